@@ -1,0 +1,72 @@
+"""Understudy: a synthetic stand-in for a table about people, under differential privacy.
+
+Names load on first use, so that the command line answers at once.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from understudy._version import __version__
+
+if TYPE_CHECKING:
+    from understudy.encoding import Codec as Codec
+    from understudy.errors import BudgetExceeded as BudgetExceeded
+    from understudy.errors import ConditionError as ConditionError
+    from understudy.errors import ConfigError as ConfigError
+    from understudy.errors import ReleaseError as ReleaseError
+    from understudy.errors import SchemaError as SchemaError
+    from understudy.errors import TableError as TableError
+    from understudy.errors import UnderstudyError as UnderstudyError
+    from understudy.privacy.discovery import Binning as Binning
+    from understudy.privacy.ledger import Guarantee as Guarantee
+    from understudy.privacy.ledger import Ledger as Ledger
+    from understudy.privacy.ledger import Plan as Plan
+    from understudy.privacy.ledger import Statement as Statement
+    from understudy.release import Release as Release
+    from understudy.release import fit as fit
+    from understudy.release import plan as plan
+    from understudy.schema import Column as Column
+    from understudy.schema import Domain as Domain
+    from understudy.schema import Schema as Schema
+    from understudy.synthesizers.aim import AIM as AIM
+    from understudy.synthesizers.independent import Independent as Independent
+    from understudy.synthesizers.mst import MST as MST
+
+_PLACES = {
+    "Codec": "encoding",
+    "BudgetExceeded": "errors",
+    "ConditionError": "errors",
+    "ConfigError": "errors",
+    "ReleaseError": "errors",
+    "SchemaError": "errors",
+    "TableError": "errors",
+    "UnderstudyError": "errors",
+    "Binning": "privacy.discovery",
+    "Guarantee": "privacy.ledger",
+    "Ledger": "privacy.ledger",
+    "Plan": "privacy.ledger",
+    "Statement": "privacy.ledger",
+    "Release": "release",
+    "fit": "release",
+    "plan": "release",
+    "Column": "schema",
+    "Domain": "schema",
+    "Schema": "schema",
+    "AIM": "synthesizers.aim",
+    "Independent": "synthesizers.independent",
+    "MST": "synthesizers.mst",
+}
+
+__all__ = ["__version__", *sorted(_PLACES)]  # noqa: PLE0604  (computed from the table above)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'understudy' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"understudy.{_PLACES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,290 @@
+"""A privacy statement in words, for people, and in JSON, for machines.
+
+Both are drawn from a `Statement` alone: what ran, never what was asked for, and no figure that was computed on real
+rows without noise.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from understudy._version import __version__
+from understudy.privacy import accounting
+from understudy.privacy.accounting import Choices, DiscreteGaussian, Event, Gaussian, Spent, SubsampledGaussian, ZCDP
+from understudy.privacy.ledger import Guarantee, Look, Plan, Statement
+
+FORMAT = "understudy-certificate"
+FORMAT_VERSION = 1
+_EVENTS = {cls.__name__: cls for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Choices, ZCDP)}
+
+NOT_COVERED = (
+    "Other releases made from the same people's data. Guarantees add up: keep a record of all of them.",
+    "What was declared public: the column names and kinds, and the facts listed above. If a declared list or bound was "
+    "itself read off the private table, it is outside this guarantee.",
+    "Scores, plots and reports that compare the synthetic table with the real one. They read real rows.",
+    "Choices a person made after looking at the real rows, such as trying several settings and keeping the best.",
+    "What someone with access to the machine can observe: running time, memory, and files.",
+    "Low-order bits of floating-point arithmetic, in the scores by which a private choice compares its candidates and in "
+    "the noise of trained networks. Counts carry exact discrete noise and are not affected.",
+)
+
+
+def to_json(statement: Statement) -> dict[str, object]:
+    """The certificate for machines; `docs/certificate.md` explains each field. Infinity is written as null."""
+    replace_epsilon, replace_delta = statement.replace_one
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "understudy_version": __version__,
+        "private": statement.is_private,
+        "seeded": statement.seeded,
+        "method": statement.method,
+        "guarantee": {
+            "epsilon": _finite(statement.epsilon),
+            "delta": statement.delta,
+            "epsilon_target": _finite(statement.epsilon_target),
+            "adjacency": "zero-out one unit" if statement.rows_declared is not None else "add or remove one unit",
+            "unit": {"column": statement.unit, "max_rows": statement.max_rows_per_unit},
+            "accountant": statement.accountant,
+            "epsilon_pld": _finite(statement.epsilon_pld),
+            "epsilon_rdp": _finite(statement.epsilon_rdp),
+            "replace_one": {"epsilon": _finite(replace_epsilon), "delta": replace_delta},
+        },
+        "public": {
+            "rows": statement.rows_declared,
+            "kinds_drafted": statement.drafted,
+            "declared": list(statement.declared),
+            "bought": list(statement.bought),
+        },
+        "purchases": [_purchase(look, statement) for look in statement.looks],
+        "not_covered": list(NOT_COVERED),
+    }
+
+
+def from_json(content: Mapping) -> Statement:
+    """The statement that a certificate was made from."""
+    guarantee, public = content["guarantee"], content["public"]
+    return Statement(
+        epsilon_target=_number(guarantee["epsilon_target"]),
+        delta=guarantee["delta"],
+        epsilon=_number(guarantee["epsilon"]),
+        epsilon_pld=_number(guarantee["epsilon_pld"]),
+        epsilon_rdp=_number(guarantee["epsilon_rdp"]),
+        accountant=guarantee["accountant"],
+        seeded=content["seeded"],
+        max_rows_per_unit=guarantee["unit"]["max_rows"],
+        looks=tuple(_look(purchase) for purchase in content["purchases"]),
+        unit=guarantee["unit"]["column"],
+        rows_declared=public["rows"],
+        drafted=public["kinds_drafted"],
+        declared=tuple(public["declared"]),
+        bought=tuple(public["bought"]),
+        method=content["method"],
+    )
+
+
+def planned(plan: Plan, guarantee: Guarantee, spent: Spent) -> Statement:
+    """The statement that a run of this plan would end with, as far as a plan can know."""
+    assert guarantee.delta is not None
+    return Statement(
+        epsilon_target=guarantee.epsilon,
+        delta=guarantee.delta,
+        epsilon=spent.epsilon,
+        epsilon_pld=spent.pld,
+        epsilon_rdp=spent.rdp,
+        accountant=spent.accountant,
+        seeded=False,
+        max_rows_per_unit=1,
+        looks=plan.looks,
+    )
+
+
+def plan_to_json(plan: Plan, statement: Statement) -> dict[str, object]:
+    """A plan for machines: the same purchases as in the certificate of the run."""
+    return {
+        "format": "understudy-plan",
+        "format_version": FORMAT_VERSION,
+        "understudy_version": __version__,
+        "epsilon": _finite(statement.epsilon),
+        "epsilon_target": _finite(statement.epsilon_target),
+        "delta": statement.delta,
+        "purchases": [_purchase(look, statement) for look in plan],
+        "notes": list(plan.notes),
+    }
+
+
+def _purchase(look: Look, statement: Statement) -> dict[str, object]:
+    event = {"type": type(look.event).__name__, **dataclasses.asdict(look.event)}
+    return {
+        "key": look.key,
+        "what": look.what,
+        "path": list(look.path),
+        "columns": list(look.columns),
+        "event": event,
+        "delta": look.delta,
+        "branch": look.branch,
+        "epsilon_alone": _finite(price_alone(look, statement)),
+    }
+
+
+def _look(purchase: Mapping) -> Look:
+    arguments = dict(purchase["event"])
+    event = _EVENTS[arguments.pop("type")](**arguments)
+    return Look(
+        purchase["key"],
+        purchase["what"],
+        event,
+        tuple(purchase["columns"]),
+        purchase["delta"],
+        tuple(purchase["path"]),
+        purchase["branch"],
+    )
+
+
+def price_alone(look: Look, statement: Statement) -> float:
+    """Epsilon of one look if it were the only one, at the run's delta."""
+    if not math.isfinite(statement.epsilon_target):
+        return math.inf
+    grid = accounting.grid_for(statement.epsilon_target)
+    return accounting.spent([look.event], statement.delta - look.delta, grid=grid).epsilon
+
+
+def mechanism_in_words(event: Event) -> str:
+    """What was done with the exact answer, and how much noise it got."""
+    match event:
+        case DiscreteGaussian(stddev, count, sensitivity):
+            unit = "" if sensitivity == 1 else f", {sensitivity} rows a unit"
+            return f"discrete Gaussian noise, standard deviation {stddev:.4g} on each of {_vectors(count)}{unit}"
+        case Gaussian(multiplier, count):
+            return f"Gaussian noise, multiplier {multiplier:.4g}, {count} times"
+        case SubsampledGaussian(rate, multiplier, steps):
+            return f"{steps} noisy gradient steps, sampling rate {rate:.4g}, noise multiplier {multiplier:.4g}"
+        case Choices(epsilon, rounds):
+            times = "1 choice" if rounds == 1 else f"{rounds} choices"
+            return f"{times} by the exponential mechanism, epsilon {epsilon:.4g} each"
+        case ZCDP(rho):
+            return f"zCDP lump of rho {rho:.4g}, spent inside under a filter"
+
+
+def _vectors(count: int) -> str:
+    return "1 vector of counts" if count == 1 else f"{count} vectors of counts"
+
+
+def to_markdown(statement: Statement) -> str:
+    """The certificate for people."""
+    parts = ["# Privacy certificate", *_verdict(statement), *_protected(statement), *_public(statement)]
+    parts += [*_purchases(statement), *_accounting(statement), "## What this guarantee does not cover"]
+    parts += [_bullets(NOT_COVERED), f"Made by Understudy {__version__} with the method `{statement.method}`."]
+    return "\n\n".join(parts) + "\n"
+
+
+def _verdict(statement: Statement) -> list[str]:
+    if not math.isfinite(statement.epsilon):
+        return [
+            "> **NOT PRIVATE.** This release was made without noise: epsilon is infinite, and no guarantee of any kind is "
+            "given. Treat it like the original table.",
+        ]
+    headline = (
+        f"**epsilon = {statement.epsilon:.4g}, delta = {statement.delta:.2g}** "
+        f"(asked for: epsilon at most {statement.epsilon_target:g})"
+    )
+    if statement.seeded:
+        return [
+            "> **SEEDED: NOT PRIVATE.** The noise of this run came from a fixed seed. Whoever knows or guesses the seed "
+            "can subtract it. Use such a run for tests and public data only.",
+            f"Had the noise been secret, the guarantee would be: {headline}.",
+        ]
+    return [
+        headline,
+        "Everything in this release was computed under differential privacy. Whether or not any one "
+        f"{_unit_word(statement)} is in the original table, every possible outcome of the release is about equally "
+        f"likely: its odds change by a factor of at most e^epsilon = {math.exp(statement.epsilon):.3g}, except with a "
+        f"probability of about {statement.delta:.2g}. Whatever is computed from the release alone, such as more "
+        "synthetic rows, is covered as well and costs nothing.",
+    ]
+
+
+def _unit_word(statement: Statement) -> str:
+    return "row" if statement.unit is None else f"unit (all rows that share one value of `{statement.unit}`)"
+
+
+def _protected(statement: Statement) -> list[str]:
+    if statement.unit is None:
+        who = "Each row of the table is one protected unit. If a person can own several rows, only single rows are protected."
+    else:
+        who = (
+            f"A protected unit is everything that shares one value of `{statement.unit}`. Of each unit at most "
+            f"{statement.max_rows_per_unit} row(s) were used; rows without a value there were left out."
+        )
+    if statement.rows_declared is None:
+        relation = "Neighbouring tables differ by adding or removing one unit. The number of rows is itself protected."
+    else:
+        relation = (
+            f"The number of rows ({statement.rows_declared:,}) was declared public, so the statement is the zero-out "
+            "one: neighbouring tables differ by one unit whose rows count as if they were not there."
+        )
+    lines = ["## Who is protected", f"{who} {relation}"]
+    if math.isfinite(statement.epsilon):
+        epsilon, delta = statement.replace_one
+        lines.append(
+            f"For readers who think of replacing one unit by another: that is one removal and one addition, at most "
+            f"epsilon {epsilon:.4g} and delta {delta:.2g}."
+        )
+    return lines
+
+
+def _public(statement: Statement) -> list[str]:
+    lines = ["## What was taken as public", "Column names and kinds, and on the word of whoever ran this:"]
+    lines.append(_bullets(statement.declared or ["nothing else"]))
+    if statement.drafted:
+        lines.append(
+            "The kinds of the columns were drafted from the file rather than declared by a person. In a text file they "
+            "are read off the values, and one row can change them: that is outside the guarantee."
+        )
+    if statement.bought:
+        lines += ["Bought from the data, within the budget:", _bullets(statement.bought)]
+    return lines
+
+
+def _purchases(statement: Statement) -> list[str]:
+    rows = ["| what | how | epsilon alone | added delta |", "|---|---|---:|---:|"]
+    for look in statement.looks:
+        price = price_alone(look, statement)
+        alone = f"{price:.3g}" if math.isfinite(price) else "infinite"
+        added = f"{look.delta:.2g}" if look.delta else ""
+        rows.append(f"| {_cell(look.label)} | {mechanism_in_words(look.event)} | {alone} | {added} |")
+    explained = (
+        "Every look at the private rows, in order. Prices do not simply add up: composed together they cost the figure at "
+        "the head of this page."
+    )
+    return ["## Where the budget went", explained, "\n".join(rows)]
+
+
+def _accounting(statement: Statement) -> list[str]:
+    if not math.isfinite(statement.epsilon):
+        return []
+    figures = {"privacy-loss distribution": statement.epsilon_pld, "Renyi (zCDP)": statement.epsilon_rdp}
+    said = "; ".join(
+        f"{name}: {figure:.4g}" if math.isfinite(figure) else f"{name}: no figure (it cannot hold one of the looks)"
+        for name, figure in figures.items()
+    )
+    return [
+        "## How it was added up",
+        f"Two accountants bound the same run at delta {statement.delta:.2g}, and the smaller figure holds. {said}.",
+    ]
+
+
+def _bullets(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else value

@@ -1,0 +1,529 @@
+"""The command line. A command reads its arguments, calls one public function, and writes.
+
+Heavy imports stand inside the commands, so that `understudy --help` is instant.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from understudy._version import __version__
+from understudy.errors import ConfigError, TableError, UnderstudyError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from understudy.privacy.discovery import Binning
+    from understudy.privacy.ledger import Guarantee, Plan
+    from understudy.release import Release
+    from understudy.schema import Schema
+
+app = typer.Typer(
+    name="understudy",
+    help="A synthetic stand-in for a table about people, with a differential-privacy guarantee that is true.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+schema_app = typer.Typer(help="Write, check and import schemas: what is public about a table.", no_args_is_help=True)
+app.add_typer(schema_app, name="schema")
+
+INTERRUPTED = 130
+
+Source = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, Arrow or JSON lines file, or DATABASE::TABLE.")]
+SchemaFile = Annotated[
+    Path | None, typer.Option("--schema", help="Schema file (TOML). Absent: drafted, the rest bought.")
+]
+Epsilon = Annotated[
+    float | None, typer.Option("--epsilon", help="Privacy budget: smaller is more private; 1 is common.")
+]
+Delta = Annotated[float | None, typer.Option("--delta", help="Default: from the declared number of rows, else 1e-6.")]
+NotPrivate = Annotated[bool, typer.Option("--not-private", help="In place of --epsilon: a baseline without noise.")]
+Method = Annotated[str, typer.Option("--method", help="A name or expression; see 'understudy methods'.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of the method, name=value. Repeatable.")]
+Target = Annotated[str | None, typer.Option("--target", help="The column that matters most.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="For tests and public data: marks the release 'not private'.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless something is wrong.")]
+JsonFile = Annotated[
+    str | None, typer.Option("--json", help="Also write it as JSON to this file; '-': standard output.")
+]
+Bins = Annotated[str, typer.Option("--bins", help="How numbers become bins: tree, equal or uniform.")]
+MaxBins = Annotated[int, typer.Option("--max-bins", help="At most so many bins for a numeric column.")]
+NumRows = Annotated[
+    int | None, typer.Option("-n", "--rows", help="Number of synthetic rows. Default: the public size.")
+]
+Where = Annotated[str | None, typer.Option("--where", help="Only rows that meet this SQL condition.")]
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+    if version:
+        typer.echo(f"understudy {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for what the demo makes.")] = Path("understudy-demo"),
+    epsilon: Epsilon = 1.0,
+    method: Method = "auto",
+    force: Annotated[bool, typer.Option("--force/--no-force", help="Replace the folder if it exists.")] = True,
+    quiet: Quiet = False,
+) -> None:
+    """Make a synthetic survey from the embedded one: table, release and certificate."""
+    from understudy.demo import demo_schema, demo_table
+    from understudy.release import fit
+    from understudy.tables import atomic_folder, check_writable, write_table
+
+    check_writable(out, force=force)
+    guarantee = _guarantee(epsilon, None, False)
+    schema, table = demo_schema(), demo_table()
+    say = _sayer(quiet)
+    say(f"The embedded survey: {table.num_rows:,} Americans on health and insurance (MEPS 1996; public).")
+    with _progress(quiet, "fitting") as progress:
+        release = fit(table, method, guarantee, schema=schema, progress=progress)
+    fake = release.sample_arrow()
+    with atomic_folder(out, force=force, marker="schema.toml") as inside:
+        write_table(fake, inside / "synthetic.csv", origin=release.origin)
+        release.save(inside / "synthetic.release")
+        schema.write(inside / "schema.toml")
+    if not quiet:
+        _show_comparison(table, fake)
+        _show_spent(release)
+    say(f"Look into {out}{os.sep}: synthetic.csv, schema.toml, synthetic.release{os.sep}CERTIFICATE.md")
+    say(f"Next: understudy sample {out / 'synthetic.release'} -n 1000 -o more.csv")
+
+
+@app.command()
+def synth(
+    source: Source,
+    out: Annotated[str, typer.Option("-o", "--out", help="The synthetic table; its ending tells the format.")],
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    not_private: NotPrivate = False,
+    schema: SchemaFile = None,
+    method: Method = "auto",
+    settings: Settings = None,
+    target: Target = None,
+    rows: NumRows = None,
+    where: Where = None,
+    bins: Bins = "tree",
+    max_bins: MaxBins = 32,
+    seed: Seed = None,
+    force: Force = False,
+    quiet: Quiet = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Fit, sample and certify in one go. The release folder stays beside the table, as OUT.release/."""
+    from understudy.tables import check_writable, write_table
+
+    guarantee = _guarantee(epsilon, delta, not_private)
+    folder = _release_folder(out)
+    check_writable(out, force=force, table=True)
+    check_writable(folder, force=force)
+    release = _fit(source, schema, guarantee, method, settings, target, _binning(bins, max_bins), seed, quiet)
+    release.save(folder, force=force)
+    fake = release.sample_arrow(rows, where=where)
+    write_table(fake, out, origin=release.origin, force=force)
+    say = _sayer(quiet)
+    if not quiet:
+        _show_spent(release)
+    say(f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'CERTIFICATE.md'}")
+    _write_certificate_json(release, json_file)
+
+
+@app.command()
+def fit(
+    source: Source,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The release folder to write.")],
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    not_private: NotPrivate = False,
+    schema: SchemaFile = None,
+    method: Method = "auto",
+    settings: Settings = None,
+    target: Target = None,
+    bins: Bins = "tree",
+    max_bins: MaxBins = 32,
+    seed: Seed = None,
+    force: Force = False,
+    quiet: Quiet = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Fit a method and write a release folder: a model to sample from, and its certificate."""
+    from understudy.tables import check_writable
+
+    guarantee = _guarantee(epsilon, delta, not_private)
+    check_writable(out, force=force)
+    release = _fit(source, schema, guarantee, method, settings, target, _binning(bins, max_bins), seed, quiet)
+    release.save(out, force=force)
+    if not quiet:
+        _show_spent(release)
+    _sayer(quiet)(f"Wrote {out}. Next: understudy sample {out} -o fake.csv")
+    _write_certificate_json(release, json_file)
+
+
+@app.command()
+def sample(
+    folder: Annotated[Path, typer.Argument(help="A release folder.")],
+    out: Annotated[str, typer.Option("-o", "--out", help="The synthetic table; its ending tells the format.")],
+    rows: NumRows = None,
+    where: Where = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Fixes this draw. Takes nothing from the guarantee.")
+    ] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw rows from a release. Costs no budget, as often as wanted."""
+    from understudy.release import Release
+    from understudy.tables import check_writable, write_table
+
+    check_writable(out, force=force, table=True)
+    release = Release.load(folder)
+    fake = release.sample_arrow(rows, where=where, seed=seed)
+    write_table(fake, out, origin=release.origin, force=force)
+    _warn_if_not_private(release)
+    _sayer(quiet)(f"Wrote {fake.num_rows:,} synthetic rows to {out}")
+
+
+@app.command()
+def certificate(
+    folder: Annotated[Path, typer.Argument(help="A release folder.")],
+    json_file: JsonFile = None,
+) -> None:
+    """Show the guarantee of a release, in words or as JSON."""
+    from understudy.release import Release
+
+    release = Release.load(folder)
+    if json_file is None:
+        _show_markdown(release.certificate)
+    else:
+        _write_certificate_json(release, json_file)
+
+
+@app.command()
+def plan(
+    schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")],
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    method: Method = "auto",
+    settings: Settings = None,
+    target: Target = None,
+    rows: Annotated[int | None, typer.Option("--rows", help="Assumed number of rows, for the notes.")] = None,
+    bins: Bins = "tree",
+    max_bins: MaxBins = 32,
+    json_file: JsonFile = None,
+) -> None:
+    """Price every look that a run would make. Reads no data."""
+    from understudy.release import plan as make_plan
+    from understudy.schema import Schema
+
+    guarantee = _guarantee(epsilon, delta, False)
+    declared = Schema.read(schema).with_target(target)
+    synthesizer = _method(method, settings)
+    made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=_binning(bins, max_bins))
+    _show_plan(made, guarantee.with_delta_for(declared.rows), json_file)
+
+
+@app.command()
+def methods(json_file: JsonFile = None) -> None:
+    """List the methods, with one line each."""
+    from understudy.synthesizers import describe_methods
+
+    described = describe_methods()
+    if json_file is not None:
+        _write_json(dict(described), json_file)
+        return
+    width = max(len(name) for name, _ in described)
+    typer.echo(f"{'auto':<{width}}  chooses one of these from public facts (the default)")
+    for name, line in described:
+        typer.echo(f"{name:<{width}}  {line}")
+
+
+@schema_app.command("draft")
+def schema_draft(
+    source: Source,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write names and kinds of a table's columns, for a person to complete. No value goes into the file."""
+    from understudy.schema import Schema
+    from understudy.tables import read_table
+
+    table, _ = read_table(source)
+    Schema.draft(table.schema).write(out, force=force)
+    _sayer(quiet)(f"Wrote {out}. Read it, declare what is public, and delete the line 'drafted = true'.")
+
+
+@schema_app.command("check")
+def schema_check(source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) -> None:
+    """Compare a table with its schema, for the steward's eyes only: this reads values and is not private."""
+    from understudy.schema import Schema, check
+    from understudy.tables import read_table
+
+    declared = Schema.read(schema)
+    table, _ = read_table(source)
+    findings = check(declared, table)
+    typer.echo("For the steward only: what follows was read off the rows and is not private.")
+    for finding in findings:
+        typer.echo(str(finding))
+    typer.echo(f"{len(findings)} findings." if findings else "The table fits its schema.")
+    if any(finding.level == "error" for finding in findings):
+        raise typer.Exit(1)
+
+
+@schema_app.command("import")
+def schema_import(
+    source: Annotated[Path, typer.Argument(help="SDV metadata, SmartNoise, dpsynth or mbi file.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
+    form: Annotated[
+        str | None, typer.Option("--format", help="sdv, smartnoise, dpsynth or mbi. Default: by content.")
+    ] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Turn another tool's description of a table into a schema file."""
+    from understudy.schema_formats import import_schema
+
+    import_schema(source, form).write(out, force=force)
+    _sayer(quiet)(f"Wrote {out}. Read it: what it declares counts as public.")
+
+
+def _guarantee(epsilon: float | None, delta: float | None, not_private: bool) -> "Guarantee":
+    from understudy.privacy.ledger import Guarantee
+
+    if not_private:
+        if epsilon is not None:
+            raise ConfigError("--epsilon and --not-private exclude each other. Leave one of them out.")
+        return Guarantee.not_private()
+    if epsilon is None:
+        raise ConfigError("Say how private: --epsilon 1 (smaller is more private), or --not-private for a baseline.")
+    return Guarantee(epsilon, delta)
+
+
+def _binning(bins: str, max_bins: int) -> "Binning":
+    from understudy.privacy.discovery import Binning
+
+    return Binning(bins=bins, max_bins=max_bins)
+
+
+def _method(expression: str, settings: list[str] | None) -> Any:
+    """The synthesizer that is meant; `auto` stays a word until the public facts are known."""
+    from understudy.synthesizers import AUTO, read_method, read_setting
+
+    if expression == AUTO:
+        if settings:
+            raise ConfigError("--set speaks to a named method: add --method, such as --method mst.")
+        return AUTO
+    return read_method(expression, dict(read_setting(setting) for setting in settings or []))
+
+
+def _fit(
+    source: str,
+    schema_file: Path | None,
+    guarantee: "Guarantee",
+    method: str,
+    settings: list[str] | None,
+    target: str | None,
+    binning: "Binning",
+    seed: int | None,
+    quiet: bool,
+) -> "Release":
+    from understudy.release import fit as make_release
+    from understudy.schema import Schema
+
+    schema: Schema | None = None if schema_file is None else Schema.read(schema_file)
+    synthesizer = _method(method, settings)
+    with _progress(quiet, "fitting") as progress:
+        return make_release(
+            source,
+            synthesizer,
+            guarantee,
+            schema=schema,
+            target=target,
+            binning=binning,
+            seed=seed,
+            progress=progress,
+        )
+
+
+def _release_folder(out: str) -> Path:
+    """fake.csv -> fake.release, and so for DATABASE::TABLE."""
+    path, _, table = out.partition("::")
+    if "://" in path:
+        raise TableError("The synthetic table goes to a file. Name one, such as fake.parquet.")
+    place = Path(path)
+    stem = place.name.split(".")[0] or place.stem
+    return place.with_name(f"{stem}-{table}.release" if table else f"{stem}.release")
+
+
+@contextlib.contextmanager
+def _progress(quiet: bool, words: str) -> Iterator[Callable[[float, str], None]]:
+    """A bar with the time left on a terminal, plain lines elsewhere, nothing when quiet."""
+    if quiet:
+        yield lambda share, now: None
+        return
+    if not sys.stderr.isatty():
+        began, last = time.monotonic(), [-1.0]
+
+        def line(share: float, now: str) -> None:
+            if share >= last[0] + 0.1 or share >= 1.0 > last[0]:
+                last[0] = share
+                print(f"{share:4.0%}  {now}  ({time.monotonic() - began:.0f} s)", file=sys.stderr)
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    ]
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(words, total=1.0)
+        yield lambda share, now: bar.update(task, completed=share, description=now)
+
+
+def _sayer(quiet: bool) -> Callable[[str], None]:
+    return (lambda words: None) if quiet else (lambda words: typer.echo(words, err=True))
+
+
+def _warn_if_not_private(release: "Release") -> None:
+    if not release.statement.is_private:
+        reason = "its noise was seeded" if release.statement.seeded else "it was made without noise"
+        typer.echo(f"NOT PRIVATE: {reason}. Do not share this release as private.", err=True)
+
+
+def _show_spent(release: "Release") -> None:
+    """Two lines: the guarantee, and where the budget went."""
+    statement = release.statement
+    _warn_if_not_private(release)
+    if statement.epsilon != float("inf"):
+        typer.echo(
+            f"Spent epsilon {statement.epsilon:.4g} of {statement.epsilon_target:g} at delta {statement.delta:.2g}, "
+            f"method {statement.method}.",
+            err=True,
+        )
+
+
+def _show_plan(made: "Plan", guarantee: "Guarantee", json_file: str | None) -> None:
+    from understudy import certificate as words
+    from understudy.privacy.ledger import spent_by
+
+    spent = spent_by(made, guarantee)
+    statement = words.planned(made, guarantee, spent)
+    if json_file is not None:
+        _write_json(words.plan_to_json(made, statement), json_file)
+        if json_file == "-":
+            return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"Plan: epsilon {spent.epsilon:.4g} of {guarantee.epsilon:g} at delta {guarantee.delta:.2g}")
+    table.add_column("look")
+    table.add_column("how")
+    table.add_column("epsilon alone", justify="right")
+    table.add_column("added delta", justify="right")
+    for look in made:
+        price = f"{words.price_alone(look, statement):.3g}"
+        table.add_row(
+            look.label, words.mechanism_in_words(look.event), price, f"{look.delta:.2g}" if look.delta else ""
+        )
+    console = Console()
+    console.print(table)
+    for note in made.notes:
+        console.print(f"- {note}", markup=False)
+    console.print("Nothing was read but the schema. Prices do not simply add up; together they cost the figure above.")
+
+
+def _show_markdown(text: str) -> None:
+    """Rendered on a terminal; as it is in a pipe."""
+    if not sys.stdout.isatty():
+        typer.echo(text, nl=False)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text))
+
+
+def _show_comparison(real: "pa.Table", fake: "pa.Table") -> None:
+    """The demo's data is public, so its real and synthetic shares may stand side by side."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from understudy.demo import compared_shares
+
+    table = Table(title="Real and synthetic, in percent (allowed here: the survey is public)")
+    for heading, justify in (("column", "left"), ("value", "left"), ("real", "right"), ("synthetic", "right")):
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    for column, value, real_share, fake_share in compared_shares(real, fake):
+        table.add_row(column, value, f"{100 * real_share:.1f}", f"{100 * fake_share:.1f}")
+    Console(stderr=True).print(table)
+
+
+def _write_certificate_json(release: "Release", json_file: str | None) -> None:
+    from understudy.certificate import to_json
+
+    if json_file is not None:
+        _write_json(to_json(release.statement), json_file)
+
+
+def _write_json(content: object, json_file: str) -> None:
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    if json_file == "-":
+        typer.echo(text, nl=False)
+        return
+    from understudy.tables import atomic_write
+
+    with atomic_write(json_file, force=True) as file:
+        file.write(text.encode())
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """The whole command line; returns the exit code."""
+    try:
+        result = app(args=arguments, standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except UnderstudyError as error:
+        return _refuse(" ".join(str(error).split()))
+    except KeyboardInterrupt:
+        return _refuse("interrupted; nothing was written.", INTERRUPTED)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # what the argument parser raises
+            return _refuse(f"{' '.join(error.format_message().split())} Try 'understudy --help'.")
+        if type(error).__name__ == "Abort":
+            return _refuse("interrupted; nothing was written.", INTERRUPTED)
+        if os.environ.get("UNDERSTUDY_DEBUG"):
+            raise
+        # The text of an unforeseen error may quote a value of the table: only its kind is shown.
+        return _refuse(
+            f"an error inside Understudy ({type(error).__name__}). Nothing private is shown here; to see all of it, "
+            "set UNDERSTUDY_DEBUG=1. Please report it.",
+            1,
+        )
+
+
+def _refuse(words: str, code: int = 2) -> int:
+    print(f"understudy: {words}", file=sys.stderr)
+    return code
+
+
+def main() -> None:
+    """Entry point of the `understudy` command."""
+    sys.exit(run())

@@ -1,0 +1,29 @@
+"""What can go wrong, named by cause. Every message says what was expected, what was found and what to do."""
+
+
+class UnderstudyError(Exception):
+    """Anything that is the caller's to mend: the command line prints it as one line and exits with code 2."""
+
+
+class SchemaError(UnderstudyError):
+    """The schema is malformed, or does not fit the table's columns."""
+
+
+class TableError(UnderstudyError):
+    """A table cannot be read or written. Never names a value of a row."""
+
+
+class ConfigError(UnderstudyError):
+    """A guarantee, method or setting that cannot be honoured."""
+
+
+class BudgetExceeded(UnderstudyError):
+    """A look would cost more than the guarantee leaves. Nothing was looked at."""
+
+
+class ReleaseError(UnderstudyError):
+    """A release folder is incomplete, altered, or of another version."""
+
+
+class ConditionError(UnderstudyError):
+    """A condition on sampled rows cannot be read, or is met too seldom."""

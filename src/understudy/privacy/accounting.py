@@ -1,0 +1,289 @@
+"""What a sequence of looks costs: events to epsilon, by privacy-loss distribution and by Renyi divergence.
+
+Everything here is host arithmetic on public numbers; no data passes through this file. Both accountants bound the same
+run under add-or-remove of one protected unit, so the smaller figure holds. An accountant that cannot hold one of the
+run's events has no figure for that run.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import dp_accounting
+import numpy as np
+from dp_accounting import rdp
+from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy import stats
+
+from understudy.errors import BudgetExceeded, ConfigError
+
+# The default orders end at 1024; a run with a tiny rho needs larger ones (its best order grows like 1 / sqrt(rho)).
+# The library's series for subsampled Gaussians does not converge there: those events are infinite at such orders.
+SUBSAMPLED_ORDERS = tuple(rdp.RdpAccountant()._orders)
+ORDERS = SUBSAMPLED_ORDERS + tuple(np.geomspace(1025, 1e6, 100))
+NO_NOISE = 1e-3
+"""Standard deviation of runs that are not private: the discrete Gaussian of this scale is zero."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscreteGaussian:
+    """`count` vectors of integers, each cell with discrete Gaussian noise; a unit moves each vector by `sensitivity`.
+
+    A unit with several rows may spread them over cells in many ways, and no single pair of distributions is known to
+    dominate them all, so `sensitivity` above one is left to the Renyi side, where the L2 norm is all that counts.
+    """
+
+    stddev: float
+    count: int = 1
+    sensitivity: int = 1
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution | None:
+        if self.sensitivity != 1:
+            return None
+        one = pld.from_discrete_gaussian_mechanism(self.stddev, value_discretization_interval=grid)
+        return one.self_compose(self.count) if self.count > 1 else one
+
+    @property
+    def rho(self) -> float:
+        # The discrete Gaussian satisfies the Renyi curve of the continuous one (Canonne, Kamath and Steinke 2020).
+        return self.count * self.sensitivity**2 / (2 * self.stddev**2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaussian:
+    """`count` looks of L2 sensitivity one with continuous Gaussian noise of this standard deviation."""
+
+    noise_multiplier: float
+    count: int = 1
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution:
+        return pld.from_gaussian_mechanism(
+            self.noise_multiplier / math.sqrt(self.count), value_discretization_interval=grid
+        )
+
+    @property
+    def rho(self) -> float:
+        return self.count / (2 * self.noise_multiplier**2)
+
+
+@dataclasses.dataclass(frozen=True)
+class SubsampledGaussian:
+    """`steps` Gaussian sums over Poisson draws in which each unit enters with probability `rate`."""
+
+    rate: float
+    noise_multiplier: float
+    steps: int
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution:
+        one = pld.from_gaussian_mechanism(
+            self.noise_multiplier, sampling_prob=self.rate, value_discretization_interval=grid
+        )
+        return one.self_compose(self.steps)
+
+    def renyi_curve(self) -> np.ndarray:
+        accountant = rdp.RdpAccountant(SUBSAMPLED_ORDERS)
+        step = dp_accounting.PoissonSampledDpEvent(self.rate, dp_accounting.GaussianDpEvent(self.noise_multiplier))
+        accountant.compose(step, self.steps)
+        return np.concatenate([accountant._rdp, np.full(len(ORDERS) - len(SUBSAMPLED_ORDERS), np.inf)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """`rounds` picks by the exponential mechanism, each `epsilon`-DP and of bounded range `epsilon`."""
+
+    epsilon: float
+    rounds: int = 1
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution:
+        # Any pure mechanism is dominated by randomized response; the losses of all rounds are one binomial, which
+        # avoids rounding each round up to the grid (with 400 rounds of 2.25e-4 that alone would double the cost).
+        successes = np.arange(self.rounds + 1)
+        keep = 1 / (1 + math.exp(-self.epsilon))
+        high = stats.binom.logpmf(successes, self.rounds, keep)
+        low = stats.binom.logpmf(successes, self.rounds, 1 - keep)
+        return pld.from_two_probability_mass_functions(
+            dict(enumerate(low)), dict(enumerate(high)), value_discretization_interval=grid
+        )
+
+    @property
+    def rho(self) -> float:
+        # Bounded range gives zCDP of epsilon^2 / 8 (Cesar and Rogers 2021), a quarter of the pure bound.
+        return self.rounds * self.epsilon**2 / 8
+
+
+@dataclasses.dataclass(frozen=True)
+class ZCDP:
+    """A lump of zero-concentrated DP, spent inside under a filter. Renyi side only."""
+
+    rho: float
+
+    def pld(self, grid: float) -> None:
+        return None
+
+
+Event = DiscreteGaussian | Gaussian | SubsampledGaussian | Choices | ZCDP
+
+
+@dataclasses.dataclass(frozen=True)
+class Spent:
+    """Epsilon of a run at one delta, by both accountants; infinite where one has no figure."""
+
+    pld: float
+    rdp: float
+
+    @property
+    def epsilon(self) -> float:
+        return min(self.pld, self.rdp)
+
+    @property
+    def accountant(self) -> str:
+        return "privacy-loss distribution" if self.pld <= self.rdp else "Renyi (zCDP)"
+
+
+@functools.lru_cache(maxsize=256)
+def _pld(event: Event, grid: float) -> pld.PrivacyLossDistribution | None:
+    return event.pld(grid)
+
+
+@functools.lru_cache(maxsize=64)
+def _composed_pld(events: tuple[Event, ...], grid: float) -> pld.PrivacyLossDistribution | None:
+    """The joint privacy-loss distribution, or None when one of the events has none."""
+    total = None
+    for event in events:
+        # Events without a figure are found before the dear compositions are made.
+        if isinstance(event, ZCDP) or (isinstance(event, DiscreteGaussian) and event.sensitivity != 1):
+            return None
+    for event in events:
+        one = _pld(event, grid)
+        total = one if total is None else total.compose(one)
+    return total
+
+
+@functools.lru_cache(maxsize=4096)
+def _renyi_curve(event: Event) -> np.ndarray:
+    return event.renyi_curve() if isinstance(event, SubsampledGaussian) else event.rho * np.asarray(ORDERS)
+
+
+def grid_for(epsilon: float) -> float:
+    """Step of the loss grid: 1e-5 keeps the rounding of hundreds of compositions below 0.001; coarser above 10."""
+    return 1e-5 if epsilon <= 10 else 1e-4
+
+
+def pld_epsilon(events: Sequence[Event], delta: float, grid: float = 1e-5) -> float:
+    """Epsilon of the composition at delta, by privacy-loss distribution.
+
+    >>> round(pld_epsilon([SubsampledGaussian(0.01, 4.0, 10_000)], 1e-5), 3)
+    0.947
+    """
+    if not events:
+        return 0.0
+    joint = _composed_pld(tuple(events), grid)
+    return math.inf if joint is None else float(joint.get_epsilon_for_delta(delta))
+
+
+def rdp_epsilon(events: Sequence[Event], delta: float) -> float:
+    """Epsilon of the composition at delta, by Renyi divergence.
+
+    >>> round(rdp_epsilon([ZCDP(0.5)], 1e-6), 2)
+    5.22
+    """
+    if not events:
+        return 0.0
+    total = np.sum([_renyi_curve(event) for event in events], axis=0)
+    return float(rdp.compute_epsilon(ORDERS, total, delta)[0])
+
+
+def spent(events: Sequence[Event], delta: float, *, grid: float = 1e-5) -> Spent:
+    """Both figures for one run."""
+    if delta <= 0 and events:
+        return Spent(math.inf, math.inf)
+    return Spent(pld_epsilon(events, delta, grid), rdp_epsilon(events, delta))
+
+
+def fits(events: Sequence[Event], epsilon: float, delta: float) -> bool:
+    """Whether either accountant keeps the run within (epsilon, delta); the cheaper one is asked first."""
+    if not events:
+        return True
+    if delta <= 0:
+        return False
+    return rdp_epsilon(events, delta) <= epsilon or pld_epsilon(events, delta, grid_for(epsilon)) <= epsilon
+
+
+def calibrate(
+    events_of_noise: Callable[[float], Sequence[Event]],
+    *,
+    epsilon: float,
+    delta: float,
+    already: Sequence[Event] = (),
+    tolerance: float = 1e-3,
+) -> float:
+    """The least noise, to a relative `tolerance`, for which `already` plus the new events still fit (epsilon, delta).
+
+    `events_of_noise` must cost less as its argument grows. The answer always fits: the search keeps the passing end.
+    """
+
+    def passes_either(noise: float) -> bool:
+        return fits([*already, *events_of_noise(noise)], epsilon, delta)
+
+    def passes_rdp(noise: float) -> bool:
+        return rdp_epsilon([*already, *events_of_noise(noise)], delta) <= epsilon
+
+    if not fits(already, epsilon, delta):
+        raise BudgetExceeded("The budget is already spent. Raise epsilon, or leave more of it to this part.")
+    # The Renyi figure is cheap and finds the neighbourhood; the dear one then only searches below it.
+    high = _least_passing(passes_rdp, 1.0, tolerance=0.02)
+    if high is None:
+        high = _least_passing(passes_either, 1.0, tolerance=0.02)
+    if high is None:
+        raise BudgetExceeded(
+            f"No amount of noise fits this part into epsilon {epsilon:g} at delta {delta:g}. Raise epsilon or delta."
+        )
+    passes = passes_either
+    if pld_epsilon([*already, *events_of_noise(high)], delta, grid_for(epsilon)) > epsilon:
+        passes = passes_rdp  # the privacy-loss distribution is the looser one here: no need to ask it again
+    low = high / 1.3
+    while passes(low):
+        high, low = low, low / 1.3
+    while high / low > 1 + tolerance:
+        middle = math.sqrt(high * low)
+        high, low = (middle, low) if passes(middle) else (high, middle)
+    return high
+
+
+def _least_passing(passes: Callable[[float], bool], start: float, *, tolerance: float) -> float | None:
+    """Bisection in the logarithm between the first failing and the first passing power of two."""
+    high = start
+    while not passes(high):
+        high *= 2
+        if high > 1e9:
+            return None
+    low = high / 2
+    while passes(low):
+        high, low = low, low / 2
+        if low < 1e-6:
+            return high
+    while high / low > 1 + tolerance:
+        middle = math.sqrt(high * low)
+        high, low = (middle, low) if passes(middle) else (high, middle)
+    return high
+
+
+def largest_rho(*, epsilon: float, delta: float, already: Sequence[Event] = (), tolerance: float = 1e-4) -> float:
+    """The largest zCDP lump that still fits beside `already`, by the Renyi accountant (the only one that holds it)."""
+    if rdp_epsilon(already, delta) >= epsilon:
+        raise BudgetExceeded("The budget is already spent. Raise epsilon, or leave more of it to this part.")
+
+    def passes(noise: float) -> bool:
+        return rdp_epsilon([*already, ZCDP(1 / noise)], delta) <= epsilon
+
+    noise = _least_passing(passes, 1.0, tolerance=tolerance)
+    if noise is None:
+        raise BudgetExceeded(f"No zCDP lump fits into epsilon {epsilon:g} at delta {delta:g}. Raise epsilon or delta.")
+    return 1 / noise
+
+
+def check_delta(delta: float) -> None:
+    """A delta outside (0, 1) is no guarantee."""
+    if not (isinstance(delta, int | float) and 0 < delta < 1):
+        raise ConfigError(f"delta must lie strictly between 0 and 1, found {delta}. 1e-6 is a common choice.")

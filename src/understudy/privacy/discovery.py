@@ -1,0 +1,315 @@
+"""What the schema leaves open, bought from the rows: size, categories, bounds, and fine histograms of numeric columns.
+
+Four purchases at most, each planned before any value is read and each one bundle over all the columns that need it:
+
+- *size*: the number of rows, as a noisy count;
+- *categories*: those values whose noisy count passes a threshold that a value of one unit alone passes with
+  probability delta_c at most (Korolova et al. 2009, with the tail of the discrete Gaussian that is really drawn);
+- *bounds*: noisy counts over a public grid (powers of two, or years), of which the outermost heavy cells are kept;
+- *histograms*: for each numeric column noisy counts over a tree of cells; only heavy cells are split further (the idea
+  of PrivTree, Zhang et al. 2016, but with a fixed number of levels and discrete Gaussian noise, so that it composes
+  with everything else). A value that many rows share ends up alone in its cell.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy import stats
+
+from understudy.errors import ConfigError
+from understudy.privacy.accounting import DiscreteGaussian
+from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.noise import discrete_gaussian_tail
+from understudy.schema import BOUNDED, Column, Schema
+
+BINNINGS = ("tree", "equal", "uniform")
+LEVELS = 3  # of the tree, for columns with more cells than FLAT
+FLAT = 256  # up to so many cells one level is enough: each cell gets its own noisy count
+FINEST = 2**20  # cells of the finest level at most
+SPLIT_AT = 4.0  # a cell is split when its noisy count is above so many standard deviations
+STANDS_OUT = 3.0  # a cell keeps its own mass above so many; the cells between are pooled
+DELTA_SHARE = 0.1  # of the guarantee's delta, for thresholded category lists
+SHARES = {"size": 0.05, "categories": 0.3, "bounds": 0.2, "histograms": 0.25}
+YEARS = (1800, 2200)
+TICKS_PER_DAY = {"date": 1, "datetime": 86_400_000_000}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Binning:
+    """How numeric columns become a few codes."""
+
+    bins: str = "tree"
+    """`tree` and `equal` buy a fine histogram and cut it into near-equal masses; `uniform` buys nothing."""
+
+    max_bins: int = 32
+    """At most so many codes for a numeric column, besides the one for nulls."""
+
+    def __post_init__(self):
+        if self.bins not in BINNINGS:
+            raise ConfigError(f"bins must be one of {', '.join(BINNINGS)}, found {self.bins!r}.")
+        if not isinstance(self.max_bins, int) or not 2 <= self.max_bins <= 1000:
+            raise ConfigError(f"max_bins must be a whole number from 2 to 1000, found {self.max_bins!r}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """The finest cells of a bounded numeric column: `width` ticks each for whole numbers, equal parts for reals."""
+
+    lower: int | float
+    upper: int | float
+    integral: bool
+    num_cells: int
+    width: int | float
+
+    @classmethod
+    def over(cls, lower: int | float, upper: int | float, *, integral: bool, finest: int = FINEST) -> "Grid":
+        if not integral:
+            width = (upper / finest) - (lower / finest)  # divided first: upper - lower may overflow
+            return cls(float(lower), float(upper), False, finest, float(width))
+        span = int(upper) - int(lower) + 1
+        width = -(-span // finest)
+        return cls(int(lower), int(upper), True, -(-span // width), width)
+
+    def cells(self, values: np.ndarray) -> np.ndarray:
+        """Index of each value's cell; values outside the bounds are clamped."""
+        if not self.integral:
+            clamped = np.clip(values, self.lower, self.upper)
+            if math.isfinite(self.upper - self.lower):
+                place = (clamped - self.lower) / self.width
+            else:  # the whole range of floats: the difference would overflow
+                place = clamped / self.width - self.lower / self.width
+            return np.clip(np.floor(place), 0, self.num_cells - 1).astype(np.int64)
+        clamped = np.clip(values, np.int64(self.lower), np.int64(self.upper))
+        # Differences of 64-bit integers may pass 2^63: two's complement makes the unsigned difference right.
+        offset = clamped.astype(np.int64).view(np.uint64) - np.asarray(self.lower, dtype=np.int64).view(np.uint64)
+        return (offset // np.uint64(self.width)).astype(np.int64)
+
+    def levels(self, *, most: int) -> tuple[int, int]:
+        """(levels, branching) of the tree over these cells."""
+        levels = 1 if self.num_cells <= FLAT else most
+        branching = self.num_cells if levels == 1 else math.ceil(round(self.num_cells ** (1 / levels), 9))
+        return levels, branching
+
+
+@dataclasses.dataclass(frozen=True)
+class Histogram:
+    """A released histogram of one numeric column: disjoint runs of fine cells, in order, with their noisy masses."""
+
+    grid: Grid
+    starts: np.ndarray
+    stops: np.ndarray
+    masses: np.ndarray
+
+    @classmethod
+    def flat(cls, grid: Grid, *, num_cells: int) -> "Histogram":
+        """Equal masses over equal parts: what is assumed when nothing is bought."""
+        edges = np.unique(np.linspace(0, grid.num_cells, min(num_cells, grid.num_cells) + 1).round().astype(np.int64))
+        return cls(grid, edges[:-1], edges[1:], np.diff(edges) / grid.num_cells)
+
+
+def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
+    """The purchases that this schema leaves to make, each calibrated alone to its share of the budget."""
+    unit = budget.max_rows_per_unit
+    looks: list[Look] = []
+
+    def buy(key: str, what: str, columns: Sequence[Column], vectors: int, delta: float = 0.0) -> None:
+        if vectors == 0:
+            return
+        part = dataclasses.replace(budget.part(SHARES[key]), delta=budget.delta - delta)
+        stddev = part.calibrate(lambda noise: [DiscreteGaussian(noise, vectors, unit)])
+        event = DiscreteGaussian(stddev, vectors, unit)
+        looks.append(Look(key, what, event, tuple(c.name for c in columns), delta, ("discovery",)))
+
+    if schema.rows is None:
+        buy("size", "number of rows", [], 1)
+    listed = [column for column in schema.modelled if column.bought == "categories"]
+    buy("categories", f"categories of {_columns(listed)}", listed, len(listed), DELTA_SHARE * budget.delta)
+    bounded = [column for column in schema.modelled if column.bought == "bounds"]
+    buy("bounds", f"bounds of {_columns(bounded)}", bounded, len(bounded))
+    if binning.bins != "uniform":
+        numeric = [column for column in schema.modelled if column.kind in BOUNDED]
+        vectors = sum(paid_levels(column, binning) for column in numeric)
+        buy("histograms", f"fine histograms of {_columns(numeric)}", numeric, vectors)
+    return Plan(tuple(looks))
+
+
+def _columns(columns: Sequence[Column]) -> str:
+    return "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+
+
+def paid_levels(column: Column, binning: Binning) -> int:
+    """Levels of the tree that are paid for: by the declared bounds, or the dearest case where they are bought."""
+    if binning.bins == "equal":
+        return 1
+    if column.bounds is not None and column.kind == "integer":
+        lower, upper = column.bounds
+        return Grid.over(lower, upper, integral=True).levels(most=LEVELS)[0]  # type: ignore[arg-type]
+    return LEVELS
+
+
+def discover_categories(values: Mapping[str, pa.Array], look: Look, ledger: Ledger) -> dict[str, list]:
+    """For each column the values that pass the threshold, sorted; the rest will be "other".
+
+    Formal guarantee: the price of `look`. A value that only one unit has passes with probability delta_c at most, which
+    `look.delta` adds once for each column; every other value's count gets discrete Gaussian noise. Only values that
+    occur are drawn for, and the list is sorted by value, so neither order nor absence tells more. Not covered: timing.
+    """
+    event = look.event
+    assert isinstance(event, DiscreteGaussian)
+    assert len(values) <= event.count
+    ledger.charge(look)
+    threshold = category_threshold(event, look.delta / event.count)
+    kept = {}
+    for name, column in values.items():
+        counted = pc.value_counts(column.drop_null())
+        exact = counted.field("counts").to_numpy(zero_copy_only=False)
+        noisy = exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
+        kept[name] = sorted(counted.field("values").filter(pa.array(noisy >= threshold)).to_pylist())
+    return kept
+
+
+def category_threshold(event: DiscreteGaussian, delta: float) -> int:
+    """The least t with P(k + Z >= t) <= delta / k, for k rows a unit and the discrete noise Z that is drawn."""
+    k = event.sensitivity
+    low, high = 0, 2 + int(40 * event.stddev)
+    while low < high:
+        middle = (low + high) // 2
+        if discrete_gaussian_tail(event.stddev, middle) <= delta / k:
+            high = middle
+        else:
+            low = middle + 1
+    return k + low
+
+
+def discover_bounds(
+    values: Mapping[str, np.ndarray], kinds: Mapping[str, str], look: Look, ledger: Ledger
+) -> dict[str, tuple[int | float, int | float]]:
+    """For each column the outer edges of the outermost heavy cells of a public grid.
+
+    Formal guarantee: the price of `look`: one noisy histogram a column over cells that are fixed in advance.
+    """
+    event = look.event
+    assert isinstance(event, DiscreteGaussian)
+    assert len(values) <= event.count
+    ledger.charge(look)
+    found = {}
+    for name, column in values.items():
+        edges = _public_edges(kinds[name])
+        cells = np.clip(np.searchsorted(edges, column, side="right") - 1, 0, len(edges) - 2)
+        exact = np.bincount(cells, minlength=len(edges) - 1)
+        noisy = exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
+        heavy = np.flatnonzero(noisy > event.stddev * stats.norm.isf(0.01 / len(exact)) + event.sensitivity)
+        first, last = (heavy[0], heavy[-1]) if len(heavy) else _cell_of_zero(edges)
+        upper = edges[last + 1]
+        found[name] = (edges[first].item(), upper.item() if kinds[name] == "real" else upper.item() - 1)
+    return found
+
+
+def _public_edges(kind: str) -> np.ndarray:
+    """Edges of the public cells [edge_i, edge_i+1): powers of two of both signs, or years."""
+    if kind in ("date", "datetime"):
+        years = np.arange(f"{YEARS[0]}", f"{YEARS[1] + 1}", dtype="datetime64[Y]").astype("datetime64[D]")
+        return years.astype(np.int64) * TICKS_PER_DAY[kind]
+    if kind == "integer":
+        powers = [2**exponent for exponent in range(63)]
+        return np.asarray([-power + 1 for power in reversed(powers)] + powers, dtype=np.int64)
+    magnitudes = 2.0 ** np.arange(-20, 61)
+    return np.concatenate([-magnitudes[::-1], magnitudes])
+
+
+def _cell_of_zero(edges: np.ndarray) -> tuple[int, int]:
+    """Where no cell is heavy: the one that holds zero (for dates the first of 1970)."""
+    cell = int(np.searchsorted(edges, 0, side="right")) - 1
+    return cell, cell
+
+
+def discover_histograms(
+    values: Mapping[str, np.ndarray],
+    grids: Mapping[str, Grid],
+    levels: Mapping[str, int],
+    look: Look,
+    ledger: Ledger,
+    *,
+    num_rows: int,
+) -> dict[str, Histogram]:
+    """For each numeric column a tree of noisy counts, as runs of cells with masses.
+
+    Formal guarantee: the price of `look`, with `levels` vectors for a column: on each level one unit's rows fall into
+    cells of one histogram, so they move it by at most the event's sensitivity; which cells are split depends on
+    noisy counts alone, and a level that splits nothing is charged all the same.
+    """
+    event = look.event
+    assert isinstance(event, DiscreteGaussian)
+    assert sum(levels.values()) <= event.count
+    ledger.charge(look)
+    return {
+        name: _noisy_tree(column, grids[name], levels[name], event.stddev, ledger, num_rows=num_rows)
+        for name, column in values.items()
+    }
+
+
+def _noisy_tree(
+    values: np.ndarray, grid: Grid, paid: int, stddev: float, ledger: Ledger, *, num_rows: int
+) -> Histogram:
+    """Splits heavy cells level by level; then spreads each cell's mass over its parts."""
+    levels, branching = grid.levels(most=paid)
+    repeats = paid // levels  # levels that are paid for but not needed: the same count again, averaged
+    cells = grid.cells(values)
+    heavy = max(SPLIT_AT * stddev, num_rows / 1000)
+    parents, masses = np.zeros(1, dtype=np.int64), np.full(1, float(num_rows))  # at the root: one cell, all the mass
+    runs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    for level in range(1, levels + 1):
+        width = branching ** (levels - level)
+        children = (parents[:, None] * branching + np.arange(branching)).ravel()
+        exact = _counts_of(cells // width, children)
+        draws = ledger.noise.discrete_gaussian(stddev, (repeats, len(children)))
+        noisy = (exact + draws.mean(axis=0)).reshape(len(parents), branching)
+        noisy[children.reshape(noisy.shape) * width >= grid.num_cells] = 0.0  # beyond the upper bound
+        starts, stops, shares, split = _shares(noisy, masses, children, width, stddev / math.sqrt(repeats), heavy)
+        last = level == levels
+        closed = slice(None) if last else ~split
+        runs.append((starts[closed], stops[closed], shares[closed]))
+        if last or not split.any():
+            break
+        parents, masses = starts[split] // width, shares[split]
+    starts, stops, shares = (np.concatenate(part) for part in zip(*runs, strict=True))
+    inside = starts < grid.num_cells
+    order = np.argsort(starts[inside])
+    stops = np.minimum(stops, grid.num_cells)
+    shares = shares[inside][order]
+    total = shares.sum()
+    return Histogram(grid, starts[inside][order], stops[inside][order], shares / total if total > 0 else shares)
+
+
+def _counts_of(cells: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """How many rows fall into each of the wanted cells (sorted, distinct)."""
+    place = np.minimum(np.searchsorted(wanted, cells), len(wanted) - 1)
+    return np.bincount(place[wanted[place] == cells], minlength=len(wanted))
+
+
+def _shares(
+    noisy: np.ndarray, masses: np.ndarray, children: np.ndarray, width: int, stddev: float, heavy: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Runs of children: single where the count stands out, pooled between; masses add up to the parent's.
+
+    Pooling matters: clipping hundreds of empty cells at zero one by one would invent rows.
+    """
+    single = noisy >= STANDS_OUT * stddev
+    boundary = np.ones_like(single)
+    boundary[:, 1:] = single[:, 1:] | single[:, :-1]
+    run = np.cumsum(boundary.ravel()) - 1
+    sums = np.maximum(np.bincount(run, weights=noisy.ravel()), 0.0)
+    first = np.flatnonzero(boundary.ravel())
+    parent = first // noisy.shape[1]
+    length = np.diff(np.r_[first, noisy.size])
+    total = np.bincount(parent, weights=sums, minlength=len(masses))
+    fallback = length / noisy.shape[1]
+    share = np.where(total[parent] > 0, sums / np.where(total > 0, total, 1)[parent], fallback)
+    starts = children[first] * width
+    mass = share * masses[parent]
+    split = single.ravel()[first] & (mass >= heavy)
+    return starts, starts + length * width, mass, split

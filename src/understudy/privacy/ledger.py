@@ -1,0 +1,337 @@
+"""The budget of one run: what was promised, what is planned, what was spent.
+
+A `Plan` lists every look at the private rows before any happens. The `Ledger` is the one object here that changes: each
+look is charged on it first, in the same function that draws the noise, and a charge that does not fit is refused before
+the rows are touched. A `Statement` says what ran.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy import accounting
+from understudy.privacy.accounting import NO_NOISE, Event, Spent
+from understudy.privacy.noise import NoiseSource
+
+DEFAULT_DELTA = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Guarantee:
+    """The promise: (epsilon, delta)-differential privacy under add-or-remove of one protected unit.
+
+    >>> Guarantee(epsilon=1.0, delta=1e-6)
+    Guarantee(epsilon=1.0, delta=1e-06)
+    """
+
+    epsilon: float
+    """How much one person's presence may change the odds of any outcome: at most a factor e^epsilon ..."""
+
+    delta: float | None = None
+    """... except with about this probability. Left out: from the declared number of rows, else 1e-6."""
+
+    def __post_init__(self):
+        _check_epsilon(self.epsilon)
+        if self.delta is not None:
+            accounting.check_delta(self.delta)
+
+    @classmethod
+    def not_private(cls) -> "Guarantee":
+        """No guarantee at all: a baseline without noise, whose certificate says that epsilon is infinite."""
+        guarantee = object.__new__(cls)
+        object.__setattr__(guarantee, "epsilon", math.inf)
+        object.__setattr__(guarantee, "delta", DEFAULT_DELTA)
+        return guarantee
+
+    @property
+    def is_private(self) -> bool:
+        return math.isfinite(self.epsilon)
+
+    def with_delta_for(self, declared_rows: int | None) -> "Guarantee":
+        """The same guarantee with its delta settled: as given, else from the declared size, never from the rows."""
+        if not self.is_private:
+            return self
+        if self.delta is None:
+            return dataclasses.replace(self, delta=default_delta(declared_rows))
+        if declared_rows is not None and self.delta > 1 / declared_rows:
+            raise ConfigError(
+                f"delta {self.delta:g} is larger than 1/{declared_rows}, one over the declared rows: it would "
+                f"allow publishing a whole row. Use {default_delta(declared_rows):g} or less, or leave delta out."
+            )
+        return self
+
+
+def default_delta(declared_rows: int | None) -> float:
+    """n^(-3/2) rounded down to two digits, at most 1e-5; 1e-6 when no size is declared.
+
+    >>> default_delta(8802), default_delta(None)
+    (1.2e-06, 1e-06)
+    """
+    if declared_rows is None:
+        return DEFAULT_DELTA
+    # A float cannot hold "just below one" in two digits, so a size of one takes the cap like every small size.
+    exact = min(1e-5, declared_rows**-1.5)
+    digits = 10.0 ** (math.floor(math.log10(exact)) - 1)
+    return float(f"{math.floor(exact / digits + 1e-9) * digits:.1e}")
+
+
+def _check_epsilon(epsilon: float) -> None:
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or math.isnan(epsilon):
+        raise ConfigError(f"epsilon must be a positive number, found {epsilon}. 1 is a common choice.")
+    if math.isinf(epsilon) and epsilon > 0:
+        raise ConfigError(
+            "epsilon must be finite, found infinity. For a baseline without privacy use --not-private "
+            "(in Python: Guarantee.not_private())."
+        )
+    if epsilon <= 0:
+        raise ConfigError(
+            f"epsilon must be a positive number, found {epsilon:g}. Smaller is more private; 1 is a common choice. "
+            "For a baseline without privacy use --not-private."
+        )
+    if epsilon > 1000:
+        raise ConfigError(
+            f"epsilon {epsilon:g} promises nothing. Use 100 or less, or say so openly with --not-private."
+        )
+    if epsilon < 1e-6:
+        raise ConfigError(f"epsilon {epsilon:g} is too small for any useful answer. Use at least 1e-6.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """One planned purchase from the private rows: what for, and the event that prices it."""
+
+    key: str
+    """Its name in the plan."""
+    what: str
+    """What is looked at, in words."""
+    event: Event
+    columns: tuple[str, ...] = ()
+    delta: float = 0.0
+    """Added to the run's delta: the chance that a thresholded list shows a value only one unit has."""
+    path: tuple[str, ...] = ()
+    """The methods that make the look, outermost first."""
+    branch: str | None = None
+    """Part of the units that it reads, when parts are disjoint; None reads everyone."""
+
+    @property
+    def label(self) -> str:
+        return f"{' > '.join(self.path)}: {self.what}" if self.path else self.what
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Every look that a method will make, with its price: a pure function of public facts."""
+
+    looks: tuple[Look, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Plain sentences for the reader of the plan: what was chosen, and why."""
+
+    def __getitem__(self, key: str) -> Look:
+        return next(look for look in self.looks if look.key == key)
+
+    def __contains__(self, key: object) -> bool:
+        return any(look.key == key for look in self.looks)
+
+    def __iter__(self) -> Iterator[Look]:
+        return iter(self.looks)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return tuple(look.event for look in self.looks)
+
+    def under(self, name: str) -> "Plan":
+        """The same plan as part of method `name`."""
+        looks = tuple(dataclasses.replace(look, path=(name, *look.path)) for look in self.looks)
+        return dataclasses.replace(self, looks=looks)
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """What a plan may still spend: a target, and the looks that stand before it."""
+
+    epsilon: float
+    delta: float
+    already: tuple[Look, ...] = ()
+    max_rows_per_unit: int = 1
+    """How far one unit moves a count: the sensitivity that every price must cover."""
+
+    @property
+    def is_private(self) -> bool:
+        return math.isfinite(self.epsilon)
+
+    @property
+    def _open_delta(self) -> float:
+        return self.delta - sum(look.delta for look in self.already)
+
+    @property
+    def _events(self) -> tuple[Event, ...]:
+        return tuple(look.event for look in self.already)
+
+    def calibrate(self, events_of_noise: Callable[[float], Sequence[Event]]) -> float:
+        """The least noise for which everything before and these events together still meet the target."""
+        if not self.is_private:
+            return NO_NOISE
+        return accounting.calibrate(events_of_noise, epsilon=self.epsilon, delta=self._open_delta, already=self._events)
+
+    def rho(self) -> float:
+        """The largest zCDP lump that still fits."""
+        if not self.is_private:
+            return 1 / NO_NOISE**2
+        return accounting.largest_rho(epsilon=self.epsilon, delta=self._open_delta, already=self._events)
+
+    def part(self, share: float) -> "Budget":
+        """A part calibrated alone, to (share * epsilon, delta)."""
+        return dataclasses.replace(self, epsilon=share * self.epsilon, already=())
+
+    def after(self, looks: Sequence[Look]) -> "Budget":
+        """What is left once these looks have been made, or reserved."""
+        return dataclasses.replace(self, already=(*self.already, *looks))
+
+
+class Ledger:
+    """Append-only record of what one run has spent. Owns the source of noise."""
+
+    def __init__(self, guarantee: Guarantee, *, noise: NoiseSource, max_rows_per_unit: int = 1):
+        if guarantee.delta is None:
+            guarantee = guarantee.with_delta_for(None)
+        self.guarantee = guarantee
+        self.noise = noise
+        self.max_rows_per_unit = max_rows_per_unit
+        self._looks: list[Look] = []
+        self._own = self._looks  # those made through this view; for the ledger itself, all
+        self._cap: Budget | None = None
+        self._outer: Ledger | None = None
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        return tuple(self._looks)
+
+    @property
+    def remaining(self) -> Budget:
+        """What is left, for the next plan."""
+        if self._cap is not None:
+            return self._cap.after(self._own)
+        assert self.guarantee.delta is not None
+        return Budget(self.guarantee.epsilon, self.guarantee.delta, self.looks, self.max_rows_per_unit)
+
+    def charge(self, look: Look) -> None:
+        """Enter a look before it happens, or refuse it.
+
+        Formal guarantee: after any number of accepted charges, one of the two accountants holds the composition of all
+        of them within the guarantee's epsilon at its delta (less the deltas of thresholded lists). A refused charge
+        raises before its caller has touched a row.
+        """
+        views = list(self._views())
+        for view in views:
+            _check_fits(view.remaining.after([look]), look)
+        for view in views:
+            view._own.append(look)
+
+    def view(self, cap: Budget) -> "Ledger":
+        """The same ledger for a method inside a method: its charges must fit `cap` as well as all that surrounds it."""
+        inner = Ledger(self.guarantee, noise=self.noise, max_rows_per_unit=self.max_rows_per_unit)
+        inner._looks, inner._cap, inner._outer = self._looks, cap, self
+        inner._own = []
+        return inner
+
+    def _views(self) -> "Iterator[Ledger]":
+        yield self
+        if self._outer is not None:
+            yield from self._outer._views()
+
+    def spent(self) -> Spent:
+        """Both figures for everything that has been charged so far."""
+        return spent_by(self.looks, self.guarantee)
+
+    def statement(self, **facts: "str | int | bool | tuple[str, ...] | None") -> "Statement":
+        """What ran, for the certificate; `facts` are the public ones of `Statement`."""
+        assert self.guarantee.delta is not None
+        spent = self.spent()
+        return Statement(
+            epsilon_target=self.guarantee.epsilon,
+            delta=self.guarantee.delta,
+            epsilon=spent.epsilon,
+            epsilon_pld=spent.pld,
+            epsilon_rdp=spent.rdp,
+            accountant=spent.accountant,
+            seeded=self.noise.seeded,
+            max_rows_per_unit=self.max_rows_per_unit,
+            looks=self.looks,
+            **facts,  # type: ignore[arg-type]
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What a run spent, on what, under which promise. Built from what ran, never from what was asked for."""
+
+    epsilon_target: float
+    delta: float
+    epsilon: float
+    epsilon_pld: float
+    epsilon_rdp: float
+    accountant: str
+    seeded: bool
+    max_rows_per_unit: int
+    looks: tuple[Look, ...]
+    unit: str | None = None
+    """The column that names the protected unit; None: every row is one."""
+    rows_declared: int | None = None
+    drafted: bool = False
+    """Kinds were read off the table rather than declared by a person."""
+    declared: tuple[str, ...] = ()
+    """Sentences: what the schema declares to be public."""
+    bought: tuple[str, ...] = ()
+    """Sentences: what the schema left open."""
+    method: str = ""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the guarantee holds: finite epsilon, and noise that nobody can repeat."""
+        return math.isfinite(self.epsilon) and not self.seeded
+
+    @property
+    def replace_one(self) -> tuple[float, float]:
+        """The same guarantee for replacing one unit by another: a removal followed by an addition."""
+        if not math.isfinite(self.epsilon):
+            return math.inf, 1.0
+        return 2 * self.epsilon, min(1.0, (1 + math.exp(self.epsilon)) * self.delta)
+
+
+def _branches(looks: Sequence[Look]) -> list[list[Look]]:
+    """One list for each disjoint part of the units: its own looks, and all that read everyone."""
+    names = sorted({look.branch for look in looks if look.branch is not None}) or [None]
+    return [[look for look in looks if look.branch in (None, name)] for name in names]
+
+
+def _check_fits(budget: Budget, look: Look) -> None:
+    """Refuses a look with which the run would no longer fit."""
+    if not budget.is_private:
+        return
+    slack = 1e-9  # the calibrated noise meets the target to the last bit of a float, not beyond
+    for looks in _branches(budget.already):
+        open_delta = budget.delta - sum(each.delta for each in looks)
+        events = [each.event for each in looks]
+        if open_delta <= 0 or not accounting.fits(events, budget.epsilon * (1 + slack), open_delta):
+            raise BudgetExceeded(
+                f"'{look.what}' would exceed the budget of epsilon {budget.epsilon:g} at delta {budget.delta:g}. "
+                "Nothing was looked at. Raise epsilon, or plan fewer looks."
+            )
+
+
+def _spent(budget: Budget) -> Spent:
+    figures = []
+    for looks in _branches(budget.already):
+        open_delta = budget.delta - sum(each.delta for each in looks)
+        events = [each.event for each in looks]
+        figures.append(accounting.spent(events, open_delta, grid=accounting.grid_for(budget.epsilon)))
+    return Spent(max(figure.pld for figure in figures), max(figure.rdp for figure in figures))
+
+
+def spent_by(plan: Plan | Sequence[Look], guarantee: Guarantee) -> Spent:
+    """What a plan would cost if all of its looks were made."""
+    if not guarantee.is_private:
+        return Spent(math.inf, math.inf)
+    delta = guarantee.delta if guarantee.delta is not None else DEFAULT_DELTA
+    return _spent(Budget(guarantee.epsilon, delta, tuple(plan)))

@@ -1,0 +1,165 @@
+"""Noisy counts and noisy choices: the looks that marginal methods make at the rows.
+
+Every exact statistic of encoded private rows is computed here, from `Rows`, and leaves this file only with noise. To
+review what a marginal method can learn, read this file.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from understudy.errors import BudgetExceeded
+from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian
+from understudy.privacy.ledger import Ledger, Look
+from understudy.schema import Domain
+
+Clique = tuple[str, ...]
+
+ROUNDING = 1 + 1e-9  # scores are sums of floats: their sensitivity is an integer only up to rounding
+
+
+class Rows:
+    """The encoded private rows. What they hold is reached through the mechanisms of this file alone."""
+
+    def __init__(self, codes: np.ndarray, domain: Domain, *, max_rows_per_unit: int = 1):
+        self._codes = codes
+        self.domain = domain
+        self.max_rows_per_unit = max_rows_per_unit
+        self._cache: dict[Clique, np.ndarray] = {}
+
+    def _exact_counts(self, clique: Clique) -> np.ndarray:
+        """Cells of one marginal, in the clique's own order of columns."""
+        if clique not in self._cache:
+            shape = self.domain.shape(clique)
+            flat = np.zeros(len(self._codes), dtype=np.int64)
+            for name, size in zip(clique, shape, strict=True):
+                flat = flat * size + self._codes[:, self.domain.index(name)]
+            self._cache[clique] = np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
+        return self._cache[clique]
+
+
+def noisy_counts(rows: Rows, cliques: Sequence[Clique], look: Look, ledger: Ledger) -> list[np.ndarray]:
+    """Marginals of these cliques, each cell with discrete Gaussian noise: one bundle, charged once.
+
+    Formal guarantee: the price of `look`, a `DiscreteGaussian` with one vector for each clique, under add/remove of
+    one unit: its rows move each marginal by at most `max_rows_per_unit` in L2 norm. Not covered: timing, memory.
+    """
+    event = look.event
+    assert isinstance(event, DiscreteGaussian)
+    if len(cliques) > event.count or rows.max_rows_per_unit > event.sensitivity:
+        raise BudgetExceeded(
+            f"'{look.what}' is priced for {event.count} marginals and {event.sensitivity} rows a unit, "
+            f"not for {len(cliques)} and {rows.max_rows_per_unit}. Nothing was looked at."
+        )
+    ledger.charge(look)  # before the draw: a refused release must not exist
+    return [_with_noise(rows, clique, event.stddev, ledger) for clique in cliques]
+
+
+def _with_noise(rows: Rows, clique: Clique, stddev: float, ledger: Ledger) -> np.ndarray:
+    noise = ledger.noise.discrete_gaussian(stddev, rows.domain.shape(clique))
+    return (rows._exact_counts(clique) + noise).astype(float)
+
+
+def noisy_size(num_rows: int, look: Look, ledger: Ledger) -> int:
+    """The number of rows with discrete Gaussian noise, at least one.
+
+    Formal guarantee: the price of `look` under add/remove of one unit, which moves the count by at most the event's
+    sensitivity.
+    """
+    event = look.event
+    assert isinstance(event, DiscreteGaussian)
+    ledger.charge(look)
+    return max(1, num_rows + int(ledger.noise.discrete_gaussian(event.stddev, (1,))[0]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """Marginals to choose among, with what a model expects of each: score = weight * (L1 error - offset)."""
+
+    cliques: Sequence[Clique]
+    expected: Sequence[np.ndarray]
+    weights: np.ndarray
+    offsets: np.ndarray
+
+    def __post_init__(self):
+        assert len(self.cliques) == len(self.expected) == len(self.weights) == len(self.offsets) > 0
+
+
+def noisy_choices(rows: Rows, look: Look, ledger: Ledger) -> "Chooser":
+    """Pays for all rounds of `look` at once, and returns the function that makes them one by one.
+
+    Formal guarantee: the price of `look`, a `Choices`: at most its `rounds` picks, each by the exponential mechanism
+    of its `epsilon`. The scores of one pick move by at most max(weights) * max_rows_per_unit when a unit comes or goes,
+    since an L1 norm moves by no more than its argument.
+    """
+    event = look.event
+    assert isinstance(event, Choices)
+    ledger.charge(look)
+    return Chooser(rows, event.epsilon, event.rounds, ledger)
+
+
+class Chooser:
+    """A counter of paid picks."""
+
+    def __init__(self, rows: Rows, epsilon: float, rounds: int, ledger: Ledger):
+        self._rows, self._epsilon, self._left, self._ledger = rows, epsilon, rounds, ledger
+
+    def __call__(self, candidates: Candidates) -> int:
+        if self._left == 0:
+            raise BudgetExceeded("All choices that were paid for have been made. Nothing was looked at.")
+        self._left -= 1
+        return _choose(self._rows, candidates, self._epsilon, self._ledger)
+
+
+def _choose(rows: Rows, candidates: Candidates, epsilon: float, ledger: Ledger) -> int:
+    """Exponential mechanism by Gumbel-max: noise of scale 2 * sensitivity / epsilon on each score."""
+    sensitivity = float(np.max(np.abs(candidates.weights))) * rows.max_rows_per_unit * ROUNDING
+    exact_scores = [
+        weight * (np.abs(rows._exact_counts(clique) - expected).sum() - offset)
+        for clique, expected, weight, offset in zip(
+            candidates.cliques, candidates.expected, candidates.weights, candidates.offsets, strict=True
+        )
+    ]
+    return ledger.noise.noisy_argmax(np.asarray(exact_scores), 2 * sensitivity / epsilon)
+
+
+class Filter:
+    """A zCDP lump, bought at once and spent inside by a method that sets its prices as it goes.
+
+    Formal guarantee: the lump's rho in all, whatever the method does with it: each look first adds its own rho to a
+    running sum, and is refused if the sum would pass the lump (a privacy filter; valid for fully adaptive zCDP).
+    """
+
+    def __init__(self, rows: Rows, look: Look, ledger: Ledger):
+        assert isinstance(look.event, ZCDP)
+        ledger.charge(look)
+        self._rows, self._ledger, self.rho, self.used = rows, ledger, look.event.rho, 0.0
+
+    @property
+    def remaining(self) -> float:
+        return max(0.0, self.rho - self.used)
+
+    def price_of_counts(self, stddev: float) -> float:
+        return self._rows.max_rows_per_unit**2 / (2 * stddev**2)
+
+    def price_of_choice(self, epsilon: float) -> float:
+        return epsilon**2 / 8
+
+    def noisy_counts(self, clique: Clique, stddev: float) -> np.ndarray:
+        """One marginal with discrete Gaussian noise, at rho = rows per unit^2 / (2 stddev^2)."""
+        self._spend(self.price_of_counts(stddev))
+        return _with_noise(self._rows, clique, stddev, self._ledger)
+
+    def noisy_choice(self, candidates: Candidates, epsilon: float) -> int:
+        """One pick by the exponential mechanism, at rho = epsilon^2 / 8 (bounded range)."""
+        self._spend(self.price_of_choice(epsilon))
+        return _choose(self._rows, candidates, epsilon, self._ledger)
+
+    def _spend(self, rho: float) -> None:
+        if not rho > 0 or self.used + rho > self.rho * (1 + 1e-12):
+            raise BudgetExceeded(
+                f"A look at rho {rho:g} does not fit the {self.remaining:g} left of the lump. Nothing was looked at."
+            )
+        self.used += rho

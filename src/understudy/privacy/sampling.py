@@ -1,0 +1,24 @@
+"""Which rows may be looked at: at most so many of each protected unit."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def rows_within_units(unit_ids: pa.ChunkedArray | pa.Array, max_rows_per_unit: int) -> np.ndarray:
+    """Marks the first `max_rows_per_unit` rows of each unit; rows without a unit id are left out.
+
+    Formal guarantee: which rows of a unit are kept depends on that unit's rows alone (their order in the table), so
+    adding or removing a unit adds or removes at most `max_rows_per_unit` marked rows and moves no other mark.
+    """
+    if isinstance(unit_ids, pa.ChunkedArray):
+        unit_ids = unit_ids.combine_chunks()
+    known = pc.is_valid(unit_ids).to_numpy(zero_copy_only=False)
+    codes = unit_ids.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.zeros(0, dtype=int)
+    place = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.r_[starts, len(ordered)]))
+    kept = np.zeros(len(codes), dtype=bool)
+    kept[order] = place < max_rows_per_unit
+    return kept & known

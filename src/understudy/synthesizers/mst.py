@@ -1,0 +1,132 @@
+"""MST: noisy columns, then a noisily chosen tree of pairs (McKenna, Miklau and Sheldon 2021, winner of NIST 2018)."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from understudy.errors import ConfigError
+from understudy.marginals import Clique, GraphicalModel, Measurement, estimate
+from understudy.privacy.accounting import Choices, DiscreteGaussian, Event
+from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.mechanisms import Candidates, Chooser, Rows, noisy_choices, noisy_counts
+from understudy.schema import Domain
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MST:
+    """A tree of pairs over all columns: the strongest dependencies, chosen and measured under noise."""
+
+    shares: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
+    """How the budget is split, in zero-concentrated terms: columns, choice of the tree, pairs of the tree."""
+
+    target_weight: float = 2.0
+    """How much more an edge at the target counts in the choice of the tree. Above 1 it favours them; without a target
+    it does nothing."""
+
+    penalty: float = 1.0
+
+    entropy: float = 0.05
+    """Weight of evenness against the measurements: how far pairs are pulled towards independence. Public."""
+
+    iterations: int = 1000
+    """Most passes of an estimation over the tree. Post-processing: costs time, not budget."""
+
+    def __post_init__(self) -> None:
+        if len(self.shares) != 3 or not all(share > 0 for share in self.shares):
+            raise ConfigError(f"shares must be three positive numbers (columns, choice, pairs), found {self.shares}.")
+        if not 1 <= self.target_weight < math.inf:
+            raise ConfigError(f"target_weight must be at least 1, found {self.target_weight}.")
+        if self.entropy <= 0:
+            raise ConfigError(f"entropy must be positive, found {self.entropy}. 0.05 is the default.")
+        if self.iterations < 1:
+            raise ConfigError(f"iterations must be at least 1, found {self.iterations}.")
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """Three looks in the ratio of `shares`, their common noise calibrated so that together they fill the budget."""
+        noise = budget.calibrate(lambda noise: list(self._events(domain, budget, noise).values()))
+        count = len(domain.names)
+        words = {
+            "singles": f"one histogram for each of {count} columns",
+            "tree": f"choice of {count - 1} pairs that form a tree",
+            "pairs": f"counts of the {count - 1} chosen pairs",
+        }
+        events = self._events(domain, budget, noise)
+        looks = tuple(Look(key, words[key], event, columns=domain.names) for key, event in events.items())
+        return Plan(looks, self._notes(domain))
+
+    def _events(self, domain: Domain, budget: Budget, noise: float) -> dict[str, Event]:
+        """The three looks at zero-concentrated prices shares / noise^2."""
+        columns, edges, sensitivity = len(domain.names), len(domain.names) - 1, budget.max_rows_per_unit
+        rho = [share / sum(self.shares) / noise**2 for share in self.shares]
+        if not edges:
+            return {"singles": DiscreteGaussian(sensitivity * math.sqrt(columns / (2 * sum(rho))), columns, sensitivity)}
+        return {
+            "singles": DiscreteGaussian(sensitivity * math.sqrt(columns / (2 * rho[0])), columns, sensitivity),
+            "tree": Choices(math.sqrt(8 * rho[1] / edges), edges),
+            "pairs": DiscreteGaussian(sensitivity * math.sqrt(edges / (2 * rho[2])), edges, sensitivity),
+        }
+
+    def _notes(self, domain: Domain) -> tuple[str, ...]:
+        if domain.target is None:
+            return ()
+        return (f"Pairs with the target {domain.target!r} count {self.target_weight:g} times in the choice of the tree.",)
+
+    def fit(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        key: PRNGKeyArray,
+        progress: Callable[[float, str], None] | None = None,
+    ) -> GraphicalModel:
+        """Formal guarantee: the joint price of the plan's looks; estimation and sampling are post-processing."""
+        domain, tell = rows.domain, progress or (lambda share, words: None)
+        singles = _measure(rows, domain.singles, plan["singles"], ledger)
+        draft = self._estimate(domain, singles)
+        tell(0.3, "columns measured")
+        if "tree" not in plan:
+            return draft
+        pair_stddev = plan["pairs"].event.stddev
+        tree = self._choose_tree(domain, draft, noisy_choices(rows, plan["tree"], ledger), pair_stddev)
+        tell(0.6, "tree chosen")
+        pairs = _measure(rows, tree, plan["pairs"], ledger)
+        model = self._estimate(domain, singles + pairs)
+        tell(1.0, "model estimated")
+        return model
+
+    def _estimate(self, domain: Domain, measurements: list[Measurement]) -> GraphicalModel:
+        return estimate(
+            domain, measurements, total=domain.num_rows, iterations=self.iterations, entropy=self.entropy
+        )
+
+    def _choose_tree(self, domain: Domain, draft: GraphicalModel, choose: Chooser, stddev: float) -> list[Clique]:
+        """Kruskal's algorithm with noisy choices: each round adds a pair that joins two parts.
+
+        A pair's score is how wrong independence is about it, less the error that measuring it would bring.
+        """
+        pairs = list(itertools.combinations(domain.names, 2))
+        expected = dict(zip(pairs, draft.marginals(pairs), strict=True))
+        part = {name: name for name in domain.names}
+        tree: list[Clique] = []
+        while len(tree) < len(domain.names) - 1:
+            open_pairs = [(a, b) for a, b in pairs if part[a] != part[b]]
+            weights = [self.target_weight if domain.target in pair else 1.0 for pair in open_pairs]
+            offsets = [self.penalty * math.sqrt(2 / math.pi) * stddev * domain.size(pair) for pair in open_pairs]
+            candidates = Candidates(
+                open_pairs, [expected[pair] for pair in open_pairs], np.asarray(weights), np.asarray(offsets)
+            )
+            a, b = open_pairs[choose(candidates)]
+            tree.append((a, b))
+            merged = part[b]
+            part = {name: part[a] if group == merged else group for name, group in part.items()}
+        return tree
+
+
+def _measure(rows: Rows, cliques: list[Clique], look: Look, ledger: Ledger) -> list[Measurement]:
+    counts = noisy_counts(rows, cliques, look, ledger)
+    return [Measurement(clique, table, look.event.stddev) for clique, table in zip(cliques, counts, strict=True)]
