@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.errors import SchemaError
-from understudy.schema import KINDS, Bound, Column, Domain, Finding, Schema, check, match_columns
+from understudy.errors import SchemaError, TableError
+from understudy.schema import KINDS, Bound, Column, Domain, Schema, match_columns
+from understudy.schema_check import Finding, check
 
 PEOPLE = """
 [table]
@@ -160,7 +161,10 @@ def test_a_dropped_column_needs_no_kind():
         ("kind = 3", "found 3"),
         ("nullable = true", "has no kind. Add kind = one of categorical"),
         ('kind = "integer"\nbound = [1, 2]', "unknown key 'bound'. Did you mean 'bounds'?"),
-        ('kind = "integer"\nzzz = 1', "The keys are kind, nullable, categories, unknown, bounds, drop, format."),
+        (
+            'kind = "integer"\nzzz = 1',
+            "The keys are kind, nullable, categories, unknown, bounds, drop, format, decimals.",
+        ),
         ('kind = "integer"\nbounds = [9, 1]', "below the upper one, found [9, 1]. Swap them."),
         ('kind = "integer"\nbounds = [1, 1]', "below the upper one, found [1, 1]. Widen them"),
         ('kind = "real"\nbounds = [nan, 1.0]', "must be finite numbers, found nan"),
@@ -205,7 +209,18 @@ def test_a_dropped_column_needs_no_kind():
         ('kind = "integer"\ndrop = "yes"', 'drop must be true or false, found "yes"'),
         ('kind = "date"\nformat = 3', "format must be a text"),
         ('kind = "date"\nformat = ""', "format must be a text"),
-        ('kind = "integer"\nformat = "%d"', "format is for kinds datetime and date, and this one is"),
+        ('kind = "integer"\nformat = "%d"', "format is for kinds datetime, date and boolean, and this one is"),
+        ('kind = "boolean"\nformat = "yes"', 'the words for false and true, as in "no/yes", found "yes"'),
+        ('kind = "boolean"\nformat = "n/n"', "the words for false and true"),
+        ('kind = "boolean"\nformat = "no/ yes"', "the words for false and true"),
+        ('kind = "boolean"\nformat = "/yes"', "the words for false and true"),
+        ('kind = "boolean"\nformat = "a/b/c"', "the words for false and true"),
+        ('kind = "boolean"\nformat = ""', 'format must be a text such as "no/yes", found ""'),
+        ('kind = "integer"\ndecimals = 2', 'decimals is for kind real, and this one is "integer"'),
+        ('kind = "real"\ndecimals = -1', "decimals must be a whole number from 0 to 15, found -1"),
+        ('kind = "real"\ndecimals = 16', "decimals must be a whole number from 0 to 15, found 16"),
+        ('kind = "real"\ndecimals = true', "decimals must be a whole number from 0 to 15, found true"),
+        ('kind = "real"\ndecimals = 2.0', "decimals must be a whole number from 0 to 15, found 2.0"),
     ],
 )
 def test_refused_columns(lines, message):
@@ -318,16 +333,16 @@ def test_write_is_whole_and_careful(tmp_path):
     schema.write(path)
     assert Schema.read(path) == schema
     assert stat.S_IMODE(path.stat().st_mode) & stat.S_IRUSR
-    with pytest.raises(SchemaError, match="exists already"):
+    with pytest.raises(TableError, match=r"people\.toml exists"):
         schema.write(path)
     smaller = Schema.from_toml('[columns.a]\nkind = "id"')
     smaller.write(path, force=True)
     assert Schema.read(path) == smaller
     assert os.listdir(tmp_path) == ["people.toml"]
-    with pytest.raises(SchemaError, match="Cannot write"):
+    with pytest.raises(TableError, match="does not exist"):
         schema.write(tmp_path / "absent" / "people.toml")
     (tmp_path / "folder.toml").mkdir()
-    with pytest.raises(SchemaError, match="Cannot write"):
+    with pytest.raises(TableError, match="is a folder"):
         schema.write(tmp_path / "folder.toml", force=True)
     assert sorted(os.listdir(tmp_path)) == ["folder.toml", "people.toml"]
 
@@ -388,6 +403,10 @@ def columns(draw, name):
             facts["unknown"] = draw(st.none() | st.sampled_from(facts["categories"]))
     if kind in ("date", "datetime"):
         facts["format"] = draw(st.none() | st.text(min_size=1, max_size=8))
+    if kind == "boolean":
+        facts["format"] = draw(st.none() | st.sampled_from(["no/yes", "0/1", "falsch/wahr", '"/\\']))
+    if kind == "real":
+        facts["decimals"] = draw(st.none() | st.integers(0, 15))
     return Column(**facts)
 
 
@@ -516,7 +535,13 @@ def test_kinds_follow_arrow_types():
 def test_field_metadata_is_honoured():
     date_field = pa.field("d", pa.date32(), metadata={b"kind": b"date", b"format": b"%d.%m.%Y"})
     zip_field = pa.field("zip", pa.int64(), metadata={b"kind": b"categorical", b"format": b"%d"})
-    schema = Schema.draft(pa.schema([date_field, zip_field]))
+    real_field = pa.field("r", pa.float64(), metadata={b"decimals": b"2", b"padded": b"true"})
+    bool_field = pa.field("b", pa.bool_(), metadata={b"format": b"No/Yes"})
+    schema = Schema.draft(pa.schema([date_field, zip_field, real_field, bool_field]))
+    assert schema["r"] == Column(name="r", kind="real", decimals=2)
+    assert schema["b"] == Column(name="b", kind="boolean", format="No/Yes")
+    assert "decimals = 2                            # digits after the point in text files" in schema.to_toml()
+    assert 'format = "No/Yes"                       # how text files write false and true' in schema.to_toml()
     assert schema["d"] == Column(name="d", kind="date", format="%d.%m.%Y")
     assert schema["zip"].kind == "categorical"
     with pytest.raises(SchemaError, match="Did you mean 'date'"):
@@ -686,6 +711,12 @@ def test_numbers_in_text():
     assert found["outside bounds"].message.startswith("1 values")
     assert findings('kind = "boolean"', pa.array(["true", "false", "true", "perhaps"]))["kind"].level == "warning"
     assert findings('kind = "real"', pa.array(["0.5", "1e3", "-2", None])) == {}
+
+
+def test_booleans_in_text():
+    texts = pa.array([" ja", "nein", "Ja", None])
+    found = findings('kind = "boolean"\nformat = "nein/ja"', texts)
+    assert found["kind"].message == "1 values cannot be read as boolean. They count as nulls."
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("text", "id")])

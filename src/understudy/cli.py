@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from understudy.privacy.discovery import Binning
     from understudy.privacy.ledger import Guarantee, Plan
     from understudy.release import Release
-    from understudy.schema import Schema
 
 app = typer.Typer(
     name="understudy",
@@ -98,8 +97,8 @@ def demo(
         schema.write(inside / "schema.toml")
     if not quiet:
         _show_comparison(table, fake)
-        _show_spent(release)
-    say(f"Look into {out}{os.sep}: synthetic.csv, schema.toml, synthetic.release{os.sep}CERTIFICATE.md")
+        _show_spent(release, quiet)
+    say(f"Look into {out}{os.sep}: synthetic.csv, and synthetic.release{os.sep}CERTIFICATE.md")
     say(f"Next: understudy sample {out / 'synthetic.release'} -n 1000 -o more.csv")
 
 
@@ -124,21 +123,26 @@ def synth(
     json_file: JsonFile = None,
 ) -> None:
     """Fit, sample and certify in one go. The release folder stays beside the table, as OUT.release/."""
+    from understudy.release import check_size
     from understudy.tables import check_writable, write_table
 
     guarantee = _guarantee(epsilon, delta, not_private)
     folder = _release_folder(out)
     check_writable(out, force=force, table=True)
     check_writable(folder, force=force)
+    _check_json(json_file, force)
+    if rows is not None:
+        check_size(rows, "The number of synthetic rows")
+    if where is not None and schema is not None:
+        _check_where(where, schema)
     release = _fit(source, schema, guarantee, method, settings, target, _binning(bins, max_bins), seed, quiet)
     release.save(folder, force=force)
     fake = release.sample_arrow(rows, where=where)
     write_table(fake, out, origin=release.origin, force=force)
     say = _sayer(quiet)
-    if not quiet:
-        _show_spent(release)
+    _show_spent(release, quiet)
     say(f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'CERTIFICATE.md'}")
-    _write_certificate_json(release, json_file)
+    _write_certificate_json(release, json_file, force)
 
 
 @app.command()
@@ -164,12 +168,12 @@ def fit(
 
     guarantee = _guarantee(epsilon, delta, not_private)
     check_writable(out, force=force)
+    _check_json(json_file, force)
     release = _fit(source, schema, guarantee, method, settings, target, _binning(bins, max_bins), seed, quiet)
     release.save(out, force=force)
-    if not quiet:
-        _show_spent(release)
+    _show_spent(release, quiet)
     _sayer(quiet)(f"Wrote {out}. Next: understudy sample {out} -o fake.csv")
-    _write_certificate_json(release, json_file)
+    _write_certificate_json(release, json_file, force)
 
 
 @app.command()
@@ -200,15 +204,15 @@ def sample(
 def certificate(
     folder: Annotated[Path, typer.Argument(help="A release folder.")],
     json_file: JsonFile = None,
+    force: Force = False,
 ) -> None:
     """Show the guarantee of a release, in words or as JSON."""
     from understudy.release import Release
 
     release = Release.load(folder)
-    if json_file is None:
+    if json_file != "-":
         _show_markdown(release.certificate)
-    else:
-        _write_certificate_json(release, json_file)
+    _write_certificate_json(release, json_file, force)
 
 
 @app.command()
@@ -223,27 +227,30 @@ def plan(
     bins: Bins = "tree",
     max_bins: MaxBins = 32,
     json_file: JsonFile = None,
+    force: Force = False,
 ) -> None:
     """Price every look that a run would make. Reads no data."""
     from understudy.release import plan as make_plan
     from understudy.schema import Schema
 
     guarantee = _guarantee(epsilon, delta, False)
-    declared = Schema.read(schema).with_target(target)
+    declared = Schema.read(schema)
+    declared = declared if target is None else declared.with_target(target)
     synthesizer = _method(method, settings)
     made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=_binning(bins, max_bins))
-    _show_plan(made, guarantee.with_delta_for(declared.rows), json_file)
+    _show_plan(made, guarantee.with_delta_for(declared.rows), json_file, force)
 
 
 @app.command()
-def methods(json_file: JsonFile = None) -> None:
+def methods(json_file: JsonFile = None, force: Force = False) -> None:
     """List the methods, with one line each."""
     from understudy.synthesizers import describe_methods
 
     described = describe_methods()
     if json_file is not None:
-        _write_json(dict(described), json_file)
-        return
+        _write_json(dict(described), json_file, force=force)
+        if json_file == "-":
+            return
     width = max(len(name) for name, _ in described)
     typer.echo(f"{'auto':<{width}}  chooses one of these from public facts (the default)")
     for name, line in described:
@@ -269,7 +276,8 @@ def schema_draft(
 @schema_app.command("check")
 def schema_check(source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) -> None:
     """Compare a table with its schema, for the steward's eyes only: this reads values and is not private."""
-    from understudy.schema import Schema, check
+    from understudy.schema import Schema
+    from understudy.schema_check import check
     from understudy.tables import read_table
 
     declared = Schema.read(schema)
@@ -306,6 +314,8 @@ def _guarantee(epsilon: float | None, delta: float | None, not_private: bool) ->
     if not_private:
         if epsilon is not None:
             raise ConfigError("--epsilon and --not-private exclude each other. Leave one of them out.")
+        if delta is not None:
+            raise ConfigError("--delta means nothing with --not-private. Leave one of them out.")
         return Guarantee.not_private()
     if epsilon is None:
         raise ConfigError("Say how private: --epsilon 1 (smaller is more private), or --not-private for a baseline.")
@@ -364,6 +374,8 @@ def _release_folder(out: str) -> Path:
     if "://" in path:
         raise TableError("The synthetic table goes to a file. Name one, such as fake.parquet.")
     place = Path(path)
+    if not place.name:
+        raise TableError(f"Name the synthetic table to write, such as fake.csv; found {out!r}.")
     stem = place.name.split(".")[0] or place.stem
     return place.with_name(f"{stem}-{table}.release" if table else f"{stem}.release")
 
@@ -409,11 +421,11 @@ def _warn_if_not_private(release: "Release") -> None:
         typer.echo(f"NOT PRIVATE: {reason}. Do not share this release as private.", err=True)
 
 
-def _show_spent(release: "Release") -> None:
-    """Two lines: the guarantee, and where the budget went."""
+def _show_spent(release: "Release", quiet: bool) -> None:
+    """What it cost; that a release is not private is said even when quiet."""
     statement = release.statement
     _warn_if_not_private(release)
-    if statement.epsilon != float("inf"):
+    if statement.epsilon != float("inf") and not quiet:
         typer.echo(
             f"Spent epsilon {statement.epsilon:.4g} of {statement.epsilon_target:g} at delta {statement.delta:.2g}, "
             f"method {statement.method}.",
@@ -421,20 +433,26 @@ def _show_spent(release: "Release") -> None:
         )
 
 
-def _show_plan(made: "Plan", guarantee: "Guarantee", json_file: str | None) -> None:
+def _show_plan(made: "Plan", guarantee: "Guarantee", json_file: str | None, force: bool) -> None:
     from understudy import certificate as words
     from understudy.privacy.ledger import spent_by
 
     spent = spent_by(made, guarantee)
     statement = words.planned(made, guarantee, spent)
     if json_file is not None:
-        _write_json(words.plan_to_json(made, statement), json_file)
+        _write_json(words.plan_to_json(made, statement), json_file, force=force)
         if json_file == "-":
             return
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"Plan: epsilon {spent.epsilon:.4g} of {guarantee.epsilon:g} at delta {guarantee.delta:.2g}")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        title_justify="left",
+        title=f"Plan: epsilon {spent.epsilon:.4g} of {guarantee.epsilon:g} at delta {guarantee.delta:.2g}",
+    )
     table.add_column("look")
     table.add_column("how")
     table.add_column("epsilon alone", justify="right")
@@ -464,34 +482,52 @@ def _show_markdown(text: str) -> None:
 
 def _show_comparison(real: "pa.Table", fake: "pa.Table") -> None:
     """The demo's data is public, so its real and synthetic shares may stand side by side."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
     from understudy.demo import compared_shares
 
-    table = Table(title="Real and synthetic, in percent (allowed here: the survey is public)")
-    for heading, justify in (("column", "left"), ("value", "left"), ("real", "right"), ("synthetic", "right")):
-        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
-    for column, value, real_share, fake_share in compared_shares(real, fake):
-        table.add_row(column, value, f"{100 * real_share:.1f}", f"{100 * fake_share:.1f}")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("percent of the people who are")
+    table.add_column("real", justify="right")
+    table.add_column("synthetic", justify="right")
+    for question, real_share, fake_share in compared_shares(real, fake):
+        table.add_row(question, f"{100 * real_share:.1f}", f"{100 * fake_share:.1f}")
     Console(stderr=True).print(table)
 
 
-def _write_certificate_json(release: "Release", json_file: str | None) -> None:
+def _write_certificate_json(release: "Release", json_file: str | None, force: bool) -> None:
     from understudy.certificate import to_json
 
     if json_file is not None:
-        _write_json(to_json(release.statement), json_file)
+        _write_json(to_json(release.statement), json_file, force=force)
 
 
-def _write_json(content: object, json_file: str) -> None:
+def _check_json(json_file: str | None, force: bool) -> None:
+    """Before any budget is spent."""
+    from understudy.tables import check_writable
+
+    if json_file not in (None, "-"):
+        check_writable(json_file, force=force)
+
+
+def _check_where(where: str, schema: Path) -> None:
+    """Before any budget is spent: can this condition be read?"""
+    from understudy.schema import Schema
+    from understudy.tables import where_columns
+
+    where_columns(where, [column.name for column in Schema.read(schema).modelled])
+
+
+def _write_json(content: object, json_file: str, *, force: bool) -> None:
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     if json_file == "-":
         typer.echo(text, nl=False)
         return
     from understudy.tables import atomic_write
 
-    with atomic_write(json_file, force=True) as file:
+    with atomic_write(json_file, force=force) as file:
         file.write(text.encode())
 
 
@@ -505,6 +541,9 @@ def run(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _refuse("interrupted; nothing was written.", INTERRUPTED)
     except Exception as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help
+            print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+            return 2
         if hasattr(error, "format_message"):  # what the argument parser raises
             return _refuse(f"{' '.join(error.format_message().split())} Try 'understudy --help'.")
         if type(error).__name__ == "Abort":

@@ -386,6 +386,7 @@ def as_ticks(values: pa.ChunkedArray, kind: str) -> tuple[np.ndarray, np.ndarray
     if pa.types.is_floating(column.type):
         numbers = np.array(column.fill_null(0.0).to_numpy(zero_copy_only=False), dtype=np.float64)
         known = known & ~np.isnan(numbers)
+        numbers[~known] = 0.0
         if kind == "real":
             return numbers, known
         # 2^63 itself is not an int64; the nearest float below it is.
@@ -437,7 +438,9 @@ def _ticks_within(grid: Grid, starts: np.ndarray, stops: np.ndarray, *, generato
     """One tick drawn evenly from each run of cells."""
     if not grid.integral:
         place = starts + generator.random(len(starts)) * (stops - starts)
-        return np.clip(grid.lower + place * grid.width, grid.lower, grid.upper)
+        if math.isfinite(grid.upper - grid.lower):
+            return np.clip(grid.lower + place * grid.width, grid.lower, grid.upper)
+        return np.clip((grid.lower / grid.width + place) * grid.width, grid.lower, grid.upper)
     # Ticks may lie anywhere in 64 bits, so offsets from the lower bound are unsigned.
     width = np.uint64(grid.width)
     span = np.uint64(int(grid.upper) - int(grid.lower))
@@ -483,7 +486,9 @@ def _decoded(values: pa.ChunkedArray) -> pa.Array:
     column = values.combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # an empty chunked array stays one
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    plain = {pa.string_view(): pa.string(), pa.float16(): pa.float32()}.get(column.type)  # few kernels know these two
+    return column if plain is None else column.cast(plain)
 
 
 def _comparable(categories: Sequence[Category | None], values: pa.ChunkedArray) -> tuple[pa.Array, pa.ChunkedArray]:
@@ -499,7 +504,17 @@ def _comparable(categories: Sequence[Category | None], values: pa.ChunkedArray) 
 
 
 def _as_text(column: pa.Array) -> pa.Array:
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        # Value by value: a cast would refuse the whole column over one row, and so couple the rows.
+        return pa.array([_utf8(value) for value in column.to_pylist()], pa.string())
     try:
         return column.cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return pa.nulls(len(column), pa.string())
+
+
+def _utf8(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

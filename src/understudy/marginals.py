@@ -4,33 +4,41 @@ A model of maximal entropy with given marginals is a product of one table per me
 Miklau, "Graphical-model based estimation and inference for differential privacy", 2019). Its marginals are computed
 by passing messages over a junction tree, which mbi builds. mbi passes them in compiled JAX programs, one program per
 set of cliques; a method that adds a clique each round then compiles all the time. Here the same messages are plain
-NumPy in double precision, so that a new structure costs nothing. Everything in this file is post-processing of noisy
-counts: nothing here sees a row or spends budget.
+NumPy in double precision, so that a new structure costs nothing. Everything else in this file is post-processing of
+noisy counts; the only function that reaches for the rows is `measure`, through the mechanisms of `privacy/`.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import scipy.optimize
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from understudy.errors import ConditionError
+from understudy.errors import ConditionError, ConfigError
+from understudy.privacy.accounting import DiscreteGaussian
+from understudy.privacy.ledger import Ledger, Look
+from understudy.privacy.mechanisms import Rows, noisy_counts
 from understudy.schema import Domain
 
 Clique = tuple[str, ...]
 Axes = tuple[int, ...]  # a clique by the ranks of its columns, ascending: see `_Ranking`
 Table = Float[np.ndarray, "..."]
 
+LEAST_VARIANCE = 1.0
+"""Counts are not believed to less than one row: without this, runs without noise would have no finite weights."""
 REFERENCE_ENTROPY = 1e-3
-LOG = []
+MOST_KEPT_CELLS = 2**22
+CURVATURES_KEPT = 20
+LEAST_SUM = 1e-280  # below, a quotient could overflow; the cells are impossible for every purpose
+PROXIMAL_ENTROPY, PROXIMAL_STEPS = 0.1, 100
+
 
 class Measurement(NamedTuple):
     """Noisy counts of one marginal, as they were bought."""
@@ -40,11 +48,19 @@ class Measurement(NamedTuple):
     stddev: float | np.ndarray
 
 
+def measure(rows: Rows, cliques: Sequence[Clique], look: Look, ledger: Ledger) -> list[Measurement]:
+    """Buys the marginals of one bundle. The guarantee is that of `noisy_counts`."""
+    event = look.event
+    assert isinstance(event, DiscreteGaussian)
+    tables = noisy_counts(rows, cliques, look, ledger)
+    return [Measurement(clique, table, event.stddev) for clique, table in zip(cliques, tables, strict=True)]
+
+
 # --- Structure: which columns meet in which clique ---
 
 
 class JunctionTree(NamedTuple):
-    """Cliques of columns, each after its parent; the columns a clique shares with its past, it shares with its parent."""
+    """Cliques of columns, each after its parent: what a clique shares with earlier ones, it shares with its parent."""
 
     cliques: tuple[Clique, ...]
     parents: tuple[int, ...]
@@ -79,15 +95,17 @@ def count_cells(domain: Domain, cliques: Iterable[Clique]) -> int:
     """
     sizes = domain.sizes
     neighbours = _adjacency(domain, cliques)
+    costs: list[float] = [_product(sizes, bits | 1 << v) for v, bits in enumerate(neighbours)]
     eliminated: list[int] = []
-    remaining = list(range(len(sizes)))
-    while remaining:
-        costs = [_product(sizes, neighbours[v] | 1 << v) for v in remaining]
-        v = remaining.pop(costs.index(min(costs)))
-        clique = neighbours[v] | 1 << v
-        for u in remaining:
-            if clique >> u & 1:
-                neighbours[u] = (neighbours[u] | clique) & ~(1 << u) & ~(1 << v)
+    for _ in sizes:
+        v = costs.index(min(costs))
+        costs[v] = math.inf
+        clique, rest = neighbours[v] | 1 << v, neighbours[v]
+        while rest:
+            u = (rest & -rest).bit_length() - 1
+            rest &= rest - 1
+            neighbours[u] = (neighbours[u] | clique) & ~(1 << u | 1 << v)
+            costs[u] = _product(sizes, neighbours[u] | 1 << u)
         if not any(clique & other == clique for other in eliminated):
             eliminated.append(clique)
     return sum(_product(sizes, clique) for clique in eliminated)
@@ -105,6 +123,7 @@ def _adjacency(domain: Domain, cliques: Iterable[Clique]) -> list[int]:
 
 
 def _product(sizes: Sequence[int], bits: int) -> int:
+    """Cells of the marginal over the columns whose bits are set."""
     result = 1
     while bits:
         low = bits & -bits
@@ -114,7 +133,7 @@ def _product(sizes: Sequence[int], bits: int) -> int:
 
 
 class _Ranking:
-    """Columns by ascending size: tables keep their axes in this order, so that the longest axis is the contiguous one."""
+    """Columns by ascending size: tables keep their axes in this order, so that the contiguous axis is the longest."""
 
     def __init__(self, domain: Domain) -> None:
         order = sorted(range(len(domain.sizes)), key=lambda i: (domain.sizes[i], i))
@@ -155,13 +174,6 @@ def _link(small: Axes, large: Axes, sizes: Sequence[int]) -> _Link:
     )
 
 
-class _Calibrated(NamedTuple):
-    """A tree whose neighbouring cliques agree: `beliefs[i]` is the probability table of tree clique i."""
-
-    log_partition: float
-    beliefs: list[Table]
-
-
 class _Messenger:
     """Message passing for one structure: log-potentials of the factors in, probabilities of the tree's cliques out.
 
@@ -187,7 +199,7 @@ class _Messenger:
         # A factor inside another is added to that one first: only the widest touch the large tables.
         self._order = sorted(range(len(self.factors)), key=lambda f: (len(self.factors[f]), f))
         self._host: list[tuple[bool, int, _Link]] = []
-        for f, axes in enumerate(self.factors):
+        for axes in self.factors:
             wider = [g for g, other in enumerate(self.factors) if set(axes) < set(other)]
             if wider:
                 g = min(wider, key=lambda g: math.prod(ranking.shape(self.factors[g])))
@@ -197,8 +209,11 @@ class _Messenger:
                 i = min(homes, key=lambda i: cells[i])
                 self._host.append((True, i, _link(axes, self.nodes[i], sizes)))
 
-    def calibrate(self, potentials: Sequence[Table], evidence: Sequence[tuple[int, Table]] = ()) -> _Calibrated:
-        """Two passes over the tree. `evidence`: log-weights over the states of single columns, by rank."""
+    def calibrate(self, potentials: Sequence[Table], evidence: Sequence[tuple[int, Table]] = ()) -> list[Table]:
+        """The probability table of each tree clique, by one pass up and one down.
+
+        `evidence`: log-weights over the codes of single columns, by rank.
+        """
         logs = [np.zeros(shape) for shape in self._shapes]
         gathered = list(potentials)
         for f in self._order:
@@ -212,9 +227,9 @@ class _Messenger:
             logs[i] += log_weights.reshape([-1 if a == rank else 1 for a in self.nodes[i]])
         return self._pass_messages(logs)
 
-    def _pass_messages(self, logs: list[Table]) -> _Calibrated:
+    def _pass_messages(self, logs: list[Table]) -> list[Table]:
+        """Turns log-tables into probabilities, in place."""
         sums: list[Table] = [np.ones(())] * len(logs)
-        log_partition = -math.inf
         for i in reversed(range(len(logs))):
             table, parent, into = logs[i], self.parents[i], self._into[i]
             highest = float(table.max())
@@ -223,11 +238,10 @@ class _Messenger:
             np.subtract(table, highest, out=table)
             np.exp(table, out=table)
             if into is None:
-                total = float(table.sum())
-                table /= total
-                log_partition = highest + math.log(total)
+                table /= table.sum()
             else:
-                sums[i] = table.sum(axis=self._up[i].summed)
+                total = table.sum(axis=self._up[i].summed)
+                sums[i] = np.where(total > LEAST_SUM, total, 0.0)
                 with np.errstate(divide="ignore"):
                     logs[parent] += (np.log(sums[i]) + highest).reshape(into.shape)
         for i in range(len(logs)):
@@ -236,14 +250,14 @@ class _Messenger:
                 target = logs[self.parents[i]].sum(axis=into.summed)
                 ratio = np.divide(target, sums[i], out=np.zeros_like(target), where=sums[i] > 0)
                 logs[i] *= ratio.reshape(self._up[i].shape)
-        return _Calibrated(log_partition, logs)
+        return logs
 
-    def factor_marginals(self, calibrated: _Calibrated) -> list[Table]:
+    def factor_marginals(self, beliefs: Sequence[Table]) -> list[Table]:
         """The probability table of each factor."""
         marginals: list[Table] = [np.ones(())] * len(self.factors)
         for f in reversed(self._order):
             at_node, host, link = self._host[f]
-            source = calibrated.beliefs[host] if at_node else marginals[host]
+            source = beliefs[host] if at_node else marginals[host]
             marginals[f] = source.sum(axis=link.summed) if link.summed else source
         return marginals
 
@@ -257,139 +271,194 @@ def estimate(
     *,
     total: float | None = None,
     iterations: int = 1000,
-    entropy: float = 1e-3,
-    tolerance: float = 1e-3,
-    warm_start: GraphicalModel | None = None,
-) -> GraphicalModel:
-    """The distribution that explains the measurements best, and is otherwise as even as it can be.
+    entropy: float = 0.01,
+    tolerance: float = 1e-2,
+    warm_start: "GraphicalModel | None" = None,
+) -> "GraphicalModel":
+    """The distribution that explains the measurements best, and else strays least from independent columns.
 
     With m the model's marginals at the measured cliques, y the noisy counts and s their standard deviations, minimises
-    ``sum(((m - y) / s) ** 2) / 2 + entropy * total * KL(model || uniform)``. The dual is smooth and convex,
+    ``sum(((m - y) / s) ** 2) / 2 + entropy * total * KL(model || reference)``, where the reference holds the columns
+    as measured one by one, independent of each other (a column never measured by itself: all codes alike). This is
+    the objective of Private-PGM, which `entropy` 0 gives back, plus a pull towards independence that keeps
+    noise in large marginals from looking like structure. The dual is smooth and convex,
 
-        total * log Z(theta) - <y, theta> + entropy * |s theta|^2 / 2,
+        total * log Z(reference + theta) - <y, theta> + entropy * |s theta|^2 / 2,
 
     its gradient costs one pass over the tree, and L-BFGS solves it in tens of passes where mirror descent on the
-    marginals takes a thousand. `entropy` towards 0 gives the weighted least-squares fit of Private-PGM.
+    marginals takes a thousand. Without any pull (`entropy` 0) the same is done in many proximal steps, each pulled
+    towards the one before.
 
     Args:
         total: number of rows of the modelled table; absent, the measurements' own sums, weighted by inverse variance.
-        iterations: most passes over the tree. Fewer are made when the marginals settle to `tolerance` deviations.
+        iterations: most passes over the tree.
+        tolerance: ends sooner when no cell is further from its balance than this times the root of its curvature,
+            which is about its count plus ``entropy * s ** 2``.
         warm_start: a model of an earlier, smaller set of measurements, to begin from.
     """
-    total = max(1.0, noisy_total(measurements) if total is None else total)
+    if not domain.names:
+        raise ConfigError("There is no column to model. Declare at least one that is neither text, id nor dropped.")
+    total = max(1.0, noisy_total(measurements) if total is None else float(total))
     pooled = _pool(measurements)
-    cliques = tuple(pooled)
-    singles = [clique for clique in cliques if len(clique) == 1]
-    offsets = {c: np.zeros(domain.shape(c)) for c in cliques}
-    if len(singles) < len(cliques):
-        # First what each column says by itself; then how the columns hang together, seen from their independence.
-        offsets.update(_solve(domain, {c: pooled[c] for c in singles}, offsets, {}, total, REFERENCE_ENTROPY, 200, tolerance)[0])
+    singles: dict[Clique, _Pooled] = {clique: entry for clique, entry in pooled.items() if len(clique) == 1}
+    apart = _Goal(domain, singles, {}, total, REFERENCE_ENTROPY)
+    reference = apart.minimise({}, iterations, tolerance)
     known = {} if warm_start is None else dict(zip(warm_start.cliques, warm_start.potentials, strict=True))
-    start = {c: known[c] - offsets[c] for c in cliques if c in known}
-    potentials, tree = _solve(domain, pooled, offsets, start, total, entropy, iterations, tolerance)
+    potentials = {**reference, **known}
+    for _ in range(1 if entropy else PROXIMAL_STEPS):
+        joint = _Goal(domain, pooled, reference, total, entropy or PROXIMAL_ENTROPY)
+        reference = potentials = joint.minimise(potentials, iterations, tolerance)
     return GraphicalModel(
-        domain=domain, total=total, cliques=cliques, potentials=tuple(potentials[c] for c in cliques), tree=tree
+        domain=domain,
+        total=total,
+        cliques=tuple(potentials),
+        potentials=tuple(potentials.values()),
+        tree=joint.tree,
     )
-
-
-def _solve(domain, pooled, offsets, start, total, entropy, iterations, tolerance):
-    ranking = _Ranking(domain)
-    tree = junction_tree(domain, pooled)
-    messenger = _Messenger(ranking, tree, [ranking.axes(clique) for clique in pooled])
-    goal = _Goal(
-        messenger,
-        total,
-        entropy,
-        [_centred(ranking, clique, entry, total) for clique, entry in pooled.items()],
-        [ranking.inward(clique, offsets[clique]) for clique in pooled],
-    )
-    first = [ranking.inward(c, start.get(c, np.zeros(domain.shape(c)))) for c in pooled]
-    found = goal.minimise(first, iterations, tolerance)
-    return {c: ranking.outward(c, t) + offsets[c] for c, t in zip(pooled, found, strict=True)}, tree
 
 
 def noisy_total(measurements: Sequence[Measurement]) -> float:
     """The number of rows as the measurements' sums tell it, each weighted by its inverse variance."""
-    sums = np.array([measurement.noisy_counts.sum() for measurement in measurements])
-    variances = np.array([np.broadcast_to(np.square(m.stddev), m.noisy_counts.shape).sum() for m in measurements])
-    return float(np.average(sums, weights=1 / variances)) if len(sums) else 1.0
+    if not measurements:
+        return 1.0
+    sums = [measurement.noisy_counts.sum() for measurement in measurements]
+    variances = [np.broadcast_to(np.square(m.stddev), m.noisy_counts.shape).sum() for m in measurements]
+    return float(np.average(sums, weights=1 / np.maximum(variances, LEAST_VARIANCE)))
 
 
 class _Pooled(NamedTuple):
+    """What is known of one marginal: counts, and the variance of their noise."""
+
     counts: Table
     variance: Table
 
 
 def _pool(measurements: Sequence[Measurement]) -> dict[Clique, _Pooled]:
-    """One entry per set of columns: repeated measurements are averaged by inverse variance."""
+    """One entry for each set of columns: repeated measurements are averaged by inverse variance."""
     pooled: dict[Clique, _Pooled] = {}
     names = {frozenset(m.clique): m.clique for m in reversed(measurements)}
-    for clique, counts, stddev in measurements:
-        variance = np.broadcast_to(np.square(np.asarray(stddev, dtype=float)), counts.shape)
+    for clique, noisy, stddev in measurements:
         first = names[frozenset(clique)]
         turn = [clique.index(name) for name in first]
-        counts, variance = np.transpose(counts, turn), np.transpose(variance, turn)
+        counts = np.transpose(np.asarray(noisy, dtype=float), turn)
+        variance = np.broadcast_to(np.maximum(np.square(stddev), LEAST_VARIANCE), noisy.shape).transpose(turn)
         if first in pooled:
             before = pooled[first]
             weight = before.variance / (before.variance + variance)
             counts = before.counts + weight * (counts - before.counts)
             variance = before.variance * (1 - weight)
-        pooled[first] = _Pooled(np.asarray(counts, dtype=float), variance)
+        pooled[first] = _Pooled(counts, variance)
     return pooled
 
 
-def _centred(ranking: _Ranking, clique: Clique, pooled: _Pooled, total: float) -> _Pooled:
-    """Counts shifted to the total: an equal number of variances in every cell moves no minimiser under a fixed total."""
-    shift = (total - pooled.counts.sum()) / pooled.variance.sum()
-    counts = pooled.counts + shift * pooled.variance
-    return _Pooled(
-        np.ascontiguousarray(ranking.inward(clique, counts)),
-        np.ascontiguousarray(ranking.inward(clique, pooled.variance)),
-    )
-
-
 class _Goal:
-    """The dual of `estimate`, in potentials scaled by the square root of their curvature."""
+    """The dual of `estimate` for one structure. It moves potentials scaled by the root of their curvature."""
 
-    def __init__(self, messenger: _Messenger, total: float, entropy: float, pooled: Sequence[_Pooled], offsets: Sequence[Table]) -> None:
-        self.messenger, self.total, self.entropy = messenger, total, entropy
-        self._shapes = [p.counts.shape for p in pooled]
-        self.offsets = np.concatenate([t.ravel() for t in offsets])
-        self._ends = np.cumsum([0] + [p.counts.size for p in pooled])
-        self.counts = np.concatenate([p.counts.ravel() for p in pooled])
-        self.variance = np.concatenate([p.variance.ravel() for p in pooled])
-        self.scale = 1 / np.sqrt(np.maximum(self.counts, 0) + entropy * self.variance + 1)
+    def __init__(
+        self,
+        domain: Domain,
+        pooled: Mapping[Clique, _Pooled],
+        reference: Mapping[Clique, Table],
+        total: float,
+        entropy: float,
+    ) -> None:
+        self.domain, self.cliques, self.total, self.entropy = domain, tuple(pooled), total, entropy
+        self.tree = junction_tree(domain, self.cliques)
+        self._ranking = _Ranking(domain)
+        self._messenger = _Messenger(self._ranking, self.tree, [self._ranking.axes(c) for c in self.cliques])
+        self._shapes = [self._ranking.shape(axes) for axes in self._messenger.factors]
+        ends = [0, *itertools.accumulate(math.prod(shape) for shape in self._shapes)]
+        self._cuts = [slice(a, b) for a, b in itertools.pairwise(ends)]
+        self._reference = self._flat(reference)
+        self._variance = self._flat({clique: entry.variance for clique, entry in pooled.items()})
+        self._counts = self._flat({clique: _centred(entry, total) for clique, entry in pooled.items()})
+        self._scale = 1 / np.sqrt(np.maximum(self._counts, 0) + entropy * self._variance + 1)
+
+    def minimise(self, start: Mapping[Clique, Table], iterations: int, tolerance: float) -> dict[Clique, Table]:
+        """Potentials of all cliques, begun from those of `start`."""
+        if not self.cliques:
+            return {}
+        scaled = (self._flat(start) - self._reference) / self._scale
+        scaled = _minimise_convex(self._gradient, scaled, iterations, tolerance)
+        tables = self._tables(self._reference + self._scale * scaled)
+        return {c: self._ranking.outward(c, t).copy() for c, t in zip(self.cliques, tables, strict=True)}
+
+    def _gradient(self, scaled: np.ndarray) -> np.ndarray:
+        theta = scaled * self._scale
+        beliefs = self._messenger.calibrate(self._tables(self._reference + theta))
+        marginals = np.concatenate([m.ravel() for m in self._messenger.factor_marginals(beliefs)])
+        return (self.total * marginals - self._counts + self.entropy * self._variance * theta) * self._scale
+
+    def _flat(self, tables: Mapping[Clique, Table]) -> np.ndarray:
+        """One vector of all cliques' tables, zero where there is none."""
+        absent = [np.zeros(shape) for shape in self._shapes]
+        parts = [
+            self._ranking.inward(c, tables[c]) if c in tables else zero
+            for c, zero in zip(self.cliques, absent, strict=True)
+        ]
+        return np.concatenate([np.ravel(part) for part in parts] or [np.zeros(0)])
 
     def _tables(self, flat: np.ndarray) -> list[Table]:
-        return [
-            flat[a:b].reshape(shape) for a, b, shape in zip(self._ends[:-1], self._ends[1:], self._shapes, strict=True)
-        ]
+        return [flat[cut].reshape(shape) for cut, shape in zip(self._cuts, self._shapes, strict=True)]
 
-    def __call__(self, scaled: np.ndarray) -> tuple[float, np.ndarray]:
-        theta = scaled * self.scale
-        calibrated = self.messenger.calibrate(self._tables(theta + self.offsets))
-        marginals = np.concatenate([m.ravel() for m in self.messenger.factor_marginals(calibrated)])
-        ridge = self.entropy * self.variance * theta
-        value = self.total * calibrated.log_partition - self.counts @ theta + 0.5 * (ridge @ theta)
-        return value, (self.total * marginals - self.counts + ridge) * self.scale
 
-    def minimise(self, start: Sequence[Table], iterations: int, tolerance: float) -> list[Table]:
-        first = np.concatenate([t.ravel() for t in start]) / self.scale
-        found = scipy.optimize.minimize(
-            self,
-            first,
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxfun": iterations, "maxiter": iterations, "maxcor": 20, "ftol": 0.0, "gtol": tolerance},
-        )
-        LOG.append((found.nfev, found.message))
-        return self._tables(found.x * self.scale)
+def _centred(entry: _Pooled, total: float) -> Table:
+    """Counts shifted to the total: equal multiples of the variances move no minimiser while the total is fixed."""
+    return entry.counts + entry.variance * ((total - entry.counts.sum()) / entry.variance.sum())
+
+
+def _minimise_convex(
+    gradient_fn: Callable[[np.ndarray], np.ndarray], start: np.ndarray, evaluations: int, tolerance: float
+) -> np.ndarray:
+    """L-BFGS for a smooth convex function, until no entry of the gradient exceeds `tolerance`.
+
+    Along a line the slope of a convex function only rises, so steps are judged by slopes alone, which stay exact long
+    after differences of values would have drowned in rounding. (SciPy's code also waits for threads most of the time.)
+    """
+    point, gradient = start, gradient_fn(start)
+    memory: deque[tuple[np.ndarray, np.ndarray, float]] = deque(maxlen=CURVATURES_KEPT)
+    evaluations -= 1
+    while evaluations > 0 and np.abs(gradient).max() > tolerance:
+        direction = -_times_inverse_curvature(gradient, memory)
+        slope, step, accepted = _dot(direction, gradient), 1.0, False
+        while evaluations > 0 and not accepted:
+            evaluations -= 1
+            ahead = point + step * direction
+            new_gradient = gradient_fn(ahead)
+            new_slope = _dot(direction, new_gradient)
+            accepted = new_slope <= -slope / 2
+            step *= slope / (slope - new_slope)  # where a straight line through both slopes crosses zero
+        if not accepted:
+            break
+        moved, change = ahead - point, new_gradient - gradient
+        if (bend := _dot(moved, change)) > 0:
+            memory.append((moved, change, bend))
+        point, gradient = ahead, new_gradient
+    return point
+
+
+def _times_inverse_curvature(vector: np.ndarray, memory: Sequence[tuple[np.ndarray, np.ndarray, float]]) -> np.ndarray:
+    """The two-loop recursion (Nocedal 1980)."""
+    result, factors = vector.copy(), []
+    for moved, change, bend in reversed(memory):
+        factors.append(_dot(moved, result) / bend)
+        result -= factors[-1] * change
+    if memory:
+        _, change, bend = memory[-1]
+        result *= bend / _dot(change, change)
+    for (moved, change, bend), factor in zip(memory, reversed(factors), strict=True):
+        result += (factor - _dot(change, result) / bend) * moved
+    return result
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.einsum("i,i->", a, b))  # not BLAS: its threads cost more than they bring at this size
 
 
 # --- The model: answers and rows ---
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class GraphicalModel:
     """A distribution over coded rows: a product of one exponentiated table per clique. Free to query and to sample."""
 
@@ -411,7 +480,7 @@ class GraphicalModel:
 
     def marginals(self, cliques: Sequence[Clique]) -> list[Table]:
         """As `marginal`, for many cliques at once: they share the work of carrying a column along the tree."""
-        query = _Query(self._messenger, self._calibrated)
+        query = _Query(self._messenger, self._beliefs)
         ranking = self._ranking
         return [self.total * ranking.outward(clique, query(ranking.axes(clique))) for clique in cliques]
 
@@ -430,10 +499,10 @@ class GraphicalModel:
         columns to some of their codes, by Bayes' rule and not by rejection.
         """
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        calibrated = self._given(allowed) if allowed else self._calibrated
+        beliefs = self._given(allowed) if allowed else self._beliefs
         codes = np.zeros((num_rows, len(self.domain.names)), dtype=np.int32)
         for i, (node, separator) in enumerate(zip(self._messenger.nodes, self._messenger.separators, strict=True)):
-            _draw(codes, calibrated.beliefs[i], node, separator, rng)
+            _draw(codes, beliefs[i], node, separator, rng)
         return codes[:, np.argsort(self._ranking.columns)]
 
     def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
@@ -450,7 +519,7 @@ class GraphicalModel:
         return structure, {f"potential_{i}": table for i, table in enumerate(self.potentials)}
 
     @classmethod
-    def from_arrays(cls, structure: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> GraphicalModel:
+    def from_arrays(cls, structure: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "GraphicalModel":
         domain = Domain(
             names=tuple(structure["names"]),
             sizes=tuple(structure["sizes"]),
@@ -476,13 +545,13 @@ class GraphicalModel:
         return _Messenger(self._ranking, self.tree, [self._ranking.axes(clique) for clique in self.cliques])
 
     @functools.cached_property
-    def _calibrated(self) -> _Calibrated:
+    def _beliefs(self) -> list[Table]:
         return self._messenger.calibrate(self._ranked_potentials())
 
     def _ranked_potentials(self) -> list[Table]:
         return [self._ranking.inward(c, p) for c, p in zip(self.cliques, self.potentials, strict=True)]
 
-    def _given(self, allowed: Mapping[str, np.ndarray]) -> _Calibrated:
+    def _given(self, allowed: Mapping[str, np.ndarray]) -> list[Table]:
         evidence = []
         for name, mask in allowed.items():
             (size,) = self.domain.shape((name,))
@@ -503,23 +572,21 @@ def _draw(codes: np.ndarray, belief: Table, node: Axes, separator: Axes, rng: np
     if not new:
         return
     laid_out = np.transpose(belief, [node.index(a) for a in separator + new])
-    shape = laid_out.shape[: len(separator)]
-    width = math.prod(laid_out.shape[len(separator) :])
-    ends = np.cumsum(laid_out.ravel())
-    if separator:
-        group = np.ravel_multi_index(tuple(codes[:, a] for a in separator), shape)
-    else:
-        group = np.zeros(len(codes), dtype=np.int64)
-    starts = np.concatenate([[0.0], ends[width - 1 :: width]])
-    uniform = _stratified(group, len(starts) - 1, rng)
-    point = starts[group] + uniform * (starts[group + 1] - starts[group])
-    cell = np.searchsorted(ends, point, side="right")
-    cell = np.clip(cell, group * width, group * width + width - 1) - group * width
-    codes[:, new] = np.stack(np.unravel_index(cell, laid_out.shape[len(separator) :]), axis=1)
+    fixed, free = laid_out.shape[: len(separator)], laid_out.shape[len(separator) :]
+    ends = np.cumsum(laid_out)
+    bounds = np.concatenate([[0.0], ends[math.prod(free) - 1 :: math.prod(free)]])
+    group = np.zeros(len(codes), dtype=np.int64)
+    for a, size in zip(separator, fixed, strict=True):
+        group = group * size + codes[:, a]
+    low, high = bounds[group], bounds[group + 1]
+    point = low + _stratified(group, math.prod(fixed), rng) * (high - low)
+    # Rounding must not push a draw past its stretch, onto a cell of probability zero.
+    cell = np.searchsorted(ends, np.minimum(point, np.nextafter(high, low)), side="right") - group * math.prod(free)
+    codes[:, new] = np.stack(np.unravel_index(np.clip(cell, 0, math.prod(free) - 1), free), axis=1)
 
 
 def _stratified(group: np.ndarray, num_groups: int, rng: np.random.Generator) -> np.ndarray:
-    """Uniform draws, evenly spread within each group: each is uniform on [0, 1), and independent of the group's order."""
+    """Draws that are evenly spread within each group; each by itself is uniform on [0, 1), whatever its place."""
     shuffled = rng.permutation(len(group))
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
     counts = np.bincount(group, minlength=num_groups)
@@ -536,9 +603,9 @@ class _Query:
     carried once is kept: the pairs of one column with all others cost little more than one of them.
     """
 
-    def __init__(self, messenger: _Messenger, calibrated: _Calibrated) -> None:
+    def __init__(self, messenger: _Messenger, beliefs: Sequence[Table]) -> None:
         self._nodes = messenger.nodes
-        self._beliefs = calibrated.beliefs
+        self._beliefs = beliefs
         self._neighbours: list[list[int]] = [[] for _ in self._nodes]
         for i, p in enumerate(messenger.parents):
             if p >= 0:
@@ -547,6 +614,7 @@ class _Query:
         self._beyond: dict[tuple[int, int], frozenset[int]] = {}
         self._projected: dict[tuple[int, Axes], Table] = {}
         self._carried: dict[tuple[int, int, Axes], Table] = {}
+        self._kept = 0
 
     def __call__(self, asked: Axes) -> Table:
         at = self._nearest_node(asked)
@@ -609,6 +677,10 @@ class _Query:
             axes = tuple(sorted(set(columns) | set(separator)))
             joint = self._joint(at, to, axes)
             given = joint.sum(axis=tuple(i for i, a in enumerate(axes) if a in columns), keepdims=True)
+            self._kept += joint.size
+            if self._kept > MOST_KEPT_CELLS:
+                self._carried.clear()
+                self._kept = joint.size
             self._carried[key] = np.divide(joint, given, out=np.zeros_like(joint), where=given > 0)
         return self._carried[key]
 

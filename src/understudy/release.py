@@ -9,13 +9,17 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import safetensors.numpy
 
 from understudy import certificate
@@ -30,6 +34,7 @@ from understudy.schema import BOUNDED, Domain, Schema, match_columns
 from understudy.synthesizers import AUTO, express, name_of, read_method
 from understudy.tables import (
     Conjunct,
+    Constant,
     Frame,
     Origin,
     atomic_folder,
@@ -37,6 +42,7 @@ from understudy.tables import (
     filter_where,
     from_frame,
     read_table,
+    restyle,
     to_frame,
     where_columns,
 )
@@ -45,6 +51,9 @@ FORMAT = "understudy-release"
 FORMAT_VERSION = 1
 MODELS = {"graphical": GraphicalModel}
 """The kinds of models a release can hold."""
+
+FILES = ("model.safetensors", "certificate.json", "CERTIFICATE.md")
+"""What lies in a release folder beside release.json."""
 
 DRAWS_PER_ROW = 1000
 """A condition may cost so many draws for each row that is asked for, and at least LEAST_DRAWS in all."""
@@ -64,6 +73,8 @@ def plan(
     """Every look that `fit` would make, with its price. Reads no data: `rows` is an assumed size for the notes."""
     guarantee = (guarantee or Guarantee(1.0)).with_delta_for(schema.rows)
     binning = binning or Binning()
+    if rows is not None:
+        check_size(rows, "The assumed number of rows")
     domain = assumed_domain(schema, binning, num_rows=rows)
     synthesizer, reason = choose_method(method, domain)
     budget = _budget(guarantee, schema)
@@ -95,7 +106,8 @@ def fit(
     if guarantee is None:
         raise ConfigError("Say what to guarantee: us.Guarantee(epsilon=1.0), or us.Guarantee.not_private().")
     arrow, origin = _as_arrow(table, schema)
-    schema = (schema or Schema.draft(arrow.schema)).with_target(target)
+    schema = schema or Schema.draft(arrow.schema)
+    schema = schema if target is None else schema.with_target(target)
     match_columns(schema, arrow.column_names)
     if not schema.modelled:
         raise SchemaError(
@@ -105,11 +117,13 @@ def fit(
     binning = binning or Binning()
     tell = progress or (lambda share, words: None)
 
-    noise = SecureNoise() if seed is None else SeededNoise(seed)
+    noise = SecureNoise() if seed is None else SeededNoise(_checked_seed(seed))
     ledger = Ledger(guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit)
     buying = plan_discovery(schema, ledger.remaining, binning)
     # The method is chosen and priced before anything is bought: bought values must not move a price.
-    synthesizer, _ = choose_method(method, assumed_domain(schema, binning))
+    domain = assumed_domain(schema, binning)
+    synthesizer, _ = choose_method(method, domain)
+    synthesizer.plan(domain, ledger.remaining.after(buying.looks))  # refuses what cannot be paid before any look
     tell(0.0, "reading the table")
     codec, rows = fit_codec(conform(arrow, schema), schema, buying, ledger, binning)
     fitting = synthesizer.plan(codec.domain, ledger.remaining).under(name_of(synthesizer))
@@ -151,20 +165,18 @@ def _as_arrow(table: "Frame | str | os.PathLike[str]", schema: Schema | None) ->
 def _declared(schema: Schema) -> tuple[str, ...]:
     """What a person answers for, a sentence each."""
     facts = [] if schema.rows is None else [f"number of rows: {schema.rows:,}"]
-    for column in schema.columns:
-        if column.kind == "categorical" and column.categories is not None:
-            facts.append(f"{column.name}: {len(column.categories)} categories")
-        elif column.bounds is not None and column.modelled:
-            facts.append(f"{column.name}: bounds {column.bounds[0]} to {column.bounds[1]}")
-        if column.modelled and not column.nullable:
-            facts.append(f"{column.name}: never null")
-    left_out = [c.name for c in schema.columns if c.drop or c.kind == "text"]
-    if left_out:
-        facts.append(f"left out, never looked at: {', '.join(left_out)}")
-    ids = [column.name for column in schema.columns if column.kind == "id" and not column.drop]
-    if ids:
-        facts.append(f"filled with fresh numbers, never modelled: {', '.join(ids)}")
-    return tuple(facts)
+    modelled = schema.modelled
+    listed = [f"{c.name} ({len(c.categories)})" for c in modelled if c.categories is not None]
+    bounded = [f"{c.name} ({c.bounds[0]} to {c.bounds[1]})" for c in modelled if c.bounds is not None]
+    kept = [c for c in schema.columns if not c.drop]
+    groups = {
+        "lists of categories": listed,
+        "bounds": bounded,
+        "never null": [c.name for c in modelled if not c.nullable],
+        "fresh numbers, never modelled": [c.name for c in kept if c.kind == "id"],
+        "left out, never looked at": [c.name for c in schema.columns if c.drop or c.kind == "text"],
+    }
+    return (*facts, *(f"{what}: {', '.join(names)}" for what, names in groups.items() if names))
 
 
 def _bought(schema: Schema) -> tuple[str, ...]:
@@ -207,17 +219,26 @@ class Release:
     ) -> pa.Table:
         """The same as an Arrow table."""
         num_rows = self.codec.num_rows if num_rows is None else num_rows
-        if isinstance(num_rows, bool) or not isinstance(num_rows, int) or num_rows < 1:
-            raise ConfigError(f"The number of synthetic rows must be a whole number above 0, found {num_rows}.")
+        check_size(num_rows, "The number of synthetic rows")
         key = fresh_key() if seed is None else jax.random.key(_checked_seed(seed))
-        if where is None:
-            return self._draw(num_rows, key, None)
-        return self._draw_where(num_rows, where, key)
+        rows = self._draw(num_rows, key, None) if where is None else self._draw_where(num_rows, where, key)
+        return self._styled(rows)
 
     def _draw(self, num_rows: int, key: jax.Array, allowed: Mapping[str, np.ndarray] | None) -> pa.Table:
         model_key, decode_key = jax.random.split(key)
         codes = self.model.sample(num_rows, key=model_key, allowed=allowed)
         return self.codec.decode(codes, key=decode_key)
+
+    def _styled(self, rows: pa.Table) -> pa.Table:
+        """Rows as they will be written; rounding to the table's decimals leaves no declared bound."""
+        rows = restyle(rows, self.origin)
+        for column in self.schema.modelled:
+            decimals = _decimals(self.origin, column.name)
+            if column.kind == "real" and column.bounds is not None and decimals is not None:
+                at = rows.column_names.index(column.name) if column.name in rows.column_names else None
+                if at is not None:
+                    rows = rows.set_column(at, rows.field(at), _within(rows.column(at), column.bounds, decimals))
+        return rows
 
     def _draw_where(self, num_rows: int, where: str, key: jax.Array) -> pa.Table:
         """Conditions the model on what each column allows, then rejects what the whole condition refuses.
@@ -234,43 +255,49 @@ class Release:
             key, batch_key = jax.random.split(key)
             rows = self._draw(min(batch, most - drawn), batch_key, allowed)
             drawn += rows.num_rows
-            rows = rows.filter(pa.array(filter_where(rows, where)))
+            rows = rows.filter(pa.array(filter_where(self._styled(rows), where)))
             kept.append(rows)
             found += rows.num_rows
             # As many as the share accepted so far lets expect, with some to spare, but never beyond memory.
             batch = min(max(int(1.2 * (num_rows - found) * drawn / max(found, 1)), 1000), 1_000_000)
+            if drawn >= LEAST_DRAWS and 2 * found * most < num_rows * drawn:
+                break  # at this rate all the draws that are allowed would find less than half of the rows
         if found < num_rows:
             raise ConditionError(
                 f"Only {found} of {num_rows} rows met the condition in {drawn:,} draws. Ask for fewer rows, or loosen "
                 "the condition."
             )
-        rows = pa.concat_tables(kept).slice(0, num_rows)
-        return self._renumbered(rows)
+        return self._renumbered(pa.concat_tables(kept).slice(0, num_rows))
 
     def _renumbered(self, rows: pa.Table) -> pa.Table:
         """Ids count the rows that are handed out, not those that were drawn."""
         for column in self.schema.columns:
             if column.kind == "id" and column.name in rows.column_names:
                 at = rows.column_names.index(column.name)
-                numbers = pa.array(np.arange(1, rows.num_rows + 1)).cast(rows.schema.field(at).type)
-                rows = rows.set_column(at, rows.schema.field(at), numbers)
+                rows = rows.set_column(at, rows.field(at), pa.array(np.arange(1, rows.num_rows + 1)))
         return rows
 
     def _allowed(self, where: str) -> dict[str, np.ndarray]:
         """For each column the codes that some value meeting the condition can have."""
         columns = {column.name: column for column in self.codec.columns}
         allowed: dict[str, np.ndarray] = {}
-        for conjunct in where_columns(where, self._names()):
-            if len(conjunct.columns) != 1 or conjunct.columns[0] not in columns:
+        # Ids are no part of a condition: they number the rows that are handed out.
+        for conjunct in where_columns(where, tuple(columns)):
+            if len(conjunct.columns) != 1:
                 continue
             column = columns[conjunct.columns[0]]
-            mask = _allowed_by(column, conjunct)
+            mask = self._allowed_by(column, conjunct)
             if mask is not None:
                 allowed[column.name] = allowed.get(column.name, np.ones(column.size, dtype=bool)) & mask
         return allowed
 
-    def _names(self) -> list[str]:
-        return [c.name for c in self.schema.columns if c.modelled or (c.kind == "id" and not c.drop)]
+    def _allowed_by(self, column: CategoricalCodec | NumericCodec, conjunct: Conjunct) -> np.ndarray | None:
+        """Which codes can meet a condition on this column alone; None where that cannot be told."""
+        if isinstance(column, CategoricalCodec):
+            # Each level is one value, so the condition is simply asked of all of them.
+            levels = column.decode(np.arange(column.size), generator=np.random.default_rng(0))
+            return filter_where(self._styled(pa.table({column.name: levels})), conjunct.sql)
+        return column.bins_that_can(*_widened(conjunct, _resolution(self.origin, column)))
 
     def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> None:
         """Writes the release as a folder, whole or not at all."""
@@ -292,7 +319,8 @@ class Release:
             "model": {"kind": kind, "structure": structure},
             "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
         }
-        files["release.json"] = _json(content)
+        # Last of all the digest of everything above it, so that this file cannot be altered unseen either.
+        files["release.json"] = _json({**content, "sha256_above": hashlib.sha256(_json(content)).hexdigest()})
         with atomic_folder(folder, force=force, marker="release.json") as inside:
             for name, data in files.items():
                 (inside / name).write_bytes(data)
@@ -309,30 +337,93 @@ class Release:
                 f"{folder} has release format {content.get('format_version')}, this Understudy ({__version__}) reads "
                 f"format {FORMAT_VERSION}. It was written by Understudy {content.get('understudy_version')}: use that."
             )
-        for name, digest in content["sha256"].items():
-            if hashlib.sha256(_read_bytes(folder, name)).hexdigest() != digest:
-                raise ReleaseError(f"{folder / name} was altered after the release was made. Ask for the original.")
+        digest = content.pop("sha256_above", None)
+        if hashlib.sha256(_json(content)).hexdigest() != digest:
+            raise _altered(folder / "release.json")
+        for name in FILES:
+            if hashlib.sha256(_read_bytes(folder, name)).hexdigest() != content.get("sha256", {}).get(name):
+                raise _altered(folder / name)
         try:
             arrays = safetensors.numpy.load(_read_bytes(folder, "model.safetensors"))
             model = MODELS[content["model"]["kind"]].from_arrays(content["model"]["structure"], arrays)
             codec = Codec.from_dict(content["codec"])
             statement = certificate.from_json(_read_json(folder, "certificate.json"))
             return cls(model, codec, statement, Origin.from_dict(content["origin"]))
-        except (KeyError, TypeError, ValueError, safetensors.SafetensorError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, SchemaError, safetensors.SafetensorError) as error:
             raise ReleaseError(
                 f"{folder} is not a whole release ({type(error).__name__}). Ask for the original."
             ) from error
 
 
-def _allowed_by(column: CategoricalCodec | NumericCodec, conjunct: Conjunct) -> np.ndarray | None:
-    """Which codes can meet a condition on this column alone; None where that cannot be told."""
-    if isinstance(column, CategoricalCodec):
-        # Each level is one value, so the condition is simply asked of all of them.
-        generator = np.random.default_rng(0)
-        levels = column.decode(np.arange(column.size), generator=generator)
-        return filter_where(pa.table({column.name: levels}), conjunct.sql)
-    comparison = conjunct.comparison
-    return None if comparison is None else column.bins_that_can(comparison.op, comparison.constants)
+def _decimals(origin: Origin, name: str) -> int | None:
+    """To how many decimals a real column is rounded when it is handed out; None: not at all."""
+    known = origin.columns.get(name)
+    if known is None:
+        return None
+    return (
+        0
+        if known.arrow.startswith(("int", "uint"))
+        else int(known.style["decimals"])
+        if known.style.get("decimals")
+        else None
+    )
+
+
+def _within(values: pa.ChunkedArray, bounds: tuple, decimals: int) -> pa.ChunkedArray:
+    """Rounded values back inside their bounds, where a number of so many decimals lies inside."""
+    unit = Decimal(1).scaleb(-decimals)
+    lower = Decimal(repr(float(bounds[0]))).quantize(unit, ROUND_CEILING)
+    upper = Decimal(repr(float(bounds[1]))).quantize(unit, ROUND_FLOOR)
+    if lower > upper or pa.types.is_decimal(values.type):
+        return values
+    low, high = (pa.scalar(float(bound)).cast(values.type) for bound in (lower, upper))
+    return pc.min_element_wise(pc.max_element_wise(values, low, skip_nulls=False), high, skip_nulls=False)
+
+
+def _resolution(origin: Origin, column: NumericCodec) -> float:
+    """How far handing out may move a value: by rounding to decimals, or to the type of the original column."""
+    known = origin.columns.get(column.name)
+    if known is None or column.kind not in ("real", "datetime"):
+        return 0.0
+    if column.kind == "datetime":
+        units = {"timestamp[s": 10**6, "timestamp[ms": 10**3, "date": 86_400 * 10**6}
+        return next((ticks for start, ticks in units.items() if known.arrow.startswith(start)), 0)
+    decimals = _decimals(origin, column.name)
+    if decimals is not None:
+        return 10.0**-decimals
+    largest = max(abs(column.histogram.grid.lower), abs(column.histogram.grid.upper))
+    scale = re.fullmatch(r"decimal\d+\(\d+, (-?\d+)\)", known.arrow)
+    return (
+        10.0 ** -int(scale[1]) if scale else {"float": 2.0**-22, "halffloat": 2.0**-9}.get(known.arrow, 0.0) * largest
+    )
+
+
+def _widened(conjunct: Conjunct, resolution: float) -> tuple[str | None, tuple[Constant, ...]]:
+    """A comparison that holds before rounding wherever the given one can hold after it."""
+    operator, constants = conjunct.operator, conjunct.constants
+    if not resolution or not constants:
+        return operator, constants
+    if all(isinstance(constant, datetime) for constant in constants):
+        step: Any = timedelta(microseconds=resolution)
+    elif all(isinstance(constant, int | float) for constant in constants):
+        step = resolution
+    else:
+        return operator, constants
+    least, most = min(constants) - step, max(constants) + step  # type: ignore[type-var, operator]
+    match operator:
+        case "<" | "<=":
+            return operator, (most,)
+        case ">" | ">=":
+            return operator, (least,)
+        case "=" | "in" | "between":
+            return "between", (least, most)
+    return operator, constants
+
+
+def check_size(size: object, what: str) -> None:
+    """Refuses a number of rows that is none."""
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+        raise ConfigError(f"{what} must be a whole number above 0, found {size}.")
 
 
 def _checked_seed(seed: int) -> int:
@@ -345,6 +436,10 @@ def _json(content: object) -> bytes:
     return (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
+def _altered(path: Path) -> ReleaseError:
+    return ReleaseError(f"{path} was altered after the release was made. Ask for the original.")
+
+
 def _read_bytes(folder: Path, name: str) -> bytes:
     try:
         return (folder / name).read_bytes()
@@ -355,7 +450,7 @@ def _read_bytes(folder: Path, name: str) -> bytes:
 def _read_json(folder: Path, name: str) -> dict:
     try:
         content = json.loads(_read_bytes(folder, name))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ReleaseError(f"{folder / name} is not valid JSON. Ask for the original release.") from error
     if not isinstance(content, dict):
         raise ReleaseError(f"{folder / name} is not a JSON object. Ask for the original release.")

@@ -26,20 +26,20 @@ def demo_table() -> pa.Table:
     return read_table(_HERE / "health_insurance.csv", schema=demo_schema())[0]
 
 
-def compared_shares(real: pa.Table, fake: pa.Table) -> Iterator[tuple[str, str, float, float]]:
-    """A few shares of both tables, some of one column and some of two."""
+def compared_shares(real: pa.Table, fake: pa.Table) -> Iterator[tuple[str, float, float]]:
+    """A few questions and both tables' answers, some about one column and some about two."""
     questions = {
-        ("insurance", "yes"): [("insurance", "yes")],
-        ("insurance | self-employed", "yes"): [("selfemp", "yes"), ("insurance", "yes")],
-        ("insurance | education none", "yes"): [("education", "none"), ("insurance", "yes")],
-        ("health", "yes"): [("health", "yes")],
-        ("health | limited", "yes"): [("limit", "yes"), ("health", "yes")],
-        ("married", "yes"): [("married", "yes")],
-        ("region", "south"): [("region", "south")],
-        ("education", "bachelor"): [("education", "bachelor")],
+        "insured": [("insurance", "yes")],
+        "insured, of the self-employed": [("selfemp", "yes"), ("insurance", "yes")],
+        "insured, of those without a degree": [("education", "none"), ("insurance", "yes")],
+        "in good health": [("health", "yes")],
+        "in good health, of those limited in activity": [("limit", "yes"), ("health", "yes")],
+        "married": [("married", "yes")],
+        "in the south": [("region", "south")],
+        "with a bachelor's degree": [("education", "bachelor")],
     }
-    for (title, value), conditions in questions.items():
-        yield title, value, _share(real, conditions), _share(fake, conditions)
+    for question, conditions in questions.items():
+        yield question, _share(real, conditions), _share(fake, conditions)
 
 
 def _share(table: pa.Table, conditions: list[tuple[str, str]]) -> float:

@@ -18,10 +18,12 @@ from scipy import stats
 
 from understudy.errors import BudgetExceeded, ConfigError
 
-# The default orders end at 1024; a run with a tiny rho needs larger ones (its best order grows like 1 / sqrt(rho)).
+# The default orders leave wide gaps above 64 and end at 1024; a run with a small rho has its best order there, or
+# beyond (it grows like 1 / sqrt(rho)).
 # The library's series for subsampled Gaussians does not converge there: those events are infinite at such orders.
 SUBSAMPLED_ORDERS = tuple(rdp.RdpAccountant()._orders)
-ORDERS = SUBSAMPLED_ORDERS + tuple(np.geomspace(1025, 1e6, 100))
+ORDERS = SUBSAMPLED_ORDERS + tuple(np.geomspace(65, 1e6, 300))
+LEAST_NOISE = 1e-6  # where a search stops that meets no resistance: the events cost nothing
 NO_NOISE = 1e-3
 """Standard deviation of runs that are not private: the discrete Gaussian of this scale is zero."""
 
@@ -166,8 +168,9 @@ def _renyi_curve(event: Event) -> np.ndarray:
 
 
 def grid_for(epsilon: float) -> float:
-    """Step of the loss grid: 1e-5 keeps the rounding of hundreds of compositions below 0.001; coarser above 10."""
-    return 1e-5 if epsilon <= 10 else 1e-4
+    """Step of the loss grid: 1e-5 keeps the rounding of a hundred compositions below 0.001; from epsilon 1 to 10 it
+    grows in proportion, so that the rounding stays below 0.1 % and a plan takes seconds."""
+    return 1e-5 * min(max(epsilon, 1.0), 10.0)
 
 
 def pld_epsilon(events: Sequence[Event], delta: float, grid: float = 1e-5) -> float:
@@ -201,13 +204,17 @@ def spent(events: Sequence[Event], delta: float, *, grid: float = 1e-5) -> Spent
     return Spent(pld_epsilon(events, delta, grid), rdp_epsilon(events, delta))
 
 
-def fits(events: Sequence[Event], epsilon: float, delta: float) -> bool:
-    """Whether either accountant keeps the run within (epsilon, delta); the cheaper one is asked first."""
+def fits(events: Sequence[Event], epsilon: float, delta: float, *, slack: float = 0.0) -> bool:
+    """Whether either accountant keeps the run within (epsilon, delta); the cheaper one is asked first.
+
+    `slack` is a relative excess to overlook; it leaves the grid as it is, so that the answer is that of `calibrate`.
+    """
     if not events:
         return True
     if delta <= 0:
         return False
-    return rdp_epsilon(events, delta) <= epsilon or pld_epsilon(events, delta, grid_for(epsilon)) <= epsilon
+    most = epsilon * (1 + slack)
+    return rdp_epsilon(events, delta) <= most or pld_epsilon(events, delta, grid_for(epsilon)) <= most
 
 
 def calibrate(
@@ -218,7 +225,7 @@ def calibrate(
     already: Sequence[Event] = (),
     tolerance: float = 1e-3,
 ) -> float:
-    """The least noise, to a relative `tolerance`, for which `already` plus the new events still fit (epsilon, delta).
+    """The least noise for which `already` plus the new events still fit (epsilon, delta), to `tolerance` of epsilon.
 
     `events_of_noise` must cost less as its argument grows. The answer always fits: the search keeps the passing end.
     """
@@ -239,15 +246,36 @@ def calibrate(
         raise BudgetExceeded(
             f"No amount of noise fits this part into epsilon {epsilon:g} at delta {delta:g}. Raise epsilon or delta."
         )
-    passes = passes_either
-    if pld_epsilon([*already, *events_of_noise(high)], delta, grid_for(epsilon)) > epsilon:
-        passes = passes_rdp  # the privacy-loss distribution is the looser one here: no need to ask it again
-    low = high / 1.3
-    while passes(low):
-        high, low = low, low / 1.3
-    while high / low > 1 + tolerance:
-        middle = math.sqrt(high * low)
-        high, low = (middle, low) if passes(middle) else (high, middle)
+    # Where the privacy-loss distribution is the looser one there is no need to ask it again.
+    by_rdp = pld_epsilon([*already, *events_of_noise(high)], delta, grid_for(epsilon)) > epsilon
+
+    def price(noise: float) -> float:
+        run = [*already, *events_of_noise(noise)]
+        figure = rdp_epsilon(run, delta)
+        return figure if by_rdp else min(figure, pld_epsilon(run, delta, grid_for(epsilon)))
+
+    return _fill(price, high, epsilon, tolerance=tolerance)
+
+
+def _fill(price: Callable[[float], float], high: float, epsilon: float, *, tolerance: float) -> float:
+    """From a noise that fits down to one whose price is within `tolerance` below epsilon.
+
+    Prices fall almost like a power of the noise, so a secant in logarithms needs a few steps only.
+    """
+    low, at_high, slope = 0.0, price(high), 1.0
+    for _ in range(60):
+        if at_high >= (1 - tolerance) * epsilon or high < LEAST_NOISE:
+            break
+        goal = (1 - tolerance / 2) * epsilon
+        noise = high * (max(at_high, epsilon / 100) / goal) ** (1 / slope)
+        noise = noise if noise > low else math.sqrt(low * high)
+        at_noise = price(noise)
+        if 0 < at_high < at_noise < math.inf:
+            slope = min(max(math.log(at_noise / at_high) / math.log(high / noise), 0.02), 4.0)
+        if at_noise <= epsilon:
+            high, at_high = noise, at_noise
+        else:
+            low = noise
     return high
 
 
@@ -261,7 +289,7 @@ def _least_passing(passes: Callable[[float], bool], start: float, *, tolerance: 
     low = high / 2
     while passes(low):
         high, low = low, low / 2
-        if low < 1e-6:
+        if low < LEAST_NOISE:
             return high
     while high / low > 1 + tolerance:
         middle = math.sqrt(high * low)

@@ -14,6 +14,7 @@ Four purchases at most, each planned before any value is read and each one bundl
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -165,11 +166,18 @@ def discover_categories(values: Mapping[str, pa.Array], look: Look, ledger: Ledg
     threshold = category_threshold(event, look.delta / event.count)
     kept = {}
     for name, column in values.items():
-        counted = pc.value_counts(column.drop_null())
+        counted = pc.value_counts(_plain(column.drop_null()))
         exact = counted.field("counts").to_numpy(zero_copy_only=False)
         noisy = exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
         kept[name] = sorted(counted.field("values").filter(pa.array(noisy >= threshold)).to_pylist())
     return kept
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Without NaN and infinities, which no list may hold, and with one zero: all that sorting cannot put in order."""
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.add(column.filter(pc.is_finite(column)), pa.scalar(0.0, column.type))
 
 
 def category_threshold(event: DiscreteGaussian, delta: float) -> int:
@@ -202,7 +210,7 @@ def discover_bounds(
         cells = np.clip(np.searchsorted(edges, column, side="right") - 1, 0, len(edges) - 2)
         exact = np.bincount(cells, minlength=len(edges) - 1)
         noisy = exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
-        heavy = np.flatnonzero(noisy > event.stddev * stats.norm.isf(0.01 / len(exact)) + event.sensitivity)
+        heavy = np.flatnonzero(noisy > event.stddev * stats.norm.isf(1e-4 / len(exact)) + event.sensitivity)
         first, last = (heavy[0], heavy[-1]) if len(heavy) else _cell_of_zero(edges)
         upper = edges[last + 1]
         found[name] = (edges[first].item(), upper.item() if kinds[name] == "real" else upper.item() - 1)
@@ -259,30 +267,30 @@ def _noisy_tree(
     levels, branching = grid.levels(most=paid)
     repeats = paid // levels  # levels that are paid for but not needed: the same count again, averaged
     cells = grid.cells(values)
+    scale = stddev / math.sqrt(repeats)
     heavy = max(SPLIT_AT * stddev, num_rows / 1000)
-    parents, masses = np.zeros(1, dtype=np.int64), np.full(1, float(num_rows))  # at the root: one cell, all the mass
+    parents: np.ndarray = np.zeros(1, dtype=np.int64)
+    masses: np.ndarray | None = None  # at the root nothing is known yet
     runs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for level in range(1, levels + 1):
         width = branching ** (levels - level)
-        children = (parents[:, None] * branching + np.arange(branching)).ravel()
-        exact = _counts_of(cells // width, children)
-        draws = ledger.noise.discrete_gaussian(stddev, (repeats, len(children)))
-        noisy = (exact + draws.mean(axis=0)).reshape(len(parents), branching)
-        noisy[children.reshape(noisy.shape) * width >= grid.num_cells] = 0.0  # beyond the upper bound
-        starts, stops, shares, split = _shares(noisy, masses, children, width, stddev / math.sqrt(repeats), heavy)
-        last = level == levels
-        closed = slice(None) if last else ~split
-        runs.append((starts[closed], stops[closed], shares[closed]))
-        if last or not split.any():
+        children = parents[:, None] * branching + np.arange(branching)
+        exact = _counts_of(cells // width, children.ravel()).reshape(children.shape)
+        noisy = exact + ledger.noise.discrete_gaussian(stddev, (repeats, *children.shape)).mean(axis=0)
+        noisy[children * width >= grid.num_cells] = 0.0  # beyond the upper bound
+        blocks = _blocks(noisy, scale)
+        mass = _block_masses(blocks, masses, scale)
+        starts = children[blocks.row, blocks.first] * width
+        split = (blocks.length == 1) & (mass >= heavy) & (level < levels)
+        runs.append((starts[~split], (starts + blocks.length * width)[~split], mass[~split]))
+        if not split.any():
             break
-        parents, masses = starts[split] // width, shares[split]
-    starts, stops, shares = (np.concatenate(part) for part in zip(*runs, strict=True))
-    inside = starts < grid.num_cells
-    order = np.argsort(starts[inside])
-    stops = np.minimum(stops, grid.num_cells)
-    shares = shares[inside][order]
-    total = shares.sum()
-    return Histogram(grid, starts[inside][order], stops[inside][order], shares / total if total > 0 else shares)
+        order = np.argsort(starts[split])
+        parents, masses = starts[split][order] // width, mass[split][order]
+    starts, stops, mass = (np.concatenate(part) for part in zip(*runs, strict=True))
+    kept = np.argsort(starts)[: np.count_nonzero(starts < grid.num_cells)]
+    starts, stops, mass = starts[kept], np.minimum(stops[kept], grid.num_cells), mass[kept]
+    return Histogram(grid, starts, stops, mass / mass.sum() if mass.sum() > 0 else (stops - starts) / grid.num_cells)
 
 
 def _counts_of(cells: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -291,25 +299,61 @@ def _counts_of(cells: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return np.bincount(place[wanted[place] == cells], minlength=len(wanted))
 
 
-def _shares(
-    noisy: np.ndarray, masses: np.ndarray, children: np.ndarray, width: int, stddev: float, heavy: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Runs of children: single where the count stands out, pooled between; masses add up to the parent's.
+class _Blocks(NamedTuple):
+    """Neighbouring cells taken together, for several rows of cells at once."""
 
-    Pooling matters: clipping hundreds of empty cells at zero one by one would invent rows.
+    row: np.ndarray
+    first: np.ndarray
+    length: np.ndarray
+    noisy_sum: np.ndarray
+    stands_out: np.ndarray
+
+
+def _blocks(noisy: np.ndarray, stddev: float) -> _Blocks:
+    """Cuts each row of cells into blocks of 1, 2, 4 ... cells: the largest inside which nothing stands out.
+
+    A block stands out when its sum is above STANDS_OUT standard deviations of its noise. Pooling the rest matters:
+    clipping hundreds of empty cells at zero one by one would invent rows.
     """
-    single = noisy >= STANDS_OUT * stddev
-    boundary = np.ones_like(single)
-    boundary[:, 1:] = single[:, 1:] | single[:, :-1]
-    run = np.cumsum(boundary.ravel()) - 1
-    sums = np.maximum(np.bincount(run, weights=noisy.ravel()), 0.0)
-    first = np.flatnonzero(boundary.ravel())
-    parent = first // noisy.shape[1]
-    length = np.diff(np.r_[first, noisy.size])
-    total = np.bincount(parent, weights=sums, minlength=len(masses))
-    fallback = length / noisy.shape[1]
-    share = np.where(total[parent] > 0, sums / np.where(total > 0, total, 1)[parent], fallback)
-    starts = children[first] * width
-    mass = share * masses[parent]
-    split = single.ravel()[first] & (mass >= heavy)
-    return starts, starts + length * width, mass, split
+    num_cells = noisy.shape[1]
+    depth = (num_cells - 1).bit_length()
+    sums = [np.pad(noisy, ((0, 0), (0, 2**depth - num_cells)))]
+    for _ in range(depth):
+        sums.append(sums[-1][:, 0::2] + sums[-1][:, 1::2])
+    out = [each >= STANDS_OUT * stddev * math.sqrt(2**level) for level, each in enumerate(sums)]
+    below = [np.zeros_like(out[0])]
+    for level in range(depth):
+        inside = out[level] | below[level]
+        below.append(inside[:, 0::2] | inside[:, 1::2])
+    found = []
+    active = np.ones_like(out[depth])
+    for level in range(depth, -1, -1):
+        row, place = np.nonzero(active & ~below[level])
+        first = place * 2**level
+        length = np.minimum(first + 2**level, num_cells) - first
+        block = _Blocks(row, first, length, sums[level][row, place], out[level][row, place])
+        found.append([part[length > 0] for part in block])
+        active = np.repeat(active & below[level], 2, axis=1)
+    return _Blocks(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+
+def _block_masses(blocks: _Blocks, parents: np.ndarray | None, stddev: float) -> np.ndarray:
+    """Masses of blocks, from their noisy sums and, below the root, from what is known of the cells they divide.
+
+    At the root a block that does not stand out keeps only what exceeds its noise, so that empty stretches stay empty.
+    Below, what the outstanding blocks leave of a parent is spread over the others: evenly where their sums say little,
+    by their sums where they say much. Masses then add up to the parent's.
+    """
+    row, _, length, sums, stands_out = blocks
+    if parents is None:
+        return np.where(stands_out, sums, np.maximum(sums - stddev * np.sqrt(length), 0.0))
+
+    def total(weights: np.ndarray) -> np.ndarray:
+        return np.maximum(np.bincount(row, weights=weights, minlength=len(parents)), 1e-12)[row]
+
+    rest = np.maximum(parents[row] - total(sums * stands_out), 0.0)
+    evenly = rest * length / total(length * ~stands_out)
+    trust = evenly**2 / np.maximum(evenly**2 + stddev**2 * length, 1e-300)
+    spread = np.maximum(trust * sums + (1 - trust) * evenly, 0.0) * ~stands_out
+    mass = np.where(stands_out, sums, spread * rest / total(spread))
+    return mass * parents[row] / total(mass)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy import accounting
-from understudy.privacy.accounting import NO_NOISE, Event, Spent
+from understudy.privacy.accounting import NO_NOISE, DiscreteGaussian, Event, Spent
 from understudy.privacy.noise import NoiseSource
 
 DEFAULT_DELTA = 1e-6
@@ -222,6 +222,11 @@ class Ledger:
         of them within the guarantee's epsilon at its delta (less the deltas of thresholded lists). A refused charge
         raises before its caller has touched a row.
         """
+        if isinstance(look.event, DiscreteGaussian) and look.event.sensitivity < self.max_rows_per_unit:
+            raise BudgetExceeded(
+                f"'{look.what}' is priced for {look.event.sensitivity} rows a unit, and a unit may own "
+                f"{self.max_rows_per_unit}. Nothing was looked at. Plan it with the budget's max_rows_per_unit."
+            )
         views = list(self._views())
         for view in views:
             _check_fits(view.remaining.after([look]), look)
@@ -301,7 +306,7 @@ class Statement:
 
 def _branches(looks: Sequence[Look]) -> list[list[Look]]:
     """One list for each disjoint part of the units: its own looks, and all that read everyone."""
-    names = sorted({look.branch for look in looks if look.branch is not None}) or [None]
+    names: list[str | None] = [*sorted({look.branch for look in looks if look.branch is not None})] or [None]
     return [[look for look in looks if look.branch in (None, name)] for name in names]
 
 
@@ -313,7 +318,7 @@ def _check_fits(budget: Budget, look: Look) -> None:
     for looks in _branches(budget.already):
         open_delta = budget.delta - sum(each.delta for each in looks)
         events = [each.event for each in looks]
-        if open_delta <= 0 or not accounting.fits(events, budget.epsilon * (1 + slack), open_delta):
+        if open_delta <= 0 or not accounting.fits(events, budget.epsilon, open_delta, slack=slack):
             raise BudgetExceeded(
                 f"'{look.what}' would exceed the budget of epsilon {budget.epsilon:g} at delta {budget.delta:g}. "
                 "Nothing was looked at. Raise epsilon, or plan fewer looks."
@@ -326,7 +331,7 @@ def _spent(budget: Budget) -> Spent:
         open_delta = budget.delta - sum(each.delta for each in looks)
         events = [each.event for each in looks]
         figures.append(accounting.spent(events, open_delta, grid=accounting.grid_for(budget.epsilon)))
-    return Spent(max(figure.pld for figure in figures), max(figure.rdp for figure in figures))
+    return max(figures, key=lambda figure: figure.epsilon)  # the dearest part, by the better of its two figures
 
 
 def spent_by(plan: Plan | Sequence[Look], guarantee: Guarantee) -> Spent:

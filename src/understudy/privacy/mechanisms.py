@@ -162,4 +162,4 @@ class Filter:
             raise BudgetExceeded(
                 f"A look at rho {rho:g} does not fit the {self.remaining:g} left of the lump. Nothing was looked at."
             )
-        self.used += rho
+        self.used = math.nextafter(self.used + rho, math.inf)  # rounded up: no spend is too small to count

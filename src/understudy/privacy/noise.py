@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class SecureNoise:
     def key(self) -> "PRNGKeyArray":
         """A JAX key from as many bits as it holds; `jax.random.key(int)` would keep only 32 of them."""
         words = np.frombuffer(os.urandom(8), dtype=np.uint32)
-        return jax.random.wrap_key_data(words, impl="threefry2x32")
+        return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
 
 class SeededNoise:
@@ -56,7 +57,7 @@ class SeededNoise:
 
     def key(self) -> "PRNGKeyArray":
         words = self._generator.integers(2**32, size=2, dtype=np.uint32)
-        return jax.random.wrap_key_data(words, impl="threefry2x32")
+        return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
 
 NoiseSource = SecureNoise | SeededNoise

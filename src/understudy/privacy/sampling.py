@@ -13,6 +13,11 @@ def rows_within_units(unit_ids: pa.ChunkedArray | pa.Array, max_rows_per_unit: i
     """
     if isinstance(unit_ids, pa.ChunkedArray):
         unit_ids = unit_ids.combine_chunks()
+    # A dictionary may list one id twice, or a null; floats may be NaN, which is no id, or zeros of two signs.
+    if pa.types.is_dictionary(unit_ids.type):
+        unit_ids = unit_ids.dictionary_decode()
+    if pa.types.is_floating(unit_ids.type):
+        unit_ids = pc.if_else(pc.is_nan(unit_ids), None, pc.add(unit_ids.cast(pa.float64()), 0.0))
     known = pc.is_valid(unit_ids).to_numpy(zero_copy_only=False)
     codes = unit_ids.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
     order = np.argsort(codes, kind="stable")

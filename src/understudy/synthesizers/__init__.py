@@ -10,6 +10,8 @@ import importlib
 import inspect
 import re
 import tomllib
+import types
+import typing
 from typing import Any
 
 from understudy.errors import ConfigError
@@ -48,8 +50,10 @@ def read_method(expression: str, settings: dict[str, object] | None = None) -> A
     >>> read_method("independent(smoothing=0.1)")
     Independent(smoothing=0.1)
     """
-    tokens = _tokens(expression)
-    method, rest = _read(tokens, expression)
+    try:
+        method, rest = _read(_tokens(expression), expression)
+    except RecursionError:
+        raise ConfigError("The method is nested too deeply. Write name(setting=value, ...).") from None
     if rest:
         raise ConfigError(f"The method {expression!r} goes on after its end. Write name(setting=value, ...).")
     return with_settings(method, settings or {})
@@ -192,3 +196,35 @@ def _check_names(cls: type, settings: dict[str, object]) -> None:
             raise ConfigError(
                 f"{cls.__name__} has no setting {setting!r}.{hint} Its settings are: {', '.join(valid) or 'none'}."
             )
+        wanted = typing.get_type_hints(cls)[setting]
+        if not _is_a(settings[setting], wanted):
+            raise ConfigError(
+                f"{cls.__name__}: {setting} must be {_kind_in_words(wanted)}, found {_written(settings[setting])}."
+            )
+
+
+def _is_a(value: object, wanted: Any) -> bool:
+    """Whether a value from an expression is of a field's type; a whole number is a real one, a truth value is not."""
+    parts = typing.get_args(wanted)
+    if typing.get_origin(wanted) in (typing.Union, types.UnionType):
+        return any(_is_a(value, part) for part in parts)
+    if typing.get_origin(wanted) is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if parts[1:] == (...,):
+            parts = parts[:1] * len(value)
+        return len(value) == len(parts) and all(map(_is_a, value, parts))
+    if wanted in (int, float):
+        return not isinstance(value, bool) and isinstance(value, int | wanted)
+    return not isinstance(wanted, type) or isinstance(value, wanted)
+
+
+def _kind_in_words(wanted: Any) -> str:
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "left out"}
+    parts = typing.get_args(wanted)
+    if typing.get_origin(wanted) in (typing.Union, types.UnionType):
+        return " or ".join(_kind_in_words(part) for part in parts)
+    if typing.get_origin(wanted) is tuple:
+        many = "" if parts[1:] == (...,) else f" of {len(parts)}"
+        return f"a list{many}, each {_kind_in_words(parts[0])}"
+    return words.get(wanted, f"a {getattr(wanted, '__name__', 'method')}")

@@ -1,4 +1,10 @@
-"""AIM: an adaptive and iterative mechanism (McKenna, Mullins, Sheldon and Miklau 2022)."""
+"""AIM: choose the marginal that the model gets most wrong, measure it, and so on until the budget is spent.
+
+McKenna, Mullins, Sheldon and Miklau, "AIM: an adaptive and iterative mechanism for differentially private synthetic
+data", 2022. Deviations: a marginal's weight is 1, or `target_weight` when it holds the target, instead of its overlap
+with the workload; the columns are bought at a whole round's price each, since there is nothing to choose; marginals
+with more cells than the public number of rows are no candidates.
+"""
 
 import dataclasses
 import itertools
@@ -15,49 +21,81 @@ from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Candidates, Filter, Rows
 from understudy.schema import Domain
 
-MEASURING_SHARE = 0.9
+ROUNDS_PER_COLUMN = 16
+MEASURING_SHARE = 0.9  # of a round's price; the rest pays for the choice
+CELLS_PER_MEGABYTE = 2**20 / 8
+FAR_BELOW = 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AIM:
-    """Round by round the marginal that the model gets most wrong is chosen and measured."""
+    """Round by round the marginal that the model gets most wrong, chosen and measured under noise."""
 
     workload: tuple[Clique, ...] | None = None
-
-    max_model_size: float = 4.0
-
-    max_rounds: int | None = None
+    """The marginals that matter, each a tuple of columns. Their parts may be measured too. Left out: all pairs, and
+    with a target all triples that contain it."""
 
     target_weight: float = 2.0
-    penalty: float = 1.0
-    entropy: float = 0.05
-    triples: bool = True
-    measuring_share: float = 0.9
-    iterations: int = 40
-    final_iterations: int = 400
-    tolerance: float = 1e-2
+    """How many times a marginal with the target counts in the choices. Without a target it does nothing."""
+
+    max_model_size: float = 4.0
+    """Megabytes of the finished model's tables. A round may use the part of it that the budget spent so far is of the
+    whole, so that early choices do not fill it. More allows richer models, and takes time in proportion."""
+
+    max_rounds: int | None = None
+    """Most marginals to measure: the budget is first cut for so many, and then into larger pieces as measuring stops
+    to help. Left out: 16 for each column."""
+
+    entropy: float = 0.01
+    """How strongly the model is pulled towards independent columns, against what noise makes look like structure."""
+
+    iterations: int = 60
+    """Most passes of each round's estimation over the tree; the last round's may take ten times as many."""
+
+    def __post_init__(self) -> None:
+        if self.workload is not None and not (self.workload and all(self.workload)):
+            raise ConfigError("workload must name at least one marginal, each with at least one column.")
+        if not 1 <= self.target_weight < math.inf:
+            raise ConfigError(f"target_weight must be at least 1, found {self.target_weight}.")
+        if not 0 < self.max_model_size < math.inf:
+            raise ConfigError(f"max_model_size must be a positive number of megabytes, found {self.max_model_size}.")
+        if self.max_rounds is not None and self.max_rounds < 1:
+            raise ConfigError(f"max_rounds must be at least 1, found {self.max_rounds}.")
+        if not 0 < self.entropy < math.inf:
+            raise ConfigError(f"entropy must be positive, found {self.entropy}. 0.01 is the default.")
+        if self.iterations < 1:
+            raise ConfigError(f"iterations must be at least 1, found {self.iterations}.")
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """One zCDP lump that fills the budget; what the rounds cost inside is decided as they go, under a filter."""
-        what = f"up to {self._rounds(domain)} marginals, each chosen and measured under noise"
-        return Plan((Look("rounds", what, ZCDP(budget.rho()), columns=domain.names),))
+        """One zCDP lump that fills the budget; its rounds are priced as they go, under a filter."""
+        what = f"up to {self._most_rounds(domain)} marginals, each chosen and measured under noise"
+        look = Look("rounds", what, ZCDP(budget.rho()), columns=domain.names)
+        weights = self._weights(domain)
+        notes = [f"{len(weights)} marginals to choose among; the model holds at most {self.max_model_size:g} MB."]
+        if domain.target is not None:
+            notes.append(f"Marginals with {domain.target!r} count {self.target_weight:g} times in the choices.")
+        return Plan((look,), tuple(notes))
 
-    def _rounds(self, domain: Domain) -> int:
-        return self.max_rounds or 16 * len(domain.names)
+    def _most_rounds(self, domain: Domain) -> int:
+        """Room for every column by itself, and at least one choice."""
+        rounds = self.max_rounds or ROUNDS_PER_COLUMN * len(domain.names)
+        return max(rounds, len(domain.names) + 1)
 
-    def _candidates(self, domain: Domain) -> dict[Clique, float]:
-        """Marginals to choose among, with their weights."""
-        names = domain.names
-        workload = self.workload
-        if workload is None:
-            workload = tuple(itertools.combinations(names, min(2, len(names))))
-            if self.triples and domain.target is not None:
-                workload += tuple(c for c in itertools.combinations(names, 3) if domain.target in c)
-        closure = {
-            part for clique in workload for size in range(1, len(clique) + 1) for part in itertools.combinations(clique, size)
+    def _weights(self, domain: Domain) -> dict[Clique, float]:
+        """The marginals to choose among, with their weights: all parts of the workload, smallest first.
+
+        Those with more cells than the public number of rows are left out: noise would drown them.
+        """
+        workload = self.workload if self.workload is not None else _default_workload(domain)
+        parts = {
+            tuple(sorted(part, key=domain.index))
+            for clique in workload
+            for size in range(1, len(clique) + 1)
+            for part in itertools.combinations(clique, size)
         }
-        ordered = sorted(closure, key=lambda c: (len(c), [domain.index(n) for n in c]))
-        return {c: self.target_weight if domain.target in c else 1.0 for c in ordered if len(c) > 1}
+        usable = [part for part in parts if len(part) == 1 or domain.size(part) <= domain.num_rows]
+        usable.sort(key=lambda part: (len(part), [domain.index(name) for name in part]))
+        return {part: self.target_weight if domain.target in part else 1.0 for part in usable}
 
     def fit(
         self,
@@ -68,59 +106,80 @@ class AIM:
         key: PRNGKeyArray,
         progress: Callable[[float, str], None] | None = None,
     ) -> GraphicalModel:
-        domain, tell = rows.domain, progress or (lambda share, words: None)
+        """Algorithm 4 of the paper, with the columns measured first.
+
+        Formal guarantee: the price of the plan's one lump. Every look passes the filter, which adds up the exact
+        zCDP price of each; the model, the annealing and the limits are functions of noisy answers and public facts.
+        """
+        domain = rows.domain
         purse = Filter(rows, plan["rounds"], ledger)
-        rounds = self._rounds(domain)
-        stddev = rows.max_rows_per_unit * math.sqrt(rounds / (2 * self.measuring_share * purse.rho))
-        epsilon = math.sqrt(8 * (1 - self.measuring_share) * purse.rho / rounds)
-        measured = [Measurement(c, purse.noisy_counts(c, stddev), stddev) for c in domain.singles]
-        model = self._estimate(domain, measured, None, 400)
-        weights = self._candidates(domain)
-        self.__dict__.get("log", [])
-        rnd = 0
+        weights = self._weights(domain)
+        price = purse.rho / self._most_rounds(domain)
+        alone = rows.max_rows_per_unit / math.sqrt(2 * price)  # nothing to choose: the whole price buys counts
+        measured = [Measurement(single, purse.noisy_counts(single, alone), alone) for single in domain.singles]
+        stddev, epsilon = _settings(price, rows.max_rows_per_unit)
+        model = self._estimate(domain, measured, None, 10 * self.iterations)
         last = False
         while not last:
-            rnd += 1
-            cost = purse.price_of_counts(stddev) + purse.price_of_choice(epsilon)
-            if purse.remaining < 2 * cost:
-                last = True
-                rho = purse.remaining * (1 - 1e-9)
-                stddev = rows.max_rows_per_unit / math.sqrt(2 * self.measuring_share * rho)
-                epsilon = math.sqrt(8 * (1 - self.measuring_share) * rho)
-            share = (purse.used + cost) / purse.rho
-            small = self._affordable(domain, weights, model, share)
-            expected = model.marginals(small)
-            offsets = np.array([self.penalty * math.sqrt(2 / math.pi) * stddev * domain.size(c) for c in small])
-            pick = purse.noisy_choice(
-                Candidates(small, expected, np.array([weights[c] for c in small]), offsets), epsilon
-            )
-            clique = small[pick]
+            if last := purse.remaining < 2 * price:
+                price = purse.remaining
+                stddev, epsilon = _settings(price, rows.max_rows_per_unit)
+            cliques = self._affordable(domain, weights, model, (purse.used + price) / purse.rho)
+            expected = model.marginals(cliques)
+            # What measuring would add to the error: the mean of |noise| over the cells.
+            offsets = [math.sqrt(2 / math.pi) * stddev * domain.size(clique) for clique in cliques]
+            scores = Candidates(cliques, expected, np.array([weights[c] for c in cliques]), np.array(offsets))
+            chosen = purse.noisy_choice(scores, epsilon)
+            clique = cliques[chosen]
             measured.append(Measurement(clique, purse.noisy_counts(clique, stddev), stddev))
-            new = self._estimate(domain, measured, model, self.final_iterations if last else self.iterations)
-            moved = np.abs(new.marginal(clique) - expected[pick]).sum()
-            model = new
-            if moved <= math.sqrt(2 / math.pi) * stddev * domain.size(clique):
-                stddev, epsilon = stddev / 2, epsilon * 2
-            from understudy import marginals as MM
-            tell(purse.used / purse.rho, f"{rnd} {clique} sd {stddev:.1f} cand {len(small)} cells {sum(domain.size(c) for c in model.tree.cliques)} {MM.LOG[-2:]}")
+            model = self._estimate(domain, measured, model, self.iterations * (10 if last else 1))
+            if np.abs(model.marginal(clique) - expected[chosen]).sum() <= offsets[chosen]:
+                price *= 4  # noise hid what there was to learn: halve it
+                stddev, epsilon = _settings(price, rows.max_rows_per_unit)
+            if progress is not None:
+                progress(min(1.0, purse.used / purse.rho), f"{len(measured)} marginals measured")
         return model
 
-    def _estimate(self, domain: Domain, measured: Sequence[Measurement], model: GraphicalModel | None, iterations: int):
+    def _affordable(
+        self, domain: Domain, weights: dict[Clique, float], model: GraphicalModel, share: float
+    ) -> list[Clique]:
+        """Marginals with which the model stays within this share of its size; those it already holds are free."""
+        limit = self.max_model_size * share * CELLS_PER_MEGABYTE
+        held = [set(clique) for clique in model.tree.cliques]
+        cells = count_cells(domain, model.cliques)
+
+        def fits(clique: Clique) -> bool:
+            if any(node.issuperset(clique) for node in held):
+                return True
+            # All but its largest column put into every clique of the tree would hold it: far below the limit, no
+            # exact count is needed.
+            others = domain.size(clique) // max(domain.shape(clique))
+            return FAR_BELOW * cells * others <= limit or count_cells(domain, [*model.cliques, clique]) <= limit
+
+        return [clique for clique in weights if fits(clique)]
+
+    def _estimate(
+        self, domain: Domain, measured: Sequence[Measurement], model: GraphicalModel | None, iterations: int
+    ) -> GraphicalModel:
         return estimate(
             domain,
             measured,
             total=domain.num_rows,
             iterations=iterations,
             entropy=self.entropy,
-            tolerance=self.tolerance,
             warm_start=model,
         )
 
-    def _affordable(self, domain: Domain, weights: dict[Clique, float], model: GraphicalModel, share: float) -> list[Clique]:
-        limit = self.max_model_size * share * 2**20 / 8
-        held = [set(c) for c in model.tree.cliques]
-        return [
-            c
-            for c in weights
-            if any(h.issuperset(c) for h in held) or count_cells(domain, [*model.cliques, c]) <= limit
-        ]
+
+def _settings(price: float, max_rows_per_unit: int) -> tuple[float, float]:
+    """Standard deviation of the counts and epsilon of the choice that together cost `price` in zCDP."""
+    price *= 1 - 1e-9  # sums of rounded prices must not pass the lump
+    stddev = max_rows_per_unit / math.sqrt(2 * MEASURING_SHARE * price)
+    return stddev, math.sqrt(8 * (1 - MEASURING_SHARE) * price)
+
+
+def _default_workload(domain: Domain) -> list[Clique]:
+    """All pairs, and all triples with the target."""
+    names = domain.names
+    triples = [clique for clique in itertools.combinations(names, 3) if domain.target in clique]
+    return [*itertools.combinations(names, min(2, len(names))), *triples]

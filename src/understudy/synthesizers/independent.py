@@ -1,15 +1,17 @@
 """Independent columns: noisy one-way marginals, sampled column by column. The baseline to beat."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.marginals import GraphicalModel, Measurement, estimate
+from understudy.marginals import GraphicalModel, estimate, measure
 from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
-from understudy.privacy.mechanisms import Rows, noisy_counts
+from understudy.privacy.mechanisms import Rows
 from understudy.schema import Domain
 
 
@@ -17,12 +19,12 @@ from understudy.schema import Domain
 class Independent:
     """Every column as its own noisy histogram: right about each column, blind to what connects them."""
 
-    iterations: int = 500
-    """Most passes of the estimation over the columns. Post-processing: costs time, not budget."""
+    smoothing: float = 0.5
+    """Rows added to every code after the noise was cleaned, so that no declared code becomes impossible."""
 
     def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise ConfigError(f"iterations must be at least 1, found {self.iterations}.")
+        if not 0 < self.smoothing < math.inf:
+            raise ConfigError(f"smoothing must be a positive number of rows, found {self.smoothing}. 0.5 is usual.")
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of histograms that fills the budget."""
@@ -32,7 +34,7 @@ class Independent:
 
         stddev = budget.calibrate(lambda noise: [singles(noise)])
         what = f"one histogram for each of {len(domain.names)} columns"
-        notes = ("The target is a column like any other: nothing is spent on it.",) if domain.target else ()
+        notes = () if domain.target is None else ("The target is a column like any other here.",)
         return Plan((Look("singles", what, singles(stddev), columns=domain.names),), notes)
 
     def fit(
@@ -45,10 +47,9 @@ class Independent:
         progress: Callable[[float, str], None] | None = None,
     ) -> GraphicalModel:
         """Formal guarantee: the price of the plan's one look; all else is post-processing."""
-        domain, look = rows.domain, plan["singles"]
-        counts = noisy_counts(rows, domain.singles, look, ledger)
-        measured = [Measurement(c, table, look.event.stddev) for c, table in zip(domain.singles, counts, strict=True)]
-        model = estimate(domain, measured, total=domain.num_rows, iterations=self.iterations)
+        domain = rows.domain
+        model = estimate(domain, measure(rows, domain.singles, plan["singles"], ledger), total=domain.num_rows)
         if progress is not None:
-            progress(1.0, "columns measured")
-        return model
+            progress(1.0, f"{len(domain.names)} columns measured")
+        smoothed = tuple(np.log(table + self.smoothing) for table in model.marginals(model.cliques))
+        return dataclasses.replace(model, potentials=smoothed)

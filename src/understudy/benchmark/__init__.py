@@ -1,0 +1,1 @@
+"""Comparing methods on public tables."""

@@ -1,0 +1,137 @@
+"""Files and folders that are written whole or not at all."""
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from understudy.errors import TableError, UnderstudyError
+
+
+def require_free(path: Path, *, force: bool) -> None:
+    """The folder is there and may be written, and nothing is in the way."""
+    folder = path.parent
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "does not exist"
+        raise TableError(f"The folder {folder} {what}, so {path.name} cannot be written there. Make it first.")
+    if path.exists() and not force:
+        raise TableError(f"{path} exists. Choose another name, or replace it with --force (force=True).")
+    effective = os.access in os.supports_effective_ids
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
+        raise TableError(
+            f"The folder {folder} may not be written by this user. Choose another, or change its permissions."
+        )
+
+
+@contextlib.contextmanager
+def atomic_write(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[BinaryIO]:
+    """Gives a file to write to; it becomes `path` when the block ends well, and vanishes if it does not.
+
+    >>> with tempfile.TemporaryDirectory() as folder, atomic_write(Path(folder, "a.txt")) as file:
+    ...     _ = file.write(b"whole")
+    """
+    with atomic_path(path, force=force) as part, part.open("wb") as file:
+        yield file
+
+
+@contextlib.contextmanager
+def atomic_path(
+    path: str | os.PathLike[str], *, force: bool = False, errors: tuple[type[Exception], ...] = ()
+) -> Iterator[Path]:
+    """The same with the name of the file, for libraries that open it themselves; `errors` are theirs."""
+    path = Path(os.path.realpath(path))  # a link stays a link: what it points to is replaced
+    if path.is_dir():
+        raise TableError(f"{path} is a folder, expected a file name.")
+    require_free(path, force=force)
+    with explained(path, *errors):
+        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+        try:
+            part = folder / path.name
+            yield part
+            _sync(part)
+            if not force and path.exists():
+                raise TableError(f"{path} appeared while it was being written. Choose another name, or use --force.")
+            os.replace(part, path)
+            _sync(path.parent)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, marker: str | None = None) -> Iterator[Path]:
+    """Gives a folder to fill; it becomes `path` when the block ends well, and vanishes if it does not.
+
+    With `force` an existing folder is replaced, and is lost only when the new one stands in its place. With `marker` it
+    must be empty or contain that file: `--force` with a wrong name must not remove a home folder.
+    """
+    path = Path(os.path.realpath(path))
+    require_free(path, force=force)
+    _require_marked(path, marker)
+    with explained(path):
+        work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+        try:
+            new, old = work / "new", work / "old"
+            new.mkdir()
+            yield new
+            for file in [*new.rglob("*"), new]:
+                _sync(file)
+            if path.exists():
+                require_free(path, force=force)
+                _require_marked(path, marker)
+                os.rename(path, old)
+            try:
+                os.rename(new, path)
+            except BaseException:
+                if old.exists():
+                    os.rename(old, path)
+                raise
+            _sync(path.parent)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def _require_marked(path: Path, marker: str | None) -> None:
+    if path.exists() and not path.is_dir():
+        raise TableError(f"{path} is a file, expected the name of a folder. Choose another name.")
+    if path.is_dir() and marker and not (path / marker).exists() and any(path.iterdir()):
+        raise TableError(f"{path} is not empty and has no {marker}, so it is not replaced. Choose another name.")
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def explained(path: Path, *errors: type[Exception]) -> Iterator[None]:
+    """Errors of writing in one line: the system's, and those of the library that writes."""
+    try:
+        yield
+    except UnderstudyError:
+        raise
+    except Exception as error:
+        if not isinstance(error, (OSError, *errors)):
+            raise
+        raise TableError(f"{path} cannot be written: {_reason(error)} Nothing was written.") from None
+
+
+def _reason(error: Exception) -> str:
+    said, code = str(error).lower(), getattr(error, "errno", None)
+    if code in (errno.ENOSPC, errno.EDQUOT) or "no space left" in said or "is full" in said:
+        return "the disk is full. Free some space, or choose another folder."
+    if code in (errno.EACCES, errno.EPERM) or "permission denied" in said:
+        return "this user may not write there. Choose another folder, or change its permissions."
+    if code == errno.EROFS or "read-only" in said or "readonly" in said:
+        return "that place is read-only. Choose another folder."
+    if code == errno.ENAMETOOLONG:
+        return "the name is too long. Choose a shorter one."
+    if "lock" in said:
+        return "it is open in another program. Close it there first."
+    return f"{os.strerror(code)}." if code else f"{type(error).__name__}."

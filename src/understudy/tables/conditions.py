@@ -1,0 +1,287 @@
+"""Conditions: SQL over the columns of a table that can do nothing but look at them."""
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import NamedTuple, cast
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from understudy.errors import ConditionError
+from understudy.tables.engine import sandbox
+
+Constant = str | int | float | bool | date | datetime | None
+
+
+class Conjunct(NamedTuple):
+    """One part of a condition that must hold together with the others."""
+
+    sql: str
+    columns: tuple[str, ...]
+    operator: str | None = None
+    """Of one column against constants: =, <>, <, <=, >, >=, between, not between, in, not in, is null, is not null.
+    None: anything else."""
+    constants: tuple[Constant, ...] = ()
+
+
+def filter_where(table: pa.Table, expression: str) -> np.ndarray:
+    """Which rows meet an SQL condition over the columns; null counts as false.
+
+    >>> filter_where(pa.table({"age": [17, 70, None]}), "age >= 18").tolist()
+    [False, True, False]
+    """
+    names = table.column_names
+    tree = _parsed_condition(expression, names)
+    used = _columns_of(tree)
+    numbered = _renamed(tree, {name: f"c{i}" for i, name in enumerate(used)})
+    with sandbox() as connection:
+        columns = {f"c{i}": _plain_for_sql(table.column(name)) for i, name in enumerate(used)}
+        rows = pa.table({**columns, "row": np.arange(table.num_rows)})
+        connection.register("t", rows)
+        try:
+            relation = connection.sql(f"SELECT {_sql_of(numbered)} AS met, row FROM t")
+            if str(relation.types[0]) != "BOOLEAN":
+                raise ConditionError(
+                    f"{expression!r} is {relation.types[0]}, expected a condition that is true or false, such as"
+                    f" {names[0]} IS NOT NULL."
+                )
+            met = relation.to_arrow_table()
+        except duckdb.Error as error:
+            raise _cannot(expression, _first_line(error), names) from None
+    mask = np.zeros(table.num_rows, dtype=bool)
+    mask[met.column("row").to_numpy()] = pc.fill_null(met.column("met"), False).to_numpy()
+    return mask
+
+
+def where_columns(expression: str, names: Sequence[str]) -> list[Conjunct]:
+    """The parts of a condition that are joined by AND, with the columns of each.
+
+    >>> first, second = where_columns("age BETWEEN 18 AND 65 AND lower(city) = 'rome'", ["age", "city"])
+    >>> first.columns, first.operator, first.constants
+    (('age',), 'between', (18, 65))
+    >>> second.columns, second.operator
+    (('city',), None)
+    """
+    parts = _conjuncts(_parsed_condition(expression, names))
+    return [Conjunct(_sql_of(part), _columns_of(part), *_comparison(part)) for part in parts]
+
+
+_Tree = dict[str, object]
+
+_ALLOWED_NODES = frozenset(
+    [
+        "COMPARISON",
+        "CONJUNCTION",
+        "CONSTANT",
+        "COLUMN_REF",
+        "FUNCTION",
+        "OPERATOR",
+        "BETWEEN",
+        "CASE",
+        "CAST",
+        "COLLATE",
+        "TYPE",
+    ]
+)
+_ALLOWED_MACROS = frozenset(["nullif", "fmod", "fdiv", "split_part", "days_in_month", "date_add", "if", "now", "today"])
+
+
+def _parsed_condition(expression: str, names: Sequence[str]) -> _Tree:
+    """The syntax tree of an expression that can do nothing but look at the columns, under their exact names."""
+    statement = _statement(f"SELECT 1 FROM t WHERE (\n{expression}\n)")
+    if isinstance(statement, str):
+        raise _cannot(expression, statement, names)
+    tree = cast(_Tree, cast(_Tree, statement["node"]).pop("where_clause", None))
+    frame = cast(_Tree, _statement("SELECT 1 FROM t WHERE (true)"))
+    cast(_Tree, frame["node"]).pop("where_clause")
+    if _without_places(statement) != _without_places(frame):
+        raise _cannot(expression, "it is more than one expression", names)
+    exact = {}
+    for node in _nodes(tree):
+        kind = node["class"]
+        if kind not in _ALLOWED_NODES:
+            raise _cannot(expression, f"{str(kind).lower().replace('_', ' ')} is not allowed here", names)
+        if kind == "FUNCTION" and str(node["function_name"]).lower() not in _harmless_functions():
+            raise _cannot(expression, f"the function {node['function_name']} is not allowed here, or unknown", names)
+        if kind == "COLUMN_REF":
+            path = cast(list[str], node["column_names"])
+            exact[".".join(path)] = _exact_name(path, expression, names)
+    return _renamed(tree, exact)
+
+
+def _exact_name(path: list[str], expression: str, names: Sequence[str]) -> str:
+    """The table's own spelling of a column: SQL names ignore case."""
+    written = ".".join(path)
+    if written in names:
+        return written
+    alike = [name for name in names if name.lower() == written.lower()]
+    if len(alike) == 1:
+        return alike[0]
+    hint = "; texts stand in single quotes" if re.search(rf'"{re.escape(written)}"', expression) else ""
+    raise _cannot(expression, f"there is no column {written!r}{hint}", names)
+
+
+def _cannot(expression: str, reason: str, names: Sequence[str]) -> ConditionError:
+    shown = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if len(names) > 30 else "")
+    return ConditionError(
+        f"Cannot use the condition {expression!r}: {reason.rstrip('.')}. Write SQL over the columns {shown}."
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]
+
+
+def _statement(sql: str) -> _Tree | str:
+    """The syntax tree of one SELECT, or what is wrong with it."""
+    with sandbox() as connection:
+        answer = json.loads(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
+    if answer["error"]:
+        return _first_line(answer["error_message"])
+    return answer["statements"][0] if len(answer["statements"]) == 1 else "it is more than one statement"
+
+
+def _nodes(tree: object) -> Iterator[_Tree]:
+    """All expressions in a tree."""
+    if isinstance(tree, dict):
+        if "class" in tree:
+            yield tree
+        for value in tree.values():
+            yield from _nodes(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _nodes(value)
+
+
+def _without_places(tree: object) -> object:
+    if isinstance(tree, dict):
+        return {key: _without_places(value) for key, value in tree.items() if not key.startswith("query_location")}
+    return [_without_places(value) for value in tree] if isinstance(tree, list) else tree
+
+
+def _renamed(tree: object, names: Mapping[str, str]) -> _Tree:
+    """A copy of the tree with other column names."""
+    copy = json.loads(json.dumps(tree))
+    for node in _nodes(copy):
+        if node["class"] == "COLUMN_REF":
+            node["column_names"] = [names[".".join(cast(list[str], node["column_names"]))]]
+    return copy
+
+
+def _columns_of(tree: _Tree) -> tuple[str, ...]:
+    found = [cast(list[str], node["column_names"])[0] for node in _nodes(tree) if node["class"] == "COLUMN_REF"]
+    return tuple(dict.fromkeys(found))
+
+
+@functools.cache
+def _harmless_functions() -> frozenset[str]:
+    """Functions whose value depends on their arguments alone, so on no file, setting, clock or die."""
+    with sandbox() as connection:
+        rows = connection.execute(
+            "SELECT DISTINCT function_name FROM duckdb_functions()"
+            " WHERE function_type = 'scalar' AND stability = 'CONSISTENT'"
+        ).fetchall()
+    names = {name.lower() for (name,) in rows if not name.startswith("__")}
+    return frozenset(names - {"current_setting", "getvariable", "getenv", "json_serialize_plan"} | _ALLOWED_MACROS)
+
+
+def _sql_of(tree: _Tree) -> str:
+    """A tree as SQL text."""
+    with sandbox() as connection:
+        statement = json.loads(connection.execute("SELECT json_serialize_sql('SELECT 1')").fetchall()[0][0])
+        statement["statements"][0]["node"]["select_list"] = [tree]
+        text = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(statement)]).fetchall()[0][0]
+    return text.removeprefix("SELECT ")
+
+
+def _conjuncts(tree: _Tree) -> list[_Tree]:
+    if tree["type"] != "CONJUNCTION_AND":
+        return [tree]
+    return [part for child in cast(list[_Tree], tree["children"]) for part in _conjuncts(child)]
+
+
+_COMPARISONS = {
+    "COMPARE_EQUAL": "=",
+    "COMPARE_NOTEQUAL": "<>",
+    "COMPARE_LESSTHAN": "<",
+    "COMPARE_LESSTHANOREQUALTO": "<=",
+    "COMPARE_GREATERTHAN": ">",
+    "COMPARE_GREATERTHANOREQUALTO": ">=",
+}
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_NEGATED = {
+    "=": "<>",
+    "<>": "=",
+    "<": ">=",
+    "<=": ">",
+    ">": "<=",
+    ">=": "<",
+    "in": "not in",
+    "not in": "in",
+    "between": "not between",
+    "not between": "between",
+    "is null": "is not null",
+    "is not null": "is null",
+}
+
+_Test = tuple[str | None, tuple[Constant, ...]]
+
+
+def _comparison(tree: _Tree) -> _Test:
+    """Operator and constants, if the tree is one column against constants."""
+    kind, children = str(tree["type"]), cast(list[_Tree], tree.get("children", []))
+    if kind == "OPERATOR_NOT":
+        operator, constants = _comparison(children[0])
+        return (_NEGATED[operator], constants) if operator else (None, ())
+    if kind in _COMPARISONS:
+        left, right, operator = cast(_Tree, tree["left"]), cast(_Tree, tree["right"]), _COMPARISONS[kind]
+        if left["type"] != "COLUMN_REF":
+            left, right, operator = right, left, _MIRRORED[operator]
+        return _against(left, operator, [right])
+    if kind == "COMPARE_BETWEEN":
+        return _against(cast(_Tree, tree["input"]), "between", [cast(_Tree, tree["lower"]), cast(_Tree, tree["upper"])])
+    if kind in ("COMPARE_IN", "COMPARE_NOT_IN"):
+        return _against(children[0], "in" if kind == "COMPARE_IN" else "not in", children[1:])
+    if kind in ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"):
+        return _against(children[0], "is null" if kind == "OPERATOR_IS_NULL" else "is not null", [])
+    return None, ()
+
+
+def _against(column: _Tree, operator: str, others: Sequence[_Tree]) -> _Test:
+    if column["type"] != "COLUMN_REF" or not all(_is_constant(other) for other in others):
+        return None, ()
+    constants = tuple(_constant(other) for other in others)
+    return (None, ()) if None in constants else (operator, constants)
+
+
+def _is_constant(tree: _Tree) -> bool:
+    """A literal, also signed or with its type before it."""
+    return all(
+        node["class"] in ("CONSTANT", "CAST", "TYPE")
+        or (node["class"] == "FUNCTION" and node["function_name"] in ("+", "-"))
+        for node in _nodes(tree)
+    )
+
+
+def _constant(tree: _Tree) -> Constant:
+    with sandbox() as connection:
+        try:
+            value = connection.sql(f"SELECT {_sql_of(tree)} AS v").to_arrow_table().column(0)[0].as_py()
+        except duckdb.Error as error:
+            raise ConditionError(f"Cannot read the constant {_sql_of(tree)}: {_first_line(error)}") from None
+    if isinstance(value, Decimal):
+        return int(value) if value.as_tuple().exponent == 0 else float(value)
+    return value
+
+
+def _plain_for_sql(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    held = values.type
+    if pa.types.is_dictionary(held):
+        return values.cast(held.value_type)
+    return values.cast(pa.float64()) if pa.types.is_decimal256(held) else values

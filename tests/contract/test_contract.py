@@ -1,0 +1,566 @@
+"""What every method promises, whatever it is: run over all of `SYNTHESIZERS`.
+
+Each method is fitted a few times on one small table with every kind of column, and the checks share these fits.
+"""
+
+import dataclasses
+import json
+import math
+import re
+import struct
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta
+from pathlib import Path
+
+import jax
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+import safetensors.numpy
+
+import understudy as us
+from understudy.cli import run
+from understudy.encoding import fit_codec
+from understudy.privacy.accounting import Choices, DiscreteGaussian, Gaussian, SubsampledGaussian
+from understudy.privacy.discovery import plan_discovery
+from understudy.privacy.ledger import Budget, Look
+from understudy.privacy.mechanisms import Rows
+from understudy.privacy.noise import SeededNoise
+from understudy.synthesizers import SYNTHESIZERS, express, read_method
+from understudy.tables import conform
+
+EPOCH = datetime(1970, 1, 1)
+NUM_ROWS = 397
+SEED = 948_271_635
+GUARANTEE = us.Guarantee(3.0, 1e-6)
+
+KINDS = {
+    "person": "id",
+    "degree": "categorical",
+    "grade": "categorical",
+    "age": "integer",
+    "balance": "integer",
+    "income": "real",
+    "member": "boolean",
+    "born": "date",
+    "seen": "datetime",
+    "remark": "text",
+    "ignored": "categorical",
+}
+
+FACTS: dict[str, dict[str, object]] = {
+    "degree": {"categories": ("none", "school", "college", "other"), "unknown": "other"},
+    "grade": {"categories": (1, 2, 3), "nullable": False},
+    "age": {"bounds": (18, 90), "nullable": False},
+    "balance": {"bounds": (-(10**9), 10**9)},
+    "income": {"bounds": (0.0, 250.0)},
+    "member": {"nullable": False},
+    "born": {"bounds": (date(1930, 1, 1), date(2005, 12, 31))},
+    "seen": {"bounds": (datetime(2020, 1, 1), datetime(2024, 1, 1)), "nullable": False},
+    "ignored": {"drop": True},
+}
+
+CANARIES: dict[str, object] = {
+    "person": "unit-Qx7Lm2Vw",
+    "degree": "degree-Zk4Tb9Ry",
+    "age": 41_237,
+    "balance": 718_293_645,
+    "income": 137.46193827456,
+    "born": date(1961, 4, 17),
+    "seen": datetime(2022, 7, 19, 13, 47, 23, 846_291),
+    "remark": "remark-Hs5Nd8Pc",
+    "ignored": "ignored-Wf3Gj6Bt",
+}
+"""One row's values, each unlike any other of the table."""
+
+
+def people(num_rows: int = NUM_ROWS, *, seed: int = 0) -> pa.Table:
+    """A made table: two rows for most people, nulls in most columns, values outside the declared domain, a canary."""
+    draw = np.random.default_rng(seed)
+    levels = np.array(["none", "school", "college", None], dtype=object)
+    degree = draw.choice(levels, num_rows, p=[0.2, 0.5, 0.25, 0.05])
+    age = draw.integers(18, 91, num_rows)
+    columns: dict[str, list] = {
+        "person": [None if i % 50 == 7 else f"p{i // 2:03}" for i in range(num_rows)],
+        "degree": list(degree),
+        "grade": draw.integers(1, 4, num_rows).tolist(),
+        "age": age.tolist(),
+        "balance": [None if i % 9 == 0 else int(v) for i, v in enumerate(draw.integers(-(10**6), 10**6, num_rows))],
+        "income": [None if i % 11 == 0 else float(v) for i, v in enumerate(draw.gamma(3.0, 12.0, num_rows))],
+        "member": (draw.random(num_rows) < np.where(age > 50, 0.8, 0.3)).tolist(),
+        "born": [None if i % 13 == 0 else date(2023 - int(a), 1 + i % 12, 1 + i % 28) for i, a in enumerate(age)],
+        "seen": [datetime(2021, 1, 1) + timedelta(seconds=int(s)) for s in draw.integers(0, 7 * 10**7, num_rows)],
+        "remark": [f"said {i}" for i in range(num_rows)],
+        "ignored": draw.choice(["x", "y"], num_rows).tolist(),
+    }
+    columns["income"][3] = float("inf")
+    columns["income"][4] = float("nan")
+    for name, value in CANARIES.items():
+        columns[name][5] = value
+    return pa.table(columns)
+
+
+def other_people(num_rows: int = 90) -> pa.Table:
+    """The same columns with quite different contents: few rows, constants, other categories, other magnitudes."""
+    columns = {
+        "person": [f"q{i}" for i in range(num_rows)],
+        "degree": ["doctor"] * num_rows,
+        "grade": [3] * num_rows,
+        "age": [77] * num_rows,
+        "balance": [None] * num_rows,
+        "income": [1e-3] * num_rows,
+        "member": [True] * num_rows,
+        "born": [date(1990, 1, 1)] * num_rows,
+        "seen": [datetime(2023, 12, 31)] * num_rows,
+        "remark": [""] * num_rows,
+        "ignored": ["z"] * num_rows,
+    }
+    return pa.table(columns, schema=people(6).schema)
+
+
+def declared(**facts: object) -> us.Schema:
+    """Everything about the table is public, and a person may own two rows."""
+    columns = tuple(us.Column(name=name, kind=kind, **FACTS.get(name, {})) for name, kind in KINDS.items())  # type: ignore[arg-type]
+    schema = us.Schema(columns=columns, rows=400, unit="person", max_rows_per_unit=2)
+    return dataclasses.replace(schema, **facts)  # type: ignore[arg-type]
+
+
+def undeclared() -> us.Schema:
+    """Names and kinds only: everything else is bought."""
+    return us.Schema(columns=tuple(us.Column(name=name, kind=kind) for name, kind in KINDS.items()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """A seeded release of the made table, and the folder it was saved to."""
+
+    method: str
+    release: us.Release
+    folder: Path
+
+
+@pytest.fixture(scope="session", params=SYNTHESIZERS)
+def method(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def _fitted(method: str, schema: us.Schema, folder: Path) -> Fitted:
+    release = us.fit(people(), method, GUARANTEE, schema=schema, seed=SEED)
+    release.save(folder)
+    return Fitted(method, release, folder)
+
+
+@pytest.fixture(scope="session")
+def with_declared(method: str, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    return _fitted(method, declared(), tmp_path_factory.mktemp("contract") / "declared")
+
+
+@pytest.fixture(scope="session")
+def with_nothing(method: str, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    return _fitted(method, undeclared(), tmp_path_factory.mktemp("contract") / "undeclared")
+
+
+@pytest.fixture(scope="session")
+def in_earnest(method: str) -> us.Release:
+    """The same with noise that nobody can repeat."""
+    return us.fit(people(), method, GUARANTEE, schema=declared())
+
+
+@pytest.fixture(scope="session")
+def without_noise(method: str, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    release = us.fit(people(), method, us.Guarantee.not_private(), schema=declared())
+    folder = tmp_path_factory.mktemp("contract") / "open"
+    release.save(folder)
+    return Fitted(method, release, folder)
+
+
+# --- What comes out ---
+
+
+def test_rows_obey_the_schema(with_declared: Fitted) -> None:
+    """Declared columns, types, categories and bounds; nulls only where they are allowed; dropped and text are gone."""
+    schema, original = declared(), people()
+    fake = with_declared.release.sample(2000, seed=0)
+    assert fake.column_names == [name for name in KINDS if name not in ("remark", "ignored")]
+    for name in fake.column_names:
+        column, values = schema[name], fake.column(name)
+        assert values.type == original.column(name).type, name
+        if not column.nullable:
+            assert values.null_count == 0, name
+        if column.categories is not None:
+            assert set(values.drop_null().unique().to_pylist()) <= set(column.categories), name
+        if column.bounds is not None:
+            found = pc.min_max(values).as_py()
+            assert column.bounds[0] <= found["min"] <= found["max"] <= column.bounds[1], name
+    assert fake.column("person").to_pylist() == [str(i) for i in range(1, 2001)]
+
+
+def test_rows_obey_the_drafted_schema(with_nothing: Fitted) -> None:
+    """With nothing declared the columns and their types are still those of the table, and no number is infinite."""
+    original = people()
+    fake = with_nothing.release.sample(500, seed=0)
+    assert fake.column_names == [name for name in KINDS if name != "remark"]
+    assert [fake.schema.field(n).type for n in fake.column_names] == [
+        original.schema.field(n).type for n in fake.column_names
+    ]
+    assert pc.all(pc.is_finite(fake.column("income").drop_null())).as_py()
+
+
+def test_default_size_is_the_public_one(with_declared: Fitted, with_nothing: Fitted) -> None:
+    """Declared, or bought with noise; never the exact number of rows."""
+    assert with_declared.release.sample(seed=0).num_rows == 400
+    size = with_nothing.release.sample(seed=0).num_rows
+    assert size == with_nothing.release.codec.num_rows != NUM_ROWS
+    assert abs(size - NUM_ROWS) < 400
+
+
+def test_nulls_and_shares_come_back(without_noise: Fitted) -> None:
+    """Without noise the shares of each column are those of the rows that may be used."""
+    fake = without_noise.release.sample(20_000, seed=0)
+    table = people().filter(pc.is_valid(people().column("person")))
+    for name in ("degree", "member"):
+        for value in ("school", None) if name == "degree" else (True,):
+            real_share, fake_share = (_share(t.column(name), value) for t in (table, fake))
+            assert fake_share == pytest.approx(real_share, abs=0.02), (name, value)
+
+
+def _share(values: pa.ChunkedArray, value: object) -> float:
+    met = pc.is_null(values) if value is None else pc.equal(values, pa.scalar(value, values.type))
+    return pc.sum(pc.fill_null(met, False)).as_py() / len(values)
+
+
+# --- What it costs ---
+
+
+@pytest.mark.parametrize("how", ["with_declared", "with_nothing"])
+def test_spends_the_guarantee_and_no_more(how: str, method: str, request: pytest.FixtureRequest) -> None:
+    """The statement's epsilon is at most the promised one, and at most 0.5 % below it."""
+    statement = request.getfixturevalue(how).release.statement
+    assert 0.995 * GUARANTEE.epsilon <= statement.epsilon <= GUARANTEE.epsilon
+    assert statement.delta == GUARANTEE.delta
+    assert statement.epsilon == min(statement.epsilon_pld, statement.epsilon_rdp)
+
+
+@pytest.mark.parametrize("how", ["with_declared", "with_nothing", "in_earnest"])
+def test_charges_are_those_of_the_plan(how: str, method: str, request: pytest.FixtureRequest) -> None:
+    """The plan, which reads no data, lists the looks of the run: same order, paths, noise and columns."""
+    made = request.getfixturevalue(how)
+    release = made.release if isinstance(made, Fitted) else made
+    schema = undeclared() if how == "with_nothing" else declared()
+    planned = us.plan(schema, method, GUARANTEE)
+    assert planned.looks == release.statement.looks
+    assert {look.path for look in planned if look.key not in ("size", "categories", "bounds", "histograms")} == {
+        (method,)
+    }
+
+
+def test_assumed_rows_move_no_charge(with_nothing: Fitted, method: str) -> None:
+    """`plan --rows` is for the notes: the looks stay those of the run."""
+    assert us.plan(undeclared(), method, GUARANTEE, rows=10**7).looks == with_nothing.release.statement.looks
+
+
+def test_bought_values_move_no_charge(with_nothing: Fitted, method: str) -> None:
+    """Two quite different tables under one schema are charged alike."""
+    other = us.fit(other_people(), method, GUARANTEE, schema=undeclared(), seed=1)
+    assert other.statement.looks == with_nothing.release.statement.looks
+    assert other.codec.domain != with_nothing.release.codec.domain
+
+
+def test_refuses_a_spent_budget(method: str, with_declared: Fitted) -> None:
+    """A plan for which nothing is left is refused, as is an epsilon too small for any answer."""
+    everything = Look("all", "all of it", DiscreteGaussian(0.5))
+    with pytest.raises((us.BudgetExceeded, us.ConfigError)):
+        read_method(method).plan(with_declared.release.codec.domain, Budget(1.0, 1e-6, (everything,)))
+    with pytest.raises((us.BudgetExceeded, us.ConfigError)):
+        us.fit(people(), method, us.Guarantee(1e-9), schema=declared())
+
+
+def test_refused_plan_touches_no_row(method: str) -> None:
+    """A plan made for a larger budget is refused by the ledger before any exact statistic is computed."""
+    rows, _ = _neighbours()
+    plan = read_method(method).plan(rows.domain, Budget(8.0, 1e-6, max_rows_per_unit=2))
+    ledger = us.Ledger(us.Guarantee(0.5, 1e-6), noise=SeededNoise(0), max_rows_per_unit=2)
+    with pytest.raises(us.BudgetExceeded, match="Nothing was looked at"):
+        read_method(method).fit(rows, plan, ledger, key=jax.random.key(0))
+    assert rows.requested == {}
+    assert ledger.looks == ()
+
+
+def test_refused_run_writes_nothing(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the command line: one line, exit code 2, no file."""
+    source = tmp_path / "t.csv"
+    source.write_text("a,b\n1,x\n2,y\n")
+    assert run(["fit", str(source), "-o", str(tmp_path / "r"), "--epsilon", "1e-9", "--method", method]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == [source]
+
+
+# --- One unit more or less ---
+
+
+class RecordingRows(Rows):
+    """Rows that remember which exact statistics were asked for."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows._codes, rows.domain, max_rows_per_unit=rows.max_rows_per_unit)
+        self.requested: dict[tuple[str, ...], np.ndarray] = {}
+
+    def _exact_counts(self, clique: tuple[str, ...]) -> np.ndarray:
+        self.requested[clique] = super()._exact_counts(clique)
+        return self.requested[clique]
+
+
+class RecordingNoise(SeededNoise):
+    """Noise that adds up the zCDP price of everything drawn, for `rows_per_unit` and weights of one."""
+
+    def __init__(self, seed: int, rows_per_unit: int) -> None:
+        super().__init__(seed)
+        self._rows_per_unit = rows_per_unit
+        self.rho = 0.0
+
+    def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
+        self.rho += self._rows_per_unit**2 / (2 * stddev**2)
+        return super().discrete_gaussian(stddev, shape)
+
+    def noisy_argmax(self, scores: np.ndarray, scale: float) -> int:
+        self.rho += (2 * self._rows_per_unit / scale) ** 2 / 8
+        return super().noisy_argmax(scores, scale)
+
+
+def _neighbours() -> tuple[RecordingRows, Rows]:
+    """The encoded table, and the same without one person, who owned two rows."""
+    table, schema, binning = people(), declared(), us.Binning(bins="uniform")
+    without = table.filter(pc.not_equal(table.column("person"), "p010").fill_null(True))
+    assert without.num_rows == table.num_rows - 2
+    made = []
+    for one in (table, without):
+        ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0), max_rows_per_unit=2)
+        _, rows = fit_codec(
+            conform(one, schema), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
+        )
+        assert ledger.looks == ()
+        made.append(rows)
+    return RecordingRows(made[0]), made[1]
+
+
+def test_one_unit_moves_statistics_by_what_was_charged(method: str) -> None:
+    """Every exact statistic the method asks for moves by at most the charged sensitivity when a person leaves, and the
+    noise that was drawn on them costs no more than the looks that were charged."""
+    rows, without = _neighbours()
+    noise = RecordingNoise(0, rows_per_unit=2)
+    ledger = us.Ledger(GUARANTEE, noise=noise, max_rows_per_unit=2)
+    plan = read_method(method).plan(rows.domain, ledger.remaining)
+    read_method(method).fit(rows, plan, ledger, key=jax.random.key(0))
+    assert ledger.looks == plan.looks
+    assert rows.requested
+    for clique, counts in rows.requested.items():
+        moved = counts - without._exact_counts(clique)
+        assert np.abs(moved).sum() == 2, clique  # L1, and so L2 at most
+    for look in plan:
+        if isinstance(look.event, DiscreteGaussian):
+            assert look.event.sensitivity == 2
+    charged = sum(look.event.rho for look in plan if not isinstance(look.event, SubsampledGaussian | Gaussian))
+    assert 0 < noise.rho <= charged * (1 + 1e-6)
+
+
+def test_units_are_limited_to_their_rows(method: str) -> None:
+    """A person with a thousand rows counts like one with two; rows without a person are left out."""
+    table = people()
+    own = table.slice(20, 1)
+    flood = pa.concat_tables([table] + [own] * 1000)
+    schema = declared()
+    releases = [us.fit(t, method, us.Guarantee.not_private(), schema=schema, seed=0) for t in (table, flood)]
+    first, second = (_arrays(release) for release in releases)
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])
+    assert releases[0].statement.unit == "person"
+    assert releases[0].statement.max_rows_per_unit == 2
+
+
+def _arrays(release: us.Release) -> dict[str, np.ndarray]:
+    return release.model.to_arrays()[1]
+
+
+# --- Seeds ---
+
+
+def test_seeded_runs_repeat(method: str, with_declared: Fitted, tmp_path: Path) -> None:
+    """To the byte of every file."""
+    us.fit(people(), method, GUARANTEE, schema=declared(), seed=SEED).save(tmp_path / "again")
+    for file in with_declared.folder.iterdir():
+        assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes(), file.name
+
+
+def test_other_seeds_differ(method: str, with_declared: Fitted) -> None:
+    other = us.fit(people(), method, GUARANTEE, schema=declared(), seed=SEED + 1)
+    assert not with_declared.release.sample(200, seed=0).equals(other.sample(200, seed=0))
+
+
+def test_unseeded_runs_differ(method: str, in_earnest: us.Release) -> None:
+    """Fits differ, and so do draws from one release."""
+    again = us.fit(people(), method, GUARANTEE, schema=declared())
+    assert not in_earnest.sample(200, seed=0).equals(again.sample(200, seed=0))
+    assert not in_earnest.sample(200).equals(in_earnest.sample(200))
+    assert in_earnest.sample(200, seed=3).equals(in_earnest.sample(200, seed=3))
+
+
+def test_seeded_is_marked_everywhere(with_declared: Fitted, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """release.json, certificate.json, CERTIFICATE.md, and what the command line says."""
+    folder = with_declared.folder
+    assert json.loads((folder / "release.json").read_text())["private"] is False
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert (certificate["private"], certificate["seeded"]) == (False, True)
+    assert "**SEEDED: NOT PRIVATE.**" in (folder / "CERTIFICATE.md").read_text().split("##")[0]
+    assert not with_declared.release.statement.is_private
+    assert run(["sample", str(folder), "-n", "5", "-o", str(tmp_path / "fake.csv"), "--quiet"]) == 0
+    assert "NOT PRIVATE" in capsys.readouterr().err
+
+
+def test_private_is_not_marked(in_earnest: us.Release) -> None:
+    assert in_earnest.statement.is_private
+    assert not in_earnest.statement.seeded
+    assert "NOT PRIVATE" not in in_earnest.certificate
+
+
+def test_without_noise_epsilon_is_infinite_everywhere(without_noise: Fitted) -> None:
+    statement, folder = without_noise.release.statement, without_noise.folder
+    assert statement.epsilon == math.inf
+    assert not statement.is_private
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert certificate["private"] is False
+    guarantee = certificate["guarantee"]
+    assert [guarantee[k] for k in ("epsilon", "epsilon_target", "epsilon_pld", "epsilon_rdp")] == [None] * 4
+    assert {purchase["epsilon_alone"] for purchase in certificate["purchases"]} == {None}
+    assert json.loads((folder / "release.json").read_text())["private"] is False
+    banner = (folder / "CERTIFICATE.md").read_text().split("##")[0]
+    assert "NOT PRIVATE" in banner
+    assert "epsilon is infinite" in banner
+
+
+# --- On disk ---
+
+
+def test_saved_and_loaded_sample_alike(with_declared: Fitted, with_nothing: Fitted) -> None:
+    for fitted in (with_declared, with_nothing):
+        loaded = us.Release.load(fitted.folder)
+        assert loaded.statement == fitted.release.statement
+        assert loaded.schema == fitted.release.schema
+        assert loaded.sample(300, seed=7).equals(fitted.release.sample(300, seed=7))
+        where = "age > 40 AND degree IS NOT NULL"
+        assert loaded.sample(20, where=where, seed=7).equals(fitted.release.sample(20, where=where, seed=7))
+
+
+def test_folder_holds_four_files(with_declared: Fitted) -> None:
+    names = sorted(file.name for file in with_declared.folder.iterdir())
+    assert names == ["CERTIFICATE.md", "certificate.json", "model.safetensors", "release.json"]
+
+
+def test_method_is_stated(with_declared: Fitted, method: str) -> None:
+    """As an expression that reads back."""
+    stated = with_declared.release.statement.method
+    assert stated == method == express(read_method(stated))
+
+
+def test_settings_are_stated(method: str) -> None:
+    """The first numeric setting of the method, changed, is in the statement."""
+    settings = {name: value for name, value in vars(read_method(method)).items() if type(value) is float}
+    name, value = next(iter(settings.items()))
+    changed = read_method(method, {name: value * 1.5})
+    assert express(changed) == f"{method}({name}={value * 1.5:g})"
+    release = us.fit(people(80), changed, GUARANTEE, schema=declared(), seed=0)
+    assert release.statement.method == express(changed)
+
+
+# --- Canaries ---
+
+
+def _needles(value: object) -> Iterator[bytes]:
+    """A value as text, and as numbers in the byte order of the model file."""
+    if isinstance(value, datetime):
+        micros = (value - EPOCH) // timedelta(microseconds=1)
+        yield from (str(value).encode(), value.isoformat().encode(), *_needles(micros))
+    elif isinstance(value, date):
+        yield value.isoformat().encode()
+    elif isinstance(value, str):
+        yield value.encode()
+    elif isinstance(value, int):
+        yield from (f"{value}".encode(), f"{value:,}".encode(), struct.pack("<q", value), struct.pack("<d", value))
+    elif isinstance(value, float):
+        yield from (repr(value).encode(), f"{value:.6f}".encode(), struct.pack("<d", value), struct.pack("<f", value))
+
+
+def _numbers(content: object) -> Iterator[float]:
+    """All numbers in a JSON value."""
+    if isinstance(content, dict):
+        content = list(content.values())
+    if isinstance(content, list):
+        for item in content:
+            yield from _numbers(item)
+    elif isinstance(content, int | float) and not isinstance(content, bool):
+        yield content
+
+
+@pytest.mark.parametrize("how", ["with_declared", "with_nothing"])
+def test_no_canary_in_the_release(how: str, method: str, request: pytest.FixtureRequest) -> None:
+    """No value of the planted row, no unit id, no free text and no seed in any byte of the folder."""
+    folder = request.getfixturevalue(how).folder
+    planted = [*CANARIES.values(), SEED, "p010", "said 17"]
+    for file in folder.iterdir():
+        data = file.read_bytes()
+        for value in planted:
+            if value == CANARIES["age"]:  # short enough to stand inside other numbers
+                assert not re.search(rf"(?<!\d){value}(?!\d)".encode(), data), (file.name, value)
+                continue
+            for needle in _needles(value):
+                assert needle not in data, (file.name, value)
+        assert struct.pack("<I", SEED) not in data
+
+
+@pytest.mark.parametrize("how", ["with_declared", "with_nothing"])
+def test_no_exact_size_in_the_release(how: str, method: str, request: pytest.FixtureRequest) -> None:
+    """Neither the number of rows nor that of usable rows, as a number of the JSON files or of the model."""
+    folder = request.getfixturevalue(how).folder
+    usable = NUM_ROWS - people().column("person").null_count
+    for name in ("release.json", "certificate.json"):
+        numbers = set(_numbers(json.loads((folder / name).read_text())))
+        assert not numbers & {NUM_ROWS, usable}, name
+    for array in safetensors.numpy.load_file(folder / "model.safetensors").values():
+        assert not np.isin(np.asarray(array, dtype=float), [NUM_ROWS, usable]).any()
+    words = (folder / "CERTIFICATE.md").read_text()
+    assert not re.search(rf"\b({NUM_ROWS}|{usable})\b", words)
+
+
+def test_canaries_are_found_where_they_are(tmp_path: Path) -> None:
+    """The search itself works: it finds each value in a file that holds it."""
+    table = people()
+    raw = b"".join(
+        str(table.column(name)[5].as_py()).encode() + repr(table.column(name)[5].as_py()).encode() for name in CANARIES
+    )
+    for value in CANARIES.values():
+        assert any(needle in raw for needle in _needles(value)), value
+
+
+# --- The target ---
+
+
+def test_takes_a_target(method: str) -> None:
+    """Every method takes one, says in the plan what it does with it, and keeps a schema's own."""
+    plan = us.plan(declared(target="member"), method, GUARANTEE)
+    assert any("target" in note or "member" in note for note in plan.notes)
+    named = us.fit(people(), method, GUARANTEE, schema=declared(), target="member", seed=0)
+    own = us.fit(people(), method, GUARANTEE, schema=declared(target="member"), seed=0)
+    assert named.schema.target == own.schema.target == named.codec.domain.target == "member"
+    assert own.sample(50, seed=0).equals(named.sample(50, seed=0))
+    assert own.statement.looks == plan.looks
+    with pytest.raises(us.SchemaError, match="degree"):
+        us.fit(people(), method, GUARANTEE, schema=declared(), target="degre")
+
+
+def test_choices_are_counted(method: str, with_declared: Fitted) -> None:
+    """Looks that choose are priced for at least one round of positive epsilon."""
+    for look in with_declared.release.statement.looks:
+        if isinstance(look.event, Choices):
+            assert look.event.rounds >= 1
+            assert look.event.epsilon > 0

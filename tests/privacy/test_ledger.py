@@ -1,0 +1,306 @@
+"""The ledger: nothing is looked at before it is paid for, and what was paid is what the statement says."""
+
+import contextlib
+import json
+import math
+
+import pytest
+
+from understudy import certificate
+from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy import accounting
+from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, Gaussian, SubsampledGaussian
+from understudy.privacy.ledger import Budget, Guarantee, Ledger, Look, Plan, default_delta, spent_by
+from understudy.privacy.noise import SecureNoise, SeededNoise
+
+
+def ledger(epsilon: float = 1.0, delta: float | None = 1e-6, *, rows_per_unit: int = 1) -> Ledger:
+    return Ledger(Guarantee(epsilon, delta), noise=SeededNoise(0), max_rows_per_unit=rows_per_unit)
+
+
+def counts(
+    stddev: float, count: int = 1, *, key: str = "counts", delta: float = 0.0, branch: str | None = None
+) -> Look:
+    return Look(key, f"{count} marginals", DiscreteGaussian(stddev, count), delta=delta, branch=branch)
+
+
+# ----------------------------------------------------------------------------------------------------- what is promised
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "message"),
+    [
+        (0, r"epsilon must be a positive number, found 0\. Smaller is more private.*--not-private"),
+        (-1.5, r"epsilon must be a positive number, found -1\.5\..*--not-private"),
+        (math.nan, r"epsilon must be a positive number, found nan\. 1 is a common choice"),
+        (True, r"epsilon must be a positive number, found True"),
+        ("1", r"epsilon must be a positive number, found 1\."),
+        (math.inf, r"epsilon must be finite, found infinity.*--not-private.*Guarantee\.not_private\(\)"),
+        (-math.inf, r"epsilon must be a positive number, found -inf"),
+        (1001, r"epsilon 1001 promises nothing\. Use 100 or less, or say so openly with --not-private"),
+        (1e-7, r"epsilon 1e-07 is too small for any useful answer\. Use at least 1e-6"),
+    ],
+)
+def test_an_epsilon_that_is_no_promise_is_refused(epsilon: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Guarantee(epsilon)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("delta", [0, 1, -1e-6, 1.5, math.nan])
+def test_a_delta_that_is_no_promise_is_refused(delta: float) -> None:
+    with pytest.raises(ConfigError, match=r"delta must lie strictly between 0 and 1, found"):
+        Guarantee(1.0, delta)
+
+
+def test_delta_is_given_or_follows_from_the_declared_size() -> None:
+    """Never from the rows: the only inputs are the guarantee and the declared size."""
+    assert Guarantee(1.0, 1e-7).with_delta_for(None).delta == 1e-7
+    assert Guarantee(1.0, 1e-7).with_delta_for(1000).delta == 1e-7
+    assert Guarantee(1.0).with_delta_for(None).delta == 1e-6
+    assert Guarantee(1.0).with_delta_for(8802).delta == default_delta(8802) == 1.2e-6
+    assert ledger(delta=None).guarantee.delta == 1e-6
+    with pytest.raises(
+        ConfigError, match=r"delta 0\.01 is larger than 1/1000.*whole row\. Use 1e-05 or less, or leave"
+    ):
+        Guarantee(1.0, 0.01).with_delta_for(1000)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 99, 2154, 2155, 5000, 32561, 10**6, 10**9])
+def test_the_default_delta_is_two_digits_below_both_bounds(rows: int) -> None:
+    delta = default_delta(rows)
+    exact = min(1e-5, rows**-1.5)
+    assert 0.9 * exact <= delta <= exact * (1 + 1e-9)
+    assert delta == float(f"{delta:.1e}")
+    assert Guarantee(1.0).with_delta_for(rows).delta == delta
+    assert Guarantee(1.0, delta).with_delta_for(rows).delta == delta  # the default is never refused
+
+
+# ------------------------------------------------------------------------------------------------------------- charging
+
+
+def test_a_refused_charge_leaves_the_ledger_as_it_was() -> None:
+    book = ledger()
+    book.charge(counts(20.0))
+    before, spent = book.looks, book.spent()
+    with pytest.raises(
+        BudgetExceeded, match=r"'3 marginals' would exceed the budget of epsilon 1 at delta 1e-06\. Nothing"
+    ):
+        book.charge(counts(6.0, 3))
+    assert book.looks == before
+    assert book.spent() == spent
+    book.charge(counts(20.0))  # a smaller look still fits
+
+
+def test_accepted_charges_never_pass_the_guarantee() -> None:
+    """Charging the same look until it is refused ends just below the target, by the better accountant."""
+    book, look = ledger(), counts(25.0, 4)
+    with contextlib.suppress(BudgetExceeded):
+        for _ in range(1000):
+            book.charge(look)
+    events = [each.event for each in book.looks]
+    assert len(events) < 1000
+    assert accounting.spent(events, 1e-6).epsilon <= 1.0 < accounting.spent([*events, look.event], 1e-6).epsilon
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 10.0])
+def test_what_calibration_fits_the_ledger_accepts(epsilon: float) -> None:
+    """Also where the grid of the losses changes with the target, and by the privacy-loss accountant alone."""
+    book = ledger(epsilon)
+    stddev = book.remaining.calibrate(lambda noise: [DiscreteGaussian(noise, 3)])
+    book.charge(counts(stddev, 3))
+    spent = book.spent()
+    assert spent.accountant == "privacy-loss distribution"
+    assert 0.995 * epsilon <= spent.epsilon <= epsilon
+    with pytest.raises(BudgetExceeded):
+        book.charge(counts(stddev))
+
+
+def test_deltas_of_lists_are_taken_from_the_delta_of_the_run() -> None:
+    book = ledger()
+    book.charge(counts(50.0, delta=4e-7))
+    book.charge(counts(50.0, delta=5e-7))
+    events = [look.event for look in book.looks]
+    assert book.spent() == accounting.spent(events, 1e-6 - 9e-7)
+    assert book.spent().epsilon > accounting.spent(events, 1e-6).epsilon
+    for too_much in (1e-7, 2e-7):
+        with pytest.raises(BudgetExceeded):
+            book.charge(counts(1e6, delta=too_much))
+    fits_whole_delta = ledger().remaining.calibrate(lambda noise: [DiscreteGaussian(noise)])
+    with pytest.raises(BudgetExceeded):
+        ledger().charge(counts(fits_whole_delta, delta=5e-7))
+
+
+def test_a_price_for_fewer_rows_a_unit_is_refused() -> None:
+    """One forgotten factor would divide the noise by the rows that a unit may own."""
+    book = ledger(5.0, rows_per_unit=3)
+    assert book.remaining.max_rows_per_unit == 3
+    with pytest.raises(BudgetExceeded, match=r"priced for 1 rows a unit, and a unit may own 3. Nothing was looked at"):
+        book.charge(counts(100.0))
+    assert not book.looks
+    book.charge(Look("counts", "counts", DiscreteGaussian(100.0, 1, 3)))
+
+
+def test_no_guarantee_is_open_about_it() -> None:
+    book = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
+    book.charge(counts(1e-3, 1000))
+    assert book.spent().epsilon == math.inf
+    assert book.statement().epsilon == math.inf
+    assert not book.statement().is_private
+    assert book.statement().replace_one == (math.inf, 1.0)
+    assert not Guarantee.not_private().is_private
+    assert Guarantee.not_private().with_delta_for(10) == Guarantee.not_private()
+
+
+# ------------------------------------------------------------------------------------------------------ views and parts
+
+
+def test_a_capped_view_obeys_its_cap_and_all_that_surrounds_it() -> None:
+    book = ledger(1.0)
+    inner = book.view(book.remaining.part(0.3))
+    stddev = inner.remaining.calibrate(lambda noise: [DiscreteGaussian(noise)])
+    with pytest.raises(BudgetExceeded, match=r"epsilon 0.3"):
+        inner.charge(counts(stddev / 1.1))
+    assert not book.looks
+    inner.charge(counts(stddev))
+    assert book.looks == inner.looks == (counts(stddev),)
+    with pytest.raises(BudgetExceeded, match=r"epsilon 0.3"):
+        inner.charge(counts(10 * stddev))
+    book.charge(counts(10 * stddev))  # the outer ledger still has room
+
+
+def test_the_outer_guarantee_binds_inside_a_generous_view() -> None:
+    book = ledger(1.0)
+    book.charge(counts(book.remaining.part(0.95).calibrate(lambda noise: [DiscreteGaussian(noise)])))
+    inner = book.view(Budget(50.0, 1e-6))
+    with pytest.raises(BudgetExceeded, match=r"epsilon 1 at"):
+        inner.charge(counts(5.0))
+    assert len(book.looks) == 1
+    assert len(inner.remaining.already) == 0
+    inner.charge(counts(500.0))
+    assert len(book.looks) == 2
+    assert len(inner.remaining.already) == 1
+
+
+def test_views_nest() -> None:
+    """A charge in the innermost view counts in every view around it, and nowhere twice."""
+    book = ledger(1.0)
+    middle = book.view(Budget(0.5, 1e-6))
+    inner = middle.view(Budget(10.0, 1e-6))
+    look = counts(middle.remaining.part(0.9).calibrate(lambda noise: [DiscreteGaussian(noise)]))
+    inner.charge(look)
+    assert book.looks == middle.looks == inner.looks == (look,)
+    assert middle.remaining.already == inner.remaining.already == book.remaining.already == (look,)
+    with pytest.raises(BudgetExceeded, match=r"epsilon 0.5 at"):
+        inner.charge(look)
+    assert book.looks == (look,)
+    assert inner.noise is book.noise
+
+
+def test_a_view_after_earlier_charges_counts_only_its_own() -> None:
+    book = ledger(2.0)
+    book.charge(counts(10.0))
+    inner = book.view(Budget(0.3, 1e-6))
+    assert inner.remaining.already == ()
+    assert len(inner.looks) == 1  # the run's
+    inner.charge(counts(50.0))
+    assert len(book.looks) == 2
+
+
+def test_disjoint_parts_cost_the_dearest_joint_run() -> None:
+    """For each part its own looks composed with all that read everyone; a maximum taken first would be too little."""
+    everyone, left, right = counts(30.0, 4), counts(40.0, branch="left"), counts(28.0, branch="right")
+    book = ledger(5.0)
+    for look in (left, everyone, right):
+        book.charge(look)
+    joint = accounting.spent([everyone.event, right.event], 1e-6, grid=accounting.grid_for(5.0))
+    assert book.spent().epsilon == pytest.approx(joint.epsilon, rel=1e-6)
+    assert book.spent().epsilon > max(accounting.spent([look.event], 1e-6).epsilon for look in book.looks)
+    assert book.spent().epsilon < 0.99 * accounting.spent([look.event for look in book.looks], 1e-6).epsilon
+
+
+def test_parts_that_different_accountants_hold_still_fit() -> None:
+    """A part that only one accountant can hold does not spoil the figure of the others."""
+    book = ledger(1.0)
+    by_pld = book.remaining.calibrate(lambda noise: [DiscreteGaussian(noise, 3)])
+    book.charge(counts(by_pld, 3, branch="left"))
+    book.charge(Look("lump", "lump", ZCDP(Budget(1.0, 1e-6).rho()), branch="right"))
+    assert 0.995 <= book.spent().epsilon <= 1.0
+    with pytest.raises(BudgetExceeded):
+        book.charge(counts(by_pld, 3, branch="right"))
+    with pytest.raises(BudgetExceeded):
+        book.charge(counts(100.0))
+
+
+def test_deltas_of_one_part_are_not_taken_from_another() -> None:
+    book = ledger(5.0)
+    book.charge(counts(30.0, delta=8e-7, branch="left"))
+    book.charge(counts(30.0, delta=8e-7, branch="right"))
+    assert book.spent() == accounting.spent([DiscreteGaussian(30.0)], 1e-6 - 8e-7, grid=accounting.grid_for(5.0))
+
+
+# --------------------------------------------------------------------------------------------------- plan and statement
+
+
+PLAN = Plan(
+    (
+        counts(60.0, key="size"),
+        counts(80.0, 3, key="categories", delta=1e-7),
+        Look("choice", "tree", Choices(0.05, 5), ("a", "b"), path=("mst",)),
+        Look("pairs", "pairs", DiscreteGaussian(70.0, 5), ("a", "b"), path=("boosted", "mst")),
+    )
+)
+
+
+def test_a_plan_costs_what_its_charges_cost() -> None:
+    book = ledger()
+    planned = spent_by(PLAN, book.guarantee)
+    for look in PLAN:
+        book.charge(look)
+    assert book.spent() == planned
+    assert book.looks == PLAN.looks
+    assert PLAN["pairs"].label == "boosted > mst: pairs"
+    assert "tree" not in PLAN
+    assert "choice" in PLAN
+    assert [look.path for look in PLAN.under("quail")][-1] == ("quail", "boosted", "mst")
+    assert PLAN.under("quail").events == PLAN.events
+    assert spent_by(PLAN, Guarantee(1.0)) == spent_by(PLAN, Guarantee(1.0, 1e-6))
+
+
+def test_budgets_subtract_what_stands_before() -> None:
+    budget = Budget(1.0, 1e-6)
+    alone = budget.calibrate(lambda noise: [DiscreteGaussian(noise)])
+    after = budget.after(PLAN.looks).calibrate(lambda noise: [DiscreteGaussian(noise)])
+    assert after > 1.1 * alone
+    looks = (*PLAN.looks, counts(after))
+    assert 0.995 <= spent_by(looks, Guarantee(1.0, 1e-6)).epsilon <= 1.0
+    assert budget.after(PLAN.looks).part(0.5) == Budget(0.5, 1e-6)
+    rho = budget.after(PLAN.looks).rho()
+    assert rho < budget.rho()
+    figures = spent_by((*PLAN.looks, Look("lump", "lump", ZCDP(rho))), Guarantee(1.0, 1e-6))
+    assert 0.995 <= figures.epsilon <= 1.0
+
+
+@pytest.mark.parametrize("source", [SeededNoise(0), SecureNoise()])
+def test_the_statement_says_what_ran_and_survives_json(source: SeededNoise | SecureNoise) -> None:
+    book = Ledger(Guarantee(2.0, 1e-6), noise=source)
+    extra = (Look("train", "training", SubsampledGaussian(0.01, 20.0, 10), branch="left"), counts(90.0))
+    for look in (*PLAN, Look("gauss", "gauss", Gaussian(40.0, 2)), Look("lump", "lump", ZCDP(1e-3)), *extra):
+        book.charge(look)
+    statement = book.statement(
+        unit="person", rows_declared=100, drafted=True, declared=("rows",), bought=("bounds of a",), method="mst"
+    )
+    assert statement.epsilon == book.spent().epsilon <= 2.0
+    assert statement.epsilon_pld == math.inf
+    assert statement.seeded is source.seeded
+    assert statement.is_private is not source.seeded
+    assert statement.looks == book.looks
+    assert statement.replace_one == (2 * statement.epsilon, (1 + math.exp(statement.epsilon)) * 1e-6)
+    text = json.dumps(certificate.to_json(statement), allow_nan=False)
+    assert certificate.from_json(json.loads(text)) == statement
+
+
+def test_a_statement_without_guarantee_survives_json() -> None:
+    statement = Ledger(Guarantee.not_private(), noise=SecureNoise()).statement()
+    text = json.dumps(certificate.to_json(statement), allow_nan=False)
+    assert certificate.from_json(json.loads(text)) == statement
+    assert json.loads(text)["private"] is False
