@@ -319,6 +319,17 @@ def test_spikes_keep_a_bin_of_their_own() -> None:
     assert (lower[0], upper[-1]) == (0, 99)
 
 
+def test_decoding_stays_below_the_upper_bound_in_a_cell_cut_short() -> None:
+    """With 2^20 + 5 values two share a cell, and the last cell holds one value only."""
+    grid = Grid.over(0, 2**20 + 4, integral=True)
+    last = grid.num_cells - 1
+    histogram = Histogram(grid, np.array([0, last]), np.array([last, last + 1]), np.array([0.5, 0.5]))
+    column = NumericCodec("x", "integer", histogram, np.array([0, 1, 2]), nullable=False)
+    drawn = column.decode(np.repeat([0, 1], 100), generator=np.random.default_rng(0)).to_pylist()
+    assert max(drawn[:100]) < 2**20 + 4
+    assert set(drawn[100:]) == {2**20 + 4}
+
+
 def test_decoding_follows_the_fine_histogram_inside_a_bin() -> None:
     """Two values share a bin nine to one: so do the decoded rows (five standard errors; the key is fixed)."""
     histogram = Histogram(Grid.over(0, 1, integral=True), np.array([0, 1]), np.array([1, 2]), np.array([0.9, 0.1]))

@@ -159,7 +159,7 @@ def _budget(guarantee: Guarantee, schema: Schema) -> Budget:
 def _as_arrow(table: "Frame | str | os.PathLike[str]", schema: Schema | None) -> tuple[pa.Table, Origin]:
     if isinstance(table, str | os.PathLike):
         return read_table(table if isinstance(table, str) else Path(table), schema=schema)
-    return from_frame(table)
+    return from_frame(table, schema=schema)
 
 
 def _declared(schema: Schema) -> tuple[str, ...]:
@@ -172,6 +172,8 @@ def _declared(schema: Schema) -> tuple[str, ...]:
     groups = {
         "lists of categories": listed,
         "bounds": bounded,
+        "digits after the point": [f"{c.name} ({c.decimals})" for c in modelled if c.decimals is not None],
+        "spelling": [f"{c.name} ({c.format})" for c in modelled if c.format is not None],
         "never null": [c.name for c in modelled if not c.nullable],
         "fresh numbers, never modelled": [c.name for c in kept if c.kind == "id"],
         "left out, never looked at": [c.name for c in schema.columns if c.drop or c.kind == "text"],
@@ -247,6 +249,7 @@ class Release:
         follow the model's conditional law exactly.
         """
         allowed = self._allowed(where)
+        names = [column.name for column in self.codec.columns]
         kept: list[pa.Table] = []
         found = drawn = 0
         most = max(LEAST_DRAWS, DRAWS_PER_ROW * num_rows)
@@ -255,7 +258,7 @@ class Release:
             key, batch_key = jax.random.split(key)
             rows = self._draw(min(batch, most - drawn), batch_key, allowed)
             drawn += rows.num_rows
-            rows = rows.filter(pa.array(filter_where(self._styled(rows), where)))
+            rows = rows.filter(pa.array(filter_where(self._styled(rows.select(names)), where)))
             kept.append(rows)
             found += rows.num_rows
             # As many as the share accepted so far lets expect, with some to spare, but never beyond memory.

@@ -59,14 +59,16 @@ class Untouchable(Mapping[str, object]):
 
 
 class Counting(SeededNoise):
-    """Keeps the shape of each draw."""
+    """Keeps the shape and the scale of each draw."""
 
     def __init__(self, seed: int):
         super().__init__(seed)
         self.shapes: list[tuple[int, ...]] = []
+        self.stddevs: list[float] = []
 
     def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
         self.shapes.append(shape)
+        self.stddevs.append(stddev)
         return super().discrete_gaussian(stddev, shape)
 
 
@@ -242,11 +244,11 @@ def test_public_grids_are_fixed_and_in_order(kind: str) -> None:
     assert 0 in range(int(edges[0]), 1)
 
 
-def test_a_row_moves_one_cell_of_the_bounds_by_one() -> None:
-    """Cells are disjoint: noiseless answers on neighbouring tables differ by one row in one cell."""
+def test_bounds_are_drawn_once_for_each_public_cell_with_the_charged_noise() -> None:
     noise = Counting(0)
-    discover_bounds({"x": np.array([3])}, {"x": "integer"}, look(1.0), ledger(noise=noise))
+    discover_bounds({"x": np.array([3])}, {"x": "integer"}, look(7.0), ledger(noise=noise))
     assert noise.shapes == [(len(_public_edges("integer")) - 1,)]
+    assert noise.stddevs == [7.0]
 
 
 # ---------------------------------------------------------------------------------------------------------------- grids

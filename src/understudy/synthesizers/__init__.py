@@ -8,6 +8,7 @@ import dataclasses
 import difflib
 import importlib
 import inspect
+import json
 import re
 import tomllib
 import types
@@ -173,9 +174,8 @@ def _written(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, tuple | list):
         return f"[{', '.join(_written(item) for item in value)}]"
-    if isinstance(value, str) and not re.fullmatch(r"[A-Za-z_][\w-]*", value):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
+    if isinstance(value, str) and not (re.fullmatch(r"[A-Za-z_][\w-]*", value) and _value(value) == value):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML writes texts like JSON
     return f"{value:g}" if isinstance(value, float) and value == float(f"{value:g}") else str(value)
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -20,44 +21,11 @@ def read_delimited(place: Place) -> pa.Table:
     """All columns as text, without types; an empty field is null."""
     header, delimiter = _header(place)
     require_names(header, str(place))
-    ragged: list[tuple[int, int, int | None]] = []
-
-    def on_ragged(row: pa.csv.InvalidRow) -> str:
-        ragged.append((row.expected_columns, row.actual_columns, row.number))
-        return "error"
-
-    def parsed(*, threads: bool) -> pa.Table:
-        with pa.input_stream(str(place.path), compression="detect") as stream:
-            return pa.csv.read_csv(
-                stream,
-                read_options=pa.csv.ReadOptions(use_threads=threads, block_size=1 << 24),
-                parse_options=pa.csv.ParseOptions(
-                    delimiter=delimiter,
-                    newlines_in_values=True,
-                    ignore_empty_lines=len(header) > 1,  # of one column, an empty line is a null
-                    invalid_row_handler=on_ragged,
-                ),
-                convert_options=pa.csv.ConvertOptions(
-                    column_types={name: pa.string() for name in header},
-                    null_values=[""],
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=True,
-                ),
-            )
-
     try:
-        table = parsed(threads=True)
+        table = _parsed(place, header, delimiter)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         require_utf8(place)
-        if ragged:
-            ragged.clear()
-            with contextlib.suppress(pa.ArrowInvalid):  # once more in one thread, which knows the line
-                parsed(threads=False)
-            expected, found, line = ragged[0]
-            raise TableError(
-                f"{place}, line {_physical_line(place, line, delimiter)}: expected {expected} fields as in the header,"
-                f" found {found}. Mend that line; a field that contains {delimiter!r} needs quotes."
-            ) from None
+        _require_even_lines(place, header, delimiter)
         if "straddling" in str(error):
             raise TableError(f"{place} has a row longer than 16 MB. Is a closing quote missing?") from None
         if "Empty CSV" in str(error):
@@ -66,6 +34,51 @@ def read_delimited(place: Place) -> pa.Table:
     _require_closed_quote(place, table)
     mark = {"delimiter": delimiter} if delimiter != "," else None
     return table.cast(pa.schema([untyped(field) for field in table.schema], mark))
+
+
+def _parsed(
+    place: Place,
+    header: Sequence[str],
+    delimiter: str,
+    *,
+    threads: bool = True,
+    on_ragged: Callable[[pa.csv.InvalidRow], str] = lambda row: "error",
+) -> pa.Table:
+    with pa.input_stream(str(place.path), compression="detect") as stream:
+        return pa.csv.read_csv(
+            stream,
+            read_options=pa.csv.ReadOptions(use_threads=threads, block_size=1 << 24),
+            parse_options=pa.csv.ParseOptions(
+                delimiter=delimiter,
+                newlines_in_values=True,
+                ignore_empty_lines=len(header) > 1,  # of one column, an empty line is a null
+                invalid_row_handler=on_ragged,
+            ),
+            convert_options=pa.csv.ConvertOptions(
+                column_types={name: pa.string() for name in header},
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+            ),
+        )
+
+
+def _require_even_lines(place: Place, header: Sequence[str], delimiter: str) -> None:
+    """Raises with the first line that has too few or too many fields. Reads in one thread, which knows the line."""
+    ragged: list[tuple[int, int, int | None]] = []
+
+    def on_ragged(row: pa.csv.InvalidRow) -> str:
+        ragged.append((row.expected_columns, row.actual_columns, row.number))
+        return "error"
+
+    with contextlib.suppress(pa.ArrowInvalid):
+        _parsed(place, header, delimiter, threads=False, on_ragged=on_ragged)
+    if ragged:
+        expected, found, line = ragged[0]
+        raise TableError(
+            f"{place}, line {_physical_line(place, line, delimiter)}: expected {expected} fields as in the header,"
+            f" found {found}. Mend that line; a field that contains {delimiter!r} needs quotes."
+        ) from None  # the parser's own error quotes rows
 
 
 def _header(place: Place) -> tuple[list[str], str]:
@@ -110,7 +123,7 @@ def require_utf8(place: Place) -> None:
             offset += len(piece)
             line += piece.count(b"\n")
     if rest:
-        raise TableError(f"{place} is not UTF-8 (line {line}, byte {offset}): it ends inside a character.")
+        raise TableError(f"{place} is not UTF-8 (line {line}, byte {offset}): it ends inside a character.") from None
 
 
 def _physical_line(place: Place, row: int | None, delimiter: str) -> str:

@@ -1,0 +1,241 @@
+"""The certificate: valid by its JSON Schema, true in words, unbroken by odd names, and enough to check the price."""
+
+import copy
+import dataclasses
+import importlib.resources
+import json
+import math
+import re
+from pathlib import Path
+
+import jsonschema
+import pyarrow as pa
+import pytest
+
+import understudy as us
+from understudy import certificate
+from understudy.privacy import accounting
+from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, Gaussian, SubsampledGaussian
+from understudy.privacy.ledger import Look, Statement
+
+PAGE = Path(__file__).parents[1] / "docs" / "certificate.md"
+
+EVENTS = (
+    DiscreteGaussian(12.5, 3, 2),
+    Gaussian(1.1, 4),
+    SubsampledGaussian(0.01, 1.2, 100),
+    Choices(0.1, 5),
+    ZCDP(0.02),
+)
+
+
+@pytest.fixture(scope="module")
+def json_schema() -> dict:
+    text = importlib.resources.files("understudy").joinpath("certificate.schema.json").read_text(encoding="utf-8")
+    return json.loads(text)
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    return pa.table({"who": ["a", "b", "c"] * 40, "sex": ["m", "f"] * 60, "age": list(range(20, 80)) * 2})
+
+
+SCHEMAS = {
+    "drafted": None,
+    "declared": us.Schema(
+        columns=(
+            us.Column(name="who", kind="text"),
+            us.Column(name="sex", kind="categorical", categories=("m", "f"), nullable=False),
+            us.Column(name="age", kind="integer", bounds=(18, 99)),
+        ),
+        rows=120,
+    ),
+    "units": us.Schema(
+        columns=(
+            us.Column(name="who", kind="id"),
+            us.Column(name="sex", kind="categorical"),
+            us.Column(name="age", kind="integer", bounds=(18, 99)),
+        ),
+        unit="who",
+        max_rows_per_unit=3,
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=SCHEMAS)
+def statement(request: pytest.FixtureRequest, table: pa.Table) -> Statement:
+    return us.fit(table, "mst", us.Guarantee(2.0), schema=SCHEMAS[request.param]).statement
+
+
+def _with_every_event(seeded: bool = False, epsilon: float = 2.0) -> Statement:
+    looks = tuple(Look(f"k{i}", f"look {i}", event, ("a",), 0.0, ("m",)) for i, event in enumerate(EVENTS))
+    return Statement(
+        epsilon_target=epsilon,
+        delta=1e-6,
+        epsilon=epsilon,
+        epsilon_pld=math.inf,
+        epsilon_rdp=epsilon,
+        accountant="Renyi (zCDP)",
+        seeded=seeded,
+        max_rows_per_unit=2,
+        looks=looks,
+        method="m",
+    )
+
+
+def test_json_schema_is_one(json_schema: dict) -> None:
+    jsonschema.Draft202012Validator.check_schema(json_schema)
+
+
+def test_json_is_valid(statement: Statement, json_schema: dict) -> None:
+    content = json.loads(json.dumps(certificate.to_json(statement), allow_nan=False))
+    jsonschema.Draft202012Validator(json_schema).validate(content)
+
+
+@pytest.mark.parametrize(
+    "made", [_with_every_event(), _with_every_event(seeded=True), _with_every_event(epsilon=math.inf)]
+)
+def test_json_is_valid_for_every_event(made: Statement, json_schema: dict) -> None:
+    content = json.loads(json.dumps(certificate.to_json(made), allow_nan=False))
+    jsonschema.Draft202012Validator(json_schema).validate(content)
+    assert certificate.from_json(content) == made
+    for look in made.looks:
+        assert certificate.mechanism_in_words(look.event)
+
+
+def test_every_event_has_a_schema(json_schema: dict) -> None:
+    named = {
+        entry["properties"]["type"]["const"]: set(entry["properties"]) - {"type"}
+        for entry in json_schema["$defs"]["event"]["oneOf"]
+    }
+    assert named == {type(e).__name__: {f.name for f in dataclasses.fields(e)} for e in EVENTS}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("private",), "yes"),
+        (("format_version",), 2),
+        (("guarantee", "epsilon"), -1),
+        (("guarantee", "epsilon"), None),
+        (("guarantee", "adjacency"), "whatever"),
+        (("seeded",), True),
+        (("purchases", 0, "event", "stddev"), 0),
+        (("purchases", 0, "event", "type"), "Laplace"),
+        (("extra",), 1),
+    ],
+)
+def test_json_schema_refuses(statement: Statement, json_schema: dict, path: tuple, value: object) -> None:
+    """The schema is no rubber stamp: altered certificates fail."""
+    content = copy.deepcopy(certificate.to_json(statement))
+    place = content
+    for step in path[:-1]:
+        place = place[step]  # type: ignore[assignment]
+    place[path[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(json_schema).validate(content)
+
+
+def test_every_field_is_documented(json_schema: dict) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    words = set(re.findall(r"[\w.]+", " ".join(re.findall(r"`([^`]+)`", page))))
+    guarantee = json_schema["$defs"]["guarantee"]["properties"]
+    wanted = {*json_schema["properties"], *json_schema["$defs"]["purchase"]["properties"]} - {"guarantee", "public"}
+    wanted |= {f"guarantee.{name}" for name in guarantee if name != "unit"}
+    wanted |= {"guarantee.unit.column", "guarantee.unit.max_rows"}
+    wanted |= {f"public.{name}" for name in json_schema["$defs"]["public"]["properties"]}
+    for event in json_schema["$defs"]["event"]["oneOf"]:
+        wanted |= {event["properties"]["type"]["const"], *event["properties"]} - {"type"}
+    assert wanted <= words
+
+
+def test_every_section_is_documented(statement: Statement) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for heading in re.findall(r"^## (.+)$", certificate.to_markdown(statement), re.MULTILINE):
+        assert f"**{heading}**" in page
+
+
+def test_round_trip(statement: Statement) -> None:
+    assert certificate.from_json(json.loads(json.dumps(certificate.to_json(statement)))) == statement
+
+
+def test_price_follows_from_the_purchases(statement: Statement) -> None:
+    """Composed again from the JSON alone, the looks cost what the certificate says."""
+    content = certificate.to_json(statement)
+    looks = certificate.from_json(content).looks
+    delta = statement.delta - sum(look.delta for look in looks)
+    again = accounting.spent([look.event for look in looks], delta, grid=accounting.grid_for(statement.epsilon_target))
+    assert again.epsilon == pytest.approx(statement.epsilon, rel=1e-3)
+    assert sum(look.delta for look in looks) < 0.5 * statement.delta
+
+
+def test_words_say_the_numbers(statement: Statement) -> None:
+    words = certificate.to_markdown(statement)
+    assert f"epsilon = {statement.epsilon:.4g}, delta = {statement.delta:.2g}" in words
+    assert words.startswith("# Privacy certificate\n")
+    assert statement.accountant in words
+    assert ("zero-out" in words) == (statement.rows_declared is not None)
+    assert ("drafted from the file" in words) == statement.drafted
+    for look in statement.looks:
+        assert look.what in words
+    if statement.unit is not None:
+        assert "at most 3 row" in words
+    for line in certificate.NOT_COVERED:
+        assert line in words
+
+
+def test_head_says_not_private() -> None:
+    seeded = certificate.to_markdown(_with_every_event(seeded=True)).split("\n## ")[0]
+    assert "> **SEEDED: NOT PRIVATE.**" in seeded
+    assert "Everything in this release was computed under differential privacy" not in seeded
+    infinite = certificate.to_markdown(_with_every_event(epsilon=math.inf))
+    assert "> **NOT PRIVATE.**" in infinite.split("\n## ")[0]
+    assert "inf" not in re.sub(r"infinite|infinity", "", infinite)
+
+
+ODD_NAMES = [
+    "a|b",
+    "new\nline",
+    "tick`tick",
+    "größe — 年齢",
+    "<b>bold</b>",
+    "*star*",
+    "# head",
+    "x\\|y",
+    "- item",
+    "a\r\nb",
+]
+
+
+@pytest.fixture(scope="module")
+def oddly_named() -> str:
+    columns = [us.Column(name="u|n`i\nt", kind="id")]
+    for i, name in enumerate(ODD_NAMES):
+        facts: list[dict] = [{}, {"categories": ("p|q", "r\ns")}, {"nullable": False}, {"drop": True}]
+        columns.append(us.Column(name=name, kind="categorical", **facts[i % 4]))
+    columns.append(us.Column(name="n|u\nm", kind="integer", bounds=(0, 9)))
+    columns.append(us.Column(name="t|e\nxt", kind="text"))
+    schema = us.Schema(columns=tuple(columns), unit="u|n`i\nt", target="a|b")
+    table = pa.table(
+        {column.name: list(range(60)) if column.kind in ("id", "integer") else ["p|q"] * 60 for column in schema}
+    )
+    release = us.fit(table, "mst", us.Guarantee(3.0), schema=schema, seed=0)
+    return release.certificate
+
+
+def test_odd_names_break_no_table(oddly_named: str) -> None:
+    """Every line of the purchases is a row with four cells, whatever the columns are called."""
+    table = oddly_named.split("## Where the budget went")[1].split("\n## ")[0].strip().split("\n\n")[1]
+    for line in table.splitlines():
+        assert len(re.findall(r"(?<!\\)\|", line)) == 5, line
+
+
+def test_odd_names_break_no_list(oddly_named: str) -> None:
+    """Line breaks in names neither end a bullet nor begin a heading, and back-ticks come in pairs."""
+    headings = re.findall(r"^#+ .*$", oddly_named, re.MULTILINE)
+    assert len(headings) == len([h for h in headings if h.startswith(("# Privacy", "## W", "## H"))])
+    public = oddly_named.split("## What was taken as public")[1].split("\n## ")[0]
+    for line in public.splitlines():
+        assert not line or line.startswith(("- ", "Column names", "Bought", "The kinds")), line
+    protected = oddly_named.split("## Who is protected")[1].split("\n## ")[0]
+    assert "\n" not in protected.strip().split("\n\n")[0]
