@@ -38,6 +38,7 @@ ORDER = (
     "privacy.ledger",
     "privacy.mechanisms",
     "privacy.discovery",
+    "privacy.units",
     "privacy.sampling",
     "privacy.gradients",
     "encoding",

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -1078,3 +1079,23 @@ def test_parts_together_are_the_condition() -> None:
 def test_conditions_tell_columns_apart_that_differ_by_case() -> None:
     table = pa.table({"A": [1, 2], "a": [2, 1], "x.y": [3, 4]})
     assert filter_where(table, 'A = 1 AND a = 2 AND "x.y" = 3').tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        (pa.array([2**31 - 1, 0, None], pa.int32()).cast(pa.date32()), "datetime", 3),
+        (pa.array([b"a", b"\xff", None], pa.binary()), "categorical", 3),
+        (pa.array([Decimal("1e30"), Decimal(2**60 + 1)], pa.decimal128(38, 0)), "integer", 2),
+    ],
+    ids=["extreme date", "not UTF-8", "huge decimal"],
+)
+def test_no_value_makes_conforming_fail_or_touches_its_neighbours(values: pa.Array, kind: str, expected: int) -> None:
+    """An error over a value would be a look; and each value is read by itself."""
+    categories = ("a",) if kind == "categorical" else None
+    schema = Schema(columns=(Column(name="x", kind=kind, categories=categories),))
+    together = conform(pa.table({"x": values}), schema).column("x")
+    assert len(together) == expected
+    for at in range(len(values)):
+        alone = conform(pa.table({"x": values.slice(at, 1)}), schema).column("x")
+        assert alone.equals(together.slice(at, 1))

@@ -57,7 +57,7 @@ _PLACES = {
     "MST": "synthesizers.mst",
 }
 
-__all__ = ["__version__", *sorted(_PLACES)]  # noqa: PLE0604  (computed from the table above)
+__all__ = ["__version__", *sorted(_PLACES)]
 
 
 def __getattr__(name: str) -> object:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from understudy._version import __version__
 from understudy.privacy import accounting
-from understudy.privacy.accounting import Choices, DiscreteGaussian, Event, Gaussian, Spent, SubsampledGaussian, ZCDP
+from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, Event, Gaussian, Spent, SubsampledGaussian
 from understudy.privacy.ledger import Guarantee, Look, Plan, Statement
 
 FORMAT = "understudy-certificate"
@@ -24,8 +24,8 @@ NOT_COVERED = (
     "Scores, plots and reports that compare the synthetic table with the real one. They read real rows.",
     "Choices a person made after looking at the real rows, such as trying several settings and keeping the best.",
     "What someone with access to the machine can observe: running time, memory, and files.",
-    "Low-order bits of floating-point arithmetic, in the scores by which a private choice compares its candidates and in "
-    "the noise of trained networks. Counts carry exact discrete noise and are not affected.",
+    "Low-order bits of floating-point arithmetic, in the scores by which a private choice compares its candidates and "
+    "in the noise of trained networks. Counts carry exact discrete noise and are not affected.",
 )
 
 
@@ -94,7 +94,7 @@ def planned(plan: Plan, guarantee: Guarantee, spent: Spent) -> Statement:
         epsilon_rdp=spent.rdp,
         accountant=spent.accountant,
         seeded=False,
-        max_rows_per_unit=1,
+        max_rows_per_unit=1,  # no price depends on it: each event carries its own
         looks=plan.looks,
     )
 
@@ -154,7 +154,8 @@ def mechanism_in_words(event: Event) -> str:
     match event:
         case DiscreteGaussian(stddev, count, sensitivity):
             unit = "" if sensitivity == 1 else f", {sensitivity} rows a unit"
-            return f"discrete Gaussian noise, standard deviation {stddev:.4g} on each of {_vectors(count)}{unit}"
+            of = "" if count == 1 else f" of {count} histograms"
+            return f"discrete Gaussian noise, standard deviation {stddev:.4g} on every count{of}{unit}"
         case Gaussian(multiplier, count):
             return f"Gaussian noise, multiplier {multiplier:.4g}, {count} times"
         case SubsampledGaussian(rate, multiplier, steps):
@@ -164,10 +165,6 @@ def mechanism_in_words(event: Event) -> str:
             return f"{times} by the exponential mechanism, epsilon {epsilon:.4g} each"
         case ZCDP(rho):
             return f"zCDP lump of rho {rho:.4g}, spent inside under a filter"
-
-
-def _vectors(count: int) -> str:
-    return "1 vector of counts" if count == 1 else f"{count} vectors of counts"
 
 
 def to_markdown(statement: Statement) -> str:
@@ -181,8 +178,8 @@ def to_markdown(statement: Statement) -> str:
 def _verdict(statement: Statement) -> list[str]:
     if not math.isfinite(statement.epsilon):
         return [
-            "> **NOT PRIVATE.** This release was made without noise: epsilon is infinite, and no guarantee of any kind is "
-            "given. Treat it like the original table.",
+            "> **NOT PRIVATE.** This release was made without noise: epsilon is infinite, and no guarantee of any kind "
+            "is given. Treat it like the original table.",
         ]
     headline = (
         f"**epsilon = {statement.epsilon:.4g}, delta = {statement.delta:.2g}** "
@@ -190,8 +187,8 @@ def _verdict(statement: Statement) -> list[str]:
     )
     if statement.seeded:
         return [
-            "> **SEEDED: NOT PRIVATE.** The noise of this run came from a fixed seed. Whoever knows or guesses the seed "
-            "can subtract it. Use such a run for tests and public data only.",
+            "> **SEEDED: NOT PRIVATE.** The noise of this run came from a fixed seed. Whoever knows or guesses the "
+            "seed can subtract it. Use such a run for tests and public data only.",
             f"Had the noise been secret, the guarantee would be: {headline}.",
         ]
     return [
@@ -210,7 +207,10 @@ def _unit_word(statement: Statement) -> str:
 
 def _protected(statement: Statement) -> list[str]:
     if statement.unit is None:
-        who = "Each row of the table is one protected unit. If a person can own several rows, only single rows are protected."
+        who = (
+            "Each row of the table is one protected unit. If a person can own several rows, only single rows are "
+            "protected."
+        )
     else:
         who = (
             f"A protected unit is everything that shares one value of `{statement.unit}`. Of each unit at most "
@@ -238,8 +238,9 @@ def _public(statement: Statement) -> list[str]:
     lines.append(_bullets(statement.declared or ["nothing else"]))
     if statement.drafted:
         lines.append(
-            "The kinds of the columns were drafted from the file rather than declared by a person. In a text file they "
-            "are read off the values, and one row can change them: that is outside the guarantee."
+            "The kinds of the columns were drafted from the table rather than declared by a person, and so was the "
+            "spelling of dates, digits and truth values. In a text file they are read off the values, and one row can "
+            "change them: that is outside the guarantee."
         )
     if statement.bought:
         lines += ["Bought from the data, within the budget:", _bullets(statement.bought)]
@@ -254,8 +255,8 @@ def _purchases(statement: Statement) -> list[str]:
         added = f"{look.delta:.2g}" if look.delta else ""
         rows.append(f"| {_cell(look.label)} | {mechanism_in_words(look.event)} | {alone} | {added} |")
     explained = (
-        "Every look at the private rows, in order. Prices do not simply add up: composed together they cost the figure at "
-        "the head of this page."
+        "Every look at the private rows, in order. Prices do not simply add up: composed together they cost the figure "
+        "at the head of this page."
     )
     return ["## Where the budget went", explained, "\n".join(rows)]
 

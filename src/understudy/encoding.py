@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
+from understudy.errors import BudgetExceeded
 from understudy.privacy.discovery import (
     FINEST,
     FLAT,
@@ -29,8 +30,9 @@ from understudy.privacy.discovery import (
 )
 from understudy.privacy.ledger import Ledger, Plan
 from understudy.privacy.mechanisms import Rows, noisy_size
-from understudy.privacy.sampling import rows_within_units
+from understudy.privacy.units import rows_within_units
 from understudy.schema import BOUNDED, Bound, Category, Column, Domain, Schema
+from understudy.tables.casting import as_text
 
 OTHER = "other"
 DEFAULT_SIZE = 1000  # assumed by a plan when the number of rows is neither declared nor given
@@ -277,6 +279,8 @@ def fit_codec(table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binni
 
     Formal guarantee: the price of `plan`. Encoding itself is row by row by public rules and releases nothing.
     """
+    if ledger.max_rows_per_unit < schema.max_rows_per_unit:
+        raise BudgetExceeded("The ledger is kept for fewer rows a unit than the schema allows. Nothing was looked at.")
     if schema.unit is not None:
         kept = rows_within_units(table.column(schema.unit), schema.max_rows_per_unit)
         table = table.filter(pa.array(kept))
@@ -504,17 +508,7 @@ def _comparable(categories: Sequence[Category | None], values: pa.ChunkedArray) 
 
 
 def _as_text(column: pa.Array) -> pa.Array:
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        # Value by value: a cast would refuse the whole column over one row, and so couple the rows.
-        return pa.array([_utf8(value) for value in column.to_pylist()], pa.string())
     try:
-        return column.cast(pa.string())
+        return as_text(pa.chunked_array([column])).combine_chunks()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return pa.nulls(len(column), pa.string())
-
-
-def _utf8(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None

@@ -178,7 +178,12 @@ def _declared(schema: Schema) -> tuple[str, ...]:
         "fresh numbers, never modelled": [c.name for c in kept if c.kind == "id"],
         "left out, never looked at": [c.name for c in schema.columns if c.drop or c.kind == "text"],
     }
-    return (*facts, *(f"{what}: {', '.join(names)}" for what, names in groups.items() if names))
+    return (*facts, *(_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names))
+
+
+def _one_line(sentence: str) -> str:
+    """Names may hold line breaks; a sentence may not."""
+    return " ".join(sentence.split())
 
 
 def _bought(schema: Schema) -> tuple[str, ...]:
@@ -186,7 +191,7 @@ def _bought(schema: Schema) -> tuple[str, ...]:
     for what, kinds in (("categories", ("categorical",)), ("bounds", BOUNDED)):
         names = [c.name for c in schema.modelled if c.bought == what and c.kind in kinds]
         if names:
-            facts.append(f"{what} of {', '.join(names)}")
+            facts.append(_one_line(f"{what} of {', '.join(names)}"))
     return tuple(facts)
 
 
@@ -340,13 +345,8 @@ class Release:
                 f"{folder} has release format {content.get('format_version')}, this Understudy ({__version__}) reads "
                 f"format {FORMAT_VERSION}. It was written by Understudy {content.get('understudy_version')}: use that."
             )
-        digest = content.pop("sha256_above", None)
-        if hashlib.sha256(_json(content)).hexdigest() != digest:
-            raise _altered(folder / "release.json")
-        for name in FILES:
-            if hashlib.sha256(_read_bytes(folder, name)).hexdigest() != content.get("sha256", {}).get(name):
-                raise _altered(folder / name)
         try:
+            _check_sums(folder, content)
             arrays = safetensors.numpy.load(_read_bytes(folder, "model.safetensors"))
             model = MODELS[content["model"]["kind"]].from_arrays(content["model"]["structure"], arrays)
             codec = Codec.from_dict(content["codec"])
@@ -439,8 +439,13 @@ def _json(content: object) -> bytes:
     return (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def _altered(path: Path) -> ReleaseError:
-    return ReleaseError(f"{path} was altered after the release was made. Ask for the original.")
+def _check_sums(folder: Path, content: Mapping) -> None:
+    above = {key: value for key, value in content.items() if key != "sha256_above"}
+    found = {name: _read_bytes(folder, name) for name in FILES} | {"release.json": _json(above)}
+    noted = {**content["sha256"], "release.json": content["sha256_above"]}
+    for name, data in found.items():
+        if hashlib.sha256(data).hexdigest() != noted[name]:
+            raise ReleaseError(f"{folder / name} was altered after the release was made. Ask for the original.")
 
 
 def _read_bytes(folder: Path, name: str) -> bytes:

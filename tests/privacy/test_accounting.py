@@ -316,3 +316,22 @@ def test_the_grid_does_not_jump_at_a_target(epsilon: float) -> None:
 def test_a_delta_outside_its_range_is_refused(delta: object) -> None:
     with pytest.raises(ConfigError, match=r"delta must lie strictly between 0 and 1, found .*1e-6 is a common choice"):
         check_delta(delta)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda: DiscreteGaussian(1.0, -3),
+        lambda: DiscreteGaussian(0.0),
+        lambda: DiscreteGaussian(math.nan),
+        lambda: Gaussian(-1.0),
+        lambda: SubsampledGaussian(0.0, 1.0, 10),
+        lambda: SubsampledGaussian(0.1, 1.0, 0),
+        lambda: Choices(-0.1),
+        lambda: ZCDP(-1.0),
+    ],
+)
+def test_an_event_without_a_price_is_refused(event: Callable[[], object]) -> None:
+    """A negative price would lower the sum of all others."""
+    with pytest.raises(ConfigError, match="has no price"):
+        event()

@@ -28,6 +28,12 @@ NO_NOISE = 1e-3
 """Standard deviation of runs that are not private: the discrete Gaussian of this scale is zero."""
 
 
+def _check_event(event: object, sound: bool) -> None:
+    """An event with a negative price would lower the sum of all others."""
+    if not sound:
+        raise ConfigError(f"{event} has no price: expected positive noise and at least one repetition.")
+
+
 @dataclasses.dataclass(frozen=True)
 class DiscreteGaussian:
     """`count` vectors of integers, each cell with discrete Gaussian noise; a unit moves each vector by `sensitivity`.
@@ -39,6 +45,9 @@ class DiscreteGaussian:
     stddev: float
     count: int = 1
     sensitivity: int = 1
+
+    def __post_init__(self) -> None:
+        _check_event(self, self.stddev > 0 and self.count >= 1 and self.sensitivity >= 1)
 
     def pld(self, grid: float) -> pld.PrivacyLossDistribution | None:
         if self.sensitivity != 1:
@@ -59,6 +68,9 @@ class Gaussian:
     noise_multiplier: float
     count: int = 1
 
+    def __post_init__(self) -> None:
+        _check_event(self, self.noise_multiplier > 0 and self.count >= 1)
+
     def pld(self, grid: float) -> pld.PrivacyLossDistribution:
         return pld.from_gaussian_mechanism(
             self.noise_multiplier / math.sqrt(self.count), value_discretization_interval=grid
@@ -76,6 +88,9 @@ class SubsampledGaussian:
     rate: float
     noise_multiplier: float
     steps: int
+
+    def __post_init__(self) -> None:
+        _check_event(self, 0 < self.rate <= 1 and self.noise_multiplier > 0 and self.steps >= 1)
 
     def pld(self, grid: float) -> pld.PrivacyLossDistribution:
         one = pld.from_gaussian_mechanism(
@@ -96,6 +111,9 @@ class Choices:
 
     epsilon: float
     rounds: int = 1
+
+    def __post_init__(self) -> None:
+        _check_event(self, self.epsilon > 0 and self.rounds >= 1)
 
     def pld(self, grid: float) -> pld.PrivacyLossDistribution:
         # Any pure mechanism is dominated by randomized response; the losses of all rounds are one binomial, which
@@ -119,6 +137,9 @@ class ZCDP:
     """A lump of zero-concentrated DP, spent inside under a filter. Renyi side only."""
 
     rho: float
+
+    def __post_init__(self) -> None:
+        _check_event(self, self.rho > 0)
 
     def pld(self, grid: float) -> None:
         return None

@@ -13,6 +13,7 @@ from understudy.tables.engine import computed, quoted
 from understudy.tables.origins import style_of
 from understudy.tables.texts import LEAST, MOST, by_distinct, found_spelling, is_untyped, read_as, unknown_format
 
+MICROSECONDS_PER_DAY = 86_400_000_000
 WHOLE = ("integer", "boolean")
 """Kinds whose values are floats only by accident: pandas makes floats of integers where one is missing."""
 
@@ -128,7 +129,7 @@ def _retyped(values: pa.ChunkedArray, held: pa.DataType, kind: str) -> pa.Chunke
         values = values.cast(held)
     number = types.is_integer(held) or types.is_floating(held) or types.is_decimal(held) or types.is_boolean(held)
     if kind == "categorical":
-        return values.cast(pa.string())
+        return as_text(values)
     if kind == "integer" and number:
         return values if types.is_integer(held) else rounded(values)
     if kind == "real" and number:
@@ -139,7 +140,7 @@ def _retyped(values: pa.ChunkedArray, held: pa.DataType, kind: str) -> pa.Chunke
         local = pc.local_timestamp(values) if types.is_timestamp(held) and held.tz else values
         return local.cast(pa.date32(), safe=False)
     if kind == "datetime" and (types.is_date(held) or types.is_timestamp(held)):
-        return values if types.is_timestamp(held) else values.cast(pa.timestamp("us"))
+        return values if types.is_timestamp(held) else _midnights(values)
     raise pa.ArrowTypeError("no rule")
 
 
@@ -147,14 +148,39 @@ def rounded(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Reals as the nearest 64-bit integers; NaN is null, infinities are the ends."""
     if pa.types.is_boolean(values.type):
         return values.cast(pa.int64())
-    if pa.types.is_decimal(values.type):
-        with contextlib.suppress(pa.ArrowInvalid):  # exact where it fits
-            return pc.round(values).cast(pa.int64(), safe=False)
     reals = pc.round(values.cast(pa.float64(), safe=False))
+    if pa.types.is_decimal(values.type):  # exact where it fits; floats end at 53 bits
+        inside = pc.less(pc.abs(reals), 2.0**62)
+        exact = pc.round(pc.if_else(inside, values, pa.scalar(0, values.type))).cast(pa.int64(), safe=False)
+        return pc.if_else(inside, exact, rounded(reals))
     reals = pc.if_else(pc.is_nan(reals), pa.scalar(None, pa.float64()), reals)
     fits = pc.less(pc.abs(reals), 2.0**63)
     whole = pc.if_else(fits, reals, 0.0).cast(pa.int64())
     return pc.if_else(fits, whole, pc.if_else(pc.greater(reals, 0.0), MOST, LEAST))
+
+
+def _midnights(dates: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Days as timestamps; days beyond the reach of 64 bits of microseconds are clamped."""
+    days = dates.cast(pa.date32(), safe=False).cast(pa.int32()).cast(pa.int64())
+    reach = (2**63 - 1) // MICROSECONDS_PER_DAY
+    clamped = pc.min_element_wise(pc.max_element_wise(days, -reach, skip_nulls=False), reach, skip_nulls=False)
+    return pc.multiply(clamped, MICROSECONDS_PER_DAY).cast(pa.timestamp("us"))
+
+
+def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values as text. Bytes are read one by one: a cast would refuse a whole column over one row."""
+    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
+        return pa.chunked_array(
+            [pa.array(map(_utf8, chunk.to_pylist()), pa.string()) for chunk in values.chunks], pa.string()
+        )
+    return values.cast(pa.string())
+
+
+def _utf8(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def inner_form(table: pa.Table) -> pa.Table:

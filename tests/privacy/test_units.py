@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from understudy.privacy.sampling import rows_within_units
+from understudy.privacy.units import rows_within_units
 
 units = st.lists(st.one_of(st.none(), st.sampled_from("abcde")), max_size=25)
 

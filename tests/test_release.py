@@ -1,0 +1,334 @@
+"""Fitting from frames and files, the folder on disk, and what is refused when it was tampered with."""
+
+import dataclasses
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import understudy as us
+from understudy.cli import run
+from understudy.demo import demo_schema, demo_table
+
+GUARANTEE = us.Guarantee(2.0, 1e-6)
+
+
+@pytest.fixture(scope="module")
+def schema() -> us.Schema:
+    return dataclasses.replace(demo_schema(), rows=600)
+
+
+@pytest.fixture(scope="module")
+def release(schema: us.Schema) -> us.Release:
+    return us.fit(demo_table().slice(0, 600), "mst", GUARANTEE, schema=schema, seed=0)
+
+
+@pytest.fixture(scope="module")
+def folder(release: us.Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("releases") / "whole.release"
+    release.save(place)
+    return place
+
+
+@pytest.fixture
+def copied(folder: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(folder, tmp_path / "copy.release")
+
+
+# --- Frames ---
+
+
+def test_pandas_in_pandas_out() -> None:
+    frame = pd.DataFrame(
+        {
+            "n": pd.array([1, 2, None] * 50, dtype="Int64"),
+            "f": np.linspace(0, 1, 150).astype("float32"),
+            "c": pd.Categorical(["b", "a", "b"] * 50),
+            "t": pd.date_range("2020-01-01", periods=150, tz="Europe/Berlin"),
+            "b": [True, False, True] * 50,
+        }
+    )
+    fake = us.fit(frame, "independent", GUARANTEE, seed=0).sample(seed=0)
+    assert isinstance(fake, pd.DataFrame)
+    assert list(fake.columns) == list(frame.columns)
+    for name in ("n", "f", "t"):
+        assert fake[name].dtype == frame[name].dtype, name
+    assert fake["b"].dtype == ("boolean" if fake["b"].hasnans else "bool")  # a drafted column is nullable
+    assert isinstance(fake["c"].dtype, pd.CategoricalDtype)
+
+
+def test_polars_in_polars_out() -> None:
+    frame = pl.DataFrame(
+        {
+            "n": pl.Series([1, 2, None] * 50, dtype=pl.Int16),
+            "e": pl.Series(["x", "y", "x"] * 50, dtype=pl.Enum(["x", "y", "z"])),
+            "s": ["p", "q", None] * 50,
+            "d": pl.date_range(pl.date(2020, 1, 1), pl.date(2020, 5, 29), eager=True),
+        }
+    )
+    fake = us.fit(frame, "independent", us.Guarantee(5.0), seed=0).sample(40, seed=0)
+    assert isinstance(fake, pl.DataFrame)
+    assert fake.columns == frame.columns
+    assert fake.height == 40
+    assert [fake.schema[name] for name in "nsd"] == [frame.schema[name] for name in "nsd"]
+    assert isinstance(fake.schema["e"], pl.Enum | pl.Categorical)
+
+
+def test_arrow_in_arrow_out(release: us.Release) -> None:
+    fake = release.sample(30, seed=0)
+    assert isinstance(fake, pa.Table)
+    assert fake.schema.types == demo_table().schema.types
+
+
+@pytest.mark.parametrize("table", [5, {"a": [1]}, None, [1, 2], np.zeros((2, 2))])
+def test_not_a_table(table: object) -> None:
+    with pytest.raises(us.TableError, match="Expected a pandas, polars or pyarrow table"):
+        us.fit(table, "mst", GUARANTEE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame({"a": []}), pl.DataFrame({"a": []}), pa.table({"a": []})])
+def test_no_rows(frame: pd.DataFrame) -> None:
+    with pytest.raises(us.TableError, match="no rows"):
+        us.fit(frame, "mst", GUARANTEE)
+
+
+def test_frames_are_not_changed() -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3] * 30, "b": list("xyz") * 30})
+    before = frame.copy(deep=True)
+    us.fit(frame, "independent", GUARANTEE, seed=0)
+    pd.testing.assert_frame_equal(frame, before)
+
+
+# --- Arguments ---
+
+
+def test_guarantee_has_to_be_given() -> None:
+    with pytest.raises(us.ConfigError, match=r"us\.Guarantee\(epsilon=1\.0\)"):
+        us.fit(demo_table())
+
+
+def test_method_has_to_be_one() -> None:
+    with pytest.raises(us.ConfigError, match="must be a synthesizer or its expression"):
+        us.fit(demo_table(), 5, GUARANTEE)
+    with pytest.raises(us.ConfigError, match="Did you mean 'mst'"):
+        us.fit(demo_table(), "mts", GUARANTEE)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, True, "7"])
+def test_seed_has_to_be_one(release: us.Release, seed: int) -> None:
+    with pytest.raises(us.ConfigError, match="seed must be a whole number"):
+        us.fit(demo_table(), "mst", GUARANTEE, seed=seed)
+    with pytest.raises(us.ConfigError, match="seed must be a whole number"):
+        release.sample(5, seed=seed)
+
+
+@pytest.mark.parametrize("num_rows", [0, -1, 1.5, True, "7"])
+def test_number_of_rows_has_to_be_one(release: us.Release, num_rows: int) -> None:
+    with pytest.raises(us.ConfigError, match="must be a whole number above 0"):
+        release.sample(num_rows)
+
+
+def test_any_whole_number_of_rows_will_do(release: us.Release) -> None:
+    assert release.sample(np.int64(3), seed=0).num_rows == 3  # type: ignore[arg-type]
+    assert release.sample(1, seed=0).num_rows == 1
+
+
+def test_nothing_to_model_is_refused() -> None:
+    columns = (us.Column(name="a", kind="id"), us.Column(name="b", kind="text"))
+    with pytest.raises(us.SchemaError, match="no column to model"):
+        us.fit(pa.table({"a": [1], "b": ["x"]}), "mst", GUARANTEE, schema=us.Schema(columns=columns))
+
+
+def test_one_column_is_enough() -> None:
+    for method in ("independent", "mst", "aim"):
+        release = us.fit(pa.table({"a": ["x", "y"] * 100}), method, us.Guarantee(8.0), seed=0)
+        assert set(release.sample(50, seed=0).column("a").to_pylist()) <= {"x", "y", "other", None}
+
+
+def test_auto_is_said_and_resolved(schema: us.Schema) -> None:
+    plan = us.plan(schema, "auto", GUARANTEE)
+    assert "mst" in plan.notes[0]
+    release = us.fit(demo_table().slice(0, 600), "auto", GUARANTEE, schema=schema, seed=0)
+    assert release.statement.method == "mst"
+    assert release.statement.looks == plan.looks
+
+
+def test_delta_follows_from_the_declared_size(schema: us.Schema) -> None:
+    """Never from the rows."""
+    table = demo_table()
+    sizes = {rows: dataclasses.replace(schema, rows=rows) for rows in (600, 100_000, None)}
+    found = {
+        rows: us.fit(table.slice(0, 90), "independent", us.Guarantee(1.0), schema=declared, seed=0).statement.delta
+        for rows, declared in sizes.items()
+    }
+    assert found == {600: 1e-05, 100_000: 3.1e-08, None: 1e-06}
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[float, str]] = []
+    us.fit(
+        pa.table({"a": ["x", "y"] * 50, "b": [1, 2] * 50}),
+        "mst",
+        us.Guarantee(4.0),
+        seed=0,
+        progress=lambda share, words: told.append((share, words)),
+    )
+    shares = [share for share, _ in told]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert all(words for _, words in told)
+
+
+# --- On disk ---
+
+
+def test_existing_folder_is_kept(release: us.Release, copied: Path) -> None:
+    before = {file.name: file.read_bytes() for file in copied.iterdir()}
+    with pytest.raises(us.TableError, match="exists"):
+        release.save(copied)
+    assert {file.name: file.read_bytes() for file in copied.iterdir()} == before
+    release.save(copied, force=True)
+    assert us.Release.load(copied).statement == release.statement
+
+
+def test_force_does_not_remove_other_folders(release: us.Release, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.tex").write_text("years of work")
+    with pytest.raises(us.TableError, match="not replaced"):
+        release.save(home, force=True)
+    assert (home / "thesis.tex").read_text() == "years of work"
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+def test_loading_runs_no_code(folder: Path) -> None:
+    """Readable JSON and plain arrays: nothing of pickle."""
+    for file in folder.iterdir():
+        assert b"pickle" not in file.read_bytes()
+        if file.suffix == ".json":
+            json.loads(file.read_text())
+    header = (folder / "model.safetensors").read_bytes()
+    assert json.loads(header[8 : 8 + int.from_bytes(header[:8], "little")])
+
+
+def _flip(name: str, where: float) -> Callable[[Path], None]:
+    def alter(folder: Path) -> None:
+        data = bytearray((folder / name).read_bytes())
+        place = int(where * (len(data) - 1))
+        data[place] ^= 1
+        (folder / name).write_bytes(data)
+
+    return alter
+
+
+def _edit(name: str, **changes: object) -> Callable[[Path], None]:
+    """Changes fields of a JSON file, and makes the sums right again: a careful forger."""
+
+    def alter(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        for key, value in changes.items():
+            if value is ...:
+                content.pop(key)
+            else:
+                content[key] = value
+        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        (folder / name).write_text(text)
+        if name != "release.json":
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            release = json.loads((folder / "release.json").read_text())
+            _edit("release.json", sha256={**release["sha256"], name: digest})(folder)
+        else:
+            above = {key: value for key, value in content.items() if key != "sha256_above"}
+            sum_above = hashlib.sha256((json.dumps(above, indent=1, ensure_ascii=False) + "\n").encode()).hexdigest()
+            (folder / name).write_text(json.dumps({**above, "sha256_above": sum_above}, indent=1, ensure_ascii=False))
+
+    return alter
+
+
+TAMPERINGS: dict[str, tuple[Callable[[Path], object], str]] = {
+    **{
+        f"a bit of {name} at {where}": (_flip(name, where), "altered|not valid JSON|did not write|no release|format")
+        for name in ("model.safetensors", "certificate.json", "CERTIFICATE.md", "release.json")
+        for where in (0.0, 0.3, 0.7)
+    },
+    "model missing": (lambda f: (f / "model.safetensors").unlink(), "model.safetensors cannot be read"),
+    "certificate missing": (lambda f: (f / "certificate.json").unlink(), "certificate.json cannot be read"),
+    "words missing": (lambda f: (f / "CERTIFICATE.md").unlink(), "CERTIFICATE.md cannot be read"),
+    "release.json missing": (lambda f: (f / "release.json").unlink(), "release.json cannot be read"),
+    "empty": (lambda f: (f / "release.json").write_text(""), "not valid JSON"),
+    "not JSON": (lambda f: (f / "release.json").write_text("hello"), "not valid JSON"),
+    "not an object": (lambda f: (f / "release.json").write_text("[1]"), "not a JSON object"),
+    "deep": (lambda f: (f / "release.json").write_text("[" * 100_000), "not valid JSON"),
+    "not text": (lambda f: (f / "release.json").write_bytes(b"\xff\xfe\x00"), "not valid JSON"),
+    "other program": (lambda f: (f / "release.json").write_text('{"name": "x"}'), "did not write"),
+    "other version": (_edit("release.json", format_version=2), "release format 2"),
+    "cut short": (lambda f: (f / "model.safetensors").write_bytes(b"\x00" * 20), "altered"),
+    "no sums": (_edit("release.json", sha256=...), "not a whole release"),
+    "not a number": (_edit("release.json", extra=float("nan")), "altered|not a whole release"),
+    "half a character": (
+        lambda f: (f / "release.json").write_text(
+            (f / "release.json").read_text().replace('"private"', '"\\ud800": 1, "private"', 1)
+        ),
+        "altered|not a whole release",
+    ),
+    "sums of another kind": (_edit("release.json", sha256=[1, 2]), "altered|not a whole release"),
+    "no codec": (_edit("release.json", codec=...), "not a whole release"),
+    "codec of another kind": (_edit("release.json", codec=[]), "not a whole release"),
+    "bad schema": (
+        _edit("release.json", codec={"columns": [], "schema": {"columns": []}, "num_rows": 5}),
+        "not a whole release",
+    ),
+    "unknown model": (_edit("release.json", model={"kind": "gan", "structure": {}}), "not a whole release"),
+    "empty model": (_edit("release.json", model={"kind": "graphical", "structure": {}}), "not a whole release"),
+    "no origin": (_edit("release.json", origin=None), "not a whole release"),
+    "no guarantee": (_edit("certificate.json", guarantee=...), "not a whole release"),
+    "unknown event": (
+        _edit("certificate.json", purchases=[{"key": "a", "what": "b", "event": {"type": "Laplace"}}]),
+        "not a whole release",
+    ),
+    "purchases of another kind": (_edit("certificate.json", purchases=5), "not a whole release"),
+}
+
+
+@pytest.mark.parametrize("tampering", TAMPERINGS)
+def test_tampered_release_is_refused(
+    tampering: str, copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the library with a ReleaseError, by the command line with one line and exit code 2."""
+    alter, words = TAMPERINGS[tampering]
+    alter(copied)
+    with pytest.raises(us.ReleaseError, match=words):
+        us.Release.load(copied)
+    out = tmp_path / "fake.csv"
+    assert run(["sample", str(copied), "-n", "5", "-o", str(out)]) == 2
+    assert run(["certificate", str(copied)]) == 2
+    captured = capsys.readouterr()
+    assert len(captured.err.splitlines()) == 2
+    assert captured.out == ""
+    assert not out.exists()
+
+
+def test_forger_is_believed_in_what_the_sums_cover(copied: Path) -> None:
+    """The sums are no signature: whoever makes all of them right again is believed. `docs/certificate.md` says so."""
+    _edit("release.json", method="mst(iterations=3)")(copied)
+    us.Release.load(copied)
+
+
+@pytest.mark.parametrize("wrong", ["nowhere", "file.txt", "", "."])
+def test_wrong_folder(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file.txt").write_text("x")
+    with pytest.raises(us.ReleaseError, match="is no release folder"):
+        us.Release.load(wrong)
+
+
+def test_unknown_files_beside_are_ignored(copied: Path, release: us.Release) -> None:
+    (copied / "notes.txt").write_text("mine")
+    assert us.Release.load(copied).sample(9, seed=0).equals(release.sample(9, seed=0))
