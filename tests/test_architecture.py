@@ -42,6 +42,7 @@ ORDER = (
     "privacy.sampling",
     "privacy.gradients",
     "encoding",
+    "junction",
     "marginals",
     "networks",
     "adversarial.losses",

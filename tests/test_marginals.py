@@ -11,15 +11,8 @@ import pytest
 from scipy import stats
 
 from understudy.errors import ConditionError, ConfigError
-from understudy.marginals import (
-    Clique,
-    GraphicalModel,
-    Measurement,
-    count_cells,
-    estimate,
-    junction_tree,
-    noisy_total,
-)
+from understudy.junction import Clique, count_cells, junction_tree
+from understudy.marginals import GraphicalModel, Measurement, estimate, noisy_total
 from understudy.schema import Domain
 
 with warnings.catch_warnings():  # mbi comments on JAX's settings when it is loaded

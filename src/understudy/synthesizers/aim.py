@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.marginals import Clique, GraphicalModel, Measurement, count_cells, estimate
+from understudy.junction import Clique, count_cells
+from understudy.marginals import GraphicalModel, Measurement, estimate
 from understudy.privacy.accounting import ZCDP
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Candidates, Filter, Rows

@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.marginals import Clique, GraphicalModel, Measurement, estimate, measure
+from understudy.junction import Clique
+from understudy.marginals import GraphicalModel, Measurement, estimate, measure
 from understudy.privacy.accounting import Choices, DiscreteGaussian, Event
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Candidates, Chooser, Rows, noisy_choices
