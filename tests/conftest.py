@@ -1,5 +1,11 @@
 """What all tests share: a compilation cache, no network, and the folder of public tables."""
 
+import jaxtyping
+
+jaxtyping.install_import_hook(
+    ["understudy.encoding", "understudy.junction", "understudy.marginals"], "typechecks.checked"
+)
+
 import os
 import socket
 from collections.abc import Iterator

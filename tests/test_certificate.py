@@ -22,8 +22,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "certificate.md"
 
 EVENTS: tuple[Event, ...] = (
     DiscreteGaussian(12.5, 3, 2),
-    Gaussian(1.1, 4),
-    SubsampledGaussian(0.5, 4.0, 2),
+    Gaussian(20.0, 4),
+    SubsampledGaussian(0.5, 20.0, 2),
     Choices(0.1, 5),
     ZCDP(0.02),
 )
@@ -168,7 +168,10 @@ def test_price_follows_from_the_purchases(statement: Statement) -> None:
 
 def test_words_say_the_numbers(statement: Statement) -> None:
     words = certificate.to_markdown(statement)
-    assert f"epsilon = {statement.epsilon:.4g}, delta = {statement.delta:.2g}" in words
+    figures = re.search(r"\*\*epsilon = (\S+), delta = (\S+)\*\*", words)
+    assert figures is not None
+    for said, held in zip(figures.groups(), (statement.epsilon, statement.delta), strict=True):
+        assert held * (1 - 1e-9) <= float(said) <= held * 1.1  # rounded, and never down
     assert words.startswith("# Privacy certificate\n")
     assert statement.accountant in words
     assert ("zero-out" in words) == (statement.rows_declared is not None)

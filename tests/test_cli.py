@@ -69,7 +69,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     f"P{i:04}",
                     ["00123", "01000", "99999"][i % 3],
                     "" if i % 10 == 0 else draw.integers(18, 81),
-                    f"{draw.gamma(3.0, 10.0).clip(0, 120):.2f}",
+                    f"{min(draw.gamma(3.0, 10.0), 120.0):.2f}",
                     pd.Timestamp(born).strftime("%d.%m.%Y"),
                     str(seen).replace("T", " "),
                     ["no", "yes"][int(draw.random() < 0.4)],
@@ -85,7 +85,7 @@ def _in(place: Path, *names: str) -> list[str]:
 
 
 def _declared(place: Path) -> list[str]:
-    return ["--schema", str(place / "people.toml"), "--epsilon", "3", "--delta", "1e-6"]
+    return ["--schema", str(place / "people.toml"), "--epsilon", "2", "--delta", "1e-6"]
 
 
 def _rows(path: Path) -> list[list[str]]:
@@ -179,7 +179,7 @@ def test_csv_to_csv(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_without_a_schema(place: Path, tmp_path: Path) -> None:
     """Everything is bought; leading zeros and formats are kept all the same."""
     out = tmp_path / "fake.csv"
-    assert run(["synth", *_in(place, "people.csv"), "--epsilon", "20", "-o", str(out), "-q", "-n", "50"]) == 0
+    assert run(["synth", *_in(place, "people.csv"), "--epsilon", "5", "-o", str(out), "-q", "-n", "50"]) == 0
     header, *rows = _rows(out)
     assert header == HEADER
     assert len(rows) == 50
@@ -206,10 +206,8 @@ def test_parquet_to_parquet(tmp_path: Path) -> None:
     )
     pq.write_table(table, tmp_path / "t.parquet")
     out = tmp_path / "fake.parquet"
-    assert (
-        run(["synth", str(tmp_path / "t.parquet"), "--epsilon", "10", "-o", str(out), "-q", "--method", "independent"])
-        == 0
-    )
+    source, method = str(tmp_path / "t.parquet"), ["--not-private", "--method", "independent"]
+    assert run(["synth", source, *method, "-o", str(out)]) == 0
     fake = pq.read_table(out)
     assert fake.column_names == table.column_names
     for name in table.column_names:
@@ -366,7 +364,7 @@ def test_certificate(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("method", SYNTHESIZERS)
 def test_plan_is_what_is_charged(method: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The purchases of the plan are those of the certificate of the run, number for number."""
-    guarantee = ["--epsilon", "3", "--delta", "1e-6", "--method", method]
+    guarantee = ["--epsilon", "2", "--delta", "1e-6", "--method", method]
     assert run(["plan", *_in(place, "people.toml"), *guarantee, "--json", "-"]) == 0
     plan = json.loads(capsys.readouterr().out)
     arguments = ["--schema", *_in(place, "people.toml"), *guarantee, "-q", "-o", str(tmp_path / "r"), "--json", "-"]

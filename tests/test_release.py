@@ -55,7 +55,7 @@ def test_pandas_in_pandas_out() -> None:
             "b": [True, False, True] * 50,
         }
     )
-    fake = us.fit(frame, "independent", GUARANTEE, seed=0).sample(seed=0)
+    fake = us.fit(frame, "independent", us.Guarantee.not_private()).sample(150, seed=0)
     assert isinstance(fake, pd.DataFrame)
     assert list(fake.columns) == list(frame.columns)
     for name in ("n", "f", "t"):
@@ -73,7 +73,7 @@ def test_polars_in_polars_out() -> None:
             "d": pl.date_range(pl.date(2020, 1, 1), pl.date(2020, 5, 29), eager=True),
         }
     )
-    fake = us.fit(frame, "independent", us.Guarantee(5.0), seed=0).sample(40, seed=0)
+    fake = us.fit(frame, "independent", us.Guarantee.not_private()).sample(40, seed=0)
     assert isinstance(fake, pl.DataFrame)
     assert fake.columns == frame.columns
     assert fake.height == 40
@@ -102,7 +102,7 @@ def test_no_rows(frame: pd.DataFrame) -> None:
 def test_frames_are_not_changed() -> None:
     frame = pd.DataFrame({"a": [1, 2, 3] * 30, "b": list("xyz") * 30})
     before = frame.copy(deep=True)
-    us.fit(frame, "independent", GUARANTEE, seed=0)
+    us.fit(frame, "independent", us.Guarantee.not_private())
     pd.testing.assert_frame_equal(frame, before)
 
 
@@ -148,7 +148,7 @@ def test_nothing_to_model_is_refused() -> None:
 
 def test_one_column_is_enough() -> None:
     for method in ("independent", "mst", "aim"):
-        release = us.fit(pa.table({"a": ["x", "y"] * 100}), method, us.Guarantee(8.0), seed=0)
+        release = us.fit(pa.table({"a": ["x", "y"] * 100}), method, us.Guarantee.not_private())
         assert set(release.sample(50, seed=0).column("a").to_pylist()) <= {"x", "y", "other", None}
 
 
@@ -160,15 +160,12 @@ def test_auto_is_said_and_resolved(schema: us.Schema) -> None:
     assert release.statement.looks == plan.looks
 
 
-def test_delta_follows_from_the_declared_size(schema: us.Schema) -> None:
-    """Never from the rows."""
-    table = demo_table()
-    sizes = {rows: dataclasses.replace(schema, rows=rows) for rows in (600, 100_000, None)}
-    found = {
-        rows: us.fit(table.slice(0, 90), "independent", us.Guarantee(1.0), schema=declared, seed=0).statement.delta
-        for rows, declared in sizes.items()
-    }
-    assert found == {600: 1e-05, 100_000: 3.1e-08, None: 1e-06}
+def test_delta_follows_from_the_declared_size(release: us.Release) -> None:
+    """Never from the rows, which are 600 in both runs."""
+    declared = dataclasses.replace(release.schema, rows=100_000)
+    again = us.fit(demo_table().slice(0, 600), "independent", us.Guarantee(2.0), schema=declared, seed=0)
+    assert again.statement.delta == 3.1e-08
+    assert {rows: us.Guarantee(2.0).with_delta_for(rows).delta for rows in (600, None)} == {600: 1e-05, None: 1e-06}
 
 
 def test_progress_is_told() -> None:
@@ -176,8 +173,7 @@ def test_progress_is_told() -> None:
     us.fit(
         pa.table({"a": ["x", "y"] * 50, "b": [1, 2] * 50}),
         "mst",
-        us.Guarantee(4.0),
-        seed=0,
+        us.Guarantee.not_private(),
         progress=lambda share, words: told.append((share, words)),
     )
     shares = [share for share, _ in told]

@@ -5,6 +5,7 @@ rows without noise.
 """
 
 import dataclasses
+import decimal
 import math
 from collections.abc import Mapping, Sequence
 
@@ -19,8 +20,8 @@ _EVENTS = {cls.__name__: cls for cls in (DiscreteGaussian, Gaussian, SubsampledG
 
 NOT_COVERED = (
     "Other releases made from the same people's data. Guarantees add up: keep a record of all of them.",
-    "What was declared public: the column names and kinds, and the facts listed above. If a declared list or bound was "
-    "itself read off the private table, it is outside this guarantee.",
+    "What was taken as public: column names, kinds and types, and the facts listed above. If a declared list or bound "
+    "was itself read off the private table, it is outside this guarantee.",
     "Scores, plots and reports that compare the synthetic table with the real one. They read real rows.",
     "Choices a person made after looking at the real rows, such as trying several settings and keeping the best.",
     "What someone with access to the machine can observe: running time, memory, and files.",
@@ -38,6 +39,7 @@ def to_json(statement: Statement) -> dict[str, object]:
         "understudy_version": __version__,
         "private": statement.is_private,
         "seeded": statement.seeded,
+        "conditions": statement_conditions(statement),
         "method": statement.method,
         "guarantee": {
             "epsilon": _finite(statement.epsilon),
@@ -181,8 +183,9 @@ def _verdict(statement: Statement) -> list[str]:
             "> **NOT PRIVATE.** This release was made without noise: epsilon is infinite, and no guarantee of any kind "
             "is given. Treat it like the original table.",
         ]
+    delta = _rounded_up(statement.delta, 2)
     headline = (
-        f"**epsilon = {statement.epsilon:.4g}, delta = {statement.delta:.2g}** "
+        f"**epsilon = {_rounded_up(statement.epsilon, 4)}, delta = {delta}** "
         f"(asked for: epsilon at most {statement.epsilon_target:g})"
     )
     if statement.seeded:
@@ -191,14 +194,39 @@ def _verdict(statement: Statement) -> list[str]:
             "seed can subtract it. Use such a run for tests and public data only.",
             f"Had the noise been secret, the guarantee would be: {headline}.",
         ]
+    conditions = [f"> **On one condition:** {condition}" for condition in statement_conditions(statement)]
     return [
         headline,
+        *conditions,
         "Everything in this release was computed under differential privacy. Whether or not any one "
         f"{_unit_word(statement)} is in the original table, every possible outcome of the release is about equally "
-        f"likely: its odds change by a factor of at most e^epsilon = {math.exp(statement.epsilon):.3g}, except with a "
-        f"probability of about {statement.delta:.2g}. Whatever is computed from the release alone, such as more "
+        f"likely: its odds change by a factor of at most e^epsilon = {_rounded_up(math.exp(statement.epsilon), 3)}, "
+        f"except with a probability of about {delta}. Whatever is computed from the release alone, such as more "
         "synthetic rows, is covered as well and costs nothing.",
     ]
+
+
+def statement_conditions(statement: Statement) -> list[str]:
+    """What the guarantee takes for granted beyond the declarations of a person; empty for a declared schema."""
+    if not statement.drafted:
+        return []
+    return [
+        "the kinds of the columns, and the spelling of dates, digits and truth values, were drafted from the table "
+        "instead of being declared by a person. Where a format does not fix them (text files, untyped columns) they "
+        "are read off the values, and one row can change them. Declare a schema to lift this condition."
+    ]
+
+
+def _rounded_up(value: float, digits: int) -> str:
+    """So many significant digits, never fewer than the figure: a guarantee must not be rounded down."""
+    if value <= 0 or not math.isfinite(value):
+        return f"{value:g}"
+    exact = decimal.Decimal(value)
+    step = decimal.Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    up = exact.quantize(step, rounding=decimal.ROUND_CEILING)
+    # 1.2e-06 as a float is a hair above its decimal digits: what was meant by them counts as itself.
+    near = decimal.Decimal(f"{value:.{digits - 1}e}")
+    return f"{float(near if abs(near - exact) <= exact * decimal.Decimal('1e-12') else up):.{digits}g}"
 
 
 def _unit_word(statement: Statement) -> str:
@@ -228,20 +256,17 @@ def _protected(statement: Statement) -> list[str]:
         epsilon, delta = statement.replace_one
         lines.append(
             f"For readers who think of replacing one unit by another: that is one removal and one addition, at most "
-            f"epsilon {epsilon:.4g} and delta {delta:.2g}."
+            f"epsilon {_rounded_up(epsilon, 4)} and delta {_rounded_up(delta, 2)}."
         )
     return lines
 
 
 def _public(statement: Statement) -> list[str]:
-    lines = ["## What was taken as public", "Column names and kinds, and on the word of whoever ran this:"]
+    lines = [
+        "## What was taken as public",
+        "Column names, kinds and storage types, and on the word of whoever ran this:",
+    ]
     lines.append(_bullets(statement.declared or ["nothing else"]))
-    if statement.drafted:
-        lines.append(
-            "The kinds of the columns were drafted from the table rather than declared by a person, and so was the "
-            "spelling of dates, digits and truth values. In a text file they are read off the values, and one row can "
-            "change them: that is outside the guarantee."
-        )
     if statement.bought:
         lines += ["Bought from the data, within the budget:", _bullets(statement.bought)]
     return lines
@@ -251,8 +276,8 @@ def _purchases(statement: Statement) -> list[str]:
     rows = ["| what | how | epsilon alone | added delta |", "|---|---|---:|---:|"]
     for look in statement.looks:
         price = price_alone(look, statement)
-        alone = f"{price:.3g}" if math.isfinite(price) else "infinite"
-        added = f"{look.delta:.2g}" if look.delta else ""
+        alone = _rounded_up(price, 3) if math.isfinite(price) else "infinite"
+        added = _rounded_up(look.delta, 2) if look.delta else ""
         rows.append(f"| {_cell(look.label)} | {mechanism_in_words(look.event)} | {alone} | {added} |")
     explained = (
         "Every look at the private rows, in order. Prices do not simply add up: composed together they cost the figure "
@@ -266,12 +291,15 @@ def _accounting(statement: Statement) -> list[str]:
         return []
     figures = {"privacy-loss distribution": statement.epsilon_pld, "Renyi (zCDP)": statement.epsilon_rdp}
     said = "; ".join(
-        f"{name}: {figure:.4g}" if math.isfinite(figure) else f"{name}: no figure (it cannot hold one of the looks)"
+        f"{name}: {_rounded_up(figure, 4)}"
+        if math.isfinite(figure)
+        else f"{name}: no figure (it cannot hold one of the looks)"
         for name, figure in figures.items()
     )
     return [
         "## How it was added up",
-        f"Two accountants bound the same run at delta {statement.delta:.2g}, and the smaller figure holds. {said}.",
+        f"Two accountants bound the same run at delta {_rounded_up(statement.delta, 2)}, and the smaller figure holds. "
+        f"{said}.",
     ]
 
 

@@ -535,6 +535,8 @@ def run(arguments: list[str] | None = None) -> int:
     """The whole command line; returns the exit code."""
     try:
         result = app(args=arguments, standalone_mode=False)
+        if result == INTERRUPTED:  # how the argument parser reports Ctrl-C
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except UnderstudyError as error:
         return _refuse(" ".join(str(error).split()))

@@ -321,7 +321,7 @@ class Query:
         key = (at, axes)
         if key not in self._projected:
             summed = tuple(i for i, a in enumerate(self._nodes[at]) if a not in axes)
-            self._projected[key] = self._beliefs[at].sum(axis=summed) if summed else self._beliefs[at]
+            self._projected[key] = np.asarray(self._beliefs[at].sum(axis=summed)) if summed else self._beliefs[at]
         return self._projected[key]
 
 

@@ -119,10 +119,10 @@ def fit(
 
     noise = SecureNoise() if seed is None else SeededNoise(_checked_seed(seed))
     ledger = Ledger(guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit)
-    buying = plan_discovery(schema, ledger.remaining, binning)
     # The method is chosen and priced before anything is bought: bought values must not move a price.
     domain = assumed_domain(schema, binning)
     synthesizer, _ = choose_method(method, domain)
+    buying = plan_discovery(schema, ledger.remaining, binning)
     synthesizer.plan(domain, ledger.remaining.after(buying.looks))  # refuses what cannot be paid before any look
     tell(0.0, "reading the table")
     codec, rows = fit_codec(conform(arrow, schema), schema, buying, ledger, binning)
@@ -175,8 +175,11 @@ def _declared(schema: Schema) -> tuple[str, ...]:
         "digits after the point": [f"{c.name} ({c.decimals})" for c in modelled if c.decimals is not None],
         "spelling": [f"{c.name} ({c.format})" for c in modelled if c.format is not None],
         "never null": [c.name for c in modelled if not c.nullable],
+        "protected unit, read only to group its rows": [schema.unit] if schema.unit else [],
         "fresh numbers, never modelled": [c.name for c in kept if c.kind == "id"],
-        "left out, never looked at": [c.name for c in schema.columns if c.drop or c.kind == "text"],
+        "left out, never looked at": [
+            c.name for c in schema.columns if (c.drop or c.kind == "text") and c.name != schema.unit
+        ],
     }
     return (*facts, *(_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names))
 
@@ -227,6 +230,7 @@ class Release:
         """The same as an Arrow table."""
         num_rows = self.codec.num_rows if num_rows is None else num_rows
         check_size(num_rows, "The number of synthetic rows")
+        num_rows = int(num_rows)
         key = fresh_key() if seed is None else jax.random.key(_checked_seed(seed))
         rows = self._draw(num_rows, key, None) if where is None else self._draw_where(num_rows, where, key)
         return self._styled(rows)
@@ -327,7 +331,7 @@ class Release:
             "model": {"kind": kind, "structure": structure},
             "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
         }
-        # Last of all the digest of everything above it, so that this file cannot be altered unseen either.
+        # Last of all the digest of everything above it, against damage to this file (a checksum, not a signature).
         files["release.json"] = _json({**content, "sha256_above": hashlib.sha256(_json(content)).hexdigest()})
         with atomic_folder(folder, force=force, marker="release.json") as inside:
             for name, data in files.items():

@@ -320,8 +320,12 @@ def _least_passing(passes: Callable[[float], bool], start: float, *, tolerance: 
 
 def largest_rho(*, epsilon: float, delta: float, already: Sequence[Event] = (), tolerance: float = 1e-4) -> float:
     """The largest zCDP lump that still fits beside `already`, by the Renyi accountant (the only one that holds it)."""
-    if rdp_epsilon(already, delta) >= epsilon:
-        raise BudgetExceeded("The budget is already spent. Raise epsilon, or leave more of it to this part.")
+    before = rdp_epsilon(already, delta)
+    if before >= epsilon:
+        raise BudgetExceeded(
+            f"By the Renyi accountant, the only one that holds a zCDP lump, the looks before it cost epsilon "
+            f"{before:.4g} of {epsilon:g}. Declare more in the schema, or use a method with fixed prices, such as mst."
+        )
 
     def passes(noise: float) -> bool:
         return rdp_epsilon([*already, ZCDP(1 / noise)], delta) <= epsilon
@@ -333,6 +337,8 @@ def largest_rho(*, epsilon: float, delta: float, already: Sequence[Event] = (), 
 
 
 def check_delta(delta: float) -> None:
-    """A delta outside (0, 1) is no guarantee."""
+    """A delta outside (0, 1) is no guarantee; below 1e-30 the tails of the noise are not computed."""
     if not (isinstance(delta, int | float) and 0 < delta < 1):
         raise ConfigError(f"delta must lie strictly between 0 and 1, found {delta}. 1e-6 is a common choice.")
+    if delta < 1e-30:
+        raise ConfigError(f"delta must be at least 1e-30, found {delta:g}. 1e-6 is a common choice.")

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import stats
 
-from understudy.errors import ConfigError
+from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.noise import discrete_gaussian_tail
@@ -152,6 +152,14 @@ def paid_levels(column: Column, binning: Binning) -> int:
     return LEVELS
 
 
+def _paid(look: Look, vectors: int) -> DiscreteGaussian:
+    """The event of a look, if it pays for so many vectors of counts."""
+    event = look.event
+    if not isinstance(event, DiscreteGaussian) or vectors > event.count:
+        raise BudgetExceeded(f"'{look.what}' does not pay for {vectors} vectors of counts. Nothing was looked at.")
+    return event
+
+
 def discover_categories(values: Mapping[str, pa.Array], look: Look, ledger: Ledger) -> dict[str, list]:
     """For each column the values that pass the threshold, sorted; the rest will be "other".
 
@@ -159,9 +167,7 @@ def discover_categories(values: Mapping[str, pa.Array], look: Look, ledger: Ledg
     `look.delta` adds once for each column; every other value's count gets discrete Gaussian noise. Only values that
     occur are drawn for, and the list is sorted by value, so neither order nor absence tells more. Not covered: timing.
     """
-    event = look.event
-    assert isinstance(event, DiscreteGaussian)
-    assert len(values) <= event.count
+    event = _paid(look, len(values))
     ledger.charge(look)
     threshold = category_threshold(event, look.delta / event.count)
     kept = {}
@@ -200,9 +206,7 @@ def discover_bounds(
 
     Formal guarantee: the price of `look`: one noisy histogram a column over cells that are fixed in advance.
     """
-    event = look.event
-    assert isinstance(event, DiscreteGaussian)
-    assert len(values) <= event.count
+    event = _paid(look, len(values))
     ledger.charge(look)
     found = {}
     for name, column in values.items():
@@ -250,9 +254,7 @@ def discover_histograms(
     cells of one histogram, so they move it by at most the event's sensitivity; which cells are split depends on
     noisy counts alone, and a level that splits nothing is charged all the same.
     """
-    event = look.event
-    assert isinstance(event, DiscreteGaussian)
-    assert sum(levels.values()) <= event.count
+    event = _paid(look, sum(levels.values()))
     ledger.charge(look)
     return {
         name: _noisy_tree(column, grids[name], levels[name], event.stddev, ledger, num_rows=num_rows)

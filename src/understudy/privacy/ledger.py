@@ -15,6 +15,7 @@ from understudy.privacy.accounting import NO_NOISE, DiscreteGaussian, Event, Spe
 from understudy.privacy.noise import NoiseSource
 
 DEFAULT_DELTA = 1e-6
+MOST_DELTA = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +55,11 @@ class Guarantee:
             return self
         if self.delta is None:
             return dataclasses.replace(self, delta=default_delta(declared_rows))
+        if self.delta > MOST_DELTA:
+            raise ConfigError(
+                f"delta {self.delta:g} is no promise: it is the chance that the guarantee fails. Use {MOST_DELTA:g} or "
+                "less; 1e-6 is a common choice."
+            )
         if declared_rows is not None and self.delta > 1 / declared_rows:
             raise ConfigError(
                 f"delta {self.delta:g} is larger than 1/{declared_rows}, one over the declared rows: it would "

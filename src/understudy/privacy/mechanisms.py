@@ -17,7 +17,7 @@ from understudy.schema import Domain
 
 Clique = tuple[str, ...]
 
-ROUNDING = 1 + 1e-9  # scores are sums of floats: their sensitivity is an integer only up to rounding
+ROUNDING = 1 + 1e-9  # scores are sums of floats: for up to a million rows this covers their rounding
 
 
 class Rows:
@@ -158,7 +158,7 @@ class Filter:
         return _choose(self._rows, candidates, epsilon, self._ledger)
 
     def _spend(self, rho: float) -> None:
-        if not rho > 0 or self.used + rho > self.rho * (1 + 1e-12):
+        if not rho > 0 or self.used + rho > self.rho:
             raise BudgetExceeded(
                 f"A look at rho {rho:g} does not fit the {self.remaining:g} left of the lump. Nothing was looked at."
             )
