@@ -1,16 +1,11 @@
 """What all tests share: a compilation cache, no network, and the folder of public tables."""
 
-import jaxtyping
-
-jaxtyping.install_import_hook(
-    ["understudy.encoding", "understudy.junction", "understudy.marginals"], "typechecks.checked"
-)
-
 import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import jaxtyping
 import pytest
 from hypothesis import settings
 
@@ -21,6 +16,11 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+# Shapes and types of arrays are checked while tests run (before the modules are loaded); users never pay for it.
+jaxtyping.install_import_hook(
+    ["understudy.encoding", "understudy.junction", "understudy.marginals"], "typechecks.checked"
+)
 
 # The same examples in every run: a failure can be repeated, and the suite's verdict is no lottery.
 settings.register_profile("understudy", deadline=None, derandomize=True)

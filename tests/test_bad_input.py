@@ -442,16 +442,7 @@ def test_fit_says_nothing_of_the_values(
         assert SECRET.encode() not in b"".join(_contents(place / "r").values())
 
 
-UNREADABLE = pytest.mark.xfail(reason="a column of which nothing can be read is not checked yet", strict=False)
-
-
-@pytest.mark.parametrize(
-    "which",
-    [
-        pytest.param(which, marks=UNREADABLE if which in ("beyond 64 bits", "not of the kind") else ())
-        for which in VALUES
-    ],
-)
+@pytest.mark.parametrize("which", VALUES)
 def test_check_tells_the_steward(
     which: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -230,7 +230,6 @@ def test_odd_names_break_no_list(oddly_named: str) -> None:
         assert not line or line.startswith(("- ", "Column names", "Bought", "The kinds")), line
 
 
-@pytest.mark.xfail(reason="the unit's name is shown as it is", strict=False)
 def test_odd_unit_breaks_no_paragraph(oddly_named: str) -> None:
     protected = oddly_named.split("## Who is protected")[1].split("\n## ")[0].strip()
     assert "\n" not in protected.split("\n\n")[0]

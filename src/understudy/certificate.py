@@ -230,7 +230,7 @@ def _rounded_up(value: float, digits: int) -> str:
 
 
 def _unit_word(statement: Statement) -> str:
-    return "row" if statement.unit is None else f"unit (all rows that share one value of `{statement.unit}`)"
+    return "row" if statement.unit is None else f"unit (all rows that share one value of {_code(statement.unit)})"
 
 
 def _protected(statement: Statement) -> list[str]:
@@ -241,7 +241,7 @@ def _protected(statement: Statement) -> list[str]:
         )
     else:
         who = (
-            f"A protected unit is everything that shares one value of `{statement.unit}`. Of each unit at most "
+            f"A protected unit is everything that shares one value of {_code(statement.unit)}. Of each unit at most "
             f"{statement.max_rows_per_unit} row(s) were used; rows without a value there were left out."
         )
     if statement.rows_declared is None:
@@ -304,7 +304,13 @@ def _accounting(statement: Statement) -> list[str]:
 
 
 def _bullets(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
+    return "\n".join(f"- {' '.join(line.split())}" for line in lines)
+
+
+def _code(name: str) -> str:
+    """A column's name as code, whatever it holds."""
+    plain = " ".join(name.split()).replace("`", "'")
+    return f"`{plain}`"
 
 
 def _cell(text: str) -> str:

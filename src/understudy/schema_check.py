@@ -124,7 +124,8 @@ def _value_findings(column: Column, values: pa.ChunkedArray) -> Iterator[Finding
     if len(converted) < len(values):
         num = len(values) - len(converted)
         yield finding("warning", "kind", f"{num} values cannot be read as {column.kind}. They count as nulls.")
-    yield from _domain_findings(column, converted, finding)
+    if len(converted):
+        yield from _domain_findings(column, converted, finding)
 
 
 def _domain_findings(

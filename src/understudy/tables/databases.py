@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from understudy.errors import TableError
 from understudy.tables.casting import bare
-from understudy.tables.engine import named, quoted
+from understudy.tables.engine import connect, named, quoted
 from understudy.tables.places import Place, said_plainly
 from understudy.tables.spelling import as_text, require_distinct_by_case, spelled
-from understudy.tables.texts import MOST, by_distinct, read_as, untyped
+from understudy.tables.texts import MOST, by_distinct, read_as, untyped, utf8
 
 
 def _chosen(place: Place, tables: Sequence[str]) -> str:
@@ -87,7 +87,7 @@ def write_duckdb(table: pa.Table, path: Path, name: str) -> None:
 @contextlib.contextmanager
 def duckdb_file(place: Place, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
     try:
-        connection = duckdb.connect(str(place.path), read_only=read_only)
+        connection = connect(str(place.path), read_only=read_only)
     except duckdb.Error as error:
         if "lock" in str(error):
             raise TableError(f"{place.path} is open in another program. Close it there first.") from None
@@ -118,29 +118,26 @@ def load_extension(connection: duckdb.DuckDBPyConnection, name: str, *, network:
 
 
 # SQLite: the declared type of a column decides, since each of its values may have another. By kind: how SQLite gives
-# the value, how DuckDB gives it, and the Arrow type.
-_SQLITE_KINDS: dict[str, tuple[str, str, pa.DataType]] = {
+# the value, and the Arrow type.
+_SQLITE_KINDS: dict[str, tuple[str, pa.DataType]] = {
     "integer": (
         "CASE typeof({c}) WHEN 'integer' THEN {c} WHEN 'real' THEN CAST(round({c}) AS INTEGER) END",
-        "CAST({c} AS BIGINT)",
         pa.int64(),
     ),
     "real": (
         "CASE WHEN typeof({c}) IN ('integer', 'real') THEN CAST({c} AS REAL) END",
-        "CAST({c} AS DOUBLE)",
         pa.float64(),
     ),
     "boolean": (
         "CASE WHEN typeof({c}) = 'integer' THEN {c} <> 0"
         " WHEN lower({c}) = 'true' THEN 1 WHEN lower({c}) = 'false' THEN 0 END",
-        "CAST(CAST({c} AS VARCHAR) AS BOOLEAN)",
         pa.bool_(),
     ),
-    "date": ("CAST({c} AS TEXT)", "CAST({c} AS VARCHAR)", pa.string()),
-    "datetime": ("CAST({c} AS TEXT)", "CAST({c} AS VARCHAR)", pa.string()),
-    "zoned": ("CAST({c} AS TEXT)", "CAST({c} AS VARCHAR)", pa.string()),
-    "text": ("CAST({c} AS TEXT)", "CAST({c} AS VARCHAR)", pa.string()),
-    "": ("CAST({c} AS TEXT)", "CAST({c} AS VARCHAR)", pa.string()),
+    "date": ("CAST({c} AS TEXT)", pa.string()),
+    "datetime": ("CAST({c} AS TEXT)", pa.string()),
+    "zoned": ("CAST({c} AS TEXT)", pa.string()),
+    "text": ("CAST({c} AS TEXT)", pa.string()),
+    "": ("CAST({c} AS TEXT)", pa.string()),
 }
 
 
@@ -175,7 +172,7 @@ def read_sqlite(place: Place) -> pa.Table:
         name = _chosen(place, [row[0] for row in rows if not row[0].startswith("sqlite_")])
         info = connection.execute(f"PRAGMA table_info({named(name)})").fetchall()
         kinds = {row[1]: _sqlite_kind(row[2] or "") for row in info}
-        table = _sqlite_through_duckdb(place.path, name, kinds) or _sqlite_rows(connection, name, kinds)
+        table = _sqlite_rows(connection, name, kinds)
     columns, fields = list(table.columns), list(table.schema)
     for i, (column, kind) in enumerate(kinds.items()):
         if kind == "":
@@ -190,20 +187,11 @@ def _read_each(texts: pa.ChunkedArray, kind: str, *, zoned: bool = False) -> pa.
     return by_distinct(texts, lambda distinct: (read_as(distinct, kind, zoned=zoned), {}))[0]
 
 
-def _sqlite_through_duckdb(path: Path, name: str, kinds: Mapping[str, str]) -> pa.Table | None:
-    """By DuckDB's extension, where it is on this machine and every value has its column's declared type."""
-    wanted = ", ".join(f"{_SQLITE_KINDS[kind][1].format(c=named(c))} AS {named(c)}" for c, kind in kinds.items())
-    with contextlib.closing(duckdb.connect(":memory:")) as connection, contextlib.suppress(duckdb.Error):
-        if load_extension(connection, "sqlite_scanner"):
-            connection.execute(f"ATTACH {quoted(str(path))} AS source (TYPE sqlite, READ_ONLY)")
-            return bare(connection.sql(f"SELECT {wanted} FROM source.{named(name)}").to_arrow_table())
-    return None
-
-
 def _sqlite_rows(connection: sqlite3.Connection, name: str, kinds: Mapping[str, str]) -> pa.Table:
-    """By Python's own SQLite, in pieces."""
+    """In pieces. What does not have its column's declared type is null, and so is text that is not UTF-8."""
+    connection.text_factory = utf8
     wanted = ", ".join(_SQLITE_KINDS[kind][0].format(c=named(column)) for column, kind in kinds.items())
-    schema = pa.schema([(column, _SQLITE_KINDS[kind][2]) for column, kind in kinds.items()])
+    schema = pa.schema([(column, _SQLITE_KINDS[kind][1]) for column, kind in kinds.items()])
     cursor = connection.execute(f"SELECT {wanted} FROM {named(name)}")
     batches = []
     while rows := cursor.fetchmany(1 << 16):
@@ -271,7 +259,7 @@ def _sqlite_type(held: pa.DataType) -> str:
 
 def read_postgres(place: Place) -> pa.Table:
     """By DuckDB's extension, or by ADBC where that is installed and the extension is not."""
-    with contextlib.closing(duckdb.connect(":memory:")) as connection:
+    with contextlib.closing(connect()) as connection:
         if load_extension(connection, "postgres_scanner"):
             return _postgres_through_duckdb(place, connection)
         if importlib.util.find_spec("adbc_driver_postgresql"):

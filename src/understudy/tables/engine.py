@@ -30,11 +30,18 @@ def sandbox() -> Iterator[duckdb.DuckDBPyConnection]:
 @functools.cache
 def _engine(process: int) -> duckdb.DuckDBPyConnection:
     """One engine for each process: starting one takes longer than most questions to it, and none survives a fork."""
-    connection = duckdb.connect(":memory:")
+    connection = connect()
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     connection.execute("SET GLOBAL python_enable_replacements = false")
     connection.execute("SET GLOBAL enable_external_access = false")
     connection.execute("SET GLOBAL lock_configuration = true")
+    return connection
+
+
+def connect(path: str = ":memory:", *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    """A connection that never spills to disk: DuckDB would put private rows into a folder beside the file or the user."""
+    connection = duckdb.connect(path, read_only=read_only)
+    connection.execute("SET temp_directory = ''")
     return connection
 
 

@@ -40,6 +40,7 @@ def read_json_lines(place: Place) -> pa.Table:
         mixed = re.search(r"Column\(/([^)]*)\) changed from (\w+) to (\w+)", str(error))
         if mixed:
             name, before, after = mixed.groups()
+            name = name.split("/")[0]  # names further down are keys of values
             raise TableError(
                 f"{place}: column {name!r} holds both {before} and {after} values. Write it in one way throughout."
             ) from None
@@ -52,16 +53,14 @@ def read_json_lines(place: Place) -> pa.Table:
 def read_json_texts(place: Place, names: Sequence[str]) -> pa.Table:
     """All columns as text, whatever JSON calls their values: for a declared schema, so that no value decides a type.
 
-    The columns `names` come first, and are null where no line has them: an absent key is a null.
+    Only the keys `names` are taken. An absent key is a null, and a line that is no JSON object a row of nulls.
     """
     pieces = []
-    first_line = 1
     for lines in _pieces(place):
         with sandbox() as connection:
-            connection.register("t", pa.table({"line": lines, "row": range(first_line, first_line + len(lines))}))
-            pieces.append(_texts_of(connection, place, names))
-        first_line += len(lines)
-    table = pa.concat_tables(pieces, promote_options="default") if pieces else pa.table({})
+            connection.register("t", pa.table({"line": pa.array(lines, pa.string())}))
+            pieces.append(_texts_of(connection, names))
+    table = pa.concat_tables(pieces)
     return table.cast(pa.schema([untyped(field) for field in table.schema]))
 
 
@@ -77,20 +76,15 @@ def _pieces(place: Place, num_lines: int = 1 << 16) -> Iterator[list[str]]:
             raise
 
 
-def _texts_of(connection: duckdb.DuckDBPyConnection, place: Place, names: Sequence[str]) -> pa.Table:
-    """The values of these and all other keys of the lines in `t`."""
-    connection.execute("CREATE TEMP VIEW filled AS SELECT line, row FROM t WHERE trim(line, ' \t\r\n') <> ''")
-    (bad,) = connection.execute(
-        "SELECT min(row) FROM filled WHERE CASE WHEN json_valid(line) THEN json_type(line) <> 'OBJECT' ELSE true END"
-    ).fetchall()[0]
-    if bad is not None:
-        raise _no_object(place, f"line {bad}")
-    rows = connection.execute("SELECT json_keys(line) AS k, min(row) FROM filled GROUP BY k ORDER BY 2").fetchall()
-    names = list(dict.fromkeys([*names, *(name for keys, _ in rows for name in keys)]))
+def _texts_of(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> pa.Table:
+    """The values of these keys of the lines in `t`; a blank line is no row."""
     pointers = ", ".join(quoted("/" + name.replace("~", "~0").replace("/", "~1")) for name in names)
     wanted = ", ".join(f"x[{i}] AS c{i}" for i in range(1, len(names) + 1))
-    texts = connection.sql(f"SELECT {wanted} FROM (SELECT json_extract_string(line, [{pointers}]) AS x FROM filled)")
-    return texts.to_arrow_table().rename_columns(names)
+    texts = connection.sql(
+        f"SELECT {wanted} FROM (SELECT CASE WHEN json_valid(line) AND json_type(line) = 'OBJECT'"
+        f" THEN json_extract_string(line, [{pointers}]) END AS x FROM t WHERE trim(line, ' \t\r\n') <> '')"
+    )
+    return texts.to_arrow_table().rename_columns(list(names))
 
 
 def _no_object(place: Place, where: str) -> TableError:

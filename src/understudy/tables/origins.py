@@ -62,14 +62,18 @@ class Origin:
 
     @classmethod
     def of(cls, schema: pa.Schema, library: str, *, dtypes: Mapping[str, str] | None = None) -> "Origin":
-        """Reads off types and field metadata; `dtypes` are the frame library's own names of the types."""
+        """Reads off types and field metadata; `dtypes` are the frame library's own names of the types.
+
+        Columns of types that are not flat are left out: the names inside a struct may be those of people.
+        """
         columns = {
             field.name: ColumnOrigin(
-                arrow=str(field.type),
+                arrow=str(flat_type(field.type)),
                 dtype=(dtypes or {}).get(field.name, ""),
                 style={k: v for k, v in style_of(field).items() if k in ("format", "decimals", "padded")},
             )
             for field in schema
+            if flat_type(field.type) is not None
         }
         delimiter = (schema.metadata or {}).get(b"delimiter", b",").decode()
         return cls(library=library, columns=columns, delimiter=delimiter)
@@ -78,6 +82,21 @@ class Origin:
 def style_of(field: pa.Field) -> dict[str, str]:
     """A field's metadata as text."""
     return {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+
+
+def flat_type(held: pa.DataType) -> pa.DataType | None:
+    """The type as an origin may hold it, or None: flat, and with dictionary codes as wide for few values as for many."""
+    types = pa.types
+    if isinstance(held, pa.BaseExtensionType):
+        return flat_type(held.storage_type)
+    if types.is_run_end_encoded(held):
+        return flat_type(held.value_type)
+    if types.is_dictionary(held):
+        values = flat_type(held.value_type)
+        return None if values is None else pa.dictionary(pa.int32(), values, held.ordered)
+    number = types.is_integer(held) or types.is_floating(held) or types.is_decimal(held) or types.is_boolean(held)
+    text = types.is_string(held) or types.is_large_string(held) or types.is_string_view(held)
+    return held if number or text or types.is_date(held) or types.is_timestamp(held) else None
 
 
 def arrow_type(text: str) -> pa.DataType | None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from understudy.errors import TableError
 from understudy.schema import is_text
 from understudy.tables.casting import as_type
-from understudy.tables.engine import quoted
+from understudy.tables.engine import connect, quoted
 from understudy.tables.origins import Origin, arrow_type, style_of
 
 
@@ -65,7 +65,7 @@ def spelled(
             style = {"zone": f"z{i}", **style}
         columns[f"c{i}"] = values
         expressions.append(spell(f"c{i}", held, style))
-    with contextlib.closing(duckdb.connect(":memory:")) as connection:
+    with contextlib.closing(connect()) as connection:
         connection.execute("SET python_enable_replacements = false")
         connection.register("t", pa.table(columns))
         yield connection, expressions

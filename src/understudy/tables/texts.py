@@ -1,10 +1,14 @@
 """What texts mean: types found by fixed rules over all values of a column, or each value read as its declared kind."""
 
 import functools
+import math
 import re
 from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -54,6 +58,128 @@ _MOMENTS = tuple(
 
 _UNAMBIGUOUS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y")
 """Formats of a declared date without a `format`: tried on each value by itself."""
+
+
+_EPOCH = datetime(1970, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
+FIRST_MOMENT, LAST_MOMENT = (datetime.min - _EPOCH) // _MICROSECOND, (datetime.max - _EPOCH) // _MICROSECOND
+"""The moments that have a date, in microseconds since 1970."""
+_MOST_DIGITS = 400
+"""More than any float has: numbers beyond are infinite."""
+
+
+def plain_cell(cell: object) -> object:
+    """A cell of a column of Python objects as str, bool, int, float, date, datetime or bytes; None for all else.
+
+    Looks at this cell alone, and nothing that it holds raises. Datetimes end with the years 1 and 9999.
+    """
+    if isinstance(cell, np.datetime64):
+        cell = cell.astype("datetime64[us]").astype("int64").item()
+        return None if cell == LEAST else _moment(cell)
+    if isinstance(cell, np.generic):
+        cell = cell.item()
+    if isinstance(cell, Decimal):
+        return _plain_decimal(cell)
+    if isinstance(cell, datetime):
+        return _plain_moment(cell)
+    if isinstance(cell, float):
+        return None if math.isnan(cell) else float(cell)
+    if isinstance(cell, int) and not isinstance(cell, bool) and cell.bit_length() > 3 * _MOST_DIGITS:
+        return math.copysign(math.inf, cell)
+    if isinstance(cell, bytes):
+        cell = utf8(cell)
+    if isinstance(cell, str):
+        return str(cell) if cell.isascii() or _is_unicode(cell) else None
+    return cell if isinstance(cell, bool | int | date | time) else None
+
+
+def cell_text(cell: object) -> str | None:
+    """A cell as text, by its own type alone: 1, 1.0 and "1" are all "1"; None for what is no plain value."""
+    cell = plain_cell(cell)
+    if isinstance(cell, float):
+        return str(int(cell)) if cell.is_integer() else repr(cell)
+    if isinstance(cell, Decimal):
+        return str(int(cell)) if cell == cell.to_integral_value() else format(cell, "f").rstrip("0")
+    if isinstance(cell, datetime):
+        return cell.isoformat()
+    return None if cell is None else str(cell)
+
+
+def _plain_decimal(cell: Decimal) -> Decimal | float | None:
+    if cell.is_nan():
+        return None
+    if cell.is_infinite() or (cell and cell.adjusted() > _MOST_DIGITS):
+        return -math.inf if cell.is_signed() else math.inf
+    return cell if cell and cell.adjusted() > -_MOST_DIGITS and len(cell.as_tuple().digits) < _MOST_DIGITS else float(cell)
+
+
+def _plain_moment(cell: datetime) -> datetime | None:
+    """In UTC where it has a zone. Timestamps of pandas may lie beyond the years of Python."""
+    if cell != cell:  # NaT
+        return None
+    unit = getattr(cell, "unit", None)
+    if unit is None:
+        zoned = cell.tzinfo is not None and cell.utcoffset() is not None
+        ticks = (cell - (_EPOCH.replace(tzinfo=UTC) if zoned else _EPOCH.replace(tzinfo=cell.tzinfo))) // _MICROSECOND
+        return _moment(ticks, zoned=zoned)
+    ticks = int(cell.asm8.astype("int64"))  # type: ignore[attr-defined]
+    ticks = ticks // 1000 if unit == "ns" else ticks * {"s": 10**6, "ms": 10**3, "us": 1}[unit]
+    return _moment(ticks, zoned=cell.tzinfo is not None)
+
+
+def _moment(microseconds: int, *, zoned: bool = False) -> datetime:
+    moment = _EPOCH + min(max(microseconds, FIRST_MOMENT), LAST_MOMENT) * _MICROSECOND
+    return moment.replace(tzinfo=UTC) if zoned else moment
+
+
+def utf8(value: bytes | None) -> str | None:
+    """Bytes as text; None for those that are none."""
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_unicode(text: str) -> bool:
+    """False for halves of characters, which no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def arrow_texts(distinct: pa.Array) -> pa.Array:
+    """The values of a typed array as text, by the rule of `cell_text`; raises for types that have no such text."""
+    held, types = distinct.type, pa.types
+    cells: Sequence[object]
+    if types.is_timestamp(held):
+        ticks = microseconds(distinct).to_pylist()
+        cells = [None if tick is None else _moment(tick, zoned=held.tz is not None) for tick in ticks]
+    elif types.is_date(held):
+        days = distinct.cast(pa.date32(), safe=False).cast(pa.int32()).to_pylist()
+        cells = [None if d is None else date.fromordinal(min(max(d + 719_163, 1), date.max.toordinal())) for d in days]
+    elif types.is_temporal(held) and not types.is_time(held):
+        raise pa.ArrowTypeError("no text for it")
+    elif types.is_nested(held) or types.is_null(held):
+        raise pa.ArrowTypeError("no text for it")
+    elif types.is_time(held):
+        cells = distinct.cast(pa.time64("us"), safe=False).to_pylist()
+    else:
+        cells = distinct.to_pylist()
+    return pa.array(map(cell_text, cells), pa.string())
+
+
+def microseconds(moments: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Timestamps of any unit as microseconds since 1970, within the years 1 to 9999."""
+    ticks = moments.cast(pa.int64())
+    per_unit = {"s": 10**6, "ms": 10**3, "us": 1, "ns": 1}[moments.type.unit]
+    if moments.type.unit == "ns":
+        down = pc.if_else(pc.less(ticks, 0), pc.subtract(pc.divide(pc.add(ticks, 1), 1000), 1), pc.divide(ticks, 1000))
+        return down
+    least, most = FIRST_MOMENT // per_unit, LAST_MOMENT // per_unit
+    ticks = pc.min_element_wise(pc.max_element_wise(ticks, least, skip_nulls=False), most, skip_nulls=False)
+    return pc.multiply(ticks, per_unit)
 
 
 def untyped(field: pa.Field, *, only_dates: bool = False) -> pa.Field:
