@@ -510,14 +510,27 @@ def test_interrupted(place: Path) -> None:
     (place / "large.csv").write_text("name,age,score\n" + rows)
     arguments = ["fit", "large.csv", "--epsilon", "5", "--method", "aim", "--force", "-o", "r"]
     before = _contents(place)
-    process = subprocess.Popen([*NAMELESS, *arguments], cwd=place, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    first = process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    rest = process.stderr.read()
-    assert process.wait(timeout=120) == 130, rest
+    with subprocess.Popen([*NAMELESS, *arguments], cwd=place, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(timeout=120) == 130, rest
     assert "reading the table" in first
     assert rest.splitlines()[-1] == "understudy: interrupted; nothing was written."
     assert "Traceback" not in rest
     assert _contents(place) == before
     assert not [path for path in place.iterdir() if path.name.startswith(".") or stat.S_ISFIFO(path.stat().st_mode)]
+
+
+def test_a_folder_that_is_no_release_is_never_replaced(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also with --force, and before the table is read: a wrong name must not cost a folder, nor budget."""
+    monkeypatch.chdir(place)
+    (place / "precious").mkdir()
+    (place / "precious" / "thesis.txt").write_text("years of work")
+    arguments = ["fit", "no_such_table.csv", "--epsilon", "1", "--out", "precious", "--force"]
+    assert run(arguments) == 2
+    assert "has no release.json, so it is not replaced" in capsys.readouterr().err
+    assert (place / "precious" / "thesis.txt").exists()

@@ -80,10 +80,11 @@ def demo(
 ) -> None:
     """Make a synthetic survey from the embedded one: table, release and certificate."""
     from understudy.demo import demo_schema, demo_table
+    from understudy.files import require_free_folder
     from understudy.release import fit
-    from understudy.tables import atomic_folder, check_writable, write_table
+    from understudy.tables import atomic_folder, write_table
 
-    check_writable(out, force=force)
+    require_free_folder(out, force=force, marker="schema.toml")
     guarantee = _guarantee(epsilon, None, False)
     schema, table = demo_schema(), demo_table()
     say = _sayer(quiet)
@@ -123,13 +124,14 @@ def synth(
     json_file: JsonFile = None,
 ) -> None:
     """Fit, sample and certify in one go. The release folder stays beside the table, as OUT.release/."""
+    from understudy.files import require_free_folder
     from understudy.release import check_size
     from understudy.tables import check_writable, write_table
 
     guarantee = _guarantee(epsilon, delta, not_private)
     folder = _release_folder(out)
     check_writable(out, force=force, table=True)
-    check_writable(folder, force=force)
+    require_free_folder(folder, force=force, marker="release.json")
     _check_json(json_file, force)
     if rows is not None:
         check_size(rows, "The number of synthetic rows")
@@ -164,10 +166,10 @@ def fit(
     json_file: JsonFile = None,
 ) -> None:
     """Fit a method and write a release folder: a model to sample from, and its certificate."""
-    from understudy.tables import check_writable
+    from understudy.files import require_free_folder
 
     guarantee = _guarantee(epsilon, delta, not_private)
-    check_writable(out, force=force)
+    require_free_folder(out, force=force, marker="release.json")
     _check_json(json_file, force)
     release = _fit(source, schema, guarantee, method, settings, target, _binning(bins, max_bins), seed, quiet)
     release.save(out, force=force)

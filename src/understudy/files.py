@@ -69,8 +69,7 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, marker: 
     must be empty or contain that file: `--force` with a wrong name must not remove a home folder.
     """
     path = Path(os.path.realpath(path))
-    require_free(path, force=force)
-    _require_marked(path, marker)
+    require_free_folder(path, force=force, marker=marker)
     with explained(path):
         work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
         try:
@@ -80,8 +79,7 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, marker: 
             for file in [*new.rglob("*"), new]:
                 _sync(file)
             if path.exists():
-                require_free(path, force=force)
-                _require_marked(path, marker)
+                require_free_folder(path, force=force, marker=marker)
                 os.rename(path, old)
             try:
                 os.rename(new, path)
@@ -94,7 +92,10 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, marker: 
             shutil.rmtree(work, ignore_errors=True)
 
 
-def _require_marked(path: Path, marker: str | None) -> None:
+def require_free_folder(path: str | os.PathLike[str], *, force: bool = False, marker: str | None = None) -> None:
+    """Raises now what `atomic_folder` would raise later: call it before any budget is spent."""
+    path = Path(os.path.realpath(path))
+    require_free(path, force=force)
     if path.exists() and not path.is_dir():
         raise TableError(f"{path} is a file, expected the name of a folder. Choose another name.")
     if path.is_dir() and marker and not (path / marker).exists() and any(path.iterdir()):

@@ -200,9 +200,12 @@ def pld_epsilon(events: Sequence[Event], delta: float, grid: float = 1e-5) -> fl
     >>> round(pld_epsilon([SubsampledGaussian(0.01, 4.0, 10_000)], 1e-5), 3)
     0.947
     """
-    if not events:
-        return 0.0
-    joint = _composed_pld(tuple(events), grid)
+    return _pld_epsilon(tuple(events), delta, grid) if events else 0.0
+
+
+@functools.lru_cache(maxsize=1024)
+def _pld_epsilon(events: tuple[Event, ...], delta: float, grid: float) -> float:
+    joint = _composed_pld(events, grid)
     return math.inf if joint is None else float(joint.get_epsilon_for_delta(delta))
 
 

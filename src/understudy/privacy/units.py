@@ -4,9 +4,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from understudy.tables.casting import as_text
+
 
 def rows_within_units(unit_ids: pa.ChunkedArray | pa.Array, max_rows_per_unit: int) -> np.ndarray:
     """Marks the first `max_rows_per_unit` rows of each unit; rows without a unit id are left out.
+
+    Ids of fractional types are compared as texts, in which 7.0 is "7", as it is in a column of texts or objects.
 
     Formal guarantee: which rows of a unit are kept depends on that unit's rows alone (their order in the table), so
     adding or removing a unit adds or removes at most `max_rows_per_unit` marked rows and moves no other mark.
@@ -16,8 +20,9 @@ def rows_within_units(unit_ids: pa.ChunkedArray | pa.Array, max_rows_per_unit: i
     # A dictionary may list one id twice, or a null; floats may be NaN, which is no id, or zeros of two signs.
     if pa.types.is_dictionary(unit_ids.type):
         unit_ids = unit_ids.dictionary_decode()
-    if pa.types.is_floating(unit_ids.type):
-        unit_ids = pc.if_else(pc.is_nan(unit_ids), None, pc.add(unit_ids.cast(pa.float64()), 0.0))
+    if pa.types.is_floating(unit_ids.type) or pa.types.is_decimal(unit_ids.type):
+        unit_ids = pa.chunked_array([unit_ids]) if isinstance(unit_ids, pa.Array) else unit_ids
+        unit_ids = pa.concat_arrays([*as_text(unit_ids).chunks, pa.nulls(0, pa.string())])
     known = pc.is_valid(unit_ids).to_numpy(zero_copy_only=False)
     codes = unit_ids.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
     order = np.argsort(codes, kind="stable")
