@@ -218,7 +218,7 @@ TEXTS: dict[str, list[str | None]] = {
 
 
 def spelling_of(schema: Schema) -> dict[str, dict[str, str]]:
-    return {c.name: {} if c.format is None else {"format": c.format} for c in schema} | {
+    return {c.name: {} if c.format is None else {"format": c.format} for c in schema if c.kind != "text"} | {
         c.name: {"decimals": str(c.decimals), "padded": "true"} for c in schema if c.decimals is not None
     }
 
@@ -255,10 +255,11 @@ def test_with_a_declared_schema_no_value_reaches_the_origin(
 ) -> None:
     text = as_csv(rows) if name == "x.csv" else as_json_lines(rows)
     table, origin = read_table(written(tmp_path, text, name), schema=DECLARED)
-    assert {name: column.arrow for name, column in origin.columns.items()} == DECLARED_TYPES
+    given_back = {name: arrow for name, arrow in DECLARED_TYPES.items() if name != "x"}  # text is not given back
+    assert {name: column.arrow for name, column in origin.columns.items()} == given_back
     assert {name: column.style for name, column in origin.columns.items()} == spelling_of(DECLARED)
     assert {field.name: str(field.type) for field in table.schema} == DECLARED_TYPES
-    assert list(origin.to_dict()["columns"]) == list(TEXTS)  # type: ignore[call-overload]
+    assert list(origin.to_dict()["columns"]) == list(given_back)  # type: ignore[call-overload]
 
 
 def test_a_drafted_schema_finds_the_spelling_that_it_leaves_open(tmp_path: Path) -> None:
@@ -326,10 +327,9 @@ def test_json_lines_of_a_declared_schema_may_mix_types(tmp_path: Path) -> None:
         "c": ["1.5", "\u00fc", '{"d":null}'],
         "never": [None, None, None],
     }
-    for bad in (f'{{"c": 1}}\n\n{{"c": "{CANARY}"', f'{{"c": 1}}\n\n["{CANARY}"]'):
-        with pytest.raises(TableError, match="line 3 is not a JSON object") as caught:
-            read_table(written(tmp_path, bad, "x.jsonl"), schema=schema)
-        assert CANARY not in str(caught.value)
+    for bad in ('{"c": "x"', '["x"]', "x", '{"c": "\\ud800"}', '{"unknown": "x"}'):
+        table, _ = read_table(written(tmp_path, f'{{"c": 1}}\n\n{bad}\n', "x.jsonl"), schema=schema)
+        assert table.to_pylist() == [dict.fromkeys(table.column_names) | {"c": c} for c in ("1", None)]
     with pytest.raises(TableError, match="not UTF-8"):
         read_table(written(tmp_path, b'{"c": "M\xfcller"}\n', "x.jsonl"), schema=schema)
 
@@ -355,9 +355,9 @@ def test_types_of_a_parquet_file_are_its_own_and_spelling_is_declared(tmp_path: 
         assert from_frame(table, schema=DECLARED)[1].columns == origins[-1].columns
     assert origins[0] == origins[1]
     assert [c.arrow for c in origins[0].columns.values()] == [
-        *(str(t) for t in types[:-3]),
-        "int64",  # nobody chose the type null: it is that of a column without values
-        *("string", "int64"),
+        *(str(t) for t in types[:-4]),
+        "dictionary<values=string, indices=int32, ordered=0>",  # the width of the codes tells of the number of values
+        *("int64", "int64"),  # nobody chose the type null: it is that of a column without values
     ]
     assert {name: column.style for name, column in origins[0].columns.items()} == spelling_of(DECLARED)
     fake = pa.table({"w": [True], "f": [dt.date(2020, 12, 31)], "p": [1.0]})
@@ -367,7 +367,7 @@ def test_types_of_a_parquet_file_are_its_own_and_spelling_is_declared(tmp_path: 
 
 
 def test_with_a_declared_schema_pandas_types_do_not_tell_of_missing_values() -> None:
-    """pandas makes floats of integers and objects of booleans where one is missing, and objects of all else."""
+    """pandas makes floats of integers and objects of booleans where one is missing, and objects of any mixture."""
     schema = Schema(
         columns=(
             Column(name="i", kind="integer"),
@@ -403,7 +403,7 @@ def test_with_a_declared_schema_pandas_types_do_not_tell_of_missing_values() -> 
     assert all(origin == origins[0] for origin in origins)
     fake = pa.table({"i": [3, 4], "b": [True, False], "n": [1, 0], "o": ["a", "b"], "k": [1, 2]})
     assert to_pandas(fake, origins[1]).dtypes.astype(str).to_dict() == {
-        **{"i": "int64", "b": "bool", "n": "int64", "o": "object", "k": "object"}
+        **{"i": "int64", "b": "bool", "n": "int64", "o": str(pd.Series(["a"]).dtype), "k": "int64"}
     }
 
 
@@ -703,7 +703,8 @@ def test_arrow_in_arrow_out() -> None:
     assert inside.schema.field("v").type == pa.string()
     back = to_frame(inside, origin)
     assert isinstance(back, pa.Table)
-    assert back.equals(table)
+    wide = pa.dictionary(pa.int32(), pa.large_string())
+    assert back.equals(table.set_column(0, "d", table.column("d").cast(wide)))
     assert from_frame(table.to_batches()[0])[1] == origin
 
 

@@ -5,6 +5,7 @@ so no value can make it fail: numbers are clamped to their bounds, unknown categ
 "other", or the first), nulls take a level of their own or, where the schema excludes them, the column's default.
 """
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,8 @@ from understudy.privacy.ledger import Ledger, Plan
 from understudy.privacy.mechanisms import Rows, noisy_size
 from understudy.privacy.units import rows_within_units
 from understudy.schema import BOUNDED, Bound, Category, Column, Domain, Schema
-from understudy.tables.casting import as_text
+from understudy.tables.casting import as_text, in_declared_type
+from understudy.tables.engine import computed
 
 OTHER = "other"
 DEFAULT_SIZE = 1000  # assumed by a plan when the number of rows is neither declared nor given
@@ -429,13 +431,8 @@ def _read_text(column: pa.Array, kind_type: pa.DataType) -> pa.Array:
     """Text read as numbers or dates; what cannot be read becomes a null, so that no value raises."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return pa.nulls(len(column), kind_type)
-    import duckdb
-
     names = {pa.float64(): "DOUBLE", pa.int64(): "BIGINT", pa.date32(): "DATE"}
-    text = pa.table({"x": column})
-    sql_type = names.get(kind_type, "TIMESTAMP")
-    read = duckdb.from_arrow(text).project(f"TRY_CAST(x AS {sql_type}) AS x").to_arrow_table()
-    return read.column("x").combine_chunks().cast(kind_type)
+    return computed(f"TRY_CAST(v AS {names.get(kind_type, 'TIMESTAMP')})", column).cast(kind_type)
 
 
 def _ticks_within(grid: Grid, starts: np.ndarray, stops: np.ndarray, *, generator: np.random.Generator) -> np.ndarray:
@@ -496,19 +493,30 @@ def _decoded(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _comparable(categories: Sequence[Category | None], values: pa.ChunkedArray) -> tuple[pa.Array, pa.ChunkedArray]:
-    """The listed categories and the column in one Arrow type: the column's own if the list fits it, else text."""
+    """The listed categories and the column in one Arrow type, which follows from both types and from no value of a row.
+
+    Numbers are compared as numbers of the column's type where that holds the list, booleans as booleans, and all else
+    as texts, in which 1, 1.0 and "1" are the same.
+    """
     column = _decoded(values)
     listed = pa.array(list(categories))
-    if listed.type != column.type:
-        try:
-            listed = listed.cast(column.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            listed, column = listed.cast(pa.string()), _as_text(column)
+    held = column.type
+    if pa.types.is_boolean(listed.type) and not pa.types.is_boolean(held):
+        truth = Column(name="", kind="boolean")
+        return listed, in_declared_type(pa.chunked_array([column]), truth)
+    if pa.types.is_floating(held) and (pa.types.is_floating(listed.type) or pa.types.is_integer(listed.type)):
+        return listed.cast(held, safe=False), pa.chunked_array([column])
+    if pa.types.is_integer(held) and pa.types.is_integer(listed.type):
+        with contextlib.suppress(pa.ArrowInvalid):
+            return listed.cast(held), pa.chunked_array([column])
+    if held != listed.type or not (pa.types.is_string(held) or pa.types.is_boolean(held)):
+        listed, column = _as_text(listed), _as_text(column)
     return listed, pa.chunked_array([column])
 
 
 def _as_text(column: pa.Array) -> pa.Array:
+    """Each value as text by itself; nulls for types that have no text, whatever the values."""
     try:
         return as_text(pa.chunked_array([column])).combine_chunks()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return pa.nulls(len(column), pa.string())

@@ -239,6 +239,7 @@ def _read_as_kind(column: Column, texts: pa.ChunkedArray) -> pa.ChunkedArray | N
     elif column.format is not None:
         reading, words = "try_strptime(v, ?)", [column.format]
     with duckdb.connect() as connection:
+        connection.execute("SET temp_directory = ''")  # private rows must not be spilled beside the user's files
         connection.register("texts", pa.table({"v": texts}))
         query = f"SELECT TRY_CAST({reading} AS {kinds[column.kind]}) AS v FROM texts"
         try:

@@ -2,6 +2,7 @@
 
 import contextlib
 from datetime import datetime
+from decimal import ROUND_HALF_EVEN
 
 import duckdb
 import pyarrow as pa
@@ -10,8 +11,19 @@ import pyarrow.compute as pc
 from understudy.errors import SchemaError
 from understudy.schema import Column, Schema, is_text
 from understudy.tables.engine import computed, quoted
-from understudy.tables.origins import style_of
-from understudy.tables.texts import LEAST, MOST, by_distinct, found_spelling, is_untyped, read_as, unknown_format
+from understudy.tables.origins import flat_type, style_of
+from understudy.tables.texts import (
+    LEAST,
+    MOST,
+    arrow_texts,
+    by_distinct,
+    found_spelling,
+    is_untyped,
+    microseconds,
+    read_as,
+    unknown_format,
+    utf8,
+)
 
 MICROSECONDS_PER_DAY = 86_400_000_000
 WHOLE = ("integer", "boolean")
@@ -19,10 +31,11 @@ WHOLE = ("integer", "boolean")
 
 
 def conform(table: pa.Table, schema: Schema) -> pa.Table:
-    """Reads each column as its declared kind; what cannot be read so becomes null. Never an error over a value.
+    """Reads each column as its declared kind, value by value; what cannot be read so becomes null.
 
-    Integers are rounded, and clamped to 64 bits. Columns that the schema does not name stay as they are. Spelling (a
-    field's metadata) is what the schema declares; of a drafted schema, what it leaves open is found from the values.
+    Never an error over a value: only over a type that no value of that kind can have. Integers are rounded, and clamped
+    to 64 bits. Columns that the schema does not name stay as they are. Spelling (a field's metadata) is what the schema
+    declares; of a drafted schema, what it leaves open is found from the values.
     """
     columns: list[pa.ChunkedArray] = []
     fields: list[pa.Field] = []
@@ -30,7 +43,7 @@ def conform(table: pa.Table, schema: Schema) -> pa.Table:
         style = {key: value for key, value in style_of(field).items() if key != "untyped"}
         if field.name in schema and schema[field.name].modelled:
             column = schema[field.name]
-            values, found = _as_declared(values, column, untyped=is_untyped(field), drafted=schema.drafted)
+            values, found = _as_declared(values, column, drafted=schema.drafted)
             style = (style | found if schema.drafted else {}) | _declared_spelling(column)
         columns.append(values)
         fields.append(field.with_type(values.type).with_metadata(style or None))
@@ -38,18 +51,35 @@ def conform(table: pa.Table, schema: Schema) -> pa.Table:
 
 
 def given_back(own: pa.Schema, conformed: pa.Schema, schema: Schema) -> pa.Schema:
-    """The types to give back, with their spelling: a column's own, or where it had none that of its declared kind."""
+    """The types to give back, with their spelling: a column's own, or where it had none that of its declared kind.
+
+    Columns that are not given back have no place here.
+    """
     fields = []
     for field, read in zip(own, conformed, strict=True):
-        column = schema[field.name] if field.name in schema and schema[field.name].modelled else None
-        fields.append(read.with_type(_type_given_back(field, read, column, drafted=schema.drafted)))
+        if field.name not in schema or schema[field.name].drop or schema[field.name].kind == "text":
+            continue
+        column = schema[field.name]
+        held = _id_type(field) if column.kind == "id" else _type_given_back(field, read, column, drafted=schema.drafted)
+        fields.append(read.with_type(held))
     return pa.schema(fields, own.metadata)
 
 
-def _type_given_back(own: pa.Field, read: pa.Field, column: Column | None, *, drafted: bool) -> pa.DataType:
-    if is_untyped(own) or pa.types.is_null(_held(own.type)):
-        return pa.string() if column is None else read.type
-    if column is not None and not drafted and pa.types.is_floating(own.type) and read_kind(column) in WHOLE:
+def _id_type(own: pa.Field) -> pa.DataType:
+    """Fresh numbers go into whole numbers and texts; whatever else the ids were is not needed for them."""
+    return own.type if pa.types.is_integer(own.type) or is_text(own.type) else pa.int64()
+
+
+def _type_given_back(own: pa.Field, read: pa.Field, column: Column, *, drafted: bool) -> pa.DataType:
+    held = _held(own.type)
+    if is_untyped(own) or pa.types.is_null(held) or flat_type(own.type) is None:
+        return read.type
+    if is_text(_held(read.type)) and not is_text(held):  # categories that became texts
+        bare_number = pa.types.is_integer(held) or pa.types.is_floating(held) or pa.types.is_boolean(held)
+        if column.categories is None or not bare_number:
+            dictionary = pa.types.is_dictionary(own.type)
+            return pa.dictionary(pa.int32(), pa.string(), own.type.ordered) if dictionary else pa.string()
+    if not drafted and pa.types.is_floating(own.type) and read_kind(column) in WHOLE:
         return pa.int64()
     return own.type
 
@@ -77,49 +107,72 @@ def _declared_spelling(column: Column) -> dict[str, str]:
 
 
 def _as_declared(
-    values: pa.ChunkedArray, column: Column, *, untyped: bool, drafted: bool
+    values: pa.ChunkedArray, column: Column, *, drafted: bool = False
 ) -> tuple[pa.ChunkedArray, dict[str, str]]:
     """One column as its declared kind, with nulls where a value cannot be read so; and the spelling, if `drafted`."""
     kind, held = read_kind(column), _held(values.type)
     if pa.types.is_null(held):
         values, held = pa.chunked_array([pa.nulls(len(values), pa.string())]), pa.string()
-    if kind == "categorical" and (is_text(held) or (column.categories is None and not untyped)):
-        return values, {}
     if is_text(held):
+        if kind == "categorical":
+            return values, {}
         values = values.cast(pa.dictionary(pa.int32(), pa.string())) if held != pa.string() else values
 
         def convert(texts: pa.Array) -> tuple[pa.Array, dict[str, str]]:
-            read = read_as(texts, kind, column.format, zoned=_is_zoned(column))
+            read = read_as(texts, kind, column.format, zoned=is_zoned(column))
             return read, found_spelling(texts, kind) if drafted else {}
 
         return by_distinct(values, convert)
+    if kind == "categorical" and drafted and column.categories is None and _is_number(held):
+        return values, {}
     try:
-        values = _retyped(values, held, kind)
-        return (_in_declared_type(values, kind, zoned=_is_zoned(column)) if untyped else values), {}
+        return _retyped(values, held, kind), {}
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        found = "nested values" if pa.types.is_nested(held) else held  # names inside may be those of people
         raise SchemaError(
-            f"Column {column.name!r} is declared {column.kind!r}, and the table holds {held} there."
+            f"Column {column.name!r} is declared {column.kind!r}, and the table holds {found} there."
             " Change its kind in the schema, or the table."
         ) from None
 
 
-def _is_zoned(column: Column) -> bool:
+def in_declared_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+    """A typed column in the one type of its declared kind; nulls where no value of its type can be read so.
+
+    For columns whose own type pandas takes from their values: then nothing may depend on that type but the cells.
+    """
+    target = declared_type(column)
+    try:
+        read, _ = _as_declared(values, column)
+    except SchemaError:
+        return pa.chunked_array([pa.nulls(len(values), target)])
+    if pa.types.is_timestamp(target):
+        return microseconds(read).cast(target)
+    return rounded(read) if pa.types.is_uint64(read.type) else as_type(read, target)
+
+
+def declared_type(column: Column) -> pa.DataType:
+    """The one type of a declared kind, where the source has none of its own."""
+    if not column.modelled:
+        return pa.string()
+    return {
+        "categorical": pa.string(),
+        "integer": pa.int64(),
+        "real": pa.float64(),
+        "boolean": pa.bool_(),
+        "datetime": pa.timestamp("us", "UTC" if is_zoned(column) else None),
+        "date": pa.date32(),
+    }[read_kind(column)]
+
+
+def is_zoned(column: Column) -> bool:
     """Whether a datetime column has a zone, by its format or its bounds."""
     least = column.bounds[0] if column.bounds else None
     return (column.format or "").endswith(("%z", "Z")) or (isinstance(least, datetime) and least.tzinfo is not None)
 
 
-def _in_declared_type(values: pa.ChunkedArray, kind: str, *, zoned: bool) -> pa.ChunkedArray:
-    """The values in the one type of their kind, where their own was guessed from them."""
-    declared = {
-        "categorical": pa.string(),
-        "integer": pa.int64(),
-        "real": pa.float64(),
-        "boolean": pa.bool_(),
-        "datetime": pa.timestamp("us", "UTC" if zoned else None),
-        "date": pa.date32(),
-    }[kind]
-    return rounded(values) if pa.types.is_uint64(values.type) else as_type(values, declared)
+def _is_number(held: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_integer(held) or types.is_floating(held) or types.is_boolean(held)
 
 
 def _retyped(values: pa.ChunkedArray, held: pa.DataType, kind: str) -> pa.ChunkedArray:
@@ -127,7 +180,7 @@ def _retyped(values: pa.ChunkedArray, held: pa.DataType, kind: str) -> pa.Chunke
     types = pa.types
     if types.is_dictionary(values.type):
         values = values.cast(held)
-    number = types.is_integer(held) or types.is_floating(held) or types.is_decimal(held) or types.is_boolean(held)
+    number = _is_number(held) or types.is_decimal(held)
     if kind == "categorical":
         return as_text(values)
     if kind == "integer" and number:
@@ -136,11 +189,15 @@ def _retyped(values: pa.ChunkedArray, held: pa.DataType, kind: str) -> pa.Chunke
         return values if types.is_floating(held) else values.cast(pa.float64(), safe=False)
     if kind == "boolean" and number:
         return values if types.is_boolean(held) else pc.not_equal(values.cast(pa.float64(), safe=False), 0.0)
-    if kind == "date" and (types.is_date(held) or types.is_timestamp(held)):
-        local = pc.local_timestamp(values) if types.is_timestamp(held) and held.tz else values
-        return local.cast(pa.date32(), safe=False)
-    if kind == "datetime" and (types.is_date(held) or types.is_timestamp(held)):
-        return values if types.is_timestamp(held) else _midnights(values)
+    if kind == "date" and types.is_timestamp(held):
+        moments = microseconds(values).cast(pa.timestamp("us", held.tz))
+        return (pc.local_timestamp(moments) if held.tz else moments).cast(pa.date32(), safe=False)
+    if kind == "date" and types.is_date(held):
+        return values.cast(pa.date32(), safe=False)
+    if kind == "datetime" and types.is_timestamp(held):
+        return values if held.unit in ("us", "ns") else microseconds(values).cast(pa.timestamp("us", held.tz))
+    if kind == "datetime" and types.is_date(held):
+        return _midnights(values)
     raise pa.ArrowTypeError("no rule")
 
 
@@ -148,15 +205,20 @@ def rounded(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Reals as the nearest 64-bit integers; NaN is null, infinities are the ends."""
     if pa.types.is_boolean(values.type):
         return values.cast(pa.int64())
+    if pa.types.is_decimal(values.type):  # exact, which floats are not, and a decimal type may be too narrow to be
+        return by_distinct(_encodable(values), lambda distinct: (pa.array(_whole(distinct), pa.int64()), {}))[0]
+    if pa.types.is_uint64(values.type):
+        return pc.min_element_wise(values, pa.scalar(MOST, pa.uint64()), skip_nulls=False).cast(pa.int64())
     reals = pc.round(values.cast(pa.float64(), safe=False))
-    if pa.types.is_decimal(values.type):  # exact where it fits; floats end at 53 bits
-        inside = pc.less(pc.abs(reals), 2.0**62)
-        exact = pc.round(pc.if_else(inside, values, pa.scalar(0, values.type))).cast(pa.int64(), safe=False)
-        return pc.if_else(inside, exact, rounded(reals))
     reals = pc.if_else(pc.is_nan(reals), pa.scalar(None, pa.float64()), reals)
     fits = pc.less(pc.abs(reals), 2.0**63)
     whole = pc.if_else(fits, reals, 0.0).cast(pa.int64())
     return pc.if_else(fits, whole, pc.if_else(pc.greater(reals, 0.0), MOST, LEAST))
+
+
+def _whole(decimals: pa.Array) -> list[int | None]:
+    whole = (None if d is None else int(d.to_integral_value(ROUND_HALF_EVEN)) for d in decimals.to_pylist())
+    return [None if number is None else min(max(number, LEAST), MOST) for number in whole]
 
 
 def _midnights(dates: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -168,23 +230,21 @@ def _midnights(dates: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values as text. Bytes are read one by one: a cast would refuse a whole column over one row."""
-    if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
-        return pa.chunked_array(
-            [pa.array(map(_utf8, chunk.to_pylist()), pa.string()) for chunk in values.chunks], pa.string()
-        )
-    return values.cast(pa.string())
+    """Values as text, each by the rule of `cell_text`; raises for types that have no text, whatever the values."""
+    if is_text(_held(values.type)):
+        return values.cast(pa.string())
+    return by_distinct(_encodable(values), lambda distinct: (arrow_texts(distinct), {}))[0]
 
 
-def _utf8(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
+def _encodable(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """In a type that can be dictionary-encoded."""
+    if pa.types.is_decimal(values.type) and values.type.bit_width < 128:
+        return values.cast(pa.decimal128(values.type.precision, values.type.scale))
+    return values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
 
 
 def inner_form(table: pa.Table) -> pa.Table:
-    """One form for all: plain strings, 32-bit dictionary codes, NaN as null, dates in days."""
+    """One form for all: plain strings, 32-bit dictionary codes, NaN as null, dates in days. What is no text is null."""
     columns = [_inner_column(values) for values in table.columns]
     fields = [f.with_type(c.type).with_nullable(True) for f, c in zip(table.schema, columns, strict=True)]
     return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
@@ -197,9 +257,12 @@ def _inner_column(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if types.is_run_end_encoded(held):
         return _inner_column(pa.chunked_array([pc.run_end_decode(c) for c in values.chunks], held.value_type))
     if types.is_dictionary(held):
+        values = _without_broken_texts(values)
         value_type = pa.string() if is_text(held.value_type) else held.value_type
         plain = pa.dictionary(pa.int32(), value_type, ordered=held.ordered)
         return values.cast(plain).unify_dictionaries() if held != plain else values.unify_dictionaries()
+    if is_text(held):
+        values = _without_broken_texts(values)
     if types.is_large_string(held) or types.is_string_view(held):
         with contextlib.suppress(pa.ArrowInvalid):  # a piece of more than 2 GB stays large
             return values.cast(pa.string())
@@ -208,6 +271,18 @@ def _inner_column(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
         return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
     return values.cast(pa.date32(), safe=False) if types.is_date64(held) else values
+
+
+def _without_broken_texts(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Nulls for what calls itself text and is not UTF-8: Arrow holds it, and few can read it."""
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        texts = values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+        chunks = [pa.array(map(utf8, chunk.cast(pa.binary()).to_pylist()), pa.string()) for chunk in texts.chunks]
+        whole = pa.chunked_array(chunks, pa.string())
+        return whole.dictionary_encode() if pa.types.is_dictionary(values.type) else whole
+    return values
 
 
 def as_type(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:

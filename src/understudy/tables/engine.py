@@ -39,7 +39,7 @@ def _engine(process: int) -> duckdb.DuckDBPyConnection:
 
 
 def connect(path: str = ":memory:", *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
-    """A connection that never spills to disk: DuckDB would put private rows into a folder beside the file or the user."""
+    """A connection that never spills to disk: DuckDB would leave private rows in a folder of its own choice."""
     connection = duckdb.connect(path, read_only=read_only)
     connection.execute("SET temp_directory = ''")
     return connection

@@ -1,7 +1,9 @@
 """Frames of pandas, polars and pyarrow: what goes in comes out."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -11,12 +13,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import TableError
-from understudy.schema import Schema, is_text
-from understudy.tables.casting import WHOLE, as_type, bare, conform, given_back, inner_form, read_kind
+from understudy.schema import Column, Schema, is_text
+from understudy.tables.casting import (
+    WHOLE,
+    as_type,
+    bare,
+    conform,
+    declared_type,
+    given_back,
+    in_declared_type,
+    inner_form,
+    is_zoned,
+    read_kind,
+)
 from understudy.tables.origins import Origin
 from understudy.tables.places import require_names
 from understudy.tables.spelling import restyle
-from understudy.tables.texts import untyped
+from understudy.tables.texts import MOST, cell_text, plain_cell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +42,8 @@ def from_frame(frame: object, *, schema: Schema | None = None) -> tuple[pa.Table
     """A pandas, polars or pyarrow table (or another that narwhals knows) as Arrow, and what it was.
 
     With a schema each column is read as the declared kind, as by `conform`. The types of the origin are the frame's
-    own, except those that pandas takes from the values: objects, and floats where integers are declared.
+    own, except those that pandas takes from the values (those of NumPy, objects, and lists of categories): with a
+    declared schema such a column is read cell by cell, and its type is that of its kind.
     """
     if isinstance(frame, pa.RecordBatch):
         frame = pa.Table.from_batches([frame])
@@ -50,6 +64,8 @@ def from_frame(frame: object, *, schema: Schema | None = None) -> tuple[pa.Table
         native = native.collect()
     if not isinstance(native, nw.DataFrame):
         raise TableError(f"Expected a table, found one column ({type(frame).__qualname__}). Put it into a frame.")
+    if native.implementation.is_pandas_like():
+        return _from_pandas(native.to_pandas(), schema)
     library = "polars" if native.implementation.is_polars() else "pyarrow"
     dtypes = {}
     if library == "polars":
@@ -69,41 +85,30 @@ def _entered(
     dtypes: Mapping[str, str] | None = None,
     *,
     schema: Schema | None = None,
-    objects: Sequence[str] = (),
+    own: pa.Schema | None = None,
 ) -> tuple[pa.Table, Origin]:
-    """The table in its inner form; the types of `objects` were guessed from their values."""
+    """The table in its inner form; `own` are the types to give back, where they are not those of the table."""
     if table.num_rows == 0:
         raise TableError("The table has columns but no rows. It needs at least one row.")
     dtypes = dict(dtypes or {})
-    own = pa.schema([_plain_field(field.remove_metadata(), dtypes.get(field.name, "")) for field in table.schema])
     table = bare(table)
-    if schema is None:
-        return inner_form(table), Origin.of(own, library, dtypes=dtypes)
-    if not schema.drafted:
-        own = pa.schema([untyped(field) if field.name in objects else field for field in own])
-        dtypes = {name: _declared_dtype(dtype, schema, name) for name, dtype in dtypes.items()}
+    own = table.schema if own is None else own
     inside = inner_form(table)
-    fields = [f.with_metadata(g.metadata) for f, g in zip(inside.schema, own, strict=True)]
-    conformed = conform(pa.table(inside.columns, schema=pa.schema(fields)), schema)
-    return conformed, Origin.of(given_back(own, conformed.schema, schema), library, dtypes=dtypes)
+    if schema is None:
+        return inside, Origin.of(own, library, dtypes=dtypes)
+    conformed = conform(inside, schema)
+    back = given_back(own, conformed.schema, schema)
+    if not schema.drafted:
+        dtypes = {field.name: _declared_dtype(dtypes.get(field.name, ""), schema, field, own) for field in back}
+    return conformed, Origin.of(back, library, dtypes=dtypes)
 
 
-def _plain_field(field: pa.Field, dtype: str) -> pa.Field:
-    """A categorical column's codes as wide as any: pandas and polars choose their width by the number of categories."""
-    if pa.types.is_dictionary(field.type) and (dtype.startswith("category") or dtype in ("Enum", "Categorical")):
-        return field.with_type(pa.dictionary(pa.int32(), field.type.value_type, field.type.ordered))
-    return field
-
-
-def _declared_dtype(dtype: str, schema: Schema, name: str) -> str:
-    """The pandas type that a column would have without nulls: a missing value must not show in the origin."""
-    column = schema[name] if name in schema and schema[name].modelled else None
-    kind = None if column is None else read_kind(column)
-    if kind == "boolean" and dtype == "object":
-        return "bool"
-    if kind in WHOLE:
-        return {"float": "int64", "Float": "Int64"}.get(dtype.rstrip("0123456789"), dtype)
-    return dtype
+def _declared_dtype(dtype: str, schema: Schema, back: pa.Field, own: pa.Schema) -> str:
+    """The frame library's type for what is given back: a missing value must not show in it."""
+    if read_kind(schema[back.name]) in WHOLE and dtype in ("Float32", "Float64"):
+        return "Int64"
+    # A type that cannot hold what is given back is none.
+    return dtype if pa.types.is_dictionary(back.type) or own.field(back.name).type == back.type else ""
 
 
 def _is_pandas(frame: object) -> bool:
@@ -126,10 +131,125 @@ def _from_pandas(frame: "pd.DataFrame", schema: Schema | None) -> tuple[pa.Table
             "The frame's index has a name, and an index is no column. Use reset_index() to make it one,"
             " or reset_index(drop=True) to leave it out."
         )
-    columns = {name: _pandas_column(frame[name]) for name in frame.columns}
-    dtypes = {name: _pandas_dtype(frame[name].dtype) for name in frame.columns}
-    objects = [name for name, dtype in dtypes.items() if dtype == "object"]
-    return _entered(pa.table(columns), "pandas", dtypes, schema=schema, objects=objects)
+    columns, dtypes, own = {}, {}, []
+    for name in frame.columns:
+        series = frame[name]
+        column = schema[name] if schema is not None and name in schema else None
+        as_cells = schema is not None and (not schema.drafted or (column is not None and column.kind == "id"))
+        if as_cells and _is_typed_by_values(series.dtype):
+            column = column or Column(name=name, kind="text")  # it will be refused for its name
+            columns[name] = _read_cells(series, column)
+            dtypes[name] = _dtype_of_kind(series.dtype, column)
+            own.append(pa.field(name, pa.int64() if column.kind == "id" else columns[name].type))
+            continue
+        columns[name] = _pandas_column(series)
+        dtypes[name] = _pandas_dtype(series.dtype)
+        held = columns[name].type
+        guessed = series.dtype == object and pa.types.is_decimal(held)  # its digits are those of the values
+        own.append(pa.field(name, pa.float64() if guessed else held))
+    return _entered(pa.table(columns), "pandas", dtypes, schema=schema, own=pa.schema(own))
+
+
+def _is_typed_by_values(dtype: object) -> bool:
+    """Whether pandas takes such a type from the values: one more row, and integers are floats, or objects."""
+    import pandas as pd
+
+    if isinstance(dtype, pd.CategoricalDtype):
+        return _is_typed_by_values(dtype.categories.dtype)
+    if isinstance(dtype, pd.SparseDtype):
+        return isinstance(dtype.subtype, np.dtype)
+    return isinstance(dtype, np.dtype) or (isinstance(dtype, pd.StringDtype) and dtype.na_value is not pd.NA)
+
+
+def _dtype_of_kind(dtype: object, column: Column) -> str:
+    """The pandas type of a declared kind; that of texts has no name here, for it is another in each pandas."""
+    import pandas as pd
+
+    moment = "datetime64[us, UTC]" if is_zoned(column) else "datetime64[us]"
+    kinds = {"integer": "int64", "real": "float64", "boolean": "bool", "date": "datetime64[us]", "datetime": moment}
+    name = "int64" if column.kind == "id" else kinds.get(read_kind(column), "")
+    if isinstance(dtype, pd.CategoricalDtype) and column.modelled:
+        return f"category[{name}]{' ordered' if dtype.ordered else ''}"
+    return name
+
+
+def _read_cells(series: "pd.Series", column: Column) -> pa.ChunkedArray:
+    """A column in the type of its declared kind, each cell by its own type: as a column of that type would be read."""
+    import pandas as pd
+
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        listed = _read_cells(pd.Series(series.dtype.categories), column).combine_chunks()
+        codes = pa.array(series.cat.codes.to_numpy())
+        return pa.chunked_array([listed.take(pc.if_else(pc.less(codes, 0), None, codes))], listed.type)
+    if isinstance(series.dtype, pd.SparseDtype):
+        series = series.sparse.to_dense()
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biufM":
+        numbers = series.astype("float64") if series.dtype.kind == "f" else series
+        values = pa.chunked_array([pa.array(numbers, from_pandas=True)])
+        return in_declared_type(values, column if column.modelled else Column(name=column.name, kind="categorical"))
+    cells = series.to_numpy(dtype=object)
+    try:
+        texts = pa.chunked_array([pa.array(cells, pa.string(), from_pandas=True)])
+    except (pa.ArrowException, UnicodeEncodeError, ArithmeticError):  # not all are texts
+        return _read_mixture(cells, column)
+    return in_declared_type(texts, column) if column.modelled else texts
+
+
+_CELL_TYPES = {
+    "text": pa.string(),
+    "truth": pa.bool_(),
+    "integer": pa.int64(),
+    "real": pa.float64(),
+    "day": pa.date32(),
+    "moment": pa.timestamp("us"),
+    "placed": pa.timestamp("us", "UTC"),
+}
+
+
+def _read_mixture(cells: np.ndarray, column: Column) -> pa.ChunkedArray:
+    """Cells of any types: those of one type are read together, and put back in their places."""
+    target = declared_type(column)
+    if pa.types.is_string(target):
+        return pa.chunked_array([pa.array(map(cell_text, cells), target)])
+    groups: dict[str, list] = {name: [] for name in _CELL_TYPES}
+    places: dict[str, list[int]] = {name: [] for name in _CELL_TYPES}
+    for place, cell in enumerate(cells):
+        name, value = _typed_cell(cell)
+        if name:
+            groups[name].append(value)
+            places[name].append(place)
+    read = [
+        in_declared_type(pa.chunked_array([pa.array(values, _CELL_TYPES[name])]), column)
+        for name, values in groups.items()
+        if values
+    ]
+    order = np.full(len(cells), -1)
+    order[[place for listed in places.values() for place in listed]] = np.arange(sum(map(len, places.values())))
+    return pa.chunked_array([chunk for part in read for chunk in part.chunks], target).take(
+        pa.array(order, mask=order < 0)
+    )
+
+
+def _typed_cell(cell: object) -> tuple[str, object]:
+    """The name of a cell's type, and its value; no name for a null, and for what is no plain value."""
+    cell = plain_cell(cell)
+    match cell:
+        case str():
+            return "text", cell
+        case bool():
+            return "truth", cell
+        case Decimal():
+            whole = cell == cell.to_integral_value()
+            return _typed_cell(int(cell)) if whole else ("real", float(cell))
+        case int():
+            return ("integer", int(cell)) if -MOST <= cell <= MOST else ("real", float(cell))
+        case float():
+            return "real", cell
+        case datetime():
+            return "placed" if cell.tzinfo else "moment", cell
+        case date():
+            return "day", cell
+    return "", None
 
 
 def _pandas_column(series: "pd.Series") -> pa.ChunkedArray | pa.Array:
@@ -139,13 +259,15 @@ def _pandas_column(series: "pd.Series") -> pa.ChunkedArray | pa.Array:
         series = series.sparse.to_dense()
     try:
         values = pa.array(series, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeEncodeError):
+        if isinstance(series.dtype, pd.StringDtype):
+            return pa.array(map(cell_text, series), pa.string())
         if series.dtype != object:
             raise TableError(
                 f"Column {series.name!r} has dtype {series.dtype}, which has no Arrow type. Convert it first."
             ) from None
-        return pa.array(series.map(str, na_action="ignore"), pa.string(), from_pandas=True)  # a mixture: as texts
-    if isinstance(values.type, pa.BaseExtensionType):
+        return pa.array(map(cell_text, series), pa.string())  # a mixture: as texts
+    if isinstance(getattr(values.type, "value_type", values.type), pa.BaseExtensionType):
         raise TableError(
             f"Column {series.name!r} has dtype {series.dtype}, which is not supported. Convert it to dates or text."
         )
@@ -207,6 +329,8 @@ def _pandas_series(values: pa.ChunkedArray, dtype: str, origin: Origin) -> "pd.S
         nullable = {"bool": "boolean"}.get(dtype, dtype.replace("uint", "UInt").replace("int", "Int"))
         wanted = pd.api.types.pandas_dtype(nullable)
     if isinstance(wanted, np.dtype):
+        if wanted.kind == "M" and pa.types.is_date(values.type):
+            values = values.cast(pa.timestamp("s")).cast(pa.timestamp("us"))
         series = values.to_pandas()
         narrower = wanted.kind in "iu" and not np.can_cast(series.dtype, wanted)
         return series if narrower or (wanted.kind in "Mm" and series.dtype.kind not in "Mm") else series.astype(wanted)

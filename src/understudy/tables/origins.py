@@ -85,7 +85,7 @@ def style_of(field: pa.Field) -> dict[str, str]:
 
 
 def flat_type(held: pa.DataType) -> pa.DataType | None:
-    """The type as an origin may hold it, or None: flat, and with dictionary codes as wide for few values as for many."""
+    """The type as an origin may hold it, or None: flat, and with codes as wide for few categories as for many."""
     types = pa.types
     if isinstance(held, pa.BaseExtensionType):
         return flat_type(held.storage_type)

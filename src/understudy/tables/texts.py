@@ -69,13 +69,13 @@ _MOST_DIGITS = 400
 
 
 def plain_cell(cell: object) -> object:
-    """A cell of a column of Python objects as str, bool, int, float, date, datetime or bytes; None for all else.
+    """A cell of a column of Python objects as str, bool, int, float, Decimal, date, datetime, time; None for all else.
 
     Looks at this cell alone, and nothing that it holds raises. Datetimes end with the years 1 and 9999.
     """
     if isinstance(cell, np.datetime64):
-        cell = cell.astype("datetime64[us]").astype("int64").item()
-        return None if cell == LEAST else _moment(cell)
+        ticks = int(cell.astype("datetime64[us]").astype("int64"))
+        return None if ticks == LEAST else _moment(ticks)
     if isinstance(cell, np.generic):
         cell = cell.item()
     if isinstance(cell, Decimal):
@@ -85,7 +85,7 @@ def plain_cell(cell: object) -> object:
     if isinstance(cell, float):
         return None if math.isnan(cell) else float(cell)
     if isinstance(cell, int) and not isinstance(cell, bool) and cell.bit_length() > 3 * _MOST_DIGITS:
-        return math.copysign(math.inf, cell)
+        return math.inf if cell > 0 else -math.inf
     if isinstance(cell, bytes):
         cell = utf8(cell)
     if isinstance(cell, str):
@@ -110,7 +110,8 @@ def _plain_decimal(cell: Decimal) -> Decimal | float | None:
         return None
     if cell.is_infinite() or (cell and cell.adjusted() > _MOST_DIGITS):
         return -math.inf if cell.is_signed() else math.inf
-    return cell if cell and cell.adjusted() > -_MOST_DIGITS and len(cell.as_tuple().digits) < _MOST_DIGITS else float(cell)
+    exact = cell and cell.adjusted() > -_MOST_DIGITS and len(cell.as_tuple().digits) < _MOST_DIGITS
+    return cell if exact else float(cell)
 
 
 def _plain_moment(cell: datetime) -> datetime | None:
@@ -159,9 +160,7 @@ def arrow_texts(distinct: pa.Array) -> pa.Array:
     elif types.is_date(held):
         days = distinct.cast(pa.date32(), safe=False).cast(pa.int32()).to_pylist()
         cells = [None if d is None else date.fromordinal(min(max(d + 719_163, 1), date.max.toordinal())) for d in days]
-    elif types.is_temporal(held) and not types.is_time(held):
-        raise pa.ArrowTypeError("no text for it")
-    elif types.is_nested(held) or types.is_null(held):
+    elif types.is_nested(held) or types.is_duration(held) or types.is_interval(held):
         raise pa.ArrowTypeError("no text for it")
     elif types.is_time(held):
         cells = distinct.cast(pa.time64("us"), safe=False).to_pylist()
@@ -209,7 +208,7 @@ def by_distinct(
     """Converts the distinct values once and spreads them; None from `convert` leaves the column as it is."""
     coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
     coded = coded.unify_dictionaries()
-    distinct = coded.chunk(0).dictionary if coded.num_chunks else pa.array([], values.type)
+    distinct = coded.chunk(0).dictionary if coded.num_chunks else pa.array([], coded.type.value_type)
     converted = convert(distinct)
     if converted is None:
         return values, {}
