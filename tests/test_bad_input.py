@@ -534,3 +534,40 @@ def test_a_folder_that_is_no_release_is_never_replaced(
     assert run(arguments) == 2
     assert "has no release.json, so it is not replaced" in capsys.readouterr().err
     assert (place / "precious" / "thesis.txt").exists()
+
+
+def test_the_private_table_is_never_replaced(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not even with --force, and also under another spelling of its path."""
+    monkeypatch.chdir(place)
+    (place / "people.csv").write_text(GOOD)
+    for out in ("people.csv", f"../{place.name}/people.csv"):
+        assert run(["synth", "people.csv", "--epsilon", "1", "-o", out, "--force"]) == 2
+        assert "is the table being read" in capsys.readouterr().err
+    assert (place / "people.csv").read_text() == GOOD
+
+
+def test_check_tells_of_a_wrong_date_format(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`fit` would silently read nulls, so the steward must hear of it beforehand."""
+    monkeypatch.chdir(place)
+    (place / "dates.csv").write_text("born\n" + "".join(f"{1 + i % 28:02}.05.19{50 + i % 40}\n" for i in range(50)))
+    for text_format, code in (("%d.%m.%Y", 0), ("%Y-%m-%d", 1)):
+        (place / "d.toml").write_text(f'[columns.born]\nkind = "date"\nformat = "{text_format}"\n')
+        assert run(["schema", "check", "dates.csv", "d.toml"]) == code
+    assert "50 of 50 values cannot be read as date with the format %Y-%m-%d" in capsys.readouterr().out
+    (place / "d.toml").write_text('[columns.born]\nkind = "date"\nformat = "dd.mm.yyyy"\n')
+    assert run(["schema", "check", "dates.csv", "d.toml"]) == 2
+    assert "must be written with the signs of strptime" in capsys.readouterr().err
+
+
+def test_errors_leave_one_line_also_at_exit(place: Path) -> None:
+    """No library may print about its own teardown after the message."""
+    (place / "bare.csv").write_text("a,b\n")
+    arguments = ["synth", "bare.csv", "--epsilon", "1", "-o", "o.csv"]
+    done = subprocess.run([*NAMELESS, *arguments], cwd=place, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    said = "understudy: bare.csv has a header but no rows. A table needs at least one row."
+    assert done.stderr.splitlines() == [said]

@@ -183,9 +183,9 @@ def _verdict(statement: Statement) -> list[str]:
             "> **NOT PRIVATE.** This release was made without noise: epsilon is infinite, and no guarantee of any kind "
             "is given. Treat it like the original table.",
         ]
-    delta = _rounded_up(statement.delta, 2)
+    delta = rounded_up(statement.delta, 2)
     headline = (
-        f"**epsilon = {_rounded_up(statement.epsilon, 4)}, delta = {delta}** "
+        f"**epsilon = {rounded_up(statement.epsilon, 4)}, delta = {delta}** "
         f"(asked for: epsilon at most {statement.epsilon_target:g})"
     )
     if statement.seeded:
@@ -200,7 +200,7 @@ def _verdict(statement: Statement) -> list[str]:
         *conditions,
         "Everything in this release was computed under differential privacy. Whether or not any one "
         f"{_unit_word(statement)} is in the original table, every possible outcome of the release is about equally "
-        f"likely: its odds change by a factor of at most e^epsilon = {_rounded_up(math.exp(statement.epsilon), 3)}, "
+        f"likely: its odds change by a factor of at most e^epsilon = {rounded_up(math.exp(statement.epsilon), 3)}, "
         f"except with a probability of about {delta}. Whatever is computed from the release alone, such as more "
         "synthetic rows, is covered as well and costs nothing.",
     ]
@@ -217,7 +217,7 @@ def statement_conditions(statement: Statement) -> list[str]:
     ]
 
 
-def _rounded_up(value: float, digits: int) -> str:
+def rounded_up(value: float, digits: int) -> str:
     """So many significant digits, never fewer than the figure: a guarantee must not be rounded down."""
     if value <= 0 or not math.isfinite(value):
         return f"{value:g}"
@@ -256,7 +256,7 @@ def _protected(statement: Statement) -> list[str]:
         epsilon, delta = statement.replace_one
         lines.append(
             f"For readers who think of replacing one unit by another: that is one removal and one addition, at most "
-            f"epsilon {_rounded_up(epsilon, 4)} and delta {_rounded_up(delta, 2)}."
+            f"epsilon {rounded_up(epsilon, 4)} and delta {rounded_up(delta, 2)}."
         )
     return lines
 
@@ -276,8 +276,8 @@ def _purchases(statement: Statement) -> list[str]:
     rows = ["| what | how | epsilon alone | added delta |", "|---|---|---:|---:|"]
     for look in statement.looks:
         price = price_alone(look, statement)
-        alone = _rounded_up(price, 3) if math.isfinite(price) else "infinite"
-        added = _rounded_up(look.delta, 2) if look.delta else ""
+        alone = rounded_up(price, 3) if math.isfinite(price) else "infinite"
+        added = rounded_up(look.delta, 2) if look.delta else ""
         rows.append(f"| {_cell(look.label)} | {mechanism_in_words(look.event)} | {alone} | {added} |")
     explained = (
         "Every look at the private rows, in order. Prices do not simply add up: composed together they cost the figure "
@@ -291,15 +291,15 @@ def _accounting(statement: Statement) -> list[str]:
         return []
     figures = {"privacy-loss distribution": statement.epsilon_pld, "Renyi (zCDP)": statement.epsilon_rdp}
     said = "; ".join(
-        f"{name}: {_rounded_up(figure, 4)}"
+        f"{name}: {rounded_up(figure, 4)}"
         if math.isfinite(figure)
         else f"{name}: no figure (it cannot hold one of the looks)"
         for name, figure in figures.items()
     )
     return [
         "## How it was added up",
-        f"Two accountants bound the same run at delta {_rounded_up(statement.delta, 2)}, and the smaller figure holds. "
-        f"{said}.",
+        f"Two accountants bound the same run at delta {rounded_up(statement.delta, 2)}. Both are upper bounds: the "
+        f"smaller figure holds, and the other is only less sharp. {said}.",
     ]
 
 

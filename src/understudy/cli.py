@@ -130,6 +130,7 @@ def synth(
 
     guarantee = _guarantee(epsilon, delta, not_private)
     folder = _release_folder(out)
+    _refuse_own_input(source, out)
     check_writable(out, force=force, table=True)
     require_free_folder(folder, force=force, marker="release.json")
     _check_json(json_file, force)
@@ -143,6 +144,7 @@ def synth(
     write_table(fake, out, origin=release.origin, force=force)
     say = _sayer(quiet)
     _show_spent(release, quiet)
+    _note_on_draft(release, quiet)
     say(f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'CERTIFICATE.md'}")
     _write_certificate_json(release, json_file, force)
 
@@ -174,6 +176,7 @@ def fit(
     release = _fit(source, schema, guarantee, method, settings, target, _binning(bins, max_bins), seed, quiet)
     release.save(out, force=force)
     _show_spent(release, quiet)
+    _note_on_draft(release, quiet)
     _sayer(quiet)(f"Wrote {out}. Next: understudy sample {out} -o fake.csv")
     _write_certificate_json(release, json_file, force)
 
@@ -284,11 +287,12 @@ def schema_check(source: Source, schema: Annotated[Path, typer.Argument(help="Sc
 
     declared = Schema.read(schema)
     table, _ = read_table(source)
-    findings = check(declared, table)
+    findings = check(declared, table, read_table(source, schema=declared)[0])
     typer.echo("For the steward only: what follows was read off the rows and is not private.")
     for finding in findings:
         typer.echo(str(finding))
-    typer.echo(f"{len(findings)} findings." if findings else "The table fits its schema.")
+    counted = "1 finding." if len(findings) == 1 else f"{len(findings)} findings."
+    typer.echo(counted if findings else "The table fits its schema.")
     if any(finding.level == "error" for finding in findings):
         raise typer.Exit(1)
 
@@ -370,6 +374,13 @@ def _fit(
         )
 
 
+def _refuse_own_input(source: str, out: str) -> None:
+    """Not even --force may replace the table that is being read."""
+    read, written = (Path(os.path.realpath(place.partition("::")[0])) for place in (source, out))
+    if read == written and source.partition("::")[2] == out.partition("::")[2]:
+        raise TableError(f"{out} is the table being read. Choose another name for the synthetic one.")
+
+
 def _release_folder(out: str) -> Path:
     """fake.csv -> fake.release, and so for DATABASE::TABLE."""
     path, _, table = out.partition("::")
@@ -425,14 +436,28 @@ def _warn_if_not_private(release: "Release") -> None:
 
 def _show_spent(release: "Release", quiet: bool) -> None:
     """What it cost; that a release is not private is said even when quiet."""
+    from understudy.certificate import rounded_up
+
     statement = release.statement
     _warn_if_not_private(release)
     if statement.epsilon != float("inf") and not quiet:
         typer.echo(
-            f"Spent epsilon {statement.epsilon:.4g} of {statement.epsilon_target:g} at delta {statement.delta:.2g}, "
+            f"Spent epsilon {rounded_up(statement.epsilon, 4)} of {statement.epsilon_target:g} at delta "
+            f"{rounded_up(statement.delta, 2)}, "
             f"method {statement.method}.",
             err=True,
         )
+
+
+def _note_on_draft(release: "Release", quiet: bool) -> None:
+    """What a run without a schema took for granted."""
+    if not release.schema.drafted:
+        return
+    texts = [column.name for column in release.schema.modelled if column.kind == "categorical"]
+    listed = f"; text columns count as categories ({', '.join(texts)})" if texts else ""
+    _sayer(quiet)(
+        f"No schema: each row counts as one person{listed}. Mark ids, notes and units with 'understudy schema draft'."
+    )
 
 
 def _show_plan(made: "Plan", guarantee: "Guarantee", json_file: str | None, force: bool) -> None:
@@ -569,4 +594,8 @@ def _refuse(words: str, code: int = 2) -> int:
 
 def main() -> None:
     """Entry point of the `understudy` command."""
-    sys.exit(run())
+    code = run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Without Python's teardown, in which DuckDB prints pages about objects that an error still holds.
+    os._exit(code)

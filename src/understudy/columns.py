@@ -140,6 +140,12 @@ class Column:
                     f'{where} must be the words for false and true, as in "{example}", found {shown(text_format)}.'
                 )
 
+        elif not re.search(r"%[YyGcxDFsQ]", text_format):
+            raise SchemaError(
+                f'{where} must be written with the signs of strptime, as in "{example}" for 31.12.1990, found'
+                f" {shown(text_format)}."
+            )
+
     def _check_decimals(self, decimals: object) -> None:
         where = f"Column {self.name!r}: decimals"
         if self.kind != "real":

@@ -55,6 +55,11 @@ class CategoricalCodec:
     def size(self) -> int:
         return len(self.categories) + self.nullable
 
+    @property
+    def extent(self) -> str:
+        """In words: how many values a bought list has."""
+        return f"{len(self.categories) - 1} and other"
+
     def encode(self, values: pa.ChunkedArray) -> Int[np.ndarray, " rows"]:
         listed, column = _comparable(self.categories, values)
         codes = pc.index_in(column, value_set=listed).combine_chunks().fill_null(self.default)
@@ -102,6 +107,13 @@ class NumericCodec:
     @property
     def size(self) -> int:
         return self.num_bins + self.nullable
+
+    @property
+    def extent(self) -> str:
+        """In words: from where to where."""
+        ends = np.asarray([self.histogram.grid.lower, self.histogram.grid.upper])
+        lower, upper = _from_ticks(ends, np.zeros(2, dtype=bool), self.kind).to_pylist()
+        return f"{lower} to {upper}"
 
     def encode(self, values: pa.ChunkedArray) -> Int[np.ndarray, " rows"]:
         ticks, known = as_ticks(values, self.kind)
@@ -317,7 +329,9 @@ def _histograms(
         bounds |= discover_bounds(values, kinds, plan["bounds"], ledger)
     finest = FLAT if binning.bins == "equal" else FINEST
     grids = {
-        column.name: Grid.over(*bounds[column.name], integral=column.kind != "real", finest=finest)
+        column.name: Grid.over(
+            *bounds[column.name], integral=column.kind != "real", finest=finest, decimals=column.decimals
+        )
         for column in numeric
     }
     if "histograms" not in plan:

@@ -30,7 +30,7 @@ from understudy.marginals import GraphicalModel
 from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
 from understudy.privacy.noise import SecureNoise, SeededNoise, fresh_key
-from understudy.schema import BOUNDED, Domain, Schema, match_columns
+from understudy.schema import Domain, Schema, match_columns
 from understudy.synthesizers import AUTO, express, name_of, read_method
 from understudy.tables import (
     Conjunct,
@@ -103,7 +103,7 @@ def fit(
     unit, as its `statement` says, provided that no seed was given. Every look is charged on one ledger before it
     happens. Not covered: what the schema declares public, timing and memory.
     """
-    if guarantee is None:
+    if not isinstance(guarantee, Guarantee):
         raise ConfigError("Say what to guarantee: us.Guarantee(epsilon=1.0), or us.Guarantee.not_private().")
     arrow, origin = _as_arrow(table, schema)
     schema = schema or Schema.draft(arrow.schema)
@@ -115,7 +115,6 @@ def fit(
         )
     guarantee = guarantee.with_delta_for(schema.rows)
     binning = binning or Binning()
-    tell = progress or (lambda share, words: None)
 
     noise = SecureNoise() if seed is None else SeededNoise(_checked_seed(seed))
     ledger = Ledger(guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit)
@@ -124,7 +123,8 @@ def fit(
     synthesizer, _ = choose_method(method, domain)
     buying = plan_discovery(schema, ledger.remaining, binning)
     synthesizer.plan(domain, ledger.remaining.after(buying.looks))  # refuses what cannot be paid before any look
-    tell(0.0, "reading the table")
+    if progress is not None:
+        progress(0.0, "reading the table")
     codec, rows = fit_codec(conform(arrow, schema), schema, buying, ledger, binning)
     fitting = synthesizer.plan(codec.domain, ledger.remaining).under(name_of(synthesizer))
     model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress)
@@ -133,7 +133,7 @@ def fit(
         rows_declared=schema.rows,
         drafted=schema.drafted,
         declared=_declared(schema),
-        bought=_bought(schema),
+        bought=_bought(schema, codec),
         method=express(synthesizer),
     )
     return Release(model, codec, statement, origin)
@@ -189,13 +189,15 @@ def _one_line(sentence: str) -> str:
     return " ".join(sentence.split())
 
 
-def _bought(schema: Schema) -> tuple[str, ...]:
-    facts = ["number of rows"] if schema.rows is None else []
-    for what, kinds in (("categories", ("categorical",)), ("bounds", BOUNDED)):
-        names = [c.name for c in schema.modelled if c.bought == what and c.kind in kinds]
-        if names:
-            facts.append(_one_line(f"{what} of {', '.join(names)}"))
-    return tuple(facts)
+def _bought(schema: Schema, codec: Codec) -> tuple[str, ...]:
+    """What the schema left open, with what was found: noisy answers, free to show."""
+    facts = [f"number of rows: about {codec.num_rows:,}"] if schema.rows is None else []
+    columns = {column.name: column for column in codec.columns}
+    found: dict[str, list[str]] = {"categories": [], "bounds": []}
+    for column in schema.modelled:
+        if column.bought is not None:
+            found[column.bought].append(f"{column.name} ({columns[column.name].extent})")
+    return (*facts, *(_one_line(f"{what} of {', '.join(names)}") for what, names in found.items() if names))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,8 +278,8 @@ class Release:
                 break  # at this rate all the draws that are allowed would find less than half of the rows
         if found < num_rows:
             raise ConditionError(
-                f"Only {found} of {num_rows} rows met the condition in {drawn:,} draws. Ask for fewer rows, or loosen "
-                "the condition."
+                f"Only {found} of {num_rows} rows met the condition in {drawn:,} draws. "
+                f"{'Ask for fewer rows, or loosen' if found else 'Loosen'} the condition."
             )
         return self._renumbered(pa.concat_tables(kept).slice(0, num_rows))
 

@@ -35,8 +35,10 @@ class Finding:
         return f"{self.level}: {where}: {self.message}"
 
 
-def check(schema: Schema, table: pa.Table) -> list[Finding]:
+def check(schema: Schema, table: pa.Table, as_fitted: pa.Table | None = None) -> list[Finding]:
     """Compares a table with its schema, for the steward's eyes only.
+
+    `table` is read without the schema, so that nothing is lost; `as_fitted`, if given, as `fit` would read it.
 
     *Not covered*: everything. The findings are exact, hold counts and values of the table, and cost no budget because
     they are no part of a release: do not share them. `fit` says none of this, since saying it would be a look.
@@ -46,8 +48,22 @@ def check(schema: Schema, table: pa.Table) -> list[Finding]:
         findings += _unit_findings(schema, table)
     for column in schema.modelled:
         if table.column_names.count(column.name) == 1 and table.num_rows:
-            findings += _value_findings(column, _decoded(table.column(column.name)))
+            values = _decoded(table.column(column.name))
+            findings += _value_findings(column, values)
+            if as_fitted is not None and not is_text(values.type):
+                findings += _reading_findings(column, values, as_fitted.column(column.name))
     return findings
+
+
+def _reading_findings(column: Column, values: pa.ChunkedArray, as_fitted: pa.ChunkedArray) -> Iterator[Finding]:
+    """Values that are lost when read as the schema says: mostly by a wrong date format."""
+    known = len(values) - values.null_count
+    lost = as_fitted.null_count - values.null_count
+    if lost <= 0:
+        return
+    how = f"{column.kind} with the format {column.format}" if column.format else column.kind
+    message = f"{lost} of {known} values cannot be read as {how}. They count as nulls. Mend the schema, or the table."
+    yield Finding(level="error" if lost == known else "warning", topic="reading", column=column.name, message=message)
 
 
 def _column_findings(schema: Schema, column_names: Sequence[str]) -> Iterator[Finding]:

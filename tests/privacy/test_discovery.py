@@ -229,11 +229,12 @@ def test_bounds_of_dates_are_years() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [1_000_000], [7] * 3])
-def test_where_nothing_is_heavy_the_cell_of_zero_stands_in(values: list[int]) -> None:
+def test_where_nothing_is_heavy_a_public_range_stands_in(values: list[int]) -> None:
     """Few rows leave no trace: the answer is the one for an empty column."""
     assert bounds_of(np.array(values, dtype=np.int64), "integer", stddev=8.0) == (0, 0)
     assert bounds_of(np.array(values, dtype=float), "real", stddev=8.0) == (-(2.0**-20), 2.0**-20)
-    assert bounds_of(np.array(values, dtype=np.int64), "date", stddev=8.0) == (0, 364)
+    year_1900, year_2099 = (int(np.datetime64(day, "D").astype(np.int64)) for day in ("1900-01-01", "2099-12-31"))
+    assert bounds_of(np.array(values, dtype=np.int64), "date", stddev=8.0) == (year_1900, year_2099)
 
 
 @pytest.mark.parametrize("kind", ["integer", "real", "date", "datetime"])
@@ -482,3 +483,20 @@ def test_units_of_several_rows_raise_the_price() -> None:
 def test_binning_refuses_what_it_cannot_do(settings_: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Binning(**settings_)
+
+
+def test_bounds_are_found_where_only_many_cells_together_are_heavy() -> None:
+    """Some thirty births in each of ninety years: no single year stands out, the decades do."""
+    look = Look("bounds", "bounds of 1 column", DiscreteGaussian(30.0))
+    days = np.random.default_rng(0).integers(-14_610, 18_262, 3000)  # 1930 to 2019
+    book = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))
+    lower, upper = discover_bounds({"born": days}, {"born": "date"}, look, book)["born"]
+    assert np.mean((days >= lower) & (days <= upper)) > 0.95
+    assert upper - lower < 150 * 366
+
+
+def test_reals_with_decimals_get_one_cell_for_each_number() -> None:
+    grid = Grid.over(15.0, 50.0, integral=False, decimals=1)
+    numbers = np.round(np.linspace(15.0, 50.0, 351), 1)
+    assert grid.num_cells == 351
+    assert np.array_equal(grid.cells(numbers), np.arange(351))

@@ -32,6 +32,7 @@ LEVELS = 3  # of the tree, for columns with more cells than FLAT
 FLAT = 256  # up to so many cells one level is enough: each cell gets its own noisy count
 FINEST = 2**20  # cells of the finest level at most
 SPLIT_AT = 4.0  # a cell is split when its noisy count is above so many standard deviations
+LEAST_SPREAD = 0.25  # of an even share: noise must not tear holes into a smooth column
 STANDS_OUT = 3.0  # a cell keeps its own mass above so many; the cells between are pooled
 DELTA_SHARE = 0.1  # of the guarantee's delta, for thresholded category lists
 SHARES = {"size": 0.05, "categories": 0.3, "bounds": 0.2, "histograms": 0.25}
@@ -67,7 +68,20 @@ class Grid:
     width: int | float
 
     @classmethod
-    def over(cls, lower: int | float, upper: int | float, *, integral: bool, finest: int = FINEST) -> "Grid":
+    def over(
+        cls,
+        lower: int | float,
+        upper: int | float,
+        *,
+        integral: bool,
+        finest: int = FINEST,
+        decimals: int | None = None,
+    ) -> "Grid":
+        """Cells between the bounds; for reals written with so many `decimals`, one cell around each such number."""
+        if not integral and decimals is not None and (upper - lower) * 10**decimals < finest - 1:
+            step = 10.0**-decimals
+            finest = round((upper - lower) / step) + 1
+            lower, upper = lower - step / 2, upper + step / 2
         if not integral:
             width = (upper / finest) - (lower / finest)  # divided first: upper - lower may overflow
             return cls(float(lower), float(upper), False, finest, float(width))
@@ -214,8 +228,7 @@ def discover_bounds(
         cells = np.clip(np.searchsorted(edges, column, side="right") - 1, 0, len(edges) - 2)
         exact = np.bincount(cells, minlength=len(edges) - 1)
         noisy = exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
-        heavy = np.flatnonzero(noisy > event.stddev * stats.norm.isf(1e-4 / len(exact)) + event.sensitivity)
-        first, last = (heavy[0], heavy[-1]) if len(heavy) else _cell_of_zero(edges)
+        first, last = _outermost_heavy(noisy, event.stddev) or _fallback_cells(kinds[name], edges)
         upper = edges[last + 1]
         found[name] = (edges[first].item(), upper.item() if kinds[name] == "real" else upper.item() - 1)
     return found
@@ -233,8 +246,26 @@ def _public_edges(kind: str) -> np.ndarray:
     return np.concatenate([-magnitudes[::-1], magnitudes])
 
 
-def _cell_of_zero(edges: np.ndarray) -> tuple[int, int]:
-    """Where no cell is heavy: the one that holds zero (for dates the first of 1970)."""
+def _outermost_heavy(noisy: np.ndarray, stddev: float) -> tuple[int, int] | None:
+    """First and last cell of the blocks that stand out; wide blocks count, where single cells are too light."""
+    threshold = float(stats.norm.isf(1e-4 / (2 * len(noisy))))  # so that an empty column hardly ever shows any
+    blocks = _blocks(noisy[None, :].astype(float), stddev, threshold)
+    heavy = np.flatnonzero(blocks.stands_out)
+    if len(heavy) == 0:
+        return None
+    first, last = int(blocks.first[heavy].min()), int((blocks.first + blocks.length)[heavy].max()) - 1
+    # Beside what stands out, a cell needs less to be believed: it can only widen the bounds.
+    while first > 0 and noisy[first - 1] >= 2 * stddev:
+        first -= 1
+    while last + 1 < len(noisy) and noisy[last + 1] >= 2 * stddev:
+        last += 1
+    return first, last
+
+
+def _fallback_cells(kind: str, edges: np.ndarray) -> tuple[int, int]:
+    """Where nothing stands out of the noise: the 20th and 21st century for dates, else the cell that holds zero."""
+    if kind in TICKS_PER_DAY:
+        return 1900 - YEARS[0], 2099 - YEARS[0]
     cell = int(np.searchsorted(edges, 0, side="right")) - 1
     return cell, cell
 
@@ -311,10 +342,10 @@ class _Blocks(NamedTuple):
     stands_out: np.ndarray
 
 
-def _blocks(noisy: np.ndarray, stddev: float) -> _Blocks:
+def _blocks(noisy: np.ndarray, stddev: float, stands_out: float = STANDS_OUT) -> _Blocks:
     """Cuts each row of cells into blocks of 1, 2, 4 ... cells: the largest inside which nothing stands out.
 
-    A block stands out when its sum is above STANDS_OUT standard deviations of its noise. Pooling the rest matters:
+    A block stands out when its sum is above `stands_out` standard deviations of its noise. Pooling the rest matters:
     clipping hundreds of empty cells at zero one by one would invent rows.
     """
     num_cells = noisy.shape[1]
@@ -322,7 +353,7 @@ def _blocks(noisy: np.ndarray, stddev: float) -> _Blocks:
     sums = [np.pad(noisy, ((0, 0), (0, 2**depth - num_cells)))]
     for _ in range(depth):
         sums.append(sums[-1][:, 0::2] + sums[-1][:, 1::2])
-    out = [each >= STANDS_OUT * stddev * math.sqrt(2**level) for level, each in enumerate(sums)]
+    out = [each >= stands_out * stddev * math.sqrt(2**level) for level, each in enumerate(sums)]
     below = [np.zeros_like(out[0])]
     for level in range(depth):
         inside = out[level] | below[level]
@@ -356,6 +387,6 @@ def _block_masses(blocks: _Blocks, parents: np.ndarray | None, stddev: float) ->
     rest = np.maximum(parents[row] - total(sums * stands_out), 0.0)
     evenly = rest * length / total(length * ~stands_out)
     trust = evenly**2 / np.maximum(evenly**2 + stddev**2 * length, 1e-300)
-    spread = np.maximum(trust * sums + (1 - trust) * evenly, 0.0) * ~stands_out
+    spread = np.maximum(trust * sums + (1 - trust) * evenly, LEAST_SPREAD * evenly) * ~stands_out
     mass = np.where(stands_out, sums, spread * rest / total(spread))
     return mass * parents[row] / total(mass)

@@ -75,8 +75,8 @@ def _type_given_back(own: pa.Field, read: pa.Field, column: Column, *, drafted: 
     if is_untyped(own) or pa.types.is_null(held) or flat_type(own.type) is None:
         return read.type
     if is_text(_held(read.type)) and not is_text(held):  # categories that became texts
-        bare_number = pa.types.is_integer(held) or pa.types.is_floating(held) or pa.types.is_boolean(held)
-        if column.categories is None or not bare_number:
+        number = pa.types.is_integer(held) or pa.types.is_floating(held)
+        if not (number or (pa.types.is_boolean(held) and column.categories is not None)):
             dictionary = pa.types.is_dictionary(own.type)
             return pa.dictionary(pa.int32(), pa.string(), own.type.ordered) if dictionary else pa.string()
     if not drafted and pa.types.is_floating(own.type) and read_kind(column) in WHOLE:

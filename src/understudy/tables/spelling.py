@@ -13,6 +13,7 @@ from understudy.schema import is_text
 from understudy.tables.casting import as_type
 from understudy.tables.engine import connect, quoted
 from understudy.tables.origins import Origin, arrow_type, style_of
+from understudy.tables.texts import read_as
 
 
 def restyle(table: pa.Table, origin: Origin) -> pa.Table:
@@ -24,7 +25,9 @@ def restyle(table: pa.Table, origin: Origin) -> pa.Table:
         target = arrow_type(known.arrow) if known else None
         if target is not None:
             with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-                values = as_type(_as_texts(values, style) if _holds_text(target) else values, target)
+                values = as_type(
+                    _as_texts(values, style) if _holds_text(target) else _read_back(values, target), target
+                )
         if "decimals" in style and pa.types.is_floating(values.type):
             values = pc.round(values, int(style["decimals"]))
         columns.append(values)
@@ -34,6 +37,15 @@ def restyle(table: pa.Table, origin: Origin) -> pa.Table:
 
 def _holds_text(target: pa.DataType) -> bool:
     return is_text(target.value_type if pa.types.is_dictionary(target) else target)
+
+
+def _read_back(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """Categories that were bought as texts from a column of numbers; "other" is none and becomes null."""
+    types = pa.types
+    kind = "integer" if types.is_integer(target) else "real" if types.is_floating(target) else None
+    if kind is None or not is_text(values.type):
+        return values
+    return pa.chunked_array([read_as(chunk.cast(pa.string()), kind) for chunk in values.chunks])
 
 
 def _as_texts(values: pa.ChunkedArray, style: dict[str, str]) -> pa.ChunkedArray:
