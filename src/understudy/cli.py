@@ -561,7 +561,7 @@ def _write_json(content: object, json_file: str, *, force: bool) -> None:
 def run(arguments: list[str] | None = None) -> int:
     """The whole command line; returns the exit code."""
     try:
-        result = app(args=arguments, standalone_mode=False)
+        result = app(args=arguments, prog_name="understudy", standalone_mode=False)
         if result == INTERRUPTED:  # how the argument parser reports Ctrl-C
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
@@ -574,7 +574,9 @@ def run(arguments: list[str] | None = None) -> int:
             print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
             return 2
         if hasattr(error, "format_message"):  # what the argument parser raises
-            return _refuse(f"{' '.join(error.format_message().split())} Try 'understudy --help'.")
+            said = " ".join(error.format_message().split()).rstrip(".")
+            command = getattr(getattr(error, "ctx", None), "command_path", "understudy")
+            return _refuse(f"{said}. Try '{command} --help'.")
         if type(error).__name__ == "Abort":
             return _refuse("interrupted; nothing was written.", INTERRUPTED)
         if os.environ.get("UNDERSTUDY_DEBUG"):
