@@ -321,7 +321,7 @@ def _histograms(
     for column in numeric:
         ticks, known = as_ticks(table.column(column.name), column.kind)
         exact_values[column.name] = ticks[known]
-    bounds = {column.name: _bound_ticks(column) for column in numeric if column.bounds is not None}
+    bounds = {column.name: bound_ticks(column) for column in numeric if column.bounds is not None}
     if "bounds" in plan:
         bought = plan["bounds"].columns
         kinds = {column.name: column.kind for column in numeric}
@@ -472,7 +472,7 @@ def _from_ticks(ticks: np.ndarray, null: np.ndarray, kind: str) -> pa.Array:
     return array.cast(pa.timestamp("us")) if kind == "datetime" else array
 
 
-def _bound_ticks(column: Column) -> tuple[int | float, int | float]:
+def bound_ticks(column: Column) -> tuple[int | float, int | float]:
     assert column.bounds is not None
     lower, upper = (_tick(bound) for bound in column.bounds)
     return lower, upper
