@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from understudy.errors import SchemaError as SchemaError
     from understudy.errors import TableError as TableError
     from understudy.errors import UnderstudyError as UnderstudyError
+    from understudy.evaluation.scorecard import Scorecard as Scorecard
+    from understudy.evaluation.scorecard import evaluate as evaluate
     from understudy.privacy.discovery import Binning as Binning
     from understudy.privacy.ledger import Guarantee as Guarantee
     from understudy.privacy.ledger import Ledger as Ledger
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from understudy.release import Release as Release
     from understudy.release import fit as fit
     from understudy.release import plan as plan
+    from understudy.report import write_report as write_report
     from understudy.schema import Column as Column
     from understudy.schema import Domain as Domain
     from understudy.schema import Schema as Schema
@@ -46,6 +49,9 @@ _PLACES = {
     "Ledger": "privacy.ledger",
     "Plan": "privacy.ledger",
     "Statement": "privacy.ledger",
+    "Scorecard": "evaluation.scorecard",
+    "evaluate": "evaluation.scorecard",
+    "write_report": "report",
     "Release": "release",
     "fit": "release",
     "plan": "release",

@@ -20,8 +20,9 @@ from understudy.errors import ConfigError, TableError, UnderstudyError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from understudy.evaluation.scorecard import Scorecard
     from understudy.privacy.discovery import Binning
-    from understudy.privacy.ledger import Guarantee, Plan
+    from understudy.privacy.ledger import Guarantee, Plan, Statement
     from understudy.release import Release
 
 app = typer.Typer(
@@ -218,6 +219,90 @@ def certificate(
     if json_file != "-":
         _show_markdown(release.certificate)
     _write_certificate_json(release, json_file, force)
+
+
+@app.command()
+def evaluate(
+    real: Annotated[str, typer.Argument(help="The real table.")],
+    synthetic: Annotated[list[str], typer.Argument(help="Synthetic tables, each a file or NAME=FILE.")],
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="Schema file (TOML). Absent: read off the real table.")
+    ] = None,
+    target: Annotated[str | None, typer.Option("--target", help="The column that classifiers predict.")] = None,
+    holdout: Annotated[
+        str | None, typer.Option("--holdout", help="Real rows that were not synthesized. Absent: a fifth of REAL.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Marginals, one classifier, logistic pMSE.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="All rows, interactions, many bootstraps. Slow.")] = False,
+    metrics: Annotated[
+        list[str] | None, typer.Option("--metric", help="Only this metric or group. Repeatable.")
+    ] = None,
+    constraints: Annotated[
+        list[str] | None, typer.Option("--constraint", help="A condition (SQL) that rows should meet. Repeatable.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write an HTML page.")] = None,
+    release: Annotated[
+        Path | None, typer.Option("--release", help="A release folder: its certificate stands at the page's end.")
+    ] = None,
+    json_file: JsonFile = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Judge synthetic tables against the real one. Reads real rows: what it writes is NOT private."""
+    from understudy.evaluation.scorecard import WARNING, evaluate
+    from understudy.report import write_report
+    from understudy.schema import Schema
+    from understudy.tables import check_writable
+
+    if quick and full:
+        raise ConfigError("--quick and --full exclude each other. Give one, or none.")
+    if release is not None and report is None:
+        raise ConfigError("--release puts a certificate into the page: give --report too.")
+    _check_json(json_file, force)
+    if report is not None:
+        check_writable(report, force=force)
+    statement = None if release is None else _statement(release)
+    with _progress(quiet, "judging") as progress:
+        scorecard = evaluate(
+            real,
+            _named_tables(synthetic),
+            schema=None if schema is None else Schema.read(schema),
+            target=target,
+            holdout=holdout,
+            metrics=metrics,
+            effort="quick" if quick else "full" if full else "default",
+            constraints=constraints or (),
+            progress=progress,
+        )
+    if json_file is not None:
+        _write_json(scorecard.to_json(), json_file, force=force)
+    if report is not None:
+        write_report(report, scorecard, statement, force=force)
+    if json_file == "-":
+        return
+    _show_scores(scorecard, all_of_them=metrics is not None)
+    say = _sayer(quiet)
+    say(WARNING)
+    written = [str(path) for path in (report, json_file) if path is not None]
+    say(f"Wrote {' and '.join(written)}" if written else "More: --report report.html, --json scores.json")
+
+
+@app.command()
+def report(
+    scores: Annotated[Path, typer.Argument(help="A scorecard, as 'evaluate --json' writes.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The HTML page.")],
+    release: Annotated[
+        Path | None, typer.Option("--release", help="A release folder: its certificate stands at the page's end.")
+    ] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw the page of a scorecard again, without the data. NOT private."""
+    from understudy.evaluation.scorecard import Scorecard
+    from understudy.report import write_report
+
+    write_report(out, Scorecard.load(scores), None if release is None else _statement(release), force=force)
+    _sayer(quiet)(f"Wrote {out}")
 
 
 @app.command()
@@ -522,6 +607,68 @@ def _show_comparison(real: "pa.Table", fake: "pa.Table") -> None:
     for question, real_share, fake_share in compared_shares(real, fake):
         table.add_row(question, f"{100 * real_share:.1f}", f"{100 * fake_share:.1f}")
     Console(stderr=True).print(table)
+
+
+def _statement(folder: Path) -> "Statement":
+    from understudy.release import Release
+
+    return Release.load(folder).statement
+
+
+def _named_tables(sources: list[str]) -> dict[str, str]:
+    """NAME=FILE, or the file's name without its ending."""
+    from understudy.evaluation.scorecard import name_of
+
+    tables: dict[str, str] = {}
+    for source in sources:
+        name, equals, path = source.partition("=")
+        if not equals or os.path.exists(source):
+            name, path = name_of(source, "synthetic"), source
+        if name in tables:
+            raise ConfigError(f"Two synthetic tables are called {name!r}. Name them: NAME=FILE.")
+        tables[name] = path
+    return tables
+
+
+SHOWN = (
+    "tv1",
+    "tv2",
+    "tv3",
+    "corr_diff",
+    "invalid_cells",
+    "pmse_logit_ratio",
+    "pmse_cart_ratio",
+    "tstr_auc",
+    "tstr_f1",
+)
+"""What stands in the terminal when all metrics were computed."""
+
+
+def _show_scores(scorecard: "Scorecard", *, all_of_them: bool) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    content = scorecard.to_json()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for name in (*scorecard.methods, "real"):
+        table.add_column(name, justify="right")
+    table.add_column("", style="dim")
+    reasons: dict[str, None] = {}
+    for entry in content["metrics"]:
+        if not all_of_them and entry["key"] not in SHOWN:
+            continue
+        scores = [*entry["values"].values(), entry["reference"] or {"value": None}]
+        if all(score["value"] is None for score in scores):
+            reasons[next(iter(entry["values"].values()))["why"]] = None
+            continue
+        cells = ["-" if score["value"] is None else f"{score['value']:.3g}" for score in scores]
+        table.add_row(entry["title"], *cells, entry["direction"])
+    console = Console()
+    console.print(table)
+    for reason in filter(None, reasons):
+        console.print(f"Not computed: {reason}", markup=False)
 
 
 def _write_certificate_json(release: "Release", json_file: str | None, force: bool) -> None:

@@ -37,11 +37,10 @@ from understudy.tables import (
     Constant,
     Frame,
     Origin,
+    as_arrow,
     atomic_folder,
     conform,
     filter_where,
-    from_frame,
-    read_table,
     restyle,
     to_frame,
     where_columns,
@@ -105,7 +104,7 @@ def fit(
     """
     if not isinstance(guarantee, Guarantee):
         raise ConfigError("Say what to guarantee: us.Guarantee(epsilon=1.0), or us.Guarantee.not_private().")
-    arrow, origin = _as_arrow(table, schema)
+    arrow, origin = as_arrow(table, schema)
     schema = schema or Schema.draft(arrow.schema)
     schema = schema if target is None else schema.with_target(target)
     match_columns(schema, arrow.column_names)
@@ -154,12 +153,6 @@ def choose_method(method: Any, domain: Domain) -> tuple[Any, tuple[str, ...]]:
 
 def _budget(guarantee: Guarantee, schema: Schema) -> Budget:
     return Ledger(guarantee, noise=SeededNoise(0), max_rows_per_unit=schema.max_rows_per_unit).remaining
-
-
-def _as_arrow(table: "Frame | str | os.PathLike[str]", schema: Schema | None) -> tuple[pa.Table, Origin]:
-    if isinstance(table, str | os.PathLike):
-        return read_table(table if isinstance(table, str) else Path(table), schema=schema)
-    return from_frame(table, schema=schema)
 
 
 def _declared(schema: Schema) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping
+from typing import Any
 
 LOWER, HIGHER, NEAR_ONE, NEAR_REAL = "lower is better", "higher is better", "1 is best", "nearer to real is better"
 
@@ -48,7 +49,7 @@ class Result:
     scores: Mapping[str, Score]
     settings: Mapping[str, object]
     """JSON-safe: every parameter, also the defaults, and the numbers of rows used."""
-    details: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """JSON-safe: curves, histograms and matrices, for a report."""
     notes: tuple[str, ...] = ()
     private: bool = True

@@ -11,7 +11,7 @@ types and spelling of the output follow from the schema alone. No message of thi
 from understudy.files import atomic_folder, atomic_write
 from understudy.tables.casting import conform
 from understudy.tables.conditions import Conjunct, Constant, filter_where, where_columns
-from understudy.tables.frames import Frame, from_frame, to_frame
+from understudy.tables.frames import Frame, as_arrow, from_frame, to_frame
 from understudy.tables.origins import ColumnOrigin, Origin
 from understudy.tables.output import check_writable, write_table
 from understudy.tables.reading import read_table
@@ -23,6 +23,7 @@ __all__ = [
     "Constant",
     "Frame",
     "Origin",
+    "as_arrow",
     "atomic_folder",
     "atomic_write",
     "check_writable",

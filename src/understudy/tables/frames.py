@@ -1,5 +1,6 @@
 """Frames of pandas, polars and pyarrow: what goes in comes out."""
 
+import os
 import re
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -28,6 +29,7 @@ from understudy.tables.casting import (
 )
 from understudy.tables.origins import Origin
 from understudy.tables.places import require_names
+from understudy.tables.reading import read_table
 from understudy.tables.spelling import restyle
 from understudy.tables.texts import MOST, cell_text, plain_cell
 
@@ -36,6 +38,13 @@ if TYPE_CHECKING:
     import polars as pl
 
 Frame: TypeAlias = "pd.DataFrame | pl.DataFrame | pa.Table"
+
+
+def as_arrow(table: "Frame | str | os.PathLike[str]", schema: Schema | None = None) -> tuple[pa.Table, Origin]:
+    """A frame, or the file or database table that a path names, as Arrow, and what it was."""
+    if isinstance(table, str | os.PathLike):
+        return read_table(table if isinstance(table, str) else Path(table), schema=schema)
+    return from_frame(table, schema=schema)
 
 
 def from_frame(frame: object, *, schema: Schema | None = None) -> tuple[pa.Table, Origin]:

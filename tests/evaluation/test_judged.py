@@ -1,0 +1,139 @@
+"""One scale for real and synthetic tables, which no synthetic table can move."""
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from understudy.errors import SchemaError, TableError
+from understudy.evaluation.judged import Layout
+from understudy.schema import Column, Schema
+
+SCHEMA = Schema(
+    columns=(
+        Column(name="age", kind="integer", bounds=(0, 100)),
+        Column(name="city", kind="categorical", categories=("a", "b", "c")),
+        Column(name="smokes", kind="boolean"),
+        Column(name="note", kind="text"),
+    )
+)
+REAL = pa.table(
+    {
+        "age": [10, 50, None, 100],
+        "city": ["a", "c", "z", None],
+        "smokes": [True, False, True, True],
+        "note": list("wxyz"),
+    }
+)
+
+
+def test_a_table_is_codes_and_numbers() -> None:
+    layout = Layout.of(REAL, SCHEMA)
+    judged = layout.read(REAL, "real table")
+    assert layout.names == ("age", "city", "smokes")
+    np.testing.assert_array_equal(judged["age"], [10, 50, np.nan, 100])
+    assert judged["city"].tolist() == [0, 2, 4, 3]  # unlisted is one past null, which is one past the levels
+    assert judged["smokes"].tolist() == [1, 0, 1, 1]
+    assert any("note" in sentence for sentence in layout.notes)
+
+
+def test_features_follow_from_the_layout() -> None:
+    layout = Layout.of(REAL, SCHEMA)
+    features = layout.read(REAL, "real table").features()
+    expected = [
+        [0.1, 0, 1, 0, 0, 0, 1],
+        [0.5, 0, 0, 0, 1, 0, 0],
+        [0.0, 1, 0, 0, 0, 0, 1],
+        [1.0, 0, 0, 0, 0, 1, 1],
+    ]
+    np.testing.assert_allclose(features, expected, atol=1e-7)
+    assert layout.feature_names() == [
+        "age",
+        "age is missing",
+        "city=a",
+        "city=b",
+        "city=c",
+        "city=(missing)",
+        "smokes=True",
+    ]
+    assert layout.feature_names(["smokes"]) == ["smokes=True"]
+
+
+def test_values_outside_stay_and_are_clipped_on_request() -> None:
+    layout = Layout.of(REAL, SCHEMA)
+    wild = layout.read(pa.table({"age": [-50, 150], "city": ["a", "a"], "smokes": [True, True]}), "synthetic table")
+    assert wild["age"].tolist() == [-50, 150]
+    assert wild.scaled("age").tolist() == [0, 1]
+    assert wild.scaled("age", clipped=False).tolist() == [-0.5, 1.5]
+    assert wild.binned("age", 10) == (pytest.approx([0, 9]), 11)
+
+
+def test_bins_are_those_of_a_loop() -> None:
+    values = np.random.default_rng(0).uniform(-10, 110, 500)
+    layout = Layout.of(REAL, SCHEMA)
+    table = pa.table({"age": np.rint(values), "city": ["a"] * 500, "smokes": [True] * 500})
+    cells, size = layout.read(table, "synthetic table").binned("age", 20)
+    expected = [min(19, max(0, int(np.rint(value) // 5))) for value in values]
+    assert cells.tolist() == expected
+    assert size == 21
+
+
+def test_without_a_schema_the_real_table_sets_the_scale_and_this_is_said() -> None:
+    real = pa.table(
+        {"x": [1.0, 3.0, 2.0], "kind": ["b", "a", "b"], "day": [datetime.date(2020, 1, d) for d in (1, 2, 3)]}
+    )
+    layout = Layout.of(real)
+    assert (layout["x"].lower, layout["x"].upper) == (1.0, 3.0)
+    assert layout["kind"].levels == ("a", "b")
+    assert layout["day"].upper - layout["day"].lower == 2
+    assert "read off the real table" in layout.notes[0]
+
+
+def test_what_a_schema_leaves_open_is_named() -> None:
+    schema = Schema(columns=(Column(name="x", kind="real"), Column(name="k", kind="categorical", categories=("a",))))
+    layout = Layout.of(pa.table({"x": [0.0, 2.0], "k": ["a", "a"]}), schema)
+    assert layout["x"].upper == 2.0
+    assert any('"x"' in note and '"k"' not in note for note in layout.notes)
+
+
+def test_names_and_empty_columns_are_left_out_and_this_is_said() -> None:
+    real = pa.table(
+        {"name": [f"person {i}" for i in range(200)], "x": range(200), "empty": pa.nulls(200, pa.float64())}
+    )
+    layout = Layout.of(real)
+    assert layout.names == ("x",)
+    assert any('"name"' in note and '"empty"' in note for note in layout.notes)
+
+
+def test_no_column_left_is_an_error() -> None:
+    with pytest.raises(TableError, match="no column to judge"):
+        Layout.of(pa.table({"name": [f"person {i}" for i in range(200)]}))
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (pa.table({"age": [1], "city": ["a"]}), 'lacks the column "smokes"'),
+        (pa.table({"Age": [1], "city": ["a"], "smokes": [True]}), '"age".*Did you mean .Age'),
+    ],
+)
+def test_missing_columns_are_named(table: pa.Table, words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        Layout.of(REAL, SCHEMA).read(table, "synthetic table")
+
+
+def test_an_empty_table_is_refused() -> None:
+    with pytest.raises(TableError, match="synthetic table has no rows"):
+        Layout.of(REAL, SCHEMA).read(REAL.slice(0, 0), "synthetic table")
+
+
+def test_parts_are_disjoint_and_repeatable() -> None:
+    real = pa.table({"x": np.arange(100.0)})
+    judged = Layout.of(real).read(real, "real table")
+    first, second = judged.split(0.8, seed=3)
+    assert (first.num_rows, second.num_rows) == (80, 20)
+    assert sorted([*first["x"], *second["x"]]) == list(range(100))
+    assert judged.split(0.8, seed=3)[1]["x"].tolist() == second["x"].tolist()
+    assert len(set(judged.at_most(30, seed=1)["x"])) == 30
+    assert judged.at_most(None, seed=1) is judged

@@ -1,0 +1,108 @@
+"""The 25 Gaussians and the inception score against perfect samplers, slow versions and closed forms."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from understudy.errors import ConfigError
+from understudy.evaluation.judged import Layout
+from understudy.evaluation.tasks import CENTRES, METRICS, gaussian_quality, gaussian_quality_of, inception_score
+
+
+def perfect(num_rows: int, seed: int = 0) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    return CENTRES[generator.integers(25, size=num_rows)] + generator.normal(0, 0.05, (num_rows, 2))
+
+
+def test_a_perfect_sampler() -> None:
+    """0.98 to 0.99 with the cap, 0.99 without."""
+    result = gaussian_quality(perfect(100_000))
+    assert 0.98 < result["quality"] < 0.99
+    assert result["quality_uncapped"] == pytest.approx(0.99, abs=0.002)
+    assert result["modes"] == 25
+    assert result["mode_tv"] < 0.02
+
+
+def test_all_mass_in_one_mode() -> None:
+    result = gaussian_quality(np.tile([[-4.0, 2.0]], (1000, 1)))
+    assert result["quality"] == pytest.approx(0.04)
+    assert result["quality_uncapped"] == 1
+    assert result["modes"] == 1
+    assert result["mode_tv"] == pytest.approx(0.96)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.99])
+def test_counts_agree_with_a_loop_over_centres(share: float) -> None:
+    points = np.random.default_rng(0).uniform(-6, 6, (5000, 2))
+    radius = {0.9: 0.10730, 0.99: 0.15174}[share]
+    result = gaussian_quality(points, share=share)
+    assert result.settings["radius"] == pytest.approx(radius, abs=5e-6)
+    counts = [sum(math.dist(point, centre) <= radius for point in points) for centre in CENTRES]
+    assert result.details["counts"] == counts
+    assert result["quality_uncapped"] == pytest.approx(sum(counts) / 5000)
+    assert result["quality"] == pytest.approx(sum(min(200, count) for count in counts) / 5000)
+    assert result["mode_tv"] == pytest.approx(sum(abs(count / sum(counts) - 0.04) for count in counts) / 2)
+
+
+def test_points_nowhere() -> None:
+    result = gaussian_quality(np.array([[1.0, 1.0], [np.nan, 0.0], [np.inf, 0.0], [1e30, -1e30]]))
+    assert result["quality"] == result["quality_uncapped"] == result["modes"] == 0
+    assert "No row" in result.scores["mode_tv"].why
+    assert not any(score.is_defined for score in gaussian_quality(np.zeros((0, 2))).scores.values())
+
+
+def test_shares_that_are_none_or_let_gaussians_overlap_are_refused() -> None:
+    for share in (0.0, 1.0, 1 - 1e-100):
+        with pytest.raises(ConfigError, match="share"):
+            gaussian_quality(CENTRES, share=share)
+
+
+def test_two_columns_of_a_table() -> None:
+    """On their own scale, whatever the range of the layout; a null lies nowhere."""
+    points = perfect(500)
+    table = pa.table({"x": points[:, 0], "label": ["a", "b"] * 250, "y": [None, *points[1:, 1]]})
+    judged = Layout.of(table).read(table, "synthetic table")
+    result = gaussian_quality_of(judged, "x", "y")
+    points[0] = np.nan
+    assert result.scores == gaussian_quality(points).scores
+    assert not result.private
+    with pytest.raises(ConfigError, match="label"):
+        gaussian_quality_of(judged, "x", "label")
+
+
+def test_inception_score_between_one_and_the_number_of_classes() -> None:
+    assert inception_score(np.eye(10)[np.arange(5000) % 10])["inception_score"] == pytest.approx(10)
+    assert inception_score(np.full((50, 10), 0.1))["inception_score"] == pytest.approx(1)
+    assert inception_score(np.eye(10)[np.zeros(50, int)])["inception_score"] == pytest.approx(1)
+
+
+def test_inception_score_agrees_with_a_loop() -> None:
+    chances = np.random.default_rng(0).dirichlet(np.ones(4), 60)
+    overall = chances.mean(axis=0)
+    divergence = sum(p * math.log(p / q) for row in chances for p, q in zip(row, overall, strict=True)) / 60
+    assert inception_score(chances)["inception_score"] == pytest.approx(math.exp(divergence))
+    assert inception_score(chances[::-1])["inception_score"] == pytest.approx(math.exp(divergence))
+
+
+def test_inception_score_by_a_classifier() -> None:
+    result = inception_score(np.array([0, 1, 2, 1, 0, 2]), lambda rows: np.eye(3)[rows], public_classifier=False)
+    assert result["inception_score"] == pytest.approx(3)
+    assert result.private
+    assert not inception_score(np.eye(3)).private
+
+
+@pytest.mark.parametrize(
+    "chances", [np.ones((3, 2)), np.array([[-0.5, 1.5]]), np.array([[np.nan, 1.0]]), np.zeros((0, 2)), np.ones(3)]
+)
+def test_what_are_no_probabilities_has_no_score(chances: np.ndarray) -> None:
+    assert "sum to 1" in inception_score(chances).scores["inception_score"].why
+
+
+def test_every_key_is_described_and_all_is_json() -> None:
+    results = [gaussian_quality(perfect(100)), inception_score(np.eye(2))]
+    assert [key for result in results for key in result.scores] == [entry.key for entry in METRICS]
+    for result in results:
+        assert json.loads(json.dumps([result.settings, result.details])) == [result.settings, result.details]
