@@ -54,6 +54,7 @@ ORDER = (
     "release",
     "audit",
     "evaluation.scores",
+    "evaluation.threads",
     "evaluation.judged",
     "evaluation.marginals",
     "evaluation.validity",

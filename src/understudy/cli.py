@@ -79,10 +79,12 @@ def demo(
     force: Annotated[bool, typer.Option("--force/--no-force", help="Replace the folder if it exists.")] = True,
     quiet: Quiet = False,
 ) -> None:
-    """Make a synthetic survey from the embedded one: table, release and certificate."""
+    """Make a synthetic survey from the embedded one: table, release, certificate and report."""
     from understudy.demo import demo_schema, demo_table
+    from understudy.evaluation.scorecard import evaluate
     from understudy.files import require_free_folder
     from understudy.release import fit
+    from understudy.report import write_report
     from understudy.tables import atomic_folder, write_table
 
     require_free_folder(out, force=force, marker="schema.toml")
@@ -93,14 +95,20 @@ def demo(
     with _progress(quiet, "fitting") as progress:
         release = fit(table, method, guarantee, schema=schema, progress=progress)
     fake = release.sample_arrow()
+    with _progress(quiet, "judging") as progress:
+        scores = evaluate(table, {"synthetic": fake}, schema=schema, effort="quick", progress=progress)
     with atomic_folder(out, force=force, marker="schema.toml") as inside:
         write_table(fake, inside / "synthetic.csv", origin=release.origin)
         release.save(inside / "synthetic.release")
         schema.write(inside / "schema.toml")
+        write_report(inside / "report.html", scores, release.statement)
     if not quiet:
         _show_comparison(table, fake)
         _show_spent(release, quiet)
-    say(f"Look into {out}{os.sep}: synthetic.csv, and synthetic.release{os.sep}CERTIFICATE.md")
+    say(
+        f"Look into {out}{os.sep}: synthetic.csv, synthetic.release{os.sep}CERTIFICATE.md, and report.html in a browser"
+    )
+    say("The report compares with the real rows: of your own data, keep it inside the house.")
     say(f"Next: understudy sample {out / 'synthetic.release'} -n 1000 -o more.csv")
 
 

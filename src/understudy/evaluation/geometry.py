@@ -6,6 +6,7 @@ transport, estimated as Tantipongpipat, Waites, Boob, Siva and Cummings do: betw
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.metrics import roc_auc_score
 
 from understudy.evaluation.judged import Judged, Layout
 from understudy.evaluation.scores import HIGHER, LOWER, Metric, Result, Score
+from understudy.evaluation.threads import in_threads
 
 MAX_JENSEN_SHANNON = float(entr(0.25) + entr(0.75) - entr(0.5))
 """Between a certain coin and a fair one, in nats: 0.2158."""
@@ -238,7 +240,8 @@ def jensen_shannon(real: Judged, synthetic: Judged, *, max_rows: int | None = 20
         class_weight="balanced",
         categorical_features=[not trait.is_numeric and len(trait.labels) <= MANY_CODES for trait in real.layout.traits],
         random_state=seed,
-    ).fit(train, train_labels)
+    )
+    in_threads([partial(discriminator.fit, train, train_labels)])
     belief = discriminator.predict_proba(test)[:, 1]
     divergence = _entropy((belief + 0.5) / 2) - (_entropy(belief) + _entropy(np.array(0.5))) / 2
     divergence = np.maximum(divergence, 0.0)  # rounding can leave -1e-17

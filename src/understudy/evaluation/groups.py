@@ -25,6 +25,8 @@ class Effort:
     """At most so many rows for metrics that fit models; None: all."""
     mlp_rows: int | None
     """The same for neural networks, which take the longest."""
+    light_rows: int | None
+    """The same for metrics that fit two models for each column, or judge a table against its own other half."""
     cart_rows: int | None
     models: tuple[str, ...]
     bootstrap: int
@@ -42,6 +44,7 @@ EFFORTS = {
             name="quick",
             slow_rows=5_000,
             mlp_rows=5_000,
+            light_rows=5_000,
             cart_rows=1_000,
             models=("random_forest",),
             bootstrap=50,
@@ -62,6 +65,7 @@ EFFORTS = {
             name="default",
             slow_rows=20_000,
             mlp_rows=4_000,
+            light_rows=10_000,
             cart_rows=3_000,
             models=(*QUAIL_MODELS, "gradient_boosting", "xgboost"),
             bootstrap=100,
@@ -71,6 +75,7 @@ EFFORTS = {
             name="full",
             slow_rows=None,
             mlp_rows=None,
+            light_rows=None,
             cart_rows=None,
             models=(*QUAIL_MODELS, "gradient_boosting", "xgboost"),
             bootstrap=1_000,
@@ -232,7 +237,7 @@ def _learned(case: Case, train: Judged) -> Result:
 
 def _learned_itself(case: Case, synthetic: Judged) -> Result:
     first, second = synthetic.split(0.5, seed=case.seed)
-    return _learned(dataclasses.replace(case, test=second), first)
+    return _learned(dataclasses.replace(case, test=second), first.at_most(case.effort.light_rows, seed=case.seed))
 
 
 def _aucs(result: Result) -> dict[str, float]:
@@ -241,7 +246,7 @@ def _aucs(result: Result) -> dict[str, float]:
 
 def _dimension_prediction(case: Case, synthetic: Judged, table: pa.Table) -> Result:
     return regression.dimension_prediction(
-        case.train, synthetic, case.test, max_rows=case.effort.slow_rows, seed=case.seed
+        case.train, synthetic, case.test, max_rows=case.effort.light_rows, seed=case.seed
     )
 
 

@@ -6,12 +6,9 @@ train-and-test-on-synthetic are the same function. Real and synthetic rows share
 
 import importlib.util
 import math
-import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -24,14 +21,12 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
-from threadpoolctl import threadpool_limits
 
 from understudy.columns import did_you_mean, listed
 from understudy.errors import ConfigError, SchemaError
 from understudy.evaluation.judged import Judged, Trait
 from understudy.evaluation.scores import HIGHER, NEAR_REAL, Metric, Result, Score
-
-Job = TypeVar("Job")
+from understudy.evaluation.threads import in_threads
 
 
 def _xgboost(seed: int) -> Any:
@@ -249,29 +244,15 @@ def learn(
 
 
 def class_probabilities(train: Judged, rows: Judged, *, target: str, seed: int = 0) -> np.ndarray | None:
-    """For each row the probabilities of the target's levels by gradient boosting; None if `train` has one class."""
+    """For each row the probabilities of the target's levels by logistic regression; None if `train` has one class."""
     trait = _checked(train, target, (), AVERAGES[0])
     train = train.take(train[target] < len(trait.levels))
     others = [name for name in train.layout.names if name != target]
     if not others or len(np.unique(train[target])) < 2:
         return None
-    model = CLASSIFIERS["gradient_boosting"](seed)
+    model = CLASSIFIERS["logistic"](seed)
     features = train.features(others), train[target], rows.features(others)
     return in_threads([partial(_fit, model, *features, len(trait.levels))])[0].shares
-
-
-def in_threads(jobs: Sequence[Callable[[], Job]]) -> list[Job]:
-    """Runs fits two at a time, each on one core: sums are then added in one order, whatever the machine.
-
-    Warnings are silenced, here and not in the jobs because filters belong to the process: a fit that does not
-    converge becomes a note.
-    """
-    workers = min(2, os.cpu_count() or 1)
-    with warnings.catch_warnings(), threadpool_limits(limits=1):
-        warnings.simplefilter("ignore")
-        # OpenMP's number of threads is each thread's own, so the limit above does not reach the workers.
-        with ThreadPoolExecutor(workers, initializer=threadpool_limits, initargs=(1, "openmp")) as pool:
-            return list(pool.map(lambda job: job(), jobs))
 
 
 class _Fitted(NamedTuple):

@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 from understudy.errors import ConfigError
 from understudy.evaluation.judged import Judged
 from understudy.evaluation.scores import LOWER, NEAR_ONE, Metric, Result, Score
+from understudy.evaluation.threads import in_threads
 
 RIDGE = 1e-6
 """Keeps the coefficients finite where the tables are perfectly separated; on columns of unit variance."""
@@ -176,10 +178,11 @@ def pmse_cart(
     pmse, num_leaves = grow(rows, labels)
     if null == "pairs":
         pairs = itertools.combinations(features[1:], 2)
-        nulls = [grow(np.concatenate(pair), np.repeat([False, True], [*map(len, pair)]))[0] for pair in pairs]
+        trees = [partial(grow, np.concatenate(pair), np.repeat([False, True], [*map(len, pair)])) for pair in pairs]
     else:
         generator = np.random.default_rng(seed)
-        nulls = [grow(rows, generator.permutation(labels))[0] for _ in range(num_permutations)]
+        trees = [partial(grow, rows, generator.permutation(labels)) for _ in range(num_permutations)]
+    nulls = [null_pmse for null_pmse, _ in in_threads(trees)]
     factor = 1 - labels.mean() if null == "permutation_scaled" else 1.0
     expected = float(np.mean(nulls) * factor) if nulls else 0.0
     spread = float(np.std(nulls, ddof=1) * factor) if len(nulls) > 1 else 0.0

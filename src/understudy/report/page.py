@@ -313,8 +313,8 @@ def _pairs(card: Scores, methods: Sequence[Look]) -> str:
     if found:
         names = next(iter(found.values()))["columns"]
         parts.append(
-            "<p>How far the joint shares of two columns are from the real ones. A pair can be no better than the worse "
-            "of its columns; where it is much darker, the dependence between them was lost.</p>"
+            "<p>How far the joint shares of two columns are from the real ones. Where both columns are close by "
+            "themselves and their pair is dark, the dependence between them was lost.</p>"
         )
         matrices = {method: each["tv"] for method, each in found.items()}
         parts.append(charts.heat_maps(names, matrices, methods, signed=False, what="total variation of the pair"))
@@ -375,14 +375,15 @@ def _prediction(card: Scores, methods: Sequence[Look]) -> str:
     if left_out:
         names = words.listing([words.quoted(name) for name in left_out[:8]])
         more = f" and {len(left_out) - 8} more" if len(left_out) > 8 else ""
-        note = esc(f"Not drawn, being constant or hardly predictable from real rows: {names}{more}.")
+        note = esc(f"Not drawn, as a model trained on real rows hardly predicts them either: {names}{more}.")
     chart = charts.scatters(
         ["column", "kind"], rows[:MAX_POINTS], methods, what="score of predicting each column", note=note
     )
     return (
         "<p>Each column predicted from all others, by a model trained on real rows (across) and one trained on "
-        "synthetic rows (up), both scored on held-out real rows: F1 for categories, R² for numbers. Below the "
-        f"diagonal, the synthetic table teaches less.</p>{chart or _absent(card, 'dimension_prediction')}"
+        "synthetic rows (up), both scored on held-out real rows: F1 for categories, R² for numbers, and the "
+        f"area under the ROC curve where all columns have two values. Below the diagonal, the synthetic "
+        f"table teaches less.</p>{chart or _absent(card, 'dimension_prediction')}"
     )
 
 
@@ -407,10 +408,13 @@ def _learning(card: Scores, methods: Sequence[Look]) -> str:
         parts = [_absent(card, "learning")]
     found = _found(card, "parallel_rmse", methods, "models")
     if found:
+        target = ((card.get("settings") or {}).get("parallel_rmse") or {}).get("target")
+        of = "" if target is None else f" of {esc(words.quoted(target))}"
         chart = charts.slopes({method: each["models"] for method, each in found.items()}, methods)
         parts.append(
-            "<h3>Errors of regressions</h3><p>Each line is a linear regression on three columns: its error on held-out "
-            f"real rows when trained on real rows, and when trained on synthetic ones. Flat is best.</p>{chart}"
+            f"<h3>Errors of regressions</h3><p>Each line is a linear regression{of}: its error on held-out real rows "
+            "when trained on real rows, and when trained on synthetic ones. Flat is best. The scale does not start at "
+            f"zero.</p>{chart}"
         )
     return "".join(parts)
 
