@@ -138,7 +138,11 @@ def test_methods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "made"
     assert run(["demo", "-o", str(out), "--method", "independent"]) == 0
-    assert sorted(path.name for path in out.iterdir()) == ["schema.toml", "synthetic.csv", "synthetic.release"]
+    made = sorted(path.name for path in out.iterdir())
+    assert made == ["report.html", "schema.toml", "synthetic.csv", "synthetic.release"]
+    page = (out / "report.html").read_text()
+    assert "not private, do not publish" in page
+    assert "Privacy certificate" in page
     fake = pd.read_csv(out / "synthetic.csv")
     assert fake.shape == (8802, 11)
     assert set(fake["region"]) == {"midwest", "northeast", "south", "west"}

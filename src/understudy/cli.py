@@ -662,7 +662,7 @@ def _show_scores(scorecard: "Scorecard", *, all_of_them: bool) -> None:
     table.add_column("")
     for name in (*scorecard.methods, "real"):
         table.add_column(name, justify="right")
-    table.add_column("", style="dim")
+    arrows = {"lower is better": "↓", "higher is better": "↑", "1 is best": "→ 1"}
     reasons: dict[str, None] = {}
     for entry in content["metrics"]:
         if not all_of_them and entry["key"] not in SHOWN:
@@ -672,7 +672,7 @@ def _show_scores(scorecard: "Scorecard", *, all_of_them: bool) -> None:
             reasons[next(iter(entry["values"].values()))["why"]] = None
             continue
         cells = ["-" if score["value"] is None else f"{score['value']:.3g}" for score in scores]
-        table.add_row(entry["title"], *cells, entry["direction"])
+        table.add_row(f"{entry['title']} {arrows.get(entry['direction'], '')}", *cells)
     console = Console()
     console.print(table)
     for reason in filter(None, reasons):

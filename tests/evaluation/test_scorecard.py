@@ -229,7 +229,7 @@ def test_the_schema_names_target_and_positive_class() -> None:
     )
     content = evaluate(REAL, GOOD, schema=schema, metrics=["tv1"]).to_json()
     assert (content["target"], content["positive"]) == ("rich", "no")
-    assert content["notes"] == [content["notes"][0]]  # the split alone: nothing was read off
+    assert not any("read off" in note for note in content["notes"])
 
 
 def test_one_class_in_the_synthetic_table_is_flagged() -> None:

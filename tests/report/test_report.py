@@ -380,7 +380,7 @@ def test_markdown_tables_keep_pipes_and_sides() -> None:
     [
         (lambda card: card.clear(), "not a scorecard"),
         (lambda card: card.update(format="understudy-certificate"), "not a scorecard"),
-        (lambda card: card.update(version=2), "version 2, and this Understudy draws version 1"),
+        (lambda card: card.update(version=2), "version 2, and this Understudy reads version 1"),
         (lambda card: card.pop("metrics"), "damaged: 'metrics'"),
         (lambda card: card.update(synthetic=[]), "damaged: 'synthetic'"),
         (lambda card: card["metrics"][0]["values"].pop("aim"), "'tv1' has no value for 'aim'"),

@@ -8,7 +8,6 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
-import numpy as np
 import pyarrow as pa
 
 from understudy.evaluation import geometry, learning, marginals, pmse, regression, tasks, validity
@@ -251,14 +250,14 @@ def _dimension_prediction(case: Case, synthetic: Judged, table: pa.Table) -> Res
 
 
 def _parallel_rmse(case: Case, synthetic: Judged, table: pa.Table) -> Result:
-    """Linear models of a numeric target; where the target is none, of the numeric column with the most values."""
+    """Linear models of a numeric target; where the target is none, of the first numeric column."""
     target = case.target
     if target is None or not target.is_numeric:
         numeric = case.layout.numeric
         if not numeric or len(case.layout.traits) < 4:
             why = "It needs a numeric column and three others."
             return _no_scores({metric.key: why for metric in _of(regression.METRICS, "rmse_ratio")})
-        target = max(numeric, key=lambda trait: len(np.unique(case.train[trait.name])))
+        target = numeric[0]
     return regression.parallel_rmse(case.train, synthetic, case.test, target=target.name)
 
 

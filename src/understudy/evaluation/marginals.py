@@ -211,14 +211,30 @@ def _one_column(
     if len(values[0]) and len(values[1]):
         distances["ks"] = _kolmogorov_smirnov(*values)
         distances["w1"] = _wasserstein_1(*(np.clip(each, 0.0, 1.0) for each in values))
+    edges, shares = [*np.linspace(trait.lower, trait.upper, bins + 1)], [p[:-1], q[:-1]]
+    if trait.kind != "real":
+        edges, shares = _whole_cells([real, synthetic], trait, bins)
     return {
         "kind": "numeric",
-        "edges": np.linspace(trait.lower, trait.upper, bins + 1).tolist(),
-        "real": p[:-1].tolist(),
-        "synthetic": q[:-1].tolist(),
+        "type": trait.kind,
+        "edges": edges,
+        "real": shares[0].tolist(),
+        "synthetic": shares[1].tolist(),
         "missing": [float(p[-1]), float(q[-1])],
         **distances,
     }
+
+
+def _whole_cells(tables: Sequence[Judged], trait: Trait, bins: int) -> tuple[list[float], list[np.ndarray]]:
+    """A histogram to look at: cells that hold equally many whole numbers, else it would be a comb."""
+    width = math.ceil((trait.upper - trait.lower + 1) / bins)
+    num_cells = math.ceil((trait.upper - trait.lower + 1) / width)
+    shares = []
+    for table in tables:
+        values = table[trait.name][~np.isnan(table[trait.name])]
+        cells = np.clip((values - trait.lower) // width, 0, num_cells - 1).astype(np.int64)
+        shares.append(np.bincount(cells, minlength=num_cells) / table.num_rows)
+    return [trait.lower - 0.5 + width * cell for cell in range(num_cells + 1)], shares
 
 
 def _kolmogorov_smirnov(x: np.ndarray, y: np.ndarray) -> float:

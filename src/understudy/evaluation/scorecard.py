@@ -22,15 +22,12 @@ from understudy.errors import ConfigError, SchemaError, TableError
 from understudy.evaluation import learning, marginals
 from understudy.evaluation.groups import EFFORTS, GROUPS, Case, Effort, Group
 from understudy.evaluation.judged import Judged, Layout, Trait
-from understudy.evaluation.scores import Metric, Result, Score
+from understudy.evaluation.scores import EXPECTED, FORMAT, VERSION, Metric, Result, Score, checked
 from understudy.files import atomic_write
 from understudy.schema import Schema
 from understudy.tables import Frame, as_arrow
 
-FORMAT = "understudy-scorecard"
-VERSION = 1
 WARNING = "Contains statistics of the real rows: not private, do not publish."
-EXPECTED = "Expected JSON as 'understudy evaluate --json' writes."
 REAL = "real"
 """The name under which real rows stand beside the synthetic tables."""
 HELD_OUT = 0.2
@@ -105,18 +102,6 @@ class Scorecard(Mapping[str, object]):
             if entry["key"] == key:
                 return entry
         raise KeyError(f"{key!r} is not in this scorecard.{did_you_mean(key, list(self))}")
-
-
-def checked(content: object) -> dict[str, Any]:
-    """The document if it is a scorecard that this version can read."""
-    if not isinstance(content, Mapping) or content.get("format") != FORMAT:
-        raise ConfigError(f"This is not a scorecard. {EXPECTED}")
-    if content.get("version") != VERSION:
-        raise ConfigError(
-            f"This scorecard has version {content.get('version')!r}, and this Understudy reads version {VERSION}."
-            " Evaluate again, or use the Understudy that wrote it."
-        )
-    return dict(content)
 
 
 def evaluate(
@@ -267,6 +252,10 @@ def _prepared(
         )
     else:
         train, test = whole, layout.read(test_table, "holdout")
+    notes.append(
+        f"Where held-out real rows stand as reference, they are {test.num_rows:,} rows against {train.num_rows:,}: a"
+        " smaller table is further off by chance alone, so a larger synthetic one can look better than real."
+    )
     named = _named(synthetic)
     tables: dict[str, tuple[Judged, pa.Table]] = {}
     for name, source in named.items():

@@ -1,9 +1,15 @@
-"""What a metric gives back: numbers, what they mean, and the settings they were computed with."""
+"""What a metric gives back, and what a scorecard must have: numbers, what they mean, and how they were computed."""
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from understudy.errors import ConfigError
+
+FORMAT = "understudy-scorecard"
+VERSION = 1
+EXPECTED = "Expected JSON as 'understudy evaluate --json' writes."
 
 LOWER, HIGHER, NEAR_ONE, NEAR_REAL = "lower is better", "higher is better", "1 is best", "nearer to real is better"
 
@@ -57,3 +63,27 @@ class Result:
 
     def __getitem__(self, key: str) -> float:
         return self.scores[key].value
+
+
+_PARTS = {"real": Mapping, "holdout": Mapping, "synthetic": Sequence, "metrics": Sequence, "details": Mapping}
+
+
+def checked(content: object) -> dict[str, Any]:
+    """The document, if it is a scorecard that this version can read."""
+    if not isinstance(content, Mapping) or content.get("format") != FORMAT:
+        raise ConfigError(f"This is not a scorecard. {EXPECTED}")
+    if content.get("version") != VERSION:
+        raise ConfigError(
+            f"This scorecard has version {repr(content.get('version'))[:20]}, and this Understudy "
+            f"reads version {VERSION}. Evaluate again, or use the Understudy that wrote it."
+        )
+    wrong = next((key for key, kind in _PARTS.items() if not isinstance(content.get(key), kind)), None)
+    if wrong is None and not content["synthetic"]:
+        wrong = "synthetic"
+    if wrong is not None:
+        raise ConfigError(f"This scorecard is damaged: {wrong!r} is missing or malformed. Evaluate again.")
+    names = [table["name"] for table in content["synthetic"]]
+    for metric in content["metrics"]:
+        if absent := [name for name in names if name not in metric["values"]]:
+            raise ConfigError(f"This scorecard is damaged: {metric['key']!r} has no value for {absent[0]!r}.")
+    return dict(content)

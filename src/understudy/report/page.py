@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from understudy import certificate
-from understudy.errors import ConfigError
+from understudy.evaluation.scores import checked
 from understudy.files import atomic_write
 from understudy.privacy.ledger import Statement
 from understudy.report import charts, markdown, words
 from understudy.report.charts import Look, esc, name_tag
 from understudy.report.words import Scores, detail, finite, number
 
-FORMAT, VERSION = "understudy-scorecard", 1
 WARNING = "Contains statistics of the real rows: not private, do not publish."
 MAX_COLUMNS = 60
 MAX_POINTS = 1_000
@@ -67,7 +66,7 @@ def write_report(
 
 def render(scores: Mapping[str, Any] | HasJson, statement: Statement | None = None) -> str:
     """The report as text: the same scorecard always gives the same page."""
-    card = checked(scores)
+    card = checked(scores.to_json() if hasattr(scores, "to_json") else scores)
     methods = charts.looks([table["name"] for table in card["synthetic"]])
     sections = [
         ("verdict", "In words", _verdict(card, methods)),
@@ -102,31 +101,6 @@ def render(scores: Mapping[str, Any] | HasJson, statement: Statement | None = No
         f"{_certificate(statement)}</main></div>"
         f'<div id="tip" role="status" hidden></div><script>{script}</script></body></html>\n'
     )
-
-
-def checked(scores: object) -> dict[str, Any]:
-    """The document, if it is a scorecard that this version can draw."""
-    content = scores.to_json() if hasattr(scores, "to_json") else scores
-    if not isinstance(content, Mapping) or content.get("format") != FORMAT:
-        raise ConfigError("This is not a scorecard. Expected JSON as 'understudy evaluate --json' writes.")
-    if content.get("version") != VERSION:
-        raise ConfigError(
-            f"This scorecard has version {words.shortened(repr(content.get('version')), 20)}, and this Understudy "
-            f"draws version {VERSION}. Evaluate again, or use the Understudy that wrote it."
-        )
-    wrong = next((key for key, kind in _EXPECTED.items() if not isinstance(content.get(key), kind)), None)
-    if wrong is None and not content["synthetic"]:
-        wrong = "synthetic"
-    if wrong is not None:
-        raise ConfigError(f"This scorecard is damaged: {wrong!r} is missing or malformed. Evaluate again.")
-    names = [table["name"] for table in content["synthetic"]]
-    for metric in content["metrics"]:
-        if absent := [name for name in names if name not in metric["values"]]:
-            raise ConfigError(f"This scorecard is damaged: {metric['key']!r} has no value for {absent[0]!r}.")
-    return dict(content)
-
-
-_EXPECTED = {"real": Mapping, "holdout": Mapping, "synthetic": Sequence, "metrics": Sequence, "details": Mapping}
 
 
 def _asset(name: str) -> str:

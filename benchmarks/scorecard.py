@@ -1,0 +1,102 @@
+"""How long scorecards take, and how much memory: each in a process of its own.
+
+    UNDERSTUDY_DATA=folder python benchmarks/scorecard.py
+
+Adult (32,561 real rows, 15 columns, the source's test part as holdout) against a table of MST of equal size, quick and
+default; and the marginal metrics of 2 million rows by 10 columns.
+"""
+
+import argparse
+import datetime
+import json
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+HERE = Path(__file__).parent
+
+
+def adult(effort: str, fake: str) -> dict:
+    """One scorecard, from the start of Python to the last metric."""
+    import understudy as us
+    from understudy.benchmark.public_tables import load_task
+
+    task = load_task("adult")
+    schema = us.Schema.read(HERE / "schemas" / "adult.toml")
+    scores = us.evaluate(
+        task.train, pq.read_table(fake), schema=schema, target=task.target, holdout=task.test, effort=effort
+    )
+    return {"seconds_by_group": scores.to_json()["seconds"]}
+
+
+def large() -> dict:
+    """One-, two- and three-way marginals of 2 million rows; half of the columns are numbers."""
+    import understudy as us
+
+    draw = np.random.default_rng(0)
+    tables = []
+    for _ in range(2):
+        columns = {f"n{i}": draw.random(2_000_000) for i in range(5)}
+        columns |= {f"c{i}": draw.integers(0, 10 * (i + 1), 2_000_000).astype(str) for i in range(5)}
+        tables.append(pa.table(columns))
+    began = time.perf_counter()
+    us.evaluate(*tables, metrics=["one_way", "two_way", "three_way"])
+    return {"seconds_without_making_the_tables": round(time.perf_counter() - began, 1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    parser.add_argument("--fake", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.cell is not None:
+        began = time.perf_counter()
+        found = large() if arguments.cell == "large" else adult(arguments.cell, arguments.fake)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(json.dumps({"cell": arguments.cell, "seconds": time.perf_counter() - began, "memory": memory, **found}))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        fake = str(Path(folder) / "fake.parquet")
+        _make(fake)
+        cells = [_run(cell, fake) for cell in ("quick", "default", "large")]
+    stamp = f"{datetime.date.today()}, Python {platform.python_version()}, {platform.machine()}, seed 0"
+    lines = ["# Time and memory of scorecards", "", f"`python benchmarks/scorecard.py`, {stamp}, 2 CPU cores.", ""]
+    lines += ["| what | seconds, wall | peak GB |", "|---|---:|---:|"]
+    names = {
+        "quick": "Adult, `--quick`",
+        "default": "Adult, default",
+        "large": "2 million x 10 twice, 1- to 3-way marginals, with making the tables",
+    }
+    lines += [f"| {names[cell['cell']]} | {cell['seconds']:.1f} | {cell['memory']:.2f} |" for cell in cells]
+    lines += [f"\nOf the last: {cells[-1]['seconds_without_making_the_tables']} s without making the tables.\n"]
+    parts = sorted(cells[1]["seconds_by_group"].items(), key=lambda item: -item[1])
+    lines += ["The default scorecard by group, seconds (reference and synthetic table together):", ""]
+    lines += [", ".join(f"{name} {seconds}" for name, seconds in parts if seconds >= 0.1) + "."]
+    (HERE / "results" / "scorecard_timing.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+def _make(path: str) -> None:
+    import understudy as us
+    from understudy.benchmark.public_tables import load_task
+
+    schema = us.Schema.read(HERE / "schemas" / "adult.toml")
+    release = us.fit(load_task("adult").train, "mst", us.Guarantee(1.0, 1e-5), schema=schema, seed=0)
+    pq.write_table(release.sample_arrow(seed=0), path)
+
+
+def _run(cell: str, fake: str) -> dict:
+    command = [sys.executable, __file__, "--cell", cell, "--fake", fake]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+if __name__ == "__main__":
+    main()
