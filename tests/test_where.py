@@ -13,7 +13,7 @@ from scipy import stats
 
 import understudy as us
 from understudy.cli import run
-from understudy.tables import filter_where
+from understudy.tables import filter_where, where_columns
 
 ODD = 'odd "name", a|b'
 
@@ -250,3 +250,35 @@ def test_by_the_command_line(release: us.Release, tmp_path, capsys: pytest.Captu
     assert len(rows) == 30
     assert set(rows["degree"]) == {"college"}
     assert rows["age"].max() < 40
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "CAST(note AS INTEGER) > 3",
+        "strptime(note, '%Y-%m-%d') IS NOT NULL",
+        "note::DATE > DATE '2000-01-01'",
+        "lower(note)::INTEGER = 3",
+    ],
+)
+def test_a_value_on_which_a_condition_fails_is_not_quoted(where: str) -> None:
+    table = pa.table({"note": ["3", "SENTINEL-7261", "4"]})
+    with pytest.raises(us.ConditionError, match="fails on some value of the table") as caught:
+        filter_where(table, where)
+    assert "7261" not in str(caught.value)
+
+
+def test_what_is_wrong_with_the_condition_itself_is_said() -> None:
+    table = pa.table({"age": [1, 2], "note": ["SENTINEL-7261", "x"]})
+    for where, words in [("age > 'many'", "many"), ("age + note > 3", "Binder|No function|Could not")]:
+        with pytest.raises(us.ConditionError, match=words) as caught:
+            filter_where(table, where)
+        assert "7261" not in str(caught.value)
+
+
+@pytest.mark.parametrize("where", ["age > 5) OR (age < 3", "true) OR (false", "age > 5))", "((age > 5)"])
+def test_parentheses_must_match(where: str) -> None:
+    with pytest.raises(us.ConditionError):
+        filter_where(pa.table({"age": [1, 9]}), where)
+    with pytest.raises(us.ConditionError):
+        where_columns(where, ["age"])

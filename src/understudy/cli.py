@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,8 +53,16 @@ Target = Annotated[str | None, typer.Option("--target", help="The column that ma
 Seed = Annotated[int | None, typer.Option("--seed", help="For tests and public data: marks the release 'not private'.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless something is wrong.")]
+Terse = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no hints.")]
 JsonFile = Annotated[
     str | None, typer.Option("--json", help="Also write it as JSON to this file; '-': standard output.")
+]
+CertificateOf = Annotated[
+    str | None,
+    typer.Option(
+        "--release",
+        help="A release folder, whose certificate stands at the page's end; of several tables, NAME=FOLDER.",
+    ),
 ]
 Bins = Annotated[str, typer.Option("--bins", help="How numbers become bins: tree, equal or uniform.")]
 MaxBins = Annotated[int, typer.Option("--max-bins", help="At most so many bins for a numeric column.")]
@@ -249,31 +257,31 @@ def evaluate(
         list[str] | None, typer.Option("--constraint", help="A condition (SQL) that rows should meet. Repeatable.")
     ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write an HTML page.")] = None,
-    release: Annotated[
-        Path | None, typer.Option("--release", help="A release folder: its certificate stands at the page's end.")
-    ] = None,
+    release: CertificateOf = None,
     json_file: JsonFile = None,
     force: Force = False,
-    quiet: Quiet = False,
+    quiet: Terse = False,
 ) -> None:
     """Judge synthetic tables against the real one. Reads real rows: what it writes is NOT private."""
     from understudy.evaluation.scorecard import WARNING, evaluate
     from understudy.report import write_report
     from understudy.schema import Schema
-    from understudy.tables import check_writable
 
     if quick and full:
         raise ConfigError("--quick and --full exclude each other. Give one, or none.")
     if release is not None and report is None:
         raise ConfigError("--release puts a certificate into the page: give --report too.")
-    _check_json(json_file, force)
-    if report is not None:
-        check_writable(report, force=force)
-    statement = None if release is None else _statement(release)
+    tables = _named_tables(synthetic)
+    _check_judgement(
+        {"--report": report, "--json": None if json_file == "-" else json_file},
+        [real, *tables.values(), holdout, schema],
+        force=force,
+    )
+    statement, of = _statement(release, list(tables))
     with _progress(quiet, "judging") as progress:
         scorecard = evaluate(
             real,
-            _named_tables(synthetic),
+            tables,
             schema=None if schema is None else Schema.read(schema),
             target=target,
             holdout=holdout,
@@ -285,12 +293,16 @@ def evaluate(
     if json_file is not None:
         _write_json(scorecard.to_json(), json_file, force=force)
     if report is not None:
-        write_report(report, scorecard, statement, force=force)
-    if json_file == "-":
+        write_report(report, scorecard, statement, of=of, force=force)
+    warnings = [f"Warning: {sentence}" for sentence in scorecard.to_json()["warnings"]]
+    if json_file == "-":  # standard output is the document, which holds all of this too
+        typer.echo("\n".join([WARNING, *warnings]), err=True)
         return
+    typer.echo(WARNING)
     _show_scores(scorecard, all_of_them=metrics is not None)
+    for warning in warnings:
+        typer.echo(warning)
     say = _sayer(quiet)
-    say(WARNING)
     written = [str(path) for path in (report, json_file) if path is not None]
     say(f"Wrote {' and '.join(written)}" if written else "More: --report report.html, --json scores.json")
 
@@ -299,17 +311,19 @@ def evaluate(
 def report(
     scores: Annotated[Path, typer.Argument(help="A scorecard, as 'evaluate --json' writes.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The HTML page.")],
-    release: Annotated[
-        Path | None, typer.Option("--release", help="A release folder: its certificate stands at the page's end.")
-    ] = None,
+    release: CertificateOf = None,
     force: Force = False,
-    quiet: Quiet = False,
+    quiet: Terse = False,
 ) -> None:
     """Draw the page of a scorecard again, without the data. NOT private."""
-    from understudy.evaluation.scorecard import Scorecard
+    from understudy.evaluation.scorecard import WARNING, Scorecard
     from understudy.report import write_report
 
-    write_report(out, Scorecard.load(scores), None if release is None else _statement(release), force=force)
+    _check_judgement({"--out": out}, [scores], force=force)
+    scorecard = Scorecard.load(scores)
+    statement, of = _statement(release, scorecard.methods)
+    write_report(out, scorecard, statement, of=of, force=force)
+    typer.echo(WARNING)
     _sayer(quiet)(f"Wrote {out}")
 
 
@@ -506,7 +520,7 @@ def _progress(quiet: bool, words: str) -> Iterator[Callable[[float, str], None]]
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = [
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # names of tables are no markup
         BarColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
@@ -566,6 +580,7 @@ def _show_plan(made: "Plan", guarantee: "Guarantee", json_file: str | None, forc
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(
         box=box.SIMPLE_HEAD,
@@ -580,7 +595,7 @@ def _show_plan(made: "Plan", guarantee: "Guarantee", json_file: str | None, forc
     for look in made:
         price = f"{words.price_alone(look, statement):.3g}"
         table.add_row(
-            look.label, words.mechanism_in_words(look.event), price, f"{look.delta:.2g}" if look.delta else ""
+            Text(look.label), words.mechanism_in_words(look.event), price, f"{look.delta:.2g}" if look.delta else ""
         )
     console = Console()
     console.print(table)
@@ -617,10 +632,50 @@ def _show_comparison(real: "pa.Table", fake: "pa.Table") -> None:
     Console(stderr=True).print(table)
 
 
-def _statement(folder: Path) -> "Statement":
+def _statement(release: str | None, names: Sequence[str]) -> "tuple[Statement | None, str | None]":
+    """The statement of a FOLDER, or of NAME=FOLDER, and whose it is: of several tables, that must be said."""
+    from understudy.columns import did_you_mean
     from understudy.release import Release
 
-    return Release.load(folder).statement
+    if release is None:
+        return None, None
+    name, equals, folder = release.partition("=")
+    if not equals or os.path.isdir(release):
+        if len(names) > 1:
+            raise ConfigError(
+                f"There are {len(names)} synthetic tables: say to which of them the release belongs, --release"
+                " NAME=FOLDER."
+            )
+        return Release.load(Path(release)).statement, names[0]
+    if name not in names:
+        raise ConfigError(
+            f"--release is for {name!r}, and the synthetic tables are called {', '.join(names)}."
+            f"{did_you_mean(name, names)}"
+        )
+    return Release.load(Path(folder)).statement, name
+
+
+def _check_judgement(
+    outputs: Mapping[str, Path | str | None], inputs: Sequence[Path | str | None], *, force: bool
+) -> None:
+    """Before the long work: what is to be written is told by its ending, destroys nothing and is in no release."""
+    from understudy.evaluation.scorecard import refuse_release
+    from understudy.tables import check_writable
+
+    endings = {"--json": (".json",)}
+    taken = {os.path.realpath(str(place).partition("::")[0]): "is read" for place in inputs if place is not None}
+    for option, out in outputs.items():
+        if out is None:
+            continue
+        ends = endings.get(option, (".html", ".htm"))
+        if Path(out).suffix.lower() not in ends:
+            raise ConfigError(f"{option} {out}: expected a name that ends in {' or '.join(ends)}.")
+        refuse_release(out)
+        place = os.path.realpath(out)
+        if place in taken:
+            raise ConfigError(f"{option} {out}: that file {taken[place]} too. Choose another name.")
+        taken[place] = "is to be written"
+        check_writable(out, force=force)
 
 
 def _named_tables(sources: list[str]) -> dict[str, str]:
@@ -648,35 +703,70 @@ SHOWN = (
     "pmse_cart_ratio",
     "tstr_auc",
     "tstr_f1",
+    "tstr_rmse",
+    "tstr_r2",
 )
 """What stands in the terminal when all metrics were computed."""
 
 
+ARROWS = {
+    "lower is better": "↓",
+    "higher is better": "↑",
+    "1 is best": "→ 1",
+    "0 is best": "→ 0",
+    "0.5 is best": "→ 0.5",
+    "nearer to real is better": "→ real",
+}
+
+
 def _show_scores(scorecard: "Scorecard", *, all_of_them: bool) -> None:
+    """Numbers beside those of real rows; these have a column of their own where they are too few to compare with."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    content = scorecard.to_json()
+    from understudy.evaluation.groups import CLASS_TARGET, NUMERIC_TARGET
+
+    entries = [entry for entry in scorecard.to_json()["metrics"] if all_of_them or entry["key"] in SHOWN]
+    absent: dict[str, list[str]] = {}
+    shown = []
+    for entry in entries:
+        scores = [*entry["values"].values(), entry["reference"] or {"value": None}]
+        if any(score["value"] is not None for score in scores):
+            shown.append(entry)
+            continue
+        why = next(iter(entry["values"].values()))["why"]
+        # Scores of classes and of numbers exclude each other: of a standard selection one kind is always absent.
+        if why and (all_of_them or why not in (CLASS_TARGET, NUMERIC_TARGET)):
+            absent.setdefault(why, []).append(entry["title"])
+    references = {"real": True, "real, fewer rows": False}
+    references = {
+        head: comparable
+        for head, comparable in references.items()
+        if any(entry["reference"] and entry["reference"].get("comparable", True) == comparable for entry in shown)
+    }
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
-    for name in (*scorecard.methods, "real"):
-        table.add_column(name, justify="right")
-    arrows = {"lower is better": "↓", "higher is better": "↑", "1 is best": "→ 1"}
-    reasons: dict[str, None] = {}
-    for entry in content["metrics"]:
-        if not all_of_them and entry["key"] not in SHOWN:
-            continue
-        scores = [*entry["values"].values(), entry["reference"] or {"value": None}]
-        if all(score["value"] is None for score in scores):
-            reasons[next(iter(entry["values"].values()))["why"]] = None
-            continue
-        cells = ["-" if score["value"] is None else f"{score['value']:.3g}" for score in scores]
-        table.add_row(f"{entry['title']} {arrows.get(entry['direction'], '')}", *cells)
+    for name in (*scorecard.methods, *references):
+        table.add_column(Text(name), justify="right")
+    for entry in shown:
+        reference = entry["reference"] or {"value": None}
+        real = [
+            reference if reference.get("comparable", True) == comparable else {"value": ""}
+            for comparable in references.values()
+        ]
+        cells = [_cell(score["value"]) for score in (*entry["values"].values(), *real)]
+        table.add_row(Text(f"{entry['title']} {ARROWS.get(entry['direction'], '')}"), *cells)
     console = Console()
     console.print(table)
-    for reason in filter(None, reasons):
-        console.print(f"Not computed: {reason}", markup=False)
+    for why, titles in absent.items():
+        console.print(Text(f"Not computed: {', '.join(titles)}. {why}"))
+
+
+def _cell(value: object) -> str:
+    """A number to three digits; "-" for none, nothing for a text."""
+    return "-" if value is None else f"{value:.3g}" if isinstance(value, int | float) else ""
 
 
 def _write_certificate_json(release: "Release", json_file: str | None, force: bool) -> None:

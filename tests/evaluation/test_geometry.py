@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import ot
@@ -68,7 +69,7 @@ def test_two_point_masses(cost: Cost, distance: float) -> None:
         result = wasserstein(*tables, cost=cost, sample=sample, repeats=3)
         assert result["wasserstein"] == pytest.approx(distance)
         assert result["wasserstein_score"] == pytest.approx(1 - distance / largest)
-        assert result["wasserstein_real"] == 0
+        assert result.details["real_baseline"]["value"] == 0
 
 
 @pytest.mark.parametrize("cost", ["squared", "euclidean"])
@@ -101,9 +102,9 @@ def test_sampled_distances_have_the_bias_of_their_baseline() -> None:
     good, bad = (wasserstein(*read(mixed(3000, 1), mixed(3000, 2, shift=s))) for s in (0.0, 1.0))
     error = good.scores["wasserstein"].error
     assert error is not None
-    assert good["wasserstein_real"] > 10 * error
-    assert abs(good["wasserstein"] - good["wasserstein_real"]) < 6 * error
-    assert bad["wasserstein"] > 1.3 * bad["wasserstein_real"]
+    assert good.details["real_baseline"]["value"] > 10 * error
+    assert abs(good["wasserstein"] - good.details["real_baseline"]["value"]) < 6 * error
+    assert bad["wasserstein"] > 1.3 * bad.details["real_baseline"]["value"]
     assert good["wasserstein_score"] > bad["wasserstein_score"]
 
 
@@ -111,7 +112,7 @@ def test_the_baseline_takes_disjoint_samples() -> None:
     """Two rows, one in each sample: always as far apart as they are."""
     tables = read({"number": [0.0, 10.0], "level": ["a", "b"]}, {"number": [0.0], "level": ["a"]}, SCHEMA)
     result = wasserstein(*tables)
-    assert result["wasserstein_real"] == pytest.approx(3.0)
+    assert result.details["real_baseline"]["value"] == pytest.approx(3.0)
     assert result["wasserstein"] == pytest.approx(1.5)
     assert result.notes
 
@@ -120,7 +121,33 @@ def test_one_real_row_has_no_baseline() -> None:
     row = {"number": [1.0], "level": ["a"]}
     result = wasserstein(*read(row, row, SCHEMA))
     assert result["wasserstein"] == 0
-    assert not result.scores["wasserstein_real"].is_defined
+    assert result.details["real_baseline"] == {"value": None, "error": None}
+
+
+@pytest.mark.parametrize("measure", [wasserstein, pca_marginal])
+def test_the_baseline_does_not_depend_on_the_synthetic_table(measure: Callable[..., Result]) -> None:
+    first, second = (measure(*read(mixed(500, 1), mixed(size, 2, shift=1.0))) for size in (500, 90))
+    assert first.details["real_baseline"] == second.details["real_baseline"]
+
+
+def test_only_sampled_rows_become_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is that of the samples, not of the table."""
+    seen: list[int] = []
+    encode = Judged.features
+
+    def counted(self: Judged, *arguments: Any, **named: Any) -> np.ndarray:
+        seen.append(self.num_rows)
+        return encode(self, *arguments, **named)
+
+    monkeypatch.setattr(Judged, "features", counted)
+    tables = read(mixed(3000, 1), mixed(3000, 2))
+    wasserstein(*tables, repeats=3)
+    assert max(seen) <= 200
+    seen.clear()
+    result = pca_marginal(*tables, repeats=3, num_points=150, max_rows=1000)
+    assert max(seen) == 1000
+    assert result.settings["basis_rows"] == 1000
+    assert len(result.details["real"]) == 150
 
 
 def test_the_universe_from_the_layout() -> None:

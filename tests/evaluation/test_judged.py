@@ -137,3 +137,32 @@ def test_parts_are_disjoint_and_repeatable() -> None:
     assert judged.split(0.8, seed=3)[1]["x"].tolist() == second["x"].tolist()
     assert len(set(judged.at_most(30, seed=1)["x"])) == 30
     assert judged.at_most(None, seed=1) is judged
+
+
+def test_unlisted_values_are_the_declared_unknown_in_every_table() -> None:
+    """As in the synthesizer's codec; else they have a code of their own."""
+    city = Column(name="city", kind="categorical", categories=("a", "b", "rest"), unknown="rest")
+    schema = Schema(columns=(city, SCHEMA["smokes"]))
+    real = pa.table({"city": ["a", "z", None, "rest"], "smokes": [True] * 4})
+    layout = Layout.of(real, schema)
+    assert layout.read(real, "real table")["city"].tolist() == [0, 2, 3, 2]
+    features = layout.read(real, "real table").features(["city"])
+    np.testing.assert_array_equal(features, [[1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0]])
+
+
+def test_only_the_most_frequent_of_many_levels_have_features() -> None:
+    draw = np.random.default_rng(0)
+    codes = np.r_[np.repeat(np.arange(500, 1500), 4), np.arange(2500), draw.integers(500, 1500, 3000)]
+    values = [f"level {code:04}" for code in codes] + [None, "new"]
+    real = pa.table({"k": values[:-1]})
+    layout = Layout.of(real)
+    judged = layout.read(pa.table({"k": values}), "synthetic table")
+    features = judged.features()
+    assert features.shape == (len(values), 1001)
+    names = layout.feature_names()
+    assert names[0] == "k=level 0500"
+    assert names[-1] == "k=(missing)"
+    frequent = (codes >= 500) & (codes < 1500)
+    np.testing.assert_array_equal(features[:-2].argmax(axis=1)[frequent], codes[frequent] - 500)
+    np.testing.assert_array_equal(features.sum(axis=1), np.r_[frequent, True, False])
+    assert any("1,000 most frequent" in note for note in layout.notes)

@@ -17,7 +17,7 @@ from sklearn.ensemble import RandomForestClassifier
 from understudy.errors import ConfigError, SchemaError
 from understudy.evaluation import learning
 from understudy.evaluation.judged import Judged, Layout
-from understudy.evaluation.learning import Predictions, accuracy, auc, f1, f1_of_classes, learn, pr_auc
+from understudy.evaluation.learning import Predictions, accuracy, auc, difference, f1, f1_of_classes, learn, pr_auc
 from understudy.evaluation.scores import Result
 
 QUICK = ("logistic", "random_forest")
@@ -414,3 +414,40 @@ def test_metrics_are_described() -> None:
     (table,) = tables(drawn(50, 0))
     published = {f"tstr_{key}" for key in learn(table, table, target="y", models=("logistic",)).scores}
     assert published < set(keys)
+
+
+def test_an_installed_package_changes_no_mean(pair: list[Judged]) -> None:
+    """XGBoost stands in the details only; the best is that of the QUAIL paper's models."""
+    train, test = pair
+    names = ("logistic", "gradient_boosting", "xgboost")
+    with_it = learn(train, test, target="y", models=names, bootstrap=5)
+    without = learn(train, test, target="y", models=names[:2], bootstrap=5)
+    assert with_it.scores == without.scores
+    models = with_it.details["models"]
+    assert set(models) == set(names)
+    assert with_it["auc"] == pytest.approx(np.mean([models[name]["auc"] for name in names[:2]]))
+    assert with_it["auc_best"] == models["logistic"]["auc"]
+    assert with_it["f1_best"] == models["logistic"]["f1"]
+    other = learn(train, test, target="y", models=("gradient_boosting",))
+    assert "QUAIL" in other.scores["auc_best"].why
+    alone = learn(train, test, target="y", models=("xgboost",))
+    assert alone["auc"] == models["xgboost"]["auc"]
+
+
+def test_a_wrong_positive_class_lists_no_level(pair: list[Judged]) -> None:
+    train, test = pair
+    with pytest.raises(SchemaError) as caught:
+        learn(train, test, target="y", positive="SENTINEL", models=("logistic",))
+    assert not any(repr(level) in str(caught.value) for level in train.layout["y"].levels)
+
+
+def test_paired_differences_are_surer_than_their_parts(pair: list[Judged]) -> None:
+    train, test = pair
+    first, second = (
+        learn(train.at_most(rows, seed=0), test, target="y", models=("logistic",), bootstrap=50) for rows in (60, 300)
+    )
+    found = difference(first, second, "auc")
+    assert found["value"] == pytest.approx(first["auc"] - second["auc"])
+    gaps = np.subtract(first.redrawn["auc"], second.redrawn["auc"])
+    assert found["error"] == pytest.approx(np.std(gaps, ddof=1))
+    assert difference(first, learn(train, test, target="y", models=("logistic",)), "auc")["error"] is None

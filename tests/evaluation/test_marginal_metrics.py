@@ -688,3 +688,31 @@ def test_adult_equals_a_slow_version(understudy_data: Path) -> None:
     ours = judged(real, turned)
     assert one_way(*ours, bins=20)["tv1"] == pytest.approx(np.mean(slow[0]), abs=1e-9)
     assert two_way(*ours)["tv2"] == pytest.approx(np.mean(slow[1]), abs=1e-9)
+
+
+def test_the_bootstrap_redraws_whole_rows() -> None:
+    """Twenty copies of a column are no surer than one; twenty columns of their own are."""
+    draw = np.random.default_rng(0)
+    values = draw.integers(0, 3, (2, 20, 400)).astype(str)
+
+    def error(copies: bool) -> float:
+        tables = [pa.table({f"c{i}": part[0 if copies else i] for i in range(20)}) for part in values]
+        layout = Layout.of(tables[0])
+        score = one_way(*(layout.read(table, "table") for table in tables), bootstrap=100).scores["tv1"]
+        assert score.error is not None
+        return score.error
+
+    assert error(True) > 2.5 * error(False)
+
+
+def test_the_bootstrap_of_a_large_table_takes_some_rows_and_keeps_the_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(0)
+    tables = [pa.table({"k": draw.choice(list("abc"), 4000, p=p)}) for p in ([0.2, 0.3, 0.5], [0.3, 0.3, 0.4])]
+    layout = Layout.of(tables[0])
+    real, fake = (layout.read(table, "table") for table in tables)
+    whole = one_way(real, fake, bootstrap=100)
+    monkeypatch.setattr(marginals, "BOOTSTRAP_ROWS", 1000)
+    some = one_way(real, fake, bootstrap=100)
+    assert some.settings["bootstrap_rows"] == [1000, 1000]
+    assert some["tv1"] == whole["tv1"]
+    assert some.scores["tv1"].error == pytest.approx(whole.scores["tv1"].error, rel=0.4)  # not twice as large

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from understudy.errors import ConfigError
 from understudy.evaluation.judged import Judged, Layout
-from understudy.evaluation.pmse import METRICS, pmse_cart, pmse_logit
+from understudy.evaluation.pmse import METRICS, allowed_order, pmse_cart, pmse_logit
 from understudy.evaluation.scores import Result
 from understudy.schema import Schema
 
@@ -305,3 +305,30 @@ def test_trees_that_never_split_have_no_ratio() -> None:
     assert result["pmse_cart"] == 0
     assert "never split" in result.scores["pmse_cart_ratio"].why
     assert not result.scores["pmse_cart_standardised"].is_defined
+
+
+def test_no_ratio_with_too_many_coefficients_for_the_rows() -> None:
+    draw = np.random.default_rng(0)
+    tables = [pa.table({f"c{i}": draw.integers(0, 2, 60).astype(float) for i in range(20)}) for _ in range(2)]
+    layout = Layout.of(tables[0])
+    result = pmse_logit(*(layout.read(table, "table") for table in tables))
+    assert result.scores["pmse_logit"].is_defined
+    for key in ("pmse_logit_ratio", "pmse_logit_standardised"):
+        assert "20 coefficients for 120 rows" in result.scores[key].why
+
+
+def test_no_ratio_where_the_tables_are_told_apart_perfectly() -> None:
+    tables = [pa.table({"x": np.arange(100.0) + shift}) for shift in (0, 1000)]
+    layout = Layout.of(tables[0])
+    result = pmse_logit(*(layout.read(table, "table") for table in tables))
+    assert result["pmse_logit"] == pytest.approx(0.25, abs=1e-3)
+    for key in ("pmse_logit_ratio", "pmse_logit_standardised"):
+        assert "told apart perfectly" in result.scores[key].why
+
+
+def test_interactions_only_where_the_rows_are_enough() -> None:
+    table = pa.table({"a": [str(i % 10) for i in range(100)], "b": [str(i % 7) for i in range(100)], "x": range(100)})
+    layout = Layout.of(table)  # 9 + 6 + 1 columns, 9 * 6 + 9 + 6 products
+    assert allowed_order(layout, 1, 850) == 1
+    assert allowed_order(layout, 1, 849) == 0
+    assert allowed_order(layout, 0, 10**9) == 0

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,9 @@ import pytest
 import understudy as us
 from understudy.errors import ConditionError, ConfigError, SchemaError, TableError
 from understudy.evaluation.groups import EFFORTS, GROUPS
+from understudy.evaluation.judged import Judged
 from understudy.evaluation.scorecard import WARNING, Scorecard, evaluate
+from understudy.evaluation.scores import DIRECTIONS, Result
 
 SMALL = ["one_way", "two_way", "validity", "learning"]
 
@@ -56,12 +59,7 @@ def test_every_metric_is_there_with_its_words(whole: Scorecard) -> None:
     assert [entry["key"] for entry in entries] == [metric.key for group in GROUPS for metric in group.metrics]
     for entry in entries:
         assert len(entry["meaning"]) > 20
-        assert entry["direction"] in (
-            "lower is better",
-            "higher is better",
-            "1 is best",
-            "nearer to real is better",
-        )
+        assert entry["direction"] in DIRECTIONS
         for score in entry["values"].values():
             assert (score["value"] is None) == bool(score["why"]), entry["key"]
 
@@ -136,7 +134,7 @@ def test_constraints_count_both_tables(whole: Scorecard) -> None:
 
 
 def test_cells_won_compares_the_methods(whole: Scorecard) -> None:
-    won = whole.to_json()["details"]["cell_accuracy"]["comparison"]
+    won = whole.to_json()["cells_won"]
     assert sum(won["won"].values()) == won["cells"]
 
 
@@ -151,7 +149,8 @@ def test_quick_leaves_metrics_out_and_says_so(quick: Scorecard) -> None:
 
 def test_without_a_holdout_rows_are_split_once_and_this_is_said(quick: Scorecard) -> None:
     content = quick.to_json()
-    assert content["holdout"] == {"name": "a fifth of the real table", "rows": 400, "given": False, "seen": True}
+    expected = {"name": "a fifth of the real table", "file": "", "rows": 400, "given": False, "seen": True}
+    assert content["holdout"] == expected
     assert any("The synthesizer has seen them" in note for note in content["notes"])
     assert any("read off the real table" in note for note in content["notes"])
 
@@ -319,3 +318,246 @@ def test_two_real_columns_are_judged_as_the_gaussian_benchmark() -> None:
     scores = evaluate(table, table, metrics=["gaussians"])
     assert scores["modes"] == 25
     assert scores["quality_uncapped"] == pytest.approx(0.99, abs=0.01)
+
+
+# What the words say must be true
+
+
+def declared(**changes: object) -> us.Schema:
+    columns = {
+        "age": us.Column(name="age", kind="integer", bounds=(18, 90)),
+        "city": us.Column(name="city", kind="categorical", categories=("north", "south", "east")),
+        "income": us.Column(name="income", kind="real", bounds=(0, 1200)),
+        "rich": us.Column(name="rich", kind="categorical", categories=("no", "yes")),
+    }
+    return us.Schema(columns=tuple({**columns, **changes}.values()))  # type: ignore[arg-type]
+
+
+def with_column(table: pa.Table, name: str, values: list | np.ndarray) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, pa.array(values))
+
+
+def test_a_wrong_positive_class_lists_no_level_of_the_real_table() -> None:
+    schema = us.Schema(
+        columns=(*declared().columns[:3], us.Column(name="rich", kind="categorical")), target="rich", positive="maybe"
+    )
+    with pytest.raises(SchemaError, match="positive class 'maybe'") as caught:
+        evaluate(with_column(REAL, "rich", ["SENTINEL", "x"] * 1000), GOOD, schema=schema, metrics=["tv1"])
+    assert "SENTINEL" not in str(caught.value)
+
+
+def test_other_is_named_as_coarsening() -> None:
+    some = np.where(np.arange(2000) < 100, "other", GOOD.column("city").to_numpy(zero_copy_only=False))
+    fake = with_column(GOOD, "city", some)
+    (warning,) = evaluate(REAL, fake, metrics=["validity"]).to_json()["warnings"]
+    assert '"city" (5.00%)' in warning
+    assert "coarsening, not invention" in warning
+    real = with_column(REAL, "city", np.where(np.arange(2000) < 5, "other", "north"))
+    assert not evaluate(real, fake, metrics=["validity"]).to_json()["warnings"]  # a category like any other
+    unknown = us.Column(name="city", kind="categorical", categories=("north", "south", "east"), unknown="east")
+    scores = evaluate(REAL, fake, schema=declared(city=unknown), metrics=["validity"])
+    assert scores["unlisted"] == 0
+    assert not scores.to_json()["warnings"]
+
+
+def test_copies_are_warned_about_by_every_effort() -> None:
+    for effort in ("quick", "default"):
+        scores = evaluate(REAL, REAL, effort=effort, metrics=None if effort == "quick" else ["closest_record"])
+        assert scores["exact_copies"] == pytest.approx(0.8)  # of the rows that are not held out
+        assert any("equal a real row in every judged column" in w for w in scores.to_json()["warnings"])
+        assert bool(scores.why("dcr_ratio")) == (effort == "quick")
+    assert not evaluate(REAL, GOOD, metrics=["closest_record"]).to_json()["warnings"]
+    few = pa.table({"a": ["x", "y"] * 500})  # every row has twins: no sign of copying
+    assert not evaluate(few, few, metrics=["closest_record"]).to_json()["warnings"]
+
+
+def test_held_out_rows_do_not_find_themselves() -> None:
+    """Without a holdout, distances are to the rows that were not set aside."""
+    scores = evaluate(REAL, GOOD, metrics=["closest_record"])
+    assert 0.5 < scores["dcr_ratio"] < 2  # type: ignore[operator]
+    assert scores.to_json()["details"]["closest_record"]["synthetic"]["holdout"]["exact_copies"] < 0.01
+
+
+def test_a_holdout_out_of_the_real_table_is_noticed() -> None:
+    content = evaluate(REAL, GOOD, holdout=REAL.slice(0, 500), metrics=["tv1"]).to_json()
+    assert content["holdout"]["seen"]
+    assert any("equal a row of the real table" in warning for warning in content["warnings"])
+    draw = np.random.default_rng(0)
+    few = [pa.table({"a": draw.integers(0, 4, 500), "b": draw.integers(0, 4, 500)}) for _ in range(2)]
+    content = evaluate(few[0], few[1], holdout=few[1], metrics=["tv1"]).to_json()
+    assert not content["holdout"]["seen"]  # twins by chance
+    assert not content["warnings"]
+
+
+def test_a_reference_of_fewer_rows_is_marked() -> None:
+    content = evaluate(REAL, GOOD, target="rich", metrics=["tv1", "tstr_auc"], effort="quick").to_json()
+    tv1, auc = (entry["reference"] for entry in content["metrics"])
+    assert (tv1["rows"], tv1["comparable"]) == (400, False)
+    assert (auc["rows"], auc["comparable"]) == (1600, True)
+    assert any("further off by chance alone" in note for note in content["notes"])
+    content = evaluate(REAL, GOOD, holdout=people(5000, 9), metrics=["tv1"]).to_json()
+    assert content["metrics"][0]["reference"]["rows"] == 2000  # no more than the real table has
+    assert content["metrics"][0]["reference"]["comparable"]
+    assert not any("by chance alone" in note for note in content["notes"])
+
+
+def test_models_tested_within_a_table_learn_from_as_many_rows_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    from understudy.evaluation import learning
+
+    seen: list[int] = []
+    learn = learning.learn
+
+    def counted(train: Judged, *arguments: Any, **named: Any) -> Result:
+        seen.append(train.num_rows)
+        return learn(train, *arguments, **named)
+
+    monkeypatch.setattr(learning, "learn", counted)
+    evaluate(REAL, people(600, 8), target="rich", holdout=TEST, metrics=["learning"], effort="quick")
+    assert sorted(seen) == [300, 300, 600, 2000]
+
+
+def test_the_difference_of_areas_is_paired(whole: Scorecard) -> None:
+    found = whole.to_json()["details"]["learning"]["good"]["difference"]
+    scores = whole["tstr_auc"]
+    assert isinstance(scores, dict)
+    assert found["value"] == pytest.approx(scores["good"] - whole.reference("tstr_auc"), abs=1e-5)
+    entry = next(entry for entry in whole.to_json()["metrics"] if entry["key"] == "tstr_auc")
+    assert 0 < found["error"] < 0.7 * math.hypot(entry["values"]["good"]["error"], entry["reference"]["error"])
+
+
+def test_entries_say_what_repeats_and_what_is_private(whole: Scorecard) -> None:
+    entries = {entry["key"]: entry for entry in whole.to_json()["metrics"]}
+    assert entries["nist_score"]["same_as"] == entries["nist_points"]["same_as"] == "nist_l1"
+    assert all(entry["same_as"] in ("", *entries) for entry in entries.values())
+    assert {key for key, entry in entries.items() if not entry["private"]} == {
+        "quality",
+        "quality_uncapped",
+        "modes",
+        "mode_tv",
+    }
+    assert entries["discriminator_auc"]["direction"] == "0.5 is best"
+    assert entries["pmse_cart_standardised"]["direction"] == "0 is best"
+    assert "wasserstein_real" not in entries
+
+
+def test_cells_that_cannot_be_read_are_counted_and_not_shown(tmp_path: Path) -> None:
+    ages = [str(age) if i % 4 else f"SENTINEL-{i}" for i, age in enumerate(GOOD.column("age").to_pylist())]
+    fake = with_column(GOOD, "age", ages)
+    fake.to_pandas().to_csv(tmp_path / "fake.csv", index=False)
+    for source in (fake, fake.to_pandas(), tmp_path / "fake.csv"):
+        for schema in (None, declared()):
+            content = evaluate(REAL, source, schema=schema, metrics=["tv1"]).to_json()
+            (warning,) = content["warnings"]
+            assert '"age" (25.00%)' in warning
+            assert "SENTINEL" not in json.dumps(content)
+    assert not evaluate(REAL, GOOD, schema=declared(), metrics=["tv1"]).to_json()["warnings"]
+
+
+def test_a_tiny_table_is_warned_about() -> None:
+    (warning,) = evaluate(REAL, GOOD.slice(0, 20), metrics=["tv1"]).to_json()["warnings"]
+    assert "20 rows" in warning
+
+
+def test_a_release_beside_the_real_table_is_a_sign_of_wrong_order(tmp_path: Path) -> None:
+    GOOD.to_pandas().to_csv(tmp_path / "fake.csv", index=False)
+    (tmp_path / "fake.release").mkdir()
+    content = evaluate(tmp_path / "fake.csv", REAL, metrics=["tv1"]).to_json()
+    assert any("the real one comes first" in warning for warning in content["warnings"])
+    assert content["real"]["file"] == "fake.csv"
+
+
+def test_columns_outside_the_schema_are_called_what_they_are() -> None:
+    schema = us.Schema(columns=declared().columns[:3])
+    notes = evaluate(REAL, GOOD.append_column("new", GOOD["age"]), schema=schema, metrics=["tv1"]).to_json()["notes"]
+    assert any('columns that the schema does not name; not judged: "rich".' in note for note in notes)
+    assert [note for note in notes if "lacks" in note] == [
+        'The synthetic table has columns that the real one lacks; they were ignored: "new".'
+    ]
+
+
+def test_a_drafted_schema_still_says_what_was_read_off(tmp_path: Path) -> None:
+    us.Schema.draft(REAL.schema).write(tmp_path / "schema.toml")
+    for schema in (us.Schema.draft(REAL.schema), tmp_path / "schema.toml", str(tmp_path / "schema.toml")):
+        notes = evaluate(REAL, GOOD, schema=schema, metrics=["tv1"]).to_json()["notes"]
+        assert any("categories and ranges were read off the real table" in note for note in notes)
+
+
+def test_settings_differ_by_table_only_where_they_do() -> None:
+    settings = evaluate(REAL, {"a": GOOD, "b": GOOD.slice(0, 500)}, metrics=["two_way"]).to_json()["settings"]
+    assert settings["two_way"]["by_table"] == {"b": {"synthetic_rows": 500}}
+    assert "by_table" not in evaluate(REAL, {"a": GOOD, "b": BAD}, metrics=["two_way"]).to_json()["settings"]["two_way"]
+
+
+def test_a_table_may_be_named_comparison() -> None:
+    content = evaluate(REAL, {"comparison": GOOD, "b": BAD}, metrics=["cell_accuracy"]).to_json()
+    assert set(content["cells_won"]["won"]) == {"comparison", "b"}
+    assert content["details"]["cell_accuracy"]["comparison"]["cells"] == 6
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, True, "0"])
+def test_a_seed_is_a_whole_number(seed: object) -> None:
+    with pytest.raises(ConfigError, match="seed must be"):
+        evaluate(REAL, GOOD, seed=seed, metrics=["tv1"])  # type: ignore[arg-type]
+
+
+def test_one_real_row_needs_a_holdout() -> None:
+    with pytest.raises(TableError, match="Give more, or a holdout"):
+        evaluate(REAL.slice(0, 1), GOOD, metrics=["tv1"])
+    assert 0 <= evaluate(REAL.slice(0, 1), GOOD, holdout=TEST, metrics=["tv1"])["tv1"] <= 1  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("outside", [1.7e308, -1.7e308, math.inf])
+def test_numbers_at_the_end_of_floats_are_judged(outside: float) -> None:
+    draw = np.random.default_rng(0)
+    wide, narrow = draw.uniform(-1.7, 1.7, (2, 600)) * 1e308, draw.uniform(0, 1e-300, (2, 600))
+    real, fake = (
+        pa.table({"wide": wide[i], "narrow": np.r_[narrow[i][:-1], i * outside or 0.0], "k": ["a", "b"] * 300})
+        for i in (0, 1)
+    )
+    scores = evaluate(real, fake, target="k")
+    assert scores["tv1"] < 0.3  # type: ignore[operator]
+    assert any("power of two" in note for note in scores.to_json()["notes"])
+    assert scores["ks"] < 0.2  # type: ignore[operator]
+
+
+def test_files_that_are_not_there_are_said_so_first(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"holdout cannot be read\. .*nothing does not exist"):
+        evaluate(REAL, GOOD, holdout=tmp_path / "nothing")
+    with pytest.raises(SchemaError, match='schema names columns that the real table lacks: "rich"'):
+        evaluate(REAL.drop_columns(["rich"]), GOOD, schema=declared())
+    with pytest.raises(SchemaError, match='holdout lacks the column "rich"'):
+        evaluate(REAL, GOOD, holdout=TEST.drop_columns(["rich"]))
+
+
+def test_a_typo_gets_near_names_and_the_groups() -> None:
+    with pytest.raises(ConfigError) as caught:
+        evaluate(REAL, GOOD, metrics=["tv22"])
+    assert "Did you mean 'tv2'" in str(caught.value)
+    assert "one_way" in str(caught.value)
+    assert "jsd1" not in str(caught.value)
+
+
+def test_it_never_lands_in_a_release(quick: Scorecard, tmp_path: Path) -> None:
+    (tmp_path / "release.json").write_text("{}")
+    (tmp_path / "inner").mkdir()
+    for place in (tmp_path / "s.json", tmp_path / "inner" / "s.json"):
+        with pytest.raises(ConfigError, match="not private"):
+            quick.save(place)
+        assert not place.exists()
+
+
+def test_it_reads_as_a_table(whole: Scorecard, quick: Scorecard) -> None:
+    lines = repr(whole).splitlines()
+    assert str(whole) == repr(whole)
+    assert lines[0] == WARNING
+    assert lines[1].split() == ["good", "bad", "real"]
+    assert any(line.startswith("tv1 ") and line.endswith("lower is better") for line in lines)
+    frame = whole.to_pandas()
+    assert list(frame.columns) == ["key", "title", "good", "bad", "real", "direction"]
+    assert len(frame) == len(whole)
+    assert frame.set_index("key").loc["tv1", "real"] == whole.reference("tv1")
+    with pytest.raises(KeyError, match="tstr_auc"):
+        quick["tstrauc"]
+    with pytest.raises(KeyError, match="tv2, tv2_max"):
+        quick["two_way"]
+    assert quick.to_json()["created"][:2] == "20"

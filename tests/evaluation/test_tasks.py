@@ -91,7 +91,18 @@ def test_inception_score_by_a_classifier() -> None:
     result = inception_score(np.array([0, 1, 2, 1, 0, 2]), lambda rows: np.eye(3)[rows], public_classifier=False)
     assert result["inception_score"] == pytest.approx(3)
     assert result.private
-    assert not inception_score(np.eye(3)).private
+    assert inception_score(np.eye(3)).private  # unless somebody says that the classifier is public
+    assert not inception_score(np.eye(3), public_classifier=True).private
+
+
+def test_real_rows_at_the_gaussians_are_private_and_synthetic_ones_are_not() -> None:
+    real = pa.table({"x": [0.0, 2.0], "y": [0.0, 2.0]})
+    judged = Layout.of(real).read(real, "real table")
+    assert not gaussian_quality_of(judged, "x", "y").private
+    assert gaussian_quality_of(judged, "x", "y", is_real=True).private
+    named = {metric.key: metric for metric in METRICS}
+    assert not named["quality"].private
+    assert named["inception_score"].private
 
 
 @pytest.mark.parametrize(

@@ -172,11 +172,10 @@ def test_a_bad_condition_is_quoted_as_it_was_written() -> None:
     assert "NOT" not in str(caught.value)
 
 
-@pytest.mark.parametrize("condition", ["age > 35 OR age < 11", "age > 35) OR (age < 11", "age > 11 AND work <> 'none'"])
+@pytest.mark.parametrize("condition", ["age > 35 OR age < 11", "age > 11 AND work <> 'none'"])
 def test_every_row_meets_a_condition_breaks_it_or_leaves_it_unknown(condition: str) -> None:
     broken = {
         "age > 35 OR age < 11": [12, 30],
-        "age > 35) OR (age < 11": [12, 30],
         "age > 11 AND work <> 'none'": [10, 12],  # work is unknown at 30, and age where work is baker
     }[condition]
     found = constraint_violations(REAL, FAKE, [condition]).details["conditions"]

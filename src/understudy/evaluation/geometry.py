@@ -5,7 +5,7 @@ transport, estimated as Tantipongpipat, Waites, Boob, Siva and Cummings do: betw
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Literal
 
@@ -18,7 +18,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 
 from understudy.evaluation.judged import Judged, Layout
-from understudy.evaluation.scores import HIGHER, LOWER, Metric, Result, Score
+from understudy.evaluation.scores import HIGHER, LOWER, NEAR_HALF, Metric, Result, Score
 from understudy.evaluation.threads import in_threads
 
 MAX_JENSEN_SHANNON = float(entr(0.25) + entr(0.75) - entr(0.5))
@@ -46,14 +46,7 @@ METRICS = (
         high=1.0,
         meaning="The same as a score: 1 if the clouds coincide. Standardised columns reach further than the normaliser "
         "expects, so it can be negative.",
-    ),
-    Metric(
-        key="pca_wasserstein_real",
-        title="Transport distance of principal components of real rows",
-        direction=LOWER,
-        low=0.0,
-        high=math.inf,
-        meaning="The same between two samples of real rows: what a perfect synthetic table would have.",
+        same_as="pca_wasserstein",
     ),
     Metric(
         key="wasserstein",
@@ -71,14 +64,7 @@ METRICS = (
         low=0.0,
         high=1.0,
         meaning="1 minus the transport distance over the largest one possible: 1 if the tables coincide.",
-    ),
-    Metric(
-        key="wasserstein_real",
-        title="Transport distance of real rows",
-        direction=LOWER,
-        low=0.0,
-        high=math.inf,
-        meaning="The transport distance between two samples of real rows: what a perfect synthetic table would have.",
+        same_as="wasserstein",
     ),
     Metric(
         key="js_score",
@@ -92,7 +78,7 @@ METRICS = (
     Metric(
         key="discriminator_auc",
         title="Discriminator AUC",
-        direction=LOWER,
+        direction=NEAR_HALF,
         low=0.0,
         high=1.0,
         meaning="How often the discriminator finds the synthetic one of a synthetic and a real row it has not seen: "
@@ -102,6 +88,8 @@ METRICS = (
 
 Cost = Literal["squared", "euclidean"]
 Points = Float[np.ndarray, "rows features"]
+Encoder = Callable[[Judged], Points]
+"""How rows become points: only those that are sampled ever do."""
 
 
 def pca_marginal(
@@ -113,19 +101,23 @@ def pca_marginal(
     basis_share: float = 1.0,
     sample: int = 100,
     repeats: int = 100,
+    max_rows: int | None = 20_000,
     seed: int = 0,
 ) -> Result:
     """Both tables along the main directions of the real one, drawn as points and compared by transport.
 
-    Columns are standardised by the real table; the directions are eigenvectors of its second moments, of a random
-    `basis_share` of its rows. Score: 1 - W / (sqrt(v) max |x - y|^2), with v the share of variance explained.
+    Columns are standardised by at most `max_rows` rows of the real table; the directions are eigenvectors of the second
+    moments of a random `basis_share` of these. Score: 1 - W / (sqrt(v) max |x - y|^2), with v the share of variance
+    explained. The details hold, as `real_baseline`, the distance between two samples of real rows: what a perfect
+    synthetic table would have.
     """
     generator = np.random.default_rng(seed)
     names = real.layout.feature_names()
-    real_rows, synthetic_rows = _standardised(real.features(), synthetic.features())
-    basis = real_rows
-    if basis_share < 1:
-        basis = real_rows[_draw(generator, real.num_rows, max(1, round(basis_share * real.num_rows)))]
+    some = real.at_most(max_rows, seed=seed).features()
+    scaling = _scaling(some)
+    basis = some if basis_share >= 1 else some[_draw(generator, len(some), max(1, round(basis_share * len(some))))]
+    del some
+    basis = _standardised(basis, *scaling)
     moments = basis.T @ basis / len(basis)
     values, vectors = np.linalg.eigh(moments)
     values, vectors = values[::-1][:components], vectors[:, ::-1][:, :components]
@@ -137,6 +129,7 @@ def pca_marginal(
         "basis_share": basis_share,
         "sample": sample,
         "repeats": repeats,
+        "max_rows": max_rows,
         "seed": seed,
         "basis_rows": len(basis),
         "real_rows": real.num_rows,
@@ -144,12 +137,17 @@ def pca_marginal(
     }
     if not np.trace(moments) > 0:
         why = "No column of the real table varies, so it has no main directions."
-        keys = ("pca_wasserstein", "pca_wasserstein_score", "pca_wasserstein_real")
+        keys = ("pca_wasserstein", "pca_wasserstein_score")
         return Result(scores=dict.fromkeys(keys, Score.none(why)), settings=settings)
     explained = np.maximum(values, 0) / np.trace(moments)
-    projections = real_rows @ vectors, synthetic_rows @ vectors
-    distances = list(_transports(*projections, cost="squared", sample=sample, repeats=repeats, generator=generator))
-    baseline = _baseline(projections[0], cost="squared", sample=sample, repeats=repeats, generator=generator)
+    del basis
+
+    def projected(table: Judged) -> Points:
+        return _standardised(table.features(), *scaling) @ vectors
+
+    distances = list(
+        _transports(real, synthetic, projected, cost="squared", sample=sample, repeats=repeats, generator=generator)
+    )
     heaviest = np.argsort(-np.abs(vectors), axis=0, kind="stable")[:10].T
     return Result(
         scores={
@@ -157,14 +155,14 @@ def pca_marginal(
             "pca_wasserstein_score": _mean(
                 1 - np.array(distances) / (math.sqrt(explained.sum()) * universe_diameter(real.layout))
             ),
-            "pca_wasserstein_real": baseline,
         },
         settings=settings,
         notes=_small_notes(real.num_rows, sample),
         details={
             "explained": explained.round(3).tolist(),
-            "real": _some(projections[0], num_points, generator).round(3).tolist(),
-            "synthetic": _some(projections[1], num_points, generator).round(3).tolist(),
+            "real": projected(_some(real, num_points, generator)).round(3).tolist(),
+            "synthetic": projected(_some(synthetic, num_points, generator)).round(3).tolist(),
+            "real_baseline": _baseline(real, projected, cost="squared", sample=sample, repeats=repeats, seed=seed),
             "loadings": [
                 [[names[feature], round(float(vectors[feature, component]), 3)] for feature in features]
                 for component, features in enumerate(heaviest)
@@ -178,21 +176,19 @@ def wasserstein(
 ) -> Result:
     """Optimal transport between samples of both tables, and between two disjoint samples of the real one.
 
-    Between tables of at most `sample` rows it is exact. Sampled values are biased upwards, so the second number is what
-    the first has to be held against. The published code of the authors takes plain distances: `cost="euclidean"`.
+    Between tables of at most `sample` rows it is exact. Sampled values are biased upwards, so the second number, in the
+    details as `real_baseline`, is what the first has to be held against. The published code of the authors takes plain
+    distances: `cost="euclidean"`.
     """
     generator = np.random.default_rng(seed)
-    real_rows, synthetic_rows = real.features(), synthetic.features()
     diameter = universe_diameter(real.layout) if cost == "squared" else math.sqrt(universe_diameter(real.layout))
     distances = list(
-        _transports(real_rows, synthetic_rows, cost=cost, sample=sample, repeats=repeats, generator=generator)
+        _transports(real, synthetic, Judged.features, cost=cost, sample=sample, repeats=repeats, generator=generator)
     )
-    baseline = _baseline(real_rows, cost=cost, sample=sample, repeats=repeats, generator=generator)
     return Result(
         scores={
             "wasserstein": _mean(distances),
             "wasserstein_score": _mean(1 - np.array(distances) / diameter),
-            "wasserstein_real": baseline,
         },
         settings={
             "cost": cost,
@@ -203,6 +199,9 @@ def wasserstein(
             "largest_distance": diameter,
             "real_rows": real.num_rows,
             "synthetic_rows": synthetic.num_rows,
+        },
+        details={
+            "real_baseline": _baseline(real, Judged.features, cost=cost, sample=sample, repeats=repeats, seed=seed)
         },
         notes=_small_notes(real.num_rows, sample),
     )
@@ -274,21 +273,32 @@ def universe_diameter(layout: Layout) -> float:
 
 
 def _transports(
-    first: Points, second: Points, *, cost: Cost, sample: int, repeats: int, generator: np.random.Generator
+    first: Judged,
+    second: Judged,
+    encode: Encoder,
+    *,
+    cost: Cost,
+    sample: int,
+    repeats: int,
+    generator: np.random.Generator,
 ) -> Iterator[float]:
     """Distances between samples; once, where the samples are the tables."""
-    once = max(len(first), len(second)) <= sample
+    once = max(first.num_rows, second.num_rows) <= sample
     for _ in range(1 if once else repeats):
-        yield transport(_some(first, sample, generator), _some(second, sample, generator), cost=cost)
+        yield transport(*(encode(_some(table, sample, generator)) for table in (first, second)), cost=cost)
 
 
-def _baseline(rows: Points, *, cost: Cost, sample: int, repeats: int, generator: np.random.Generator) -> Score:
-    """The same between two disjoint samples of one table."""
-    size = min(sample, len(rows) // 2)
+def _baseline(
+    real: Judged, encode: Encoder, *, cost: Cost, sample: int, repeats: int, seed: int
+) -> dict[str, float | None]:
+    """The same between two disjoint samples of the real table. Drawn by themselves: no synthetic table moves them."""
+    size = min(sample, real.num_rows // 2)
     if not size:
-        return Score.none("The real table has one row: two samples of it need two.")
-    draws = [rows[_draw(generator, len(rows), 2 * size)] for _ in range(repeats)]
-    return _mean([transport(rows[:size], rows[size:], cost=cost) for rows in draws])
+        return {"value": None, "error": None}
+    generator = np.random.default_rng([seed, 1])
+    draws = (encode(real.take(_draw(generator, real.num_rows, 2 * size))) for _ in range(repeats))
+    mean = _mean([transport(rows[:size], rows[size:], cost=cost) for rows in draws])
+    return {"value": mean.value, "error": mean.error}
 
 
 def _small_notes(num_rows: int, sample: int) -> tuple[str, ...]:
@@ -300,9 +310,9 @@ def _small_notes(num_rows: int, sample: int) -> tuple[str, ...]:
     )
 
 
-def _some(points: Points, num_points: int, generator: np.random.Generator) -> Points:
-    """So many points drawn without replacement; all, in their order, if there are no more."""
-    return points if len(points) <= num_points else points[_draw(generator, len(points), num_points)]
+def _some(table: Judged, num_rows: int, generator: np.random.Generator) -> Judged:
+    """So many rows drawn without replacement; all, in their order, if there are no more."""
+    return table if table.num_rows <= num_rows else table.take(_draw(generator, table.num_rows, num_rows))
 
 
 def _draw(generator: np.random.Generator, num_rows: int, wanted: int) -> np.ndarray:
@@ -315,11 +325,14 @@ def _mean(values: list[float] | np.ndarray) -> Score:
     return Score(float(np.mean(values)), error)
 
 
-def _standardised(real: Points, synthetic: Points) -> tuple[Points, Points]:
-    """Both by mean and standard deviation of the real rows; what does not vary in them becomes 0."""
+def _scaling(real: Points) -> tuple[Float[np.ndarray, " features"], Float[np.ndarray, " features"]]:
+    """Means of the real rows, and one over their standard deviations: 0 for what does not vary in them."""
     means, stddevs = real.mean(axis=0, dtype=np.float64), real.std(axis=0, dtype=np.float64)
-    weights = np.divide(1.0, stddevs, out=np.zeros_like(stddevs), where=np.ptp(real, axis=0) > 0)
-    return (real - means) * weights, (synthetic - means) * weights
+    return means, np.divide(1.0, stddevs, out=np.zeros_like(stddevs), where=np.ptp(real, axis=0) > 0)
+
+
+def _standardised(points: Points, means: np.ndarray, weights: np.ndarray) -> Points:
+    return (points - means) * weights
 
 
 def _codes(table: Judged) -> Float[np.ndarray, "rows columns"]:

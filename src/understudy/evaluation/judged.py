@@ -22,6 +22,15 @@ from understudy.tables import conform
 
 MANY_LEVELS = 50
 """A text column with more levels than this, half of its values distinct, is taken for names or notes."""
+MOST_FEATURES = 1000
+"""A discrete column has at most so many one-hot features, those of its most frequent real levels."""
+LARGE = 1e100
+"""Columns with larger numbers are divided by a power of two, so that squares and sums stay finite."""
+FARTHEST = 1e150
+"""Finite numbers beyond this are held here: no range of a layout reaches so far."""
+
+
+REAL_TABLE = "real table"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +46,12 @@ class Trait:
     """Of a numeric column; dates count as days, moments as microseconds."""
     has_nulls: bool = False
     """Whether the real tables hold any null here."""
+    unknown: Category | None = None
+    """The level that unlisted values become, where the schema names one."""
+    frequent: tuple[int, ...] = ()
+    """The codes that have features, in order; empty: all of them."""
+    unit: float = 1.0
+    """By what the numbers are divided, range and values alike; above 1 only for numbers beyond `LARGE`."""
 
     @property
     def is_numeric(self) -> bool:
@@ -56,7 +71,18 @@ class Trait:
     def num_features(self) -> int:
         if self.is_numeric:
             return 1 + self.has_nulls
-        return 1 if self.is_binary else len(self.levels) + self.has_nulls
+        return 1 if self.is_binary else (len(self.frequent) or len(self.levels)) + self.has_nulls
+
+    @property
+    def unlisted(self) -> int:
+        """The code of values that are not listed: that of `unknown`, else one past that of nulls."""
+        return len(self.levels) + 1 if self.unknown is None else self.levels.index(self.unknown)
+
+    @property
+    def feature_codes(self) -> np.ndarray:
+        """The codes that have a one-hot feature each, in order."""
+        codes = np.array(self.frequent or range(len(self.levels)), dtype=np.int64)
+        return np.append(codes, len(self.levels)) if self.has_nulls else codes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,10 +98,12 @@ class Layout:
     def of(cls, real: pa.Table, schema: Schema | None = None, *others: pa.Table) -> "Layout":
         """From the schema; what that leaves open, from the real tables (`others`: a holdout)."""
         notes = []
+        given = schema is not None
         if schema is None:
             schema = Schema.draft(real.schema)
             notes.append("No schema was given: kinds, categories and ranges were read off the real table.")
-        tables = [_columns_of(table, schema, "real table") for table in (real, *others)]
+        tables = [_columns_of(real, schema, REAL_TABLE)]
+        tables += [_columns_of(table, schema, "holdout") for table in others]
         traits, left_out, read_off = [], [], []
         for column in schema.modelled:
             values = [table.column(column.name) for table in tables]
@@ -83,16 +111,27 @@ class Layout:
             if trait is None:
                 left_out.append(column.name)
                 continue
-            if column.bought is not None and not schema.drafted:
+            if column.bought is not None and given:
                 read_off.append(column.name)
             traits.append(trait)
+        outside = [name for name in real.column_names if name not in schema]
+        if outside:
+            notes.append(f"The real table has columns that the schema does not name; not judged: {listed(outside)}.")
         unmodelled = [column.name for column in schema if not column.modelled]
         if unmodelled:
             notes.append(f"Not judged, being dropped, an id or text: {listed(unmodelled)}.")
         if left_out:
             notes.append(f"Not judged, being texts of which most are distinct, or empty: {listed(left_out)}.")
         if read_off:
-            notes.append(f"Not declared in the schema, so read off the real table: {listed(read_off)}.")
+            why = "The schema is a draft" if schema.drafted else "Not declared in the schema"
+            notes.append(f"{why}, so categories and ranges were read off the real table: {listed(read_off)}.")
+        if wide := [trait.name for trait in traits if trait.frequent]:
+            notes.append(
+                f"Where rows become features, only the {MOST_FEATURES:,} most frequent real levels have one, the others"
+                f" count as unlisted: {listed(wide)}."
+            )
+        if huge := [trait.name for trait in traits if trait.unit > 1]:
+            notes.append(f"Divided by a power of two, as their numbers are beyond {LARGE:g}: {listed(huge)}.")
         if not traits:
             raise TableError("There is no column to judge: all are ids, texts or empty. Declare kinds in a schema.")
         return cls(tuple(traits), schema, tuple(notes))
@@ -131,7 +170,7 @@ class Layout:
             elif trait.is_binary:
                 names.append(f"{trait.name}={trait.labels[1]}")
             else:
-                names += [f"{trait.name}={label}" for label in trait.labels[: trait.num_features]]
+                names += [f"{trait.name}={trait.labels[code]}" for code in trait.feature_codes]
         return names
 
 
@@ -140,7 +179,8 @@ class Judged:
     """One table on a layout.
 
     A numeric column is float64 with NaN for nulls; values outside the range stay as they are. A discrete column is
-    codes: its levels in order, then one for nulls, then one for values that are not listed.
+    codes: its levels in order, then one for nulls, then one for values that are not listed; where the schema names an
+    `unknown` level, that is their code instead.
     """
 
     layout: Layout
@@ -186,7 +226,8 @@ class Judged:
         """A numeric column with its range mapped to [0, 1]; nulls are 0, as is a column of one value."""
         trait = self.layout[name]
         width = trait.upper - trait.lower
-        part = np.nan_to_num((self.columns[name] - trait.lower) / (width if width > 0 else 1.0))
+        with np.errstate(over="ignore"):  # a value far outside a narrow range
+            part = np.nan_to_num((self.columns[name] - trait.lower) / (width if width > 0 else 1.0))
         return np.clip(part, 0.0, 1.0) if clipped else part
 
     def features(self, columns: Sequence[str] | None = None, *, clipped: bool = True) -> Float[np.ndarray, "rows f"]:
@@ -208,8 +249,10 @@ class Judged:
             elif trait.is_binary:
                 out[:, at] = values == 1
             else:
-                listed_here = values < trait.num_features
-                out[rows[listed_here], at + values[listed_here]] = 1.0
+                places = np.full(len(trait.levels) + 2, -1)
+                places[trait.feature_codes] = np.arange(trait.num_features)
+                here = places[values]
+                out[rows[here >= 0], at + here[here >= 0]] = 1.0
             at += trait.num_features
         return out
 
@@ -218,6 +261,11 @@ def _columns_of(table: pa.Table, schema: Schema, what: str) -> pa.Table:
     """The judged columns, read as their declared kinds. Other columns are ignored."""
     wanted = [column.name for column in schema.modelled]
     absent = [name for name in wanted if name not in table.column_names]
+    if absent and what == REAL_TABLE:
+        raise SchemaError(
+            f"The schema names columns that the real table lacks: {listed(absent)}."
+            f"{did_you_mean(absent[0], table.column_names)} Mend the schema, or give the table that it describes."
+        )
     if absent:
         raise SchemaError(
             f"The {what} lacks {'the column' if len(absent) == 1 else 'the columns'} {listed(absent)}."
@@ -238,22 +286,45 @@ def _trait(column: Column, values: list[pa.ChunkedArray]) -> Trait | None:
             if not len(inside):
                 return None
             lower, upper = inside.min(), inside.max()
-        return Trait(column.name, column.kind, lower=float(lower), upper=float(upper), has_nulls=has_nulls)
+        largest = max(abs(float(lower)), abs(float(upper)))
+        unit = 1.0 if largest <= LARGE else 2.0 ** math.ceil(math.log2(largest / LARGE))
+        return Trait(
+            column.name,
+            column.kind,
+            lower=float(lower) / unit,
+            upper=float(upper) / unit,
+            has_nulls=has_nulls,
+            unit=unit,
+        )
     if column.kind == "boolean":
         return Trait(column.name, column.kind, (False, True), has_nulls=has_nulls)
     if column.categories is not None:
-        return Trait(column.name, column.kind, tuple(column.categories), has_nulls=has_nulls)
+        declared = Trait(
+            column.name, column.kind, tuple(column.categories), has_nulls=has_nulls, unknown=column.unknown
+        )
+        return _with_frequent(declared, values[0])
     distinct = pc.unique(values[0]).drop_null()
     if not len(distinct) or (len(distinct) > MANY_LEVELS and 2 * len(distinct) > len(values[0])):
         return None
     levels = sorted(distinct.to_pylist(), key=lambda level: (str(type(level)), level))
-    return Trait(column.name, column.kind, tuple(levels), has_nulls=has_nulls)
+    return _with_frequent(Trait(column.name, column.kind, tuple(levels), has_nulls=has_nulls), values[0])
+
+
+def _with_frequent(trait: Trait, values: pa.ChunkedArray) -> Trait:
+    """With the codes of the most frequent real levels, where not all of them can have a feature."""
+    if len(trait.levels) <= MOST_FEATURES:
+        return trait
+    counts = np.bincount(_values(values, trait), minlength=len(trait.levels))[: len(trait.levels)]
+    most = np.sort(np.argsort(-counts, kind="stable")[:MOST_FEATURES])
+    return dataclasses.replace(trait, frequent=tuple(most.tolist()))
 
 
 def _values(values: pa.ChunkedArray, trait: Trait) -> np.ndarray:
     if trait.is_numeric:
         ticks, known = as_ticks(values, trait.kind)
-        return np.where(known, ticks.astype(np.float64), np.nan)
-    # The code of unlisted values is one past that of nulls, which is one past the levels.
-    codec = CategoricalCodec(trait.name, trait.levels, nullable=True, default=len(trait.levels) + 1)
+        numbers = ticks.astype(np.float64) / trait.unit
+        # Infinities stay; what else lies beyond all ranges does so here too.
+        numbers = np.where(np.isfinite(numbers), np.clip(numbers, -FARTHEST, FARTHEST), numbers)
+        return np.where(known, numbers, np.nan)
+    codec = CategoricalCodec(trait.name, trait.levels, nullable=True, default=trait.unlisted)
     return codec.encode(values)

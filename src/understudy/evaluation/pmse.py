@@ -19,8 +19,8 @@ from scipy.special import expit
 from sklearn.tree import DecisionTreeClassifier
 
 from understudy.errors import ConfigError
-from understudy.evaluation.judged import Judged
-from understudy.evaluation.scores import LOWER, NEAR_ONE, Metric, Result, Score
+from understudy.evaluation.judged import Judged, Layout
+from understudy.evaluation.scores import LOWER, NEAR_ONE, NEAR_ZERO, Metric, Result, Score
 from understudy.evaluation.threads import in_threads
 
 RIDGE = 1e-6
@@ -30,6 +30,8 @@ ALIASED = 1e-9
 """A column is a combination of others when they leave less than this share of its variance."""
 MAX_COLUMNS = 10_000
 """Beyond this the matrix of second derivatives would take gigabytes."""
+ROWS_PER_COLUMN = 10
+"""With fewer rows for each coefficient the fit follows chance, and its expectation under the right model is off."""
 FAR = 1e6
 """Scaled numbers beyond this many ranges are held here, so that their squares stay finite."""
 
@@ -49,13 +51,14 @@ METRICS = (
         direction=NEAR_ONE,
         low=0.0,
         high=math.inf,
-        meaning="The pMSE, divided by what chance alone would give if the synthetic rows came from the right model. "
-        "Values near 1 are best; values well below 1 suggest that real rows were copied.",
+        meaning="The pMSE, divided by what chance alone would give if the synthetic rows came from the right model, "
+        "fitted to the real ones. Values near 1 are best; values well below 1 suggest that real rows were copied. "
+        "Fresh real rows score about 1 / (1 - c), with c their share of all rows: 2 if both tables are equally large.",
     ),
     Metric(
         key="pmse_logit_standardised",
         title="pMSE standardised, logistic regression",
-        direction=LOWER,
+        direction=NEAR_ZERO,
         low=-math.inf,
         high=math.inf,
         meaning="By how many standard deviations the pMSE exceeds what chance alone would give under the right model.",
@@ -81,7 +84,7 @@ METRICS = (
     Metric(
         key="pmse_cart_standardised",
         title="pMSE standardised, classification tree",
-        direction=LOWER,
+        direction=NEAR_ZERO,
         low=-math.inf,
         high=math.inf,
         meaning="By how many standard deviations the pMSE of the tree exceeds its mean when the labels are shuffled.",
@@ -126,12 +129,21 @@ def pmse_logit(
     unit = (1 - share) ** 2 * share / num_rows
     pmse = float(np.mean((fit.fitted - share) ** 2))
     expected, spread = num_slopes * unit, math.sqrt(2 * num_slopes) * unit
-    why = "No column varies, so there is nothing that could tell the tables apart."
+    why = ""
+    if not num_slopes:
+        why = "No column varies, so there is nothing that could tell the tables apart."
+    elif num_slopes > num_rows / ROWS_PER_COLUMN:
+        why = (
+            f"{num_slopes:,} coefficients for {num_rows:,} rows are more than one for {ROWS_PER_COLUMN}: what the right"
+            " model would score is not known then."
+        )
+    elif fit.separates:
+        why = "The tables are told apart perfectly, so the pMSE is at its end and no ratio means anything."
     return Result(
         scores={
             "pmse_logit": Score(pmse),
-            "pmse_logit_ratio": Score(pmse / expected) if num_slopes else Score.none(why),
-            "pmse_logit_standardised": Score((pmse - expected) / spread) if num_slopes else Score.none(why),
+            "pmse_logit_ratio": Score.none(why) if why else Score(pmse / expected),
+            "pmse_logit_standardised": Score.none(why) if why else Score((pmse - expected) / spread),
         },
         settings=settings,
         details={
@@ -142,6 +154,18 @@ def pmse_logit(
         },
         notes=(*_balance_notes(share), *fit.notes),
     )
+
+
+def allowed_order(layout: Layout, maxorder: int, num_rows: int) -> int:
+    """The order of interactions for which so many rows are enough: `maxorder`, or 0.
+
+    By the layout alone, so that it is the same for every table that is compared.
+    """
+    widths = np.array([1 if t.is_numeric else len(t.levels) - 1 for t in layout.traits]) + [
+        int(t.has_nulls) for t in layout.traits
+    ]
+    columns = int(widths.sum() + (widths.sum() ** 2 - (widths**2).sum()) // 2)
+    return maxorder if columns <= min(MAX_COLUMNS, num_rows / ROWS_PER_COLUMN) else 0
 
 
 def pmse_cart(
@@ -168,7 +192,7 @@ def pmse_cart(
         raise ConfigError('null="pairs" compares synthetic tables with each other: give at least one more as `copies`.')
     real, synthetic, *others = (table.at_most(max_rows, seed=seed) for table in (real, synthetic, *copies))
     tables = [real, synthetic, *others]
-    stacked = sparse.hstack([block for block, _ in _blocks(tables)], format="csr").toarray().astype(np.float32)
+    stacked = sparse.hstack([block for block, _ in _blocks(tables)], format="csr", dtype=np.float32).toarray()
     features = np.split(stacked, np.cumsum([table.num_rows for table in tables])[:-1])
 
     def grow(rows: np.ndarray, labels: Bool[np.ndarray, " rows"]) -> tuple[float, int]:
@@ -287,6 +311,8 @@ def _gram(
 class _Fit:
     fitted: Float[np.ndarray, " rows"]
     iterations: int
+    separates: bool
+    """Whether every synthetic row has a larger fitted share than every real one."""
     notes: tuple[str, ...]
 
 
@@ -329,11 +355,12 @@ def _fit_logit(slopes: sparse.csr_array, labels: Bool[np.ndarray, " rows"]) -> _
     notes = []
     if not converged:
         notes.append(f"The logistic regression did not converge in {MAX_ITERATIONS} iterations.")
-    if logits[labels].min() > logits[~labels].max():
+    separates = bool(logits[labels].min() > logits[~labels].max())
+    if separates:
         notes.append("The logistic regression separates synthetic from real rows perfectly.")
     elif (certain := np.mean(np.minimum(fitted, 1 - fitted) < 1e-5)) > 0:
         notes.append(f"The logistic regression is certain about {certain:.2%} of the rows: values of one table only.")
-    return _Fit(fitted, iterations, tuple(notes))
+    return _Fit(fitted, iterations, separates, tuple(notes))
 
 
 def _tree_pmse(

@@ -259,7 +259,10 @@ def dimension_prediction(
 
 def _to_diagonal(points: Sequence[tuple[float, float]]) -> dict[str, Score]:
     if not points:
-        none = Score.none("No column can be plotted: each is constant, empty, or hardly follows from the others.")
+        none = Score.none(
+            "No column can be plotted: each is constant or empty, or a number that the model of this comparison, the"
+            " Lasso with penalty 1, hardly predicts even from real rows."
+        )
         return {"dwpred_sum_squares": none, "dwpred_distance": none}
     gaps = np.array([ours - theirs for ours, theirs in points])
     return {
@@ -416,7 +419,8 @@ METRICS = (
         low=0.0,
         high=math.inf,
         meaning="Each column is predicted from the others, once after learning from real rows and once from synthetic"
-        " ones; the squared differences of the two scores, summed over the columns.",
+        " ones; the squared differences of the two scores, summed over the columns. Numbers that the model used for"
+        " them (Lasso with penalty 1) hardly predicts from real rows are left out.",
     ),
     Metric(
         key="dwpred_distance",

@@ -11,7 +11,9 @@ FORMAT = "understudy-scorecard"
 VERSION = 1
 EXPECTED = "Expected JSON as 'understudy evaluate --json' writes."
 
-LOWER, HIGHER, NEAR_ONE, NEAR_REAL = "lower is better", "higher is better", "1 is best", "nearer to real is better"
+LOWER, HIGHER, NEAR_REAL = "lower is better", "higher is better", "nearer to real is better"
+NEAR_ONE, NEAR_ZERO, NEAR_HALF = "1 is best", "0 is best", "0.5 is best"
+DIRECTIONS = (LOWER, HIGHER, NEAR_REAL, NEAR_ONE, NEAR_ZERO, NEAR_HALF)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,12 +24,16 @@ class Metric:
     """As in the scorecard's JSON, such as "tstr_auc"."""
     title: str
     direction: str
-    """LOWER, HIGHER, NEAR_ONE or NEAR_REAL."""
+    """One of `DIRECTIONS`."""
     low: float
     high: float
     """The range; infinite where there is no end."""
     meaning: str
     """One or two sentences for somebody who is no statistician."""
+    same_as: str = ""
+    """The key of a metric that this one repeats on another scale: the two must not count twice."""
+    private: bool = True
+    """Whether it reads real rows; False: of a synthetic table it may be published."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +66,8 @@ class Result:
     notes: tuple[str, ...] = ()
     private: bool = True
     """Whether real rows were read: such numbers are outside every guarantee."""
+    redrawn: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
+    """Bootstrapped scores, draw by draw, to be paired with those of another table; no part of a scorecard."""
 
     def __getitem__(self, key: str) -> float:
         return self.scores[key].value

@@ -1,8 +1,10 @@
-"""Measures of the papers' own tasks, on made rows alone: the grid of 25 Gaussians, and scores by a public classifier.
+"""Measures of the papers' own tasks, on made rows alone: the grid of 25 Gaussians, and scores by a classifier.
 
-They read no real row, so unlike all other measures they may be published beside the release.
+The grid is public, so unlike all other measures its scores of a synthetic table may be published beside the release;
+those by a classifier only if no real row trained it.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -13,7 +15,7 @@ from scipy.stats import chi2
 
 from understudy.errors import ConfigError
 from understudy.evaluation.judged import Judged
-from understudy.evaluation.scores import HIGHER, LOWER, Metric, Result, Score
+from understudy.evaluation.scores import HIGHER, LOWER, NEAR_REAL, Metric, Result, Score
 
 CENTRES = np.stack(np.meshgrid(*[np.arange(-4.0, 5.0, 2.0)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
 """The grid of the 25 Gaussians, on the original scale."""
@@ -29,6 +31,7 @@ METRICS = (
         high=1.0,
         meaning="The share of rows that lie at one of the 25 Gaussians, counting at most a 25th of all rows for each: "
         "about 0.98 for a perfect sampler, 0.04 for one that knows a single Gaussian.",
+        private=False,
     ),
     Metric(
         key="quality_uncapped",
@@ -37,6 +40,7 @@ METRICS = (
         low=0.0,
         high=1.0,
         meaning="The share of rows that lie at one of the 25 Gaussians, whichever it is: 0.99 for a perfect sampler.",
+        private=False,
     ),
     Metric(
         key="modes",
@@ -45,6 +49,7 @@ METRICS = (
         low=0.0,
         high=25.0,
         meaning="How many of the 25 Gaussians have a row.",
+        private=False,
     ),
     Metric(
         key="mode_tv",
@@ -53,15 +58,16 @@ METRICS = (
         low=0.0,
         high=0.96,
         meaning="How unevenly the rows that lie at a Gaussian are spread over the 25: 0 if evenly.",
+        private=False,
     ),
     Metric(
         key="inception_score",
         title="Inception score",
-        direction=HIGHER,
+        direction=NEAR_REAL,
         low=1.0,
         high=math.inf,
         meaning="High if a classifier is sure about each row and finds all classes equally often: between 1 and the "
-        "number of classes. An inception-type score, by the classifier that was given.",
+        "number of classes. Real rows do not reach the top either, so compare with theirs.",
     ),
 )
 
@@ -101,24 +107,25 @@ def gaussian_quality(points: Float[np.ndarray, "rows 2"], *, share: float = 0.99
     )
 
 
-def gaussian_quality_of(synthetic: Judged, x: str, y: str, *, share: float = 0.99) -> Result:
-    """The same for two numeric columns of a table."""
+def gaussian_quality_of(table: Judged, x: str, y: str, *, share: float = 0.99, is_real: bool = False) -> Result:
+    """The same for two numeric columns of a table; that of real rows is private."""
     for name in (x, y):
-        if not synthetic.layout[name].is_numeric:
+        if not table.layout[name].is_numeric:
             raise ConfigError(f"The 25 Gaussians need two numeric columns, but {name!r} is discrete.")
-    return gaussian_quality(np.stack([synthetic[x], synthetic[y]], axis=1), share=share)
+    found = gaussian_quality(np.stack([table[x], table[y]], axis=1), share=share)
+    return dataclasses.replace(found, private=is_real)
 
 
 def inception_score(
     rows_or_probabilities: np.ndarray,
     classifier: Callable[[np.ndarray], np.ndarray] | None = None,
     *,
-    public_classifier: bool = True,
+    public_classifier: bool = False,
 ) -> Result:
     """exp(mean_x KL(p(y|x) || p(y))), where p(y) is the mean over the same rows: one split.
 
-    Without a classifier the rows are class probabilities. `public_classifier=False`: it was trained on real rows, and
-    then the score is private like all others.
+    Without a classifier the rows are class probabilities. `public_classifier`: no private row trained it; else the
+    score is private like all others.
     """
     chances = np.asarray(rows_or_probabilities if classifier is None else classifier(rows_or_probabilities), np.float64)
     score = Score.none("Class probabilities must be rows that are not negative and sum to 1.")

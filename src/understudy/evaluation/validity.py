@@ -21,6 +21,7 @@ WORST_PAIRS = 10
 REAL_ROWS_PER_QUERY = 50
 """Real rows searched, at most, for each row that `closest_record` asks about: a bound on its time."""
 
+ONLY_COPIES = "Distances were left out; copies were counted."
 NOT_PRIVACY = "Distances to real rows and counts of copies measure fidelity: they prove nothing about privacy."
 
 
@@ -149,23 +150,31 @@ def _share(rows: np.ndarray) -> float | None:
 
 
 def closest_record(
-    real: Judged, synthetic: Judged, *, holdout: Judged | None = None, max_rows: int = 2000, seed: int = 0
+    real: Judged,
+    synthetic: Judged,
+    *,
+    holdout: Judged | None = None,
+    max_rows: int = 2000,
+    distances: bool = True,
+    seed: int = 0,
 ) -> Result:
     """How far synthetic rows are from their nearest real row, against held-out real rows; and how many are copies.
 
     Distance is Euclidean on the layout's features, for at most `max_rows` rows of each table, drawn without
     replacement, against at most 50 times as many real rows. Copies are counted over all rows: they equal a real row in
-    all judged columns, where nulls equal nulls and all unlisted values are one. This proves nothing about privacy.
+    all judged columns, where nulls equal nulls and all unlisted values are one. `distances=False` counts the copies
+    only. The holdout must not be among the real rows. This proves nothing about privacy.
     """
     if max_rows < 1:
         raise ConfigError(f"max_rows must be at least 1, found {max_rows}.")
     searched = real.at_most(REAL_ROWS_PER_QUERY * max_rows, seed=seed)
     asked = {"synthetic": synthetic, "holdout": holdout}
-    known = _fingerprints(real)
-    found = {name: _closeness(known, searched, t, max_rows, seed) for name, t in asked.items() if t is not None}
+    features = searched.features() if distances else None
+    known = fingerprints(real)
+    found = {name: _closeness(known, features, t, max_rows, seed) for name, t in asked.items() if t is not None}
     return Result(
         scores={
-            "dcr_ratio": _ratio(found["synthetic"], found.get("holdout")),
+            "dcr_ratio": _ratio(found["synthetic"], found.get("holdout")) if distances else Score.none(ONLY_COPIES),
             "exact_copies": Score(found["synthetic"]["exact_copies"]),
         },
         settings={
@@ -173,6 +182,7 @@ def closest_record(
             "synthetic_rows": synthetic.num_rows,
             "holdout_rows": None if holdout is None else holdout.num_rows,
             "max_rows": max_rows,
+            "distances": distances,
             "seed": seed,
             "real_rows_searched": searched.num_rows,
             "synthetic_rows_asked": min(max_rows, synthetic.num_rows),
@@ -183,13 +193,14 @@ def closest_record(
     )
 
 
-def _closeness(known: np.ndarray, searched: Judged, table: Judged, max_rows: int, seed: int) -> dict[str, float]:
-    distances = _nearest(searched.features(), table.at_most(max_rows, seed=seed).features())
-    return {
-        "mean": float(distances.mean()),
-        "median": float(np.median(distances)),
-        "exact_copies": float(np.isin(_fingerprints(table), known).mean()),
-    }
+def _closeness(
+    known: np.ndarray, searched: np.ndarray | None, table: Judged, max_rows: int, seed: int
+) -> dict[str, float]:
+    copies = {"exact_copies": float(np.isin(fingerprints(table), known).mean())}
+    if searched is None:
+        return copies
+    distances = _nearest(searched, table.at_most(max_rows, seed=seed).features())
+    return {"mean": float(distances.mean()), "median": float(np.median(distances)), **copies}
 
 
 def _nearest(rows: Float[np.ndarray, "rows f"], asked: Float[np.ndarray, "asked f"]) -> Float[np.ndarray, " asked"]:
@@ -205,11 +216,21 @@ def _ratio(synthetic: dict[str, float], holdout: dict[str, float] | None) -> Sco
     if holdout is None:
         return Score.none("There are no held-out real rows to compare with.")
     if not holdout["median"]:
-        return Score.none("Most held-out rows equal a real row in all features, so that the distances have no scale.")
+        return Score.none(
+            "Most held-out real rows equal one of the other real rows in all features, so the distances of synthetic"
+            " rows have nothing to be measured by."
+        )
     return Score(synthetic["median"] / holdout["median"])
 
 
-def _fingerprints(table: Judged) -> UInt64[np.ndarray, " rows"]:
+def seen_share(real: Judged, holdout: Judged) -> tuple[float, float]:
+    """The share of held-out rows that equal a real row; and of real rows that equal another: what chance gives."""
+    known = fingerprints(real)
+    _, places, counts = np.unique(known, return_inverse=True, return_counts=True)
+    return float(np.isin(fingerprints(holdout), known).mean()), float((counts[places] > 1).mean())
+
+
+def fingerprints(table: Judged) -> UInt64[np.ndarray, " rows"]:
     """A 64-bit hash of each row: two different rows of a billion collide with a chance of a few per cent."""
     state = np.full(table.num_rows, 0x9E3779B97F4A7C15, dtype=np.uint64)
     for trait in table.layout.traits:
@@ -280,8 +301,9 @@ METRICS: tuple[Metric, ...] = (
         direction=NEAR_ONE,
         low=0.0,
         high=math.inf,
-        meaning="The typical distance of a synthetic row to its nearest real row, over that of fresh real rows. Above"
-        " 1: less like real rows than fresh ones are. This is fidelity, and proves nothing about privacy.",
+        meaning="The typical distance of a synthetic row to its nearest real row, over that of a held-out real row to"
+        " the other real rows. Above 1: less like real rows than held-out ones are. This is fidelity, and proves"
+        " nothing about privacy.",
     ),
     Metric(
         key="exact_copies",
@@ -289,7 +311,7 @@ METRICS: tuple[Metric, ...] = (
         direction=NEAR_REAL,
         low=0.0,
         high=1.0,
-        meaning="The share of rows that equal a real row in every judged column. Fresh real rows have such twins too:"
-        " compare with theirs. This proves nothing about privacy.",
+        meaning="The share of rows that equal a real row in every judged column. Held-out real rows have such twins"
+        " among the others too: compare with theirs. This proves nothing about privacy.",
     ),
 )

@@ -33,6 +33,8 @@ class Conjunct(NamedTuple):
 def filter_where(table: pa.Table, expression: str) -> np.ndarray:
     """Which rows meet an SQL condition over the columns; null counts as false.
 
+    What DuckDB says about a failure may quote a cell, so it is passed on only where no row was read.
+
     >>> filter_where(pa.table({"age": [17, 70, None]}), "age >= 18").tolist()
     [False, True, False]
     """
@@ -40,23 +42,41 @@ def filter_where(table: pa.Table, expression: str) -> np.ndarray:
     tree = _parsed_condition(expression, names)
     used = _columns_of(tree)
     numbered = _renamed(tree, {name: f"c{i}" for i, name in enumerate(used)})
-    with sandbox() as connection:
-        columns = {f"c{i}": _plain_for_sql(table.column(name)) for i, name in enumerate(used)}
-        rows = pa.table({**columns, "row": np.arange(table.num_rows)})
-        connection.register("t", rows)
-        try:
-            relation = connection.sql(f"SELECT {_sql_of(numbered)} AS met, row FROM t")
-            if str(relation.types[0]) != "BOOLEAN":
-                raise ConditionError(
-                    f"{expression!r} is {relation.types[0]}, expected a condition that is true or false, such as"
-                    f" {names[0]} IS NOT NULL."
-                )
-            met = relation.to_arrow_table()
-        except duckdb.Error as error:
-            raise _cannot(expression, _first_line(error), names) from None
+    sql = f"SELECT {_sql_of(numbered)} AS met, row FROM t"
+    columns = {f"c{i}": _plain_for_sql(table.column(name)) for i, name in enumerate(used)}
+    rows = pa.table({**columns, "row": np.arange(table.num_rows)})
+    try:
+        found = _computed_over(rows.slice(0, 0), sql)
+    except duckdb.Error as error:
+        raise _cannot(expression, _first_line(error), names) from None
+    if not pa.types.is_boolean(found.schema.field("met").type):
+        raise ConditionError(
+            f"{expression!r} is {found.schema.field('met').type}, expected a condition that is true or false, such as"
+            f" {names[0]} IS NOT NULL."
+        )
+    try:
+        met = _computed_over(rows, sql)
+    except duckdb.Error:
+        raise _cannot(expression, _why_it_fails(rows, sql), names) from None
     mask = np.zeros(table.num_rows, dtype=bool)
     mask[met.column("row").to_numpy()] = pc.fill_null(met.column("met"), False).to_numpy()
     return mask
+
+
+def _computed_over(rows: pa.Table, sql: str) -> pa.Table:
+    with sandbox() as connection:
+        connection.register("t", rows)
+        return connection.sql(sql).to_arrow_table()
+
+
+def _why_it_fails(rows: pa.Table, sql: str) -> str:
+    """DuckDB's words if a row of nulls fails too, which is then a matter of the condition; else none of them."""
+    nulls = pa.table([pa.nulls(1, field.type) for field in rows.schema], schema=rows.schema)
+    try:
+        _computed_over(nulls, sql)
+    except duckdb.Error as error:
+        return _first_line(error)
+    return "it fails on some value of the table, which is not shown here; TRY_CAST reads what it can"
 
 
 def where_columns(expression: str, names: Sequence[str]) -> list[Conjunct]:
@@ -97,6 +117,9 @@ def _parsed_condition(expression: str, names: Sequence[str]) -> _Tree:
     statement = _statement(f"SELECT 1 FROM t WHERE (\n{expression}\n)")
     if isinstance(statement, str):
         raise _cannot(expression, statement, names)
+    alone = _statement(f"SELECT 1 FROM t WHERE\n{expression}\n")
+    if isinstance(alone, str):  # such as "a) OR (b", which closes our own parenthesis
+        raise _cannot(expression, "its parentheses do not match", names)
     tree = cast(_Tree, cast(_Tree, statement["node"]).pop("where_clause", None))
     frame = cast(_Tree, _statement("SELECT 1 FROM t WHERE (true)"))
     cast(_Tree, frame["node"]).pop("where_clause")
