@@ -288,6 +288,12 @@ def test_a_wrong_file_is_refused(tmp_path: Path, content: str, words: str) -> No
         Scorecard.load(tmp_path / "other.json")
 
 
+@pytest.mark.parametrize("change", [{"synthetic": [1]}, {"metrics": [{}]}, {"synthetic": {"a": 1}}, {"metrics": "x"}])
+def test_a_damaged_scorecard_is_refused_in_one_line(quick: Scorecard, change: dict) -> None:
+    with pytest.raises(ConfigError, match="damaged"):
+        Scorecard({**quick.to_json(), **change})
+
+
 def test_an_unknown_key_is_a_key_error(quick: Scorecard) -> None:
     with pytest.raises(KeyError, match="tv1"):
         quick["tv11"]

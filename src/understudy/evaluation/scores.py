@@ -90,8 +90,14 @@ def checked(content: object) -> dict[str, Any]:
         wrong = "synthetic"
     if wrong is not None:
         raise ConfigError(f"This scorecard is damaged: {wrong!r} is missing or malformed. Evaluate again.")
-    names = [table["name"] for table in content["synthetic"]]
-    for metric in content["metrics"]:
-        if absent := [name for name in names if name not in metric["values"]]:
-            raise ConfigError(f"This scorecard is damaged: {metric['key']!r} has no value for {absent[0]!r}.")
+    try:
+        names = [table["name"] for table in content["synthetic"]]
+        absent = next(
+            ((metric["key"], name) for metric in content["metrics"] for name in names if name not in metric["values"]),
+            None,
+        )
+    except (TypeError, LookupError):
+        raise ConfigError("This scorecard is damaged: a table or metric is malformed. Evaluate again.") from None
+    if absent is not None:
+        raise ConfigError(f"This scorecard is damaged: {absent[0]!r} has no value for {absent[1]!r}.")
     return dict(content)

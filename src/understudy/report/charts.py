@@ -8,6 +8,7 @@ import dataclasses
 import datetime
 import html
 import math
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ GREY, GREY_LINE, INK, RULE = "#d3d3cf", "#8b8b86", "#2a2a28", "#b9b9b4"
 REAL_LINE = f'fill="none" stroke="{INK}" stroke-width="2.4" stroke-opacity="0.55"'
 
 WIDTH = 340
-"""Of every panel, in units that are pixels on a telephone; panels grow a little where there is room."""
+"""Of every panel, in units that are pixels on a telephone; panels never grow, so that all letters have one size."""
 MAX_HEAT_COLUMNS, MANY = 40, 20
 """Columns of a heat map: at most, and from which number on it gets more room."""
 MAX_LEVELS = 10
@@ -31,7 +32,7 @@ MAX_TABLE_ROWS = 1_000
 
 def esc(text: object) -> str:
     """Any text, safe inside elements and quoted attributes; control signs become spaces."""
-    plain = "".join(c if c.isprintable() or c in "\u200d\ufe0f" else " " for c in str(text))
+    plain = "".join(c if c.isprintable() or c in "\u00a0\u200d\ufe0f" else " " for c in str(text))
     return html.escape(plain, quote=True)
 
 
@@ -146,17 +147,53 @@ def panel(body: str, label: str, *, width: float = WIDTH, height: float, heading
     said = f"{label} Arrow keys step through the values."
     title = f"<h4>{heading}</h4>" if heading else ""
     return (
-        f'<div class="panel">{title}<svg viewBox="0 0 {width:g} {height:g}" style="max-width:{width * 1.25:g}px" '
+        f'<div class="panel">{title}<svg viewBox="0 0 {width:g} {height:g}" style="max-width:{width:g}px" '
         f'role="img" aria-roledescription="chart" tabindex="0" aria-label="{esc(said)}">{body}</svg></div>'
     )
 
 
-def text(x: float, y: float, words: str, *, anchor: str = "start", most: int = 99, extra: str = "") -> str:
-    """A label; what is cut off is told on hover."""
-    short = shortened(words, most)
-    full = f"<title>{esc(words)}</title>" if short != words else ""
+def text(
+    x: float, y: float, words: str, *, anchor: str = "start", room: float = 1e9, size: float = 11.0, extra: str = ""
+) -> str:
+    """A label, cut to the room it has; what is cut off is told on hover."""
+    plain = " ".join(words.split())
+    short = _cut(plain, room / size)
+    full = f"<title>{esc(plain)}</title>" if short != plain else ""
     at = "" if anchor == "start" else f' text-anchor="{anchor}"'
     return f'<text x="{x:.1f}" y="{y:.1f}"{at}{extra}>{full}{esc(short)}</text>'
+
+
+def centred(x: float, y: float, words: str, *, right: float = WIDTH) -> str:
+    """A label around a point, moved where it would leave the drawing or pass `right`."""
+    half = breadth(words) / 2
+    return text(max(min(x, right - half), half), y, words, anchor="middle")
+
+
+def breadth(words: str, size: float = 11.0) -> float:
+    """About how wide a text is, by the widest of the common fonts."""
+    return size * sum(map(_em, words))
+
+
+def _em(sign: str) -> float:
+    if unicodedata.combining(sign):
+        return 0.0
+    if unicodedata.east_asian_width(sign) in "WF":
+        return 1.3
+    if sign in "fijlrtI.,:;|!'()[]- ":
+        return 0.4
+    return 1.0 if sign in "mwMW@%…" else 0.72 if sign.isupper() else 0.64
+
+
+def _cut(words: str, ems: float) -> str:
+    if sum(map(_em, words)) <= ems:
+        return words
+    used, kept = 1.0, ""
+    for sign in words:
+        used += _em(sign)
+        if used > ems:
+            break
+        kept += sign
+    return kept.rstrip() + "…"
 
 
 def line(x1: float, y1: float, x2: float, y2: float, colour: str = RULE, extra: str = "") -> str:
@@ -212,7 +249,9 @@ def shares_of(values: Iterable[object]) -> list[float]:
 # One column
 
 
-def histogram(name: str, columns: Mapping[str, Mapping[str, Any]], methods: Sequence[Look], distances: str) -> str:
+def histogram(
+    name: str, columns: Mapping[str, Mapping[str, Any]], methods: Sequence[Look], distances: str, note: str = ""
+) -> str:
     """One column in the real table (grey) and in each synthetic one. `columns` holds the detail of each method."""
     shown = [look for look in methods if look.name in columns]
     first = columns[shown[0].name]
@@ -220,7 +259,7 @@ def histogram(name: str, columns: Mapping[str, Mapping[str, Any]], methods: Sequ
     head = ["value", "real", *(look.name for look in shown)]
     if first.get("kind") == "numeric":
         series = [shares_of(first["real"]), *(shares_of(columns[look.name]["synthetic"]) for look in shown)]
-        return _numeric(name, heading, head, first, series, shown, columns)
+        return _numeric(name, heading, head, first, series, shown, columns, note)
     # A table lists "(missing)" and "(unlisted)" only where it has any, so levels are matched by name.
     found = [_by_label(columns[look.name], "synthetic") for look in shown]
     real = {key: share for look in shown for key, share in _by_label(columns[look.name], "real").items()}
@@ -244,6 +283,7 @@ def _numeric(
     series: list[list[float]],
     shown: Sequence[Look],
     columns: Mapping[str, Mapping[str, Any]],
+    note: str,
 ) -> str:
     edges = [finite(edge) or 0.0 for edge in first["edges"]]
     written = _DATES.get(str(first.get("type")), tick_label)
@@ -255,7 +295,7 @@ def _numeric(
     missing += [shares_of(columns[look.name].get("missing") or (0, 0))[1] for look in shown]
     has_missing = any(missing)
     left, top, bottom, height = 36.0, 10.0, 150.0, 172.0
-    right = WIDTH - (44.0 if has_missing else 8.0)
+    right = WIDTH - (72.0 if has_missing else 8.0)
     peak = max([*map(max, series), *missing, 1e-9])
     root = peak > 0.5
     span = edges[-1] - edges[0] or 1.0
@@ -278,17 +318,10 @@ def _numeric(
     body += [f'<path d="{steps(values)}" {look.line}/>' for look, values in zip(shown, series[1:], strict=True)]
     body.append(line(left, bottom, right, bottom, INK))
     marks = ticks(edges[0], edges[-1]) if written is tick_label else [edges[0], (edges[0] + edges[-1]) / 2, edges[-1]]
-    for tick in marks:
-        side = (
-            "middle"
-            if written is tick_label or tick not in (edges[0], edges[-1])
-            else "start"
-            if tick == edges[0]
-            else "end"
-        )
-        body.append(text(across(tick), bottom + 14, written(tick), anchor=side))
+    room = right + 8 if has_missing else WIDTH
+    body += [centred(across(tick), bottom + 14, written(tick), right=room) for tick in marks]
     if has_missing:
-        x = WIDTH - 34.0
+        x = WIDTH - 38.0
         body.append(
             f'<rect x="{x}" y="{down(missing[0]):.1f}" width="24" height="{bottom - down(missing[0]):.1f}" '
             f'fill="{GREY}" stroke="{GREY_LINE}" stroke-width="0.8"/>'
@@ -305,7 +338,8 @@ def _numeric(
         for i in range(len(edges) - 1)
     ]
     label = f"Histogram of {name} in real and synthetic rows, {len(edges) - 1} cells."
-    note = "Square-root scale, so that small shares can be seen." if root else ""
+    scale = "Square-root scale, so that small shares can be seen." if root else ""
+    note = " ".join(filter(None, (scale, esc(note))))
     return figure([panel("".join(body), label, height=height)], head, rows, title=heading, note=note, kind="column")
 
 
@@ -323,19 +357,22 @@ def _share_axis(peak: float, down: Any, left: float, right: float, root: bool) -
 def _discrete(
     name: str, heading: str, head: list[str], labels: list[str], series: list[list[float]], shown: Sequence[Look]
 ) -> str:
-    held = [i for i in range(len(labels)) if labels[i] not in ("(missing)", "(unlisted)") or any(s[i] for s in series)]
-    order = sorted(held, key=lambda i: -series[0][i])
+    # Values that are no level of the column stand by themselves, however rare.
+    odd = [i for i, words in enumerate(labels) if words in ("(missing)", "(unlisted)") and any(s[i] for s in series)]
+    order = sorted(
+        (i for i, words in enumerate(labels) if words not in ("(missing)", "(unlisted)")), key=lambda i: -series[0][i]
+    )
     listed = order if len(order) <= MAX_LEVELS + 1 else order[:MAX_LEVELS]
     rest = order[len(listed) :]
-    rows = [[labels[i], *(percent(values[i]) for values in series)] for i in listed]
-    bars = [[values[i] for values in series] for i in listed]
+    bars = [(labels[i], [values[i] for values in series]) for i in listed]
     if rest:
-        bars.append([sum(values[i] for i in rest) for values in series])
-        rows.append([f"{len(rest)} other levels", *map(percent, bars[-1])])
-    rows += [[labels[i], *(percent(values[i]) for values in series)] for i in rest[:MAX_TABLE_ROWS]]
+        bars.append((f"{len(rest)} other levels", [sum(values[i] for i in rest) for values in series]))
+    bars += [(labels[i], [values[i] for values in series]) for i in odd]
+    table = bars + [(labels[i], [values[i] for values in series]) for i in rest[:MAX_TABLE_ROWS]]
+    rows = [[words, *map(percent, shares)] for words, shares in table]
     note = f"The {MAX_LEVELS} commonest of {len(order)} levels; the table has more." if rest else ""
     label = f"Shares of the levels of {name} in real and synthetic rows."
-    drawing = _dots([row[0] for row in rows[: len(bars)]], bars, shown, label, filled=True)
+    drawing = _dots([words for words, _ in bars], [shares for _, shares in bars], shown, label, filled=True)
     return figure([drawing], head, rows, title=heading, note=note, kind="column")
 
 
@@ -343,7 +380,10 @@ def _dots(
     labels: Sequence[str], bars: Sequence[Sequence[float]], shown: Sequence[Look], label: str, *, filled: bool
 ) -> str:
     """A line for each label: the real share, as a bar or a dot, and a marker for each method."""
-    left, right, top, pitch = 112.0, WIDTH - 12.0, 16.0, 17.0
+    left = min(max([breadth(words) for words in labels] + [30.0]) + 10, 140.0)
+    right, top = WIDTH - 12.0, 16.0
+    apart = min(6.0, 36.0 / len(shown))  # markers of several methods must not cover each other
+    pitch = max(17.0, apart * (len(shown) - 1) + 10)
     peak = max([value for bar in bars for value in bar] + [1e-9])
     bottom = top + pitch * len(bars)
 
@@ -353,21 +393,21 @@ def _dots(
     body = []
     for tick in ticks(0, peak, 3):
         body.append(line(across(tick), top - 2, across(tick), bottom, "#e6e6e1"))
-        body.append(text(across(tick), top - 6, f"{100 * tick:.3g} %", anchor="middle"))
+        body.append(centred(across(tick), top - 6, f"{100 * tick:.3g} %"))
     for i, (words, bar) in enumerate(zip(labels, bars, strict=True)):
         y = top + pitch * (i + 0.5)
-        body.append(text(left - 6, y + 3.5, words, anchor="end", most=18))
+        body.append(text(left - 6, y + 3.5, words, anchor="end", room=left - 6))
         if filled:
             body.append(
-                f'<rect x="{left}" y="{y - 5.5:.1f}" width="{across(bar[0]) - left:.1f}" height="11" '
-                f'fill="{GREY}" stroke="{GREY_LINE}" stroke-width="0.6"/>'
+                f'<rect x="{left:.1f}" y="{y - pitch / 2 + 2.5:.1f}" width="{across(bar[0]) - left:.1f}" '
+                f'height="{pitch - 5:.1f}" fill="{GREY}" stroke="{GREY_LINE}" stroke-width="0.6"/>'
             )
         else:
             body.append(line(across(min(bar)), y, across(max(bar)), y, RULE))
             body.append(f'<circle cx="{across(bar[0]):.1f}" cy="{y:.1f}" r="4.6" fill="{GREY}" stroke="{INK}"/>')
         body += [
-            look.mark(across(share), y, 3.6, ' stroke="#fff" stroke-width="0.7"')
-            for look, share in zip(shown, bar[1:], strict=True)
+            look.mark(across(share), y + apart * (k - (len(shown) - 1) / 2), 3.2, ' stroke="#fff" stroke-width="0.6"')
+            for k, (look, share) in enumerate(zip(shown, bar[1:], strict=True))
         ]
         body.append(hit(0, y - pitch / 2, WIDTH, pitch, i))
     body.append(line(left, top - 2, left, bottom, INK))
@@ -386,7 +426,10 @@ def heat_maps(
     what: str,
     worst: int = 5,
 ) -> str:
-    """A triangle of cells for each method on one scale, the worst pairs framed and named."""
+    """A triangle of cells for each method on one scale, the worst pairs framed and named.
+
+    Cells are shares; `signed` ones are associations, below zero where they were lost and above where they were gained.
+    """
     shown = [look for look in methods if look.name in matrices]
     at = {look.name: matrices[look.name] for look in shown}
 
@@ -403,7 +446,7 @@ def heat_maps(
     pairs = [(i, j) for at_i, i in enumerate(kept) for j in kept[:at_i]]
     peak = max([size(i, j) for i, j in pairs] + [1e-9])
     head = ["column", "with", *(look.name for look in shown)]
-    rows = [[names[i], names[j], *(number(cell(look.name, i, j)) for look in shown)] for i, j in pairs]
+    rows = [[names[i], names[j], *(_shown(cell(look.name, i, j), signed) for look in shown)] for i, j in pairs]
     panels = []
     for index, look in enumerate(shown):
         values = {pair: cell(look.name, *pair) for pair in pairs}
@@ -427,12 +470,13 @@ def _triangle(
     signed: bool,
     what: str,
 ) -> str:
-    left, low = 92.0, 78.0
+    left, low = 92.0, 88.0
     width = WIDTH if len(kept) <= MANY else 1.6 * WIDTH
     side = min((width - left - 4) / max(len(kept) - 1, 1), 34.0)
     place = {i: k for k, i in enumerate(kept)}
     height = side * (len(kept) - 1) + low
-    small = f' style="font-size:{min(9.5, side * 0.95):.1f}px"'
+    size = min(9.5, side * 0.95)
+    small = f' style="font-size:{size:.1f}px"'
     body, frames = [], []
     for row, ((i, j), value) in enumerate(values.items()):
         x, y = left + side * place[j], side * (place[i] - 1) + 2
@@ -447,13 +491,14 @@ def _triangle(
             )
     for k, i in enumerate(kept):
         if k:
-            body.append(text(left - 5, side * (k - 0.5) + 5, names[i], anchor="end", most=17, extra=small))
+            y = side * (k - 0.5) + 5
+            body.append(text(left - 5, y, names[i], anchor="end", room=left - 6, size=size, extra=small))
         if k < len(kept) - 1:
             x, y = left + side * (k + 0.5) + 3, side * (len(kept) - 1) + 9
             turned = f'{small} transform="rotate(-60 {x:.1f} {y:.1f})"'
-            body.append(text(x, y, names[i], anchor="end", most=14, extra=turned))
+            body.append(text(x, y, names[i], anchor="end", room=low, size=size, extra=turned))
     items = "".join(
-        f"<li>{name_tag(names[i], 24)} × {name_tag(names[j], 24)} <b>{number(values[(i, j)])}</b></li>"
+        f"<li>{name_tag(names[i], 24)} × {name_tag(names[j], 24)} <b>{_found(values[(i, j)], signed)}</b></li>"
         for i, j in order
     )
     label = f"Heat map for {look.name}: {what}, for {len(values)} pairs of columns."
@@ -461,6 +506,17 @@ def _triangle(
     drawing = panel("".join([*body, *frames]), label, width=width, height=height, heading=heading)
     named = f'<ol class="worst">{items}</ol>' if items else ""
     return drawing.removesuffix("</div>") + named + "</div>"
+
+
+def _shown(value: float | None, signed: bool) -> str:
+    return number(value) if signed or value is None else percent(value)
+
+
+def _found(value: float | None, signed: bool) -> str:
+    """What happened to a pair."""
+    if not signed or value is None:
+        return _shown(value, signed)
+    return f"{number(abs(value))} {'lost' if value < 0 else 'gained'}"
 
 
 def shade(value: float | None, peak: float, *, signed: bool) -> str:
@@ -478,7 +534,8 @@ def _scale(peak: float, *, signed: bool, what: str) -> str:
     cells = "".join(f'<i style="background:{shade(p * peak, peak, signed=signed)}"></i>' for p in parts)
     low = number(-peak) if signed else "0"
     return (
-        f'<span class="scale">{low} {cells} {number(peak)}</span> {esc(what)}; framed: the pairs named below each map.'
+        f'<span class="scale">{low} {cells} {_shown(peak, signed)}</span> {esc(what)}; framed: the pairs named below '
+        "each map."
     )
 
 
@@ -515,7 +572,7 @@ class Frame:
             parts.append(line(self.left, self.y(tick), self.left + self.side, self.y(tick), "#e6e6e1"))
             parts.append(line(self.x(tick), self.top, self.x(tick), self.bottom, "#e6e6e1"))
             parts.append(text(self.left - 5, self.y(tick) + 3.5, tick_label(tick), anchor="end"))
-            parts.append(text(self.x(tick), self.bottom + 14, tick_label(tick), anchor="middle"))
+            parts.append(centred(self.x(tick), self.bottom + 14, tick_label(tick)))
         if diagonal:
             ends = self.x(self.low), self.y(self.low), self.x(self.high), self.y(self.high)
             parts.append(line(*ends, GREY_LINE, ' stroke-dasharray="3 3"'))
@@ -524,7 +581,7 @@ class Frame:
         middle = self.left + self.side / 2
         parts.append(text(middle, self.bottom + 30, across, anchor="middle", extra=' class="axis"'))
         y = self.top + self.side / 2
-        parts.append(text(9, y, up, anchor="middle", extra=f' class="axis" transform="rotate(-90 9 {y:.0f})"'))
+        parts.append(text(12, y, up, anchor="middle", extra=f' class="axis" transform="rotate(-90 12 {y:.0f})"'))
         return "".join(parts)
 
 
@@ -576,7 +633,10 @@ def clouds(points: Mapping[str, Mapping[str, Any]], methods: Sequence[Look]) -> 
     """Rows on the first two principal components of the real table, real ones grey beneath each method's."""
     shown = [look for look in methods if points.get(look.name, {}).get("synthetic")]
     first = points[shown[0].name]
-    clouds_of = [("real", _pairs_of(first["real"])), *((m.name, _pairs_of(points[m.name]["synthetic"])) for m in shown)]
+    clouds_of = [
+        ("real", _pairs_of(first.get("real") or ())),
+        *((m.name, _pairs_of(points[m.name]["synthetic"])) for m in shown),
+    ]
     flat = [value for _, cloud in clouds_of for point in cloud for value in point]
     if not flat:
         return ""
@@ -598,14 +658,16 @@ def clouds(points: Mapping[str, Mapping[str, Any]], methods: Sequence[Look]) -> 
         rows.append([name, f"{len(cloud):,}", *_moments(cloud)])
     head = ["rows", "drawn", "mean 1", "mean 2", "std. dev. 1", "std. dev. 2"]
     heavy = [
-        listing([shortened(str(part[0]), 30) for part in component[:4]]) for component in first.get("loadings") or ()
+        listing([shortened(str(part[0]), 30) for part in component[:4]])
+        for component in first.get("loadings") or ()
+        if component and all(component)
     ]
     note = " ".join(f"Component {i + 1} weighs most on {part}." for i, part in enumerate(heavy[:2]))
     return figure(panels, head, rows, note=esc(note), kind="many")
 
 
 def _pairs_of(points: Iterable[Sequence[object]]) -> list[tuple[float, float]]:
-    found = [(finite(point[0]), finite(point[1])) for point in points]
+    found = [(finite(point[0]), finite(point[1])) for point in points if len(point) > 1]
     return [(x, y) for x, y in found if x is not None and y is not None]
 
 
@@ -648,8 +710,16 @@ def roc_curves(curves: Mapping[str, Mapping[str, Mapping[str, Sequence[object]]]
     return figure(panels, head, rows, kind="many")
 
 
-def model_name(model: str) -> str:
-    return model.replace("_", " ")
+_NAMES = {
+    "adaboost": "AdaBoost", "bagging": "bagged trees", "logistic": "logistic regression", "mlp": "neural network",
+    "xgboost": "XGBoost", "linear": "linear regression", "auc": "ROC AUC", "pr_auc": "precision-recall AUC", "f1": "F1",
+    "r2": "R²", "rmse": "root mean squared error",
+}  # fmt: skip
+
+
+def model_name(key: str) -> str:
+    """A model, score or group of scores in words."""
+    return _NAMES.get(key, key.replace("_", " "))
 
 
 def _points(curve: Mapping[str, Sequence[object]]) -> list[tuple[float, float]]:
@@ -720,7 +790,7 @@ def slopes(models: Mapping[str, Sequence[Mapping[str, Any]]], methods: Sequence[
             body.append(text(frame.left - 5, frame.y(tick) + 3.5, tick_label(tick), anchor="end"))
         for x, words in zip(ends, ("real", "synthetic"), strict=True):
             body.append(line(x, frame.top, x, frame.bottom, RULE))
-            body.append(text(x, frame.bottom + 16, f"trained on {words}", anchor="middle"))
+            body.append(centred(x, frame.bottom + 16, f"trained on {words}"))
         for row, key in enumerate(keys):
             model = named[look.name].get(key, {})
             before, after = finite(model.get("real")), finite(model.get("synthetic"))
