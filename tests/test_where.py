@@ -13,6 +13,7 @@ from scipy import stats
 
 import understudy as us
 from understudy.cli import run
+from understudy.marginals import GraphicalModel
 from understudy.tables import filter_where, where_columns
 
 ODD = 'odd "name", a|b'
@@ -69,6 +70,7 @@ def test_codes_follow_the_conditional_law(release: us.Release) -> None:
     where = "degree IN ('none', 'college') AND member AND age IS NOT NULL"
     names = ("degree", "age", "member", ODD)
     codec = release.codec
+    assert isinstance(release.model, GraphicalModel)
     joint = release.model.marginal(names)
     keep = np.zeros(joint.shape, dtype=bool)
     keep[np.ix_([0, 2], range(joint.shape[1] - 1), [1], range(joint.shape[3]))] = True

@@ -31,7 +31,7 @@ from understudy.privacy.discovery import (
 )
 from understudy.privacy.ledger import Ledger, Plan
 from understudy.privacy.mechanisms import Rows, noisy_size
-from understudy.privacy.units import rows_within_units
+from understudy.privacy.units import rows_within_units, unit_numbers
 from understudy.schema import BOUNDED, Bound, Category, Column, Domain, Schema
 from understudy.tables.casting import as_text, in_declared_type
 from understudy.tables.engine import computed
@@ -295,15 +295,17 @@ def fit_codec(table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binni
     """
     if ledger.max_rows_per_unit < schema.max_rows_per_unit:
         raise BudgetExceeded("The ledger is kept for fewer rows a unit than the schema allows. Nothing was looked at.")
+    units = None
     if schema.unit is not None:
         kept = rows_within_units(table.column(schema.unit), schema.max_rows_per_unit)
         table = table.filter(pa.array(kept))
+        units = unit_numbers(table.column(schema.unit))
     num_rows = noisy_size(table.num_rows, plan["size"], ledger) if schema.rows is None else schema.rows
     categories = _bought_categories(table, schema, plan, ledger)
     histograms = _histograms(table, schema, plan, ledger, binning, num_rows=num_rows)
     columns = tuple(_column_codec(column, categories, histograms, binning) for column in schema.modelled)
     codec = Codec(columns, schema, num_rows)
-    return codec, Rows(codec.encode(table), codec.domain, max_rows_per_unit=schema.max_rows_per_unit)
+    return codec, Rows(codec.encode(table), codec.domain, max_rows_per_unit=schema.max_rows_per_unit, units=units)
 
 
 def _bought_categories(table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger) -> dict[str, list]:

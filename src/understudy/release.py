@@ -24,6 +24,7 @@ import safetensors.numpy
 
 from understudy import certificate
 from understudy._version import __version__
+from understudy.adversarial.models import GeneratorModel
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_domain, fit_codec
 from understudy.errors import ConditionError, ConfigError, ReleaseError, SchemaError
 from understudy.marginals import GraphicalModel
@@ -48,7 +49,7 @@ from understudy.tables import (
 
 FORMAT = "understudy-release"
 FORMAT_VERSION = 1
-MODELS = {"graphical": GraphicalModel}
+MODELS: dict[str, Any] = {"graphical": GraphicalModel, "generator": GeneratorModel}
 """The kinds of models a release can hold."""
 
 FILES = ("model.safetensors", "certificate.json", "CERTIFICATE.md")
@@ -197,7 +198,7 @@ def _bought(schema: Schema, codec: Codec) -> tuple[str, ...]:
 class Release:
     """What may be shared: a model that makes synthetic rows, and the statement of what it cost."""
 
-    model: GraphicalModel
+    model: GraphicalModel | GeneratorModel
     codec: Codec
     statement: Statement
     origin: Origin

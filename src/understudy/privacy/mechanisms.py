@@ -8,11 +8,13 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+import jax.numpy as jnp
 import numpy as np
 
 from understudy.errors import BudgetExceeded
-from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian
+from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.ledger import Ledger, Look
+from understudy.privacy.sampling import Units
 from understudy.schema import Domain
 
 Clique = tuple[str, ...]
@@ -23,8 +25,11 @@ ROUNDING = 1 + 1e-9  # scores are sums of floats: for up to a million rows this 
 class Rows:
     """The encoded private rows. What they hold is reached through the mechanisms of this file alone."""
 
-    def __init__(self, codes: np.ndarray, domain: Domain, *, max_rows_per_unit: int = 1):
+    def __init__(
+        self, codes: np.ndarray, domain: Domain, *, max_rows_per_unit: int = 1, units: np.ndarray | None = None
+    ):
         self._codes = codes
+        self._units = units
         self.domain = domain
         self.max_rows_per_unit = max_rows_per_unit
         self._cache: dict[Clique, np.ndarray] = {}
@@ -38,6 +43,45 @@ class Rows:
                 flat = flat * size + self._codes[:, self.domain.index(name)]
             self._cache[clique] = np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
         return self._cache[clique]
+
+    def _in_units(self) -> tuple[np.ndarray, np.ndarray]:
+        """Codes with one line for each unit and a slot for each of its rows, and which slots are filled."""
+        if self.max_rows_per_unit == 1:
+            return self._codes[:, None], np.ones((len(self._codes), 1), dtype=bool)
+        assert self._units is not None, "units with several rows must be known to be drawn together"
+        order = np.argsort(self._units, kind="stable")
+        _, first, line = np.unique(self._units[order], return_index=True, return_inverse=True)
+        slot = np.arange(len(order)) - first[line]
+        codes = np.zeros((len(first), self.max_rows_per_unit, self._codes.shape[1]), dtype=self._codes.dtype)
+        present = np.zeros((len(first), self.max_rows_per_unit), dtype=bool)
+        codes[line, slot], present[line, slot] = self._codes[order], True
+        return codes, present
+
+
+@dataclasses.dataclass(frozen=True)
+class PaidSteps:
+    """What a training loop gets for its money: the rows, and how it must look at them."""
+
+    units: Units
+    rate: float
+    noise_multiplier: float
+    """Zero in a run that is not private."""
+    steps: int
+
+
+def pay_for_steps(rows: Rows, look: Look, ledger: Ledger) -> PaidSteps:
+    """Pays for all of a training's steps at once, and hands out the rows for `noisy_direction`.
+
+    Formal guarantee: the price of `look`, a `SubsampledGaussian`, provided that the rows are looked at by
+    `noisy_direction` alone, at most `steps` times, with this rate and noise multiplier. All rows of a unit enter a step
+    together, and their summed gradient is clipped.
+    """
+    event = look.event
+    assert isinstance(event, SubsampledGaussian)
+    ledger.charge(look)
+    codes, present = rows._in_units()
+    multiplier = event.noise_multiplier if ledger.guarantee.is_private else 0.0
+    return PaidSteps(Units(jnp.asarray(codes), jnp.asarray(present)), event.rate, multiplier, event.steps)
 
 
 def noisy_counts(rows: Rows, cliques: Sequence[Clique], look: Look, ledger: Ledger) -> list[np.ndarray]:

@@ -15,6 +15,25 @@ def rows_within_units(unit_ids: pa.ChunkedArray | pa.Array, max_rows_per_unit: i
     Formal guarantee: which rows of a unit are kept depends on that unit's rows alone (their order in the table), so
     adding or removing a unit adds or removes at most `max_rows_per_unit` marked rows and moves no other mark.
     """
+    unit_ids = _plain_ids(unit_ids)
+    known = pc.is_valid(unit_ids).to_numpy(zero_copy_only=False)
+    codes = unit_numbers(unit_ids)
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.zeros(0, dtype=int)
+    place = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.r_[starts, len(ordered)]))
+    kept = np.zeros(len(codes), dtype=bool)
+    kept[order] = place < max_rows_per_unit
+    return kept & known
+
+
+def unit_numbers(unit_ids: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """A number for each row that tells its unit; -1 without a unit id. Never leaves the machine."""
+    indices = _plain_ids(unit_ids).dictionary_encode().indices
+    return indices.fill_null(-1).to_numpy(zero_copy_only=False)
+
+
+def _plain_ids(unit_ids: pa.ChunkedArray | pa.Array) -> pa.Array:
     if isinstance(unit_ids, pa.ChunkedArray):
         unit_ids = unit_ids.combine_chunks()
     # A dictionary may list one id twice, or a null; floats may be NaN, which is no id, or zeros of two signs.
@@ -23,12 +42,4 @@ def rows_within_units(unit_ids: pa.ChunkedArray | pa.Array, max_rows_per_unit: i
     if pa.types.is_floating(unit_ids.type) or pa.types.is_decimal(unit_ids.type):
         unit_ids = pa.chunked_array([unit_ids]) if isinstance(unit_ids, pa.Array) else unit_ids
         unit_ids = pa.concat_arrays([*as_text(unit_ids).chunks, pa.nulls(0, pa.string())])
-    known = pc.is_valid(unit_ids).to_numpy(zero_copy_only=False)
-    codes = unit_ids.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    order = np.argsort(codes, kind="stable")
-    ordered = codes[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.zeros(0, dtype=int)
-    place = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.r_[starts, len(ordered)]))
-    kept = np.zeros(len(codes), dtype=bool)
-    kept[order] = place < max_rows_per_unit
-    return kept & known
+    return unit_ids

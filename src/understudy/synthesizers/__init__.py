@@ -21,6 +21,8 @@ SYNTHESIZERS = {
     "independent": "understudy.synthesizers.independent:Independent",
     "mst": "understudy.synthesizers.mst:MST",
     "aim": "understudy.synthesizers.aim:AIM",
+    "dpgan": "understudy.synthesizers.dpgan:DPGAN",
+    "dpctgan": "understudy.synthesizers.dpctgan:DPCTGAN",
 }
 """Name of each method and where it lives; loaded when asked for, so that listing them is instant."""
 

@@ -1,0 +1,127 @@
+"""How a critic may look at private rows. The rule of this file is DPSGD: a Poisson draw, clipped sums, noise.
+
+The look itself is `noisy_direction` of `privacy/gradients.py`; what is written here is which loss one unit has, and
+where clip bounds come from.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from understudy.adversarial.losses import Loss
+from understudy.networks import Block, Blocks
+from understudy.privacy.gradients import Clip, grouped_by_size, public_norms
+
+PENALTY = 10.0
+AROUND = 0.1
+"""Standard deviation, public and fixed, of DRAGAN's steps around a row."""
+
+
+class Conditions(eqx.Module):
+    """Conditions on one column's level at a time, from bought marginals."""
+
+    target: Float[Array, " features"]
+    """Probability of each level as a condition: columns evenly, levels by log-frequency; sums to one over all."""
+    weight: Float[Array, " features"]
+    """What a real row's loss is multiplied by, given the level that was taken from it."""
+    marginal: Float[Array, " features"]
+    """The noisy share of each level in its column."""
+    block: Int[Array, " features"]
+    """The conditional column of each feature; -1: none."""
+    num_blocks: int = eqx.field(static=True)
+
+    def draw(self, key: PRNGKeyArray, num_rows: int) -> Float[Array, "rows features"]:
+        """One level each, from the target law. It holds bought marginals only."""
+        levels = jax.random.choice(key, len(self.target), (num_rows,), p=self.target)
+        return jax.nn.one_hot(levels, len(self.target))
+
+    def of_row(self, features: Float[Array, " features"], key: PRNGKeyArray) -> Float[Array, " features"]:
+        """A condition taken from the row itself: a column evenly, and the row's own level in it."""
+        column = jax.random.randint(key, (), 0, self.num_blocks)
+        return jnp.where(self.block == column, features, 0.0)
+
+
+def encoder(blocks: Blocks) -> Callable[[Array], Float[Array, " features"]]:
+    """From one row of `Units` to features: one-hot by comparison where the row is codes."""
+    if not all(block.kind == "one_hot" for block in blocks):
+        return lambda row: row
+    column = np.repeat(np.arange(len(blocks)), [block.size for block in blocks])
+    level = np.concatenate([np.arange(block.size) for block in blocks])
+    return lambda row: (row[column] == level).astype(jnp.float32) if jnp.issubdtype(row.dtype, jnp.integer) else row
+
+
+def unit_loss(
+    loss: Loss, blocks: Blocks, conditions: Conditions | None, *, paired: bool
+) -> Callable[[Any, tuple], Float[Array, ""]]:
+    """The loss of one unit: a sum over its rows, each with randomness of its own."""
+    features_of = encoder(blocks)
+
+    def term(critic: Any, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
+        condition_key, drop_key, penalty_key = jax.random.split(key, 3)
+        features, weight = features_of(row), jnp.ones(())
+        if conditions is not None:
+            condition = conditions.of_row(features, condition_key)
+            weight = jnp.sum(conditions.weight * condition)
+            features = jnp.concatenate([features, condition])
+        value = loss.real(critic(features, key=drop_key))
+        if paired:
+            value = value + loss.fake(critic(fake, key=drop_key)[None])
+        if loss.penalty:
+            value = value + PENALTY * _penalty(critic, features, fake, loss.penalty, penalty_key)
+        return weight * value
+
+    def of_unit(critic: Any, unit: tuple) -> Float[Array, ""]:
+        rows, present, fakes, key = unit
+        total = jnp.zeros(())
+        for slot in range(rows.shape[0]):
+            fake = None if fakes is None else fakes[slot]
+            value = term(critic, rows[slot], fake, jax.random.fold_in(key, slot) if slot else key)
+            total = total + jnp.where(present[slot], value, 0.0)
+        return total
+
+    return of_unit
+
+
+def _penalty(critic: Any, real: Array, fake: Array | None, kind: str, key: PRNGKeyArray) -> Float[Array, ""]:
+    """(|gradient of the score with respect to the row| - 1)^2, at a point that this row and fresh randomness give."""
+    if kind == "between":
+        assert fake is not None
+        mix = jax.random.uniform(key)
+        point = mix * real + (1 - mix) * fake
+    else:
+        # Uniform steps of the same spread: nothing here hides a statistic.
+        point = real + AROUND * np.sqrt(3) * jax.random.uniform(key, real.shape, minval=-1.0, maxval=1.0)
+    gradient = jax.grad(lambda place: critic(place))(point)
+    return (jnp.sqrt(jnp.sum(gradient**2) + 1e-12) - 1) ** 2
+
+
+def clip_from_rows(
+    of_unit: Callable[[Any, tuple], Array],
+    critic: Any,
+    rows: Float[Array, "rows features"],
+    fakes: Float[Array, "rows features"] | None,
+    clip: Clip,
+    *,
+    num_groups: int,
+    regroup: bool,
+    key: PRNGKeyArray,
+) -> Clip:
+    """New bounds, and new groups if wanted, from public or generated rows: mean norms, as in Zhang et al. No cost."""
+    keys = jax.random.split(key, len(rows))
+    present = jnp.ones((len(rows), 1), dtype=bool)
+    units = (rows[:, None], present, None if fakes is None else fakes[:, None], keys)
+    groups = grouped_by_size(of_unit, critic, units, num_groups) if regroup else clip.groups
+    changed = Clip(clip.bounds, groups, clip.allocation)
+    norms = public_norms(of_unit, critic, units, changed)
+    bounds = jnp.mean(jnp.where(jnp.isfinite(norms), norms, 0.0), axis=0)
+    return Clip(jnp.clip(bounds, 1e-4, 1e4), groups, clip.allocation)
+
+
+def one_hot_blocks(sizes: tuple[int, ...]) -> Blocks:
+    """The layout of a table of codes."""
+    return tuple(Block("one_hot", size) for size in sizes)

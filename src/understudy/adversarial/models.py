@@ -1,0 +1,131 @@
+"""A trained generator as a release holds it: arrays, and the public shape they fill."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from understudy.errors import ConditionError
+from understudy.networks import GENERATORS, Block, Blocks, drawn_codes, num_features
+
+AT_ONCE = 8192
+"""Rows generated in one call: one compiled shape for every size of table."""
+MOST_DRAWS = 2000
+"""A condition may cost so many draws for each row that is asked for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratorModel:
+    """A generator over columns of codes, with the marginals that its conditions are drawn from, if it takes any."""
+
+    generator: Any
+    kind: str
+    names: tuple[str, ...]
+    blocks: Blocks
+    latent: int
+    widths: tuple[int, ...]
+    marginal: np.ndarray | None = None
+    """For a conditional generator: the noisy share of each level, column by column."""
+
+    def sample(
+        self, num_rows: int, *, key: PRNGKeyArray, allowed: Mapping[str, np.ndarray] | None = None
+    ) -> Int[np.ndarray, "rows columns"]:
+        """Codes of new rows. With `allowed`, rows that meet it, in the law of the rows that do."""
+        if not allowed:
+            return self._drawn(num_rows, key, None)
+        masks = [np.asarray(allowed.get(name, np.ones(block.size, bool)), bool) for name, block in self._columns]
+        if not all(mask.any() for mask in masks):
+            raise ConditionError("No row can meet the condition: it leaves some column no value.")
+        kept: list[np.ndarray] = []
+        found = drawn = 0
+        while found < num_rows:
+            key, now = jax.random.split(key)
+            codes = self._drawn(AT_ONCE, now, masks)
+            met = np.all([mask[codes[:, at]] for at, mask in enumerate(masks)], axis=0)
+            kept.append(codes[met])
+            found, drawn = found + int(met.sum()), drawn + len(codes)
+            if drawn >= max(100_000, MOST_DRAWS * num_rows) and found < num_rows:
+                raise ConditionError(
+                    f"Only {found} of {num_rows} rows met the condition in {drawn:,} draws. "
+                    f"{'Ask for fewer rows, or loosen' if found else 'Loosen'} the condition."
+                )
+        return np.concatenate(kept)[:num_rows]
+
+    @property
+    def _columns(self) -> list[tuple[str, Block]]:
+        return list(zip(self.names, self.blocks, strict=True))
+
+    def _drawn(self, num_rows: int, key: PRNGKeyArray, masks: list[np.ndarray] | None) -> np.ndarray:
+        condition = self._condition_law(masks)
+        parts = []
+        for number in range(math.ceil(num_rows / AT_ONCE)):
+            codes = _generated(self.generator, self.blocks, self.latent, condition, jax.random.fold_in(key, number))
+            parts.append(np.asarray(codes, dtype=np.int32))
+        return np.concatenate(parts)[:num_rows] if parts else np.zeros((0, len(self.blocks)), dtype=np.int32)
+
+    def _condition_law(self, masks: list[np.ndarray] | None) -> Array | None:
+        """Which (column, level) each row is generated for: columns evenly, levels by their noisy shares.
+
+        Where a condition restricts columns, only those are conditioned on, on their allowed levels.
+        """
+        if self.marginal is None:
+            return None
+        law = np.array(self.marginal, dtype=np.float64)
+        if masks is not None:
+            restricted = np.concatenate([np.full(len(mask), not mask.all()) for mask in masks])
+            law = np.where(np.concatenate(masks) & restricted, law, 0.0) if restricted.any() else law
+            law = law if law.sum() > 0 else np.concatenate(masks).astype(float)
+        return jnp.asarray(law / law.sum(), dtype=jnp.float32)
+
+    def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
+        leaves = jax.tree_util.tree_leaves(eqx.filter(self.generator, eqx.is_array))
+        arrays = {f"generator.{number:03}": np.asarray(leaf) for number, leaf in enumerate(leaves)}
+        if self.marginal is not None:
+            arrays["marginal"] = np.asarray(self.marginal, dtype=np.float32)
+        structure: dict[str, object] = {
+            "kind": self.kind,
+            "names": list(self.names),
+            "blocks": [[block.kind, block.size] for block in self.blocks],
+            "latent": self.latent,
+            "widths": list(self.widths),
+        }
+        return structure, arrays
+
+    @classmethod
+    def from_arrays(cls, structure: Mapping, arrays: Mapping[str, np.ndarray]) -> "GeneratorModel":
+        blocks = tuple(Block(kind, size) for kind, size in structure["blocks"])
+        marginal = arrays.get("marginal")
+        features, widths = num_features(blocks), tuple(structure["widths"])
+        condition = 0 if marginal is None else features
+        make = GENERATORS[structure["kind"]]
+        empty = make(structure["latent"], condition, widths, features, key=jax.random.key(0))
+        filled = iter(jnp.asarray(arrays[name]) for name in sorted(arrays) if name.startswith("generator."))
+        generator = jax.tree_util.tree_map(
+            lambda leaf: _same_shape(leaf, next(filled)) if eqx.is_array(leaf) else leaf, empty
+        )
+        return cls(
+            generator, structure["kind"], tuple(structure["names"]), blocks, structure["latent"], widths, marginal
+        )
+
+
+def _same_shape(expected: Array, found: Array) -> Array:
+    if expected.shape != found.shape:
+        raise ValueError(f"an array of shape {found.shape} stands where {expected.shape} belongs")
+    return found
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _generated(generator: Any, blocks: Blocks, latent: int, condition: Array | None, key: PRNGKeyArray) -> Array:
+    latent_key, head_key, condition_key = jax.random.split(key, 3)
+    inputs = jax.random.normal(latent_key, (AT_ONCE, latent))
+    if condition is not None:
+        levels = jax.random.choice(condition_key, len(condition), (AT_ONCE,), p=condition)
+        inputs = jnp.concatenate([inputs, jax.nn.one_hot(levels, len(condition))], axis=1)
+    return drawn_codes(jax.vmap(generator)(inputs), blocks, key=head_key)

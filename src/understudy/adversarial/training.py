@@ -1,0 +1,420 @@
+"""The one loop that trains every neural method: critic steps, a generator step, and the generator's running average.
+
+`start` makes a state, `advance` runs it for some iterations as one compiled scan. Both are pure in their key, their
+`Dials` and the rows, so `jax.vmap` trains a population: seeds, budgets, settings. Between calls the host shows
+progress, keeps checkpoints and hears Ctrl-C. Only the critic step sees rows, through `noisy_direction` of
+`privacy/gradients.py`; the generator learns from the critic and from fresh randomness, so every state is covered by
+what the critic steps cost.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from understudy.adversarial.critics import (
+    Conditions,
+    clip_from_rows,
+    unit_loss,
+)
+from understudy.adversarial.losses import LOSSES
+from understudy.errors import ConfigError
+from understudy.networks import GENERATORS, Blocks, Critic, activate, block_log_softmax, num_features, spectral_scaled
+from understudy.privacy.gradients import Clip, noisy_direction
+from understudy.privacy.sampling import Units, chunk_size
+
+ADAPTIVE = ("none", "public", "quantile", "noisy_norm")
+FAKE_TERMS = ("separate", "paired")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What is compiled into the program. All of it is public."""
+
+    blocks: Blocks
+    rate: float
+    """The share of the units that enters a critic step."""
+    batch: int
+    """The public size of a draw, rate times the public number of units: the denominator, and a batch of fakes."""
+    loss: str = "gan"
+    fake_term: str = "separate"
+    latent: int = 64
+    generator: str = "residual"
+    generator_widths: tuple[int, ...] = (256, 256)
+    critic_widths: tuple[int, ...] = (64, 64)
+    dropout: float = 0.0
+    critic_steps: int = 1
+    """Critic steps for each generator step."""
+    generator_batch: int = 512
+    temperature: float = 0.5
+    average: float = 0.99
+    """Decay of the generator's running average."""
+    optimiser: str = "adam"
+    betas: tuple[float, float] = (0.5, 0.9)
+    weight_clip: float = 0.0
+    """Critic weights are held within this; 0: not at all."""
+    spectral: bool = False
+    groups: int = 1
+    """Groups of parameters with clip bounds of their own."""
+    allocation: str = "optimal"
+    adaptive: str = "none"
+    """Where clip bounds come from: "none" (fixed), "public", "quantile" or "noisy_norm"."""
+    quantile: float = 0.5
+    quantile_rate: float = 0.2
+    count_stddev: float = 0.0
+    """Noise of the counts for `adaptive="quantile"`."""
+    regroup_every: int = 200
+    anchor: float = 0.0
+    """How strongly the generator is held to noisy one-way marginals, where they were bought."""
+    condition_weight: float = 1.0
+    """How much the generator is told to meet its condition, where it has one."""
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("loss", LOSSES),
+            ("generator", GENERATORS),
+            ("adaptive", ADAPTIVE),
+            ("fake_term", FAKE_TERMS),
+        ):
+            if getattr(self, name) not in known:
+                raise ConfigError(f"{name} must be one of {', '.join(known)}, found {getattr(self, name)!r}.")
+        if self.fake_term == "paired" and LOSSES[self.loss].couples_fakes:
+            raise ConfigError(f"fake_term 'paired' does not go with {self.loss}: its fakes depend on each other.")
+
+    @property
+    def needs_fakes(self) -> bool:
+        """Whether a private row's term holds a generated row."""
+        return self.fake_term == "paired" or LOSSES[self.loss].penalty == "between"
+
+
+class Dials(eqx.Module):
+    """What may differ from member to member of a population."""
+
+    noise_multiplier: Float[Array, ""]
+    critic_rate: Float[Array, ""]
+    generator_rate: Float[Array, ""]
+    clip: Float[Array, ""]
+    """The clip bound; infinite without privacy."""
+
+    @classmethod
+    def of(cls, noise_multiplier: float, critic_rate: float, generator_rate: float, clip: float) -> "Dials":
+        return cls(
+            *(jnp.asarray(value, jnp.float32) for value in (noise_multiplier, critic_rate, generator_rate, clip))
+        )
+
+
+class State(eqx.Module):
+    """Everything that training changes. Covered by the guarantee, all of it."""
+
+    generator: Any
+    critic: Any
+    average: Any
+    generator_moments: PyTree
+    critic_moments: PyTree
+    clip: Clip
+    iteration: Array
+
+
+def start(
+    settings: Settings, dials: Dials, key: PRNGKeyArray, *, conditioned: bool = False, marginal: Array | None = None
+) -> State:
+    """Fresh networks. Where marginals were bought, the generator begins at independent columns."""
+    features = num_features(settings.blocks)
+    generator_key, critic_key = jax.random.split(key)
+    condition = features if conditioned else 0
+    make = GENERATORS[settings.generator]
+    generator = make(settings.latent, condition, settings.generator_widths, features, key=generator_key)
+    if marginal is not None and hasattr(generator, "exit"):
+        generator = eqx.tree_at(lambda net: net.exit.bias, generator, jnp.log(marginal))
+        generator = eqx.tree_at(lambda net: net.exit.weight, generator, generator.exit.weight * 0.1)
+    critic = Critic(features + condition, settings.critic_widths, dropout=settings.dropout, key=critic_key)
+    return State(
+        generator,
+        critic,
+        generator,
+        *_moments(settings, generator, critic),
+        _first_clip(settings, critic, dials),
+        jnp.asarray(0),
+    )
+
+
+def _moments(settings: Settings, generator: Any, critic: Any) -> tuple[PyTree, PyTree]:
+    adam = _direction(settings)
+    return adam.init(_trained(generator)), adam.init(_trained(critic))
+
+
+def _first_clip(settings: Settings, critic: Any, dials: Dials) -> Clip:
+    leaves = jax.tree_util.tree_leaves(_trained(critic))
+    groups = None
+    if settings.groups > 1:
+        groups = tuple(jnp.full(leaf.shape[0], number % settings.groups) for number, leaf in enumerate(leaves))
+    return Clip(jnp.broadcast_to(dials.clip, (settings.groups,)), groups, settings.allocation)
+
+
+def _trained(network: Any) -> PyTree:
+    return eqx.filter(network, eqx.is_inexact_array)
+
+
+def _direction(settings: Settings) -> optax.GradientTransformation:
+    """Without a learning rate, which is a dial."""
+    if settings.optimiser == "adam":
+        return optax.scale_by_adam(b1=settings.betas[0], b2=settings.betas[1])
+    known = {"sgd": optax.identity, "rmsprop": optax.scale_by_rms, "momentum": lambda: optax.trace(decay=0.9)}
+    if settings.optimiser not in known:
+        raise ConfigError(f"optimiser must be adam, {', '.join(known)}, found {settings.optimiser!r}.")
+    return known[settings.optimiser]()
+
+
+def generated(
+    settings: Settings, generator: Any, num_rows: int, key: PRNGKeyArray, conditions: Conditions | None = None
+) -> tuple[Float[Array, "rows features"], Float[Array, "rows features"], Float[Array, "rows features"] | None]:
+    """Logits, features, and the conditions they were made for."""
+    latent_key, head_key, condition_key = jax.random.split(key, 3)
+    inputs = jax.random.normal(latent_key, (num_rows, settings.latent))
+    drawn = None
+    if conditions is not None:
+        drawn = conditions.draw(condition_key, num_rows)
+        inputs = jnp.concatenate([inputs, drawn], axis=1)
+    logits = jax.vmap(generator)(inputs)
+    features = activate(logits, settings.blocks, temperature=settings.temperature, key=head_key)
+    return logits, features, drawn
+
+
+def seen_by_critic(features: Array, condition: Array | None) -> Array:
+    return features if condition is None else jnp.concatenate([features, condition], axis=1)
+
+
+def advance(
+    settings: Settings,
+    state: State,
+    units: Units,
+    dials: Dials,
+    key: PRNGKeyArray,
+    num_iterations: int,
+    conditions: Conditions | None = None,
+    public: Units | None = None,
+    marginal: Array | None = None,
+) -> State:
+    """`num_iterations` times `critic_steps` critic steps and one generator step. The key belongs to the whole run.
+
+    Iteration t always uses the t-th key, so a run that is cut anywhere goes on to the same result.
+    """
+
+    def iteration(state: State, _: None) -> tuple[State, None]:
+        step_key = jax.random.fold_in(key, state.iteration)
+        keys = jax.random.split(step_key, settings.critic_steps + 1)
+        state = _new_clip(settings, state, conditions, public, keys[-1])
+        for number in range(settings.critic_steps):
+            state = _critic_step(settings, state, units, dials, keys[number], conditions)
+        return _generator_step(settings, state, dials, keys[-1], conditions, marginal), None
+
+    return jax.lax.scan(iteration, state, None, length=num_iterations)[0]
+
+
+def _critic_step(
+    settings: Settings, state: State, units: Units, dials: Dials, key: PRNGKeyArray, conditions: Conditions | None
+) -> State:
+    loss = LOSSES[settings.loss]
+    private_key, fake_key, drop_key = jax.random.split(key, 3)
+
+    def fakes_for(pair_key: PRNGKeyArray, num_rows: int) -> Array:
+        _, features, condition = generated(settings, state.generator, num_rows, pair_key, conditions)
+        return seen_by_critic(features, condition)
+
+    noisy, within = noisy_direction(
+        unit_loss(loss, settings.blocks, conditions, paired=settings.fake_term == "paired"),
+        state.critic,
+        units,
+        fakes_for if settings.needs_fakes else None,
+        state.clip,
+        rate=settings.rate,
+        chunk=chunk_size(settings.batch),
+        noise_multiplier=dials.noise_multiplier,
+        count_stddev=settings.count_stddev or None,
+        key=private_key,
+    )
+    direction = jax.tree_util.tree_map(lambda leaf: leaf / settings.batch, noisy)
+    if settings.fake_term == "separate":
+        fakes = fakes_for(fake_key, settings.batch)
+        trained, rest = eqx.partition(state.critic, eqx.is_inexact_array)
+
+        def fake_loss(inside: PyTree) -> Array:
+            critic, drops = eqx.combine(inside, rest), jax.random.split(drop_key, settings.batch)
+            return loss.fake(jax.vmap(lambda row, drop: critic(row, key=drop))(fakes, drops))
+
+        direction = jax.tree_util.tree_map(jnp.add, direction, jax.grad(fake_loss)(trained))
+    critic, moments = _stepped(settings, state.critic, direction, state.critic_moments, dials.critic_rate)
+    if settings.weight_clip:
+        held = settings.weight_clip
+        critic = jax.tree_util.tree_map(
+            lambda leaf: jnp.clip(leaf, -held, held) if eqx.is_inexact_array(leaf) else leaf, critic
+        )
+    critic = spectral_scaled(critic) if settings.spectral else critic
+    clip = _adapted(settings, state.clip, noisy, within, dials)
+    return dataclasses.replace(state, critic=critic, critic_moments=moments, clip=clip)
+
+
+def _stepped(settings: Settings, network: Any, gradient: PyTree, moments: PyTree, rate: Array) -> tuple[Any, PyTree]:
+    updates, moments = _direction(settings).update(gradient, moments, _trained(network))
+    return eqx.apply_updates(network, jax.tree_util.tree_map(lambda leaf: -rate * leaf, updates)), moments
+
+
+def _generator_step(
+    settings: Settings,
+    state: State,
+    dials: Dials,
+    key: PRNGKeyArray,
+    conditions: Conditions | None,
+    marginal: Array | None,
+) -> State:
+    trained, rest = eqx.partition(state.generator, eqx.is_inexact_array)
+
+    def loss_of(inside: PyTree) -> Array:
+        logits, features, condition = generated(
+            settings, eqx.combine(inside, rest), settings.generator_batch, key, conditions
+        )
+        scores = jax.vmap(state.critic)(seen_by_critic(features, condition))
+        value = LOSSES[settings.loss].generator(scores)
+        if condition is not None:
+            # The condition is a function of bought marginals, so nothing private is compared with it.
+            logs = block_log_softmax(logits, settings.blocks)
+            value = value - settings.condition_weight * jnp.mean(jnp.sum(condition * logs, axis=1))
+        if marginal is not None and settings.anchor:
+            shares = _mean(jnp.exp(block_log_softmax(logits, settings.blocks)), condition, conditions)
+            value = value - settings.anchor * jnp.sum(marginal * jnp.log(shares + 1e-8))
+        return value
+
+    gradient = jax.grad(loss_of)(trained)
+    generator, moments = _stepped(settings, state.generator, gradient, state.generator_moments, dials.generator_rate)
+    # Early iterates weigh less: the average begins as a plain mean.
+    decay = jnp.minimum(settings.average, (1.0 + state.iteration) / (10.0 + state.iteration))
+    average = jax.tree_util.tree_map(
+        lambda old, new: decay * old + (1 - decay) * new if eqx.is_inexact_array(new) else new, state.average, generator
+    )
+    return dataclasses.replace(
+        state, generator=generator, generator_moments=moments, average=average, iteration=state.iteration + 1
+    )
+
+
+def _mean(rows: Array, condition: Array | None, conditions: Conditions | None) -> Array:
+    """The mean over a batch; of conditional rows, as it will be when conditions follow the noisy marginals."""
+    if condition is None or conditions is None:
+        return rows.mean(axis=0)
+    odds = conditions.marginal / conditions.num_blocks / jnp.maximum(conditions.target, 1e-12)
+    weights = jnp.sum(condition * odds, axis=1)
+    return weights @ rows / jnp.maximum(weights.sum(), 1e-6)
+
+
+def _new_clip(
+    settings: Settings, state: State, conditions: Conditions | None, public: Units | None, key: PRNGKeyArray
+) -> State:
+    """Bounds and groups from public or generated rows, on a public schedule."""
+    if settings.adaptive != "public" and settings.groups == 1:
+        return state
+
+    def renewed(clip: Clip) -> Clip:
+        row_key, fake_key, clip_key = jax.random.split(jax.random.fold_in(key, 7), 3)
+        num_rows = 256
+        if public is not None:
+            at = jax.random.randint(row_key, (num_rows,), 0, len(public.rows))
+            rows = public.rows[at, 0]
+        else:
+            rows = generated(settings, state.generator, num_rows, row_key, conditions)[1]
+        fakes = None
+        if settings.needs_fakes:
+            _, features, condition = generated(settings, state.generator, num_rows, fake_key, conditions)
+            fakes = seen_by_critic(features, condition)
+        of_unit = unit_loss(LOSSES[settings.loss], settings.blocks, conditions, paired=settings.fake_term == "paired")
+        return clip_from_rows(
+            of_unit,
+            state.critic,
+            rows,
+            fakes,
+            clip,
+            num_groups=settings.groups,
+            regroup=settings.groups > 1,
+            key=clip_key,
+        )
+
+    due = state.iteration % max(1, settings.regroup_every // settings.critic_steps) == 0
+    return dataclasses.replace(state, clip=jax.lax.cond(due, renewed, lambda clip: clip, state.clip))
+
+
+def _adapted(settings: Settings, clip: Clip, noisy: PyTree, within: Array | None, dials: Dials) -> Clip:
+    """Bounds from what is already noisy. Post-processing: the multiplier, and so the cost, stays."""
+    if settings.adaptive == "quantile":
+        assert within is not None
+        share = within / settings.batch + 0.5
+        bounds = clip.bounds * jnp.exp(-settings.quantile_rate * (jnp.clip(share, 0.0, 1.0) - settings.quantile))
+    elif settings.adaptive == "noisy_norm" and settings.groups == 1:
+        leaves = jax.tree_util.tree_leaves(noisy)
+        squared = sum(jnp.sum(leaf**2) for leaf in leaves)
+        expected = sum(leaf.size for leaf in leaves) * (dials.noise_multiplier * clip.bounds[0]) ** 2
+        norm = jnp.sqrt(jnp.maximum(squared - expected, 0.0)) / settings.batch
+        bounds = 0.99 * clip.bounds + 0.01 * jnp.maximum(norm, 0.1 * dials.clip)
+    else:
+        return clip
+    return Clip(jnp.clip(bounds, 1e-4, 1e4), clip.groups, clip.allocation)
+
+
+# ------------------------------------------------------------------------------------------------------------ the host
+
+
+def train(
+    settings: Settings,
+    units: Units,
+    dials: Dials,
+    key: PRNGKeyArray,
+    *,
+    iterations: int,
+    conditions: Conditions | None = None,
+    public: Units | None = None,
+    marginal: Array | None = None,
+    state: State | None = None,
+    keep_every: int = 0,
+    chunk: int = 100,
+    progress: Callable[[float, str], None] | None = None,
+    checkpoint: Callable[[State], None] | None = None,
+) -> tuple[State, list[State]]:
+    """Runs to the last iteration; returns the final state and the trajectory, one state every `keep_every`.
+
+    Stops with an error when a network is no longer finite: the noisy state is post-processing, so looking is free.
+    """
+    start_key, run_key = jax.random.split(key)
+    if state is None:
+        state = start(settings, dials, start_key, conditioned=conditions is not None, marginal=marginal)
+    run = _compiled(settings)
+    trajectory: list[State] = []
+    done = int(state.iteration)
+    chunk = min(chunk, iterations) if not keep_every else min(chunk, keep_every)
+    while done < iterations:
+        length = min(chunk, iterations - done, *([keep_every - done % keep_every] if keep_every else []))
+        state = run(state, units, dials, run_key, length, conditions, public, marginal)
+        done += length
+        if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree_util.tree_leaves(_trained(state.average))):
+            raise ConfigError(
+                f"Training diverged before step {done * settings.critic_steps}: a network is no longer finite. "
+                "Lower critic_rate or generator_rate, or use fewer critic_steps."
+            )
+        if keep_every and done % keep_every == 0:
+            trajectory.append(jax.device_get(state))
+        if progress is not None:
+            progress(done / iterations, f"step {done * settings.critic_steps} of {iterations * settings.critic_steps}")
+        if checkpoint is not None:
+            checkpoint(state)
+    return state, trajectory
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(settings: Settings) -> Callable[..., State]:
+    @eqx.filter_jit
+    def run(state, units, dials, key, length, conditions, public, marginal):  # type: ignore[no-untyped-def]
+        return advance(settings, state, units, dials, key, length, conditions, public, marginal)
+
+    return run

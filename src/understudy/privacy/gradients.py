@@ -1,0 +1,559 @@
+"""Per-example clipping and noise for one critic step, without per-example gradients.
+
+A layer that computes W a + b has, for one row, the gradient d a^T, where d is the gradient of the row's loss with
+respect to the layer's output. So its norm is |d| |a|, and the sum of clipped gradients is D^T diag(c) A: one backward
+pass for the d of all rows, two small reductions for the norms, and the same matrix products as without privacy. A layer
+that a row's loss uses several times (paired real and fake rows, several rows of one unit) has the gradient sum_k d_k
+a_k^T, whose squared norm is sum_kl (a_k . a_l)(d_k . d_l). Layers without a rule, and losses that hold a gradient of
+the critic (penalties), take the slow way through per-example gradients.
+
+Needs nothing but NumPy, JAX and Equinox. To review what the critic can learn about one unit, read this file and
+`sampling.py`.
+"""
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.random import threefry_2x32
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from understudy.errors import ConfigError
+from understudy.privacy.sampling import Units, sum_over_draw
+
+Loss = Callable[[Any, Any], Float[Array, ""]]
+"""(critic, one unit's rows and randomness) -> the unit's loss. It may depend on nothing else that is private."""
+
+ROUNDING = 1 - 1e-5
+"""Clipped norms stay so far below the bound that float32 sums cannot cross it."""
+TINY = 1e-12
+PIECE = 64
+"""Rows whose gradients are held at once where there is no rule for a layer."""
+
+FORBIDDEN = {
+    eqx.nn.BatchNorm: "batch normalisation mixes rows, so one person's row would move every other row's gradient",
+    eqx.nn.SpectralNorm: "its power iteration is a state; use spectral=True, which projects after the step",
+}
+
+
+class Clip(eqx.Module):
+    """Bounds on what one unit adds to the sum: one for all parameters, or one for each group of them."""
+
+    bounds: Float[Array, " groups"]
+    groups: tuple[Int[Array, " units"], ...] | None = None
+    """For each parameter array, the group of each entry of its first axis. None: one group."""
+    allocation: str = eqx.field(static=True, default="optimal")
+    """How noise is shared among groups: "uniform" or "optimal" (least total noise)."""
+
+    @classmethod
+    def flat(cls, bound: float) -> "Clip":
+        return cls(jnp.asarray([bound], dtype=jnp.float32))
+
+
+class NoisySum(NamedTuple):
+    """What leaves this file: everything in it carries noise."""
+
+    gradient: PyTree
+    within: Float[Array, " groups"] | None
+    """For adaptive bounds: the number of drawn units within each bound, less half of those drawn; with noise."""
+
+
+def check_critic(critic: PyTree) -> None:
+    """Refuses a critic in which one row could reach another row's gradient."""
+    for layer in jax.tree_util.tree_leaves(critic, is_leaf=lambda node: isinstance(node, tuple(FORBIDDEN))):
+        for kind, reason in FORBIDDEN.items():
+            if isinstance(layer, kind):
+                raise ConfigError(f"{kind.__name__} cannot stand in a private critic: {reason}.")
+
+
+def has_rules(critic: PyTree) -> bool:
+    """Whether every trainable array of the critic belongs to a layer with a rule."""
+    known = {id(leaf) for layer in _layers(critic) for leaf in jax.tree_util.tree_leaves(layer)}
+    return all(id(leaf) in known for leaf in _parameters(critic))
+
+
+# ----------------------------------------------------------------------------------------------------------- the look
+
+
+def noisy_direction(
+    of_unit: Loss,
+    critic: PyTree,
+    units: Units,
+    fakes_for: Callable[[PRNGKeyArray, int], Array] | None,
+    clip: Clip,
+    *,
+    rate: float,
+    chunk: int,
+    noise_multiplier: Float[Array, ""],
+    count_stddev: float | None,
+    key: PRNGKeyArray,
+) -> tuple[PyTree, Float[Array, " groups"] | None]:
+    """One step's look at the rows: the noisy sum of clipped gradients over a Poisson draw, and noisy counts if wanted.
+
+    `of_unit` is the loss of one unit: (rows, which are present, fakes, key). `fakes_for` makes generated rows for
+    pairing; the generator is row-wise, so a pair touches one private row. Divide by a public constant, never by the
+    size of the draw.
+
+    Formal guarantee: a Gaussian mechanism of this noise multiplier on a Poisson draw of `drawn_rate(rate)`, for one
+    unit added or removed, whatever the draw holds; an empty one is noise alone.
+    """
+    draw_key, noise_key = jax.random.split(key)
+
+    def part(drawn: Units, taken: Array, part_key: PRNGKeyArray) -> tuple[PyTree, Array]:
+        keys_key, fake_key = jax.random.split(part_key)
+        keys = jax.random.split(keys_key, chunk)
+        fakes = None
+        if fakes_for is not None:
+            slots = drawn.rows.shape[1]
+            fakes = fakes_for(fake_key, chunk * slots).reshape(chunk, slots, -1)
+        return clipped_sum(of_unit, critic, (drawn.rows, drawn.present, fakes, keys), taken, clip)
+
+    exact_sum, exact_within = sum_over_draw(part, units, rate=rate, chunk=chunk, key=draw_key)
+    noisy = add_noise(
+        exact_sum, exact_within, clip, noise_multiplier=noise_multiplier, key=noise_key, count_stddev=count_stddev
+    )
+    return noisy.gradient, noisy.within
+
+
+# ------------------------------------------------------------------------------------------------------------ the sum
+
+
+def clipped_sum(
+    loss: Loss, critic: PyTree, units: PyTree, taken: Bool[Array, " units"], clip: Clip
+) -> tuple[PyTree, Float[Array, " groups"]]:
+    """The sum of the units' gradients, each clipped; and how many of the taken ones lay within each bound, less half.
+
+    Exact: noise must follow. With `taken` false a unit adds nothing, and neither does one whose gradient is not finite.
+
+    Formal guarantee: adding or removing one unit moves the part of the sum in group j by at most `clip.bounds[j]` in
+    L2 norm, and each count by 1/2, provided that `loss` sees one unit at a time.
+    """
+    try:
+        parts = _ghost_parts(loss, critic, units) if has_rules(critic) else None
+    except _PENALTY:
+        parts = None
+    if parts is None:
+        return _summed_in_pieces(loss, critic, units, taken, clip)
+    groups = _groups(critic, clip)
+    squares = _group_squares([part.squares() for part in parts], groups, len(clip.bounds))
+    keep, finite, within = _coefficients(squares, taken, clip)
+    leaves = [part.summed(keep, finite, group) for part, group in zip(parts, groups, strict=True)]
+    return _with_parameters(critic, leaves), within
+
+
+def noisy_sum(
+    loss: Loss,
+    critic: PyTree,
+    units: PyTree,
+    taken: Bool[Array, " units"],
+    clip: Clip,
+    *,
+    noise_multiplier: Float[Array, ""] | float,
+    key: PRNGKeyArray,
+    count_stddev: float | None = None,
+) -> NoisySum:
+    """`clipped_sum` of one whole draw, with Gaussian noise. For draws in several chunks see `add_noise`."""
+    exact_sum, exact_within = clipped_sum(loss, critic, units, taken, clip)
+    return add_noise(
+        exact_sum, exact_within, clip, noise_multiplier=noise_multiplier, key=key, count_stddev=count_stddev
+    )
+
+
+def add_noise(
+    exact_sum: PyTree,
+    exact_within: Float[Array, " groups"],
+    clip: Clip,
+    *,
+    noise_multiplier: Float[Array, ""] | float,
+    key: PRNGKeyArray,
+    count_stddev: float | None = None,
+) -> NoisySum:
+    """Noise on a clipped sum, once for all its chunks.
+
+    Formal guarantee: with the noise stated below this is a Gaussian mechanism whose noise is `noise_multiplier` times
+    its sensitivity: sum_j (bound_j / stddev_j)^2 = 1 / noise_multiplier^2. Counts, if wanted, are charged beside it
+    (`multiplier_beside_counts`). Not covered: the float32 grid of the noise (each draw is a sum of two normals, which
+    fills the grid and reaches 7.7 standard deviations), timing, memory.
+    """
+    leaves, structure = jax.tree_util.tree_flatten(exact_sum)
+    groups = _group_of_leaves(leaves, clip)
+    stddevs = group_stddevs(leaves, clip, noise_multiplier)
+    sizes = [leaf.size for leaf in leaves]
+    noise_key, count_key = jax.random.split(key)
+    draws = jnp.split(normals(noise_key, sum(sizes)), np.cumsum(sizes)[:-1])
+    noisy = [
+        leaf + draw.reshape(leaf.shape) * _along_first(stddevs[group], leaf)
+        for leaf, draw, group in zip(leaves, draws, groups, strict=True)
+    ]
+    within = None
+    if count_stddev is not None:
+        within = exact_within + count_stddev * normals(count_key, len(clip.bounds))
+    return NoisySum(jax.tree_util.tree_unflatten(structure, noisy), within)
+
+
+def group_stddevs(
+    leaves: Sequence[Array], clip: Clip, noise_multiplier: Float[Array, ""] | float
+) -> Float[Array, " groups"]:
+    """The noise of each group, so that all groups together cost what one flat clip of this multiplier costs."""
+    # Without noise nothing is clipped either, and zero times infinity must stay zero.
+    bounds = jnp.where(jnp.isinf(clip.bounds), 0.0, clip.bounds)
+    if len(bounds) == 1:
+        return noise_multiplier * bounds
+    if clip.allocation == "uniform":
+        return noise_multiplier * bounds * math.sqrt(len(bounds))
+    dims = sum(
+        jax.ops.segment_sum(jnp.full(len(group), leaf.size / len(group)), group, len(bounds))
+        for leaf, group in zip(leaves, _group_of_leaves(leaves, clip), strict=True)
+    )
+    roots = jnp.sqrt(jnp.maximum(dims, 1.0))
+    # Minimises sum_j d_j s_j^2 for a given sum_j (c_j / s_j)^2.
+    return noise_multiplier * jnp.sqrt(bounds / roots * jnp.sum(bounds * roots))
+
+
+def multiplier_beside_counts(total: float, num_groups: int, count_stddev: float) -> float:
+    """The multiplier left for gradients when noisy counts of every step are paid from the same `total`.
+
+    1 / total^2 = 1 / gradients^2 + groups / (2 count_stddev)^2: a unit moves each count by at most 1/2.
+    """
+    left = 1 / total**2 - num_groups / (2 * count_stddev) ** 2
+    if left <= 0:
+        raise ConfigError(
+            f"Counts with noise {count_stddev:.3g} for {num_groups} groups cost more than a step of noise multiplier "
+            f"{total:.3g} may. Raise their noise, or use fewer groups."
+        )
+    return 1 / math.sqrt(left)
+
+
+def normals(key: PRNGKeyArray, count: int) -> Float[Array, " count"]:
+    """Standard normals, each the sum of two over sqrt(2).
+
+    One float32 normal lies on a grid of 2^24 points that ends at 5.4 standard deviations, and with many parameters and
+    steps its ends would be met. Two together have 2^46 points and end at 7.7, beyond which lies a mass of 2e-14.
+    Threefry gives two words a block; JAX's own generator would throw one of them away.
+    """
+    words = threefry_2x32(jax.random.key_data(key), jnp.arange(2 * count, dtype=jnp.uint32))
+    # Odd multiples of 2^-24: symmetric, and never an end of the interval.
+    uniform = ((words >> 8).astype(jnp.int32) * 2 + (1 - (1 << 24))).astype(jnp.float32) * np.float32(2**-24)
+    halves = jax.lax.erf_inv(uniform)  # each of variance 1/2, so that their sum has variance 1
+    return halves[:count] + halves[count:]
+
+
+# ------------------------------------------------------------------------------------- bounds from rows that are public
+
+
+def public_norms(loss: Loss, critic: PyTree, rows: PyTree, clip: Clip) -> Float[Array, "rows groups"]:
+    """Gradient norms of each row in each group. Only for public or generated rows: nothing here carries noise."""
+    squares = _group_squares(_unit_squares(loss, critic, rows), _groups(critic, clip), len(clip.bounds))
+    return jnp.sqrt(squares)
+
+
+def grouped_by_size(
+    loss: Loss, critic: PyTree, rows: PyTree, num_groups: int, iterations: int = 10
+) -> tuple[Array, ...]:
+    """Groups of parameters whose gradients are of like size on public or generated rows: k-means on log RMS."""
+    squares = _unit_squares(loss, critic, rows)
+    sizes = [
+        leaf.size / len(group) for leaf, group in zip(_parameters(critic), _groups(critic, Clip.flat(1.0)), strict=True)
+    ]
+    logs = [jnp.log(jnp.mean(square, axis=0) / size + 1e-20) / 2 for square, size in zip(squares, sizes, strict=True)]
+    values = jnp.concatenate(logs)
+    centres = jnp.quantile(values, (jnp.arange(num_groups) + 0.5) / num_groups)
+
+    def nearest(centres: Array) -> Array:
+        return jnp.argmin(jnp.abs(values[:, None] - centres[None, :]), axis=1)
+
+    def moved(centres: Array, _: None) -> tuple[Array, None]:
+        member = jax.nn.one_hot(nearest(centres), num_groups)
+        counts = member.sum(axis=0)
+        return jnp.where(counts > 0, values @ member / jnp.maximum(counts, 1), centres), None
+
+    centres, _ = jax.lax.scan(moved, centres, None, length=iterations)
+    return tuple(jnp.split(nearest(centres), np.cumsum([len(log) for log in logs])[:-1]))
+
+
+def _unit_squares(loss: Loss, critic: PyTree, rows: PyTree) -> list[Array]:
+    """Squared gradients of each row, for each entry of every parameter array's first axis."""
+    if has_rules(critic):
+        num_rows = jax.tree_util.tree_leaves(rows)[0].shape[0]
+        with contextlib.suppress(*_PENALTY):
+            squares = [part.squares() for part in _ghost_parts(loss, critic, rows)]
+            return [jnp.broadcast_to(square, (num_rows, square.shape[1])) for square in squares]
+    trained, rest = eqx.partition(critic, eqx.is_inexact_array)
+    gradients = jax.vmap(lambda row: jax.grad(lambda inside: loss(eqx.combine(inside, rest), row))(trained))(rows)
+    return [
+        (leaf**2).reshape(*leaf.shape[:2], -1).sum(axis=2) if leaf.ndim > 1 else leaf[:, None] ** 2
+        for leaf in jax.tree_util.tree_leaves(gradients)
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- layers, and their rules
+
+
+class _Part(NamedTuple):
+    """One parameter array of one layer, in the words of its rule."""
+
+    squares: Callable[[], Float[Array, "rows units"]]
+    """The squared gradient of each entry of the array's first axis."""
+    summed: Callable[[Float[Array, "rows groups"], Bool[Array, " rows"], Array], Array]
+    """The weighted sum over rows, given each row's weight in each group."""
+
+
+@dataclasses.dataclass
+class _Recorder:
+    """Collects the inputs of every layer while a loss is traced, and adds a tap to every output."""
+
+    taps: list[list[Array]] | None
+    inputs: list[list[Array]]
+
+    def next_tap(self, layer: int, given: Array, output: Array) -> Array:
+        self.inputs[layer].append(given)
+        return output if self.taps is None else output + self.taps[layer][len(self.inputs[layer]) - 1]
+
+
+class _SecondOrder(Exception):
+    """The loss holds a gradient of the critic, in which a layer acts a second time: its rule would be wrong."""
+
+
+_PENALTY = (_SecondOrder, jax.errors.UnexpectedTracerError)
+"""What tracing such a loss raises: the inputs of layers inside an inner gradient cannot be recorded either."""
+
+
+@jax.custom_jvp
+def _not_differentiable(x: Array) -> Array:
+    return x
+
+
+@_not_differentiable.defjvp
+def _refuse(primals: tuple, tangents: tuple) -> tuple:
+    raise _SecondOrder
+
+
+@jax.custom_vjp
+def _first_order(x: Array) -> Array:
+    """The identity, whose backward pass cannot be differentiated: a gradient penalty is noticed, not miscounted."""
+    return x
+
+
+_first_order.defvjp(lambda x: (x, None), lambda _, gradient: (_not_differentiable(gradient),))
+
+
+class _Tapped(eqx.Module):
+    """A layer whose output can be disturbed, so that the gradient with respect to it is known."""
+
+    layer: Any
+    index: int = eqx.field(static=True)
+    recorder: _Recorder = eqx.field(static=True)
+
+    def __call__(self, x: Array, *, key: PRNGKeyArray | None = None) -> Array:
+        x = _first_order(x)
+        if isinstance(self.layer, eqx.nn.LayerNorm):
+            scaled = (x - x.mean()) * jax.lax.rsqrt(jnp.maximum(x.var(), 0.0) + self.layer.eps)
+            output = scaled if self.layer.weight is None else scaled * self.layer.weight
+            output = output if self.layer.bias is None else output + self.layer.bias
+            return self.recorder.next_tap(self.index, scaled, output)
+        x = jnp.broadcast_to(x, (1,)) if self.layer.in_features == "scalar" else x
+        output = self.layer.weight @ x
+        output = output if self.layer.bias is None else output + self.layer.bias
+        output = self.recorder.next_tap(self.index, x, output)
+        return output.squeeze() if self.layer.out_features == "scalar" else output
+
+
+_RULED = (eqx.nn.Linear, eqx.nn.LayerNorm)
+
+
+def _is_ruled(node: object) -> bool:
+    return isinstance(node, _RULED)
+
+
+def _layers(critic: PyTree) -> list[Any]:
+    return [node for node in jax.tree_util.tree_leaves(critic, is_leaf=_is_ruled) if _is_ruled(node)]
+
+
+def _parameters(critic: PyTree) -> list[Array]:
+    return jax.tree_util.tree_leaves(eqx.filter(critic, eqx.is_inexact_array))
+
+
+def _with_parameters(critic: PyTree, leaves: Sequence[Array]) -> PyTree:
+    structure = jax.tree_util.tree_structure(eqx.filter(critic, eqx.is_inexact_array))
+    return jax.tree_util.tree_unflatten(structure, leaves)
+
+
+def _ghost_parts(loss: Loss, critic: PyTree, units: PyTree) -> list[_Part]:
+    """The rules of all parameter arrays, from one forward and one backward pass."""
+    layers = _layers(critic)
+
+    def traced(unit: PyTree, taps: list[list[Array]] | None) -> tuple[Array, list[list[Array]]]:
+        recorder = _Recorder(taps, [[] for _ in layers])
+        index = iter(range(len(layers)))
+        tapped = jax.tree_util.tree_map(
+            lambda node: _Tapped(node, next(index), recorder) if _is_ruled(node) else node, critic, is_leaf=_is_ruled
+        )
+        return loss(tapped, unit), recorder.inputs
+
+    rows = jax.tree_util.tree_leaves(units)[0].shape[0]
+    first = jax.tree_util.tree_map(lambda array: array[0], units)
+    _, shapes = jax.eval_shape(lambda unit: traced(unit, None), first)
+    taps = [
+        [jnp.zeros((rows, _width(layer, given)), dtype=jnp.float32) for given in uses]
+        for layer, uses in zip(layers, shapes, strict=True)
+    ]
+
+    def total(taps: list[list[Array]]) -> tuple[Array, list[list[Array]]]:
+        losses, inputs = jax.vmap(traced)(units, taps)
+        return losses.sum(), inputs
+
+    outputs, inputs = jax.grad(total, has_aux=True)(taps)
+    return [
+        part
+        for layer, given, back in zip(layers, inputs, outputs, strict=True)
+        for part in (_norm_parts if isinstance(layer, eqx.nn.LayerNorm) else _linear_parts)(layer, given, back)
+    ]
+
+
+def _width(layer: Any, given: jax.ShapeDtypeStruct) -> int:
+    return given.shape[0] if isinstance(layer, eqx.nn.LayerNorm) else layer.weight.shape[0]
+
+
+def _linear_parts(layer: eqx.nn.Linear, given: list[Array], back: list[Array]) -> list[_Part]:
+    """W a + b: gradients sum_k d_k a_k^T and sum_k d_k."""
+
+    def weight_squares() -> Array:
+        if len(given) == 1:
+            return jnp.sum(given[0] ** 2, axis=1, keepdims=True) * back[0] ** 2
+        inputs, outputs = jnp.stack(given, axis=1), jnp.stack(back, axis=1)
+        products = jnp.einsum("bki,bli->bkl", inputs, inputs)
+        # The form is a square, which rounding could take below zero.
+        return jnp.maximum(jnp.einsum("bko,bkl,blo->bo", outputs, products, outputs), 0.0)
+
+    def weight_sum(keep: Array, finite: Array, group: Array) -> Array:
+        return sum(_weighted(d, keep, finite, group).T @ _zeroed(a, finite) for a, d in zip(given, back, strict=True))  # type: ignore[return-value]
+
+    parts = [_Part(weight_squares, weight_sum)] if given else [_nothing(layer.weight)]
+    if layer.bias is not None:
+        parts.append(_vector_part(sum(back)) if given else _nothing(layer.bias))  # type: ignore[arg-type]
+    return parts
+
+
+def _norm_parts(layer: eqx.nn.LayerNorm, given: list[Array], back: list[Array]) -> list[_Part]:
+    """scale * x + shift: gradients sum_k d_k x_k and sum_k d_k, entry by entry."""
+    parts = []
+    if layer.weight is not None:
+        scales = [d * x for x, d in zip(given, back, strict=True)]
+        parts.append(_vector_part(sum(scales)) if given else _nothing(layer.weight))  # type: ignore[arg-type]
+    if layer.bias is not None:
+        parts.append(_vector_part(sum(back)) if given else _nothing(layer.bias))  # type: ignore[arg-type]
+    return parts
+
+
+def _vector_part(gradients: Float[Array, "rows units"]) -> _Part:
+    """A parameter vector: its per-example gradients are small enough to be held."""
+    return _Part(
+        lambda: gradients**2, lambda keep, finite, group: _weighted(gradients, keep, finite, group).sum(axis=0)
+    )
+
+
+def _nothing(leaf: Array) -> _Part:
+    """A layer that the loss does not use."""
+    return _Part(lambda: jnp.zeros((1, leaf.shape[0])), lambda keep, finite, group: jnp.zeros_like(leaf))
+
+
+def _weighted(gradients: Array, keep: Array, finite: Array, group: Array) -> Array:
+    weights = keep if keep.shape[1] == 1 else keep[:, group]
+    return jnp.where(finite[:, None], gradients, 0.0) * weights
+
+
+def _zeroed(inputs: Array, finite: Array) -> Array:
+    """Rows that are not finite leave the products themselves: 0 times NaN is NaN."""
+    return jnp.where(finite[:, None], inputs, 0.0)
+
+
+# --------------------------------------------------------------------------------------------------- groups and weights
+
+
+def _groups(critic: PyTree, clip: Clip) -> list[Array]:
+    return _group_of_leaves(_parameters(critic), clip)
+
+
+def _group_of_leaves(leaves: Sequence[Array], clip: Clip) -> list[Array]:
+    if clip.groups is not None:
+        return [jnp.asarray(group) for group in clip.groups]
+    return [jnp.zeros(leaf.shape[0] if leaf.ndim else 1, dtype=np.int32) for leaf in leaves]
+
+
+def _along_first(values: Array, leaf: Array) -> Array:
+    return values.reshape(values.shape[:1] + (1,) * (leaf.ndim - 1)) if leaf.ndim else values[0]
+
+
+def _group_squares(squares: Sequence[Array], groups: Sequence[Array], num_groups: int) -> Array:
+    """Each row's squared norm in each group."""
+    if num_groups == 1:
+        return sum(square.sum(axis=1) for square in squares)[:, None]  # type: ignore[index]
+    return sum(  # type: ignore[return-value]
+        square @ jax.nn.one_hot(group, num_groups, dtype=square.dtype)
+        for square, group in zip(squares, groups, strict=True)
+    )
+
+
+def _coefficients(squares: Array, taken: Array, clip: Clip) -> tuple[Array, Array, Array]:
+    """How much of each row's gradient is kept in each group; which rows are finite; how many are within, less half."""
+    norms = jnp.sqrt(squares)
+    finite = jnp.all(jnp.isfinite(norms), axis=1)
+    scale = jnp.minimum(1.0, clip.bounds * ROUNDING / jnp.maximum(norms, TINY))
+    scale = jnp.where(jnp.isinf(clip.bounds), 1.0, scale)  # without privacy nothing is clipped
+    keep = jnp.where((taken & finite)[:, None], scale, 0.0)
+    within = jnp.where(taken[:, None], jnp.where((norms <= clip.bounds) & finite[:, None], 0.5, -0.5), 0.0)
+    return keep, finite, within.sum(axis=0)
+
+
+# ------------------------------------------------------------------------------------------------------- without a rule
+
+
+def per_example_sum(
+    loss: Loss, critic: PyTree, units: PyTree, taken: Bool[Array, " units"], clip: Clip
+) -> tuple[PyTree, Float[Array, " groups"]]:
+    """The same as `clipped_sum` from gradients of every row: the slow and obvious way, for any layer."""
+    trained, rest = eqx.partition(critic, eqx.is_inexact_array)
+    gradients = jax.vmap(lambda unit: jax.grad(lambda inside: loss(eqx.combine(inside, rest), unit))(trained))(units)
+    leaves, structure = jax.tree_util.tree_flatten(gradients)
+    groups = _groups(critic, clip)
+    squares = [
+        (leaf**2).reshape(*leaf.shape[:2], -1).sum(axis=2) if leaf.ndim > 1 else leaf[:, None] ** 2 for leaf in leaves
+    ]
+    keep, finite, within = _coefficients(_group_squares(squares, groups, len(clip.bounds)), taken, clip)
+    summed = []
+    for leaf, group in zip(leaves, groups, strict=True):
+        weights = jnp.broadcast_to(keep if keep.shape[1] == 1 else keep[:, group], (len(keep), len(group)))
+        finite_here = finite.reshape(-1, *[1] * (leaf.ndim - 1))
+        clean = jnp.where(finite_here, leaf, 0.0)
+        weights = weights.reshape(*weights.shape, *[1] * (leaf.ndim - 2)) if leaf.ndim > 1 else weights[:, 0]
+        summed.append((clean * weights).sum(axis=0))
+    return jax.tree_util.tree_unflatten(structure, summed), within
+
+
+def _summed_in_pieces(
+    loss: Loss, critic: PyTree, units: PyTree, taken: Array, clip: Clip
+) -> tuple[PyTree, Float[Array, " groups"]]:
+    """`per_example_sum` over pieces of the rows, so that memory stays small."""
+    rows = len(taken)
+    pieces = -(-rows // PIECE)
+    padding = pieces * PIECE - rows
+
+    def cut(array: Array) -> Array:
+        padded = jnp.concatenate([array, jnp.repeat(array[:1], padding, axis=0)])
+        return padded.reshape(pieces, PIECE, *array.shape[1:])
+
+    def add(total: PyTree, piece: tuple[PyTree, Array]) -> tuple[PyTree, None]:
+        return jax.tree_util.tree_map(jnp.add, total, per_example_sum(loss, critic, *piece, clip)), None
+
+    zero = eqx.filter(jax.tree_util.tree_map(jnp.zeros_like, eqx.filter(critic, eqx.is_inexact_array)), eqx.is_array)
+    start = (zero, jnp.zeros(len(clip.bounds)))
+    cut_units = jax.tree_util.tree_map(cut, units)
+    cut_taken = jnp.concatenate([taken, jnp.zeros(padding, dtype=bool)]).reshape(pieces, PIECE)
+    total, _ = jax.lax.scan(add, start, (cut_units, cut_taken))
+    return total

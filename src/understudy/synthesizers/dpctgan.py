@@ -1,0 +1,60 @@
+"""DP-CTGAN: a conditional generator and a critic trained by DP-SGD.
+
+After Xu et al., "Modeling tabular data using conditional GAN", 2019, and its private version in Rosenblatt et al.,
+2020. The published construction reads categories and frequencies off the rows and picks rows by their category, which
+breaks the amplification it counts on. Here the one-way counts are bought, a row takes its condition from itself, and
+weights before the clip stand for training by sampling, so every row enters a step with the same public probability. The
+cross-entropy that tells the generator to meet its condition compares noisy marginals with generated rows: it is kept.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from understudy.adversarial.critics import Conditions
+from understudy.adversarial.training import Settings
+from understudy.errors import ConfigError
+from understudy.networks import Blocks, starts
+from understudy.synthesizers.dpgan import DPGAN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DPCTGAN(DPGAN):
+    """A generator that can be asked for a level of a column, taught by a private critic that sees the level too."""
+
+    max_weight: float = 10.0
+    """A row's loss is weighted for the rarity of its condition, at most by this, before its gradient is clipped."""
+    condition_weight: float = 1.0
+    """How strongly the generator is told to meet its condition."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.marginals_share:
+            raise ConfigError("marginals_share must be positive: conditions are drawn from bought marginals.")
+        if not self.max_weight >= 1 or self.condition_weight < 0:
+            raise ConfigError("max_weight must be at least 1, and condition_weight at least 0.")
+
+    def _settings(self, sizes: tuple[int, ...], num_rows: int) -> Settings:
+        return dataclasses.replace(super()._settings(sizes, num_rows), condition_weight=self.condition_weight)
+
+    def _conditions(self, blocks: Blocks, marginal: Array | None, num_rows: int) -> Conditions | None:
+        """Columns evenly; within a column levels by log-frequency, so that rare ones are practised."""
+        assert marginal is not None
+        shares = np.maximum(np.asarray(marginal, dtype=np.float64), 1 / num_rows)
+        target, weight = np.zeros_like(shares), np.zeros_like(shares)
+        block_of = np.zeros(len(shares), dtype=np.int32)
+        for number, (block, start) in enumerate(zip(blocks, starts(blocks), strict=True)):
+            here = slice(start, start + block.size)
+            logs = np.log1p(num_rows * shares[here])
+            target[here] = logs / logs.sum()
+            weight[here] = np.minimum(self.max_weight, target[here] / shares[here])
+            block_of[here] = number
+        return Conditions(
+            target=jnp.asarray(target / len(blocks), dtype=jnp.float32),
+            weight=jnp.asarray(weight, dtype=jnp.float32),
+            marginal=jnp.asarray(marginal),
+            block=jnp.asarray(block_of),
+            num_blocks=len(blocks),
+        )
