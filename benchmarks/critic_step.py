@@ -4,8 +4,8 @@
 
 Three steps, each scanned: private (a Poisson draw, clipped sum, noise), plain (as many rows by uniform positions, mean
 loss, one backward pass), and private by gradients of every row. All take the same generated rows and Adam, so that
-what differs is the look at the rows. Populations are mapped over keys and networks. Needs nothing but NumPy, JAX, Equinox and
-Optax. Rows are drawn from a seed: no table is read.
+what differs is the look at the rows. Populations are mapped over keys and networks. Needs nothing but NumPy, JAX,
+Equinox and Optax. Rows are drawn from a seed: no table is read.
 """
 
 import argparse
