@@ -145,7 +145,13 @@ EXPRESSIONS = {name: name + (SMALL_NETS if name in ("dpgan", "dpctgan") else "")
 """Each method as the contract runs it: neural ones small, since their promises do not depend on size."""
 
 
-@pytest.fixture(scope="session", params=SYNTHESIZERS)
+SAME_LOOP = {"dpctgan": "dpgan"}
+"""Methods that share another's training to the letter: their contract runs with the slow tests."""
+
+
+@pytest.fixture(
+    scope="session", params=[pytest.param(n, marks=pytest.mark.slow if n in SAME_LOOP else ()) for n in SYNTHESIZERS]
+)
 def method(request: pytest.FixtureRequest) -> str:
     return EXPRESSIONS[request.param]
 

@@ -46,6 +46,10 @@ TERMS = [  # "saturating_gan" differs from "gan" for the generator alone
 Sum = tuple[list[np.ndarray], np.ndarray]
 
 
+summed, summed_slowly = eqx.filter_jit(clipped_sum), eqx.filter_jit(per_example_sum)
+noisy, norms_of = eqx.filter_jit(noisy_sum), eqx.filter_jit(public_norms)
+
+
 # ---------------------------------------------------------------------------------------------------------- the oracle
 
 
@@ -284,15 +288,14 @@ def test_sums_of_every_critic_are_those_of_per_example_gradients(name: str) -> N
     """Units of one row, a mask; bounds that divide the units, that hold none or all of them, and infinite ones."""
     critic = CRITICS[name](jax.random.key(1))
     units, taken = units_of(FEATURES, 1), np.arange(FEATURES) != 1
-    middle = float(np.median(public_norms(row_loss, critic, units, Clip.flat(1.0))))
-    summed, slowly = eqx.filter_jit(clipped_sum), eqx.filter_jit(per_example_sum)
+    middle = float(np.median(norms_of(row_loss, critic, units, Clip.flat(1.0))))
     for bounds in ([middle], [middle / 9], [50.0], [math.inf], [middle / 2, middle], [middle / 5, math.inf]):
         clip = Clip.flat(bounds[0]) if len(bounds) == 1 else in_groups(critic, bounds)
         expected = oracle(row_loss, critic, units, taken, clip)
         assert bounds != [middle] or abs(expected[1][0]) < taken.sum() / 2
         assert_same(as_sum(summed(row_loss, critic, units, jnp.asarray(taken), clip)), expected)
         if len(bounds) > 1:
-            assert_same(as_sum(slowly(row_loss, critic, units, jnp.asarray(taken), clip)), expected)
+            assert_same(as_sum(summed_slowly(row_loss, critic, units, jnp.asarray(taken), clip)), expected)
 
 
 @pytest.mark.parametrize("name", WITHOUT_RULES)
@@ -302,11 +305,11 @@ def test_layers_without_a_rule_are_summed_by_per_example_gradients(name: str) ->
     units, taken = units_of(70, 1), np.arange(70) % 3 != 1
     clip = in_groups(critic, [0.2, 0.5, 3.0])
     expected = oracle(row_loss, critic, units, taken, clip)
-    assert_same(as_sum(eqx.filter_jit(clipped_sum)(row_loss, critic, units, jnp.asarray(taken), clip)), expected)
+    assert_same(as_sum(summed(row_loss, critic, units, jnp.asarray(taken), clip)), expected)
     # As many units as features: an axis that is mistaken for another must not go unnoticed.
     units, taken = units_of(FEATURES, 1), np.ones(FEATURES, bool)
     expected = oracle(row_loss, critic, units, taken, Clip.flat(0.3))
-    assert_same(as_sum(clipped_sum(row_loss, critic, units, jnp.asarray(taken), Clip.flat(0.3))), expected)
+    assert_same(as_sum(summed(row_loss, critic, units, jnp.asarray(taken), Clip.flat(0.3))), expected)
 
 
 @pytest.mark.parametrize(
@@ -320,7 +323,7 @@ def test_sums_of_every_loss_are_those_of_per_example_gradients(name: str, paired
     clip = in_groups(critic, [0.2, 1.0]) if slots == 2 else Clip.flat(1.0)
     expected = oracle(loss, critic, units, taken, clip)
     assert max(np.abs(leaf).max() for leaf in expected[0]) > 0.05
-    assert_same(as_sum(eqx.filter_jit(clipped_sum)(loss, critic, units, jnp.asarray(taken), clip)), expected)
+    assert_same(as_sum(summed(loss, critic, units, jnp.asarray(taken), clip)), expected)
 
 
 @pytest.mark.parametrize("name", ["wgan_gp", "dragan"])
@@ -330,7 +333,7 @@ def test_norms_of_penalised_losses_are_those_of_per_example_gradients(name: str)
     units, clip = units_of(9, 1), in_groups(critic, [1.0, 1.0])
     gradients = exact_gradients(loss, critic, units)
     expected = [norms_by_group([leaf[unit] for leaf in gradients], clip) for unit in range(9)]
-    np.testing.assert_allclose(public_norms(loss, critic, units, clip), expected, rtol=1e-4)
+    np.testing.assert_allclose(norms_of(loss, critic, units, clip), expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["layer norms", "convolution"])
@@ -341,7 +344,6 @@ def test_rows_that_are_not_finite_add_exactly_nothing(name: str) -> None:
     spoilt = np.asarray(rows).copy()
     bad = np.isin(np.arange(12), [1, 4, 5, 8])
     spoilt[1, 0, 2], spoilt[4, 0, 0], spoilt[5, 0], spoilt[8, 0] = math.nan, math.inf, -math.inf, math.nan
-    summed = eqx.filter_jit(clipped_sum)
     for clip in (Clip.flat(0.3), Clip.flat(math.inf), in_groups(critic, [0.2, 0.05])):
         with_them = as_sum(
             summed(row_loss, critic, (jnp.asarray(spoilt), present, fakes, keys), jnp.ones(12, bool), clip)
@@ -356,13 +358,13 @@ def test_a_mask_leaves_out_and_absent_slots_add_nothing() -> None:
     critic = Critic(FEATURES, (8,), key=jax.random.key(0))
     rows, present, fakes, keys = units_of(10, 3)
     clip = Clip.flat(0.7)
-    found = as_sum(clipped_sum(row_loss, critic, (rows, present, fakes, keys), jnp.zeros(10, bool), clip))
+    found = as_sum(summed(row_loss, critic, (rows, present, fakes, keys), jnp.zeros(10, bool), clip))
     assert all((leaf == 0).all() for leaf in found[0])
     assert (found[1] == 0).all()
     elsewhere = jnp.where(present[..., None], rows, 100.0)
-    one = clipped_sum(row_loss, critic, (rows, present, fakes, keys), jnp.ones(10, bool), clip)
+    one = summed(row_loss, critic, (rows, present, fakes, keys), jnp.ones(10, bool), clip)
     assert_same(
-        as_sum(clipped_sum(row_loss, critic, (elsewhere, present, fakes, keys), jnp.ones(10, bool), clip)), as_sum(one)
+        as_sum(summed(row_loss, critic, (elsewhere, present, fakes, keys), jnp.ones(10, bool), clip)), as_sum(one)
     )
 
 
@@ -373,9 +375,10 @@ def test_a_population_has_the_sums_of_its_members() -> None:
     together = jax.jit(jax.vmap(lambda critic: clipped_sum(row_loss, critic, units, taken, clip)))(stacked)
     for number, critic in enumerate(members):
         mine = jax.tree_util.tree_map(lambda leaf, at=number: leaf[at], together)
-        assert_same(as_sum(mine), as_sum(clipped_sum(row_loss, critic, units, taken, clip)))
+        assert_same(as_sum(mine), as_sum(summed(row_loss, critic, units, taken, clip)))
 
 
+@pytest.mark.filterwarnings("ignore:optax.global_norm is deprecated:DeprecationWarning")  # its own call
 def test_sums_agree_with_jax_privacy() -> None:
     """A second opinion, where it is installed."""
     clipping = pytest.importorskip("jax_privacy.clipping")
@@ -385,7 +388,7 @@ def test_sums_agree_with_jax_privacy() -> None:
     theirs = clipping.clipped_grad(
         lambda inside, unit: row_loss(eqx.combine(inside, rest), unit), l2_clip_norm=0.6, keep_batch_dim=False
     )(trained, units)
-    ours, _ = clipped_sum(row_loss, critic, units, jnp.ones(20, bool), Clip.flat(0.6))
+    ours, _ = summed(row_loss, critic, units, jnp.ones(20, bool), Clip.flat(0.6))
     for leaf, other in zip(*map(jax.tree_util.tree_leaves, (ours, theirs)), strict=True):
         np.testing.assert_allclose(leaf, other, rtol=0, atol=3e-5 * max(1.0, float(jnp.abs(other).max())))
 
@@ -420,8 +423,7 @@ def test_one_unit_moves_the_sum_by_at_most_the_bound(
 ) -> None:
     """Huge rows, rows with a level that no other has, and fakes so near to their rows that gradients cancel.
 
-    Differences are of float32 sums, so their own rounding is allowed for. It is small beside the bound, but where a
-    real and a fake term cancel it is in proportion to the terms, not to what is left of them.
+    Differences are of float32 sums, so 2e-6 of the bound is allowed for: clipping stays 1e-5 below it for that reason.
     """
     critic = Critic(FEATURES, (12, 5), key=jax.random.key(seed))
     rows, present, fakes, keys = units_of(5, 2, seed=seed, scale=scale, gap=gap)
@@ -432,9 +434,7 @@ def test_one_unit_moves_the_sum_by_at_most_the_bound(
     clip = in_groups(critic, bounds.tolist())
     for unit in range(1, 6):
         moved = norms_by_group([leaf[0] - leaf[unit] for leaf in leaves], clip)
-        assert (moved <= np.asarray(bounds, np.float64) * (1 + (1e-4 if paired else 2e-6))).all(), moved / np.asarray(
-            bounds
-        )
+        assert (moved <= np.asarray(bounds, np.float64) * (1 + 2e-6)).all(), moved / np.asarray(bounds)
     np.testing.assert_array_equal(np.abs(np.asarray(within[0] - within[1:])), 0.5)
 
 
@@ -443,7 +443,6 @@ def test_a_clipped_unit_keeps_nearly_all_of_its_bound(paired: bool) -> None:
     """The other side of the promise: what is clipped is clipped to the bound, not far below it."""
     critic = Critic(FEATURES, (12, 5), key=jax.random.key(0))
     loss, clip = unit_loss(LOSSES["wgan"], BLOCKS, None, paired=paired), Clip.flat(0.022)
-    summed = eqx.filter_jit(clipped_sum)
     for scale in (1.0, 1e6):
         units = units_of(6, 1, scale=scale)
         for unit in range(6):
@@ -455,7 +454,7 @@ def test_a_sum_beyond_its_bound_would_be_noticed() -> None:
     """The measure of the tests above, on a sum that is not clipped: it must exceed what they accept."""
     critic = Critic(FEATURES, (12, 5), key=jax.random.key(0))
     loss = unit_loss(LOSSES["gan"], BLOCKS, None, paired=False)
-    only = as_sum(clipped_sum(loss, critic, units_of(6, 1), jnp.arange(6) == 0, Clip.flat(math.inf)))[0]
+    only = as_sum(summed(loss, critic, units_of(6, 1), jnp.arange(6) == 0, Clip.flat(math.inf)))[0]
     assert norms_by_group(only, Clip.flat(0.1))[0] > 0.1 * 1.5
 
 
@@ -470,17 +469,17 @@ def test_the_variance_of_repeated_sums_is_the_charged_one(kind: str) -> None:
         kind, in_groups(critic, [0.5, 2.0])
     )
     units, taken = units_of(10, 1), jnp.ones(10, bool)
-    exact, exact_within = clipped_sum(row_loss, critic, units, taken, clip)
+    exact, exact_within = summed(row_loss, critic, units, taken, clip)
     draw = jax.jit(
         jax.vmap(
             lambda key: noisy_sum(row_loss, critic, units, taken, clip, noise_multiplier=1.7, key=key, count_stddev=3.0)
         )
     )
-    noisy = draw(jax.random.split(jax.random.key(6), 5000))
+    drawn = draw(jax.random.split(jax.random.key(6), 5000))
     leaves = jax.tree_util.tree_leaves(exact)
     noise = [
         (np.asarray(many) - np.asarray(one)).reshape(5000, one.shape[0], -1)
-        for many, one in zip(jax.tree_util.tree_leaves(noisy.gradient), leaves, strict=True)
+        for many, one in zip(jax.tree_util.tree_leaves(drawn.gradient), leaves, strict=True)
     ]
     groups: Any = clip.groups or [np.zeros(leaf.shape[0], int) for leaf in leaves]
     # From the words of the definition, not from the code that is under test.
@@ -501,7 +500,7 @@ def test_the_variance_of_repeated_sums_is_the_charged_one(kind: str) -> None:
         assert len(values) >= 200_000
         assert abs(values.var() / stddev**2 - 1) < 0.02
         assert abs(values.mean()) < 5 * stddev / math.sqrt(len(values))
-    counts = np.asarray(noisy.within) - np.asarray(exact_within)
+    counts = np.asarray(drawn.within) - np.asarray(exact_within)
     assert abs(counts.var() / 9 - 1) < 6 * math.sqrt(2 / counts.size)
     assert abs(counts.mean()) < 5 * 3 / math.sqrt(counts.size)
     # No two coordinates, the counts among them, share any of their noise.
@@ -616,7 +615,7 @@ def test_without_noise_and_bound_the_look_is_the_plain_gradient(grouped: bool) -
     units, taken = units_of(30, 1), jnp.ones(30, bool)
     clip = in_groups(critic, [math.inf, math.inf]) if grouped else Clip.flat(math.inf)
     plain = [leaf.sum(axis=0) for leaf in exact_gradients(row_loss, critic, units)]
-    found = eqx.filter_jit(noisy_sum)(row_loss, critic, units, taken, clip, noise_multiplier=0.0, key=jax.random.key(1))
+    found = noisy(row_loss, critic, units, taken, clip, noise_multiplier=0.0, key=jax.random.key(1))
     assert_same(as_sum((found.gradient, jnp.zeros(1))), (plain, np.zeros(1)))
 
 
@@ -666,7 +665,7 @@ def test_an_empty_draw_is_noise_alone_of_the_same_scale() -> None:
 
 def test_nothing_taken_still_gives_noise() -> None:
     critic = Critic(FEATURES, (8,), key=jax.random.key(0))
-    found = noisy_sum(
+    found = noisy(
         row_loss,
         critic,
         units_of(4, 1),

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from understudy.adversarial.losses import Loss
-from understudy.networks import Block, Blocks
+from understudy.networks import Block, Blocks, starts
 from understudy.privacy.gradients import Clip, grouped_by_size, public_norms
 
 PENALTY = 10.0
@@ -34,6 +34,26 @@ class Conditions(eqx.Module):
     block: Int[Array, " features"]
     """The conditional column of each feature; -1: none."""
     num_blocks: int = eqx.field(static=True)
+
+    @classmethod
+    def from_marginal(cls, blocks: Blocks, marginal: np.ndarray, num_rows: int, max_weight: float) -> "Conditions":
+        """Columns evenly; within a column levels by log-frequency, so that rare ones are practised."""
+        shares = np.maximum(np.asarray(marginal, dtype=np.float64), 1 / num_rows)
+        target, weight = np.zeros_like(shares), np.zeros_like(shares)
+        block_of = np.zeros(len(shares), dtype=np.int32)
+        for number, (block, start) in enumerate(zip(blocks, starts(blocks), strict=True)):
+            here = slice(start, start + block.size)
+            logs = np.log1p(num_rows * shares[here])
+            target[here] = logs / logs.sum()
+            weight[here] = np.minimum(max_weight, target[here] / shares[here])
+            block_of[here] = number
+        return cls(
+            target=jnp.asarray(target / len(blocks), dtype=jnp.float32),
+            weight=jnp.asarray(weight, dtype=jnp.float32),
+            marginal=jnp.asarray(marginal, dtype=jnp.float32),
+            block=jnp.asarray(block_of),
+            num_blocks=len(blocks),
+        )
 
     def draw(self, key: PRNGKeyArray, num_rows: int) -> Float[Array, "rows features"]:
         """One level each, from the target law. It holds bought marginals only."""
@@ -84,6 +104,7 @@ def unit_loss(
             total = total + jnp.where(present[slot], value, 0.0)
         return total
 
+    of_unit.differentiates_critic = bool(loss.penalty)  # type: ignore[attr-defined]
     return of_unit
 
 

@@ -11,7 +11,6 @@ Needs nothing but NumPy, JAX and Equinox. To review what the critic can learn ab
 `sampling.py`.
 """
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
@@ -32,6 +31,8 @@ Loss = Callable[[Any, Any], Float[Array, ""]]
 
 ROUNDING = 1 - 1e-5
 """Clipped norms stay so far below the bound that float32 sums cannot cross it."""
+CANCELLING = 0.03
+"""Where the terms of one unit cancel, the rounding of their sum counts: its norm is never taken below this share."""
 TINY = 1e-12
 PIECE = 64
 """Rows whose gradients are held at once where there is no rule for a layer."""
@@ -121,6 +122,10 @@ def noisy_direction(
     return noisy.gradient, noisy.within
 
 
+def _has_rules(loss: Loss, critic: PyTree) -> bool:
+    return has_rules(critic) and not getattr(loss, "differentiates_critic", False)
+
+
 # ------------------------------------------------------------------------------------------------------------ the sum
 
 
@@ -134,12 +139,9 @@ def clipped_sum(
     Formal guarantee: adding or removing one unit moves the part of the sum in group j by at most `clip.bounds[j]` in
     L2 norm, and each count by 1/2, provided that `loss` sees one unit at a time.
     """
-    try:
-        parts = _ghost_parts(loss, critic, units) if has_rules(critic) else None
-    except _PENALTY:
-        parts = None
-    if parts is None:
+    if not _has_rules(loss, critic):
         return _summed_in_pieces(loss, critic, units, taken, clip)
+    parts = _ghost_parts(loss, critic, units)
     groups = _groups(critic, clip)
     squares = _group_squares([part.squares() for part in parts], groups, len(clip.bounds))
     keep, finite, within = _coefficients(squares, taken, clip)
@@ -202,7 +204,7 @@ def group_stddevs(
 ) -> Float[Array, " groups"]:
     """The noise of each group, so that all groups together cost what one flat clip of this multiplier costs."""
     # Without noise nothing is clipped either, and zero times infinity must stay zero.
-    bounds = jnp.where(jnp.isinf(clip.bounds), 0.0, clip.bounds)
+    bounds = jnp.where(jnp.asarray(noise_multiplier) == 0, 0.0, clip.bounds)
     if len(bounds) == 1:
         return noise_multiplier * bounds
     if clip.allocation == "uniform":
@@ -279,11 +281,10 @@ def grouped_by_size(
 
 def _unit_squares(loss: Loss, critic: PyTree, rows: PyTree) -> list[Array]:
     """Squared gradients of each row, for each entry of every parameter array's first axis."""
-    if has_rules(critic):
+    if _has_rules(loss, critic):
         num_rows = jax.tree_util.tree_leaves(rows)[0].shape[0]
-        with contextlib.suppress(*_PENALTY):
-            squares = [part.squares() for part in _ghost_parts(loss, critic, rows)]
-            return [jnp.broadcast_to(square, (num_rows, square.shape[1])) for square in squares]
+        squares = [part.squares() for part in _ghost_parts(loss, critic, rows)]
+        return [jnp.broadcast_to(square, (num_rows, square.shape[1])) for square in squares]
     trained, rest = eqx.partition(critic, eqx.is_inexact_array)
     gradients = jax.vmap(lambda row: jax.grad(lambda inside: loss(eqx.combine(inside, rest), row))(trained))(rows)
     return [
@@ -317,11 +318,11 @@ class _Recorder:
 
 
 class _SecondOrder(Exception):
-    """The loss holds a gradient of the critic, in which a layer acts a second time: its rule would be wrong."""
+    """The loss holds a gradient of the critic, in which a layer acts a second time: its rule would be wrong.
 
-
-_PENALTY = (_SecondOrder, jax.errors.UnexpectedTracerError)
-"""What tracing such a loss raises: the inputs of layers inside an inner gradient cannot be recorded either."""
+    Such a loss must say so (`differentiates_critic`). One that does not is stopped here, or by JAX, because the inputs
+    of layers inside an inner gradient cannot leave it; it is never summed wrongly.
+    """
 
 
 @jax.custom_jvp
@@ -368,7 +369,8 @@ _RULED = (eqx.nn.Linear, eqx.nn.LayerNorm)
 
 
 def _is_ruled(node: object) -> bool:
-    return isinstance(node, _RULED)
+    """Exactly these: a subclass may compute something else, and a normalisation of several axes has no rule."""
+    return type(node) in _RULED and (not isinstance(node, eqx.nn.LayerNorm) or len(node.shape) == 1)
 
 
 def _layers(critic: PyTree) -> list[Any]:
@@ -426,18 +428,41 @@ def _linear_parts(layer: eqx.nn.Linear, given: list[Array], back: list[Array]) -
     def weight_squares() -> Array:
         if len(given) == 1:
             return jnp.sum(given[0] ** 2, axis=1, keepdims=True) * back[0] ** 2
-        inputs, outputs = jnp.stack(given, axis=1), jnp.stack(back, axis=1)
-        products = jnp.einsum("bki,bli->bkl", inputs, inputs)
-        # The form is a square, which rounding could take below zero.
-        return jnp.maximum(jnp.einsum("bko,bkl,blo->bo", outputs, products, outputs), 0.0)
+        return _squares_of_sum(given, back)
 
     def weight_sum(keep: Array, finite: Array, group: Array) -> Array:
-        return sum(_weighted(d, keep, finite, group).T @ _zeroed(a, finite) for a, d in zip(given, back, strict=True))  # type: ignore[return-value]
+        # In full float32 also where the device would round products: the sum must obey the bound.
+        return sum(  # type: ignore[return-value]
+            jnp.matmul(_weighted(d, keep, finite, group).T, _zeroed(a, finite), precision=jax.lax.Precision.HIGHEST)
+            for a, d in zip(given, back, strict=True)
+        )
 
     parts = [_Part(weight_squares, weight_sum)] if given else [_nothing(layer.weight)]
     if layer.bias is not None:
         parts.append(_vector_part(sum(back)) if given else _nothing(layer.bias))  # type: ignore[arg-type]
     return parts
+
+
+def _squares_of_sum(given: list[Array], back: list[Array]) -> Float[Array, "rows units"]:
+    """Squared rows of sum_k d_k a_k^T, never below what rounding lets them be.
+
+    Written out, |a|^2 + |b|^2 - 2ab loses everything where terms cancel, and a unit would pass the clip. So the inputs
+    are made orthogonal first (twice, as one pass leaves rounding behind), and a sum that is small beside its terms is
+    taken for at least CANCELLING of them.
+    """
+    basis: list[Array] = []
+    along_basis = [jnp.zeros_like(back[0]) for _ in given]
+    terms = jnp.zeros_like(back[0])
+    for a, d in zip(given, back, strict=True):
+        terms = terms + jnp.linalg.norm(a, axis=1, keepdims=True) * jnp.abs(d)
+        for _ in range(2):
+            for number, unit in enumerate(basis):
+                along = jnp.sum(a * unit, axis=1, keepdims=True)
+                a, along_basis[number] = a - along * unit, along_basis[number] + along * d
+        length = jnp.linalg.norm(a, axis=1, keepdims=True)
+        along_basis[len(basis)] = along_basis[len(basis)] + length * d
+        basis.append(a / jnp.maximum(length, 1e-30))
+    return jnp.maximum(sum(part**2 for part in along_basis), (CANCELLING * terms) ** 2)
 
 
 def _norm_parts(layer: eqx.nn.LayerNorm, given: list[Array], back: list[Array]) -> list[_Part]:

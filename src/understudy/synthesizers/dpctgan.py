@@ -9,14 +9,13 @@ cross-entropy that tells the generator to meet its condition compares noisy marg
 
 import dataclasses
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from understudy.adversarial.critics import Conditions
 from understudy.adversarial.training import Settings
 from understudy.errors import ConfigError
-from understudy.networks import Blocks, starts
+from understudy.networks import Blocks
 from understudy.synthesizers.dpgan import DPGAN
 
 
@@ -40,21 +39,5 @@ class DPCTGAN(DPGAN):
         return dataclasses.replace(super()._settings(sizes, num_rows), condition_weight=self.condition_weight)
 
     def _conditions(self, blocks: Blocks, marginal: Array | None, num_rows: int) -> Conditions | None:
-        """Columns evenly; within a column levels by log-frequency, so that rare ones are practised."""
         assert marginal is not None
-        shares = np.maximum(np.asarray(marginal, dtype=np.float64), 1 / num_rows)
-        target, weight = np.zeros_like(shares), np.zeros_like(shares)
-        block_of = np.zeros(len(shares), dtype=np.int32)
-        for number, (block, start) in enumerate(zip(blocks, starts(blocks), strict=True)):
-            here = slice(start, start + block.size)
-            logs = np.log1p(num_rows * shares[here])
-            target[here] = logs / logs.sum()
-            weight[here] = np.minimum(self.max_weight, target[here] / shares[here])
-            block_of[here] = number
-        return Conditions(
-            target=jnp.asarray(target / len(blocks), dtype=jnp.float32),
-            weight=jnp.asarray(weight, dtype=jnp.float32),
-            marginal=jnp.asarray(marginal),
-            block=jnp.asarray(block_of),
-            num_blocks=len(blocks),
-        )
+        return Conditions.from_marginal(blocks, np.asarray(marginal), num_rows, self.max_weight)
