@@ -140,17 +140,17 @@ class Fitted:
     folder: Path
 
 
+NEURAL = ("dpgan", "dpctgan")
+"""Each of their fits compiles a program anew, so their contract runs with the slow tests; small whole runs of both are
+in tests/synthesizers."""
+
 SMALL_NETS = "(steps=16, latent=4, generator_widths=[16, 16], critic_widths=[8])"
-EXPRESSIONS = {name: name + (SMALL_NETS if name in ("dpgan", "dpctgan") else "") for name in SYNTHESIZERS}
+EXPRESSIONS = {name: name + (SMALL_NETS if name in NEURAL else "") for name in SYNTHESIZERS}
 """Each method as the contract runs it: neural ones small, since their promises do not depend on size."""
 
 
-SAME_LOOP = {"dpctgan": "dpgan"}
-"""Methods that share another's training to the letter: their contract runs with the slow tests."""
-
-
 @pytest.fixture(
-    scope="session", params=[pytest.param(n, marks=pytest.mark.slow if n in SAME_LOOP else ()) for n in SYNTHESIZERS]
+    scope="session", params=[pytest.param(n, marks=pytest.mark.slow if n in NEURAL else ()) for n in SYNTHESIZERS]
 )
 def method(request: pytest.FixtureRequest) -> str:
     return EXPRESSIONS[request.param]
