@@ -118,7 +118,7 @@ def _parsed_condition(expression: str, names: Sequence[str]) -> _Tree:
     if isinstance(statement, str):
         raise _cannot(expression, statement, names)
     alone = _statement(f"SELECT 1 FROM t WHERE\n{expression}\n")
-    if isinstance(alone, str):  # such as "a) OR (b", which closes our own parenthesis
+    if isinstance(alone, str) and expression.strip():  # such as "a) OR (b", which closes our own parenthesis
         raise _cannot(expression, "its parentheses do not match", names)
     tree = cast(_Tree, cast(_Tree, statement["node"]).pop("where_clause", None))
     frame = cast(_Tree, _statement("SELECT 1 FROM t WHERE (true)"))
