@@ -716,3 +716,25 @@ def test_a_critic_with_hidden_state_is_refused() -> None:
 @pytest.mark.parametrize("name", CRITICS | WITHOUT_RULES)
 def test_critics_of_single_rows_are_accepted(name: str) -> None:
     check_critic((CRITICS | WITHOUT_RULES)[name](jax.random.key(0)))
+
+
+def test_the_look_itself_refuses_a_critic_that_mixes_rows() -> None:
+    class Mixing(eqx.Module):
+        norm: eqx.nn.BatchNorm
+        layer: eqx.nn.Linear
+
+    critic = Mixing(eqx.nn.BatchNorm(3, "rows", mode="batch"), eqx.nn.Linear(3, "scalar", key=jax.random.key(0)))
+    units = Units(jnp.zeros((4, 1, 3)), jnp.ones((4, 1), dtype=bool))
+    with pytest.raises(ConfigError, match="mixes rows"):
+        noisy_direction(
+            lambda net, unit: jnp.zeros(()),
+            critic,
+            units,
+            None,
+            Clip.flat(1.0),
+            rate=0.5,
+            chunk=8,
+            noise_multiplier=jnp.ones(()),
+            count_stddev=None,
+            key=jax.random.key(0),
+        )

@@ -130,7 +130,7 @@ def start(
     condition = features if conditioned else 0
     make = GENERATORS[settings.generator]
     generator = make(settings.latent, condition, settings.generator_widths, features, key=generator_key)
-    if marginal is not None and hasattr(generator, "exit"):
+    if marginal is not None and settings.generator == "residual":
         generator = eqx.tree_at(lambda net: net.exit.bias, generator, jnp.log(marginal))
         generator = eqx.tree_at(lambda net: net.exit.weight, generator, generator.exit.weight * 0.1)
     critic = Critic(features + condition, settings.critic_widths, dropout=settings.dropout, key=critic_key)

@@ -104,6 +104,7 @@ def noisy_direction(
     Formal guarantee: a Gaussian mechanism of this noise multiplier on a Poisson draw of `drawn_rate(rate)`, for one
     unit added or removed, whatever the draw holds; an empty one is noise alone.
     """
+    check_critic(critic)
     draw_key, noise_key = jax.random.split(key)
 
     def part(drawn: Units, taken: Array, part_key: PRNGKeyArray) -> tuple[PyTree, Array]:
@@ -520,7 +521,7 @@ def _group_squares(squares: Sequence[Array], groups: Sequence[Array], num_groups
     if num_groups == 1:
         return sum(square.sum(axis=1) for square in squares)[:, None]  # type: ignore[index]
     return sum(  # type: ignore[return-value]
-        square @ jax.nn.one_hot(group, num_groups, dtype=square.dtype)
+        jnp.matmul(square, jax.nn.one_hot(group, num_groups), precision=jax.lax.Precision.HIGHEST)
         for square, group in zip(squares, groups, strict=True)
     )
 

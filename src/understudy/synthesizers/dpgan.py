@@ -143,7 +143,7 @@ class DPGAN:
             ledger_key(ledger),
             iterations=paid.steps // self.critic_steps,
             conditions=conditions,
-            marginal=marginal if self.arch == "residual" else None,
+            marginal=marginal,
             progress=progress,
         )
         return GeneratorModel(
