@@ -17,7 +17,7 @@ demo: $(STAMP)
 	$(BIN)/understudy demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow

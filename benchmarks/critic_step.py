@@ -32,8 +32,9 @@ import optax  # noqa: E402
 from understudy.adversarial.critics import unit_loss  # noqa: E402
 from understudy.adversarial.losses import LOSSES  # noqa: E402
 from understudy.networks import Block, Critic  # noqa: E402
-from understudy.privacy.gradients import Clip, add_noise, clipped_sum, normals, per_example_sum  # noqa: E402
-from understudy.privacy.sampling import Units, chunk_size, sum_over_draw  # noqa: E402
+from understudy.privacy.device_noise import normals  # noqa: E402
+from understudy.privacy.gradients import Clip, add_noise, clipped_sum, per_example_sum  # noqa: E402
+from understudy.privacy.sampling import Draws, Units, chunk_size, poisson_draws, sum_over_draw  # noqa: E402
 
 ROWS, BATCH, SEED = 32_561, 500, 0
 WIDTHS = (256, 256)
@@ -44,7 +45,7 @@ CLIP, NOISE_MULTIPLIER, LEARNING_RATE = 1.0, 1.0, 4e-4
 ADAM = optax.scale_by_adam(b1=0.5, b2=0.9)
 TARGET = 0.75
 
-Gradient = Callable[[Any, Units, jax.Array], Any]
+Gradient = Callable[[Any, Units, Draws, jax.Array], Any]
 
 
 def rows_and_fakes() -> tuple[Units, jax.Array]:
@@ -63,22 +64,22 @@ def private(summed: Callable = clipped_sum) -> Gradient:
     """The look of the training loop, with either way to the clipped sum."""
     of_unit = unit_loss(LOSS, BLOCKS, None, paired=False)
 
-    def gradient(critic: Any, units: Units, key: jax.Array) -> Any:
-        draw_key, noise_key = jax.random.split(key)
+    def gradient(critic: Any, units: Units, draw: Draws, key: jax.Array) -> Any:
+        part_key, noise_key = jax.random.split(key)
         clip = Clip.flat(CLIP)
 
-        def part(drawn: Units, taken: jax.Array, part_key: jax.Array) -> Any:
-            keys = jax.random.split(part_key, CHUNK)
+        def part(drawn: Units, taken: jax.Array, chunk_key: jax.Array) -> Any:
+            keys = jax.random.split(chunk_key, CHUNK)
             return summed(of_unit, critic, (drawn.rows, drawn.present, None, keys), taken, clip)
 
-        total, within = sum_over_draw(part, units, rate=RATE, chunk=CHUNK, key=draw_key)
+        total, within = sum_over_draw(part, units, draw, part_key)
         noisy = add_noise(total, within, clip, noise_multiplier=NOISE_MULTIPLIER, key=noise_key).gradient
         return jax.tree_util.tree_map(lambda leaf: leaf / BATCH, noisy)
 
     return gradient
 
 
-def plain(critic: Any, units: Units, key: jax.Array) -> Any:
+def plain(critic: Any, units: Units, draw: Draws, key: jax.Array) -> Any:
     at = jax.random.randint(key, (BATCH,), 0, ROWS)
     drawn, (trained, rest) = units.rows[at, 0], eqx.partition(critic, eqx.is_inexact_array)
     return jax.grad(lambda inside: jnp.mean(jax.vmap(lambda row: LOSS.real(eqx.combine(inside, rest)(row)))(drawn)))(
@@ -89,20 +90,22 @@ def plain(critic: Any, units: Units, key: jax.Array) -> Any:
 STEPS: dict[str, Gradient] = {"private": private(), "plain": plain, "per example": private(per_example_sum)}
 
 
-def scanned(gradient: Gradient, num_steps: int) -> Callable:
-    """`num_steps` critic steps: the look, the fakes' gradient, Adam."""
+def scanned(gradient: Gradient) -> Callable:
+    """Critic steps: the look, the fakes' gradient, Adam."""
 
-    def run(critic: Any, moments: Any, units: Units, fakes: jax.Array, key: jax.Array) -> tuple[Any, Any]:
-        def step(state: tuple[Any, Any], step_key: jax.Array) -> tuple[tuple[Any, Any], None]:
-            critic, moments = state
+    def run(
+        critic: Any, moments: Any, units: Units, fakes: jax.Array, draws: Draws, keys: jax.Array
+    ) -> tuple[Any, Any]:
+        def step(state: tuple[Any, Any], given: tuple[Draws, jax.Array]) -> tuple[tuple[Any, Any], None]:
+            (critic, moments), (draw, step_key) = state, given
             trained, rest = eqx.partition(critic, eqx.is_inexact_array)
             of_fakes = jax.grad(lambda inside: LOSS.fake(jax.vmap(eqx.combine(inside, rest))(fakes)))(trained)
-            direction = jax.tree_util.tree_map(jnp.add, gradient(critic, units, step_key), of_fakes)
+            direction = jax.tree_util.tree_map(jnp.add, gradient(critic, units, draw, step_key), of_fakes)
             updates, moments = ADAM.update(direction, moments, trained)
             updates = jax.tree_util.tree_map(lambda leaf: -LEARNING_RATE * leaf, updates)
             return (eqx.apply_updates(critic, updates), moments), None
 
-        return jax.lax.scan(step, (critic, moments), jax.random.split(key, num_steps))[0]
+        return jax.lax.scan(step, (critic, moments), (draws, keys))[0]
 
     return run
 
@@ -122,18 +125,27 @@ def timed(members: int, num_steps: int, repeats: int, names: list[str]) -> dict[
     """For each step: seconds of compilation, and the median seconds of one step. Turns are taken in every round."""
     units, fakes = rows_and_fakes()
     critics, moments, keys = start(members)
-    compiled, compile_seconds = {}, {}
+    compiled: dict[str, Callable] = {}
+    compile_seconds = {}
+    step_keys = jax.vmap(lambda key: jax.random.split(key, num_steps))(keys)
+    coin_keys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, 1), num_steps))(keys)
+
+    def drawn() -> Draws:
+        return poisson_draws(coin_keys, units, rate=RATE, chunk=CHUNK)
+
+    draws = jax.block_until_ready(drawn())
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for name in names:
         began = time.perf_counter()
-        mapped = jax.jit(jax.vmap(scanned(STEPS[name], num_steps), in_axes=(0, 0, None, None, 0)))
-        compiled[name] = mapped.lower(critics, moments, units, fakes, keys).compile()
+        mapped = jax.jit(jax.vmap(scanned(STEPS[name]), in_axes=(0, 0, None, None, 0, 0)))
+        compiled[name] = mapped.lower(critics, moments, units, fakes, draws, step_keys).compile()
         compile_seconds[name] = time.perf_counter() - began
-        jax.block_until_ready(compiled[name](critics, moments, units, fakes, keys))
+        jax.block_until_ready(compiled[name](critics, moments, units, fakes, draws, step_keys))
     for _ in range(repeats):
         for name in names:
             began = time.perf_counter()
-            jax.block_until_ready(compiled[name](critics, moments, units, fakes, keys))
+            now = draws if name == "plain" else drawn()  # the coins' time is part of a private step's
+            jax.block_until_ready(compiled[name](critics, moments, units, fakes, now, step_keys))
             seconds[name].append((time.perf_counter() - began) / num_steps)
     return {name: (compile_seconds[name], statistics.median(seconds[name])) for name in names}
 
@@ -146,13 +158,6 @@ def parts(num_steps: int, repeats: int) -> dict[str, float]:
     leaves = jax.tree_util.tree_leaves(eqx.filter(critic, eqx.is_inexact_array))
     of_unit, clip = unit_loss(LOSS, BLOCKS, None, paired=False), Clip.flat(CLIP)
     chunk_units = (units.rows[:CHUNK], units.present[:CHUNK], None, jax.random.split(jax.random.key(0), CHUNK))
-
-    def draw(carry: jax.Array, key: jax.Array, *, gather: bool) -> jax.Array:
-        def part(rows: Any, taken: jax.Array, _: jax.Array) -> jax.Array:
-            return rows.sum() + taken.sum().astype(jnp.float32)
-
-        what = units.rows if gather else jnp.zeros((ROWS, 1))
-        return carry + sum_over_draw(part, what, rate=RATE, chunk=CHUNK, key=key)
 
     def clipped(carry: jax.Array, _: jax.Array, *, bound: Clip | None) -> jax.Array:
         moved = jax.tree_util.tree_map(lambda leaf: leaf + carry if eqx.is_inexact_array(leaf) else leaf, critic)
@@ -170,8 +175,6 @@ def parts(num_steps: int, repeats: int) -> dict[str, float]:
         return carry + normals(key, sum(leaf.size for leaf in leaves)).sum()
 
     pieces = {
-        "coins and positions": lambda carry, key: draw(carry, key, gather=False),
-        "coins, positions and gathering": lambda carry, key: draw(carry, key, gather=True),
         "clipped sum": lambda carry, key: clipped(carry, key, bound=clip),
         "plain gradient of as many rows": lambda carry, key: clipped(carry, key, bound=None),
         "noise": noise,
@@ -188,7 +191,12 @@ def parts(num_steps: int, repeats: int) -> dict[str, float]:
             jax.block_until_ready(run(keys))
             seconds.append((time.perf_counter() - began) / num_steps)
         found[name] = statistics.median(seconds) * 1e6
-    return found
+    keys, seconds = jax.random.split(jax.random.key(2), num_steps), []
+    for _ in range(repeats + 1):
+        began = time.perf_counter()
+        jax.block_until_ready(poisson_draws(keys, units, rate=RATE, chunk=CHUNK))
+        seconds.append((time.perf_counter() - began) / num_steps)
+    return {**found, "coins and places": statistics.median(seconds[1:]) * 1e6}
 
 
 # --------------------------------------------------------------------------------------------------------------- report

@@ -54,9 +54,9 @@ def run(path: str, *, write: bool) -> None:
     import jax.numpy as jnp
 
     from understudy.adversarial.critics import one_hot_blocks
-    from understudy.adversarial.training import Dials, Settings, advance, generated, start
+    from understudy.adversarial.training import Dials, Settings, advance, draws_of, generated, start
     from understudy.networks import drawn_codes
-    from understudy.privacy.sampling import Units, drawn_rate
+    from understudy.privacy.sampling import Draws, Units, drawn_rate
 
     loaded = np.load(path)
     began = time.perf_counter()
@@ -66,20 +66,21 @@ def run(path: str, *, write: bool) -> None:
     rows = int(loaded["rows"])
     settings = Settings(blocks=blocks, rate=drawn_rate(RATE), batch=round(RATE * rows), anchor=30.0)
 
-    def member(key: jax.Array, multiplier: jax.Array, marginal: jax.Array) -> jax.Array:
-        start_key, run_key, sample_key, head_key = jax.random.split(key, 4)
+    def member(keys: jax.Array, multiplier: jax.Array, marginal: jax.Array, draws: Draws) -> jax.Array:
+        start_key, run_key, sample_key, head_key = keys
         dials = Dials(multiplier, jnp.float32(5e-3), jnp.float32(4e-3), jnp.float32(1.0))
         state = start(settings, dials, start_key, marginal=marginal)
-        state = advance(settings, state, units, dials, run_key, STEPS, marginal=marginal)
+        state = advance(settings, state, units, dials, run_key, draws, marginal=marginal)
         logits, _, _ = generated(settings, state.average, rows, sample_key)
         return drawn_codes(logits, blocks, key=head_key).astype(jnp.int16)
 
-    keys = jnp.stack([jax.random.key(seed) for _ in EPSILONS for seed in range(SEEDS)])
+    keys = jnp.stack([jax.random.split(jax.random.key(seed), 4) for _ in EPSILONS for seed in range(SEEDS)])
+    draws = draws_of(settings, keys[:, 1], units, 0, STEPS)
     multipliers = jnp.repeat(jnp.asarray(loaded["multipliers"], jnp.float32), SEEDS)
     marginals = jnp.repeat(jnp.asarray(loaded["marginals"], jnp.float32), SEEDS, axis=0)
-    compiled = jax.jit(jax.vmap(member)).lower(keys, multipliers, marginals).compile()
+    compiled = jax.jit(jax.vmap(member)).lower(keys, multipliers, marginals, draws).compile()
     compiling = time.perf_counter() - began
-    fakes = np.asarray(compiled(keys, multipliers, marginals))
+    fakes = np.asarray(compiled(keys, multipliers, marginals, draws))
     whole = time.perf_counter() - began
     device = jax.devices()[0].device_kind
     lines = [

@@ -4,7 +4,8 @@
     python benchmarks/sweep_dpgan.py run prepared/ benchmarks/sweeps/dpgan.json results.jsonl
 
 `run` needs NumPy, JAX, Equinox, Optax and scikit-learn. A plan names tables and configurations (fields of `Settings`,
-and rate, steps, cond); learning rates, clips and seeds are dials, so each configuration is one program. Scores are of
+and rate, steps, cond, and public: a share of the rows that is taken for public, for a warm start and clip bounds, and
+leaves the private rows); learning rates, clips and seeds are dials, so each configuration is one program. Scores are of
 codes: mean total variation of columns (tv1) and pairs (tv2), and AUC of boosted trees (gb) and logistic regression (lr)
 on the test rows. Seeded, on public data, epsilon 1, delta 1e-5, a tenth of it for one-way counts: repeatable, and not
 private.
@@ -111,35 +112,52 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dia
     import jax.numpy as jnp
 
     from understudy.adversarial.critics import Conditions, one_hot_blocks
-    from understudy.adversarial.training import Dials, Settings, advance, generated, start
+    from understudy.adversarial.training import Dials, Settings, advance, carried_over, draws_of, generated, start
     from understudy.networks import drawn_codes
-    from understudy.privacy.sampling import Units
+    from understudy.privacy.gradients import multiplier_beside_counts
+    from understudy.privacy.sampling import Draws, Units, drawn_rate
 
     rate, steps = configuration.pop("rate", 1 / 32), configuration.pop("steps", 1000)
+    share, warm = configuration.pop("public", 0.0), configuration.pop("warm_steps", 500)
     conditioned, most = configuration.pop("cond", False), configuration.pop("max_weight", 10.0)
     sizes, rows = [int(size) for size in loaded["sizes"]], int(loaded["rows"])
     blocks = one_hot_blocks(tuple(sizes))
     marginal = jnp.asarray(loaded["marginal"])
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in configuration.items()}
-    settings = Settings(blocks=blocks, rate=rate, batch=round(rate * rows), **fields)
+    batch = round(rate * rows)
+    counts = batch / 20 if configuration.get("adaptive") == "quantile" else 0.0
+    settings = Settings(blocks=blocks, rate=rate, batch=batch, count_stddev=counts, **fields)
     anchored = marginal if settings.anchor else None
     conditions = Conditions.from_marginal(blocks, np.asarray(marginal), rows, most) if conditioned else None
     law = dataclasses.replace(conditions, target=marginal / len(blocks)) if conditions is not None else None
     units = Units(jnp.asarray(loaded["codes"], jnp.int32)[:, None], jnp.ones((len(loaded["codes"]), 1), dtype=bool))
+    taken = np.random.default_rng(0).random(len(loaded["codes"])) < share
+    public = jax.tree_util.tree_map(lambda array: array[taken], units) if share else None
+    units = jax.tree_util.tree_map(lambda array: array[~taken], units)
+    plain = dataclasses.replace(settings, groups=1, adaptive="none", count_stddev=0.0, batch=512)
+    if public is not None:
+        plain = dataclasses.replace(plain, rate=drawn_rate(min(1.0, 512 / len(public.rows))))
 
-    def member(key: jax.Array, one: Dials) -> jax.Array:
-        keys = jax.random.split(key, 4)
+    def member(keys: jax.Array, one: Dials, draws: Draws, warm_draws: Draws | None) -> jax.Array:
         state = start(settings, one, keys[0], conditioned=conditions is not None, marginal=anchored)
-        iterations = steps // settings.critic_steps
-        state = advance(settings, state, units, one, keys[1], iterations, conditions, marginal=anchored)
+        if public is not None:
+            free = Dials(jnp.float32(0), one.critic_rate, one.generator_rate, jnp.float32(np.inf))
+            state = start(plain, free, keys[0], conditioned=conditions is not None, marginal=anchored)
+            state = advance(plain, state, public, free, keys[4], warm_draws, conditions, marginal=anchored)
+            state = carried_over(settings, one, state)
+        state = advance(settings, state, units, one, keys[1], draws, conditions, public, anchored)
         logits, _, _ = generated(settings, state.average, len(loaded["codes"]), keys[2], law)
         return drawn_codes(logits, blocks, key=keys[3]).astype(jnp.int16)
 
-    keys = jnp.stack([jax.random.key(dial["seed"]) for dial in dials])
+    keys = jnp.stack([jax.random.split(jax.random.key(dial["seed"]), 5) for dial in dials])
+    draws = draws_of(settings, keys[:, 1], units, 0, steps // settings.critic_steps)
+    warm_draws = None if public is None else draws_of(plain, keys[:, 4], public, 0, warm // settings.critic_steps)
     names = ("critic_rate", "generator_rate", "clip")
     columns = [jnp.asarray([dial[name] for dial in dials], jnp.float32) for name in names]
-    noise = jnp.full(len(dials), multipliers[f"{rate}:{steps}"], jnp.float32)
-    return np.asarray(jax.jit(jax.vmap(member))(keys, Dials(noise, *columns)), dtype=np.int32)
+    multiplier = multipliers[f"{rate}:{steps}"]
+    multiplier = multiplier_beside_counts(multiplier, settings.groups, counts) if counts else multiplier
+    noise = jnp.full(len(dials), multiplier, jnp.float32)
+    return np.asarray(jax.jit(jax.vmap(member))(keys, Dials(noise, *columns), draws, warm_draws), dtype=np.int32)
 
 
 def cells(plan: dict, folder: Path) -> Iterator[tuple[str, dict, list[dict], Any, dict]]:

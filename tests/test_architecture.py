@@ -34,21 +34,29 @@ ORDER = (
     "tables.conditions",
     "tables",
     "privacy.accounting",
+    "privacy.device_noise",
     "privacy.sampling",
     "privacy.gradients",
     "privacy.noise",
+    "privacy.journal",
+    "checkpoint",
     "privacy.ledger",
     "privacy.mechanisms",
+    "privacy.selection",
     "privacy.discovery",
     "privacy.units",
     "encoding",
     "junction",
     "marginals",
     "networks",
+    "features",
     "adversarial.losses",
     "adversarial.critics",
     "adversarial.training",
     "adversarial.models",
+    "adversarial.trajectory",
+    "boosting",
+    "adversarial.pools",
     "learners",
     "synthesizers",
     "certificate",
@@ -98,7 +106,7 @@ FREE_DRAWS = {
 }
 """Draws that could hide a statistic. Uniform and categorical draws, of which samplers are made, are not among them."""
 
-PRIVATE_STATE = {"_codes", "_exact_counts", "_cache", "_units", "_in_units"}
+PRIVATE_STATE = {"_codes", "_places", "_exact_counts", "_cache", "_units", "_in_units"}
 """What `Rows` holds."""
 
 CODE_IN_DATA = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}

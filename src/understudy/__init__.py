@@ -11,6 +11,7 @@ from understudy._version import __version__
 if TYPE_CHECKING:
     from understudy.encoding import Codec as Codec
     from understudy.errors import BudgetExceeded as BudgetExceeded
+    from understudy.errors import CheckpointError as CheckpointError
     from understudy.errors import ConditionError as ConditionError
     from understudy.errors import ConfigError as ConfigError
     from understudy.errors import ReleaseError as ReleaseError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "Codec": "encoding",
     "BudgetExceeded": "errors",
+    "CheckpointError": "errors",
     "ConditionError": "errors",
     "ConfigError": "errors",
     "ReleaseError": "errors",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from understudy._version import __version__
-from understudy.errors import ConfigError, TableError, UnderstudyError
+from understudy.errors import CheckpointError, ConfigError, TableError, UnderstudyError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,13 @@ Method = Annotated[str, typer.Option("--method", help="A name or expression; see
 Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of the method, name=value. Repeatable.")]
 Target = Annotated[str | None, typer.Option("--target", help="The column that matters most.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="For tests and public data: marks the release 'not private'.")]
+Public = Annotated[
+    str | None, typer.Option("--public", help="A public table of the same columns to start from; not protected.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with a run that was killed: the same command, to the same result.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless something is wrong.")]
 Terse = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no hints.")]
 JsonFile = Annotated[
@@ -136,27 +142,48 @@ def synth(
     bins: Bins = "tree",
     max_bins: MaxBins = 32,
     seed: Seed = None,
+    public: Public = None,
+    resume: Resume = False,
     force: Force = False,
     quiet: Quiet = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Fit, sample and certify in one go. The release folder stays beside the table, as OUT.release/."""
+    """Fit, sample and certify in one go. The release folder stays beside the table, as OUT.release/.
+
+    While it runs, OUT.release.checkpoint/ beside it holds what --resume needs: private, never to be shared.
+    """
     from understudy.files import require_free_folder
-    from understudy.release import check_size
+    from understudy.release import check_size, saved_by
     from understudy.tables import check_writable, write_table
 
     guarantee = _guarantee(epsilon, delta, not_private)
     folder = _release_folder(out)
     _refuse_own_input(source, out)
     check_writable(out, force=force, table=True)
-    require_free_folder(folder, force=force, marker="release.json")
+    checkpoint = _checkpoint(folder, resume)
+    finished = resume and saved_by(checkpoint, folder)  # killed between its last two acts
+    require_free_folder(folder, force=force or finished, marker="release.json")
     _check_json(json_file, force)
     if rows is not None:
         check_size(rows, "The number of synthetic rows")
     if where is not None and schema is not None:
         _check_where(where, schema)
-    release = _fit(source, schema, guarantee, method, settings, target, _binning(bins, max_bins), seed, quiet)
-    release.save(folder, force=force)
+    binning = _binning(bins, max_bins)
+    release = _fit(
+        source,
+        schema,
+        guarantee,
+        method,
+        settings,
+        target,
+        binning,
+        seed,
+        quiet,
+        public=public,
+        checkpoint=checkpoint,
+        resume=resume,
+    )
+    release.save(folder, force=force or finished)
     fake = release.sample_arrow(rows, where=where)
     write_table(fake, out, origin=release.origin, force=force)
     say = _sayer(quiet)
@@ -180,18 +207,40 @@ def fit(
     bins: Bins = "tree",
     max_bins: MaxBins = 32,
     seed: Seed = None,
+    public: Public = None,
+    resume: Resume = False,
     force: Force = False,
     quiet: Quiet = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Fit a method and write a release folder: a model to sample from, and its certificate."""
+    """Fit a method and write a release folder: a model to sample from, and its certificate.
+
+    While it runs, OUT.checkpoint/ beside it holds what --resume needs: private, never to be shared.
+    """
     from understudy.files import require_free_folder
+    from understudy.release import saved_by
 
     guarantee = _guarantee(epsilon, delta, not_private)
-    require_free_folder(out, force=force, marker="release.json")
+    checkpoint = _checkpoint(out, resume)
+    finished = resume and saved_by(checkpoint, out)  # killed between its last two acts
+    require_free_folder(out, force=force or finished, marker="release.json")
     _check_json(json_file, force)
-    release = _fit(source, schema, guarantee, method, settings, target, _binning(bins, max_bins), seed, quiet)
-    release.save(out, force=force)
+    binning = _binning(bins, max_bins)
+    release = _fit(
+        source,
+        schema,
+        guarantee,
+        method,
+        settings,
+        target,
+        binning,
+        seed,
+        quiet,
+        public=public,
+        checkpoint=checkpoint,
+        resume=resume,
+    )
+    release.save(out, force=force or finished)
     _show_spent(release, quiet)
     _note_on_draft(release, quiet)
     _sayer(quiet)(f"Wrote {out}. Next: understudy sample {out} -o fake.csv")
@@ -462,23 +511,50 @@ def _fit(
     binning: "Binning",
     seed: int | None,
     quiet: bool,
+    *,
+    public: str | None,
+    checkpoint: Path,
+    resume: bool,
 ) -> "Release":
+    from understudy.checkpoint import is_unfinished
     from understudy.release import fit as make_release
     from understudy.schema import Schema
 
     schema: Schema | None = None if schema_file is None else Schema.read(schema_file)
     synthesizer = _method(method, settings)
-    with _progress(quiet, "fitting") as progress:
-        return make_release(
-            source,
-            synthesizer,
-            guarantee,
-            schema=schema,
-            target=target,
-            binning=binning,
-            seed=seed,
-            progress=progress,
-        )
+    try:
+        with _progress(quiet, "fitting") as progress:
+            return make_release(
+                source,
+                synthesizer,
+                guarantee,
+                schema=schema,
+                target=target,
+                binning=binning,
+                seed=seed,
+                public=public,
+                progress=progress,
+                checkpoint=checkpoint,
+                resume=resume,
+            )
+    except KeyboardInterrupt:
+        if not is_unfinished(checkpoint):
+            raise
+        raise Interrupted(
+            f"interrupted; nothing was released. The same command with --resume goes on from {checkpoint}{os.sep} "
+            "(private: never share it)."
+        ) from None
+
+
+def _checkpoint(out: Path, resume: bool) -> Path:
+    """Where a run keeps what --resume needs; what stands in its way is said before anything is read."""
+    from understudy.checkpoint import is_unfinished, require_place
+
+    place = Path(f"{out}.checkpoint")
+    if resume and not is_unfinished(place) and (out / "release.json").exists():
+        raise CheckpointError(f"{out} is whole, and no unfinished run lies beside it: nothing is left to resume.")
+    require_place(place, resume=resume)
+    return place
 
 
 def _refuse_own_input(source: str, out: str) -> None:
@@ -508,11 +584,17 @@ def _progress(quiet: bool, words: str) -> Iterator[Callable[[float, str], None]]
         return
     if not sys.stderr.isatty():
         began, last = time.monotonic(), [-1.0]
+        first: list[tuple[float, float]] = []  # share and time at the first sign of progress: after compiling
 
         def line(share: float, now: str) -> None:
             if share >= last[0] + 0.1 or share >= 1.0 > last[0]:
-                last[0] = share
-                print(f"{share:4.0%}  {now}  ({time.monotonic() - began:.0f} s)", file=sys.stderr)
+                last[0], at = share, time.monotonic()
+                left = ""
+                if first and first[0][0] < share < 1:
+                    left = f", {(1 - share) * (at - first[0][1]) / (share - first[0][0]):.0f} s left"
+                elif share > 0 and not first:
+                    first.append((share, at))
+                print(f"{share:4.0%}  {now}  ({at - began:.0f} s{left})", file=sys.stderr)
 
         yield line
         return
@@ -803,6 +885,10 @@ def _write_json(content: object, json_file: str, *, force: bool) -> None:
         file.write(text.encode())
 
 
+class Interrupted(UnderstudyError):
+    """Ctrl-C in a run that can go on."""
+
+
 def run(arguments: list[str] | None = None) -> int:
     """The whole command line; returns the exit code."""
     try:
@@ -810,6 +896,8 @@ def run(arguments: list[str] | None = None) -> int:
         if result == INTERRUPTED:  # how the argument parser reports Ctrl-C
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
+    except Interrupted as error:
+        return _refuse(str(error), INTERRUPTED)
     except UnderstudyError as error:
         return _refuse(" ".join(str(error).split()))
     except KeyboardInterrupt:

@@ -32,7 +32,7 @@ from understudy.privacy.discovery import (
 from understudy.privacy.ledger import Ledger, Plan
 from understudy.privacy.mechanisms import Rows, noisy_size
 from understudy.privacy.units import rows_within_units, unit_numbers
-from understudy.schema import BOUNDED, Bound, Category, Column, Domain, Schema
+from understudy.schema import BOUNDED, Bound, Category, Column, Domain, Scale, Schema
 from understudy.tables.casting import as_text, in_declared_type
 from understudy.tables.engine import computed
 
@@ -122,8 +122,38 @@ class NumericCodec:
         bins = np.searchsorted(self.first_run, np.maximum(runs, 0), side="right") - 1
         return np.where(known, bins, self.num_bins if self.nullable else 0).astype(np.int32)
 
-    def decode(self, codes: Int[np.ndarray, " rows"], *, generator: np.random.Generator) -> pa.Array:
+    def places(self, values: pa.ChunkedArray) -> Float[np.ndarray, " rows"]:
+        """Where each value lies between the bounds, from 0 to 1; NaN for nulls, the lower bound where none may be."""
+        ticks, known = as_ticks(values, self.kind)
+        places = _places_of(self.histogram.grid, np.where(known, ticks, self.histogram.grid.lower))
+        return np.where(known, places, np.nan) if self.nullable else places
+
+    @property
+    def scale(self) -> Scale:
+        """What is public about the places."""
+        grid, histogram = self.histogram.grid, self.histogram
+        cell = grid.width / _num_values(grid) if grid.integral else 1 / grid.num_cells
+        edges = np.minimum(np.r_[histogram.starts, histogram.stops[-1]] * cell, 1.0)
+        edges[0], edges[-1] = 0.0, 1.0
+        return Scale(
+            run_edges=tuple(edges.tolist()),
+            run_masses=tuple(histogram.masses.tolist()),
+            first_run=tuple(self.first_run.tolist()),
+            whole=_num_values(grid) if grid.integral else None,
+            nullable=self.nullable,
+        )
+
+    def decode(
+        self,
+        codes: Int[np.ndarray, " rows"],
+        *,
+        generator: np.random.Generator,
+        places: Float[np.ndarray, " rows"] | None = None,
+    ) -> pa.Array:
+        """Values: at their places where these are known, else drawn inside their bins."""
         null = codes >= self.num_bins
+        if places is not None and not np.isnan(places[~null]).any():
+            return _from_ticks(_ticks_at(self.histogram.grid, np.where(null, 0.0, places)), null, self.kind)
         bins = np.where(null, 0, codes)
         # A little mass for every cell, so that a bin whose runs are all empty still decodes evenly.
         masses = self.histogram.masses + 1e-9 * (self.histogram.stops - self.histogram.starts)
@@ -224,16 +254,36 @@ class Codec:
             codes[:, index] = column.encode(table.column(column.name))
         return codes
 
-    def decode(self, codes: Int[np.ndarray, "rows columns"], *, key: PRNGKeyArray) -> pa.Table:
-        """A table of the schema's columns: values drawn inside bins, fresh surrogates for ids, no text."""
+    def places(self, table: pa.Table) -> Float[np.ndarray, "rows columns"]:
+        """Where the numbers of each row lie between their bounds, from 0 to 1; NaN for nulls and other columns."""
+        places = np.full((table.num_rows, len(self.columns)), np.nan)
+        for index, column in enumerate(self.columns):
+            if isinstance(column, NumericCodec):
+                places[:, index] = column.places(table.column(column.name))
+        return places
+
+    @property
+    def scales(self) -> tuple[Scale | None, ...]:
+        return tuple(column.scale if isinstance(column, NumericCodec) else None for column in self.columns)
+
+    def decode(
+        self,
+        codes: Int[np.ndarray, "rows columns"],
+        places: Float[np.ndarray, "rows columns"] | None = None,
+        *,
+        key: PRNGKeyArray,
+    ) -> pa.Table:
+        """A table of the schema's columns: numbers at their places or drawn inside bins, fresh ids, no text."""
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        arrays = {
-            column.name: column.decode(codes[:, index], generator=generator)
-            for index, column in enumerate(self.columns)
-        }
-        for column in self.schema.columns:
-            if column.kind == "id" and not column.drop:
-                arrays[column.name] = pa.array(np.arange(1, len(codes) + 1))
+        arrays = {}
+        for index, column in enumerate(self.columns):
+            if places is None or isinstance(column, CategoricalCodec):
+                arrays[column.name] = column.decode(codes[:, index], generator=generator)
+            else:
+                arrays[column.name] = column.decode(codes[:, index], generator=generator, places=places[:, index])
+        for declared in self.schema.columns:
+            if declared.kind == "id" and not declared.drop:
+                arrays[declared.name] = pa.array(np.arange(1, len(codes) + 1))
         return pa.table({name: arrays[name] for name in self.schema.names if name in arrays})
 
     def one_hot(self, codes: Int[np.ndarray, "rows columns"]) -> Float[np.ndarray, "rows features"]:
@@ -305,7 +355,15 @@ def fit_codec(table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binni
     histograms = _histograms(table, schema, plan, ledger, binning, num_rows=num_rows)
     columns = tuple(_column_codec(column, categories, histograms, binning) for column in schema.modelled)
     codec = Codec(columns, schema, num_rows)
-    return codec, Rows(codec.encode(table), codec.domain, max_rows_per_unit=schema.max_rows_per_unit, units=units)
+    rows = Rows(
+        codec.encode(table),
+        codec.domain,
+        max_rows_per_unit=schema.max_rows_per_unit,
+        units=units,
+        places=codec.places(table),
+        scales=codec.scales,
+    )
+    return codec, rows
 
 
 def _bought_categories(table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger) -> dict[str, list]:
@@ -465,6 +523,32 @@ def _ticks_within(grid: Grid, starts: np.ndarray, stops: np.ndarray, *, generato
     last = np.minimum(stops.astype(np.uint64) * width - np.uint64(1), span)
     offset = generator.integers(first, last, endpoint=True, dtype=np.uint64)
     return (np.asarray(grid.lower, dtype=np.int64).view(np.uint64) + offset).view(np.int64)
+
+
+def _num_values(grid: Grid) -> int:
+    """How many whole numbers lie between the bounds."""
+    return int(grid.upper) - int(grid.lower) + 1
+
+
+def _places_of(grid: Grid, ticks: np.ndarray) -> Float[np.ndarray, " rows"]:
+    """From 0 to 1, clamped; whole numbers stand in the middle of their shares."""
+    if grid.integral:
+        clamped = np.clip(ticks, np.int64(grid.lower), np.int64(grid.upper))
+        # Unsigned, as in `Grid.cells`: the difference may pass 2^63.
+        offset = clamped.astype(np.int64).view(np.uint64) - np.asarray(grid.lower, dtype=np.int64).view(np.uint64)
+        return (offset.astype(np.float64) + 0.5) / _num_values(grid)
+    half_length = grid.upper / 2 - grid.lower / 2  # halved first: the difference may overflow
+    along = np.clip(ticks, grid.lower, grid.upper) / 2 - grid.lower / 2
+    return along / half_length if half_length else np.zeros(len(ticks))
+
+
+def _ticks_at(grid: Grid, places: Float[np.ndarray, " rows"]) -> np.ndarray:
+    """The reverse of `_places_of`."""
+    if grid.integral:
+        along = np.clip(places, 0.0, 1.0 - 2.0**-53) * float(_num_values(grid))
+        offset = np.minimum(np.floor(along).astype(np.uint64), np.uint64(_num_values(grid) - 1))
+        return (np.asarray(grid.lower, dtype=np.int64).view(np.uint64) + offset).view(np.int64)
+    return np.clip(grid.lower * (1 - places) + grid.upper * places, grid.lower, grid.upper)
 
 
 def _from_ticks(ticks: np.ndarray, null: np.ndarray, kind: str) -> pa.Array:

@@ -25,5 +25,9 @@ class ReleaseError(UnderstudyError):
     """A release folder is incomplete, altered, or of another version."""
 
 
+class CheckpointError(UnderstudyError):
+    """A checkpoint is in the way, missing, damaged, or of another run."""
+
+
 class ConditionError(UnderstudyError):
     """A condition on sampled rows cannot be read, or is met too seldom."""

@@ -32,6 +32,11 @@ Blocks = tuple[Block, ...]
 HEADS = ("one_hot", "bits", "tanh", "sigmoid")
 
 
+def is_level(blocks: Blocks) -> np.ndarray:
+    """Which features are levels of one-hot blocks."""
+    return np.repeat([block.kind == "one_hot" for block in blocks], [block.size for block in blocks])
+
+
 def num_features(blocks: Blocks) -> int:
     return sum(block.size for block in blocks)
 
@@ -164,7 +169,7 @@ class QuailGenerator(eqx.Module):
 
 
 class PlainGenerator(eqx.Module):
-    """Linear layers and ReLU: the nets of the boosting paper."""
+    """Linear layers and ReLU: the nets of the boosting paper, whose own are leaky."""
 
     layers: list[eqx.nn.Linear]
     latent: int = eqx.field(static=True)

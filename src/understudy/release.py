@@ -5,8 +5,10 @@ schema, what was bought, the model, and the statement of what was spent. On disk
 plain arrays; loading one runs no code from it.
 """
 
+import contextlib
 import dataclasses
 import hashlib
+import inspect
 import json
 import os
 import re
@@ -25,12 +27,15 @@ import safetensors.numpy
 from understudy import certificate
 from understudy._version import __version__
 from understudy.adversarial.models import GeneratorModel
+from understudy.adversarial.pools import Mixture, Pool
+from understudy.checkpoint import Checkpoint, release_of, require_place
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_domain, fit_codec
-from understudy.errors import ConditionError, ConfigError, ReleaseError, SchemaError
+from understudy.errors import ConditionError, ConfigError, ReleaseError, SchemaError, UnderstudyError
+from understudy.features import PublicRows
 from understudy.marginals import GraphicalModel
 from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
-from understudy.privacy.noise import SecureNoise, SeededNoise, fresh_key
+from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise, fresh_key
 from understudy.schema import Domain, Schema, match_columns
 from understudy.synthesizers import AUTO, express, name_of, read_method
 from understudy.tables import (
@@ -49,7 +54,7 @@ from understudy.tables import (
 
 FORMAT = "understudy-release"
 FORMAT_VERSION = 1
-MODELS: dict[str, Any] = {"graphical": GraphicalModel, "generator": GeneratorModel}
+MODELS: dict[str, Any] = {"graphical": GraphicalModel, "generator": GeneratorModel, "pool": Pool, "mixture": Mixture}
 """The kinds of models a release can hold."""
 
 FILES = ("model.safetensors", "certificate.json", "CERTIFICATE.md")
@@ -92,12 +97,22 @@ def fit(
     target: str | None = None,
     binning: Binning | None = None,
     seed: int | None = None,
+    public: "Frame | str | os.PathLike[str] | Callable[[], Frame] | None" = None,
     progress: Progress | None = None,
+    checkpoint: "str | os.PathLike[str] | None" = None,
+    resume: bool = False,
 ) -> "Release":
     """A release of this table under this guarantee.
 
     `table` is a pandas, polars or Arrow frame, or the path of a file; `method` a synthesizer or its expression. Without
     a schema the kinds are drafted from the table's types and everything else is bought.
+
+    `public` is a table of the same columns that anyone may see, or a function that returns one, such as a simulator:
+    methods that can start from it, and its rows have no protection at all.
+
+    `checkpoint` names a folder in which the run keeps its draws and its training: after a kill, the same call with
+    `resume=True` goes on from there to the same release. The folder is secret (it holds the noise) until saving the
+    release deletes it. Without it nothing is written.
 
     Formal guarantee: (epsilon, delta)-differential privacy of the returned release under add-or-remove of one protected
     unit, as its `statement` says, provided that no seed was given. Every look is charged on one ledger before it
@@ -105,6 +120,10 @@ def fit(
     """
     if not isinstance(guarantee, Guarantee):
         raise ConfigError("Say what to guarantee: us.Guarantee(epsilon=1.0), or us.Guarantee.not_private().")
+    if checkpoint is not None:
+        require_place(checkpoint, resume=resume)
+    elif resume:
+        raise ConfigError("resume=True needs the folder of the run to resume: give checkpoint too.")
     arrow, origin = as_arrow(table, schema)
     schema = schema or Schema.draft(arrow.schema)
     schema = schema if target is None else schema.with_target(target)
@@ -116,27 +135,83 @@ def fit(
     guarantee = guarantee.with_delta_for(schema.rows)
     binning = binning or Binning()
 
-    noise = SecureNoise() if seed is None else SeededNoise(_checked_seed(seed))
-    ledger = Ledger(guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit)
+    source: NoiseSource = SecureNoise() if seed is None else SeededNoise(_checked_seed(seed))
     # The method is chosen and priced before anything is bought: bought values must not move a price.
     domain = assumed_domain(schema, binning)
     synthesizer, _ = choose_method(method, domain)
-    buying = plan_discovery(schema, ledger.remaining, binning)
-    synthesizer.plan(domain, ledger.remaining.after(buying.looks))  # refuses what cannot be paid before any look
+    budget = _budget(guarantee, schema)
+    buying = plan_discovery(schema, budget, binning)
+    synthesizer.plan(domain, budget.after(buying.looks))  # refuses what cannot be paid before any look
+    open_table = None if public is None else _public_table(public, synthesizer, schema)
     if progress is not None:
         progress(0.0, "reading the table")
-    codec, rows = fit_codec(conform(arrow, schema), schema, buying, ledger, binning)
-    fitting = synthesizer.plan(codec.domain, ledger.remaining).under(name_of(synthesizer))
-    model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress)
+    tables = {"table": arrow} if open_table is None else {"table": arrow, "public table": open_table}
+    facts = _facts(schema, express(synthesizer), guarantee, binning, seed, origin)
+    run = None if checkpoint is None else Checkpoint.open(checkpoint, tables, facts, resume=resume)
+    with run or contextlib.nullcontext():
+        noise = source if run is None else run.journaled(source)
+        ledger = Ledger(guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, checkpoint=run)
+        codec, rows = fit_codec(conform(arrow, schema), schema, buying, ledger, binning)
+        fitting = synthesizer.plan(codec.domain, ledger.remaining).under(name_of(synthesizer))
+        warm = {}
+        if open_table is not None:
+            warm["public"] = PublicRows(codec.encode(open_table), codec.places(open_table))
+        model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress, **warm)
     statement = ledger.statement(
         unit=schema.unit,
         rows_declared=schema.rows,
         drafted=schema.drafted,
-        declared=_declared(schema),
+        declared=(*_declared(schema), *_declared_public(open_table)),
         bought=_bought(schema, codec),
         method=express(synthesizer),
     )
-    return Release(model, codec, statement, origin)
+    return Release(model, codec, statement, origin, run)
+
+
+def _facts(
+    schema: Schema, method: str, guarantee: Guarantee, binning: Binning, seed: int | None, origin: Origin
+) -> dict[str, str]:
+    """All but the tables that a result follows from: what must be the same when a run is resumed."""
+    device = jax.devices()[0]
+    return {
+        "schema": json.dumps(schema.to_dict(), sort_keys=True, default=str),
+        "method": method,
+        "epsilon": repr(guarantee.epsilon),
+        "delta": repr(guarantee.delta),
+        "binning": repr(binning),
+        "seed": repr(seed),
+        "form of the table": json.dumps(origin.to_dict(), sort_keys=True),
+        "device": f"{device.platform} {device.device_kind}",
+        "version of understudy": __version__,
+        "version of jax": jax.__version__,
+        "version of numpy": np.__version__,
+    }
+
+
+def _public_table(
+    public: "Frame | str | os.PathLike[str] | Callable[[], Frame]", synthesizer: Any, schema: Schema
+) -> pa.Table:
+    """A table that anyone may see, in the schema's columns; refused before any look if it cannot be used."""
+    if "public" not in inspect.signature(synthesizer.fit).parameters:
+        raise ConfigError(
+            f"{name_of(synthesizer)} cannot use a public table. Methods that can: dpgan, dpctgan. Leave it out, or "
+            "choose one of them."
+        )
+    try:
+        arrow, _ = as_arrow(public() if callable(public) else public, schema)
+        match_columns(schema, arrow.column_names)
+        table = conform(arrow, schema)
+    except UnderstudyError as error:
+        raise type(error)(f"The public table does not fit: {error}") from error
+    if not table.num_rows:
+        raise ConfigError("The public table has no rows. Give one with rows, or none at all.")
+    return table
+
+
+def _declared_public(table: pa.Table | None) -> tuple[str, ...]:
+    if table is None:
+        return ()
+    return (f"a public table of {table.num_rows:,} rows, where training began: nobody in it is protected",)
 
 
 def choose_method(method: Any, domain: Domain) -> tuple[Any, tuple[str, ...]]:
@@ -198,10 +273,12 @@ def _bought(schema: Schema, codec: Codec) -> tuple[str, ...]:
 class Release:
     """What may be shared: a model that makes synthetic rows, and the statement of what it cost."""
 
-    model: GraphicalModel | GeneratorModel
+    model: GraphicalModel | GeneratorModel | Pool | Mixture
     codec: Codec
     statement: Statement
     origin: Origin
+    checkpoint: Checkpoint | None = dataclasses.field(default=None, repr=False, compare=False)
+    """The folder of the run that made it, until it is saved. No part of the release."""
 
     @property
     def schema(self) -> Schema:
@@ -233,6 +310,8 @@ class Release:
 
     def _draw(self, num_rows: int, key: jax.Array, allowed: Mapping[str, np.ndarray] | None) -> pa.Table:
         model_key, decode_key = jax.random.split(key)
+        if isinstance(self.model, GeneratorModel):  # whose numbers may have places of their own
+            return self.codec.decode(*self.model.draw(num_rows, key=model_key, allowed=allowed), key=decode_key)
         codes = self.model.sample(num_rows, key=model_key, allowed=allowed)
         return self.codec.decode(codes, key=decode_key)
 
@@ -308,7 +387,7 @@ class Release:
         return column.bins_that_can(*_widened(conjunct, _resolution(self.origin, column)))
 
     def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Writes the release as a folder, whole or not at all."""
+        """Writes the release as a folder, whole or not at all. Then its run is over, and the checkpoint deleted."""
         structure, arrays = self.model.to_arrays()
         kind = next(name for name, cls in MODELS.items() if isinstance(self.model, cls))
         files = {
@@ -329,9 +408,13 @@ class Release:
         }
         # Last of all the digest of everything above it, against damage to this file (a checksum, not a signature).
         files["release.json"] = _json({**content, "sha256_above": hashlib.sha256(_json(content)).hexdigest()})
+        if self.checkpoint is not None:
+            self.checkpoint.note_release(hashlib.sha256(files["release.json"]).hexdigest())
         with atomic_folder(folder, force=force, marker="release.json") as inside:
             for name, data in files.items():
                 (inside / name).write_bytes(data)
+        if self.checkpoint is not None:
+            self.checkpoint.delete()
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Release":
@@ -421,6 +504,14 @@ def _widened(conjunct: Conjunct, resolution: float) -> tuple[str | None, tuple[C
         case "=" | "in" | "between":
             return "between", (least, most)
     return operator, constants
+
+
+def saved_by(checkpoint: str | os.PathLike[str], folder: str | os.PathLike[str]) -> bool:
+    """Whether this release was put into its place by the run in this checkpoint, which was killed right after that."""
+    try:
+        return hashlib.sha256((Path(folder) / "release.json").read_bytes()).hexdigest() == release_of(checkpoint)
+    except OSError:
+        return False
 
 
 def check_size(size: object, what: str) -> None:

@@ -251,6 +251,33 @@ class Domain:
         return {name: index for index, name in enumerate(self.names)}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scale:
+    """What is public about a numeric column besides its codes: places between its bounds, from 0 to 1.
+
+    >>> Scale(run_edges=(0.0, 0.25, 0.5, 1.0), run_masses=(0.5, 0.3, 0.2), first_run=(0, 2, 3), whole=8).edges
+    (0.0, 0.5, 1.0)
+    """
+
+    run_edges: tuple[float, ...]
+    """Of the cells of its fine histogram, bought or assumed."""
+
+    run_masses: tuple[float, ...]
+
+    first_run: tuple[int, ...]
+    """For each bin its first cell, and at the end the number of cells."""
+
+    whole: int | None = None
+    """How many whole numbers lie between the bounds; None: not only whole ones."""
+
+    nullable: bool = False
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """Of the bins."""
+        return tuple(self.run_edges[run] for run in self.first_run)
+
+
 def match_columns(schema: Schema, column_names: Sequence[str]) -> None:
     """Refuses a table whose columns are not those of the schema. Looks at names only, which are public.
 

@@ -4,7 +4,7 @@ The look itself is `noisy_direction` of `privacy/gradients.py`; what is written 
 where clip bounds come from.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -36,23 +36,37 @@ class Conditions(eqx.Module):
     num_blocks: int = eqx.field(static=True)
 
     @classmethod
-    def from_marginal(cls, blocks: Blocks, marginal: np.ndarray, num_rows: int, max_weight: float) -> "Conditions":
-        """Columns evenly; within a column levels by log-frequency, so that rare ones are practised."""
+    def from_marginal(
+        cls,
+        blocks: Blocks,
+        marginal: np.ndarray,
+        num_rows: int,
+        max_weight: float,
+        wanted: Sequence[bool] | None = None,
+    ) -> "Conditions":
+        """Columns evenly; within a column levels by log-frequency, so that rare ones are practised.
+
+        `wanted` says which blocks are conditions, at least one; all of them, if it is left out.
+        """
         shares = np.maximum(np.asarray(marginal, dtype=np.float64), 1 / num_rows)
         target, weight = np.zeros_like(shares), np.zeros_like(shares)
-        block_of = np.zeros(len(shares), dtype=np.int32)
-        for number, (block, start) in enumerate(zip(blocks, starts(blocks), strict=True)):
+        block_of = np.full(len(shares), -1, dtype=np.int32)
+        number = 0
+        for block, start, is_wanted in zip(blocks, starts(blocks), wanted or [True] * len(blocks), strict=True):
+            if not is_wanted:
+                continue
             here = slice(start, start + block.size)
             logs = np.log1p(num_rows * shares[here])
             target[here] = logs / logs.sum()
             weight[here] = np.minimum(max_weight, target[here] / shares[here])
             block_of[here] = number
+            number += 1
         return cls(
-            target=jnp.asarray(target / len(blocks), dtype=jnp.float32),
+            target=jnp.asarray(target / number, dtype=jnp.float32),
             weight=jnp.asarray(weight, dtype=jnp.float32),
-            marginal=jnp.asarray(marginal, dtype=jnp.float32),
+            marginal=jnp.asarray(np.where(block_of >= 0, marginal, 0.0), dtype=jnp.float32),
             block=jnp.asarray(block_of),
-            num_blocks=len(blocks),
+            num_blocks=number,
         )
 
     def draw(self, key: PRNGKeyArray, num_rows: int) -> Float[Array, "rows features"]:

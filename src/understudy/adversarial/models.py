@@ -10,10 +10,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from understudy.errors import ConditionError
-from understudy.networks import GENERATORS, Block, Blocks, drawn_codes, num_features
+from understudy.features import Layout
+from understudy.networks import GENERATORS, Block, Blocks, drawn_codes, drawn_features, num_features
 
 AT_ONCE = 8192
 """Rows generated in one call: one compiled shape for every size of table."""
@@ -32,43 +33,57 @@ class GeneratorModel:
     latent: int
     widths: tuple[int, ...]
     marginal: np.ndarray | None = None
-    """For a conditional generator: the noisy share of each level, column by column."""
+    """For a conditional generator: the noisy share of each level, column by column; zero for what is no condition."""
+    layout: Layout | None = None
+    """What the features are; None: the codes of each column, one-hot."""
 
     def sample(
         self, num_rows: int, *, key: PRNGKeyArray, allowed: Mapping[str, np.ndarray] | None = None
     ) -> Int[np.ndarray, "rows columns"]:
         """Codes of new rows. With `allowed`, rows that meet it, in the law of the rows that do."""
+        return self.draw(num_rows, key=key, allowed=allowed)[0]
+
+    def draw(
+        self, num_rows: int, *, key: PRNGKeyArray, allowed: Mapping[str, np.ndarray] | None = None
+    ) -> tuple[Int[np.ndarray, "rows columns"], Float[np.ndarray, "rows columns"] | None]:
+        """Codes of new rows as `sample` has them, and the places of their numbers where the generator gives any."""
         if not allowed:
             return self._drawn(num_rows, key, None)
-        masks = [np.asarray(allowed.get(name, np.ones(block.size, bool)), bool) for name, block in self._columns]
+        masks = [np.asarray(allowed.get(name, np.ones(size, bool)), bool) for name, size in self._columns]
         if not all(mask.any() for mask in masks):
             raise ConditionError("No row can meet the condition: it leaves some column no value.")
-        kept: list[np.ndarray] = []
+        kept: list[tuple[np.ndarray, np.ndarray | None]] = []
         found = drawn = 0
         while found < num_rows:
             key, now = jax.random.split(key)
-            codes = self._drawn(AT_ONCE, now, masks)
+            codes, places = self._drawn(AT_ONCE, now, masks)
             met = np.all([mask[codes[:, at]] for at, mask in enumerate(masks)], axis=0)
-            kept.append(codes[met])
+            kept.append((codes[met], None if places is None else places[met]))
             found, drawn = found + int(met.sum()), drawn + len(codes)
             if drawn >= max(100_000, MOST_DRAWS * num_rows) and found < num_rows:
                 raise ConditionError(
                     f"Only {found} of {num_rows} rows met the condition in {drawn:,} draws. "
                     f"{'Ask for fewer rows, or loosen' if found else 'Loosen'} the condition."
                 )
-        return np.concatenate(kept)[:num_rows]
+        return _joined(kept, num_rows)
 
     @property
-    def _columns(self) -> list[tuple[str, Block]]:
-        return list(zip(self.names, self.blocks, strict=True))
+    def _columns(self) -> list[tuple[str, int]]:
+        """Names, and numbers of codes."""
+        sizes = [block.size for block in self.blocks] if self.layout is None else self.layout.sizes
+        return list(zip(self.names, sizes, strict=True))
 
-    def _drawn(self, num_rows: int, key: PRNGKeyArray, masks: list[np.ndarray] | None) -> np.ndarray:
+    def _drawn(
+        self, num_rows: int, key: PRNGKeyArray, masks: list[np.ndarray] | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         condition = self._condition_law(masks)
-        parts = []
-        for number in range(math.ceil(num_rows / AT_ONCE)):
-            codes = _generated(self.generator, self.blocks, self.latent, condition, jax.random.fold_in(key, number))
-            parts.append(np.asarray(codes, dtype=np.int32))
-        return np.concatenate(parts)[:num_rows] if parts else np.zeros((0, len(self.blocks)), dtype=np.int32)
+        as_codes = self.layout is None
+        parts: list[tuple[np.ndarray, np.ndarray | None]] = []
+        for number in range(max(1, math.ceil(num_rows / AT_ONCE))):
+            part_key = jax.random.fold_in(key, number)
+            drawn = np.asarray(_generated(self.generator, self.blocks, self.latent, as_codes, condition, part_key))
+            parts.append((drawn.astype(np.int32), None) if self.layout is None else self.layout.decode(drawn))
+        return _joined(parts, num_rows)
 
     def _condition_law(self, masks: list[np.ndarray] | None) -> Array | None:
         """Which (column, level) each row is generated for: columns evenly, levels by their noisy shares.
@@ -79,10 +94,20 @@ class GeneratorModel:
             return None
         law = np.array(self.marginal, dtype=np.float64)
         if masks is not None:
+            masks = self._masks_of_blocks(masks)
             restricted = np.concatenate([np.full(len(mask), not mask.all()) for mask in masks])
             law = np.where(np.concatenate(masks) & restricted, law, 0.0) if restricted.any() else law
             law = law if law.sum() > 0 else np.concatenate(masks).astype(float)
         return jnp.asarray(law / law.sum(), dtype=jnp.float32)
+
+    def _masks_of_blocks(self, masks: list[np.ndarray]) -> list[np.ndarray]:
+        """The masks of the columns that are conditions, each at its block; other blocks are not restricted."""
+        if self.layout is None:
+            return masks
+        return [
+            np.ones(block.size, dtype=bool) if column is None else masks[column]
+            for block, column in zip(self.blocks, self.layout.discrete, strict=True)
+        ]
 
     def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         leaves = jax.tree_util.tree_leaves(eqx.filter(self.generator, eqx.is_array))
@@ -96,6 +121,8 @@ class GeneratorModel:
             "latent": self.latent,
             "widths": list(self.widths),
         }
+        if self.layout is not None:
+            structure["layout"] = self.layout.to_list()
         return structure, arrays
 
     @classmethod
@@ -110,9 +137,11 @@ class GeneratorModel:
         generator = jax.tree_util.tree_map(
             lambda leaf: _same_shape(leaf, next(filled)) if eqx.is_array(leaf) else leaf, empty
         )
-        return cls(
-            generator, structure["kind"], tuple(structure["names"]), blocks, structure["latent"], widths, marginal
-        )
+        names, latent = tuple(structure["names"]), structure["latent"]
+        layout = Layout.from_list(structure["layout"]) if "layout" in structure else None
+        if layout is not None and layout.blocks != blocks:
+            raise ValueError("the layout of the features is not that of the generator")
+        return cls(generator, structure["kind"], names, blocks, latent, widths, marginal, layout)
 
 
 def _same_shape(expected: Array, found: Array) -> Array:
@@ -121,11 +150,20 @@ def _same_shape(expected: Array, found: Array) -> Array:
     return found
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def _generated(generator: Any, blocks: Blocks, latent: int, condition: Array | None, key: PRNGKeyArray) -> Array:
+def _joined(parts: list[tuple[np.ndarray, np.ndarray | None]], num_rows: int) -> tuple[np.ndarray, np.ndarray | None]:
+    codes, places = zip(*parts, strict=True)
+    exact = None if places[0] is None else np.concatenate(places)[:num_rows]
+    return np.concatenate(codes)[:num_rows], exact
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2, 3))
+def _generated(
+    generator: Any, blocks: Blocks, latent: int, as_codes: bool, condition: Array | None, key: PRNGKeyArray
+) -> Array:
+    """Codes of each block, or features."""
     latent_key, head_key, condition_key = jax.random.split(key, 3)
     inputs = jax.random.normal(latent_key, (AT_ONCE, latent))
     if condition is not None:
         levels = jax.random.choice(condition_key, len(condition), (AT_ONCE,), p=condition)
         inputs = jnp.concatenate([inputs, jax.nn.one_hot(levels, len(condition))], axis=1)
-    return drawn_codes(jax.vmap(generator)(inputs), blocks, key=head_key)
+    return (drawn_codes if as_codes else drawn_features)(jax.vmap(generator)(inputs), blocks, key=head_key)

@@ -7,9 +7,11 @@ progress, keeps checkpoints and hears Ctrl-C. Only the critic step sees rows, th
 what the critic steps cost.
 """
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -24,10 +26,21 @@ from understudy.adversarial.critics import (
     unit_loss,
 )
 from understudy.adversarial.losses import LOSSES
+from understudy.checkpoint import Slot
 from understudy.errors import ConfigError
-from understudy.networks import GENERATORS, Blocks, Critic, activate, block_log_softmax, num_features, spectral_scaled
+from understudy.networks import (
+    GENERATORS,
+    Blocks,
+    Critic,
+    Generator,
+    activate,
+    block_log_softmax,
+    is_level,
+    num_features,
+    spectral_scaled,
+)
 from understudy.privacy.gradients import Clip, noisy_direction
-from understudy.privacy.sampling import Units, chunk_size
+from understudy.privacy.sampling import Draws, Units, chunk_size, poisson_draws
 
 ADAPTIVE = ("none", "public", "quantile", "noisy_norm")
 FAKE_TERMS = ("separate", "paired")
@@ -42,6 +55,8 @@ class Settings:
     """The share of the units that enters a critic step."""
     batch: int
     """The public size of a draw, rate times the public number of units: the denominator, and a batch of fakes."""
+    chunk: int | None = None
+    """Units handled at once; fewer need less memory and more time. None: nearly every draw at once."""
     loss: str = "gan"
     fake_term: str = "separate"
     latent: int = 64
@@ -130,9 +145,12 @@ def start(
     condition = features if conditioned else 0
     make = GENERATORS[settings.generator]
     generator = make(settings.latent, condition, settings.generator_widths, features, key=generator_key)
-    if marginal is not None and settings.generator == "residual":
-        generator = eqx.tree_at(lambda net: net.exit.bias, generator, jnp.log(marginal))
-        generator = eqx.tree_at(lambda net: net.exit.weight, generator, generator.exit.weight * 0.1)
+    if marginal is not None and isinstance(generator, Generator):
+        level = is_level(settings.blocks)  # of other features the marginals say nothing
+        assert generator.exit.bias is not None
+        bias = jnp.where(level, jnp.log(jnp.where(level, marginal, 1.0)), generator.exit.bias)
+        weight = generator.exit.weight * jnp.where(level, 0.1, 1.0)[:, None]
+        generator = eqx.tree_at(lambda net: (net.exit.bias, net.exit.weight), generator, (bias, weight))
     critic = Critic(features + condition, settings.critic_widths, dropout=settings.dropout, key=critic_key)
     return State(
         generator,
@@ -140,8 +158,16 @@ def start(
         generator,
         *_moments(settings, generator, critic),
         _first_clip(settings, critic, dials),
-        jnp.asarray(0),
+        jnp.asarray(0, jnp.int32),
     )
+
+
+def carried_over(settings: Settings, dials: Dials, state: State) -> State:
+    """The networks of a training on public rows as the start of one on private rows; all else is fresh."""
+    generator, critic = state.average, state.critic
+    moments = _moments(settings, generator, critic)
+    clip = _first_clip(settings, critic, dials)
+    return State(generator, critic, generator, *moments, clip, jnp.asarray(0, jnp.int32))
 
 
 def _moments(settings: Settings, generator: Any, critic: Any) -> tuple[PyTree, PyTree]:
@@ -196,29 +222,49 @@ def advance(
     units: Units,
     dials: Dials,
     key: PRNGKeyArray,
-    num_iterations: int,
+    draws: Draws,
     conditions: Conditions | None = None,
     public: Units | None = None,
     marginal: Array | None = None,
 ) -> State:
-    """`num_iterations` times `critic_steps` critic steps and one generator step. The key belongs to the whole run.
+    """`critic_steps` critic steps and one generator step for each of the draws, which come from `draws_of`.
 
-    Iteration t always uses the t-th key, so a run that is cut anywhere goes on to the same result.
+    The key belongs to the whole run. Iteration t always uses the t-th key, so a run that is cut anywhere goes on to the
+    same result.
     """
+    steps_key, _ = jax.random.split(key)
 
-    def iteration(state: State, _: None) -> tuple[State, None]:
-        step_key = jax.random.fold_in(key, state.iteration)
+    def iteration(state: State, draws: Draws) -> tuple[State, None]:
+        step_key = jax.random.fold_in(steps_key, state.iteration)
         keys = jax.random.split(step_key, settings.critic_steps + 1)
         state = _new_clip(settings, state, conditions, public, keys[-1])
         for number in range(settings.critic_steps):
-            state = _critic_step(settings, state, units, dials, keys[number], conditions)
+            draw = Draws(draws.at[number], draws.taken[number])
+            state = _critic_step(settings, state, units, dials, keys[number], draw, conditions)
         return _generator_step(settings, state, dials, keys[-1], conditions, marginal), None
 
-    return jax.lax.scan(iteration, state, None, length=num_iterations)[0]
+    return jax.lax.scan(iteration, state, draws)[0]
+
+
+def draws_of(settings: Settings, key: PRNGKeyArray, units: Units, first: int, count: int) -> Draws:
+    """Which units enter iterations `first` to `first + count` of the run with this key, or of each run of many keys."""
+
+    def keys_of(run: PRNGKeyArray) -> PRNGKeyArray:
+        steps = first * settings.critic_steps + jnp.arange(count * settings.critic_steps)
+        return jax.vmap(functools.partial(jax.random.fold_in, jax.random.split(run)[1]))(steps)
+
+    keys = jax.vmap(keys_of)(key.reshape(-1)).reshape(*key.shape, count, settings.critic_steps)
+    return poisson_draws(keys, units, rate=settings.rate, chunk=settings.chunk or chunk_size(settings.batch))
 
 
 def _critic_step(
-    settings: Settings, state: State, units: Units, dials: Dials, key: PRNGKeyArray, conditions: Conditions | None
+    settings: Settings,
+    state: State,
+    units: Units,
+    dials: Dials,
+    key: PRNGKeyArray,
+    draw: Draws,
+    conditions: Conditions | None,
 ) -> State:
     loss = LOSSES[settings.loss]
     private_key, fake_key, drop_key = jax.random.split(key, 3)
@@ -233,8 +279,7 @@ def _critic_step(
         units,
         fakes_for if settings.needs_fakes else None,
         state.clip,
-        rate=settings.rate,
-        chunk=chunk_size(settings.batch),
+        draw=draw,
         noise_multiplier=dials.noise_multiplier,
         count_stddev=settings.count_stddev or None,
         key=private_key,
@@ -286,7 +331,9 @@ def _generator_step(
             logs = block_log_softmax(logits, settings.blocks)
             value = value - settings.condition_weight * jnp.mean(jnp.sum(condition * logs, axis=1))
         if marginal is not None and settings.anchor:
-            shares = _mean(jnp.exp(block_log_softmax(logits, settings.blocks)), condition, conditions)
+            # Features that are no levels have no share, and add nothing.
+            logs = jnp.where(is_level(settings.blocks), block_log_softmax(logits, settings.blocks), 0.0)
+            shares = _mean(jnp.exp(logs), condition, conditions)
             value = value - settings.anchor * jnp.sum(marginal * jnp.log(shares + 1e-8))
         return value
 
@@ -380,24 +427,36 @@ def train(
     keep_every: int = 0,
     chunk: int = 100,
     progress: Callable[[float, str], None] | None = None,
-    checkpoint: Callable[[State], None] | None = None,
+    slot: Slot | None = None,
 ) -> tuple[State, list[State]]:
     """Runs to the last iteration; returns the final state and the trajectory, one state every `keep_every`.
 
-    Stops with an error when a network is no longer finite: the noisy state is post-processing, so looking is free.
+    With a `slot` it goes on from what was saved there, to the same result. Stops with an error when a network is no
+    longer finite: the noisy state is post-processing, so looking is free.
     """
     start_key, run_key = jax.random.split(key)
     if state is None:
         state = start(settings, dials, start_key, conditioned=conditions is not None, marginal=marginal)
-    run = _compiled(settings)
+    # What comes from a file has firm types; so has what is fresh, lest one program become two.
+    state = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf, leaf.dtype) if eqx.is_array(leaf) else leaf, state)
     trajectory: list[State] = []
+    if slot is not None and (saved := slot.load(state)) is not None:
+        state, trajectory = saved
+    run = _compiled(settings)
     done = int(state.iteration)
+    clock = _Clock(iterations * settings.critic_steps, done * settings.critic_steps)
+    if progress is not None:
+        progress(done / iterations, f"{clock.words(done * settings.critic_steps)}, compiling")
     chunk = min(chunk, iterations) if not keep_every else min(chunk, keep_every)
     while done < iterations:
         length = min(chunk, iterations - done, *([keep_every - done % keep_every] if keep_every else []))
-        state = run(state, units, dials, run_key, length, conditions, public, marginal)
+        with _explained_memory():
+            draws = draws_of(settings, run_key, units, done, length)
+            state = run(state, units, dials, run_key, draws, conditions, public, marginal)
+            leaves = jax.tree_util.tree_leaves(_trained(state.average))
+            finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in leaves)
         done += length
-        if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree_util.tree_leaves(_trained(state.average))):
+        if not finite:
             raise ConfigError(
                 f"Training diverged before step {done * settings.critic_steps}: a network is no longer finite. "
                 "Lower critic_rate or generator_rate, or use fewer critic_steps."
@@ -405,16 +464,45 @@ def train(
         if keep_every and done % keep_every == 0:
             trajectory.append(jax.device_get(state))
         if progress is not None:
-            progress(done / iterations, f"step {done * settings.critic_steps} of {iterations * settings.critic_steps}")
-        if checkpoint is not None:
-            checkpoint(state)
+            progress(done / iterations, clock.words(done * settings.critic_steps))
+        if slot is not None:
+            slot.offer(state, trajectory)
     return state, trajectory
+
+
+class _Clock:
+    """Steps and their rate, in words. The time to the first of them is mostly that of compiling, so it tells none."""
+
+    def __init__(self, steps: int, done: int):
+        self._steps, self._began = steps, done
+        self._first: tuple[int, float] | None = None
+
+    def words(self, done: int) -> str:
+        now, rate = time.monotonic(), ""
+        if self._first is not None and now > self._first[1]:
+            rate = f", {(done - self._first[0]) / (now - self._first[1]):.3g} a second"
+        elif done > self._began:
+            self._first = (done, now)
+        return f"step {done:,} of {self._steps:,}{rate}"
+
+
+@contextlib.contextmanager
+def _explained_memory() -> Iterator[None]:
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise ConfigError(
+            "The training does not fit into memory. Set a smaller chunk (rows handled at once: less memory, the same "
+            "guarantee), such as chunk=256, or a smaller rate, which also changes the plan."
+        ) from None
 
 
 @functools.lru_cache(maxsize=32)
 def _compiled(settings: Settings) -> Callable[..., State]:
     @eqx.filter_jit
-    def run(state, units, dials, key, length, conditions, public, marginal):  # type: ignore[no-untyped-def]
-        return advance(settings, state, units, dials, key, length, conditions, public, marginal)
+    def run(state, units, dials, key, draws, conditions, public, marginal):  # type: ignore[no-untyped-def]
+        return advance(settings, state, units, dials, key, draws, conditions, public, marginal)
 
     return run

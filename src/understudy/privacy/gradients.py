@@ -20,17 +20,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.random import threefry_2x32
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.errors import ConfigError
-from understudy.privacy.sampling import Units, sum_over_draw
+from understudy.privacy.device_noise import normals
+from understudy.privacy.sampling import Draws, Units, sum_over_draw
 
 Loss = Callable[[Any, Any], Float[Array, ""]]
 """(critic, one unit's rows and randomness) -> the unit's loss. It may depend on nothing else that is private."""
 
-ROUNDING = 1 - 1e-5
-"""Clipped norms stay so far below the bound that float32 sums cannot cross it."""
+ROUNDING = 1 - 2**-9
+"""Clipped norms stay so far below the bound that rounding cannot cross it.
+
+A device may round the factors of a product to 11 significant bits (TF32). A unit's part of the sum is then the product
+of its own rounded factors, at most (1 + 2^-11)^2 as long; the rest of the margin is for sums in float32.
+"""
 CANCELLING = 0.03
 """Where the terms of one unit cancel, the rounding of their sum counts: its norm is never taken below this share."""
 TINY = 1e-12
@@ -89,8 +93,7 @@ def noisy_direction(
     fakes_for: Callable[[PRNGKeyArray, int], Array] | None,
     clip: Clip,
     *,
-    rate: float,
-    chunk: int,
+    draw: Draws,
     noise_multiplier: Float[Array, ""],
     count_stddev: float | None,
     key: PRNGKeyArray,
@@ -101,14 +104,16 @@ def noisy_direction(
     pairing; the generator is row-wise, so a pair touches one private row. Divide by a public constant, never by the
     size of the draw.
 
-    Formal guarantee: a Gaussian mechanism of this noise multiplier on a Poisson draw of `drawn_rate(rate)`, for one
-    unit added or removed, whatever the draw holds; an empty one is noise alone.
+    Formal guarantee: a Gaussian mechanism of this noise multiplier on a Poisson draw, for one unit added or removed,
+    whatever the draw holds; an empty one is noise alone. Provided that `draw` comes from `poisson_draws`, by a key that
+    serves nothing else.
     """
     check_critic(critic)
-    draw_key, noise_key = jax.random.split(key)
+    part_key, noise_key = jax.random.split(key)
+    chunk = draw.at.shape[-1]
 
-    def part(drawn: Units, taken: Array, part_key: PRNGKeyArray) -> tuple[PyTree, Array]:
-        keys_key, fake_key = jax.random.split(part_key)
+    def part(drawn: Units, taken: Array, chunk_key: PRNGKeyArray) -> tuple[PyTree, Array]:
+        keys_key, fake_key = jax.random.split(chunk_key)
         keys = jax.random.split(keys_key, chunk)
         fakes = None
         if fakes_for is not None:
@@ -116,7 +121,7 @@ def noisy_direction(
             fakes = fakes_for(fake_key, chunk * slots).reshape(chunk, slots, -1)
         return clipped_sum(of_unit, critic, (drawn.rows, drawn.present, fakes, keys), taken, clip)
 
-    exact_sum, exact_within = sum_over_draw(part, units, rate=rate, chunk=chunk, key=draw_key)
+    exact_sum, exact_within = sum_over_draw(part, units, draw, part_key)
     noisy = add_noise(
         exact_sum, exact_within, clip, noise_multiplier=noise_multiplier, key=noise_key, count_stddev=count_stddev
     )
@@ -181,8 +186,8 @@ def add_noise(
 
     Formal guarantee: with the noise stated below this is a Gaussian mechanism whose noise is `noise_multiplier` times
     its sensitivity: sum_j (bound_j / stddev_j)^2 = 1 / noise_multiplier^2. Counts, if wanted, are charged beside it
-    (`multiplier_beside_counts`). Not covered: the float32 grid of the noise (each draw is a sum of two normals, which
-    fills the grid and reaches 7.7 standard deviations), timing, memory.
+    (`multiplier_beside_counts`). Not covered: the float32 grid of the noise (64 bits a draw, to 9 standard
+    deviations), timing, memory.
     """
     leaves, structure = jax.tree_util.tree_flatten(exact_sum)
     groups = _group_of_leaves(leaves, clip)
@@ -231,20 +236,6 @@ def multiplier_beside_counts(total: float, num_groups: int, count_stddev: float)
             f"{total:.3g} may. Raise their noise, or use fewer groups."
         )
     return 1 / math.sqrt(left)
-
-
-def normals(key: PRNGKeyArray, count: int) -> Float[Array, " count"]:
-    """Standard normals, each the sum of two over sqrt(2).
-
-    One float32 normal lies on a grid of 2^24 points that ends at 5.4 standard deviations, and with many parameters and
-    steps its ends would be met. Two together have 2^46 points and end at 7.7, beyond which lies a mass of 2e-14.
-    Threefry gives two words a block; JAX's own generator would throw one of them away.
-    """
-    words = threefry_2x32(jax.random.key_data(key), jnp.arange(2 * count, dtype=jnp.uint32))
-    # Odd multiples of 2^-24: symmetric, and never an end of the interval.
-    uniform = ((words >> 8).astype(jnp.int32) * 2 + (1 - (1 << 24))).astype(jnp.float32) * np.float32(2**-24)
-    halves = jax.lax.erf_inv(uniform)  # each of variance 1/2, so that their sum has variance 1
-    return halves[:count] + halves[count:]
 
 
 # ------------------------------------------------------------------------------------- bounds from rows that are public
@@ -311,9 +302,10 @@ class _Recorder:
     """Collects the inputs of every layer while a loss is traced, and adds a tap to every output."""
 
     taps: list[list[Array]] | None
-    inputs: list[list[Array]]
+    inputs: list[list[tuple[Array, Array]]]
+    """As they came, for the norms; and with zeros for what is not finite, for the products: 0 times NaN is NaN."""
 
-    def next_tap(self, layer: int, given: Array, output: Array) -> Array:
+    def next_tap(self, layer: int, given: tuple[Array, Array], output: Array) -> Array:
         self.inputs[layer].append(given)
         return output if self.taps is None else output + self.taps[layer][len(self.inputs[layer]) - 1]
 
@@ -358,11 +350,12 @@ class _Tapped(eqx.Module):
             scaled = (x - x.mean()) * jax.lax.rsqrt(jnp.maximum(x.var(), 0.0) + self.layer.eps)
             output = scaled if self.layer.weight is None else scaled * self.layer.weight
             output = output if self.layer.bias is None else output + self.layer.bias
-            return self.recorder.next_tap(self.index, scaled, output)
+            return self.recorder.next_tap(self.index, (scaled, scaled), output)
         x = jnp.broadcast_to(x, (1,)) if self.layer.in_features == "scalar" else x
-        output = self.layer.weight @ x
+        clean = jnp.where(jnp.isfinite(x), x, 0.0)
+        output = self.layer.weight @ clean
         output = output if self.layer.bias is None else output + self.layer.bias
-        output = self.recorder.next_tap(self.index, x, output)
+        output = self.recorder.next_tap(self.index, (x, clean), output)
         return output.squeeze() if self.layer.out_features == "scalar" else output
 
 
@@ -391,7 +384,7 @@ def _ghost_parts(loss: Loss, critic: PyTree, units: PyTree) -> list[_Part]:
     """The rules of all parameter arrays, from one forward and one backward pass."""
     layers = _layers(critic)
 
-    def traced(unit: PyTree, taps: list[list[Array]] | None) -> tuple[Array, list[list[Array]]]:
+    def traced(unit: PyTree, taps: list[list[Array]] | None) -> tuple[Array, list[list[tuple[Array, Array]]]]:
         recorder = _Recorder(taps, [[] for _ in layers])
         index = iter(range(len(layers)))
         tapped = jax.tree_util.tree_map(
@@ -403,11 +396,11 @@ def _ghost_parts(loss: Loss, critic: PyTree, units: PyTree) -> list[_Part]:
     first = jax.tree_util.tree_map(lambda array: array[0], units)
     _, shapes = jax.eval_shape(lambda unit: traced(unit, None), first)
     taps = [
-        [jnp.zeros((rows, _width(layer, given)), dtype=jnp.float32) for given in uses]
+        [jnp.zeros((rows, _width(layer, given)), dtype=jnp.float32) for given, _ in uses]
         for layer, uses in zip(layers, shapes, strict=True)
     ]
 
-    def total(taps: list[list[Array]]) -> tuple[Array, list[list[Array]]]:
+    def total(taps: list[list[Array]]) -> tuple[Array, list[list[tuple[Array, Array]]]]:
         losses, inputs = jax.vmap(traced)(units, taps)
         return losses.sum(), inputs
 
@@ -423,25 +416,29 @@ def _width(layer: Any, given: jax.ShapeDtypeStruct) -> int:
     return given.shape[0] if isinstance(layer, eqx.nn.LayerNorm) else layer.weight.shape[0]
 
 
-def _linear_parts(layer: eqx.nn.Linear, given: list[Array], back: list[Array]) -> list[_Part]:
+def _linear_parts(layer: eqx.nn.Linear, given: list[tuple[Array, Array]], back: list[Array]) -> list[_Part]:
     """W a + b: gradients sum_k d_k a_k^T and sum_k d_k."""
 
     def weight_squares() -> Array:
         if len(given) == 1:
-            return jnp.sum(given[0] ** 2, axis=1, keepdims=True) * back[0] ** 2
-        return _squares_of_sum(given, back)
+            return jnp.sum(given[0][0] ** 2, axis=1, keepdims=True) * back[0] ** 2
+        return _squares_of_sum([raw for raw, _ in given], back)
 
     def weight_sum(keep: Array, finite: Array, group: Array) -> Array:
-        # In full float32 also where the device would round products: the sum must obey the bound.
         return sum(  # type: ignore[return-value]
-            jnp.matmul(_weighted(d, keep, finite, group).T, _zeroed(a, finite), precision=jax.lax.Precision.HIGHEST)
-            for a, d in zip(given, back, strict=True)
+            jnp.matmul(_weighted(d, keep, finite, group).T, clean, precision=_precision())
+            for (_, clean), d in zip(given, back, strict=True)
         )
 
     parts = [_Part(weight_squares, weight_sum)] if given else [_nothing(layer.weight)]
     if layer.bias is not None:
         parts.append(_vector_part(sum(back)) if given else _nothing(layer.bias))  # type: ignore[arg-type]
     return parts
+
+
+def _precision() -> jax.lax.Precision | None:
+    """What CPUs (float32) and GPUs (TF32) do by themselves is within `ROUNDING`; others may round to fewer bits."""
+    return None if jax.default_backend() in ("cpu", "gpu") else jax.lax.Precision.HIGHEST
 
 
 def _squares_of_sum(given: list[Array], back: list[Array]) -> Float[Array, "rows units"]:
@@ -466,11 +463,11 @@ def _squares_of_sum(given: list[Array], back: list[Array]) -> Float[Array, "rows
     return jnp.maximum(sum(part**2 for part in along_basis), (CANCELLING * terms) ** 2)
 
 
-def _norm_parts(layer: eqx.nn.LayerNorm, given: list[Array], back: list[Array]) -> list[_Part]:
+def _norm_parts(layer: eqx.nn.LayerNorm, given: list[tuple[Array, Array]], back: list[Array]) -> list[_Part]:
     """scale * x + shift: gradients sum_k d_k x_k and sum_k d_k, entry by entry."""
     parts = []
     if layer.weight is not None:
-        scales = [d * x for x, d in zip(given, back, strict=True)]
+        scales = [d * x for (x, _), d in zip(given, back, strict=True)]
         parts.append(_vector_part(sum(scales)) if given else _nothing(layer.weight))  # type: ignore[arg-type]
     if layer.bias is not None:
         parts.append(_vector_part(sum(back)) if given else _nothing(layer.bias))  # type: ignore[arg-type]
@@ -492,11 +489,6 @@ def _nothing(leaf: Array) -> _Part:
 def _weighted(gradients: Array, keep: Array, finite: Array, group: Array) -> Array:
     weights = keep if keep.shape[1] == 1 else keep[:, group]
     return jnp.where(finite[:, None], gradients, 0.0) * weights
-
-
-def _zeroed(inputs: Array, finite: Array) -> Array:
-    """Rows that are not finite leave the products themselves: 0 times NaN is NaN."""
-    return jnp.where(finite[:, None], inputs, 0.0)
 
 
 # --------------------------------------------------------------------------------------------------- groups and weights

@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from understudy.checkpoint import Checkpoint, Slot
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy import accounting
 from understudy.privacy.accounting import NO_NOISE, DiscreteGaussian, Event, Spent
@@ -198,12 +199,20 @@ class Budget:
 class Ledger:
     """Append-only record of what one run has spent. Owns the source of noise."""
 
-    def __init__(self, guarantee: Guarantee, *, noise: NoiseSource, max_rows_per_unit: int = 1):
+    def __init__(
+        self,
+        guarantee: Guarantee,
+        *,
+        noise: NoiseSource,
+        max_rows_per_unit: int = 1,
+        checkpoint: Checkpoint | None = None,
+    ):
         if guarantee.delta is None:
             guarantee = guarantee.with_delta_for(None)
         self.guarantee = guarantee
         self.noise = noise
         self.max_rows_per_unit = max_rows_per_unit
+        self._checkpoint = checkpoint
         self._looks: list[Look] = []
         self._own = self._looks  # those made through this view; for the ledger itself, all
         self._cap: Budget | None = None
@@ -241,10 +250,19 @@ class Ledger:
 
     def view(self, cap: Budget) -> "Ledger":
         """The same ledger for a method inside a method: its charges must fit `cap` as well as all that surrounds it."""
-        inner = Ledger(self.guarantee, noise=self.noise, max_rows_per_unit=self.max_rows_per_unit)
+        inner = Ledger(
+            self.guarantee,
+            noise=self.noise,
+            max_rows_per_unit=self.max_rows_per_unit,
+            checkpoint=self._checkpoint,
+        )
         inner._looks, inner._cap, inner._outer = self._looks, cap, self
         inner._own = []
         return inner
+
+    def slot(self) -> Slot | None:
+        """Where the training that begins now may keep its state; None in a run without a checkpoint."""
+        return None if self._checkpoint is None else self._checkpoint.slot()
 
     def _views(self) -> "Iterator[Ledger]":
         yield self

@@ -7,15 +7,17 @@ review what a marginal method can learn, read this file.
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from understudy.errors import BudgetExceeded
 from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.ledger import Ledger, Look
 from understudy.privacy.sampling import Units
-from understudy.schema import Domain
+from understudy.schema import Domain, Scale
 
 Clique = tuple[str, ...]
 
@@ -26,11 +28,22 @@ class Rows:
     """The encoded private rows. What they hold is reached through the mechanisms of this file alone."""
 
     def __init__(
-        self, codes: np.ndarray, domain: Domain, *, max_rows_per_unit: int = 1, units: np.ndarray | None = None
+        self,
+        codes: np.ndarray,
+        domain: Domain,
+        *,
+        max_rows_per_unit: int = 1,
+        units: np.ndarray | None = None,
+        places: np.ndarray | None = None,
+        scales: Sequence[Scale | None] | None = None,
     ):
         self._codes = codes
         self._units = units
+        # Where numbers lie between their bounds, from 0 to 1; NaN for nulls and for what is no number.
+        self._places = np.full(codes.shape, np.nan) if places is None else places
         self.domain = domain
+        self.scales: tuple[Scale | None, ...] = tuple(scales or (None,) * len(domain.names))
+        """What is public about each numeric column."""
         self.max_rows_per_unit = max_rows_per_unit
         self._cache: dict[Clique, np.ndarray] = {}
 
@@ -44,18 +57,24 @@ class Rows:
             self._cache[clique] = np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
         return self._cache[clique]
 
-    def _in_units(self) -> tuple[np.ndarray, np.ndarray]:
-        """Codes with one line for each unit and a slot for each of its rows, and which slots are filled."""
+    def _in_units(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Codes or features with one line for each unit and a slot for each of its rows, and which slots are filled."""
         if self.max_rows_per_unit == 1:
-            return self._codes[:, None], np.ones((len(self._codes), 1), dtype=bool)
+            return rows[:, None], np.ones((len(rows), 1), dtype=bool)
         assert self._units is not None, "units with several rows must be known to be drawn together"
         order = np.argsort(self._units, kind="stable")
         _, first, line = np.unique(self._units[order], return_index=True, return_inverse=True)
         slot = np.arange(len(order)) - first[line]
-        codes = np.zeros((len(first), self.max_rows_per_unit, self._codes.shape[1]), dtype=self._codes.dtype)
+        arranged = np.zeros((len(first), self.max_rows_per_unit, rows.shape[1]), dtype=rows.dtype)
         present = np.zeros((len(first), self.max_rows_per_unit), dtype=bool)
-        codes[line, slot], present[line, slot] = self._codes[order], True
-        return codes, present
+        arranged[line, slot], present[line, slot] = rows[order], True
+        return arranged, present
+
+
+class RowEncoder(Protocol):
+    """From codes and places of rows to features, each row by itself."""
+
+    def encode(self, codes: np.ndarray, places: np.ndarray, key: PRNGKeyArray) -> np.ndarray: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,19 +88,21 @@ class PaidSteps:
     steps: int
 
 
-def pay_for_steps(rows: Rows, look: Look, ledger: Ledger) -> PaidSteps:
-    """Pays for all of a training's steps at once, and hands out the rows for `noisy_direction`.
+def pay_for_steps(rows: Rows, look: Look, ledger: Ledger, layout: RowEncoder | None = None) -> PaidSteps:
+    """Pays for all of a training's steps at once, and hands out the rows for `noisy_direction`, as codes or features.
 
     Formal guarantee: the price of `look`, a `SubsampledGaussian`, provided that the rows are looked at by
-    `noisy_direction` alone, at most `steps` times, with this rate and noise multiplier. All rows of a unit enter a step
-    together, and their summed gradient is clipped.
+    `noisy_direction` alone, at most `steps` times, with this rate and noise multiplier, and that a `layout` makes each
+    row's features of that row, public facts and independent randomness. All rows of a unit enter a step together, and
+    their summed gradient is clipped.
     """
     event = look.event
     assert isinstance(event, SubsampledGaussian)
     ledger.charge(look)
-    codes, present = rows._in_units()
+    encoded = rows._codes if layout is None else layout.encode(rows._codes, rows._places, ledger.noise.key())
+    arranged, present = rows._in_units(encoded)
     multiplier = event.noise_multiplier if ledger.guarantee.is_private else 0.0
-    return PaidSteps(Units(jnp.asarray(codes), jnp.asarray(present)), event.rate, multiplier, event.steps)
+    return PaidSteps(Units(jnp.asarray(arranged), jnp.asarray(present)), event.rate, multiplier, event.steps)
 
 
 def noisy_counts(rows: Rows, cliques: Sequence[Clique], look: Look, ledger: Ledger) -> list[np.ndarray]:

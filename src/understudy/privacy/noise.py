@@ -7,7 +7,7 @@ the seed can subtract the noise.
 
 import functools
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +60,17 @@ class SeededNoise:
         return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
 
-NoiseSource = SecureNoise | SeededNoise
+class NoiseSource(Protocol):
+    """What a ledger draws from."""
+
+    @property
+    def seeded(self) -> bool: ...
+
+    def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray: ...
+
+    def noisy_argmax(self, scores: np.ndarray, scale: float) -> int: ...
+
+    def key(self) -> "PRNGKeyArray": ...
 
 
 def fresh_key() -> "PRNGKeyArray":

@@ -3,6 +3,7 @@
 Needs nothing but NumPy, JAX and Equinox.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TypeVar
@@ -11,82 +12,149 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.random import threefry_2x32
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt32
 
 from understudy.errors import ConfigError
+from understudy.privacy.device_noise import word_pairs
 
-COINS = 2.0**32
+COIN_BITS = 32
+DIGITS = 12
+"""A rate is rounded up to so many binary digits: each costs random bits, and 1/4000 of a rate costs next to nothing."""
 LANES = 256
-"""Positions are found in rows of so many coins: short running sums are fast where one long one is not."""
+"""Places are found in rows of so many words: short running sums are fast where one long one is not."""
+WORDS_AT_ONCE = {"cpu": 1 << 23}
+"""Random words held at once while drawing; elsewhere 2^27."""
 
 Total = TypeVar("Total")
 
 
 class Units(eqx.Module):
-    """Rows as training takes them: so many slots for each protected unit. Only `noisy_direction` may look into it."""
+    """Rows as training takes them, a line for each unit. Only `poisson_draws` and `noisy_direction` look into it."""
 
     rows: Float[Array, "units slots features"] | Int[Array, "units slots columns"]
     """Features, or the codes of one-hot blocks."""
     present: Bool[Array, "units slots"]
 
 
-def drawn_rate(rate: float) -> float:
-    """The rate that is really drawn, and must be charged: the next multiple of 2^-32 from above.
+class Draws(eqx.Module):
+    """Which units enter each step: places in chunks, and which places are real (the rest is padding)."""
 
-    >>> drawn_rate(0.25), drawn_rate(0.1) >= 0.1
+    at: Int[Array, "*steps chunks chunk"]
+    taken: Bool[Array, "*steps chunks chunk"]
+
+
+def drawn_rate(rate: float) -> float:
+    """The rate that is really drawn, and must be charged: the next one from above with 12 binary digits.
+
+    >>> drawn_rate(0.25), 0.1 <= drawn_rate(0.1) <= 0.1 * 1.0005
     (0.25, True)
     """
     if not 0 < rate <= 1:
         raise ConfigError(f"A sampling rate lies above 0 and at most at 1, found {rate:g}.")
-    return math.ceil(rate * COINS) / COINS
+    lowest = max(math.frexp(rate)[1] - DIGITS, -COIN_BITS)
+    return math.ldexp(math.ceil(math.ldexp(rate, -lowest)), lowest)
 
 
 def chunk_size(expected: float) -> int:
-    """Room for nearly every draw at once: four standard deviations above what is expected, a multiple of 8."""
-    return 8 * math.ceil((expected + 4 * math.sqrt(expected) + 1) / 8)
+    """Room for nearly every draw at once: five standard deviations above what is expected, a multiple of 8."""
+    return 8 * math.ceil((expected + 5 * math.sqrt(expected) + 1) / 8)
+
+
+def poisson_draws(keys: PRNGKeyArray, units: PyTree, *, rate: float, chunk: int) -> Draws:
+    """One Poisson draw of `units` for each key, in as many chunks as the largest needs. `keys` may have any shape.
+
+    Formal guarantee: in each draw each unit is taken with probability `drawn_rate(rate)`, independently of all others,
+    once; none is dropped. Not covered: how many chunks there are shows in time and memory.
+    """
+    num_units = jax.tree_util.tree_leaves(units)[0].shape[0]
+    flat, heads = keys.reshape(-1), round(drawn_rate(rate) * 2**COIN_BITS)
+    chunks = 1
+    while True:
+        at, taken, most = _places(flat, num_units, heads, chunks * chunk)
+        if int(most) <= chunks * chunk:
+            shape = (*keys.shape, chunks, chunk)
+            return Draws(at.reshape(shape), taken.reshape(shape))
+        chunks = -(-int(most) // chunk)
 
 
 def sum_over_draw(
-    part: Callable[[PyTree, Bool[Array, " chunk"], PRNGKeyArray], Total],
-    units: PyTree,
-    *,
-    rate: float,
-    chunk: int,
-    key: PRNGKeyArray,
+    part: Callable[[PyTree, Bool[Array, " chunk"], PRNGKeyArray], Total], units: PyTree, draw: Draws, key: PRNGKeyArray
 ) -> Total:
-    """Adds up `part` over the units of one Poisson draw, in as many chunks as the draw needs.
+    """Adds up `part` over the chunks of one draw: a chunk of units, which of them are taken, and a key of its own."""
 
-    `part` gets a chunk of units, which of them are drawn (the rest is padding), and a key. An empty draw is one chunk
-    of padding.
-
-    Formal guarantee: each unit is taken with probability `drawn_rate(rate)`, independently of all others, once.
-    """
-    coin_key, part_key = jax.random.split(key)
-    ranks = _ranks(coin_key, jax.tree_util.tree_leaves(units)[0].shape[0], drawn_rate(rate))
-    drawn = ranks[-1]
-
-    def chunk_sum(number: Int[Array, ""]) -> Total:
-        wanted = number * chunk + jnp.arange(1, chunk + 1)
-        taken = wanted <= drawn
-        at = jnp.searchsorted(ranks, jnp.where(taken, wanted, 1))
+    def chunk_sum(number: int | Array, at: Array, taken: Array) -> Total:
         rows = jax.tree_util.tree_map(lambda array: jnp.take(array, at, axis=0, mode="clip"), units)
-        return part(rows, taken, jax.random.fold_in(part_key, number))
+        return part(rows, taken, jax.random.fold_in(key, number))
 
-    def more(state: tuple[Int[Array, ""], Total]) -> tuple[Int[Array, ""], Total]:
-        number, total = state
-        return number + 1, jax.tree_util.tree_map(jnp.add, total, chunk_sum(number))
+    def add(total: Total, chunk: tuple[Array, Array, Array]) -> tuple[Total, None]:
+        return jax.tree_util.tree_map(jnp.add, total, chunk_sum(*chunk)), None
 
-    first = (jnp.asarray(1, dtype=jnp.int32), chunk_sum(jnp.asarray(0, dtype=jnp.int32)))
-    return jax.lax.while_loop(lambda state: state[0] * chunk < drawn, more, first)[1]
+    total = chunk_sum(0, draw.at[0], draw.taken[0])
+    if len(draw.at) == 1:
+        return total
+    return jax.lax.scan(add, total, (jnp.arange(1, len(draw.at)), draw.at[1:], draw.taken[1:]))[0]
 
 
-def _ranks(key: PRNGKeyArray, num_units: int, rate: float) -> Int[Array, " padded"]:
-    """For each unit how many up to it were drawn. A coin is a 32-bit word below rate * 2^32."""
-    rows = max(1, -(-num_units // LANES))
-    words = threefry_2x32(jax.random.key_data(key), jnp.arange(rows * LANES, dtype=jnp.uint32))
-    heads = words < np.uint32(round(rate * COINS)) if rate < 1 else jnp.ones(rows * LANES, dtype=bool)
-    heads = (heads & (jnp.arange(rows * LANES) < num_units)).reshape(rows, LANES).astype(jnp.int32)
-    within = jnp.cumsum(heads, axis=1)
-    before = jnp.cumsum(within[:, -1]) - within[:, -1]
-    return (within + before[:, None]).reshape(-1)
+@functools.partial(jax.jit, static_argnums=(1, 2, 3))
+def _places(
+    keys: PRNGKeyArray, num_units: int, heads: int, capacity: int
+) -> tuple[Int[Array, "draws capacity"], Bool[Array, "draws capacity"], Int[Array, ""]]:
+    """The places of each draw's units in order, as far as they fit; and the size of the largest draw."""
+    num_words = -(-num_units // 32)
+    rows = -(-num_words // LANES)
+    room = WORDS_AT_ONCE.get(jax.default_backend(), 1 << 27)
+    at_once = max(1, min(len(keys), room // (num_words * _planes(heads))))
+
+    def one(key: PRNGKeyArray) -> tuple[Array, Array, Array]:
+        words = coins(key, num_words, heads)
+        words = words.at[-1].set(words[-1] & np.uint32((1 << (num_units - 32 * (num_words - 1))) - 1))
+        counts = jax.lax.population_count(words).astype(jnp.int32)
+        within = jnp.cumsum(jnp.pad(counts, (0, rows * LANES - num_words)).reshape(rows, LANES), axis=1)
+        before = jnp.cumsum(within[:, -1]) - within[:, -1]
+        ranks = (within + before[:, None]).reshape(-1)
+        wanted = jnp.arange(1, capacity + 1)
+        taken = wanted <= ranks[-1]
+        word = jnp.minimum(jnp.searchsorted(ranks, wanted, method="scan_unrolled"), num_words - 1)
+        place = _place_in_word(words[word], wanted - (ranks[word] - counts[word]))
+        return jnp.where(taken, 32 * word + place, 0), taken, ranks[-1]
+
+    at, taken, sizes = jax.lax.map(one, keys, batch_size=at_once)
+    return at, taken, sizes.max()
+
+
+def _place_in_word(words: UInt32[Array, " places"], rank: Int[Array, " places"]) -> Int[Array, " places"]:
+    """Where in each word the `rank`-th bit that is set stands: by halves, each passed over if the rank lies beyond."""
+    place = jnp.zeros_like(rank)
+    for width in (16, 8, 4, 2, 1):
+        below = jax.lax.population_count(words & np.uint32((1 << width) - 1)).astype(rank.dtype)
+        beyond = rank > below
+        rank = jnp.where(beyond, rank - below, rank)
+        place = jnp.where(beyond, place + width, place)
+        words = jnp.where(beyond, words >> np.uint32(width), words)
+    return place
+
+
+def _planes(heads: int) -> int:
+    """How many random bits a coin of probability heads / 2^32 takes: those above the last digit."""
+    return max(1, COIN_BITS - ((heads & -heads).bit_length() - 1))
+
+
+def coins(key: PRNGKeyArray, num_words: int, heads: int) -> UInt32[Array, " words"]:
+    """32 coins in each word, each of probability heads / 2^32, exactly."""
+    if heads == 2**COIN_BITS:
+        return jnp.full(num_words, 0xFFFFFFFF, dtype=jnp.uint32)
+    planes = _planes(heads)
+    first, second = word_pairs(key, num_words * -(-planes // 2))
+    return coins_from(jnp.concatenate([first, second]).reshape(-1, num_words)[:planes], heads)
+
+
+def coins_from(planes: UInt32[Array, "planes words"], heads: int) -> UInt32[Array, " words"]:
+    """From the last digit up: a fair bit or-ed in where the digit is 1, and-ed where it is 0, halves and adds.
+
+    After each digit the chance of a head is (digit + chance so far) / 2, so in the end it is heads / 2^32.
+    """
+    found = jnp.zeros(planes.shape[1], dtype=jnp.uint32)
+    for number in range(planes.shape[0]):
+        digit = heads >> (COIN_BITS - planes.shape[0] + number) & 1
+        found = found | planes[number] if digit else found & planes[number]
+    return found

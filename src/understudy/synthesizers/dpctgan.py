@@ -15,6 +15,7 @@ from jaxtyping import Array
 from understudy.adversarial.critics import Conditions
 from understudy.adversarial.training import Settings
 from understudy.errors import ConfigError
+from understudy.features import Layout
 from understudy.networks import Blocks
 from understudy.synthesizers.dpgan import DPGAN
 
@@ -35,9 +36,13 @@ class DPCTGAN(DPGAN):
         if not self.max_weight >= 1 or self.condition_weight < 0:
             raise ConfigError("max_weight must be at least 1, and condition_weight at least 0.")
 
-    def _settings(self, sizes: tuple[int, ...], num_rows: int) -> Settings:
-        return dataclasses.replace(super()._settings(sizes, num_rows), condition_weight=self.condition_weight)
+    def _settings(self, blocks: Blocks, num_rows: int) -> Settings:
+        return dataclasses.replace(super()._settings(blocks, num_rows), condition_weight=self.condition_weight)
 
-    def _conditions(self, blocks: Blocks, marginal: Array | None, num_rows: int) -> Conditions | None:
+    def _conditions(self, layout: Layout, marginal: Array | None, num_rows: int) -> Conditions | None:
+        """On the columns whose levels stand in the row one by one; without any, the generator takes no condition."""
         assert marginal is not None
-        return Conditions.from_marginal(blocks, np.asarray(marginal), num_rows, self.max_weight)
+        wanted = [column is not None for column in layout.discrete]
+        if not any(wanted):
+            return None
+        return Conditions.from_marginal(layout.blocks, np.asarray(marginal), num_rows, self.max_weight, wanted)

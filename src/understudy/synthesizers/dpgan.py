@@ -3,13 +3,14 @@
 Xie et al., "Differentially private generative adversarial network", 2018; smart clipping, adaptive clipping and warm
 starts after the DP-GAN extended abstract of Boob et al. Deviations, each for soundness or use: gradients are clipped
 row by row (the abstract clips their sum), groups share one price, bounds never follow private gradients, draws are
-Poisson. Columns are binned and one-hot; noisy one-way counts, bought with a part of the budget, hold the generator's
-columns in place (`anchor=0` with `marginals_share=0` leaves them out, as published).
+Poisson. Columns are binned and one-hot by default; noisy one-way counts, bought with a part of the budget, hold the
+generator's columns in place (`anchor=0` with `marginals_share=0` leaves them out, as published).
 """
 
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -18,15 +19,20 @@ from jaxtyping import Array, PRNGKeyArray
 
 from understudy.adversarial.critics import Conditions, one_hot_blocks
 from understudy.adversarial.models import GeneratorModel
-from understudy.adversarial.training import Dials, Settings, train
+from understudy.adversarial.training import Dials, Settings, State, carried_over, train
+from understudy.adversarial.trajectory import Trajectory, judge
 from understudy.errors import ConfigError
-from understudy.networks import GENERATORS, Blocks
+from understudy.features import FEATURES, MODES, Layout, PublicRows, layout_of
+from understudy.networks import GENERATORS, Blocks, num_features
 from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.gradients import multiplier_beside_counts
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps
-from understudy.privacy.sampling import drawn_rate
+from understudy.privacy.sampling import Units, drawn_rate
 from understudy.schema import Domain
+
+PUBLIC_BATCH = 512
+"""Public rows in a step that warms the networks up."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,6 +43,8 @@ class DPGAN:
     """Critic steps; each costs budget."""
     rate: float = 1 / 32
     """The share of the units that enters a critic step: public, whatever the number of rows."""
+    chunk: int | None = None
+    """Units handled at once: fewer need less memory. Left out: nearly every draw at once. Not a matter of privacy."""
     critic_steps: int = 1
     """Critic steps for each generator step."""
     loss: str = "gan"
@@ -45,10 +53,17 @@ class DPGAN:
     """separate, or paired: one generated row clipped together with each real one."""
     arch: str = "residual"
     """residual, plain, or quail_dpgan as published."""
+    features: str = "binned"
+    """What the networks see of a number: binned (a level for each bin), typed (a bounded number, or bits) or modes."""
+    modes: str = "bought"
+    """Of features="modes": components fitted to bought histograms, or a public_grid of them."""
+    num_modes: int = 10
+    """At most so many components for a number."""
     latent: int = 64
     generator_widths: tuple[int, ...] = (256, 256)
     critic_widths: tuple[int, ...] = (64, 64)
-    """Small on purpose: noise grows with the number of weights."""
+    """Small on purpose: noise grows with the number of weights. Empty with arch=quail_dpgan: 2m/3 and m/3 for rows of m
+    features, as published."""
     critic_rate: float = 5e-3
     generator_rate: float = 4e-3
     clip: float = 1.0
@@ -67,20 +82,29 @@ class DPGAN:
     average: float = 0.99
     """Decay of the generator's running average, which is what is released."""
     optimiser: str = "adam"
+    betas: tuple[float, float] = (0.5, 0.9)
+    """Of Adam."""
     weight_clip: float = 0.0
     spectral: bool = False
+    warm_steps: int = 500
+    """With a public table: critic steps on its rows, without noise, before the first private one."""
 
     def __post_init__(self) -> None:
         whole = {"steps": self.steps, "critic_steps": self.critic_steps, "latent": self.latent, "groups": self.groups}
-        for name, value in whole.items():
+        whole |= {"num_modes": self.num_modes, "warm_steps": self.warm_steps}
+        for name, value in {**whole, "chunk": 1 if self.chunk is None else self.chunk}.items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} must be a whole number of at least 1, found {value}.")
         rates = {"critic_rate": self.critic_rate, "generator_rate": self.generator_rate}
         for name, number in {**rates, "clip": self.clip, "temperature": self.temperature}.items():
             if not 0 < number < math.inf:
                 raise ConfigError(f"{name} must be a positive number, found {number}.")
-        if self.arch not in GENERATORS:
-            raise ConfigError(f"arch must be one of {', '.join(GENERATORS)}, found {self.arch!r}.")
+        words = {"arch": (self.arch, GENERATORS), "features": (self.features, FEATURES), "modes": (self.modes, MODES)}
+        for name, (word, known) in words.items():
+            if word not in known:
+                raise ConfigError(f"{name} must be one of {', '.join(known)}, found {word!r}.")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ConfigError(f"betas must lie from 0 to below 1, found {list(self.betas)}.")
         if not 0 <= self.marginals_share < 1:
             raise ConfigError(
                 f"marginals_share is a part of the budget, from 0 to below 1, found {self.marginals_share}."
@@ -90,7 +114,18 @@ class DPGAN:
         if self.steps % self.critic_steps:
             raise ConfigError(f"steps ({self.steps}) must be a multiple of critic_steps ({self.critic_steps}).")
         drawn_rate(self.rate)
-        self._settings((2, 2), 100)  # refuses unknown words before anything is spent
+        self._settings(one_hot_blocks((2, 2)), 100)  # refuses unknown words before anything is spent
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        """Published settings by name, with some of them changed.
+
+        >>> DPGAN.preset("quail", steps=500).critic_rate
+        0.0004
+        """
+        if name not in PRESETS:
+            raise ConfigError(f"There is no preset {name!r}. The presets are: {', '.join(PRESETS)}.")
+        return cls(**{**PRESETS[name], **changes})
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of histograms, then all critic steps; the last fill what is left. No price depends on the rows."""
@@ -119,71 +154,201 @@ class DPGAN:
         ledger: Ledger,
         *,
         key: PRNGKeyArray,
+        public: PublicRows | None = None,
         progress: Callable[[float, str], None] | None = None,
     ) -> GeneratorModel:
-        """Formal guarantee: the price of the plan's looks; generator, averages and bounds are post-processing."""
+        """Formal guarantee: the price of the plan's looks; generator, averages and bounds are post-processing.
+
+        Rows of a `public` table warm both networks up and set clip bounds. They are not protected.
+        """
+        state, _, model_of = self._trained(rows, plan, ledger, progress, key=key, public=public)
+        return model_of(state)
+
+    def num_checkpoints(self, every: int) -> int:
+        """How many checkpoints there are if one is kept every so many generator steps."""
+        if self.features != "binned":
+            raise ConfigError(f"Checkpoints are compared by their codes: use features=binned, not {self.features}.")
+        return self.steps // self.critic_steps // every
+
+    def trajectory(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        key: PRNGKeyArray,
+        checkpoints: int,
+        every: int,
+        public: PublicRows | None = None,
+        progress: Callable[[float, str], None] | None = None,
+    ) -> Trajectory:
+        """Generators, averaged, and critics of the last `checkpoints` states. Formal guarantee: that of `fit`."""
+        _, kept, model_of = self._trained(rows, plan, ledger, progress, key=key, public=public, keep_every=every)
+        models = tuple(model_of(state) for state in kept[-checkpoints:])
+        critics = [state.critic for state in kept[-checkpoints:]]
+        return Trajectory(models, judge(critics, models[0].blocks, conditional=models[0].marginal is not None))
+
+    def _trained(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        progress: Callable[[float, str], None] | None,
+        *,
+        key: PRNGKeyArray,
+        public: PublicRows | None = None,
+        keep_every: int = 0,
+    ) -> tuple[State, list[State], Callable[[State], GeneratorModel]]:
+        """The last state, those kept on the way, and what makes a model of one."""
         domain = rows.domain
-        marginal = None
+        marginals = marginal = None
         if self.marginals_share:
-            tables = noisy_counts(rows, domain.singles, plan["singles"], ledger)
-            marginal = jnp.asarray(np.concatenate([shares(table) for table in tables]), dtype=jnp.float32)
-        paid = pay_for_steps(rows, plan["critic"], ledger)
+            marginals = [shares(table) for table in noisy_counts(rows, domain.singles, plan["singles"], ledger)]
+        layout = layout_of(self.features, domain, rows.scales, marginals, modes=self.modes, num_modes=self.num_modes)
+        if marginals is not None:
+            marginal = jnp.asarray(layout.shares(marginals), dtype=jnp.float32)
+        # One-hot codes are made of codes where they are needed; only other features are made beforehand.
+        is_binned = self.features == "binned"
+        paid = pay_for_steps(rows, plan["critic"], ledger, None if is_binned else layout)
         # Per step each unit counts once, so the public number of units is the public number of rows or less.
-        settings = self._settings(domain.sizes, domain.num_rows)
+        settings = self._settings(layout.blocks, domain.num_rows)
         multiplier = paid.noise_multiplier
         if self.adaptive == "quantile" and multiplier:
-            multiplier = multiplier_beside_counts(multiplier, self.groups, settings.count_stddev)
+            # A twentieth of a batch; where batches are small, enough that counts take a quarter of the price at most.
+            stddev = max(settings.batch / 20, multiplier * math.sqrt(self.groups))
+            settings = dataclasses.replace(settings, count_stddev=stddev)
+            multiplier = multiplier_beside_counts(multiplier, self.groups, stddev)
         clip = self.clip if multiplier else math.inf
         dials = Dials.of(multiplier, self.critic_rate, self.generator_rate, clip)
-        conditions = self._conditions(settings.blocks, marginal, domain.num_rows)
-        state, _ = train(
+        conditions = self._conditions(layout, marginal, domain.num_rows)
+        warm, public_units = None, None
+        if public is not None:
+            feature_key, warm_key = jax.random.split(key)
+            features = public.codes if is_binned else layout.encode(public.codes, public.places, feature_key)
+            public_units = Units(jnp.asarray(features[:, None]), jnp.ones((len(features), 1), dtype=bool))
+            warm = self._warmed_up(settings, public_units, warm_key, conditions, marginal, progress)
+            warm = carried_over(settings, dials, warm)
+        state, kept = train(
             settings,
             paid.units,
             dials,
             ledger_key(ledger),
             iterations=paid.steps // self.critic_steps,
             conditions=conditions,
+            public=public_units,
             marginal=marginal,
+            state=warm,
+            keep_every=keep_every,
             progress=progress,
-        )
-        return GeneratorModel(
-            jax.device_get(state.average),
-            self.arch,
-            domain.names,
-            settings.blocks,
-            self.latent,
-            self.generator_widths,
-            None if conditions is None else np.asarray(conditions.marginal),
+            slot=ledger.slot(),
         )
 
-    def _conditions(self, blocks: Blocks, marginal: Array | None, num_rows: int) -> Conditions | None:
+        def model_of(state: State) -> GeneratorModel:
+            return GeneratorModel(
+                jax.device_get(state.average),
+                self.arch,
+                domain.names,
+                settings.blocks,
+                self.latent,
+                self.generator_widths,
+                None if conditions is None else np.asarray(conditions.marginal),
+                None if is_binned else layout,
+            )
+
+        return state, kept, model_of
+
+    def _warmed_up(
+        self,
+        settings: Settings,
+        units: Units,
+        key: PRNGKeyArray,
+        conditions: Conditions | None,
+        marginal: Array | None,
+        progress: Callable[[float, str], None] | None,
+    ) -> State:
+        """Networks trained on public rows: no noise, no bound, no charge."""
+        batch = min(PUBLIC_BATCH, len(units.rows))
+        plain = dataclasses.replace(
+            settings, rate=drawn_rate(batch / len(units.rows)), batch=batch, groups=1, adaptive="none", count_stddev=0.0
+        )
+        state, _ = train(
+            plain,
+            units,
+            Dials.of(0.0, self.critic_rate, self.generator_rate, math.inf),
+            key,
+            iterations=max(1, self.warm_steps // self.critic_steps),
+            conditions=conditions,
+            marginal=marginal,
+            progress=progress and (lambda share, words: progress(0.0, f"public rows: {words}")),
+        )
+        return state
+
+    def _conditions(self, layout: Layout, marginal: Array | None, num_rows: int) -> Conditions | None:
         """None: this generator takes no condition."""
         return None
 
-    def _settings(self, sizes: tuple[int, ...], num_rows: int) -> Settings:
+    def _settings(self, blocks: Blocks, num_rows: int) -> Settings:
         batch = max(1, round(drawn_rate(self.rate) * num_rows))
+        critic_widths = self.critic_widths
+        if self.arch == "quail_dpgan" and not critic_widths:
+            critic_widths = tuple(max(1, num_features(blocks) * part // 3) for part in (2, 1))
         return Settings(
-            blocks=one_hot_blocks(sizes),
+            blocks=blocks,
             rate=drawn_rate(self.rate),
             batch=batch,
+            chunk=self.chunk,
             loss=self.loss,
             fake_term=self.fake_term,
             latent=self.latent,
             generator=self.arch,
             generator_widths=self.generator_widths,
-            critic_widths=self.critic_widths,
+            critic_widths=critic_widths,
             critic_steps=self.critic_steps,
             temperature=self.temperature,
             average=self.average,
             optimiser=self.optimiser,
+            betas=self.betas,
             weight_clip=self.weight_clip,
             spectral=self.spectral,
             groups=self.groups,
             allocation=self.allocation,
             adaptive=self.adaptive,
-            count_stddev=batch / 20 if self.adaptive == "quantile" else 0.0,
+            count_stddev=1.0 if self.adaptive == "quantile" else 0.0,  # until the noise of a step is known
             anchor=self.anchor if self.marginals_share else 0.0,
         )
+
+
+AS_PUBLISHED: dict[str, Any] = {"features": "typed", "marginals_share": 0.0, "anchor": 0.0}
+PRESETS: dict[str, dict[str, Any]] = {
+    "quail": {
+        **AS_PUBLISHED,
+        "arch": "quail_dpgan",
+        "latent": 64,
+        "critic_widths": (),
+        "critic_rate": 4e-4,
+        "generator_rate": 1e-4,
+        "betas": (0.9, 0.999),
+        "clip": 1.0,
+        "average": 0.0,
+    },
+    "pgb_gaussians": {
+        **AS_PUBLISHED,
+        "arch": "plain",
+        "loss": "kl_wgan",
+        "latent": 2,
+        "generator_widths": (512, 256),
+        "critic_widths": (128, 256),
+        "critic_rate": 2e-3,
+        "generator_rate": 5e-4,
+        "betas": (0.5, 0.999),
+        "rate": 0.01,
+        "steps": 12_000,
+        "average": 0.998,
+    },
+}
+"""Networks and rates of the QUAIL paper's DPGAN; networks and loss of the boosting paper's 25 Gaussians, which does not
+tell the rest (its ReLUs are leaky: with a slope of 0.2 ours missed most points). The publications' noise multipliers are
+no settings: noise follows from the guarantee."""
 
 
 def ledger_key(ledger: Ledger) -> PRNGKeyArray:

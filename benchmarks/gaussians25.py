@@ -1,0 +1,143 @@
+"""25 Gaussians: how many of a GAN's points lie where the data's do. Experiment P1b of the boosting paper.
+
+    python benchmarks/gaussians25.py --seeds 0 1 2 --write
+    python benchmarks/gaussians25.py --epsilon 1 --set steps=2000
+
+The table has two columns, x and y, with declared bounds, and goes through `us.fit` like any other, with numbers as
+numbers (features="typed") and no bins. A point is good within the radius that holds 99% of its cluster; modes are the
+clusters with a good point. Uncapped quality is the share of good points; capped, a cluster counts for at most 1/25.
+Published for the same networks without privacy: 0.906 uncapped, 0.904 capped; with epsilon 1: 0.031 capped.
+"""
+
+import argparse
+import datetime
+import os
+import platform
+import shlex
+import struct
+import sys
+import time
+import zlib
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "src"))
+
+import numpy as np  # noqa: E402
+import pyarrow as pa  # noqa: E402
+
+import understudy as us  # noqa: E402
+from understudy.synthesizers import express, read_setting, with_settings  # noqa: E402
+from understudy.synthesizers.dpgan import DPGAN  # noqa: E402
+
+CENTRES = np.array([(x, y) for x in range(-4, 5, 2) for y in range(-4, 5, 2)], dtype=float)
+STDDEV, POINTS, BOUND = 0.05, 1000, 4.5
+RADIUS = STDDEV * np.sqrt(9.21034)  # 99% of a normal cluster in the plane
+SAMPLE, DATA_SEED = 25_000, 1
+TARGET = 0.90
+RESULT, PICTURE = HERE / "results/gaussians25.md", HERE.parent / "docs/images/gaussians25.png"
+
+
+def points() -> np.ndarray:
+    """The data, the same for every seed of a run."""
+    draw = np.random.default_rng(DATA_SEED)
+    return np.repeat(CENTRES, POINTS, axis=0) + STDDEV * draw.standard_normal((len(CENTRES) * POINTS, 2))
+
+
+def table(xy: np.ndarray) -> pa.Table:
+    return pa.table({"x": xy[:, 0], "y": xy[:, 1]})
+
+
+def schema() -> us.Schema:
+    columns = tuple(us.Column(name=n, kind="real", bounds=(-BOUND, BOUND), nullable=False) for n in ("x", "y"))
+    return us.Schema(columns=columns, rows=len(CENTRES) * POINTS)
+
+
+def scores(xy: np.ndarray) -> dict[str, float]:
+    """Modes hit, quality with and without cap, and total variation of the clusters' shares from even ones."""
+    distance = np.linalg.norm(xy[:, None] - CENTRES[None], axis=2)
+    good = distance.min(axis=1) <= RADIUS
+    counts = np.bincount(distance.argmin(axis=1)[good], minlength=len(CENTRES))
+    even = len(xy) / len(CENTRES)
+    return {
+        "modes": int((counts > 0).sum()),
+        "uncapped": float(good.mean()),
+        "capped": float(np.minimum(counts, even).sum() / len(xy)),
+        "tv": float(np.abs(counts / max(counts.sum(), 1) - 1 / len(CENTRES)).sum() / 2),
+    }
+
+
+def fitted(method: DPGAN, guarantee: us.Guarantee, seed: int) -> np.ndarray:
+    """Points of a release. Seeded: the data are public."""
+    release = us.fit(table(points()), method, guarantee, schema=schema(), binning=us.Binning(bins="uniform"), seed=seed)
+    made = release.sample_arrow(SAMPLE, seed=seed)
+    return np.stack([made["x"].to_numpy(), made["y"].to_numpy()], axis=1)
+
+
+def drawing(panels: list[np.ndarray], side: int = 300, shown: int = 6000) -> bytes:
+    """Scatters side by side as a small grey PNG."""
+    canvas = np.full((side, len(panels) * side), 255.0)
+    for number, xy in enumerate(panels):
+        at = ((xy[:shown] / BOUND / 2 + 0.5) * (side - 3)).astype(int).clip(0, side - 3)
+        for dx, dy in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            np.multiply.at(canvas, (side - 2 - at[:, 1] - dy, number * side + at[:, 0] + dx), 0.75)
+        canvas[:, number * side] = canvas[:, (number + 1) * side - 1] = 128
+    canvas[0] = canvas[-1] = 128
+    grey = (canvas // 8 * 8).clip(0, 255).astype(np.uint8)  # few shades: a small file
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    lines = b"".join(b"\0" + line.tobytes() for line in grey)
+    header = struct.pack(">IIBBBBB", grey.shape[1], grey.shape[0], 8, 0, 0, 0, 0)
+    body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+def page(lines: list[str], method: DPGAN, guarantee: us.Guarantee) -> str:
+    command = shlex.join(["python", "benchmarks/gaussians25.py", *(a for a in sys.argv[1:] if a != "--write")])
+    where = f"{platform.machine()}, {os.cpu_count()} shared CPU cores"
+    privacy = f"epsilon {guarantee.epsilon:g}" if guarantee.is_private else "not private"
+    return f"""# 25 Gaussians
+
+`{command}`, {datetime.date.today()}, {where}; {privacy}.
+Method `{express(method)}`.
+25,000 points in 25 clusters of standard deviation 0.05; {SAMPLE:,} generated points a seed; radius {RADIUS:.5f}.
+Published for these networks, without privacy: 0.906 uncapped, 0.904 capped. The target is {TARGET:.2f} uncapped, and
+all 25 modes. Real points have 0.99.
+
+| seed | modes | quality, uncapped | capped | TV of the clusters | seconds |
+|---:|---:|---:|---:|---:|---:|
+{chr(10).join(lines)}
+
+![real points on the left, generated ones on the right](../../docs/images/gaussians25.png)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--epsilon", type=float, help="a private run; left out: not private")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of dpgan")
+    parser.add_argument("--write", action="store_true", help="write the table and the picture")
+    args = parser.parse_args()
+    method = with_settings(DPGAN.preset("pgb_gaussians"), dict(read_setting(text) for text in args.set))
+    guarantee = us.Guarantee.not_private() if args.epsilon is None else us.Guarantee(args.epsilon, 2e-5)
+    lines: list[str] = []
+    for seed in args.seeds:
+        began = time.monotonic()
+        xy = fitted(method, guarantee, seed)
+        seconds, found = time.monotonic() - began, scores(xy)
+        lines.append(
+            f"| {seed} | {found['modes']} | {found['uncapped']:.3f} | {found['capped']:.3f} | {found['tv']:.3f} "
+            f"| {seconds:.0f} |"
+        )
+        print(lines[-1], flush=True)
+        if args.write:
+            RESULT.write_text(page(lines, method, guarantee))
+            if seed == args.seeds[0]:
+                PICTURE.write_bytes(drawing([points(), xy]))
+
+
+if __name__ == "__main__":
+    main()

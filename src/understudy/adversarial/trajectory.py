@@ -1,0 +1,94 @@
+"""What a training leaves on its way: generators and critics at several moments, all covered by what its steps cost."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from understudy.adversarial.critics import encoder
+from understudy.networks import Blocks, num_features
+from understudy.privacy.ledger import Budget, Ledger, Plan
+from understudy.privacy.mechanisms import Rows
+from understudy.schema import Domain
+
+
+class Sampler(Protocol):
+    """A model that makes rows of codes."""
+
+    def sample(self, num_rows: int, *, key: PRNGKeyArray) -> Int[np.ndarray, "rows columns"]: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Trajectory:
+    """The checkpoints of one run, in the order of training. Post-processing of its noisy steps: free to use."""
+
+    models: tuple[Any, ...]
+    """What a release could hold, one for each checkpoint."""
+    critics: Callable[[Int[np.ndarray, "rows columns"]], Float[np.ndarray, "rows checkpoints"]]
+    """How real each checkpoint's critic takes each row to be, from 0 to 1. Of one row at a time: nothing mixes rows."""
+
+
+@runtime_checkable
+class HasTrajectory(Protocol):
+    """A synthesizer whose training can be followed: what `boosted` and `selected` wrap."""
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan: ...
+
+    def num_checkpoints(self, every: int) -> int:
+        """How many checkpoints a run has if every so many generator steps one is kept. Public."""
+
+    def trajectory(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        key: PRNGKeyArray,
+        checkpoints: int,
+        every: int,
+        progress: Callable[[float, str], None] | None = None,
+    ) -> Trajectory:
+        """Trains like `fit`, at the same price, and returns the last `checkpoints` of the states kept on the way."""
+
+
+def judge(
+    critics: Sequence[Any], blocks: Blocks, *, conditional: bool = False
+) -> Callable[[Int[np.ndarray, "rows columns"]], Float[np.ndarray, "rows critics"]]:
+    """Critics of one shape as one function of codes: the sigmoid of their scores.
+
+    A conditional critic is shown a row with each of its own levels as the condition in turn, and the mean counts.
+    """
+    arrays = jax.tree_util.tree_map(
+        lambda *leaves: jnp.stack(leaves), *(eqx.filter(critic, eqx.is_array) for critic in critics)
+    )
+    fixed = eqx.filter(critics[0], eqx.is_array, inverse=True)
+    features_of = encoder(blocks)
+    ends = np.cumsum([0, *(block.size for block in blocks)])
+
+    def of_one(leaves: Any, features: Float[Array, "rows features"]) -> Float[Array, " rows"]:
+        critic = eqx.combine(leaves, fixed)
+        if not conditional:
+            return jax.nn.sigmoid(jax.vmap(critic)(features))
+
+        def for_column(total: Array, mask: Array) -> tuple[Array, None]:
+            seen = jnp.concatenate([features, features * mask], axis=1)
+            return total + jax.nn.sigmoid(jax.vmap(critic)(seen)), None
+
+        place = np.arange(num_features(blocks))
+        masks = np.stack([(place >= a) & (place < b) for a, b in itertools.pairwise(ends)])
+        total, _ = jax.lax.scan(for_column, jnp.zeros(len(features)), jnp.asarray(masks, dtype=jnp.float32))
+        return total / len(blocks)
+
+    @jax.jit
+    def probabilities(codes: Array, leaves: Any) -> Float[Array, "rows critics"]:
+        features = jax.vmap(features_of)(codes)
+        # One after the other: all at once would not fit the caches, and takes three times as long.
+        return jax.lax.map(lambda one: of_one(one, features), leaves).T
+
+    return lambda codes: np.asarray(probabilities(jnp.asarray(codes), arrays))

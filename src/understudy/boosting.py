@@ -1,0 +1,373 @@
+"""Post-GAN boosting: a game between a distribution over generated rows and a set of distinguishers.
+
+After Neunhoeffer, Wu and Dwork, "Private Post-GAN Boosting", 2021. A sample B is drawn once from the checkpoints of a
+run and stays fixed; phi is a distribution over it. A distinguisher D with values in [0, 1] gains
+
+    U(phi, D) = (mean of D over the real rows) + 1 - (mean of D over phi),
+
+phi loses it, and 1 means that D is no better than guessing. Round after round a distinguisher is picked that gains
+much, and phi moves towards the rows that it takes for real (multiplicative weights, in log space). The average of all
+phi is the boosted distribution.
+
+Everything here is arithmetic on generated rows and costs nothing. The real rows enter through the picks alone: a pick
+is a function of the public means, and the private one (`privacy/selection.py`) holds the real means where nobody else
+can see them. Needs nothing but NumPy.
+"""
+
+import dataclasses
+import math
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from understudy.errors import ConfigError
+
+LEARNING_RATES = ("paper", "sqrt")
+AVERAGES = ("all", "last_window", "sqrt_weighted")
+OUTPUTS = ("iid", "distinct", "weighted")
+
+IN_FLOATS = 2**30
+"""Bytes up to which values are kept as float32; beyond, in steps of 1/255, a byte each."""
+IN_MEMORY = 2 * 2**30
+"""Bytes up to which values stay in memory; beyond, in a file that is mapped and read in pieces."""
+AT_ONCE = 8192
+"""Rows that are judged in one call: one compiled shape for every size of sample."""
+PIECE = 4
+"""Distinguishers whose stored bytes become floats at a time."""
+SURE = 1e-14
+"""Rejection sampling takes no judgement for surer than this."""
+
+Pick = Callable[[Float[np.ndarray, " distinguishers"]], int]
+"""From the mean of each distinguisher over phi to the one that plays against it."""
+
+
+# ------------------------------------------------------------------------------------------------------- distinguishers
+
+
+class Distinguishers(Protocol):
+    """Functions of a row with values in [0, 1], known on the rows of one sample."""
+
+    num_samples: int
+    dtype: np.dtype
+    """How exactly phi must be handed over."""
+
+    def __len__(self) -> int: ...
+
+    def means(self, phi: Float[np.ndarray, " samples"]) -> Float[np.ndarray, " distinguishers"]:
+        """The mean of each under phi."""
+
+    def add(self, log_weights: Float[np.ndarray, " samples"], index: int, rate: float) -> None:
+        """Adds `rate` times the values of one, in place."""
+
+    def mixed(self, shares: Float[np.ndarray, " distinguishers"]) -> Float[np.ndarray, " samples"]:
+        """The values of their mixture."""
+
+
+class Values:
+    """Distinguishers whose values are stored, one line each: floats, or bytes that stand for 255ths."""
+
+    def __init__(self, matrix: np.ndarray):
+        if matrix.ndim != 2 or not matrix.size or matrix.dtype not in (np.uint8, np.float32, np.float64):
+            raise ConfigError(
+                "Values must be a matrix of float32, float64 or uint8 with a line for each distinguisher and a column "
+                f"for each row of the sample, found {matrix.dtype} of shape {matrix.shape}."
+            )
+        self._matrix, self.num_samples = matrix, matrix.shape[1]
+        self._in_bytes = matrix.dtype == np.uint8
+        self.dtype = np.dtype(np.float32) if self._in_bytes else matrix.dtype
+        self._piece = np.empty((min(PIECE, len(matrix)), self.num_samples), np.float32) if self._in_bytes else None
+
+    def __len__(self) -> int:
+        return len(self._matrix)
+
+    def means(self, phi: np.ndarray) -> np.ndarray:
+        if self._piece is None:
+            return np.asarray(self._matrix @ phi.astype(self.dtype, copy=False), dtype=np.float64)
+        found = np.empty(len(self))
+        for start in range(0, len(self), len(self._piece)):
+            lines = self._matrix[start : start + len(self._piece)]
+            np.copyto(self._piece[: len(lines)], lines)
+            found[start : start + len(lines)] = self._piece[: len(lines)] @ phi
+        return found / 255
+
+    def add(self, log_weights: np.ndarray, index: int, rate: float) -> None:
+        log_weights += self._line(index) * log_weights.dtype.type(rate)
+
+    def mixed(self, shares: np.ndarray) -> np.ndarray:
+        total = np.zeros(self.num_samples)
+        for index in np.flatnonzero(shares).tolist():
+            total += shares[index] * self._line(index)
+        return total
+
+    def _line(self, index: int) -> np.ndarray:
+        return self._matrix[index] / np.float32(255) if self._in_bytes else self._matrix[index]
+
+
+class Cells:
+    """Counting queries: the cells of one marginal as indicators, then the complements of all of them.
+
+    A cell tells when the sample has too few of a kind, its complement when it has too many.
+    """
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, cells: Int[np.ndarray, " samples"], num_cells: int):
+        self._cells, self._size, self.num_samples = cells, num_cells, len(cells)
+
+    def __len__(self) -> int:
+        return 2 * self._size
+
+    def means(self, phi: np.ndarray) -> np.ndarray:
+        shares = np.bincount(self._cells, weights=phi, minlength=self._size)
+        return np.concatenate([shares, 1.0 - shares])
+
+    def add(self, log_weights: np.ndarray, index: int, rate: float) -> None:
+        cell, complement = index % self._size, index >= self._size
+        log_weights[(self._cells == cell) ^ complement] += rate
+
+    def mixed(self, shares: np.ndarray) -> np.ndarray:
+        inside, outside = shares[: self._size], shares[self._size :]
+        return (inside - outside)[self._cells] + outside.sum()
+
+
+class Constant:
+    """The distinguisher that cannot tell: one half everywhere. It keeps the value of the game at 1 or above."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, num_samples: int):
+        self.num_samples = num_samples
+
+    def __len__(self) -> int:
+        return 1
+
+    def means(self, phi: np.ndarray) -> np.ndarray:
+        return np.asarray([0.5])
+
+    def add(self, log_weights: np.ndarray, index: int, rate: float) -> None:
+        """Nothing: a constant moves no odds."""
+
+    def mixed(self, shares: np.ndarray) -> np.ndarray:
+        return np.full(self.num_samples, 0.5 * float(shares[0]))
+
+
+class Together:
+    """Several sets of distinguishers on the same sample as one, numbered in this order."""
+
+    def __init__(self, parts: Sequence[Distinguishers]):
+        self._parts, self.num_samples = tuple(parts), parts[0].num_samples
+        assert all(part.num_samples == self.num_samples for part in parts), "all must judge the same sample"
+        self._ends = np.cumsum([len(part) for part in parts])
+        self.dtype = np.result_type(*(part.dtype for part in parts))
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def means(self, phi: np.ndarray) -> np.ndarray:
+        return np.concatenate([part.means(phi) for part in self._parts])
+
+    def add(self, log_weights: np.ndarray, index: int, rate: float) -> None:
+        at = int(np.searchsorted(self._ends, index, side="right"))
+        self._parts[at].add(log_weights, index - int(self._ends[at]) + len(self._parts[at]), rate)
+
+    def mixed(self, shares: np.ndarray) -> np.ndarray:
+        pieces = np.split(shares, self._ends[:-1])
+        return np.sum([part.mixed(piece) for part, piece in zip(self._parts, pieces, strict=True)], axis=0)
+
+
+def cleaned(values: np.ndarray) -> np.ndarray:
+    """Judgements within [0, 1]; where there is none, one half."""
+    return np.clip(np.where(np.isnan(values), values.dtype.type(0.5), values), 0.0, 1.0)
+
+
+def judged(
+    critics: Callable[[Int[np.ndarray, "rows columns"]], Float[np.ndarray, "rows critics"]],
+    count: int,
+    codes: Int[np.ndarray, "samples columns"],
+    *,
+    in_floats: int = IN_FLOATS,
+    in_memory: int = IN_MEMORY,
+    progress: Callable[[float], None] | None = None,
+) -> Values:
+    """What `count` critics say of every row of a sample, stored as its size demands."""
+    shape = (count, len(codes))
+    dtype = np.dtype(np.float32 if 4 * math.prod(shape) <= in_floats else np.uint8)
+    matrix = np.empty(shape, dtype) if dtype.itemsize * math.prod(shape) <= in_memory else _on_disk(shape, dtype)
+    for start in range(0, len(codes), AT_ONCE):
+        part = codes[start : start + AT_ONCE]
+        # Always one shape, filled up with the first row.
+        padded = np.concatenate([part, np.repeat(codes[:1], AT_ONCE - len(part), axis=0)])
+        values = cleaned(np.asarray(critics(padded), dtype=np.float32))[: len(part)].T
+        matrix[:, start : start + len(part)] = values if dtype == np.float32 else np.rint(255 * values)
+        if progress is not None:
+            progress(min(1.0, (start + AT_ONCE) / len(codes)))
+    return Values(matrix)
+
+
+def _on_disk(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+    with tempfile.TemporaryFile() as file:  # without a name: it is gone when its last reader is
+        return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
+
+
+# ------------------------------------------------------------------------------------------------------------- the game
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What the game leaves: a distribution over the sample, a mixture of distinguishers, and the picks."""
+
+    weights: Float[np.ndarray, " samples"]
+    """The average of phi: the boosted distribution."""
+    picks: Int[np.ndarray, " rounds"]
+    shares: Float[np.ndarray, " distinguishers"]
+    """How often each distinguisher was picked, as a share of the rounds: the mixture that judges best."""
+    mixed: Float[np.ndarray, " samples"]
+    """What that mixture says of each row of the sample."""
+    regret: float
+    """How much better the best single row would have done against the picks than phi did: the half of the duality gap
+    in which the real means cancel. A function of the picks, so free to show."""
+
+
+def play(
+    distinguishers: Distinguishers,
+    pick: Pick,
+    *,
+    rounds: int,
+    learning_rate: str = "paper",
+    average: str = "all",
+    window: int = 150,
+    after_update: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> Outcome:
+    """`rounds` rounds of the game (Algorithm 1 of the paper, in log space).
+
+    `learning_rate` is "paper", 0.5 sqrt(log M / T) throughout, or "sqrt", 1 / sqrt(t) in round t. `average` takes the
+    plays of "all" rounds, of the "last_window", or all "sqrt_weighted" by sqrt(t). The plays are those before each
+    update, as in the paper, or `after_update`, as in its authors' code.
+    """
+    rates = learning_rates(learning_rate, rounds, distinguishers.num_samples)
+    importance = averaging_weights(average, rounds, window)
+    log_weights = np.zeros(distinguishers.num_samples)
+    total = np.zeros(distinguishers.num_samples)
+    picks, payoff = np.zeros(rounds, dtype=np.int64), 0.0
+    phi = _softmax(log_weights, distinguishers.dtype)
+    for number in range(rounds):
+        means = distinguishers.means(phi)
+        picks[number] = chosen = pick(means)
+        payoff += float(means[chosen])
+        if importance[number] and not after_update:
+            total += importance[number] * phi
+        distinguishers.add(log_weights, chosen, rates[number])
+        phi = _softmax(log_weights, distinguishers.dtype)
+        if importance[number] and after_update:
+            total += importance[number] * phi
+        if progress is not None:
+            progress((number + 1) / rounds)
+    shares = np.bincount(picks, minlength=len(distinguishers)) / rounds
+    mixed = distinguishers.mixed(shares)
+    return Outcome(total / total.sum(), picks, shares, mixed, float(mixed.max()) - payoff / rounds)
+
+
+def learning_rates(name: str, rounds: int, num_samples: int) -> Float[np.ndarray, " rounds"]:
+    """The rate of each round."""
+    if name == "paper":
+        return np.full(rounds, 0.5 * math.sqrt(math.log(num_samples) / rounds))
+    if name == "sqrt":
+        return 1 / np.sqrt(np.arange(1, rounds + 1))
+    raise ConfigError(f"learning_rate must be one of {', '.join(LEARNING_RATES)}, found {name!r}.")
+
+
+def averaging_weights(name: str, rounds: int, window: int) -> Float[np.ndarray, " rounds"]:
+    """How much each round's play counts in the average; they sum to one."""
+    number = np.arange(1, rounds + 1)
+    known = {"all": np.ones(rounds), "last_window": number > rounds - window, "sqrt_weighted": np.sqrt(number)}
+    if name not in known:
+        raise ConfigError(f"average must be one of {', '.join(AVERAGES)}, found {name!r}.")
+    if name == "last_window" and window < 1:
+        raise ConfigError(f"window must be at least 1 round, found {window}.")
+    return known[name] / known[name].sum()
+
+
+def _softmax(log_weights: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    weights = np.exp((log_weights - log_weights.max()).astype(dtype))
+    weights /= weights.sum(dtype=np.float64)
+    return weights
+
+
+def best_response(real_means: Float[np.ndarray, " distinguishers"]) -> Pick:
+    """The pick without privacy, for rows that are public: the distinguisher that gains most, the first one on ties."""
+    return lambda means: int(np.argmax(real_means + 1.0 - means))
+
+
+def duality_gap(outcome: Outcome, distinguishers: Distinguishers, real_means: np.ndarray) -> float:
+    """max_D U(phi, D) - min_x U(x, mixture): how far from equilibrium, for rows that are public."""
+    best = np.max(real_means + 1.0 - distinguishers.means(outcome.weights.astype(distinguishers.dtype)))
+    return float(best - (real_means @ outcome.shares + 1.0 - outcome.mixed.max()))
+
+
+def promised_gap(rounds: int, num_samples: int, rate: float) -> float:
+    """What Theorem 3 promises of the duality gap without privacy, for a constant learning rate."""
+    return 4 * rate + math.log(num_samples) / (rate * rounds)
+
+
+def gap_bound(outcome: Outcome, num_distinguishers: int, exponent: float, *, failure: float = 0.05) -> float:
+    """A bound on the duality gap from what the picks show, right with probability 1 - `failure`. Costs nothing.
+
+    A pick with odds exp(exponent * U) misses the best by more than log(N T / failure) / exponent in some round with
+    probability `failure` at most; to that comes the regret. For averages of all rounds before their updates.
+    """
+    rounds = len(outcome.picks)
+    return outcome.regret + math.log(num_distinguishers * rounds / failure) / exponent
+
+
+def expected_miss(num_distinguishers: int, exponent: float) -> float:
+    """How much less than the best a pick with odds exp(exponent * U) gains on average, at most."""
+    return math.log(num_distinguishers) / exponent
+
+
+# -------------------------------------------------------------------------------------------------------------- outputs
+
+
+def drawn(
+    weights: Float[np.ndarray, " samples"], size: int, generator: np.random.Generator
+) -> Int[np.ndarray, " size"]:
+    """`iid`: independent draws from the boosted distribution, with replacement. What the theory is about."""
+    cumulative = np.cumsum(weights, dtype=np.float64)
+    places = np.searchsorted(cumulative, generator.random(size) * cumulative[-1], side="right")
+    return np.minimum(places, len(weights) - 1)
+
+
+def distinct(weights: Float[np.ndarray, " samples"], generator: np.random.Generator) -> Int[np.ndarray, " kept"]:
+    """`distinct`, as the authors' code: as many draws as there are samples, each one that came up kept once.
+
+    The size is random, and the kept rows are flatter than the distribution: multiplicities are dropped.
+    """
+    return np.unique(drawn(weights, len(weights), generator))
+
+
+def acceptance(judgements: Float[np.ndarray, " proposals"]) -> Float[np.ndarray, " proposals"]:
+    """The probability with which discriminator rejection sampling keeps each proposal.
+
+    Proportional to D / (1 - D) in principle; normalised as in the authors' code, by the largest odds and then by the
+    95th percentile, so that one proposal in twenty is kept with probability above one half.
+    """
+    sure = np.clip(np.asarray(judgements, dtype=np.float64), SURE, 1 - SURE)
+    below = np.log(sure) - np.log1p(-sure)
+    below -= below.max()
+    score = below - np.log1p(-np.exp(below - 1e-6))
+    return 1 / (1 + np.exp(np.clip(np.percentile(score, 95) - score, -700, 700)))
+
+
+def rejection_sample(
+    judgements: Float[np.ndarray, " proposals"], generator: np.random.Generator
+) -> Int[np.ndarray, " kept"]:
+    """Which proposals discriminator rejection sampling keeps. Reads no private row."""
+    kept = np.flatnonzero(generator.random(len(judgements)) < acceptance(judgements))
+    if not len(kept):
+        warnings.warn("Rejection sampling kept no row; the one judged best stands for all.", stacklevel=2)
+        return np.asarray([np.argmax(judgements)])
+    return kept

@@ -1,0 +1,345 @@
+"""What a run must not lose: its draws, and the state of its training, in a private folder beside the release.
+
+The folder holds what no release may hold (keys, noise, noisy answers), so it is its owner's alone, never lies inside a
+release, and is deleted when the release is saved. It belongs to one run: the same key with another table or another
+setting would put the same noise on two answers, and their difference is exact. A keyed hash of the table and the
+settings in words tell whether a run is the same.
+"""
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import safetensors
+import safetensors.numpy
+
+from understudy.errors import BudgetExceeded, CheckpointError, ConfigError, SchemaError
+from understudy.files import explained, require_free
+from understudy.privacy.journal import Journal, JournaledNoise, table_digest
+from understudy.privacy.noise import NoiseSource
+
+try:
+    import fcntl
+except ImportError:  # no such locks on this system
+    fcntl = None  # type: ignore[assignment]
+
+FORMAT = "understudy-checkpoint"
+FORMAT_VERSION = 1
+RUN, JOURNAL, RELEASED = "run.json", "journal", "released.txt"
+OWN = re.compile(r"(run\.json|journal|released\.txt|training-\d+(-kept-\d+)?\.safetensors)(\.part)?")
+"""The files that a checkpoint consists of."""
+
+SECONDS = "UNDERSTUDY_CHECKPOINT_SECONDS"
+"""Environment variable: how long a training's state may be only in memory. Default: a minute."""
+
+Tree = TypeVar("Tree")
+
+
+def is_unfinished(folder: str | os.PathLike[str]) -> bool:
+    """Whether a run lies there that can go on."""
+    return (Path(folder) / RUN).exists()
+
+
+def require_place(folder: str | os.PathLike[str], *, resume: bool) -> None:
+    """Raises now, before anything is read, what `Checkpoint.open` would raise about the folder."""
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"{folder} is a file, expected the folder of a checkpoint. Move it away.")
+    if not folder.exists():
+        require_free(folder, force=False)
+    elif any(not OWN.fullmatch(name) for name in os.listdir(folder)):
+        raise CheckpointError(f"{folder} holds other files than a checkpoint's, so it is not used. Move it away.")
+    unfinished = is_unfinished(folder)
+    if resume and not unfinished:
+        raise CheckpointError(f"There is nothing to resume: {folder} holds no unfinished run. Run without --resume.")
+    if unfinished and not resume:
+        raise CheckpointError(
+            f"{folder} holds an unfinished run: go on with it by --resume (resume=True), or delete that folder to "
+            "start anew. Nothing of that run was released: its budget is spent only if somebody looked into the folder."
+        )
+    if unfinished:
+        _require_own(folder)
+
+
+def _require_own(folder: Path) -> None:
+    """Noise that others could know or could have put there hides nothing."""
+    found = folder.stat()
+    foreign = hasattr(os, "geteuid") and found.st_uid != os.geteuid()
+    if foreign or (os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077):
+        raise CheckpointError(
+            f"{folder} can be read or written by others than you, so its noise is no secret. Delete it and start anew; "
+            "if nobody else can have been there, 'chmod 700' it and resume."
+        )
+
+
+class Checkpoint:
+    """The folder of one unfinished run. `with` closes it; a run that ended in a refusal leaves none."""
+
+    def __init__(self, folder: Path, key: bytes, lock: int | None):
+        self.folder, self._key, self._lock = folder, key, lock
+        self._slots, self._seconds = 0, _seconds()
+        self._journal = Journal(folder / JOURNAL)
+        _sync(folder)
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | os.PathLike[str],
+        tables: Mapping[str, pa.Table],
+        facts: Mapping[str, str],
+        *,
+        resume: bool = False,
+    ) -> "Checkpoint":
+        """A new checkpoint for this run, or with `resume` the one that it left, if it is the same run.
+
+        `tables` are compared by a keyed hash, `facts` (everything else that the result follows from) as texts.
+        """
+        folder = Path(os.path.realpath(folder))
+        _seconds()
+        require_place(folder, resume=resume)
+        with explained(folder):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            _sync(folder.parent)
+        lock = _locked(folder)
+        try:
+            require_place(folder, resume=resume)  # again: another process may have been quicker
+            _require_own(folder)
+            key = _key_of(folder, tables, facts) if resume else _begun(folder, tables, facts)
+            return cls(folder, key, lock)
+        except BaseException:
+            _unlock(lock)
+            raise
+
+    def __enter__(self) -> "Checkpoint":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        refused = isinstance(error, ConfigError | SchemaError | BudgetExceeded)  # resumed, it would end there again
+        useless = refused or (error is not None and self._journal.is_empty)
+        self.close()
+        if useless:
+            self.delete()
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """A copied or pickled release knows nothing of its run."""
+        return type(None), ()
+
+    def close(self) -> None:
+        """Lets another process go on with the run."""
+        self._journal.close()
+        _unlock(self._lock)
+        self._lock = None
+
+    def journaled(self, source: NoiseSource) -> NoiseSource:
+        """This source, but for the draws that the run has made already."""
+        return JournaledNoise(source, self._journal)
+
+    def slot(self) -> "Slot":
+        """A place for the state of one training; those of a run are told apart by the order in which they begin."""
+        self._slots += 1
+        return Slot(self.folder, self._slots, self._seconds)
+
+    def note_release(self, digest: str) -> None:
+        """What the release will be, just before it is put into its place."""
+        if self._is_mine():
+            _write(self.folder / RELEASED, digest.encode())
+
+    def delete(self) -> None:
+        """Ends the run. Without its first file a checkpoint is none, so a kill on the way leaves nothing to resume."""
+        if self._is_mine():
+            with explained(self.folder):
+                (self.folder / RUN).unlink()
+                _sync(self.folder)
+                shutil.rmtree(self.folder)
+
+    def _is_mine(self) -> bool:
+        """Whether the folder still holds this run, and not a later one of the same name."""
+        try:
+            return json.loads((self.folder / RUN).read_bytes())["key"] == self._key.hex()
+        except (OSError, ValueError, LookupError, TypeError):
+            return False
+
+
+def release_of(folder: str | os.PathLike[str]) -> str | None:
+    """The digest of the release that the run in this folder was about to put into its place; None before that."""
+    try:
+        return (Path(folder) / RELEASED).read_text()
+    except OSError:
+        return None
+
+
+class Slot:
+    """Where a training keeps its state: as often as once a minute, whole or not at all."""
+
+    def __init__(self, folder: Path, number: int, seconds: float):
+        self._folder, self._name, self._seconds = folder, f"training-{number}", seconds
+        self._saved, self._num_kept = time.monotonic(), 0
+
+    def offer(self, state: Any, kept: Sequence[Any] = ()) -> None:
+        """Writes the state if it is due, and those of `kept` (a list that only grows) that are not yet there."""
+        if time.monotonic() - self._saved < self._seconds:
+            return
+        for number in range(self._num_kept, len(kept)):
+            self._write(f"{self._name}-kept-{number}", kept[number], {})
+        self._num_kept = len(kept)
+        self._write(self._name, state, {"kept": str(len(kept))})  # last: it vouches for the others
+        self._saved = time.monotonic()
+
+    def load(self, like: Tree) -> tuple[Tree, list[Tree]] | None:
+        """The last state and what was kept until then, in the form of `like`; None if nothing was saved."""
+        found = self._read(self._name, like)
+        if found is None:
+            return None
+        state, words = found
+        kept = [self._read(f"{self._name}-kept-{number}", like) for number in range(int(words["kept"]))]
+        if None in kept:
+            raise self._damaged()
+        self._num_kept = len(kept)
+        return state, [jax.device_get(each[0]) for each in kept if each is not None]
+
+    def _write(self, name: str, tree: Any, words: dict[str, str]) -> None:
+        leaves = jax.device_get(jax.tree_util.tree_leaves(eqx.filter(tree, eqx.is_array)))
+        arrays = {str(number): np.asarray(leaf, order="C") for number, leaf in enumerate(leaves)}
+        _write(self._folder / f"{name}.safetensors", safetensors.numpy.save(arrays, metadata=words))
+
+    def _read(self, name: str, like: Tree) -> tuple[Tree, dict[str, str]] | None:
+        path = self._folder / f"{name}.safetensors"
+        if not path.exists():
+            return None
+        arrays, rest = eqx.partition(like, eqx.is_array)
+        leaves, form = jax.tree_util.tree_flatten(arrays)
+        try:
+            with safetensors.safe_open(path, framework="numpy") as file:
+                words = dict(file.metadata() or {})
+                found = [file.get_tensor(str(number)) for number in range(len(leaves))]
+        except (OSError, safetensors.SafetensorError) as error:
+            raise self._damaged() from error
+        if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(found, leaves, strict=True)):
+            raise self._damaged()
+        return eqx.combine(jax.tree_util.tree_unflatten(form, list(map(jnp.asarray, found))), rest), words
+
+    def _damaged(self) -> CheckpointError:
+        return CheckpointError(
+            f"The state of the training in {self._folder} cannot be read. Delete the files {self._name}* in it: the "
+            "run then goes on from the training's beginning."
+        )
+
+
+def _begun(folder: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, str]) -> bytes:
+    """Writes down which run this is, and returns its key."""
+    for leftover in folder.iterdir():  # of a run that was killed while it began or ended
+        leftover.unlink()
+    key = secrets.token_bytes(32)
+    run = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "key": key.hex(),
+        "tables": {name: table_digest(table, key) for name, table in tables.items()},
+        "facts": dict(facts),
+    }
+    _write(folder / RUN, json.dumps(run, indent=1, ensure_ascii=False).encode())
+    return key
+
+
+def _key_of(folder: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, str]) -> bytes:
+    """The key of the run that lies there, if it is this one."""
+    try:
+        run = json.loads((folder / RUN).read_bytes())
+        if (run["format"], run["format_version"]) != (FORMAT, FORMAT_VERSION):
+            raise ValueError("another format")
+        key, old_tables, old_facts = bytes.fromhex(run["key"]), dict(run["tables"]), dict(run["facts"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise CheckpointError(
+            f"{folder} cannot be read ({type(error).__name__}), so its run cannot go on. Delete it and start anew."
+        ) from error
+    for name in sorted({*old_facts, *facts}):
+        old, new = old_facts.get(name, "none"), facts.get(name, "none")
+        if old != new:
+            short = len(old) + len(new) <= 160 and "\n" not in old + new
+            raise _other_run(folder, f"the {name}", f" (it was {old}, now it is {new})" if short else "")
+    for name in sorted({*old_tables, *tables}):
+        if name not in tables or old_tables.get(name) != table_digest(tables[name], key):
+            raise _other_run(folder, f"the {name}")
+    return key
+
+
+def _other_run(folder: Path, what: str, told: str = "") -> CheckpointError:
+    return CheckpointError(
+        f"{folder.name} is the checkpoint of another run: {what} differs{told}. The same noise on two answers would "
+        "give both away, so it is not resumed. Resume with what the run began with, or delete the folder to start anew."
+    )
+
+
+def _seconds() -> float:
+    said = os.environ.get(SECONDS, "60")
+    with contextlib.suppress(ValueError):
+        if (seconds := float(said)) >= 0:
+            return seconds
+    raise ConfigError(f"{SECONDS} must be a number of seconds, at least 0, found {said!r}.")
+
+
+def _locked(folder: Path) -> int | None:
+    """A lock that ends with the process, however that ends."""
+    if fcntl is None:
+        return None
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise CheckpointError(f"The run in {folder} is still going on, in another process. Wait for it.") from None
+    except OSError:  # a file system without locks
+        os.close(handle)
+        return None
+    return handle
+
+
+def _unlock(lock: int | None) -> None:
+    if lock is not None:
+        os.close(lock)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all, for its owner alone."""
+    part = path.with_name(f"{path.name}.part")
+    with explained(path):
+        with _private(part) as handle:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(handle, left) :]
+            os.fsync(handle)
+        os.replace(part, path)
+        _sync(path.parent)
+
+
+@contextlib.contextmanager
+def _private(path: Path) -> Iterator[int]:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

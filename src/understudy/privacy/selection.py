@@ -1,0 +1,215 @@
+"""Picks among functions of a row: which of many critics, or checkpoints, the private rows speak for.
+
+Every function has values in [0, 1]. Their sums over all rows are taken once, in whole numbers, and stay in this file;
+what leaves it are picks by the exponential mechanism. A unit of k rows that comes or goes moves every sum in the same
+direction, by 0 to k, so the odds exp(epsilon * sum / k) change within a range of epsilon: half the noise of the general
+bound, and the accountant's bounded range.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy.accounting import Choices
+from understudy.privacy.ledger import Ledger, Look
+from understudy.privacy.mechanisms import ROUNDING, Clique, Rows
+from understudy.schema import Domain
+
+STEPS = 2.0**20
+"""A value is rounded to this part of one: sums of whole numbers do not depend on their order, and below 2^33 rows they
+are exact in a float."""
+CHUNK = 8192
+"""Rows that the functions see at a time, always so many: the last chunk is filled up."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RowFunctions:
+    """Functions of one row with values in [0, 1], numbered in the order of the fields."""
+
+    values: Callable[[Int[np.ndarray, "rows columns"]], Float[np.ndarray, "rows functions"]] | None = None
+    """From a chunk of codes to the values of `count` functions. What it says of a row may depend on that row alone."""
+    count: int = 0
+    cliques: tuple[Clique, ...] = ()
+    """For each marginal the indicators of its cells, in C order, then the complements of all of them."""
+    constant: bool = False
+    """One more: one half for everyone. Its mean is known, so it costs nothing."""
+
+    def size(self, domain: Domain) -> int:
+        return self.count + sum(2 * domain.size(clique) for clique in self.cliques) + self.constant
+
+
+def noisy_picks(rows: Rows, functions: RowFunctions, look: Look, ledger: Ledger) -> "Picker":
+    """Pays for all picks of `look` at once, and returns the function that makes them one by one.
+
+    Formal guarantee: the price of `look`, a `Choices`, under add/remove of one unit: at most its `rounds` picks, each
+    with odds exp(epsilon * (sum - public part) / max_rows_per_unit). Sums are over every row, of values that are held
+    within [0, 1] and rounded, so a unit moves all of them by 0 to max_rows_per_unit, exactly. Not covered: timing, and
+    functions whose value for one row depends on others; those that do so on a public probe are refused.
+    """
+    event = look.event
+    assert isinstance(event, Choices)
+    _check_rowwise(functions, rows.domain)
+    ledger.charge(look)  # before the look: a refused one must not happen
+    return Picker(_exact_sums(rows, functions), event, rows, ledger)
+
+
+class Picker:
+    """A counter of paid picks. The sums inside are exact and never shown."""
+
+    def __init__(self, exact_sums: Int[np.ndarray, " functions"], event: Choices, rows: Rows, ledger: Ledger):
+        self._exact_sums, self._left, self._ledger = exact_sums, event.rounds, ledger
+        self._num_rows = rows.domain.num_rows
+        self._scale = math.nextafter(rows.max_rows_per_unit / event.epsilon, math.inf)
+
+    def __call__(self, public_means: Float[np.ndarray, " functions"]) -> int:
+        """One pick: large where the rows' mean, over the public number of rows, is above the public mean.
+
+        Odds exp(c (mean_j - public_j)) with c = epsilon * public rows / rows per unit; without privacy the largest.
+        """
+        public = np.rint(np.asarray(public_means, dtype=np.float64) * self._num_rows * STEPS).astype(np.int64)
+        return self._pick(np.arange(len(public)), self._exact_sums - public)
+
+    def top(self, num_picks: int) -> list[int]:
+        """So many different functions with the largest sums, best first.
+
+        Picks without replacement: the same law as the largest sums after one vector of Gumbel noise.
+        """
+        left, found = np.arange(len(self._exact_sums)), []
+        for _ in range(num_picks):
+            found.append(self._pick(left, self._exact_sums[left]))
+            left = left[left != found[-1]]
+        return found
+
+    def _pick(self, candidates: np.ndarray, exact_scores: np.ndarray) -> int:
+        if self._left == 0:
+            raise BudgetExceeded("All picks that were paid for have been made. Nothing was looked at.")
+        self._left -= 1
+        if not self._ledger.guarantee.is_private:
+            return int(candidates[np.argmax(exact_scores)])
+        return int(candidates[self._ledger.noise.noisy_argmax(exact_scores / STEPS, self._scale)])
+
+
+def noisy_closest(
+    rows: Rows,
+    cliques: Sequence[Clique],
+    candidates: Sequence[Sequence[Float[np.ndarray, "..."]]],
+    look: Look,
+    ledger: Ledger,
+) -> list[int]:
+    """The candidates whose marginals, given as shares for each clique, are nearest to those of the rows.
+
+    Formal guarantee: the price of `look`, a `Choices` with one round for each candidate that is picked. The score is
+    minus half the L1 distance of counts, averaged over cliques: it moves by at most half a row for each row of a unit,
+    up or down, so it has a range of max_rows_per_unit.
+    """
+    event = look.event
+    assert isinstance(event, Choices)
+    ledger.charge(look)
+    exact_scores = np.asarray(
+        [
+            -np.mean(
+                [
+                    0.5 * np.abs(rows._exact_counts(clique) - rows.domain.num_rows * shares).sum()
+                    for clique, shares in zip(cliques, marginals, strict=True)
+                ]
+            )
+            for marginals in candidates
+        ]
+    )
+    whole = np.rint(exact_scores * STEPS).astype(np.int64)
+    # Distances are sums of floats, and rounded: a hair more noise covers that.
+    scale = rows.max_rows_per_unit * ROUNDING + 2 / STEPS
+    picker = Picker(
+        whole, dataclasses.replace(event, epsilon=event.epsilon * rows.max_rows_per_unit / scale), rows, ledger
+    )
+    return picker.top(event.rounds)
+
+
+def split_by_coin(rows: Rows, share: float, ledger: Ledger) -> tuple[Rows, Rows]:
+    """The rows to train on and about `share` of them held out, every unit by a coin of its own.
+
+    Formal guarantee: a unit's rows are all in one part, and no other unit moves when it comes or goes, so looks at the
+    parts (branches of the ledger) cost the larger of the two. The sizes of the parts are public: shares of the public
+    number of rows.
+    """
+    if not 0 < share < 1:
+        raise ConfigError(f"holdout is a share of the units between 0 and 1, found {share:g}.")
+    unit_of_row = np.arange(len(rows._codes)) if rows.max_rows_per_unit == 1 else rows._units
+    assert unit_of_row is not None, "units with several rows must be known to be held out together"
+    numbers, unit_of_row = np.unique(unit_of_row, return_inverse=True)
+    coins = np.asarray(jax.random.bits(ledger.noise.key(), (len(numbers),)))
+    held = (coins < share * 2.0**32)[unit_of_row] if len(numbers) else np.zeros(0, dtype=bool)
+    sizes = part_sizes(rows.domain, share)
+    return _part(rows, ~held, sizes[0]), _part(rows, held, sizes[1])
+
+
+def part_sizes(domain: Domain, share: float) -> tuple[int, int]:
+    """The public sizes of the two parts."""
+    return max(1, round((1 - share) * domain.num_rows)), max(1, round(share * domain.num_rows))
+
+
+def _part(rows: Rows, kept: np.ndarray, num_rows: int) -> Rows:
+    return Rows(
+        rows._codes[kept],
+        dataclasses.replace(rows.domain, num_rows=num_rows),
+        max_rows_per_unit=rows.max_rows_per_unit,
+        units=None if rows._units is None else rows._units[kept],
+        places=rows._places[kept],
+        scales=rows.scales,
+    )
+
+
+def _exact_sums(rows: Rows, functions: RowFunctions) -> Int[np.ndarray, " functions"]:
+    """The sum of every function over all rows, in whole steps."""
+    parts = [_summed_values(rows._codes, functions)] if functions.values is not None else []
+    num_rows = len(rows._codes)
+    for clique in functions.cliques:
+        counts = rows._exact_counts(clique).reshape(-1)
+        parts += [counts * int(STEPS), (num_rows - counts) * int(STEPS)]
+    if functions.constant:
+        parts.append(np.asarray([round(0.5 * rows.domain.num_rows * STEPS)]))
+    return np.concatenate(parts).astype(np.int64)
+
+
+def _summed_values(codes: np.ndarray, functions: RowFunctions) -> np.ndarray:
+    total = np.zeros(functions.count, dtype=np.int64)
+    for start in range(0, len(codes), CHUNK):
+        part = codes[start : start + CHUNK]
+        padded = np.zeros((CHUNK, codes.shape[1]), dtype=codes.dtype)
+        padded[: len(part)] = part
+        total += _whole_steps(functions, padded)[: len(part)].sum(axis=0)
+    return total
+
+
+def _whole_steps(functions: RowFunctions, codes: np.ndarray) -> np.ndarray:
+    """Values within [0, 1], whatever the functions say; no number counts as one half."""
+    assert functions.values is not None
+    values = np.asarray(functions.values(codes), dtype=np.float64)
+    if values.shape != (len(codes), functions.count):
+        raise ConfigError(
+            f"The functions must give {functions.count} values for each of {len(codes)} rows, found an array of shape "
+            f"{values.shape}."
+        )
+    return np.rint(np.clip(np.where(np.isnan(values), 0.5, values), 0.0, 1.0) * STEPS).astype(np.int64)
+
+
+def _check_rowwise(functions: RowFunctions, domain: Domain) -> None:
+    """Refuses functions whose value for a row changes with its neighbours or its place, on rows made up here."""
+    if functions.values is None:
+        return
+    generator = np.random.default_rng(0)
+    public = generator.integers(domain.sizes, size=(CHUNK, len(domain.sizes)), dtype=np.int32)
+    # Every row one place on, as when one comes before it, and half of them, here and there, exchanged.
+    moved, kept = np.roll(public, 1, axis=0), generator.random(CHUNK) < 0.5
+    moved[~kept] = generator.integers(domain.sizes, size=moved[~kept].shape, dtype=np.int32)
+    before, after = (_whole_steps(functions, codes) for codes in (public, moved))
+    if not np.array_equal(np.roll(before, 1, axis=0)[kept], after[kept]):
+        raise ConfigError(
+            "These functions mix rows: what they say of one changes with its neighbours or its place, so one person's "
+            "row would move the sums by more than is paid for. Use critics without batch normalisation or packing."
+        )

@@ -1,0 +1,144 @@
+"""The loop: what one step computes; members of a population are runs of their own; cuts change nothing."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jaxtyping import Array
+
+from understudy.adversarial.critics import one_hot_blocks
+from understudy.adversarial.losses import LOSSES
+from understudy.adversarial.training import (
+    Dials,
+    Settings,
+    State,
+    advance,
+    carried_over,
+    draws_of,
+    generated,
+    start,
+    train,
+)
+from understudy.errors import ConfigError
+from understudy.privacy.sampling import Units
+
+BLOCKS = one_hot_blocks((3, 4, 2))
+SMALL = Settings(
+    blocks=BLOCKS, rate=0.125, batch=25, latent=4, generator_widths=(8, 8), critic_widths=(8,), generator_batch=16
+)
+FREE = Dials.of(0.0, 5e-3, 4e-3, np.inf)
+NOISY = Dials.of(1.5, 5e-3, 4e-3, 1.0)
+
+
+def table(num_rows: int = 200) -> Units:
+    draw = np.random.default_rng(0)
+    codes = np.stack([draw.integers(0, block.size, num_rows) for block in BLOCKS], axis=1)
+    return Units(jnp.asarray(codes[:, None], jnp.int32), jnp.ones((num_rows, 1), dtype=bool))
+
+
+def arrays_of(state: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(eqx.filter(state, eqx.is_inexact_array))]
+
+
+def assert_close(one: Any, other: Any, tolerance: float) -> None:
+    for left, right in zip(arrays_of(one), arrays_of(other), strict=True):
+        np.testing.assert_allclose(left, right, atol=tolerance, rtol=tolerance)
+
+
+def test_without_noise_and_bound_a_critic_step_is_the_plain_one() -> None:
+    """Against a step written anew: the sum over the drawn rows over the public batch, the fakes' mean, Adam."""
+    units, key = table(), jax.random.key(1)
+    state = start(SMALL, FREE, jax.random.key(0))
+    draws = draws_of(SMALL, key, units, 0, 1)
+    found = advance(SMALL, state, units, FREE, key, draws)
+
+    steps_key, _ = jax.random.split(key)
+    critic_key, _ = jax.random.split(jax.random.fold_in(steps_key, 0))
+    _, fake_key, _ = jax.random.split(critic_key, 3)
+    fakes = generated(SMALL, state.generator, SMALL.batch, fake_key)[1]
+    at = np.asarray(draws.at)[np.asarray(draws.taken)]
+    assert 5 < len(at) < 60
+    codes = np.asarray(units.rows)[at, 0]
+    real = jnp.asarray(np.concatenate([np.eye(b.size)[codes[:, j]] for j, b in enumerate(BLOCKS)], axis=1), jnp.float32)
+    trained, rest = eqx.partition(state.critic, eqx.is_inexact_array)
+
+    def loss(inside: Any) -> Array:
+        critic = eqx.combine(inside, rest)
+        on_real = jnp.sum(jax.vmap(lambda row: LOSSES["gan"].real(critic(row)))(real)) / SMALL.batch
+        return on_real + LOSSES["gan"].fake(jax.vmap(critic)(fakes))
+
+    adam = optax.adam(5e-3, b1=0.5, b2=0.9)
+    updates, _ = adam.update(jax.grad(loss)(trained), adam.init(trained))
+    assert_close(found.critic, eqx.apply_updates(state.critic, updates), 1e-6)
+
+
+def test_a_member_of_a_population_is_the_same_run_alone() -> None:
+    """Seeds, noise, rates and clips differ; 20 steps; to 1e-4."""
+    units, members = table(), 3
+    keys = jax.random.split(jax.random.key(7), (members, 2))
+    dials = Dials(
+        *(jnp.asarray(values) for values in ([0.5, 1.0, 2.0], [5e-3, 2e-3, 5e-3], [4e-3] * 3, [1.0, 0.5, 2.0]))
+    )
+    draws = draws_of(SMALL, keys[:, 1], units, 0, 20)
+
+    def member(pair: Array, one: Dials, drawn: Any) -> State:
+        return advance(SMALL, start(SMALL, one, pair[0]), units, one, pair[1], drawn)
+
+    together = jax.jit(jax.vmap(member))(keys, dials, draws)
+    alone = jax.jit(member)
+    for number in range(members):
+        one = jax.tree_util.tree_map(lambda leaf, number=number: leaf[number], dials)
+        drawn = draws_of(SMALL, keys[number, 1], units, 0, 20)
+        state = alone(keys[number], one, drawn)
+        part = jax.tree_util.tree_map(
+            lambda leaf, number=number: leaf[number] if eqx.is_array(leaf) else leaf, together
+        )
+        assert_close(part, state, 1e-4)
+
+
+def test_a_run_cut_into_pieces_is_the_same_run() -> None:
+    units, key = table(), jax.random.key(3)
+    whole, _ = train(SMALL, units, NOISY, key, iterations=12, chunk=12)
+    pieces, kept = train(SMALL, units, NOISY, key, iterations=12, chunk=5, keep_every=4)
+    assert_close(whole, pieces, 1e-5)
+    assert [int(state.iteration) for state in kept] == [4, 8, 12]
+    assert_close(kept[-1], whole, 1e-5)
+    shorter, _ = train(SMALL, units, NOISY, key, iterations=8, chunk=8)
+    assert_close(kept[1], shorter, 1e-5)
+
+
+def test_rows_handled_in_small_chunks_give_the_same_run() -> None:
+    units, key = table(), jax.random.key(3)
+    whole, _ = train(SMALL, units, NOISY, key, iterations=4)
+    chunked, _ = train(dataclasses.replace(SMALL, chunk=8), units, NOISY, key, iterations=4)
+    assert_close(whole, chunked, 1e-5)
+
+
+def test_critic_weights_stay_within_their_bounds() -> None:
+    units, key = table(), jax.random.key(3)
+    clipped, _ = train(dataclasses.replace(SMALL, weight_clip=0.01, loss="wgan"), units, NOISY, key, iterations=5)
+    assert max(np.abs(leaf).max() for leaf in arrays_of(clipped.critic)) <= np.float32(0.01)
+    spectral, _ = train(dataclasses.replace(SMALL, spectral=True), units, NOISY, key, iterations=5)
+    norms = [np.linalg.norm(leaf, 2) for leaf in arrays_of(spectral.critic) if leaf.ndim == 2]
+    assert max(norms) < 1.05
+
+
+def test_what_diverges_is_stopped_in_words() -> None:
+    wild = Dials.of(1.0, 1e30, 1e30, 1.0)
+    with pytest.raises(ConfigError, match="diverged before step"):
+        train(dataclasses.replace(SMALL, loss="wgan"), table(), wild, jax.random.key(0), iterations=20)
+
+
+def test_networks_are_carried_over_from_public_rows_and_nothing_else() -> None:
+    warm, _ = train(SMALL, table(50), FREE, jax.random.key(0), iterations=6)
+    state = carried_over(SMALL, NOISY, warm)
+    assert_close(state.generator, warm.average, 0)
+    assert_close(state.critic, warm.critic, 0)
+    assert int(state.iteration) == 0
+    assert all(np.all(leaf == 0) for leaf in arrays_of((state.critic_moments, state.generator_moments)))
+    assert float(state.clip.bounds[0]) == 1.0

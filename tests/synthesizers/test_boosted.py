@@ -1,0 +1,493 @@
+"""Boosted and selected: what they buy and when, what they improve, what they refuse."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import pytest
+from jaxtyping import PRNGKeyArray
+
+import understudy as us
+from understudy.adversarial.models import GeneratorModel
+from understudy.adversarial.pools import Mixture, Pool
+from understudy.adversarial.trajectory import HasTrajectory, Trajectory, judge
+from understudy.demo import demo_schema, demo_table
+from understudy.errors import BudgetExceeded, ConditionError, ConfigError
+from understudy.networks import Block, Critic, Generator, num_features
+from understudy.privacy.accounting import Choices, DiscreteGaussian
+from understudy.privacy.ledger import Budget, Guarantee, Ledger, Look, Plan, spent_by
+from understudy.privacy.mechanisms import Rows, noisy_counts
+from understudy.privacy.noise import SeededNoise
+from understudy.privacy.selection import noisy_closest
+from understudy.schema import Domain
+from understudy.synthesizers.boosted import Boosted
+from understudy.synthesizers.dpgan import DPGAN
+from understudy.synthesizers.independent import Independent
+from understudy.synthesizers.selected import HELD, TRAIN, Classifier, Selected
+
+DOMAIN = Domain(names=("a", "b"), sizes=(2, 3), num_rows=5000, target="a")
+REAL = np.asarray([[0.4, 0.15, 0.05], [0.05, 0.05, 0.3]])
+"""The law of the rows of these tests: the second column tells the first."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Law:
+    """Rows drawn from a table of probabilities."""
+
+    shares: np.ndarray
+
+    def sample(self, num_rows: int, *, key: PRNGKeyArray) -> np.ndarray:
+        generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        cells = generator.choice(self.shares.size, size=num_rows, p=self.shares.ravel())
+        return np.stack(np.unravel_index(cells, self.shares.shape), axis=1).astype(np.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Walk:
+    """A stand-in for a training: checkpoint t mixes the real law, t parts of `length`, with its contrary.
+
+    Each of its critics takes the rows of one cell for real.
+    """
+
+    length: int = 10
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        sensitivity = budget.max_rows_per_unit
+        stddev = budget.calibrate(lambda noise: [DiscreteGaussian(noise, 1, sensitivity)])
+        return Plan((Look("singles", "a histogram", DiscreteGaussian(stddev, 1, sensitivity)),), ("Walked.",))
+
+    def num_checkpoints(self, every: int) -> int:
+        return self.length // every
+
+    def trajectory(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        key: PRNGKeyArray,
+        checkpoints: int,
+        every: int,
+        progress: Callable[[float, str], None] | None = None,
+    ) -> Trajectory:
+        noisy_counts(rows, [("a",)], plan["singles"], ledger)
+        kept = [t for t in range(1, self.length + 1) if t % every == 0][-checkpoints:]
+        laws = [Law(t / self.length * REAL + (1 - t / self.length) * REAL[::-1]) for t in kept]
+        cells = np.arange(checkpoints) % 6
+        if progress is not None:
+            progress(1.0, "walked")
+        return Trajectory(
+            tuple(laws), lambda codes: ((3 * codes[:, :1] + codes[:, 1:2]) == cells).astype(float) * 0.8 + 0.1
+        )
+
+
+def real_rows(num_rows: int = 5000, k: int = 1, domain: Domain = DOMAIN) -> Rows:
+    codes = Law(REAL).sample(num_rows, key=jax.random.key(9))
+    return Rows(codes, domain, max_rows_per_unit=k, units=np.arange(num_rows) // k)
+
+
+def book(epsilon: float = 2.0, seed: int = 0, k: int = 1) -> Ledger:
+    return Ledger(Guarantee(epsilon, 1e-6), noise=SeededNoise(seed), max_rows_per_unit=k)
+
+
+def fitted(method: Boosted | Selected, ledger: Ledger, rows: Rows | None = None):  # type: ignore[no-untyped-def]
+    rows = rows or real_rows()
+    plan = method.plan(rows.domain, ledger.remaining)
+    model = method.fit(rows, plan, ledger, key=jax.random.key(1))
+    assert sorted(ledger.looks, key=str) == sorted(plan.looks, key=str)
+    return model
+
+
+def distance(codes: np.ndarray) -> float:
+    """Total variation from the real law."""
+    found = np.bincount(3 * codes[:, 0] + codes[:, 1], minlength=6) / len(codes)
+    return float(np.abs(found - REAL.ravel()).sum() / 2)
+
+
+SMALL = {"rounds": 60, "checkpoints": 6, "every": 1, "samples_per_generator": 400}
+
+
+# ----------------------------------------------------------------------------------------------------------------- plan
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3])
+def test_a_plan_prices_the_picks_at_their_share_and_fills_the_budget(share: float) -> None:
+    guarantee = Guarantee(1.0, 1e-6)
+    plan = Boosted(Walk(), share=share, **SMALL).plan(DOMAIN, book(1.0).remaining)  # type: ignore[arg-type]
+    assert [look.key for look in plan] == ["singles", "picks"]
+    assert [look.path for look in plan] == [("walk",), ()]
+    assert 0.995 * share <= spent_by([plan["picks"]], guarantee).epsilon <= share
+    assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1
+    assert "Walked." in plan.notes
+
+
+def test_prices_do_not_depend_on_rows_or_sizes() -> None:
+    other = Domain(names=("a", "b"), sizes=(9, 9), num_rows=70)
+    plans = [Boosted(Walk(), **SMALL).plan(domain, book().remaining) for domain in (DOMAIN, other)]  # type: ignore[arg-type]
+    assert plans[0].events == plans[1].events
+
+
+def test_the_inner_method_cannot_spend_what_is_reserved_for_the_picks() -> None:
+    class Greedy(Walk):
+        def trajectory(self, rows, plan, ledger, **rest):  # type: ignore[no-untyped-def]
+            noisy_counts(rows, [("b",)], Look("more", "one look more", DiscreteGaussian(50.0)), ledger)
+            return super().trajectory(rows, plan, ledger, **rest)
+
+    cap = {"share": 0.5, **SMALL}
+    for method in (Boosted(Greedy(), **cap), Selected(Greedy(), checkpoints=5, share=0.5, holdout=0.0)):  # type: ignore[arg-type]
+        ledger = book()
+        plan = method.plan(DOMAIN, ledger.remaining)
+        with pytest.raises(BudgetExceeded, match="a histogram"):  # the walk's own look, for which too little is left
+            method.fit(real_rows(), plan, ledger, key=jax.random.key(0))
+
+
+def test_held_out_units_pay_once() -> None:
+    """Training and picks each fill the budget, and the run costs their maximum; on the same rows they share it."""
+    guarantee = Guarantee(1.0, 1e-6)
+    apart = Selected(Walk(), checkpoints=5, holdout=0.2).plan(DOMAIN, book(1.0).remaining)
+    assert {look.key: look.branch for look in apart} == {"singles": TRAIN, "selection": HELD}
+    for look in apart:
+        assert 0.995 <= spent_by([look], guarantee).epsilon <= 1
+    assert 0.995 <= spent_by(apart, guarantee).epsilon <= 1
+    same = Selected(Walk(), checkpoints=5, holdout=0.0, share=0.2).plan(DOMAIN, book(1.0).remaining)
+    assert {look.branch for look in same} == {None}
+    assert 0.995 * 0.2 <= spent_by([same["selection"]], guarantee).epsilon <= 0.2
+    assert 0.995 <= spent_by(same, guarantee).epsilon <= 1
+
+
+def test_what_was_bought_before_counts_in_both_parts() -> None:
+    bought = Look("size", "the number of rows", DiscreteGaussian(5.0))
+    ledger = book(1.0)
+    ledger.charge(bought)
+    plan = Selected(Walk(), checkpoints=5).plan(DOMAIN, ledger.remaining)
+    for look in plan:
+        assert 0.99 <= spent_by([bought, look], Guarantee(1.0, 1e-6)).epsilon <= 1
+
+
+def test_picks_that_cannot_tell_are_announced() -> None:
+    small = dataclasses.replace(DOMAIN, num_rows=100)
+    for method, words in ((Boosted(Walk(), **SMALL), "100 rows"), (Selected(Walk(), checkpoints=5), "10 rows are")):  # type: ignore[arg-type]
+        notes = " ".join(method.plan(small, Budget(0.1, 1e-6)).notes)
+        assert "Warning" in notes
+        assert words in notes
+        assert " 1 on average" in notes  # the expected miss, of scores from 0 to 1
+        assert "Warning" not in " ".join(method.plan(DOMAIN, Budget(50.0, 1e-6)).notes)
+
+
+# ------------------------------------------------------------------------------------------------------------------ fit
+
+
+@pytest.mark.parametrize("queries", ["none", "singles", "pairs"])
+def test_boosting_brings_the_pool_nearer_to_the_rows(queries: str) -> None:
+    """Five runs, all nearer than the pool and than the last checkpoint."""
+    for seed in range(5):
+        ledger = book(5.0, seed)
+        model = fitted(Boosted(Walk(), queries=queries, share=0.5, learning_rate="sqrt", **SMALL), ledger)  # type: ignore[arg-type]
+        assert len(model.codes) == 2400
+        boosted = distance(model.sample(20_000, key=jax.random.key(seed)))
+        assert boosted < 0.6 * distance(model.codes)
+        assert ledger.statement().epsilon <= 5
+
+
+def test_without_privacy_boosting_is_exact() -> None:
+    ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
+    model = fitted(Boosted(Walk(), queries="pairs", rounds=400, learning_rate="sqrt", checkpoints=6, every=1), ledger)
+    assert distance(model.sample(50_000, key=jax.random.key(0))) < 0.02
+
+
+def test_units_of_several_rows_make_the_picks_less_exact() -> None:
+    rows = real_rows(k=5)
+    ledger = book(5.0, k=5)
+    model = fitted(Boosted(Walk(), share=0.5, learning_rate="sqrt", **SMALL), ledger, rows)  # type: ignore[arg-type]
+    assert isinstance(model, Pool)
+    one, five = (Boosted(Walk(), **SMALL).plan(DOMAIN, Budget(1.0, 1e-6, max_rows_per_unit=k)) for k in (1, 5))  # type: ignore[arg-type]
+    assert one["picks"].event == five["picks"].event  # the price is the same; the noise is five times as large
+    assert one.notes != five.notes
+
+
+def test_distinct_and_rejected_rows_come_from_the_pool() -> None:
+    sizes = {}
+    for name, change in {"distinct": {"output": "distinct"}, "drs": {"drs": True}}.items():
+        model = fitted(Boosted(Walk(), **SMALL, **change), book(5.0))  # type: ignore[arg-type]
+        sizes[name] = len(model.codes)
+        codes, weights = model.weighted()
+        np.testing.assert_allclose(weights, 1 / len(codes))
+    assert 1000 < sizes["distinct"] < 2000  # of 2,400; 1,517 were weights uniform
+    assert 0 < sizes["drs"] < sizes["distinct"]
+
+
+def test_a_seed_repeats_a_run() -> None:
+    one, two = (fitted(Boosted(Walk(), **SMALL), book(seed=3)) for _ in range(2))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(one.codes, two.codes)
+    np.testing.assert_array_equal(one.weights, two.weights)
+
+
+@pytest.mark.parametrize("task", ["accuracy", "log_loss", "marginals"])
+@pytest.mark.parametrize("holdout", [0.0, 0.3])
+def test_selection_finds_a_late_checkpoint(task: str, holdout: float) -> None:
+    """The walk's last checkpoints are the best: at a generous price the pick is among them, in all of three runs."""
+    for seed in range(3):
+        rows = real_rows(20_000, domain=dataclasses.replace(DOMAIN, num_rows=20_000))
+        model = fitted(Selected(Walk(), task=task, checkpoints=5, holdout=holdout, share=0.5), book(8.0, seed), rows)
+        assert distance(model.sample(20_000, key=jax.random.key(0))) < 0.35  # the five are at 0.56, 0.42, ..., 0
+
+
+def test_several_picks_share_the_rows() -> None:
+    model = fitted(Selected(Walk(), task="marginals", checkpoints=5, k=3), book(8.0))
+    assert isinstance(model, Mixture)
+    assert len({id(part) for part in model.parts}) == 3
+
+
+def test_the_frequency_of_a_checkpoint_is_that_of_the_exponential_law() -> None:
+    """2,000 runs of the distance of marginals: the share of the better one within five standard deviations."""
+    rows, event = real_rows(), Choices(0.002)
+    tables = [Law(t / 10 * REAL + (1 - t / 10) / 6).shares for t in (5, 10)]
+    exact = np.bincount(3 * rows._codes[:, 0] + rows._codes[:, 1], minlength=6).reshape(2, 3)
+    scores = [-0.5 * np.abs(exact - 5000 * table).sum() for table in tables]
+    likely = 1 / (1 + np.exp(event.epsilon * (scores[0] - scores[1])))
+    assert 0.6 < likely < 0.9  # else the test could not see a wrong exponent
+    picked = [
+        noisy_closest(rows, [("a", "b")], [[table] for table in tables], Look("s", "s", event), book(50.0, seed))[0]
+        for seed in range(2000)
+    ]
+    assert abs(np.mean(picked) - likely) < 5 * np.sqrt(likely * (1 - likely) / 2000)
+
+
+def test_a_classifier_scores_each_row_by_itself() -> None:
+    """Against scikit-learn's own predictions, with two classes and with three, and with one that never occurs."""
+    from sklearn.linear_model import LogisticRegression
+
+    generator = np.random.default_rng(0)
+    domain = Domain(names=("x", "y", "t"), sizes=(4, 3, 4), num_rows=10)
+    for classes in (2, 3):
+        x, y = generator.integers(4, size=2000), generator.integers(3, size=2000)
+        noisy = np.where(generator.random(2000) < 0.3, generator.integers(classes, size=2000), (x + y) % classes)
+        table = np.stack([x, y, noisy], axis=1).astype(np.int32)
+        onehot = np.concatenate([np.eye(4)[x], np.eye(3)[y]], axis=1)
+        oracle = LogisticRegression(max_iter=200, tol=1e-3).fit(onehot, noisy)
+        learner = Classifier.trained(table, domain, "t")
+        assert np.mean(learner.scores(table, "accuracy") == (oracle.predict(onehot) == noisy)) > 0.99
+        logs = np.log(oracle.predict_proba(onehot)[np.arange(2000), noisy])
+        np.testing.assert_allclose(learner.scores(table, "log_loss"), np.clip(1 + logs, 0, 1), atol=0.01)
+        never = np.asarray([[0, 0, 3]], dtype=np.int32)
+        assert learner.scores(never, "accuracy").tolist() == learner.scores(never, "log_loss").tolist() == [0.0]
+    alone = Classifier.trained(np.zeros((5, 3), dtype=np.int32), domain, "t")
+    assert alone.scores(np.zeros((2, 3), dtype=np.int32), "accuracy").tolist() == [1.0, 1.0]
+
+
+# --------------------------------------------------------------------------------------------------------------- models
+
+
+def test_a_pool_draws_by_weight_and_condition() -> None:
+    pool = Pool(("a", "b"), np.asarray([[0, 0], [1, 1], [1, 2]]), np.asarray([0.5, 0.4, 0.1]))
+    found = pool.sample(20_000, key=jax.random.key(0))
+    assert abs(np.mean(found[:, 0] == 0) - 0.5) < 5 * 0.0036
+    given_one = pool.sample(20_000, key=jax.random.key(0), allowed={"a": np.asarray([False, True])})
+    assert set(given_one[:, 0]) == {1}
+    assert abs(np.mean(given_one[:, 1] == 1) - 0.8) < 5 * 0.0029
+    with pytest.raises(ConditionError, match="None of the model's 3 rows meets"):
+        pool.sample(1, key=jax.random.key(0), allowed={"b": np.asarray([False] * 3)})
+    structure, arrays = pool.to_arrays()
+    again = Pool.from_arrays(structure, arrays)
+    np.testing.assert_array_equal(again.sample(50, key=jax.random.key(1)), pool.sample(50, key=jax.random.key(1)))
+    with pytest.raises(ValueError, match="weights for 2 columns"):
+        Pool.from_arrays(structure, {**arrays, "weights": arrays["weights"][:2]})
+
+
+def small_generator(seed: int) -> GeneratorModel:
+    blocks = (Block("one_hot", 2), Block("one_hot", 3))
+    net = Generator(4, 0, (8,), num_features(blocks), key=jax.random.key(seed))
+    return GeneratorModel(net, "residual", ("a", "b"), blocks, 4, (8,))
+
+
+def test_a_mixture_takes_equal_parts_and_comes_back_from_arrays() -> None:
+    model = Mixture((small_generator(0), small_generator(1), small_generator(2)))
+    assert model.sample(100, key=jax.random.key(0)).shape == (100, 2)
+    again = Mixture.from_arrays(*model.to_arrays())
+    np.testing.assert_array_equal(again.sample(100, key=jax.random.key(3)), model.sample(100, key=jax.random.key(3)))
+    only = model.sample(100, key=jax.random.key(0), allowed={"b": np.asarray([True, False, False])})
+    assert set(only[:, 1]) == {0}
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+def test_critics_together_are_each_critic_alone(conditional: bool) -> None:
+    """Codes to one-hot to sigmoid; a conditional critic is asked once with each of the row's own levels."""
+    blocks = (Block("one_hot", 2), Block("one_hot", 3))
+    nets = [Critic(5 * (1 + conditional), (7,), key=jax.random.key(seed)) for seed in range(3)]
+    codes = np.asarray(list(itertools.product(range(2), range(3))), dtype=np.int32)
+    found = judge(nets, blocks, conditional=conditional)(codes)
+    for (row, (a, b)), (column, net) in itertools.product(enumerate(codes), enumerate(nets)):
+        one, two = np.eye(5)[a], np.eye(5)[2 + b]
+        shown = [np.concatenate([one + two, level]) for level in (one, two)] if conditional else [one + two]
+        scores = [1 / (1 + np.exp(-float(net(jnp.asarray(features))))) for features in shown]
+        assert found[row, column] == pytest.approx(np.mean(scores), abs=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize("wrapper", [Boosted, Selected])
+def test_a_method_without_a_trajectory_is_refused(wrapper: type) -> None:
+    with pytest.raises(ConfigError, match="such as dpgan or dpctgan; independent has none"):
+        wrapper(Independent())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"share": 0.0}, "above 0 and below 1"),
+        ({"share": 1.0}, "above 0 and below 1"),
+        ({"checkpoints": 11}, "asks for the last 11, but walk keeps 10"),
+        ({"every": 5}, "asks for the last 6, but walk keeps 2"),
+        ({"rounds": 0}, "rounds must be a whole number"),
+        ({"samples_per_generator": 0}, "samples_per_generator must be"),
+        ({"output": "all"}, "output must be one of iid, distinct"),
+        ({"queries": "triples"}, "queries must be one of none"),
+        ({"learning_rate": "fast"}, "learning_rate must be one of"),
+        ({"average": "none"}, "average must be one of"),
+    ],
+)
+def test_bad_settings_of_boosted_are_refused(change: dict, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Boosted(Walk(), **{**SMALL, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"task": "auc"}, "no sums over rows"),
+        ({"k": 0}, "k must be a whole number"),
+        ({"k": 6, "checkpoints": 5}, "k picks 6 of 5"),
+        ({"checkpoints": 11}, "asks for 11, but walk makes 10"),
+        ({"share": 0.0, "checkpoints": 5}, "above 0 and below 1"),
+        ({"share": 1.0, "checkpoints": 5}, "above 0 and below 1"),
+        ({"holdout": 1.0, "checkpoints": 5}, "from 0 \\(none\\) to below 1"),
+    ],
+)
+def test_bad_settings_of_selected_are_refused(change: dict, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Selected(Walk(), **change)
+
+
+def test_what_needs_a_target_says_so() -> None:
+    without = dataclasses.replace(DOMAIN, target=None)
+    with pytest.raises(ConfigError, match="needs a target"):
+        Selected(Walk(), checkpoints=5).plan(without, Budget(1.0, 1e-6))
+    with pytest.raises(ConfigError, match="needs a target"):
+        Boosted(Walk(), queries="target", **SMALL).plan(without, Budget(1.0, 1e-6))  # type: ignore[arg-type]
+    with pytest.raises(us.SchemaError, match="no column 'c'"):
+        Boosted(Walk(), queries=(("a", "c"),), **SMALL).plan(DOMAIN, Budget(1.0, 1e-6))  # type: ignore[arg-type]
+
+
+def test_the_protocol_is_met_by_the_neural_methods() -> None:
+    assert isinstance(Walk(), HasTrajectory)
+    assert isinstance(DPGAN(), HasTrajectory)
+    assert DPGAN(steps=100, critic_steps=2).num_checkpoints(5) == 10
+
+
+# -------------------------------------------------------------------------------------------------------- from the door
+
+
+TINY = {"steps": 40, "latent": 8, "generator_widths": (16, 16), "critic_widths": (8,)}
+
+
+@pytest.mark.parametrize("kind", ["boosted", "selected"])
+@pytest.mark.parametrize("inner", ["dpgan", pytest.param("dpctgan", marks=pytest.mark.slow)])
+def test_a_small_run_from_table_to_rows(inner: str, kind: str, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    from understudy.synthesizers import synthesizer_class
+
+    # Units of two rows: several rows a unit are the harder case, and quick to price.
+    table = demo_table().select(["insurance", "region"]).slice(0, 2000)
+    columns = (*(demo_schema()[name] for name in table.column_names), us.Column(name="person", kind="id"))
+    table = table.append_column("person", pa.array([number // 2 for number in range(2000)]))
+    schema = us.Schema(columns=columns, rows=2000, target="insurance", unit="person", max_rows_per_unit=2)
+    gan = synthesizer_class(inner)(**TINY)
+    method = (
+        Boosted(gan, rounds=20, checkpoints=4, every=10, samples_per_generator=200, queries="singles")
+        if kind == "boosted"
+        else Selected(gan, k=2, checkpoints=4, holdout=0.0 if inner == "dpgan" else 0.2)
+    )
+    release = us.fit(table, method, us.Guarantee(3.0, 1e-6), schema=schema)
+    assert 0.99 * 3 <= release.statement.epsilon <= 3
+    assert {look.path for look in release.statement.looks} == {(kind,), (kind, inner)}
+    release.save(tmp_path / "release")
+    again = us.Release.load(tmp_path / "release")
+    assert again.sample(300, seed=0).equals(release.sample(300, seed=0))
+    south = again.sample(50, where="region = 'south'", seed=0)
+    assert set(south["region"].to_pylist()) == {"south"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inner", ["dpgan", "dpctgan"])
+def test_the_last_checkpoint_is_what_would_be_released(inner: str) -> None:
+    """With the same seed: keeping checkpoints changes neither the training nor what it costs."""
+    from understudy.synthesizers import synthesizer_class
+
+    gan, rows = synthesizer_class(inner)(**TINY), real_rows(k=2)
+    books = [book(3.0, k=2), book(3.0, k=2)]
+    plan = gan.plan(DOMAIN, books[0].remaining)
+    released = gan.fit(rows, plan, books[0], key=jax.random.key(0))
+    path = gan.trajectory(rows, plan, books[1], key=jax.random.key(0), checkpoints=2, every=10)
+    assert books[0].looks == books[1].looks
+    assert len(path.models) == 2
+    for one, two in zip(released.to_arrays()[1].values(), path.models[-1].to_arrays()[1].values(), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-5)
+    assert any(
+        not np.allclose(one, two)
+        for one, two in zip(*(model.to_arrays()[1].values() for model in path.models), strict=True)
+    )
+    said = path.critics(rows._codes[:500])
+    assert said.shape == (500, 2)
+    assert 0 <= said.min() < said.max() <= 1
+
+
+def test_features_other_than_codes_are_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="use features=binned, not typed"):
+        Boosted(DPGAN(features="typed"))
+
+
+@pytest.mark.slow
+def test_boosting_raises_the_quality_of_the_last_generator() -> None:
+    """25 modes on a grid of codes, without privacy: more rows on modes, evenly, in at least 8 of 10 trainings."""
+    modes, domain = np.arange(1, 15, 3), Domain(names=("x", "y"), sizes=(15, 15), num_rows=5000)
+
+    def quality(codes: np.ndarray) -> float:
+        on = codes[np.isin(codes, modes).all(axis=1)] // 3
+        counts = np.bincount(on @ np.asarray([5, 1]), minlength=25)
+        return float(np.minimum(len(codes) / 25, counts).sum() / len(codes))
+
+    class Followed(DPGAN):
+        """Remembers its last generator."""
+
+        def trajectory(self, *arguments, **rest):  # type: ignore[no-untyped-def]
+            found = super().trajectory(*arguments, **rest)
+            trained.append(found.models[-1])
+            return found
+
+    trained: list[GeneratorModel] = []
+    gan = Followed(
+        steps=600,
+        rate=0.05,
+        marginals_share=0.0,
+        anchor=0.0,
+        latent=8,
+        generator_widths=(64, 64),
+        critic_widths=(64, 64),
+        average=0.0,
+        critic_rate=2e-3,
+        generator_rate=2e-3,
+    )
+    method = Boosted(gan, checkpoints=50, every=4, samples_per_generator=200, rounds=200, learning_rate="sqrt")
+    better = 0
+    for seed in range(10):
+        codes = modes[np.random.default_rng(seed).integers(5, size=(5000, 2))].astype(np.int32)
+        ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(seed))
+        plan = method.plan(domain, ledger.remaining)
+        boosted = method.fit(Rows(codes, domain), plan, ledger, key=jax.random.key(seed))
+        last, ours = (model.sample(10_000, key=jax.random.key(1)) for model in (trained[-1], boosted))
+        better += quality(ours) > quality(last)
+    assert better >= 8

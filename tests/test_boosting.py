@@ -1,0 +1,498 @@
+"""The boosting game against naive versions of itself, and the picks against the law and the price that they claim."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from understudy import boosting
+from understudy.boosting import (
+    Cells,
+    Constant,
+    Together,
+    Values,
+    acceptance,
+    best_response,
+    distinct,
+    drawn,
+    duality_gap,
+    gap_bound,
+    judged,
+    learning_rates,
+    play,
+    promised_gap,
+    rejection_sample,
+)
+from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy.accounting import Choices, SubsampledGaussian, calibrate, pld_epsilon, rdp_epsilon
+from understudy.privacy.ledger import Guarantee, Ledger, Look
+from understudy.privacy.mechanisms import Clique, Rows
+from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
+from understudy.privacy.selection import CHUNK, Picker, RowFunctions, noisy_closest, noisy_picks, split_by_coin
+from understudy.schema import Domain
+
+LEVEL = 1e-7  # false alarms of the chi-square tests, where draws differ from run to run
+DOMAIN = Domain(names=("a", "b"), sizes=(3, 4), num_rows=50)
+
+codes = st.tuples(*(st.integers(0, size - 1) for size in DOMAIN.sizes))
+
+
+# ------------------------------------------------------------------------------------------------------------- the game
+
+
+def naive_game(
+    values: np.ndarray, real: np.ndarray, rounds: int, rate: str, average: str, window: int, after: bool
+) -> tuple[np.ndarray, list[int]]:
+    """Direct weights, one list entry for each round: the algorithm box, line by line."""
+    num_samples = values.shape[1]
+    weights, plays, picks = np.ones(num_samples), [np.full(num_samples, 1 / num_samples)], []
+    for t in range(1, rounds + 1):
+        gains = [real[j] + 1 - values[j] @ plays[-1] for j in range(len(values))]
+        picks.append(gains.index(max(gains)))
+        eta = 0.5 * math.sqrt(math.log(num_samples) / rounds) if rate == "paper" else 1 / math.sqrt(t)
+        weights = weights * np.exp(eta * values[picks[-1]])
+        plays.append(weights / weights.sum())
+    taken = plays[1:] if after else plays[:-1]
+    counts = {
+        "all": [1.0] * rounds,
+        "last_window": [float(t > rounds - window) for t in range(1, rounds + 1)],
+        "sqrt_weighted": [math.sqrt(t) for t in range(1, rounds + 1)],
+    }[average]
+    return np.average(taken, axis=0, weights=counts), picks
+
+
+def random_game(seed: int, num_critics: int = 6, num_samples: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return generator.random((num_critics, num_samples)), generator.random(num_critics)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("average", boosting.AVERAGES)
+@pytest.mark.parametrize("rate", boosting.LEARNING_RATES)
+def test_log_space_is_the_naive_game(rate: str, average: str, after: bool) -> None:
+    for seed in range(3):
+        values, real = random_game(seed)
+        arguments = {"rounds": 30, "average": average, "window": 7}
+        outcome = play(Values(values), best_response(real), learning_rate=rate, after_update=after, **arguments)  # type: ignore[arg-type]
+        weights, picks = naive_game(values, real, 30, rate, average, 7, after)
+        assert outcome.picks.tolist() == picks
+        np.testing.assert_allclose(outcome.weights, weights, rtol=1e-10)
+        np.testing.assert_allclose(outcome.shares, np.bincount(picks, minlength=6) / 30)
+        np.testing.assert_allclose(outcome.mixed, outcome.shares @ values)
+
+
+def test_two_rounds_by_hand() -> None:
+    """Two critics, two rows: gains (1.3, 0.8), then (1.2269, 0.8731); eta = 0.5 sqrt(log 2 / 2) = 0.29435."""
+    outcome = play(Values(np.eye(2)), best_response(np.asarray([0.8, 0.3])), rounds=2)
+    assert outcome.picks.tolist() == [0, 0]
+    np.testing.assert_allclose(outcome.weights, [0.536531, 0.463469], atol=1e-6)
+    assert outcome.regret == pytest.approx(1 - (0.5 + 0.573061) / 2, abs=1e-6)
+
+
+def test_ties_go_to_the_first() -> None:
+    assert best_response(np.asarray([0.5, 0.5, 0.4]))(np.asarray([0.2, 0.2, 0.1])) == 0
+
+
+def test_weights_that_overflow_directly_are_fine_in_logs() -> None:
+    """The second row's weight grows to exp(2 sqrt(20,000)) = 1e122: no float32 holds that."""
+    values = np.asarray([[0.0, 1.0]], dtype=np.float32)
+    outcome = play(Values(values), lambda means: 0, rounds=20_000, learning_rate="sqrt", average="last_window")
+    np.testing.assert_allclose(outcome.weights, [0.0, 1.0], atol=1e-12)
+    assert np.isfinite(outcome.regret)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_gap_is_within_what_the_theorem_promises(seed: int) -> None:
+    values, real = random_game(seed, 20, 200)
+    rounds = 300
+    distinguishers = Together([Values(values), Constant(200)])
+    real = np.append(real, 0.5)
+    outcome = play(distinguishers, best_response(real), rounds=rounds)
+    gap = duality_gap(outcome, distinguishers, real)
+    mixed = np.vstack([values, np.full(200, 0.5)])
+    by_hand = max(real + 1 - mixed @ outcome.weights) - min(real @ outcome.shares + 1 - outcome.shares @ mixed)
+    assert gap == pytest.approx(by_hand, abs=1e-6)
+    assert 0 <= gap <= promised_gap(rounds, 200, learning_rates("paper", rounds, 200)[0])
+    assert gap <= outcome.regret + 1e-6  # without noise the gap is the data player's regret at most
+
+
+def test_the_gap_of_private_picks_is_within_the_free_bound() -> None:
+    """The bound fails with probability 0.05 at most: in 100 games more than 16 failures have a chance below 1e-5."""
+    generator, failures, exponent = np.random.default_rng(0), 0, 30.0
+    for seed in range(100):
+        values, real = random_game(seed, 10, 50)
+
+        def pick(means: np.ndarray, real: np.ndarray = real) -> int:
+            return int(np.argmax(exponent * (real - means) + generator.gumbel(size=len(real))))
+
+        outcome = play(Values(values), pick, rounds=100)
+        failures += duality_gap(outcome, Values(values), real) > gap_bound(outcome, 10, exponent)
+    assert failures <= 16
+
+
+def test_cells_and_constants_are_lines_of_ones_and_zeros() -> None:
+    values, real = random_game(3)
+    cells = np.random.default_rng(1).integers(5, size=40)
+    inside = (cells == np.arange(5)[:, None]).astype(float)
+    dense = np.vstack([values, inside, 1 - inside, np.full(40, 0.5)])
+    real = np.concatenate([real, np.random.default_rng(2).random(11)])
+    lines = play(Values(dense), best_response(real), rounds=60, learning_rate="sqrt")
+    short = Together([Values(values), Cells(cells, 5), Constant(40)])
+    assert len(short) == len(dense)
+    outcome = play(short, best_response(real), rounds=60, learning_rate="sqrt")
+    assert set(lines.picks) & set(range(6, 16))  # cells do play
+    np.testing.assert_array_equal(outcome.picks, lines.picks)
+    np.testing.assert_allclose(outcome.weights, lines.weights, rtol=1e-9)
+    np.testing.assert_allclose(outcome.mixed, lines.mixed)
+
+
+@pytest.mark.parametrize("storage", ["float32", "bytes", "file"])
+def test_storage_as_size_demands(storage: str) -> None:
+    table = np.random.default_rng(0).random((300, 7))
+    table[0, 0], table[1, 1], table[2, 2] = np.nan, 3.0, -1.0
+    limits = {"float32": (10**9, 10**9), "bytes": (0, 10**9), "file": (0, 0)}[storage]
+    sample = np.arange(300)[:, None]
+    values = judged(lambda part: table[part[:, 0]], 7, sample, in_floats=limits[0], in_memory=limits[1])
+    assert isinstance(values._matrix, np.memmap) == (storage == "file")
+    clean = np.clip(np.nan_to_num(table, nan=0.5), 0, 1).T
+    phi = np.full(300, 1 / 300, dtype=np.float32)
+    tolerance = 1e-6 if storage == "float32" else 1 / 510 + 1e-6
+    np.testing.assert_allclose(values.means(phi), clean @ phi, atol=tolerance)
+    np.testing.assert_allclose(values.mixed(np.eye(7)[3]), clean[3], atol=tolerance)
+    log_weights = np.zeros(300)
+    values.add(log_weights, 6, 0.5)
+    np.testing.assert_allclose(log_weights, 0.5 * clean[6], atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"learning_rate": "adam"}, "learning_rate must be one of paper, sqrt"),
+        ({"average": "last"}, "average must be one of all, last_window"),
+        ({"average": "last_window", "window": 0}, "window must be at least 1"),
+    ],
+)
+def test_unknown_options_are_refused(change: dict, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        play(Values(np.eye(2)), best_response(np.ones(2)), rounds=2, **change)
+
+
+# -------------------------------------------------------------------------------------------------------------- outputs
+
+
+def test_draws_follow_the_weights() -> None:
+    weights = np.asarray([0.5, 0.0, 0.2, 0.3])
+    counts = np.bincount(drawn(weights, 100_000, np.random.default_rng(0)), minlength=4)
+    assert counts[1] == 0
+    assert stats.chisquare(counts[[0, 2, 3]], 100_000 * weights[[0, 2, 3]]).pvalue > 1e-4
+    assert stats.chisquare(counts[[0, 2, 3]], 100_000 * np.asarray([0.48, 0.2, 0.32])).pvalue < 1e-4
+
+
+def test_distinct_rows_are_those_that_came_up() -> None:
+    """Near uniform weights leave 1 - 1/e of the pool, 3,161 of 5,000 with standard deviation 22: five of them."""
+    kept = distinct(np.full(5000, 1 / 5000), np.random.default_rng(0))
+    assert len(np.unique(kept)) == len(kept)
+    assert abs(len(kept) - 5000 * (1 - 1 / math.e)) < 110
+    assert distinct(np.asarray([0.0, 1.0]), np.random.default_rng(0)).tolist() == [1]
+
+
+def test_rejection_is_normalised_as_published() -> None:
+    judgements = np.random.default_rng(0).random(20_000)
+    accepted = acceptance(judgements)
+    order = np.argsort(judgements)
+    assert np.all(np.diff(accepted[order]) >= 0)  # monotone in the judgement
+    assert np.mean(accepted > 0.5) == pytest.approx(0.05, abs=0.001)
+    odds = [math.log(d / (1 - d)) for d in judgements]
+    most = max(odds)
+    score = [(o - most) - math.log(1 - math.exp(o - most - 1e-6)) for o in odds]
+    by_hand = 1 / (1 + np.exp(np.percentile(score, 95) - np.asarray(score)))
+    np.testing.assert_allclose(accepted, by_hand, rtol=1e-6)
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.5, 1.0])
+def test_a_constant_judge_keeps_half(constant: float) -> None:
+    np.testing.assert_allclose(acceptance(np.full(10, constant)), 0.5)
+    kept = rejection_sample(np.full(10_000, constant), np.random.default_rng(0))
+    assert abs(len(kept) - 5000) < 5 * 50
+
+
+def test_when_nothing_is_accepted_the_best_row_stands_in() -> None:
+    class Never:
+        def random(self, size: int) -> np.ndarray:
+            return np.ones(size)
+
+    with pytest.warns(UserWarning, match="kept no row"):
+        assert rejection_sample(np.asarray([0.1, 0.9, 0.3]), Never()).tolist() == [1]  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------------------------------------- price
+
+
+PUBLISHED = {  # rounds, epsilon of a round, delta; basic, Theorem 2, exact, bounded range
+    "toy, paper": (1000, 1.0e-4, 2e-5, 0.1, 0.0147, 0.0067, 0.0035),
+    "toy, code": (400, 4.99e-4, 2e-5, 0.1997, 0.0465, 0.0250, 0.0132),
+    "1940": (400, 5e-4, 1.261e-5, 0.2, 0.0476, 0.0265, 0.0140),
+    "Titanic": (400, 1e-3, 5.61e-4, 0.4, 0.0778, 0.0305, 0.0160),
+    "2010": (400, 2.25e-4, 1.343e-7, 0.09, 0.0253, 0.0165, 0.0086),
+}
+
+
+@pytest.mark.parametrize("run", PUBLISHED)
+def test_prices_of_published_settings(run: str) -> None:
+    rounds, epsilon, delta, basic, theorem, exact, bounded = PUBLISHED[run]
+    assert rounds * epsilon == pytest.approx(basic, abs=1e-3)
+    of_theorem = math.sqrt(2 * math.log(1 / delta) * rounds) * epsilon + rounds * epsilon * math.expm1(epsilon)
+    assert of_theorem == pytest.approx(theorem, abs=1e-3)
+    assert pld_epsilon([Choices(epsilon, rounds)], delta) == pytest.approx(exact, abs=1e-4)
+    assert rdp_epsilon([Choices(epsilon, rounds)], delta) == pytest.approx(bounded, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "epsilon", "delta", "allowed"),
+    [(400, 0.2, 1.261e-5, 0.00567), (400, 0.4, 5.61e-4, 0.0147), (1000, 0.1, 2e-5, 0.00196)],
+)
+def test_what_a_budget_buys(rounds: int, epsilon: float, delta: float, allowed: float) -> None:
+    noise = calibrate(lambda noise: [Choices(1 / noise, rounds)], epsilon=epsilon, delta=delta)
+    assert 1 / noise == pytest.approx(allowed, rel=5e-3)
+
+
+def test_beside_training_the_picks_cost_almost_nothing() -> None:
+    """1940 census: 0.5745 for the training alone, 0.5757 with the published picks."""
+    training = SubsampledGaussian(100 / 39660, 1.55, 7945)
+    assert pld_epsilon([training], 1.261e-5, 1e-4) == pytest.approx(0.5745, abs=2e-4)
+    assert pld_epsilon([training, Choices(5e-4, 400)], 1.261e-5, 1e-4) == pytest.approx(0.5757, abs=2e-4)
+
+
+# ---------------------------------------------------------------------------------------------------------------- picks
+
+
+class ExactLaw(SeededNoise):
+    """Keeps the law of each pick: the log-probabilities of softmax(scores / scale)."""
+
+    def noisy_argmax(self, scores: np.ndarray, scale: float) -> int:
+        logits = np.asarray(scores) / scale
+        self.log_law = logits - np.logaddexp.reduce(logits)
+        return super().noisy_argmax(scores, scale)
+
+
+def book(noise: NoiseSource | None = None, *, epsilon: float = 900.0, k: int = 1) -> Ledger:
+    return Ledger(Guarantee(epsilon, 1e-6), noise=noise or SeededNoise(0), max_rows_per_unit=k)
+
+
+def table(rows: Sequence[tuple[int, ...]], k: int = 1, domain: Domain = DOMAIN) -> Rows:
+    cells = np.array(rows, dtype=np.int32).reshape(-1, len(domain.names))
+    return Rows(cells, domain, max_rows_per_unit=k, units=np.arange(len(cells)) // k)
+
+
+WORTH = np.random.default_rng(5).random((3, 4, 6))
+WORTH[0, 0, 0], WORTH[1, 1, 1] = 0.0, 1.0
+FUNCTIONS = RowFunctions(lambda rows: WORTH[rows[:, 0], rows[:, 1]], 6, (("b",), ("a", "b")), constant=True)
+
+
+def naive_sums(rows: Sequence[tuple[int, ...]]) -> np.ndarray:
+    total = np.zeros(6 + 8 + 24)
+    for a, b in rows:
+        in_b, in_both = np.eye(4)[b], np.eye(12)[4 * a + b]
+        total += np.concatenate([WORTH[a, b], in_b, 1 - in_b, in_both, 1 - in_both])
+    return np.append(total, 0.5 * DOMAIN.num_rows)
+
+
+def law_of_pick(rows: Sequence[tuple[int, ...]], public: np.ndarray, epsilon: float, k: int) -> np.ndarray:
+    noise = ExactLaw(0)
+    noisy_picks(table(rows, k), FUNCTIONS, Look("p", "p", Choices(epsilon)), book(noise, k=k))(public)
+    return noise.log_law
+
+
+@settings(max_examples=40)
+@given(
+    rows=st.lists(codes, max_size=10),
+    unit=st.lists(codes, min_size=1, max_size=3),
+    epsilon=st.sampled_from([0.001, 0.3, 4.0]),
+)
+def test_a_unit_moves_the_log_odds_within_a_range_of_epsilon(
+    rows: list[tuple[int, ...]], unit: list[tuple[int, ...]], epsilon: float
+) -> None:
+    """Bounded range: the largest change of a log-probability less the smallest is epsilon at most."""
+    public = np.random.default_rng(len(rows)).random(len(naive_sums(rows)))
+    without, with_unit = (law_of_pick(each, public, epsilon, len(unit)) for each in (rows, rows + unit))
+    change = with_unit - without
+    assert change.max() - change.min() <= epsilon * (1 + 1e-9) + 1e-9
+    exact = epsilon / len(unit) * (naive_sums(rows) - DOMAIN.num_rows * public)
+    np.testing.assert_allclose(without, exact - np.logaddexp.reduce(exact), atol=1e-4)
+
+
+def test_the_range_of_epsilon_is_reached() -> None:
+    """A function that is one for the row beside one that is zero: a smaller claim would be false."""
+    public = np.zeros(len(naive_sums([])))
+    for k in (1, 3):
+        change = law_of_pick([(0, 0)] * k, public, 0.3, k) - law_of_pick([], public, 0.3, k)
+        assert change.max() - change.min() == pytest.approx(0.3, rel=1e-6)
+
+
+@pytest.mark.parametrize(("noise", "draws"), [(SeededNoise(0), 100_000), (SecureNoise(), 4_000)])
+def test_picks_follow_the_exponential_law(noise: NoiseSource, draws: int) -> None:
+    """softmax(epsilon n u) is accepted; half that exponent, as in the paper, and twice that are rejected."""
+    rows = [(0, 1)] * 20 + [(1, 2)] * 15 + [(2, 3)] * 10
+    functions = RowFunctions(FUNCTIONS.values, 6, constant=True)
+    public, epsilon = np.linspace(0.4, 0.5, 7), 0.1
+    look = Look("p", "p", Choices(epsilon, draws))
+    # No budget holds so many picks: the law is asked of the picker itself.
+    paid = noisy_picks(table(rows), functions, Look("p", "p", Choices(epsilon)), book(noise))
+    picker = Picker(paid._exact_sums, look.event, table(rows), book(noise))  # type: ignore[arg-type]
+    found = np.bincount([picker(public) for _ in range(draws)], minlength=7)
+    gains = np.append(naive_sums(rows)[:6] / 50, 0.5) + 1 - public
+
+    def pvalue(exponent: float) -> float:
+        odds = np.exp(exponent * (gains - gains.max()))
+        return float(stats.chisquare(found, draws * odds / odds.sum()).pvalue)
+
+    assert pvalue(epsilon * DOMAIN.num_rows) > LEVEL
+    assert max(pvalue(epsilon * DOMAIN.num_rows / 2), pvalue(2 * epsilon * DOMAIN.num_rows)) < LEVEL
+
+
+def test_several_picks_at_once_are_the_top_of_one_noisy_list() -> None:
+    """Pairs in order, over 30,000 runs, against the largest two of one vector of scores plus Gumbel noise."""
+    rows, epsilon, runs = [(0, 1)] * 20 + [(1, 2)] * 15, 0.2, 30_000
+    functions = RowFunctions(lambda chunk: WORTH[chunk[:, 0], chunk[:, 1]][:, 2:5], 3)
+    exact = naive_sums(rows)[2:5]
+    paid = noisy_picks(table(rows), functions, Look("p", "p", Choices(epsilon, 2)), book())
+    picker = Picker(paid._exact_sums, Choices(epsilon, 2 * runs), table(rows), book())
+    pairs = list(itertools.permutations(range(3), 2))
+    found = np.zeros(6)
+    for _ in range(runs):
+        found[pairs.index(tuple(picker.top(2)))] += 1  # type: ignore[arg-type]
+    odds = np.exp(epsilon * (exact - exact.max()))
+    law = [odds[a] / odds.sum() * odds[b] / (odds.sum() - odds[a]) for a, b in pairs]
+    assert stats.chisquare(found, runs * np.asarray(law)).pvalue > LEVEL
+    noisy = epsilon * exact + np.random.default_rng(1).gumbel(size=(runs, 3))
+    best = np.argsort(-noisy, axis=1)[:, :2]
+    one_shot = [np.sum(np.all(best == pair, axis=1)) for pair in pairs]
+    assert stats.chi2_contingency([found, one_shot]).pvalue > LEVEL
+
+
+def test_sums_are_over_every_row_in_every_chunk() -> None:
+    """More rows than a chunk, and not a multiple: the padding adds nothing, the order changes nothing."""
+    generator = np.random.default_rng(0)
+    rows = [tuple(row) for row in generator.integers((3, 4), size=(CHUNK + 77, 2))]
+    sums = [
+        noisy_picks(table(each), FUNCTIONS, Look("p", "p", Choices(1.0)), book())._exact_sums
+        for each in (rows, rows[::-1])
+    ]
+    np.testing.assert_array_equal(sums[0], sums[1])
+    np.testing.assert_allclose(sums[0] / 2**20, naive_sums(rows), atol=1e-6 * len(rows))
+
+
+def test_values_outside_the_unit_interval_are_held_inside() -> None:
+    wild = RowFunctions(lambda rows: np.tile([np.nan, 7.0, -3.0, np.inf], (len(rows), 1)), 4)
+    picker = noisy_picks(table([(0, 0)] * 10), wild, Look("p", "p", Choices(1.0)), book())
+    np.testing.assert_array_equal(picker._exact_sums / 2**20, [5, 10, 0, 10])
+
+
+def test_without_privacy_the_best_is_picked() -> None:
+    ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
+    functions = RowFunctions(lambda rows: np.tile([0.2, 0.9, 0.9], (len(rows), 1)), 3)
+    picker = noisy_picks(table([(0, 0)] * 10), functions, Look("p", "p", Choices(1e-6, 5)), ledger)
+    assert [picker(np.zeros(3)) for _ in range(3)] == [1, 1, 1]  # the first one on ties
+    assert picker.top(2) == [1, 2]
+
+
+class Untouchable(Rows):
+    """Rows that tell when they are looked at."""
+
+    def __init__(self) -> None:
+        self.domain, self.max_rows_per_unit = DOMAIN, 1
+
+    def __getattr__(self, name: str) -> object:
+        raise AssertionError(f"the rows were touched: {name}")
+
+
+def test_picks_are_paid_before_the_rows_are_touched() -> None:
+    dear = Look("p", "p", Choices(1.0, 50))
+    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+        noisy_picks(Untouchable(), FUNCTIONS, dear, book(epsilon=0.1))
+    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+        noisy_closest(Untouchable(), [("a",)], [[np.ones(3) / 3]], dear, book(epsilon=0.1))
+
+
+def test_no_more_picks_than_were_paid() -> None:
+    picker = noisy_picks(table([(0, 0)]), FUNCTIONS, Look("p", "p", Choices(1.0, 2)), book())
+    public = np.zeros(len(naive_sums([])))
+    picker(public)
+    picker(public)
+    with pytest.raises(BudgetExceeded, match="have been made"):
+        picker(public)
+
+
+@pytest.mark.parametrize(
+    "mixing",
+    [
+        lambda rows: WORTH[rows[:, 0], rows[:, 1]] * 0.9 + 0.1 * WORTH[rows[:, 0], rows[:, 1]].mean(axis=0),
+        lambda rows: WORTH[rows[:, 0], rows[:, 1]] * np.linspace(0.9, 1.0, len(rows))[:, None],
+        lambda rows: WORTH[np.roll(rows[:, 0], 1), rows[:, 1]],
+    ],
+    ids=["batch statistics", "place", "neighbour"],
+)
+def test_functions_that_mix_rows_are_refused(mixing) -> None:  # type: ignore[no-untyped-def]
+    rows = Untouchable()
+    with pytest.raises(ConfigError, match="mix rows"):
+        noisy_picks(rows, RowFunctions(mixing, 6), Look("p", "p", Choices(1.0)), book())
+
+
+def test_functions_of_another_number_are_refused() -> None:
+    with pytest.raises(ConfigError, match="must give 5 values"):
+        noisy_picks(Untouchable(), RowFunctions(FUNCTIONS.values, 5), Look("p", "p", Choices(1.0)), book())
+
+
+@settings(max_examples=25)
+@given(rows=st.lists(codes, max_size=10), unit=st.lists(codes, min_size=1, max_size=3))
+def test_distances_of_marginals_move_within_the_range(rows: list[tuple[int, ...]], unit: list[tuple[int, ...]]) -> None:
+    cliques: list[Clique] = [("a",), ("a", "b")]
+    generator = np.random.default_rng(len(rows))
+    tables = [
+        [generator.dirichlet(np.ones(DOMAIN.size(c))).reshape(DOMAIN.shape(c)) for c in cliques] for _ in range(4)
+    ]
+    laws = []
+    for each in (rows, rows + unit):
+        noise = ExactLaw(0)
+        noisy_closest(table(each, len(unit)), cliques, tables, Look("p", "p", Choices(0.7)), book(noise, k=len(unit)))
+        laws.append(noise.log_law)
+    change = laws[1] - laws[0]
+    assert change.max() - change.min() <= 0.7
+
+
+# ------------------------------------------------------------------------------------------------------------- holdouts
+
+
+def test_coins_hold_out_whole_units() -> None:
+    """Each unit by its own coin: 4,000 of 20,000 units expected, standard deviation 57, five of them allowed."""
+    cells = np.zeros((60_000, 2), dtype=np.int32)
+    units = np.repeat(np.arange(20_000), 3)[np.random.default_rng(0).permutation(60_000)]
+    rows = Rows(cells, DOMAIN, max_rows_per_unit=3, units=units)
+    training, held = split_by_coin(rows, 0.2, book(k=3))
+    assert training._units is not None
+    assert held._units is not None
+    assert not set(training._units) & set(held._units)
+    assert len(training._units) + len(held._units) == 60_000
+    assert abs(len(set(held._units)) - 4000) < 5 * 57
+    assert (training.domain.num_rows, held.domain.num_rows) == (40, 10)  # of 50 that are public
+    assert held.max_rows_per_unit == 3
+
+
+def test_coins_are_independent_of_each_other() -> None:
+    """Neighbours: 19,999 pairs, half alike for fair coins; within five standard deviations of 71."""
+    rows = Rows(np.arange(40_000).reshape(-1, 2).astype(np.int32), DOMAIN)
+    _, held = split_by_coin(rows, 0.5, book())
+    heads = np.isin(np.arange(20_000), held._codes[:, 0] // 2)
+    assert abs(np.sum(heads[1:] == heads[:-1]) - 10_000) < 5 * 71
+    again = split_by_coin(rows, 0.5, book(SeededNoise(1)))[1]
+    assert not np.array_equal(held._codes, again._codes)
+
+
+def test_an_empty_table_can_be_split() -> None:
+    training, held = split_by_coin(table([]), 0.3, book())
+    assert len(training._codes) == len(held._codes) == 0

@@ -1,0 +1,630 @@
+"""A run that was killed goes on to the result of one that was not, with the same draws and one set of charges."""
+
+import contextlib
+import copy
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+import understudy as us
+from understudy import checkpoint as checkpoints
+from understudy.adversarial.critics import one_hot_blocks
+from understudy.adversarial.training import Dials, Settings, State, train
+from understudy.checkpoint import Checkpoint, Slot
+from understudy.cli import run
+from understudy.errors import CheckpointError, ConfigError
+from understudy.privacy.journal import Journal, JournaledNoise, table_digest
+from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
+from understudy.privacy.sampling import Units
+
+NETS = "latent=4, generator_widths=[16, 16], critic_widths=[8]"
+SMALL = f"dpgan(steps=400, rate=0.25, {NETS})"
+GUARANTEE = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
+
+
+class Killed(BaseException):
+    """Stands for a kill where another process would take too long: nothing catches it."""
+
+
+def people(num_rows: int = 300) -> pa.Table:
+    draw = np.random.default_rng(0)
+    age = draw.integers(18, 90, num_rows)
+    return pa.table(
+        {
+            "age": age,
+            "region": draw.choice(["north", "south", "west"], num_rows),
+            "member": np.where(draw.random(num_rows) < age / 90, "yes", "no"),
+        }
+    )
+
+
+def killed_at(share: float) -> Callable[[float, str], None]:
+    def progress(done: float, now: str) -> None:
+        if done >= share:
+            raise Killed
+
+    return progress
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+# -------------------------------------------------------------------------------------------------------------- draws
+
+
+Opened = Callable[[Path], Journal]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """Journals, closed at the test's end."""
+    with contextlib.ExitStack() as stack:
+        yield lambda path: stack.enter_context(contextlib.closing(Journal(path)))
+
+
+def draws(noise: NoiseSource) -> list[np.ndarray]:
+    """All kinds, in several shapes and scales."""
+    return [
+        noise.discrete_gaussian(3.0, (2, 3)),
+        np.asarray(noise.noisy_argmax(np.arange(5.0), 1.0)),
+        np.asarray(jax.random.key_data(noise.key())),
+        noise.discrete_gaussian(1e6, (4,)),
+        noise.discrete_gaussian(1.0, (0, 3)),
+        np.asarray(jax.random.key_data(noise.key())),
+    ]
+
+
+def same(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
+    return all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(first, second, strict=True))
+
+
+def test_draws_are_read_back_and_fresh_ones_follow(opened: Opened, tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    first = draws(JournaledNoise(SecureNoise(), opened(path)))
+    again = JournaledNoise(SecureNoise(), opened(path))
+    assert same(first, draws(again))
+    size = path.stat().st_size
+    fresh = draws(again)
+    assert path.stat().st_size > size
+    # 64 fresh bits equal old ones with probability 2^-64.
+    assert not np.array_equal(first[2], fresh[2])
+    both = JournaledNoise(SecureNoise(), opened(path))
+    assert same(first, draws(both))
+    assert same(fresh, draws(both))
+
+
+def test_a_seeded_source_goes_on_where_it_was(opened: Opened, tmp_path: Path) -> None:
+    """Two rounds of draws with a kill between them are the two rounds of one run."""
+    whole = SeededNoise(5)
+    expected = [draws(whole), draws(whole)]
+    assert same(expected[0], draws(JournaledNoise(SeededNoise(5), opened(tmp_path / "journal"))))
+    resumed = JournaledNoise(SeededNoise(5), opened(tmp_path / "journal"))
+    assert resumed.seeded
+    assert same(expected[0], draws(resumed))
+    assert same(expected[1], draws(resumed))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda noise: noise.discrete_gaussian(3.0, (3, 2)),
+        lambda noise: noise.discrete_gaussian(2.0, (2, 3)),
+        lambda noise: noise.noisy_argmax(np.arange(6.0), 3.0),
+        lambda noise: noise.key(),
+    ],
+)
+def test_another_question_gets_no_noise(opened: Opened, tmp_path: Path, other: Callable[[NoiseSource], object]) -> None:
+    JournaledNoise(SecureNoise(), opened(tmp_path / "journal")).discrete_gaussian(3.0, (2, 3))
+    with pytest.raises(CheckpointError, match="another way"):
+        other(JournaledNoise(SecureNoise(), opened(tmp_path / "journal")))
+
+
+def test_another_seed_is_noticed(opened: Opened, tmp_path: Path) -> None:
+    JournaledNoise(SeededNoise(1), opened(tmp_path / "journal")).discrete_gaussian(30.0, (20,))
+    with pytest.raises(CheckpointError, match="another way"):
+        JournaledNoise(SeededNoise(2), opened(tmp_path / "journal")).discrete_gaussian(30.0, (20,))
+
+
+def test_a_torn_record_is_dropped_wherever_it_is_torn(opened: Opened, tmp_path: Path) -> None:
+    """It was never returned, so it is drawn anew; all before it stays."""
+    path = tmp_path / "journal"
+    noise = JournaledNoise(SecureNoise(), opened(path))
+    first = noise.discrete_gaussian(3.0, (5,))
+    start = path.stat().st_size
+    noise.discrete_gaussian(3.0, (5,))
+    whole = path.read_bytes()
+    damaged = whole[:-1] + bytes([whole[-1] ^ 1])
+    torn = [whole[:cut] for cut in range(start, len(whole))] + [damaged]
+    torn += [whole[:start] + bytes(length) for length in (1, 15, 16, 17, 500)]  # a file grown before its bytes came
+    for left in torn:
+        path.write_bytes(left)
+        resumed = JournaledNoise(SecureNoise(), opened(path))
+        assert np.array_equal(first, resumed.discrete_gaussian(3.0, (5,)))
+        fresh = resumed.discrete_gaussian(3.0, (5,))
+        again = JournaledNoise(SecureNoise(), opened(path))
+        assert np.array_equal(first, again.discrete_gaussian(3.0, (5,)))
+        assert np.array_equal(fresh, again.discrete_gaussian(3.0, (5,)))
+
+
+def test_damage_before_the_end_is_no_torn_record(opened: Opened, tmp_path: Path) -> None:
+    """Whatever lies behind it was used: it must not be drawn again."""
+    path = tmp_path / "journal"
+    draws(JournaledNoise(SecureNoise(), opened(path)))
+    whole = path.read_bytes()
+    for at in (0, 30, 100):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(CheckpointError, match="damaged"):
+            draws(JournaledNoise(SecureNoise(), opened(path)))
+        assert len(path.read_bytes()) == len(whole)
+
+
+@pytest.mark.parametrize("draw", ["discrete_gaussian", "noisy_argmax", "key"])
+def test_a_draw_is_on_disk_before_it_is_returned(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draw: str
+) -> None:
+    """Nothing comes back from a draw that was not written and synced; one that was is the one after a resume."""
+    path = tmp_path / "journal"
+    questions: dict[str, Callable[[NoiseSource], object]] = {
+        "discrete_gaussian": lambda noise: noise.discrete_gaussian(1e9, (3,)).tolist(),
+        "noisy_argmax": lambda noise: noise.noisy_argmax(np.zeros(2**12), 1.0),
+        "key": lambda noise: jax.random.key_data(noise.key()).tolist(),
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "append", _killed)
+        with pytest.raises(Killed):
+            questions[draw](JournaledNoise(SecureNoise(), opened(path)))
+    synced: list[bytes] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: synced.append(path.read_bytes()))
+        returned = questions[draw](JournaledNoise(SecureNoise(), opened(path)))
+    assert synced == [path.read_bytes()] != [b""]
+    assert questions[draw](JournaledNoise(SecureNoise(), opened(path))) == returned
+
+
+def _killed(*arguments: object) -> None:
+    raise Killed
+
+
+def test_a_million_cells_are_small_on_disk(opened: Opened, tmp_path: Path) -> None:
+    """Noise of some units takes a byte a cell."""
+    noise = SeededNoise(0).discrete_gaussian(8.0, (1000, 1000))
+    journal = opened(tmp_path / "journal")
+    journal.append({"kind": "cells"}, noise)
+    assert (tmp_path / "journal").stat().st_size < 1.001 * noise.size
+    read = opened(tmp_path / "journal").read()
+    assert read is not None
+    assert np.array_equal(read[1], noise.ravel())
+
+
+# ---------------------------------------------------------------------------------------------------------- which run
+
+
+def test_the_digest_of_a_table_sees_values_types_names_order_and_nulls() -> None:
+    key = b"k" * 32
+    table = people(50)
+    digest = table_digest(table, key)
+    age = table["age"].to_pylist()
+    others = [
+        table.set_column(0, "age", pa.array([*age[:-1], age[-1] + 1])),
+        table.set_column(0, "age", pa.array([*age[:-1], None])),
+        table.set_column(0, "age", pa.array([None, *age[1:]])),
+        table.set_column(0, "age", pa.array(age, pa.int32())),
+        table.rename_columns(["years", "region", "member"]),
+        table.select(["region", "age", "member"]),
+        table.take(list(range(49, -1, -1))),
+        table.slice(0, 49),
+        table.slice(1),
+    ]
+    assert len({digest, table_digest(table, b"l" * 32), *(table_digest(other, key) for other in others)}) == 11
+    places = [pa.table({"a": pa.array(values)}) for values in ([1, 1, None], [1, None, 1])]
+    assert table_digest(places[0], key) != table_digest(places[1], key)
+    chunked = pa.concat_tables([table.slice(0, 7), table.slice(7)])
+    assert table_digest(chunked, key) == digest
+
+
+def test_what_lies_under_a_null_does_not_count() -> None:
+    mask = pa.py_buffer(np.packbits([1, 0, 1], bitorder="little").tobytes())
+    tables = [
+        pa.table({"a": pa.Array.from_buffers(pa.int64(), 3, [mask, pa.py_buffer(np.array([1, hidden, 3]).tobytes())])})
+        for hidden in (2, 9)
+    ]
+    assert table_digest(tables[0], b"k") == table_digest(tables[1], b"k")
+
+
+@pytest.fixture
+def unfinished(tmp_path: Path) -> Path:
+    """The checkpoint of a run that was killed after a draw."""
+    folder = tmp_path / "checkpoint"
+    with pytest.raises(Killed):
+        us.fit(people(), "independent", GUARANTEE, progress=killed_at(0.5), checkpoint=folder)
+    assert (folder / "journal").stat().st_size
+    return folder
+
+
+def _one_cell_changed(table: pa.Table) -> pa.Table:
+    age = table["age"].to_pylist()
+    return table.set_column(0, "age", pa.array([*age[:-1], age[-1] - 1]))
+
+
+def test_resume_is_refused_to_every_other_run(unfinished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Table, schema, method, guarantee, binning, target, seed and versions: each alone is enough."""
+    schema = us.Schema.draft(people().schema)
+    declared = dataclasses.replace(
+        schema, columns=(us.Column(name="age", kind="integer", bounds=(18, 90)), *schema.columns[1:])
+    )
+    others: dict[str, tuple[str, dict]] = {
+        "table": ("the table differs", {"table": _one_cell_changed(people())}),
+        "schema": ("the schema differs", {"schema": declared}),
+        "setting": ("the method differs", {"method": "independent(smoothing=0.25)"}),
+        "method": ("method differs .it was independent, now it is mst", {"method": "mst"}),
+        "epsilon": ("epsilon differs .it was 0.3, now it is 0.2", {"guarantee": us.Guarantee(0.2, 1e-6)}),
+        "delta": ("the delta differs", {"guarantee": us.Guarantee(0.3, 1e-7)}),
+        "binning": ("the binning differs", {"binning": us.Binning(max_bins=8)}),
+        "target": ("the schema differs", {"target": "member"}),
+        "seed": ("the seed differs", {"seed": 1}),
+        "library": ("the form of the table differs", {"table": people().to_pandas()}),
+    }
+    before = files_of(unfinished)
+    for what, (words, change) in others.items():
+        arguments = {"table": people(), "method": "independent", "guarantee": GUARANTEE, **change}
+        with pytest.raises(CheckpointError, match=words):
+            us.fit(**arguments, checkpoint=unfinished, resume=True)
+        assert files_of(unfinished) == before, what
+    for module, name in (("understudy.release.__version__", "understudy"), ("jax.__version__", "jax")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "0.0")
+            with pytest.raises(CheckpointError, match=f"version of {name} differs"):
+                us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
+    release = us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
+    assert release.statement.epsilon <= 0.3
+
+
+def test_an_unfinished_run_is_neither_overwritten_nor_invented(unfinished: Path, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="holds an unfinished run"):
+        us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished)
+    with pytest.raises(CheckpointError, match="nothing to resume"):
+        us.fit(people(), "independent", GUARANTEE, checkpoint=tmp_path / "none", resume=True)
+    with pytest.raises(ConfigError, match="give checkpoint too"):
+        us.fit(people(), "independent", GUARANTEE, resume=True)
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents" / "thesis.tex").touch()
+    with pytest.raises(CheckpointError, match="other files"):
+        us.fit(people(), "independent", GUARANTEE, checkpoint=tmp_path / "documents")
+    assert (tmp_path / "documents" / "thesis.tex").exists()
+
+
+def test_a_run_goes_on_in_one_process_at_a_time(unfinished: Path) -> None:
+    lock = checkpoints._locked(unfinished)
+    with pytest.raises(CheckpointError, match="still going on"):
+        us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
+    checkpoints._unlock(lock)
+    us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX systems")
+def test_a_checkpoint_is_its_owners_alone(unfinished: Path) -> None:
+    """Whatever the mask says; and one that others could read or write is not trusted."""
+    folder = unfinished.with_name("open")
+    mask = os.umask(0)
+    try:
+        with pytest.raises(Killed):
+            us.fit(people(), "independent", GUARANTEE, progress=killed_at(0.5), checkpoint=folder)
+    finally:
+        os.umask(mask)
+    with Checkpoint.open(unfinished.with_name("slots"), {}, {}) as checkpoint:
+        slot = Slot(checkpoint.folder, 1, 0.0)
+        slot.offer({"a": jnp.zeros(3)}, [{"a": jnp.ones(3)}])
+        checkpoint.note_release("digest")
+        for place in (folder, unfinished, checkpoint.folder):
+            assert stat.S_IMODE(place.stat().st_mode) == 0o700
+            assert {stat.S_IMODE(path.stat().st_mode) for path in place.iterdir()} == {0o600}
+        assert len(files_of(checkpoint.folder)) == 5
+    folder.chmod(0o750)
+    with pytest.raises(CheckpointError, match="no secret"):
+        us.fit(people(), "independent", GUARANTEE, checkpoint=folder, resume=True)
+
+
+def test_a_refused_run_leaves_no_checkpoint(tmp_path: Path) -> None:
+    """Neither one that was refused before its first draw, nor one that would be refused again."""
+
+    def refused(done: float, now: str) -> None:
+        raise ConfigError("diverged")
+
+    for error, method in ((ConfigError, "independent"), (ConfigError, "dpgan(steps=0)")):
+        with pytest.raises(error):
+            us.fit(people(), method, GUARANTEE, progress=refused, checkpoint=tmp_path / "checkpoint")
+        assert not (tmp_path / "checkpoint").exists()
+
+
+def test_the_end_of_a_run(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint outlives `fit`, is deleted by `save`, and nothing of it is in the release."""
+    folder, place = tmp_path / "checkpoint", tmp_path / "release"
+    release = us.fit(people(), "independent", GUARANTEE, checkpoint=folder)
+    content = json.loads((folder / "run.json").read_bytes())
+    keys = _keys_in(opened(folder / "journal"))
+    assert len(keys) == 1
+    assert copy.deepcopy(release).checkpoint is None
+    with monkeypatch.context() as patch:  # a kill when the release is in its place
+        patch.setattr(Checkpoint, "delete", _killed)
+        with pytest.raises(Killed):
+            release.save(place)
+    assert folder.exists()
+    written = files_of(place)
+    us.fit(people(), "independent", GUARANTEE, checkpoint=folder, resume=True).save(place, force=True)
+    assert files_of(place) == written
+    assert not folder.exists()
+    secrets = [content["key"].encode(), content["tables"]["table"].encode(), *keys]
+    assert not any(secret in data for secret in secrets for data in written.values())
+    release.save(tmp_path / "copy")  # once more, without a checkpoint
+
+
+def _keys_in(journal: Journal) -> list[bytes]:
+    keys = []
+    while (found := journal.read()) is not None:
+        if found[0]["kind"] == "key":
+            keys.append(found[1].astype(np.uint32).tobytes())
+    return keys
+
+
+def test_saving_deletes_no_later_run(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    first = us.fit(people(), "independent", GUARANTEE, checkpoint=folder)
+    shutil.rmtree(folder)
+    us.fit(people(), "independent", GUARANTEE, checkpoint=folder)
+    before = files_of(folder)
+    first.save(tmp_path / "release")
+    assert files_of(folder) == before
+
+
+@pytest.mark.parametrize("left", [(), ("journal",), ("journal", "training-1.safetensors", "run.json.part")])
+def test_a_kill_while_a_run_begins_or_ends_leaves_nothing_to_resume(tmp_path: Path, left: tuple[str, ...]) -> None:
+    """What came of a deleted checkpoint must not be taken for a run: its release is out."""
+    folder = tmp_path / "checkpoint"
+    folder.mkdir(mode=0o700)
+    for name in left:
+        (folder / name).write_bytes(b"left over")
+    with pytest.raises(CheckpointError, match="nothing to resume"):
+        us.fit(people(), "independent", GUARANTEE, checkpoint=folder, resume=True)
+    us.fit(people(), "independent", GUARANTEE, checkpoint=folder).save(tmp_path / "release")
+    assert not folder.exists()
+
+
+# ---------------------------------------------------------------------------------------------------- the same result
+
+
+@pytest.mark.parametrize("method", ["mst", "aim(max_rounds=4)"])
+def test_a_marginal_method_killed_anywhere_has_the_same_release(method: str, tmp_path: Path) -> None:
+    """Seeded, so that fresh draws can be compared too: wherever the journal ends, the release is that of one run."""
+    folder = tmp_path / "whole"
+    us.fit(people(), method, GUARANTEE, seed=7).save(tmp_path / "release")
+    us.fit(people(), method, GUARANTEE, seed=7, checkpoint=folder)
+    whole = (folder / "journal").read_bytes()
+    for number, share in enumerate((0.0, 0.3, 0.8)):
+        killed = tmp_path / f"killed-{number}"
+        shutil.copytree(folder, killed)
+        (killed / "journal").write_bytes(whole[: int(share * len(whole))])
+        release = us.fit(people(), method, GUARANTEE, seed=7, checkpoint=killed, resume=True)
+        assert (killed / "journal").read_bytes() == whole
+        release.save(tmp_path / f"release-{number}")
+        assert files_of(tmp_path / f"release-{number}") == files_of(tmp_path / "release")
+
+
+@pytest.mark.slow
+def test_an_unseeded_training_killed_on_its_way_has_one_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three runs with the same journal: from its training's beginning, from a saved state, and killed once more."""
+    monkeypatch.setenv(checkpoints.SECONDS, "0")
+    folders = [tmp_path / name for name in ("late", "early", "twice")]
+    with pytest.raises(Killed):
+        us.fit(people(), SMALL, GUARANTEE, progress=killed_at(0.6), checkpoint=folders[0])
+    assert (folders[0] / "training-1.safetensors").exists()
+    for folder in folders[1:]:
+        shutil.copytree(folders[0], folder)
+    (folders[1] / "training-1.safetensors").unlink()
+    with pytest.raises(Killed):
+        us.fit(people(), SMALL, GUARANTEE, progress=killed_at(0.9), checkpoint=folders[2], resume=True)
+    starts: list[float] = []
+    for folder in folders:
+        shown: list[float] = []
+        release = us.fit(
+            people(),
+            SMALL,
+            GUARANTEE,
+            checkpoint=folder,
+            resume=True,
+            progress=lambda share, now, shown=shown: shown.append(share),  # type: ignore[misc]
+        )
+        starts.append(shown[1])  # the first of the training
+        assert [look.key for look in release.statement.looks].count("critic") == 1
+        release.save(folder.with_suffix(".release"))
+    assert starts == [1 / 2, 0, 3 / 4]
+    late, early, twice = (files_of(folder.with_suffix(".release")) for folder in folders)
+    assert late == early == twice
+
+
+def small_training(slot: Slot | None, progress: Callable[[float, str], None] | None) -> tuple[State, list[State]]:
+    settings = Settings(
+        blocks=one_hot_blocks((2, 3)), rate=0.25, batch=10, latent=2, generator_widths=(8, 8), critic_widths=(4,)
+    )
+    codes = jnp.asarray(np.random.default_rng(0).integers(0, 2, (40, 1, 2)))
+    return train(
+        settings,
+        Units(codes, jnp.ones((40, 1), dtype=bool)),
+        Dials.of(1.0, 1e-2, 1e-2, 1.0),
+        jax.random.key(0),
+        iterations=24,
+        keep_every=4,
+        chunk=2,
+        slot=slot,
+        progress=progress,
+    )
+
+
+class Seldom(Slot):
+    """Saves between the steps at which states are kept."""
+
+    def offer(self, state: State, kept: Sequence[State] = ()) -> None:
+        if int(state.iteration) % 6 == 0:
+            super().offer(state, kept)
+
+
+def test_what_a_training_keeps_survives(tmp_path: Path) -> None:
+    """State and trajectory, leaf by leaf and bit by bit, after kills at several steps."""
+    tmp_path.chmod(0o700)
+    whole = small_training(None, None)
+    for share in (0.4, 0.7, 0.9):
+        with pytest.raises(Killed):
+            small_training(Seldom(tmp_path, 1, 0.0), killed_at(share))
+    resumed = small_training(Seldom(tmp_path, 1, 0.0), None)
+    assert len(whole[1]) == len(resumed[1]) == 6
+    assert [int(state.iteration) for state in resumed[1]] == [4, 8, 12, 16, 20, 24]
+    for first, second in zip(jax.tree_util.tree_leaves(whole), jax.tree_util.tree_leaves(resumed), strict=True):
+        assert np.asarray(first).tobytes() == np.asarray(second).tobytes()
+
+
+def test_states_are_written_on_a_schedule_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    slot, writes = Slot(tmp_path, 1, 60.0), []
+    monkeypatch.setattr(checkpoints, "_write", lambda path, data: writes.append(now[0]))
+    for second in range(0, 200, 7):
+        now[0] = float(second)
+        slot.offer({"a": jnp.zeros(1)})
+    assert writes == [63.0, 126.0, 189.0]
+
+
+def test_a_state_of_another_shape_is_refused(tmp_path: Path) -> None:
+    Slot(tmp_path, 1, 0.0).offer({"a": jnp.zeros(3)})
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        Slot(tmp_path, 1, 0.0).load({"a": jnp.zeros(4)})
+    (tmp_path / "training-1.safetensors").write_bytes(b"torn")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        Slot(tmp_path, 1, 0.0).load({"a": jnp.zeros(3)})
+
+
+# ------------------------------------------------------------------------------------------------ the command is killed
+
+
+def started(place: Path, arguments: list[str]) -> subprocess.Popen:
+    code = "import sys; from understudy.cli import run; sys.exit(run(sys.argv[1:]))"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        cwd=place,
+        env={**os.environ, checkpoints.SECONDS: "0"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def killed_when(process: subprocess.Popen, moment: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 120
+    while not moment():
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        assert time.monotonic() < limit
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def has_bytes(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+@pytest.mark.parametrize("guarantee", [["--not-private"], pytest.param(["--epsilon", "0.3"], marks=pytest.mark.slow)])
+def test_a_command_killed_while_counting_and_while_training(tmp_path: Path, guarantee: list[str]) -> None:
+    """SIGKILL twice, then to the end: file by file the release of a run that nobody killed."""
+    pyarrow.csv.write_csv(people(), tmp_path / "people.csv")
+    command = ["fit", "people.csv", *guarantee, "--method", SMALL, "--seed", "5", "-q"]
+    table = str(tmp_path / "people.csv")
+    assert run(["fit", table, *command[2:], "-o", str(tmp_path / "whole")]) == 0
+    assert not (tmp_path / "whole.checkpoint").exists()
+    folder = tmp_path / "killed.checkpoint"
+    killed_when(started(tmp_path, [*command, "-o", "killed"]), lambda: has_bytes(folder / "journal"))
+    assert not (folder / "training-1.safetensors").exists()
+    counted = (folder / "journal").read_bytes()
+    killed_when(
+        started(tmp_path, [*command, "-o", "killed", "--resume"]), lambda: has_bytes(folder / "training-1.safetensors")
+    )
+    assert (folder / "journal").read_bytes().startswith(counted[:-200])
+    assert not (tmp_path / "killed").exists()
+    assert run(["fit", table, *command[2:], "-o", str(tmp_path / "killed")]) == 2  # not without --resume
+    last = started(tmp_path, [*command, "-o", "killed", "--resume"])
+    said = last.communicate(timeout=120)[1]
+    assert last.returncode == 0, said
+    assert not folder.exists()
+    assert files_of(tmp_path / "killed") == files_of(tmp_path / "whole")
+
+
+def test_a_command_killed_between_saving_and_deleting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Resumed, it finds its own release in place and needs no --force; another's stays."""
+    pyarrow.csv.write_csv(people(), tmp_path / "people.csv")
+    out = tmp_path / "out"
+    command = ["fit", str(tmp_path / "people.csv"), "--epsilon", "0.3", "--method", "independent", "-q", "-o", str(out)]
+    assert run([*command, "--resume"]) == 2
+    assert "nothing to resume" in capsys.readouterr().err
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Checkpoint, "delete", _killed)
+        with pytest.raises(Killed):
+            run(command)
+    assert out.exists()
+    before = files_of(out)
+    kept = tmp_path / "kept"
+    shutil.copytree(f"{out}.checkpoint", kept)
+    assert run([*command, "--resume"]) == 0
+    assert files_of(out) == before
+    assert not Path(f"{out}.checkpoint").exists()
+    assert run([*command, "--resume"]) == 2
+    assert "nothing is left to resume" in capsys.readouterr().err
+    assert run([*command, "--force"]) == 0  # another release in its place: no longer that run's
+    other = files_of(out)
+    shutil.copytree(kept, f"{out}.checkpoint")
+    assert run([*command, "--resume"]) == 2
+    assert "exists" in capsys.readouterr().err
+    assert files_of(out) == other
+
+
+def test_ctrl_c_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pyarrow.csv.write_csv(people(), tmp_path / "people.csv")
+    table, out = str(tmp_path / "people.csv"), str(tmp_path / "fake.csv")
+    command = ["synth", table, "--epsilon", "0.3", "--method", "independent", "-o", out]
+
+    def interrupted(*arguments: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("understudy.synthesizers.independent.Independent.fit", interrupted)
+        assert run(command) == 130
+    assert "--resume" in capsys.readouterr().err
+    assert run(command) == 2
+    assert run([*command, "--force"]) == 2  # --force is for the output, not for another run's noise
+    assert "unfinished run" in capsys.readouterr().err
+    assert run([*command, "--resume"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"people.csv", "fake.csv", "fake.release"}
+
+
+def test_too_little_memory_is_said_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*arguments: object) -> None:
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 99999 bytes")
+
+    monkeypatch.setattr("understudy.adversarial.training._compiled", lambda settings: exhausted)
+    with pytest.raises(ConfigError, match=r"smaller chunk .*chunk=256, or a smaller rate"):
+        small_training(None, None)
+    with pytest.raises(ConfigError, match="chunk must be a whole number"):
+        us.fit(people(), "dpgan(chunk=0)", GUARANTEE)
