@@ -106,7 +106,7 @@ FREE_DRAWS = {
 }
 """Draws that could hide a statistic. Uniform and categorical draws, of which samplers are made, are not among them."""
 
-PRIVATE_STATE = {"_codes", "_places", "_exact_counts", "_cache", "_units", "_in_units"}
+PRIVATE_STATE = {"_codes", "_places", "_make_places", "_exact_counts", "_cache", "_units", "_in_units"}
 """What `Rows` holds."""
 
 CODE_IN_DATA = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}

@@ -360,7 +360,7 @@ def fit_codec(table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binni
         codec.domain,
         max_rows_per_unit=schema.max_rows_per_unit,
         units=units,
-        places=codec.places(table),
+        places=lambda: codec.places(table),
         scales=codec.scales,
     )
     return codec, rows

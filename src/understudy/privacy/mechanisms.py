@@ -5,8 +5,9 @@ review what a marginal method can learn, read this file.
 """
 
 import dataclasses
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import jax.numpy as jnp
@@ -34,18 +35,22 @@ class Rows:
         *,
         max_rows_per_unit: int = 1,
         units: np.ndarray | None = None,
-        places: np.ndarray | None = None,
+        places: Callable[[], np.ndarray] | None = None,
         scales: Sequence[Scale | None] | None = None,
     ):
         self._codes = codes
         self._units = units
-        # Where numbers lie between their bounds, from 0 to 1; NaN for nulls and for what is no number.
-        self._places = np.full(codes.shape, np.nan) if places is None else places
+        self._make_places = places  # called when a method wants numbers rather than bins
         self.domain = domain
         self.scales: tuple[Scale | None, ...] = tuple(scales or (None,) * len(domain.names))
         """What is public about each numeric column."""
         self.max_rows_per_unit = max_rows_per_unit
         self._cache: dict[Clique, np.ndarray] = {}
+
+    @functools.cached_property
+    def _places(self) -> np.ndarray:
+        """Where numbers lie between their bounds, from 0 to 1; NaN for nulls and for what is no number."""
+        return np.full(self._codes.shape, np.nan) if self._make_places is None else self._make_places()
 
     def _exact_counts(self, clique: Clique) -> np.ndarray:
         """Cells of one marginal, in the clique's own order of columns."""

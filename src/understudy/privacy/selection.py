@@ -159,7 +159,7 @@ def _part(rows: Rows, kept: np.ndarray, num_rows: int) -> Rows:
         dataclasses.replace(rows.domain, num_rows=num_rows),
         max_rows_per_unit=rows.max_rows_per_unit,
         units=None if rows._units is None else rows._units[kept],
-        places=rows._places[kept],
+        places=lambda: rows._places[kept],
         scales=rows.scales,
     )
 

@@ -342,13 +342,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         "generator_rate": 5e-4,
         "betas": (0.5, 0.999),
         "rate": 0.01,
-        "steps": 12_000,
+        "steps": 15_000,
         "average": 0.998,
     },
 }
 """Networks and rates of the QUAIL paper's DPGAN; networks and loss of the boosting paper's 25 Gaussians, which does not
-tell the rest (its ReLUs are leaky: with a slope of 0.2 ours missed most points). The publications' noise multipliers are
-no settings: noise follows from the guarantee."""
+tell the rest (its ReLUs are leaky: with a slope of 0.2 ours missed most points). The papers' noise multipliers are no
+settings: noise follows from the guarantee."""
 
 
 def ledger_key(ledger: Ledger) -> PRNGKeyArray:
