@@ -212,7 +212,9 @@ def test_features_are_made_after_the_charge() -> None:
     """A refused look makes no features; a paid one hands them out by units."""
     domain = Domain(names=("a",), sizes=(3,), num_rows=4)
     places = np.array([[0.1], [0.2], [0.3], [0.4]])
-    rows = Rows(np.zeros((4, 1), np.int32), domain, max_rows_per_unit=2, units=np.array([7, 8, 7, 9]), places=places)
+    rows = Rows(
+        np.zeros((4, 1), np.int32), domain, max_rows_per_unit=2, units=np.array([7, 8, 7, 9]), places=lambda: places
+    )
     called: list[int] = []
 
     class Recording:
