@@ -17,11 +17,22 @@ from understudy.synthesizers import (
     synthesizer_class,
 )
 from understudy.synthesizers.aim import AIM
+from understudy.synthesizers.boosted import Boosted
+from understudy.synthesizers.dpctgan import DPCTGAN
+from understudy.synthesizers.dpgan import DPGAN
+from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.independent import Independent
 from understudy.synthesizers.mst import MST
+from understudy.synthesizers.selected import Selected
+
+TYPED = DPGAN(features="typed")
 
 
-@pytest.mark.parametrize("name", SYNTHESIZERS)
+WRAPPERS = ("boosted", "drs", "selected")
+"""Methods around a method, which comes first and has no default."""
+
+
+@pytest.mark.parametrize("name", [name for name in SYNTHESIZERS if name not in WRAPPERS])
 def test_name_alone_is_the_default(name: str) -> None:
     method = read_method(name)
     assert method == synthesizer_class(name)()
@@ -35,7 +46,9 @@ def test_name_alone_is_the_default(name: str) -> None:
 def test_every_field_has_a_default_and_is_frozen(name: str) -> None:
     params = synthesizer_class(name).__dataclass_params__  # type: ignore[attr-defined]
     assert params.frozen
-    assert all(field.kw_only for field in dataclasses.fields(synthesizer_class(name)))
+    fields = dataclasses.fields(synthesizer_class(name))
+    assert [field.name for field in fields if not field.kw_only] == (["inner"] if name in WRAPPERS else [])
+    assert all(field.default is not dataclasses.MISSING for field in fields if field.kw_only)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +61,13 @@ def test_every_field_has_a_default_and_is_frozen(name: str) -> None:
         ("independent(smoothing=1e-1)", Independent(smoothing=0.1)),
         ('aim(workload=[["a b", c], ["d, (e)", \'f"\']])', AIM(workload=(("a b", "c"), ("d, (e)", 'f"')))),
         ("aim(max_rounds=50)", AIM(max_rounds=50)),
+        ("boosted(dpgan)", Boosted(DPGAN())),
+        ("boosted(dpgan(steps=2000), rounds=200)", Boosted(DPGAN(steps=2000), rounds=200)),
+        ("boosted(inner=dpgan, queries=[[a, b]])", Boosted(DPGAN(), queries=(("a", "b"),))),
+        ("selected(dpctgan, task=accuracy)", Selected(DPCTGAN(), task="accuracy")),
+        ("selected(dpgan(features=typed), task=squared_loss, k=2)", Selected(TYPED, task="squared_loss", k=2)),
+        ("drs(dpgan)", DRS(DPGAN())),
+        ("drs(dpgan(features=typed), proposals=500)", DRS(TYPED, proposals=500)),
     ],
 )
 def test_expressions_are_read(expression: str, method: object) -> None:
@@ -102,6 +122,14 @@ def test_names_survive_being_written(workload: list[list[str]]) -> None:
         ("aim(workload=5)", "workload must be a list"),
         ("mst(iterations=[1", "closing"),
         ("mst(" * 5000, "nested too deeply"),
+        ("boosted", "put around another method. Name that one first, as in boosted(dpgan)"),
+        ("drs()", "as in drs(dpgan)"),
+        ("selected(mst)", "mst has none"),
+        ("boosted(inner=5)", "inner must be a method, found 5"),
+        ("boosted(dpgan, dpgan)", "positional arguments"),
+        ("boosted(dpgan, round=5)", "Did you mean 'rounds'?"),
+        ("drs(dpgan, proposals=0)", "proposals must be a whole number"),
+        ("selected(dpgan, clusters=0)", "clusters must be a whole number"),
         ('mst("', "cannot be read at"),
     ],
 )

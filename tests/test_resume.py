@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,13 +25,14 @@ import pytest
 import understudy as us
 from understudy import checkpoint as checkpoints
 from understudy.adversarial.critics import one_hot_blocks
-from understudy.adversarial.training import Dials, Settings, State, train
+from understudy.adversarial.training import Dials, Kept, Settings, State, train
 from understudy.checkpoint import Checkpoint, Slot
 from understudy.cli import run
 from understudy.errors import CheckpointError, ConfigError
 from understudy.privacy.journal import Journal, JournaledNoise, table_digest
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 from understudy.privacy.sampling import Units
+from understudy.synthesizers.independent import Independent
 
 NETS = "latent=4, generator_widths=[16, 16], critic_widths=[8]"
 SMALL = f"dpgan(steps=400, rate=0.25, {NETS})"
@@ -286,9 +288,10 @@ def test_resume_is_refused_to_every_other_run(unfinished: Path, monkeypatch: pyt
         with pytest.raises(CheckpointError, match=words):
             us.fit(**arguments, checkpoint=unfinished, resume=True)
         assert files_of(unfinished) == before, what
-    for module, name in (("understudy.release.__version__", "understudy"), ("jax.__version__", "jax")):
+    others_versions = {"understudy.release.__version__": "0.0", "importlib.metadata.version": lambda name: "0.0"}
+    for (place, value), name in zip(others_versions.items(), ("understudy", "equinox"), strict=True):
         with monkeypatch.context() as patch:
-            patch.setattr(module, "0.0")
+            patch.setattr(place, value)
             with pytest.raises(CheckpointError, match=f"version of {name} differs"):
                 us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
     release = us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
@@ -382,6 +385,44 @@ def _keys_in(journal: Journal) -> list[bytes]:
     return keys
 
 
+def test_a_result_that_was_reached_is_handed_out_and_never_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows may have been sampled from it: a second computation, with other arithmetic, would be a second release."""
+    table = pa.table({"a": ["x", "y"] * 50})
+    schema = us.Schema(columns=(us.Column(name="a", kind="categorical", categories=("x", "y")),), rows=100)
+
+    def run(**how: Any) -> us.Release:
+        return us.fit(table, "independent", us.Guarantee(1.0), schema=schema, checkpoint=tmp_path / "run", **how)
+
+    first = run()
+    monkeypatch.setattr(Independent, "fit", None)  # nothing is fitted the second time
+    second = run(resume=True)
+    assert second.statement == first.statement
+    second.save(tmp_path / "release")
+    assert not (tmp_path / "run").exists()
+    assert second._files() == first._files()
+
+
+@pytest.mark.parametrize("what", ["flags", "cores", "precision"])
+def test_other_arithmetic_is_another_run(unfinished: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    with contextlib.ExitStack() as stack:
+        if what == "flags":
+            monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+        elif what == "cores":
+            monkeypatch.setattr("understudy.release._num_cores", lambda: 999)
+        else:
+            stack.enter_context(jax.default_matmul_precision("highest"))
+        with pytest.raises(CheckpointError, match="differs"):
+            us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
+
+
+def test_a_checkpoint_does_not_lie_inside_a_release(tmp_path: Path) -> None:
+    (tmp_path / "release.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="inside a release"):
+        us.fit(pa.table({"a": [1]}), "independent", us.Guarantee(1.0), checkpoint=tmp_path / "run")
+
+
 def test_saving_deletes_no_later_run(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     first = us.fit(people(), "independent", GUARANTEE, checkpoint=folder)
@@ -457,7 +498,7 @@ def test_an_unseeded_training_killed_on_its_way_has_one_result(tmp_path: Path, m
     assert late == early == twice
 
 
-def small_training(slot: Slot | None, progress: Callable[[float, str], None] | None) -> tuple[State, list[State]]:
+def small_training(slot: Slot | None, progress: Callable[[float, str], None] | None) -> tuple[State, list[Kept]]:
     settings = Settings(
         blocks=one_hot_blocks((2, 3)), rate=0.25, batch=10, latent=2, generator_widths=(8, 8), critic_widths=(4,)
     )
@@ -467,6 +508,7 @@ def small_training(slot: Slot | None, progress: Callable[[float, str], None] | N
         Units(codes, jnp.ones((40, 1), dtype=bool)),
         Dials.of(1.0, 1e-2, 1e-2, 1.0),
         jax.random.key(0),
+        network_key=jax.random.key(1),
         iterations=24,
         keep_every=4,
         chunk=2,
@@ -478,7 +520,7 @@ def small_training(slot: Slot | None, progress: Callable[[float, str], None] | N
 class Seldom(Slot):
     """Saves between the steps at which states are kept."""
 
-    def offer(self, state: State, kept: Sequence[State] = ()) -> None:
+    def offer(self, state: State, kept: Sequence[Kept] = ()) -> None:
         if int(state.iteration) % 6 == 0:
             super().offer(state, kept)
 

@@ -185,22 +185,27 @@ def cleaned(values: np.ndarray) -> np.ndarray:
 
 
 def judged(
-    critics: Callable[[Int[np.ndarray, "rows columns"]], Float[np.ndarray, "rows critics"]],
+    critics: Callable[[np.ndarray], Float[np.ndarray, "rows critics"]],
     count: int,
     codes: Int[np.ndarray, "samples columns"],
     *,
+    shown: Callable[[slice], np.ndarray] | None = None,
     in_floats: int = IN_FLOATS,
     in_memory: int = IN_MEMORY,
     progress: Callable[[float], None] | None = None,
 ) -> Values:
-    """What `count` critics say of every row of a sample, stored as its size demands."""
+    """What `count` critics say of every row of a sample, stored as its size demands.
+
+    `shown` gives what they see of a stretch of it; if it is left out, its codes.
+    """
     shape = (count, len(codes))
     dtype = np.dtype(np.float32 if 4 * math.prod(shape) <= in_floats else np.uint8)
     matrix = np.empty(shape, dtype) if dtype.itemsize * math.prod(shape) <= in_memory else _on_disk(shape, dtype)
     for start in range(0, len(codes), AT_ONCE):
-        part = codes[start : start + AT_ONCE]
+        at = slice(start, start + AT_ONCE)
+        part = codes[at] if shown is None else shown(at)
         # Always one shape, filled up with the first row.
-        padded = np.concatenate([part, np.repeat(codes[:1], AT_ONCE - len(part), axis=0)])
+        padded = np.concatenate([part, np.repeat(part[:1], AT_ONCE - len(part), axis=0)])
         values = cleaned(np.asarray(critics(padded), dtype=np.float32))[: len(part)].T
         matrix[:, start : start + len(part)] = values if dtype == np.float32 else np.rint(255 * values)
         if progress is not None:

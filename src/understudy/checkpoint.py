@@ -39,14 +39,18 @@ except ImportError:  # no such locks on this system
 
 FORMAT = "understudy-checkpoint"
 FORMAT_VERSION = 1
-RUN, JOURNAL, RELEASED = "run.json", "journal", "released.txt"
-OWN = re.compile(r"(run\.json|journal|released\.txt|training-\d+(-kept-\d+)?\.safetensors)(\.part)?")
+RUN, JOURNAL, RELEASED, RESULT = "run.json", "journal", "released.txt", "release.json"
+RESULTS = (r"model\.safetensors", r"certificate\.json", r"CERTIFICATE\.md", r"release\.json")
+OWN = re.compile(
+    rf"(run\.json|journal|released\.txt|{'|'.join(RESULTS)}|training-\d+(-kept-\d+)?\.safetensors)(\.part)?"
+)
 """The files that a checkpoint consists of."""
 
 SECONDS = "UNDERSTUDY_CHECKPOINT_SECONDS"
 """Environment variable: how long a training's state may be only in memory. Default: a minute."""
 
 Tree = TypeVar("Tree")
+Part = TypeVar("Part")
 
 
 def is_unfinished(folder: str | os.PathLike[str]) -> bool:
@@ -59,6 +63,10 @@ def require_place(folder: str | os.PathLike[str], *, resume: bool) -> None:
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder} is a file, expected the folder of a checkpoint. Move it away.")
+    if (folder.absolute().parent / RESULT).exists():
+        raise CheckpointError(
+            f"{folder} would lie inside a release, which is made to be shared. Name a folder beside it."
+        )
     if not folder.exists():
         require_free(folder, force=False)
     elif any(not OWN.fullmatch(name) for name in os.listdir(folder)):
@@ -69,7 +77,7 @@ def require_place(folder: str | os.PathLike[str], *, resume: bool) -> None:
     if unfinished and not resume:
         raise CheckpointError(
             f"{folder} holds an unfinished run: go on with it by --resume (resume=True), or delete that folder to "
-            "start anew. Nothing of that run was released: its budget is spent only if somebody looked into the folder."
+            "start anew. If anything of that run was shown (its folder, or rows of its release), its budget is spent."
         )
     if unfinished:
         _require_own(folder)
@@ -155,6 +163,16 @@ class Checkpoint:
         self._slots += 1
         return Slot(self.folder, self._slots, self._seconds)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run came to its result, which lies in the folder like a release."""
+        return (self.folder / RESULT).exists()
+
+    def keep(self, files: Mapping[str, bytes]) -> None:
+        """The files of the run's result: from here on, resuming hands out this result and computes nothing again."""
+        for name in sorted(files, key=lambda name: name == RESULT):  # that one last: it vouches for the others
+            _write(self.folder / name, files[name])
+
     def note_release(self, digest: str) -> None:
         """What the release will be, just before it is put into its place."""
         if self._is_mine():
@@ -201,13 +219,13 @@ class Slot:
         self._write(self._name, state, {"kept": str(len(kept))})  # last: it vouches for the others
         self._saved = time.monotonic()
 
-    def load(self, like: Tree) -> tuple[Tree, list[Tree]] | None:
-        """The last state and what was kept until then, in the form of `like`; None if nothing was saved."""
+    def load(self, like: Tree, like_kept: Part | None = None) -> tuple[Tree, list[Part]] | None:
+        """The last state and what was kept until then, in the forms of `like` and `like_kept`; None: nothing saved."""
         found = self._read(self._name, like)
         if found is None:
             return None
         state, words = found
-        kept = [self._read(f"{self._name}-kept-{number}", like) for number in range(int(words["kept"]))]
+        kept = [self._read(f"{self._name}-kept-{number}", like_kept) for number in range(int(words["kept"]))]
         if None in kept:
             raise self._damaged()
         self._num_kept = len(kept)

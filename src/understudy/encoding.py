@@ -245,6 +245,7 @@ class Codec:
             sizes=tuple(column.size for column in self.columns),
             num_rows=self.num_rows,
             target=self.schema.target,
+            numbers=tuple(column.name for column in self.columns if isinstance(column, NumericCodec)),
         )
 
     def encode(self, table: pa.Table) -> Int[np.ndarray, "rows columns"]:
@@ -335,7 +336,8 @@ def assumed_domain(schema: Schema, binning: Binning, *, num_rows: int | None = N
             sizes.append(binning.max_bins + column.nullable)
     rows = schema.rows or num_rows or DEFAULT_SIZE
     names = tuple(column.name for column in schema.modelled)
-    return Domain(names=names, sizes=tuple(sizes), num_rows=rows, target=schema.target)
+    numbers = tuple(column.name for column in schema.modelled if column.kind in BOUNDED)
+    return Domain(names=names, sizes=tuple(sizes), num_rows=rows, target=schema.target, numbers=numbers)
 
 
 def fit_codec(table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning) -> tuple[Codec, Rows]:

@@ -81,7 +81,11 @@ def activate(
 ) -> Float[Array, "rows features"]:
     """The heads: Gumbel-softmax for categories, straight numbers for the rest. Differentiable, row by row."""
     is_tanh, is_sigmoid = _kinds(blocks)
-    softened = jnp.exp(block_log_softmax((logits + _gumbel(key, logits.shape)) / temperature, blocks))
+    logs = block_log_softmax((logits + _gumbel(key, logits.shape)) / temperature, blocks)
+    if (is_number := is_tanh | is_sigmoid).any():
+        # Not used below, but an exponential that overflows would make the gradient of all of them NaN.
+        logs = jnp.where(is_number, 0.0, logs)
+    softened = jnp.exp(logs)
     if is_tanh.any():
         softened = jnp.where(is_tanh, jnp.tanh(logits), softened)
     return jnp.where(is_sigmoid, jax.nn.sigmoid(logits), softened) if is_sigmoid.any() else softened

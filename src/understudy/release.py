@@ -8,6 +8,7 @@ plain arrays; loading one runs no code from it.
 import contextlib
 import dataclasses
 import hashlib
+import importlib.metadata
 import inspect
 import json
 import os
@@ -59,6 +60,10 @@ MODELS: dict[str, Any] = {"graphical": GraphicalModel, "generator": GeneratorMod
 
 FILES = ("model.safetensors", "certificate.json", "CERTIFICATE.md")
 """What lies in a release folder beside release.json."""
+
+LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "optax", "opendp", "pyarrow")
+ARITHMETIC = ("jax_enable_x64", "jax_threefry_partitionable", "jax_default_matmul_precision", "jax_default_prng_impl")
+"""Versions and options that a resumed run must share."""
 
 DRAWS_PER_ROW = 1000
 """A condition may cost so many draws for each row that is asked for, and at least LEAST_DRAWS in all."""
@@ -149,6 +154,8 @@ def fit(
     facts = _facts(schema, express(synthesizer), guarantee, binning, seed, origin)
     run = None if checkpoint is None else Checkpoint.open(checkpoint, tables, facts, resume=resume)
     with run or contextlib.nullcontext():
+        if run is not None and run.is_finished:  # never computed again: other arithmetic would be another release
+            return dataclasses.replace(Release.load(run.folder), checkpoint=run)
         noise = source if run is None else run.journaled(source)
         ledger = Ledger(guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, checkpoint=run)
         codec, rows = fit_codec(conform(arrow, schema), schema, buying, ledger, binning)
@@ -157,15 +164,18 @@ def fit(
         if open_table is not None:
             warm["public"] = PublicRows(codec.encode(open_table), codec.places(open_table))
         model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress, **warm)
-    statement = ledger.statement(
-        unit=schema.unit,
-        rows_declared=schema.rows,
-        drafted=schema.drafted,
-        declared=(*_declared(schema), *_declared_public(open_table)),
-        bought=_bought(schema, codec),
-        method=express(synthesizer),
-    )
-    return Release(model, codec, statement, origin, run)
+        statement = ledger.statement(
+            unit=schema.unit,
+            rows_declared=schema.rows,
+            drafted=schema.drafted,
+            declared=(*_declared(schema), *_declared_public(open_table)),
+            bought=_bought(schema, codec),
+            method=express(synthesizer),
+        )
+        release = Release(model, codec, statement, origin, run)
+        if run is not None:
+            run.keep(release._files())
+        return release
 
 
 def _facts(
@@ -182,10 +192,17 @@ def _facts(
         "seed": repr(seed),
         "form of the table": json.dumps(origin.to_dict(), sort_keys=True),
         "device": f"{device.platform} {device.device_kind}",
+        # What moves the last digits: with other ones the same noise would lie on other answers.
+        "number of processor cores": str(_num_cores()),
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
+        **{name: str(getattr(jax.config, name, None)) for name in ARITHMETIC},
         "version of understudy": __version__,
-        "version of jax": jax.__version__,
-        "version of numpy": np.__version__,
+        **{f"version of {name}": importlib.metadata.version(name) for name in LIBRARIES},
     }
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _public_table(
@@ -194,8 +211,8 @@ def _public_table(
     """A table that anyone may see, in the schema's columns; refused before any look if it cannot be used."""
     if "public" not in inspect.signature(synthesizer.fit).parameters:
         raise ConfigError(
-            f"{name_of(synthesizer)} cannot use a public table. Methods that can: dpgan, dpctgan. Leave it out, or "
-            "choose one of them."
+            f"{name_of(synthesizer)} cannot use a public table. Methods that can: dpgan, dpctgan, and boosted, drs and "
+            "selected around them. Leave it out, or choose one of them."
         )
     try:
         arrow, _ = as_arrow(public() if callable(public) else public, schema)
@@ -310,7 +327,7 @@ class Release:
 
     def _draw(self, num_rows: int, key: jax.Array, allowed: Mapping[str, np.ndarray] | None) -> pa.Table:
         model_key, decode_key = jax.random.split(key)
-        if isinstance(self.model, GeneratorModel):  # whose numbers may have places of their own
+        if not isinstance(self.model, GraphicalModel):  # numbers of the others may have places of their own
             return self.codec.decode(*self.model.draw(num_rows, key=model_key, allowed=allowed), key=decode_key)
         codes = self.model.sample(num_rows, key=model_key, allowed=allowed)
         return self.codec.decode(codes, key=decode_key)
@@ -388,6 +405,16 @@ class Release:
 
     def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> None:
         """Writes the release as a folder, whole or not at all. Then its run is over, and the checkpoint deleted."""
+        files = self._files()
+        if self.checkpoint is not None:
+            self.checkpoint.note_release(hashlib.sha256(files["release.json"]).hexdigest())
+        with atomic_folder(folder, force=force, marker="release.json") as inside:
+            for name, data in files.items():
+                (inside / name).write_bytes(data)
+        if self.checkpoint is not None:
+            self.checkpoint.delete()
+
+    def _files(self) -> dict[str, bytes]:
         structure, arrays = self.model.to_arrays()
         kind = next(name for name, cls in MODELS.items() if isinstance(self.model, cls))
         files = {
@@ -408,13 +435,7 @@ class Release:
         }
         # Last of all the digest of everything above it, against damage to this file (a checksum, not a signature).
         files["release.json"] = _json({**content, "sha256_above": hashlib.sha256(_json(content)).hexdigest()})
-        if self.checkpoint is not None:
-            self.checkpoint.note_release(hashlib.sha256(files["release.json"]).hexdigest())
-        with atomic_folder(folder, force=force, marker="release.json") as inside:
-            for name, data in files.items():
-                (inside / name).write_bytes(data)
-        if self.checkpoint is not None:
-            self.checkpoint.delete()
+        return files
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Release":

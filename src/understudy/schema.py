@@ -217,6 +217,9 @@ class Domain:
 
     target: str | None = None
 
+    numbers: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    """Which columns are numbers or times, with bounds and an order."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))

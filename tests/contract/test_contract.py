@@ -140,12 +140,20 @@ class Fitted:
     folder: Path
 
 
-NEURAL = ("dpgan", "dpctgan")
-"""Each of their fits compiles a program anew, so their contract runs with the slow tests; small whole runs of both are
+NEURAL = ("dpgan", "dpctgan", "boosted", "drs", "selected")
+"""Each of their fits compiles a program anew, so their contract runs with the slow tests; small whole runs of them are
 in tests/synthesizers."""
 
 SMALL_NETS = "(steps=16, latent=4, generator_widths=[16, 16], critic_widths=[8])"
-EXPRESSIONS = {name: name + (SMALL_NETS if name in NEURAL else "") for name in SYNTHESIZERS}
+AROUND = {
+    "boosted": "rounds=40, checkpoints=4, every=4, samples_per_generator=5000, queries=singles",
+    "drs": "proposals=20000",
+    "selected": "task=marginals, checkpoints=4, holdout=0",
+}
+"""Settings of the methods around another one, which is dpgan here."""
+EXPRESSIONS = {name: name + (SMALL_NETS if name in NEURAL else "") for name in SYNTHESIZERS} | {
+    name: f"{name}(dpgan{SMALL_NETS}, {settings})" for name, settings in AROUND.items()
+}
 """Each method as the contract runs it: neural ones small, since their promises do not depend on size."""
 
 
@@ -228,6 +236,8 @@ def test_default_size_is_the_public_one(with_declared: Fitted, with_nothing: Fit
 
 def test_nulls_and_shares_come_back(without_noise: Fitted) -> None:
     """Without noise the shares of each column are those of the rows that may be used."""
+    if without_noise.method.startswith("drs"):
+        pytest.skip("Rejection keeps what a critic takes for real: it holds no shares.")
     fake = without_noise.release.sample(20_000, seed=0)
     table = people().filter(pc.is_valid(people().column("person")))
     for name in ("degree", "member"):
@@ -261,8 +271,8 @@ def test_charges_are_those_of_the_plan(how: str, method: str, request: pytest.Fi
     schema = undeclared() if how == "with_nothing" else declared()
     planned = us.plan(schema, method, GUARANTEE)
     assert planned.looks == release.statement.looks
-    assert {look.path for look in planned if look.key not in ("size", "categories", "bounds", "histograms")} == {
-        (name_of(read_method(method)),)
+    assert {look.path[0] for look in planned if look.key not in ("size", "categories", "bounds", "histograms")} == {
+        name_of(read_method(method))
     }
 
 
@@ -323,11 +333,15 @@ class RecordingRows(Rows):
 
 
 class RecordingNoise(SeededNoise):
-    """Noise that adds up the zCDP price of everything drawn, for `rows_per_unit` and weights of one."""
+    """Noise that adds up the zCDP price of everything drawn, for `rows_per_unit` and weights of one.
 
-    def __init__(self, seed: int, rows_per_unit: int) -> None:
+    A row moves the scores of a choice within a range of 2, up or down by one; `one_sided`, within a range of 1: picks
+    of critics move all one way, distances of marginals by half a row (tests/test_boosting.py).
+    """
+
+    def __init__(self, seed: int, rows_per_unit: int, *, one_sided: bool = False) -> None:
         super().__init__(seed)
-        self._rows_per_unit = rows_per_unit
+        self._rows_per_unit, self._range = rows_per_unit, rows_per_unit * (1 if one_sided else 2)
         self.rho = 0.0
 
     def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
@@ -335,7 +349,7 @@ class RecordingNoise(SeededNoise):
         return super().discrete_gaussian(stddev, shape)
 
     def noisy_argmax(self, scores: np.ndarray, scale: float) -> int:
-        self.rho += (2 * self._rows_per_unit / scale) ** 2 / 8
+        self.rho += (self._range / scale) ** 2 / 8
         return super().noisy_argmax(scores, scale)
 
 
@@ -359,7 +373,7 @@ def test_one_unit_moves_statistics_by_what_was_charged(method: str) -> None:
     """Every exact statistic the method asks for moves by at most the charged sensitivity when a person leaves, and the
     noise that was drawn on them costs no more than the looks that were charged."""
     rows, without = _neighbours()
-    noise = RecordingNoise(0, rows_per_unit=2)
+    noise = RecordingNoise(0, rows_per_unit=2, one_sided=name_of(read_method(method)) in AROUND)
     ledger = us.Ledger(GUARANTEE, noise=noise, max_rows_per_unit=2)
     plan = read_method(method).plan(rows.domain, ledger.remaining)
     read_method(method).fit(rows, plan, ledger, key=jax.random.key(0))
@@ -476,10 +490,10 @@ def test_method_is_stated(with_declared: Fitted, method: str) -> None:
 
 def test_settings_are_stated(method: str) -> None:
     """The first numeric setting of the method, changed, is in the statement."""
-    settings = {name: value for name, value in vars(read_method(method)).items() if type(value) is float}
-    name, value = next(iter(settings.items()))
-    changed = read_method(method, {name: value * 1.5})
-    assert f"{name}={value * 1.5:g}" in express(changed)
+    settings = {name: value for name, value in vars(read_method(method)).items() if type(value) in (float, int)}
+    name, value = next(iter(sorted(settings.items(), key=lambda setting: type(setting[1]) is not float)))
+    changed = read_method(method, {name: type(value)(value * 1.5)})
+    assert f"{name}={getattr(changed, name):g}" in express(changed)
     assert read_method(express(changed)) == changed
     release = us.fit(people(80), changed, GUARANTEE, schema=declared(), seed=0)
     assert release.statement.method == express(changed)

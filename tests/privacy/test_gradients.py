@@ -438,6 +438,24 @@ def test_one_unit_moves_the_sum_by_at_most_the_bound(
     np.testing.assert_array_equal(np.abs(np.asarray(within[0] - within[1:])), 0.5)
 
 
+def test_a_tiny_gradient_times_a_huge_input_is_clipped() -> None:
+    """Squared one by one, the gradient of a critic that is sure of a row vanishes, and its norm would come out as 0."""
+    critic = Critic(FEATURES, (8,), key=jax.random.key(0))
+    huge = eqx.tree_at(lambda net: net.layers[0].weight, critic, critic.layers[0].weight * 1e18)
+
+    def loss(net: Any, unit: tuple) -> Array:
+        return 1e-19 * net(unit[0][0])
+
+    units = units_of(6, 1)
+    for bound in (1.0, 0.1):
+        only = as_sum(summed(loss, huge, units, jnp.arange(6) == 2, Clip.flat(bound)))[0]
+        slow = as_sum(summed_slowly(loss, huge, units, jnp.arange(6) == 2, Clip.flat(bound)))[0]
+        assert 0 < norms_by_group(only, Clip.flat(bound))[0] <= bound
+        np.testing.assert_allclose(
+            norms_by_group(only, Clip.flat(bound)), norms_by_group(slow, Clip.flat(bound)), rtol=1e-3
+        )
+
+
 def test_the_margin_holds_where_a_device_rounds_factors() -> None:
     """TF32 keeps 11 significant bits of a factor; a unit's part, made of rounded factors, stays within the bound."""
 

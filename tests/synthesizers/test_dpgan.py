@@ -58,6 +58,8 @@ def _seeded():  # type: ignore[no-untyped-def]
         ("rate=0.0", "sampling rate"),
         ("rate=1.5", "sampling rate"),
         ("clip=0.0", "clip must be a positive"),
+        ("clip=1e39", "clip must lie between"),
+        ("clip=1e-30", "clip must lie between"),
         ("loss=wgna", "loss must be one of"),
         ("arch=mlp", "arch must be one of"),
         ("adaptive=private", "adaptive must be one of"),
@@ -141,6 +143,17 @@ def test_constant_columns_and_three_rows_are_no_trouble(method: str) -> None:
     )
     fake = release.sample(5, seed=0)
     assert {value for value in fake["a"].to_pylist() if value is not None} <= {"x"}
+
+
+@pytest.mark.parametrize("method", ["dpgan", "dpctgan"])
+def test_a_table_without_a_single_protected_unit_is_no_trouble(method: str) -> None:
+    """Rows without an owner are left out; whether one remains must not show in whether the run succeeds."""
+    columns = (us.Column(name="who", kind="id"), us.Column(name="a", kind="categorical", categories=("x", "y")))
+    schema = us.Schema(columns=columns, rows=3, unit="who", max_rows_per_unit=2)
+    table = pa.table({"who": pa.array([None] * 3, pa.string()), "a": ["x"] * 3})
+    settings = SMALL.replace("steps=60", "steps=3")
+    release = us.fit(table, f"{method}({settings}, adaptive=quantile)", us.Guarantee(1.0), schema=schema)
+    assert release.sample(5, seed=0).num_rows == 5
 
 
 def test_a_target_that_is_absent_is_refused() -> None:

@@ -355,6 +355,7 @@ def test_a_small_run_with_nulls(method: str, features: str, tmp_path: Path) -> N
     assert set(some["city"].to_pylist()) <= {"ham", "ulm"}
     assert None not in some["income"].to_pylist()
     assert set(again.sample(20, where="kids is null", seed=1)["kids"].to_pylist()) == {None}
+    assert isinstance(release.model, GeneratorModel)
     codes, places = release.model.draw(500, key=jax.random.key(4))
     assert places is not None
     table = release.codec.decode(codes, places, key=jax.random.key(5))
@@ -426,6 +427,16 @@ def test_heads_give_what_layouts_read() -> None:
     assert (codes < np.array(layout.sizes)).all()
     assert np.nanmin(places) >= 0
     assert np.nanmax(places) <= 1
+
+
+def test_large_numbers_leave_gradients_finite() -> None:
+    """A number far beyond its bounds must not spoil the step of all others."""
+    blocks = Layout((Levels(3), Line(EDGES, 1000, True), Bits((0.0, 1.0), 11, False))).blocks
+
+    def total(logits: jax.Array) -> jax.Array:
+        return activate(logits, blocks, temperature=0.5, key=jax.random.key(1)).sum()
+
+    assert jnp.isfinite(jax.grad(total)(jnp.full((5, num_features(blocks)), 100.0))).all()
 
 
 @pytest.mark.slow

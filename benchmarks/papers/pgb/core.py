@@ -3,7 +3,7 @@
 Neunhoeffer, Wu and Dwork, "Private Post-GAN Boosting", 2021. The outputs are GAN (the last generator), DRS (its rows
 rejected by the last critic), PGB (boosted rows) and PGB+DRS (boosted rows rejected by the mixture of picked critics).
 Without privacy all four come from one training. With privacy GAN and DRS have the whole budget, and PGB and PGB+DRS
-share one other training and one game, so that neither pair looks at the rows twice.
+share one other training and one game: what was paid for once is used twice.
 """
 
 import argparse
@@ -15,18 +15,18 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pyarrow as pa
 from jaxtyping import PRNGKeyArray
 
 import understudy as us
 from understudy.adversarial.pools import Pool
-from understudy.boosting import distinct, judged, rejection_sample
+from understudy.adversarial.trajectory import HasTrajectory, Trajectory
+from understudy.boosting import Outcome
 from understudy.privacy.ledger import Budget, Ledger, Plan
 from understudy.privacy.mechanisms import Rows
 from understudy.schema import Domain
@@ -37,8 +37,10 @@ from understudy.synthesizers.drs import DRS
 ROOT = Path(__file__).parents[3]
 RESULTS, IMAGES, SCHEMAS = ROOT / "benchmarks/results", ROOT / "docs/images", ROOT / "benchmarks/schemas"
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
+AS_PUBLISHED: dict[str, Any] = {"features": "typed", "arch": "plain", "marginals_share": 0.0, "anchor": 0.0}
+"""Numbers as numbers and plain networks; no marginals are bought."""
 BINNING = us.Binning(bins="uniform")
-"""Nothing is bought for bins: the published networks see numbers as numbers."""
+"""Nothing is bought for bins either."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,19 +60,36 @@ class Profile:
     minutes: float | None = None
     """No repetition begins later than this."""
 
-    def boosted(self, inner: DPGAN, share: float = 0.2, **settings: Any) -> Boosted:
-        return Boosted(
-            inner,
-            rounds=self.rounds,
-            checkpoints=self.checkpoints,
-            every=self.every,
-            samples_per_generator=self.samples_per_generator,
-            share=share,
-            **settings,
-        )
+    def boosted(self, inner: DPGAN, *, share: float = 0.2, **settings: Any) -> Boosted:
+        sizes = {"rounds": self.rounds, "checkpoints": self.checkpoints, "every": self.every}
+        return Boosted(inner, samples_per_generator=self.samples_per_generator, share=share, **sizes, **settings)
 
 
 # ------------------------------------------------------------------------------------------------------------ trainings
+
+
+def trained(
+    table: pa.Table,
+    boosted: Boosted,
+    guarantee: us.Guarantee,
+    *,
+    schema: us.Schema,
+    seed: int,
+    proposals: int,
+    outputs: Sequence[str] = OUTPUTS,
+    binning: us.Binning = BINNING,
+) -> dict[str, us.Release]:
+    """A release for each output, by one training, or by two where GAN must not pay for picks. Seeded: public data."""
+    groups = [tuple(outputs)]
+    if guarantee.is_private:
+        groups = [tuple(name for name in outputs if ("PGB" in name) == picks) for picks in (False, True)]
+    found: dict[str, us.Release] = {}
+    for group in filter(None, groups):
+        method = OneTraining(boosted, group, proposals)
+        release = us.fit(table, method, guarantee, schema=schema, binning=binning, seed=seed)
+        models: Any = release.model
+        found |= {name: dataclasses.replace(release, model=models[name]) for name in group}
+    return {name: found[name] for name in outputs}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,47 +101,185 @@ class OneTraining:
     proposals: int
 
     @property
-    def boosts(self) -> bool:
-        return any(name.startswith("PGB") for name in self.outputs)
+    def picks(self) -> bool:
+        return any("PGB" in name for name in self.outputs)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        return self.boosted.plan(domain, budget) if self.boosts else self.boosted.inner.plan(domain, budget)
+        return self.boosted.plan(domain, budget) if self.picks else self.boosted.inner.plan(domain, budget)
 
     def fit(self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Any = None) -> dict[str, Any]:
-        """Formal guarantee: the price of the plan's looks. All that is made of one trajectory and one sequence of picks
-        is post-processing of both."""
-        kept = _Remembered(self.boosted.inner, self.boosted.checkpoints if self.boosts else 1, self.boosted.every)
-        method = dataclasses.replace(self.boosted, inner=kept)
-        models: dict[str, Any] = {}
-        if self.boosts:
-            models |= _boosted_both(method, rows, plan, ledger, key)
+        """Formal guarantee: the price of the plan's looks. All that follows from one trajectory and one sequence of
+        picks is post-processing of both."""
+        once, models = _Once(self.boosted.inner, self.boosted.every), dict[str, Any]()
+        if self.picks:
+            settings = {field.name: getattr(self.boosted, field.name) for field in dataclasses.fields(Boosted)}
+            both: Any = _Both(**{**settings, "inner": once}).fit(rows, plan, ledger, key=key)
+            models |= both
+        if "DRS" in self.outputs:
+            models["DRS"] = DRS(once, proposals=self.proposals).fit(rows, plan, ledger, key=key)
         if "GAN" in self.outputs:
-            drs = DRS(kept, proposals=self.proposals)
-            models["DRS"] = drs.fit(rows, plan, ledger, key=key)
-            models["GAN"] = kept.made[-1].models[-1]
-        return {name: models[name] for name in self.outputs}
+            models["GAN"] = once.last(rows, plan, ledger, key)
+        return models
 
 
-class _Remembered:
-    """A method whose one training is handed to everyone who asks: what it left is free to use again."""
+class _Both(Boosted):
+    """The boosted rows, and those of them that rejection keeps."""
 
-    def __init__(self, inner: DPGAN, checkpoints: int, every: int):
-        self.inner, self.checkpoints, self.every = inner, checkpoints, every
-        self.made: list[Any] = []
+    def _model(self, pool: Pool, outcome: Outcome, key: PRNGKeyArray) -> Any:
+        with_drs = dataclasses.replace(self, drs=True)
+        return {"PGB": super()._model(pool, outcome, key), "PGB+DRS": Boosted._model(with_drs, pool, outcome, key)}
+
+
+class _Once:
+    """A method that trains when it is first asked, and then hands out what that training left.
+
+    Always in stretches of `every` steps, whatever is asked for: one compiled program serves all outputs.
+    """
+
+    def __init__(self, inner: HasTrajectory, every: int):
+        self._inner, self._every, self._made = inner, every, list[Trajectory]()
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        return self.inner.plan(domain, budget)
+        return self._inner.plan(domain, budget)
 
     def num_checkpoints(self, every: int) -> int:
-        return self.inner.num_checkpoints(every)
+        return self._inner.num_checkpoints(every)
 
-    def trajectory(self, rows: Rows, plan: Plan, ledger: Ledger, *, key: Any, checkpoints: int, every: int, **more: Any):
-        """The last checkpoints of the one training; its end is the same whichever were kept before it."""
-        if not self.made:
-            arguments = {"key": key, "checkpoints": self.checkpoints, "every": self.every, **more}
-            self.made.append(self.inner.trajectory(rows, plan, ledger, **arguments))
-        whole = self.made[0]
-        if checkpoints >= len(whole.models):
-            return whole
-        last = lambda rows: whole.critics(rows)[:, -checkpoints:]  # noqa: E731
-        return dataclasses.replace(whole, models=whole.models[-checkpoints:], critics=last)
+    def trajectory(
+        self, rows: Rows, plan: Plan, ledger: Ledger, *, checkpoints: int, every: int, **more: Any
+    ) -> Trajectory:
+        if not self._made:
+            more |= {"checkpoints": checkpoints, "every": self._every}
+            self._made.append(self._inner.trajectory(rows, plan, ledger, **more))
+        whole = self._made[0]
+
+        def last_critics(shown: np.ndarray) -> np.ndarray:
+            return whole.critics(shown)[:, -checkpoints:]
+
+        return dataclasses.replace(whole, models=whole.models[-checkpoints:], critics=last_critics)
+
+    def last(self, rows: Rows, plan: Plan, ledger: Ledger, key: PRNGKeyArray) -> Any:
+        return self.trajectory(rows, plan, ledger, key=key, checkpoints=1, every=self._every).models[-1]
+
+
+# ---------------------------------------------------------------------------------------------------------------- pages
+
+
+def arguments(about: str, profiles: Mapping[str, Profile]) -> tuple[argparse.Namespace, Profile]:
+    """What the command line says, and the profile it means."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", choices=list(profiles), default="smoke")
+    parser.add_argument("--seeds", type=int, help="so many repetitions instead of the profile's")
+    parser.add_argument("--minutes", type=float, help="begin no repetition after so many minutes")
+    parser.add_argument("--write", action="store_true", help="write the result file, and the picture if there is one")
+    found = parser.parse_args()
+    changes = {name: value for name in ("seeds", "minutes") if (value := getattr(found, name)) is not None}
+    return found, dataclasses.replace(profiles[found.profile], **changes)
+
+
+def repetitions(profile: Profile, one: Callable[[int], dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """All repetitions so far, after each of them, with its seed and seconds."""
+    began, results = time.monotonic(), list[dict[str, Any]]()
+    for seed in range(profile.seeds):
+        started = time.monotonic()
+        if results and profile.minutes is not None and started - began > 60 * profile.minutes:
+            return
+        found = one(seed)
+        results.append({"seed": seed, "seconds": round(time.monotonic() - started), **found})
+        yield results
+
+
+def has_tables() -> bool:
+    """Whether the public tables are there; says so if not."""
+    from understudy.benchmark.public_tables import data_folder
+    from understudy.errors import TableError
+
+    try:
+        data_folder()
+    except TableError as error:
+        print(f"Skipped. {error}")
+        return False
+    return True
+
+
+def write(name: str, page: str, results: Sequence[Mapping[str, Any]]) -> None:
+    """The page, and beside it every figure as it came."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"{name}.md").write_text(page)
+    (RESULTS / f"{name}.jsonl").write_text("".join(json.dumps(result) + "\n" for result in results))
+
+
+def provenance(module: str, results: Sequence[Mapping[str, Any]]) -> str:
+    """The command, the day, the machine, and the seeds."""
+    command = shlex.join(["python", f"benchmarks/papers/pgb/{module}.py", *(a for a in sys.argv[1:] if a != "--write")])
+    seeds, seconds = [result["seed"] for result in results], np.mean([result["seconds"] for result in results])
+    return (
+        f"`{command}`, {datetime.date.today()}, {platform.machine()}, {os.cpu_count()} shared CPU cores, Python "
+        f"{platform.python_version()}; seeds {seeds[0]} to {seeds[-1]}, {seconds:.0f} seconds each on average. "
+        "Seeded runs on public data."
+    )
+
+
+def sizes(profile: Profile) -> str:
+    rows = "all rows" if profile.max_rows is None else f"at most {profile.max_rows:,} rows"
+    return (
+        f"{profile.steps:,} critic steps, the last {profile.checkpoints} checkpoints (every {profile.every} steps), "
+        f"{profile.samples_per_generator:,} rows of each, {profile.rounds} rounds; DRS chooses among "
+        f"{profile.proposals:,} rows; {rows}."
+    )
+
+
+def table_of(header: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
+    """A Markdown table; numbers to the right."""
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join("| " + " | ".join(map(_shown, line)) + " |" for line in [header, rule, *lines])
+
+
+def _shown(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def median(results: Sequence[Mapping[str, Any]], *path: str) -> float:
+    """Over the repetitions, of the figure at this place."""
+    return float(np.median([figure(result, *path) for result in results]))
+
+
+def figure(result: Any, *path: str) -> float:
+    for step in path:
+        result = result[step]
+    return result
+
+
+COLOURS = ("#222222", "#c0392b", "#e08e0b", "#2471a3", "#1e8449", "#8e44ad", "#17a2a2")
+
+
+def parallel(series: Mapping[str, Sequence[float]], labels: Sequence[str], title: str) -> str:
+    """Lines over the same places as a small SVG: the first, for real rows, thick."""
+    width, height, left, top, right, bottom = 760, 380, 60, 40, 120, 110
+    values = np.asarray(list(series.values()), dtype=float)
+    low, high = float(values.min()), float(values.max())
+    low, high = low - 0.05 * (high - low), high + 0.05 * (high - low) + 1e-9
+    xs = np.linspace(left, width - right, len(labels))
+    ys = top + (height - top - bottom) * (high - values) / (high - low)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+        f'font-size="11"><rect width="{width}" height="{height}" fill="white"/>',
+        f'<text x="{left}" y="20" font-size="13">{title}</text>',
+    ]
+    for value in np.linspace(low, high, 5):
+        y = top + (height - top - bottom) * (high - value) / (high - low)
+        parts.append(f'<line x1="{left}" x2="{width - right}" y1="{y:.0f}" y2="{y:.0f}" stroke="#ddd"/>')
+        parts.append(f'<text x="{left - 6}" y="{y + 4:.0f}" text-anchor="end">{value:.4g}</text>')
+    for x, label in zip(xs, labels, strict=True):
+        parts.append(
+            f'<text transform="translate({x:.0f},{height - bottom + 14}) rotate(35)" font-size="9">{label}</text>'
+        )
+    for number, (name, line) in enumerate(zip(series, ys, strict=True)):
+        colour = COLOURS[number % len(COLOURS)]
+        points = " ".join(f"{x:.0f},{y:.1f}" for x, y in zip(xs, line, strict=True))
+        stroke = f'stroke="{colour}" stroke-width="{2.5 if number == 0 else 1.3}"'
+        parts.append(f'<polyline points="{points}" fill="none" {stroke}/>')
+        y = top + 12 + 16 * number
+        parts.append(f'<line x1="{width - right + 10}" x2="{width - right + 28}" y1="{y - 4}" y2="{y - 4}" {stroke}/>')
+        parts.append(f'<text x="{width - right + 32}" y="{y}">{name}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from understudy.adversarial.losses import Loss
 from understudy.networks import Block, Blocks, starts
-from understudy.privacy.gradients import Clip, grouped_by_size, public_norms
+from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip, grouped_by_size, public_norms
 
 PENALTY = 10.0
 AROUND = 0.1
@@ -111,10 +111,11 @@ def unit_loss(
 
     def of_unit(critic: Any, unit: tuple) -> Float[Array, ""]:
         rows, present, fakes, key = unit
+        slots_key, _ = jax.random.split(key)  # a key that is folded is not split as well
         total = jnp.zeros(())
         for slot in range(rows.shape[0]):
             fake = None if fakes is None else fakes[slot]
-            value = term(critic, rows[slot], fake, jax.random.fold_in(key, slot) if slot else key)
+            value = term(critic, rows[slot], fake, jax.random.fold_in(slots_key, slot))
             total = total + jnp.where(present[slot], value, 0.0)
         return total
 
@@ -154,7 +155,7 @@ def clip_from_rows(
     changed = Clip(clip.bounds, groups, clip.allocation)
     norms = public_norms(of_unit, critic, units, changed)
     bounds = jnp.mean(jnp.where(jnp.isfinite(norms), norms, 0.0), axis=0)
-    return Clip(jnp.clip(bounds, 1e-4, 1e4), groups, clip.allocation)
+    return Clip(jnp.clip(bounds, LEAST_CLIP, MOST_CLIP), groups, clip.allocation)
 
 
 def one_hot_blocks(sizes: tuple[int, ...]) -> Blocks:

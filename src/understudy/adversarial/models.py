@@ -65,7 +65,7 @@ class GeneratorModel:
                     f"Only {found} of {num_rows} rows met the condition in {drawn:,} draws. "
                     f"{'Ask for fewer rows, or loosen' if found else 'Loosen'} the condition."
                 )
-        return _joined(kept, num_rows)
+        return joined(kept, num_rows)
 
     @property
     def _columns(self) -> list[tuple[str, int]]:
@@ -83,7 +83,7 @@ class GeneratorModel:
             part_key = jax.random.fold_in(key, number)
             drawn = np.asarray(_generated(self.generator, self.blocks, self.latent, as_codes, condition, part_key))
             parts.append((drawn.astype(np.int32), None) if self.layout is None else self.layout.decode(drawn))
-        return _joined(parts, num_rows)
+        return joined(parts, num_rows)
 
     def _condition_law(self, masks: list[np.ndarray] | None) -> Array | None:
         """Which (column, level) each row is generated for: columns evenly, levels by their noisy shares.
@@ -150,7 +150,8 @@ def _same_shape(expected: Array, found: Array) -> Array:
     return found
 
 
-def _joined(parts: list[tuple[np.ndarray, np.ndarray | None]], num_rows: int) -> tuple[np.ndarray, np.ndarray | None]:
+def joined(parts: list[tuple[np.ndarray, np.ndarray | None]], num_rows: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """The first `num_rows` of several draws."""
     codes, places = zip(*parts, strict=True)
     exact = None if places[0] is None else np.concatenate(places)[:num_rows]
     return np.concatenate(codes)[:num_rows], exact

@@ -39,7 +39,7 @@ from understudy.networks import (
     num_features,
     spectral_scaled,
 )
-from understudy.privacy.gradients import Clip, noisy_direction
+from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip, noisy_direction
 from understudy.privacy.sampling import Draws, Units, chunk_size, poisson_draws
 
 ADAPTIVE = ("none", "public", "quantile", "noisy_norm")
@@ -134,6 +134,18 @@ class State(eqx.Module):
     critic_moments: PyTree
     clip: Clip
     iteration: Array
+
+
+class Kept(eqx.Module):
+    """What is kept of a state on the way: what a release or a judgement can be made of, and nothing to go on from."""
+
+    average: Any
+    critic: Any
+    iteration: Array
+
+    @classmethod
+    def of(cls, state: State) -> "Kept":
+        return cls(state.average, state.critic, state.iteration)
 
 
 def start(
@@ -407,7 +419,7 @@ def _adapted(settings: Settings, clip: Clip, noisy: PyTree, within: Array | None
         bounds = 0.99 * clip.bounds + 0.01 * jnp.maximum(norm, 0.1 * dials.clip)
     else:
         return clip
-    return Clip(jnp.clip(bounds, 1e-4, 1e4), clip.groups, clip.allocation)
+    return Clip(jnp.clip(bounds, LEAST_CLIP, MOST_CLIP), clip.groups, clip.allocation)
 
 
 # ------------------------------------------------------------------------------------------------------------ the host
@@ -419,40 +431,46 @@ def train(
     dials: Dials,
     key: PRNGKeyArray,
     *,
+    network_key: PRNGKeyArray,
     iterations: int,
     conditions: Conditions | None = None,
     public: Units | None = None,
     marginal: Array | None = None,
     state: State | None = None,
     keep_every: int = 0,
+    keep_last: int | None = None,
     chunk: int = 100,
     progress: Callable[[float, str], None] | None = None,
     slot: Slot | None = None,
-) -> tuple[State, list[State]]:
-    """Runs to the last iteration; returns the final state and the trajectory, one state every `keep_every`.
+) -> tuple[State, list[Kept]]:
+    """Runs to the last iteration; returns the final state and the trajectory: what is kept every `keep_every`
+    iterations, of the last `keep_last` such moments if that is given.
 
     With a `slot` it goes on from what was saved there, to the same result. Stops with an error when a network is no
     longer finite: the noisy state is post-processing, so looking is free.
+
+    `key` makes draws and noise; fresh networks come from another one, of which `key` must not be a function or a part:
+    a released generator remembers its first weights, and a guessed key could be checked by them.
     """
-    start_key, run_key = jax.random.split(key)
     if state is None:
-        state = start(settings, dials, start_key, conditioned=conditions is not None, marginal=marginal)
+        state = start(settings, dials, network_key, conditioned=conditions is not None, marginal=marginal)
     # What comes from a file has firm types; so has what is fresh, lest one program become two.
     state = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf, leaf.dtype) if eqx.is_array(leaf) else leaf, state)
-    trajectory: list[State] = []
-    if slot is not None and (saved := slot.load(state)) is not None:
+    trajectory: list[Kept] = []
+    if slot is not None and (saved := slot.load(state, Kept.of(state))) is not None:
         state, trajectory = saved
     run = _compiled(settings)
     done = int(state.iteration)
     clock = _Clock(iterations * settings.critic_steps, done * settings.critic_steps)
     if progress is not None:
         progress(done / iterations, f"{clock.words(done * settings.critic_steps)}, compiling")
+    first = 0 if keep_last is None or not keep_every else iterations // keep_every - keep_last
     chunk = min(chunk, iterations) if not keep_every else min(chunk, keep_every)
     while done < iterations:
         length = min(chunk, iterations - done, *([keep_every - done % keep_every] if keep_every else []))
         with _explained_memory():
-            draws = draws_of(settings, run_key, units, done, length)
-            state = run(state, units, dials, run_key, draws, conditions, public, marginal)
+            draws = draws_of(settings, key, units, done, length)
+            state = run(state, units, dials, key, draws, conditions, public, marginal)
             leaves = jax.tree_util.tree_leaves(_trained(state.average))
             finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in leaves)
         done += length
@@ -461,8 +479,8 @@ def train(
                 f"Training diverged before step {done * settings.critic_steps}: a network is no longer finite. "
                 "Lower critic_rate or generator_rate, or use fewer critic_steps."
             )
-        if keep_every and done % keep_every == 0:
-            trajectory.append(jax.device_get(state))
+        if keep_every and done % keep_every == 0 and done // keep_every > first:
+            trajectory.append(jax.device_get(Kept.of(state)))
         if progress is not None:
             progress(done / iterations, clock.words(done * settings.critic_steps))
         if slot is not None:

@@ -12,26 +12,51 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from understudy.adversarial.critics import encoder
+from understudy.features import Layout, PublicRows
 from understudy.networks import Blocks, num_features
 from understudy.privacy.ledger import Budget, Ledger, Plan
 from understudy.privacy.mechanisms import Rows
 from understudy.schema import Domain
 
+Progress = Callable[[float, str], None]
+
 
 class Sampler(Protocol):
-    """A model that makes rows of codes."""
+    """A model that makes rows: codes, and places of numbers where it gives any."""
 
-    def sample(self, num_rows: int, *, key: PRNGKeyArray) -> Int[np.ndarray, "rows columns"]: ...
+    def draw(
+        self, num_rows: int, *, key: PRNGKeyArray
+    ) -> tuple[Int[np.ndarray, "rows columns"], Float[np.ndarray, "rows columns"] | None]: ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Trajectory:
     """The checkpoints of one run, in the order of training. Post-processing of its noisy steps: free to use."""
 
-    models: tuple[Any, ...]
+    models: tuple[Sampler, ...]
     """What a release could hold, one for each checkpoint."""
-    critics: Callable[[Int[np.ndarray, "rows columns"]], Float[np.ndarray, "rows checkpoints"]]
-    """How real each checkpoint's critic takes each row to be, from 0 to 1. Of one row at a time: nothing mixes rows."""
+    critics: Callable[[np.ndarray], Float[np.ndarray, "rows checkpoints"]]
+    """How real each checkpoint's critic takes each row to be, from 0 to 1. Of one row at a time: nothing mixes rows.
+    Rows come as codes, or as features where there is a layout."""
+    layout: Layout | None = None
+    """What the critics see of a row; None: its codes."""
+
+    def shown(
+        self,
+        codes: Int[np.ndarray, "rows columns"],
+        places: Float[np.ndarray, "rows columns"] | None,
+        key: PRNGKeyArray,
+    ) -> Callable[[slice], np.ndarray]:
+        """From a stretch of generated rows to what the critics see of it.
+
+        Rows with places are encoded like real ones, so that critics judge what would be released and not how it was
+        made.
+        """
+        layout = self.layout
+        if layout is None:
+            return lambda at: codes[at]
+        assert places is not None
+        return lambda at: layout.encode(codes[at], places[at], jax.random.fold_in(key, at.start))
 
 
 @runtime_checkable
@@ -52,17 +77,19 @@ class HasTrajectory(Protocol):
         key: PRNGKeyArray,
         checkpoints: int,
         every: int,
+        public: PublicRows | None = None,
         progress: Callable[[float, str], None] | None = None,
     ) -> Trajectory:
         """Trains like `fit`, at the same price, and returns the last `checkpoints` of the states kept on the way."""
 
 
 def judge(
-    critics: Sequence[Any], blocks: Blocks, *, conditional: bool = False
-) -> Callable[[Int[np.ndarray, "rows columns"]], Float[np.ndarray, "rows critics"]]:
-    """Critics of one shape as one function of codes: the sigmoid of their scores.
+    critics: Sequence[Any], blocks: Blocks, *, conditional: bool = False, wanted: Sequence[bool] | None = None
+) -> Callable[[np.ndarray], Float[np.ndarray, "rows critics"]]:
+    """Critics of one shape as one function of codes or features: the sigmoid of their scores.
 
-    A conditional critic is shown a row with each of its own levels as the condition in turn, and the mean counts.
+    A conditional critic is shown a row with each of its own levels as the condition in turn, of the blocks that are
+    `wanted` as conditions (all of them, if it is left out), and the mean counts.
     """
     arrays = jax.tree_util.tree_map(
         lambda *leaves: jnp.stack(leaves), *(eqx.filter(critic, eqx.is_array) for critic in critics)
@@ -81,14 +108,15 @@ def judge(
             return total + jax.nn.sigmoid(jax.vmap(critic)(seen)), None
 
         place = np.arange(num_features(blocks))
-        masks = np.stack([(place >= a) & (place < b) for a, b in itertools.pairwise(ends)])
+        stretches = itertools.compress(itertools.pairwise(ends), wanted or [True] * len(blocks))
+        masks = np.stack([(place >= a) & (place < b) for a, b in stretches])
         total, _ = jax.lax.scan(for_column, jnp.zeros(len(features)), jnp.asarray(masks, dtype=jnp.float32))
-        return total / len(blocks)
+        return total / len(masks)
 
     @jax.jit
-    def probabilities(codes: Array, leaves: Any) -> Float[Array, "rows critics"]:
-        features = jax.vmap(features_of)(codes)
+    def probabilities(rows: Array, leaves: Any) -> Float[Array, "rows critics"]:
+        features = jax.vmap(features_of)(rows)
         # One after the other: all at once would not fit the caches, and takes three times as long.
         return jax.lax.map(lambda one: of_one(one, features), leaves).T
 
-    return lambda codes: np.asarray(probabilities(jnp.asarray(codes), arrays))
+    return lambda rows: np.asarray(probabilities(jnp.asarray(rows), arrays))

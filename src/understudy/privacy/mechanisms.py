@@ -63,7 +63,14 @@ class Rows:
         return self._cache[clique]
 
     def _in_units(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Codes or features with one line for each unit and a slot for each of its rows, and which slots are filled."""
+        """Codes or features with one line for each unit and a slot for each of its rows, and which slots are filled.
+
+        Where there is no unit there is one line, empty: a run with nobody in it must look like any other.
+        """
+        if not len(rows):
+            return np.zeros((1, self.max_rows_per_unit, rows.shape[1]), rows.dtype), np.zeros(
+                (1, self.max_rows_per_unit), dtype=bool
+            )
         if self.max_rows_per_unit == 1:
             return rows[:, None], np.ones((len(rows), 1), dtype=bool)
         assert self._units is not None, "units with several rows must be known to be drawn together"

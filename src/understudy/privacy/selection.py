@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import Choices
 from understudy.privacy.ledger import Ledger, Look
-from understudy.privacy.mechanisms import ROUNDING, Clique, Rows
-from understudy.schema import Domain
+from understudy.privacy.mechanisms import ROUNDING, Clique, RowEncoder, Rows
+from understudy.schema import Domain, Scale
 
 STEPS = 2.0**20
 """A value is rounded to this part of one: sums of whole numbers do not depend on their order, and below 2^33 rows they
@@ -31,13 +31,16 @@ CHUNK = 8192
 class RowFunctions:
     """Functions of one row with values in [0, 1], numbered in the order of the fields."""
 
-    values: Callable[[Int[np.ndarray, "rows columns"]], Float[np.ndarray, "rows functions"]] | None = None
-    """From a chunk of codes to the values of `count` functions. What it says of a row may depend on that row alone."""
+    values: Callable[[np.ndarray], Float[np.ndarray, "rows functions"]] | None = None
+    """From a chunk of rows to the values of `count` functions. What it says of a row may depend on that row alone."""
     count: int = 0
     cliques: tuple[Clique, ...] = ()
     """For each marginal the indicators of its cells, in C order, then the complements of all of them."""
     constant: bool = False
     """One more: one half for everyone. Its mean is known, so it costs nothing."""
+    layout: RowEncoder | None = None
+    """What `values` sees of a row: features made of its codes, its places and randomness of its own; None: its codes.
+    Each row is encoded once, so all functions and all picks see the same features."""
 
     def size(self, domain: Domain) -> int:
         return self.count + sum(2 * domain.size(clique) for clique in self.cliques) + self.constant
@@ -48,14 +51,17 @@ def noisy_picks(rows: Rows, functions: RowFunctions, look: Look, ledger: Ledger)
 
     Formal guarantee: the price of `look`, a `Choices`, under add/remove of one unit: at most its `rounds` picks, each
     with odds exp(epsilon * (sum - public part) / max_rows_per_unit). Sums are over every row, of values that are held
-    within [0, 1] and rounded, so a unit moves all of them by 0 to max_rows_per_unit, exactly. Not covered: timing, and
-    functions whose value for one row depends on others; those that do so on a public probe are refused.
+    within [0, 1] and rounded, so a unit moves all of them by 0 to max_rows_per_unit, exactly. Where a layout draws
+    (a row's component), it does so independently for each row: for every outcome of the draws of the rows that stay,
+    that bound holds, so it holds for the law of a pick. Not covered: timing, and functions or layouts whose value for
+    one row depends on others; those that do so on a public probe are refused.
     """
     event = look.event
     assert isinstance(event, Choices)
-    _check_rowwise(functions, rows.domain)
+    _check_rowwise(functions, rows)
     ledger.charge(look)  # before the look: a refused one must not happen
-    return Picker(_exact_sums(rows, functions), event, rows, ledger)
+    key = None if functions.layout is None else ledger.noise.key()
+    return Picker(_exact_sums(rows, functions, key), event, rows, ledger)
 
 
 class Picker:
@@ -164,9 +170,9 @@ def _part(rows: Rows, kept: np.ndarray, num_rows: int) -> Rows:
     )
 
 
-def _exact_sums(rows: Rows, functions: RowFunctions) -> Int[np.ndarray, " functions"]:
+def _exact_sums(rows: Rows, functions: RowFunctions, key: PRNGKeyArray | None) -> Int[np.ndarray, " functions"]:
     """The sum of every function over all rows, in whole steps."""
-    parts = [_summed_values(rows._codes, functions)] if functions.values is not None else []
+    parts = [_summed_values(rows, functions, key)] if functions.values is not None else []
     num_rows = len(rows._codes)
     for clique in functions.cliques:
         counts = rows._exact_counts(clique).reshape(-1)
@@ -176,40 +182,69 @@ def _exact_sums(rows: Rows, functions: RowFunctions) -> Int[np.ndarray, " functi
     return np.concatenate(parts).astype(np.int64)
 
 
-def _summed_values(codes: np.ndarray, functions: RowFunctions) -> np.ndarray:
+def _summed_values(rows: Rows, functions: RowFunctions, key: PRNGKeyArray | None) -> np.ndarray:
     total = np.zeros(functions.count, dtype=np.int64)
-    for start in range(0, len(codes), CHUNK):
-        part = codes[start : start + CHUNK]
-        padded = np.zeros((CHUNK, codes.shape[1]), dtype=codes.dtype)
+    for start in range(0, len(rows._codes), CHUNK):
+        at = slice(start, start + CHUNK)
+        part = rows._codes[at]
+        if functions.layout is not None:
+            assert key is not None
+            own_key = jax.random.fold_in(key, start)  # so no two rows share their randomness
+            part = functions.layout.encode(part, rows._places[at], own_key)
+        padded = np.zeros((CHUNK, part.shape[1]), dtype=part.dtype)
         padded[: len(part)] = part
         total += _whole_steps(functions, padded)[: len(part)].sum(axis=0)
     return total
 
 
-def _whole_steps(functions: RowFunctions, codes: np.ndarray) -> np.ndarray:
+def _whole_steps(functions: RowFunctions, shown: np.ndarray) -> np.ndarray:
     """Values within [0, 1], whatever the functions say; no number counts as one half."""
     assert functions.values is not None
-    values = np.asarray(functions.values(codes), dtype=np.float64)
-    if values.shape != (len(codes), functions.count):
+    values = np.asarray(functions.values(shown), dtype=np.float64)
+    if values.shape != (len(shown), functions.count):
         raise ConfigError(
-            f"The functions must give {functions.count} values for each of {len(codes)} rows, found an array of shape "
+            f"The functions must give {functions.count} values for each of {len(shown)} rows, found an array of shape "
             f"{values.shape}."
         )
     return np.rint(np.clip(np.where(np.isnan(values), 0.5, values), 0.0, 1.0) * STEPS).astype(np.int64)
 
 
-def _check_rowwise(functions: RowFunctions, domain: Domain) -> None:
-    """Refuses functions whose value for a row changes with its neighbours or its place, on rows made up here."""
+def _check_rowwise(functions: RowFunctions, rows: Rows) -> None:
+    """Refuses functions whose value for a row changes with its neighbours or its place, on rows made up here.
+
+    Of `rows` only what is public is used. A layout must give a row the same features whatever the others are.
+    """
     if functions.values is None:
         return
-    generator = np.random.default_rng(0)
-    public = generator.integers(domain.sizes, size=(CHUNK, len(domain.sizes)), dtype=np.int32)
+    generator, layout = np.random.default_rng(0), functions.layout
+    kept = generator.random(CHUNK) < 0.5
+    (public, places), (changed, others) = (
+        _made_up(rows.domain.sizes, () if layout is None else rows.scales, generator) for _ in range(2)
+    )
+    changed[kept], others[kept] = public[kept], places[kept]
+    if layout is not None:
+        key = jax.random.key(0)
+        public, changed = layout.encode(public, places, key), layout.encode(changed, others, key)
     # Every row one place on, as when one comes before it, and half of them, here and there, exchanged.
-    moved, kept = np.roll(public, 1, axis=0), generator.random(CHUNK) < 0.5
-    moved[~kept] = generator.integers(domain.sizes, size=moved[~kept].shape, dtype=np.int32)
-    before, after = (_whole_steps(functions, codes) for codes in (public, moved))
-    if not np.array_equal(np.roll(before, 1, axis=0)[kept], after[kept]):
+    moved, stay = np.roll(public, 1, axis=0), np.roll(kept, 1)
+    moved[~stay] = np.roll(changed, 1, axis=0)[~stay]
+    before, after = (_whole_steps(functions, shown) for shown in (public, moved))
+    same = np.array_equal(public[kept], changed[kept], equal_nan=public.dtype.kind == "f")
+    if not same or not np.array_equal(np.roll(before, 1, axis=0)[stay], after[stay]):
         raise ConfigError(
             "These functions mix rows: what they say of one changes with its neighbours or its place, so one person's "
             "row would move the sums by more than is paid for. Use critics without batch normalisation or packing."
         )
+
+
+def _made_up(
+    sizes: Sequence[int], scales: Sequence[Scale | None], generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Codes and places of a chunk of rows that nobody has: anything that the public facts allow."""
+    codes = generator.integers(sizes, size=(CHUNK, len(sizes)), dtype=np.int32)
+    places = np.full(codes.shape, np.nan)
+    for at, scale in enumerate(scales):
+        if scale is not None:
+            missing = scale.nullable & (codes[:, at] == sizes[at] - 1)
+            places[:, at] = np.where(missing, np.nan, generator.random(CHUNK))
+    return codes, places

@@ -1,6 +1,6 @@
 """Every method under the name the literature gives it, and the reader of method expressions.
 
-An expression is a name with settings, and wrappers nest: `mst`, `aim(max_rounds=50)`, `quail(aim, target=income)`.
+An expression is a name with settings, and wrappers nest: `mst`, `aim(max_rounds=50)`, `boosted(dpgan, rounds=200)`.
 Values are written as in TOML; a bare word is a text, or another method where one is expected.
 """
 
@@ -23,6 +23,9 @@ SYNTHESIZERS = {
     "aim": "understudy.synthesizers.aim:AIM",
     "dpgan": "understudy.synthesizers.dpgan:DPGAN",
     "dpctgan": "understudy.synthesizers.dpctgan:DPCTGAN",
+    "boosted": "understudy.synthesizers.boosted:Boosted",
+    "drs": "understudy.synthesizers.drs:DRS",
+    "selected": "understudy.synthesizers.selected:Selected",
 }
 """Name of each method and where it lives; loaded when asked for, so that listing them is instant."""
 
@@ -182,7 +185,11 @@ def _written(value: object) -> str:
 
 
 def _build(cls: type, name: str, inner: list[Any], settings: dict[str, object]) -> Any:
+    if isinstance(named := settings.get("inner"), str):
+        settings = {**settings, "inner": _build(synthesizer_class(named), named, [], {})}
     _check_names(cls, settings)
+    if not inner and "inner" not in settings and any(field.name == "inner" for field in dataclasses.fields(cls)):
+        raise ConfigError(f"{name} is put around another method. Name that one first, as in {name}(dpgan).")
     try:
         return cls(*inner, **settings)
     except TypeError as error:
@@ -229,4 +236,5 @@ def _kind_in_words(wanted: Any) -> str:
     if typing.get_origin(wanted) is tuple:
         many = "" if parts[1:] == (...,) else f" of {len(parts)}"
         return f"a list{many}, each {_kind_in_words(parts[0])}"
-    return words.get(wanted, f"a {getattr(wanted, '__name__', 'method')}")
+    is_method = getattr(wanted, "_is_protocol", False)
+    return words.get(wanted, "a method" if is_method else f"a {getattr(wanted, '__name__', 'method')}")

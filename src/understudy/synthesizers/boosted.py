@@ -9,14 +9,14 @@ at the same price, and picks are priced by their bounded range instead of basic 
 
 import dataclasses
 import itertools
-from collections.abc import Callable
 
 import jax
 import numpy as np
-from jaxtyping import Int, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from understudy.adversarial.pools import Pool
-from understudy.adversarial.trajectory import HasTrajectory, Trajectory
+from understudy.adversarial.models import joined
+from understudy.adversarial.pools import Drawn, Pool
+from understudy.adversarial.trajectory import HasTrajectory, Progress, Trajectory
 from understudy.boosting import (
     Cells,
     Constant,
@@ -32,6 +32,7 @@ from understudy.boosting import (
     rejection_sample,
 )
 from understudy.errors import ConfigError
+from understudy.features import PublicRows
 from understudy.privacy.accounting import Choices
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Clique, Rows
@@ -43,8 +44,6 @@ OUTPUTS = ("iid", "distinct")
 QUERIES = ("none", "singles", "target", "pairs")
 FAR = 0.2
 """A pick that misses the best distinguisher by this much (of a gain between 0 and 1) is hardly better than chance."""
-
-Progress = Callable[[float, str], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +115,9 @@ class Boosted:
         """The picks at their share, reserved before the inner method is planned on what is left."""
         noise = budget.part(self.share).calibrate(lambda noise: [Choices(1 / noise, self.rounds)])
         count = self._functions(domain).size(domain)
-        what = f"{self.rounds} picks among {count} ways to tell real rows from generated ones"
+        # In words that follow from the settings alone: sizes of columns may be bought.
+        cells = f" and the cells of {len(cliques)} marginals" if (cliques := self._cliques(domain)) else ""
+        what = f"{self.rounds} picks among {self.checkpoints} critics{cells}"
         picks = Look("picks", what, Choices(1 / noise, self.rounds), columns=domain.names)
         inner = self.inner.plan(domain, budget.after([picks])).under(name_of(self.inner))
         return Plan((*inner.looks, picks), (*inner.notes, *self._notes(domain, budget, picks, count)))
@@ -143,12 +144,13 @@ class Boosted:
         ledger: Ledger,
         *,
         key: PRNGKeyArray,
+        public: PublicRows | None = None,
         progress: Progress | None = None,
     ) -> Pool:
         """Formal guarantee: the joint price of the plan's looks: those of the inner method, and the picks. Generated
         rows, what critics say of them, weights and rejection are post-processing."""
         domain, tell = rows.domain, progress or (lambda share, words: None)
-        inner_key, pool_key, output_key = jax.random.split(key, 3)
+        inner_key, pool_key, shown_key, output_key = jax.random.split(key, 4)
         trajectory = self.inner.trajectory(
             rows,
             Plan(tuple(look for look in plan if look.key != "picks")),
@@ -157,11 +159,17 @@ class Boosted:
             checkpoints=self.checkpoints,
             every=self.every,
             progress=lambda share, words: tell(0.8 * share, words),
+            **({} if public is None else {"public": public}),
         )
-        codes = self._pool(trajectory, pool_key)
-        distinguishers = self._distinguishers(
-            domain, trajectory, codes, lambda share: tell(0.8 + 0.1 * share, "judging")
+        codes, places = self._pool(trajectory, pool_key)
+        critics = judged(
+            trajectory.critics,
+            self.checkpoints,
+            codes,
+            shown=trajectory.shown(codes, places, shown_key),
+            progress=lambda share: tell(0.8 + 0.1 * share, "judging"),
         )
+        distinguishers = self._distinguishers(domain, critics, codes)
         pick = noisy_picks(rows, self._functions(domain, trajectory), plan["picks"], ledger)
         outcome = play(
             distinguishers,
@@ -173,12 +181,13 @@ class Boosted:
             after_update=self.after_update,
             progress=lambda share: tell(0.9 + 0.1 * share, f"round {round(share * self.rounds)} of {self.rounds}"),
         )
-        return self._model(domain, codes, outcome, output_key)
+        return self._model(Pool(domain.names, codes, outcome.weights, places), outcome, output_key)
 
-    def _pool(self, trajectory: Trajectory, key: PRNGKeyArray) -> Int[np.ndarray, "samples columns"]:
+    def _pool(self, trajectory: Trajectory, key: PRNGKeyArray) -> Drawn:
         keys = jax.random.split(key, len(trajectory.models))
         size = self.samples_per_generator
-        return np.concatenate([model.sample(size, key=one) for model, one in zip(trajectory.models, keys, strict=True)])
+        drawn = [model.draw(size, key=one) for model, one in zip(trajectory.models, keys, strict=True)]
+        return joined(drawn, size * len(drawn))
 
     def _cliques(self, domain: Domain) -> tuple[Clique, ...]:
         if not isinstance(self.queries, str):
@@ -192,29 +201,23 @@ class Boosted:
         return found.get(self.queries, tuple(pair for pair in pairs if domain.target in pair))
 
     def _functions(self, domain: Domain, trajectory: Trajectory | None = None) -> RowFunctions:
-        critics = None if trajectory is None else trajectory.critics
-        return RowFunctions(critics, self.checkpoints, self._cliques(domain), self.constant)
+        critics, layout = (None, None) if trajectory is None else (trajectory.critics, trajectory.layout)
+        return RowFunctions(critics, self.checkpoints, self._cliques(domain), self.constant, layout)
 
-    def _distinguishers(
-        self,
-        domain: Domain,
-        trajectory: Trajectory,
-        codes: np.ndarray,
-        progress: Callable[[float], None],
-    ) -> Distinguishers:
+    def _distinguishers(self, domain: Domain, critics: Distinguishers, codes: np.ndarray) -> Distinguishers:
         """The same functions in the same order, on the pool."""
-        parts: list[Distinguishers] = [judged(trajectory.critics, self.checkpoints, codes, progress=progress)]
+        parts = [critics]
         for clique in self._cliques(domain):
             columns = [codes[:, domain.index(name)] for name in clique]
             parts.append(Cells(np.ravel_multi_index(columns, domain.shape(clique)), domain.size(clique)))
         parts += [Constant(len(codes))] if self.constant else []
         return Together(parts)
 
-    def _model(self, domain: Domain, codes: np.ndarray, outcome: Outcome, key: PRNGKeyArray) -> Pool:
+    def _model(self, pool: Pool, outcome: Outcome, key: PRNGKeyArray) -> Pool:
         if self.output == "iid" and not self.drs:
-            return Pool(domain.names, codes, outcome.weights)
+            return pool
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         kept = distinct(outcome.weights, generator)
         if self.drs:
             kept = kept[rejection_sample(outcome.mixed[kept], generator)]
-        return Pool(domain.names, codes[kept], np.full(len(kept), 1 / len(kept)))
+        return pool.only(kept)

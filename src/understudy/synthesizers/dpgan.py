@@ -19,13 +19,13 @@ from jaxtyping import Array, PRNGKeyArray
 
 from understudy.adversarial.critics import Conditions, one_hot_blocks
 from understudy.adversarial.models import GeneratorModel
-from understudy.adversarial.training import Dials, Settings, State, carried_over, train
+from understudy.adversarial.training import Dials, Kept, Settings, State, carried_over, train
 from understudy.adversarial.trajectory import Trajectory, judge
 from understudy.errors import ConfigError
 from understudy.features import FEATURES, MODES, Layout, PublicRows, layout_of
 from understudy.networks import GENERATORS, Blocks, num_features
 from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
-from understudy.privacy.gradients import multiplier_beside_counts
+from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, multiplier_beside_counts
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps
 from understudy.privacy.sampling import Units, drawn_rate
@@ -99,6 +99,8 @@ class DPGAN:
         for name, number in {**rates, "clip": self.clip, "temperature": self.temperature}.items():
             if not 0 < number < math.inf:
                 raise ConfigError(f"{name} must be a positive number, found {number}.")
+        if not LEAST_CLIP <= self.clip <= MOST_CLIP:
+            raise ConfigError(f"clip must lie between {LEAST_CLIP:g} and {MOST_CLIP:g}, found {self.clip:g}.")
         words = {"arch": (self.arch, GENERATORS), "features": (self.features, FEATURES), "modes": (self.modes, MODES)}
         for name, (word, known) in words.items():
             if word not in known:
@@ -166,8 +168,6 @@ class DPGAN:
 
     def num_checkpoints(self, every: int) -> int:
         """How many checkpoints there are if one is kept every so many generator steps."""
-        if self.features != "binned":
-            raise ConfigError(f"Checkpoints are compared by their codes: use features=binned, not {self.features}.")
         return self.steps // self.critic_steps // every
 
     def trajectory(
@@ -183,10 +183,14 @@ class DPGAN:
         progress: Callable[[float, str], None] | None = None,
     ) -> Trajectory:
         """Generators, averaged, and critics of the last `checkpoints` states. Formal guarantee: that of `fit`."""
-        _, kept, model_of = self._trained(rows, plan, ledger, progress, key=key, public=public, keep_every=every)
-        models = tuple(model_of(state) for state in kept[-checkpoints:])
-        critics = [state.critic for state in kept[-checkpoints:]]
-        return Trajectory(models, judge(critics, models[0].blocks, conditional=models[0].marginal is not None))
+        _, kept, model_of = self._trained(
+            rows, plan, ledger, progress, key=key, public=public, keep_every=every, keep_last=checkpoints
+        )
+        models = tuple(model_of(state) for state in kept)
+        blocks, layout, conditional = models[0].blocks, models[0].layout, models[0].marginal is not None
+        wanted = None if layout is None else [column is not None for column in layout.discrete]
+        critics = judge([state.critic for state in kept], blocks, conditional=conditional, wanted=wanted)
+        return Trajectory(models, critics, layout)
 
     def _trained(
         self,
@@ -198,7 +202,8 @@ class DPGAN:
         key: PRNGKeyArray,
         public: PublicRows | None = None,
         keep_every: int = 0,
-    ) -> tuple[State, list[State], Callable[[State], GeneratorModel]]:
+        keep_last: int | None = None,
+    ) -> tuple[State, list[Kept], Callable[[State | Kept], GeneratorModel]]:
         """The last state, those kept on the way, and what makes a model of one."""
         domain = rows.domain
         marginals = marginal = None
@@ -221,29 +226,31 @@ class DPGAN:
         clip = self.clip if multiplier else math.inf
         dials = Dials.of(multiplier, self.critic_rate, self.generator_rate, clip)
         conditions = self._conditions(layout, marginal, domain.num_rows)
+        network_key, feature_key, warm_key = jax.random.split(key, 3)
         warm, public_units = None, None
         if public is not None:
-            feature_key, warm_key = jax.random.split(key)
             features = public.codes if is_binned else layout.encode(public.codes, public.places, feature_key)
             public_units = Units(jnp.asarray(features[:, None]), jnp.ones((len(features), 1), dtype=bool))
-            warm = self._warmed_up(settings, public_units, warm_key, conditions, marginal, progress)
+            warm = self._warmed_up(settings, public_units, network_key, warm_key, conditions, marginal, progress)
             warm = carried_over(settings, dials, warm)
         state, kept = train(
             settings,
             paid.units,
             dials,
             ledger_key(ledger),
+            network_key=network_key,
             iterations=paid.steps // self.critic_steps,
             conditions=conditions,
             public=public_units,
             marginal=marginal,
             state=warm,
             keep_every=keep_every,
+            keep_last=keep_last,
             progress=progress,
             slot=ledger.slot(),
         )
 
-        def model_of(state: State) -> GeneratorModel:
+        def model_of(state: State | Kept) -> GeneratorModel:
             return GeneratorModel(
                 jax.device_get(state.average),
                 self.arch,
@@ -261,6 +268,7 @@ class DPGAN:
         self,
         settings: Settings,
         units: Units,
+        network_key: PRNGKeyArray,
         key: PRNGKeyArray,
         conditions: Conditions | None,
         marginal: Array | None,
@@ -276,6 +284,7 @@ class DPGAN:
             units,
             Dials.of(0.0, self.critic_rate, self.generator_rate, math.inf),
             key,
+            network_key=network_key,
             iterations=max(1, self.warm_steps // self.critic_steps),
             conditions=conditions,
             marginal=marginal,

@@ -1,0 +1,81 @@
+"""DRS: discriminator rejection sampling, the plain baseline of post-GAN boosting.
+
+Azadi et al., "Discriminator rejection sampling", 2019, normalised as in the code of Neunhoeffer, Wu and Dwork:
+proposals of the last generator are kept with odds that follow the last critic. Both are covered by what the training
+cost, and no row is read again. Unlike in that code the first proposal is not dropped.
+"""
+
+import dataclasses
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from understudy.adversarial.pools import Pool
+from understudy.adversarial.trajectory import HasTrajectory, Progress
+from understudy.boosting import judged, rejection_sample
+from understudy.errors import ConfigError
+from understudy.features import PublicRows
+from understudy.privacy.ledger import Budget, Ledger, Plan
+from understudy.privacy.mechanisms import Rows
+from understudy.schema import Domain
+from understudy.synthesizers import name_of
+
+
+@dataclasses.dataclass(frozen=True)
+class DRS:
+    """Rows of a GAN's last generator that its last critic takes for real, by rejection; no cost of its own."""
+
+    inner: HasTrajectory
+    """The method that is trained: dpgan or dpctgan."""
+    _: dataclasses.KW_ONLY
+    proposals: int = 50_000
+    """Rows that are generated once; those that are kept make the release."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.inner, HasTrajectory):
+            raise ConfigError(
+                f"drs needs a method that can keep its critic, such as dpgan or dpctgan; {name_of(self.inner)} has "
+                "none."
+            )
+        if isinstance(self.proposals, bool) or not isinstance(self.proposals, int) or self.proposals < 1:
+            raise ConfigError(f"proposals must be a whole number of at least 1, found {self.proposals}.")
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """That of the inner method."""
+        return self.inner.plan(domain, budget).under(name_of(self.inner))
+
+    def fit(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        key: PRNGKeyArray,
+        public: PublicRows | None = None,
+        progress: Progress | None = None,
+    ) -> Pool:
+        """Formal guarantee: that of the inner method. Proposals, judgements and rejection are post-processing."""
+        tell = progress or (lambda share, words: None)
+        inner_key, proposal_key, shown_key, output_key = jax.random.split(key, 4)
+        trajectory = self.inner.trajectory(
+            rows,
+            plan,
+            ledger,
+            key=inner_key,
+            checkpoints=1,
+            every=self.inner.num_checkpoints(1),
+            progress=lambda share, words: tell(0.9 * share, words),
+            **({} if public is None else {"public": public}),
+        )
+        codes, places = trajectory.models[-1].draw(self.proposals, key=proposal_key)
+        values = judged(
+            trajectory.critics,
+            1,
+            codes,
+            shown=trajectory.shown(codes, places, shown_key),
+            progress=lambda share: tell(0.9 + 0.1 * share, "judging"),
+        )
+        generator = np.random.default_rng(np.asarray(jax.random.key_data(output_key)))
+        proposed = Pool(rows.domain.names, codes, np.ones(len(codes)), places)
+        return proposed.only(rejection_sample(values.mixed(np.ones(1)), generator))
