@@ -55,6 +55,7 @@ def to_json(statement: Statement) -> dict[str, object]:
         "public": {
             "rows": statement.rows_declared,
             "kinds_drafted": statement.drafted,
+            "table_rows": statement.public_table,
             "declared": list(statement.declared),
             "bought": list(statement.bought),
         },
@@ -79,6 +80,7 @@ def from_json(content: Mapping) -> Statement:
         unit=guarantee["unit"]["column"],
         rows_declared=public["rows"],
         drafted=public["kinds_drafted"],
+        public_table=public.get("table_rows"),
         declared=tuple(public["declared"]),
         bought=tuple(public["bought"]),
         method=content["method"],
@@ -171,10 +173,12 @@ def mechanism_in_words(event: Event) -> str:
 
 def to_markdown(statement: Statement) -> str:
     """The certificate for people."""
+    made = f"Made by Understudy {__version__} with the method `{statement.method}`."
+    if not math.isfinite(statement.epsilon):  # nobody is protected, and nothing was bought or paid
+        return "\n\n".join(["# Privacy certificate", *_verdict(statement), made]) + "\n"
     parts = ["# Privacy certificate", *_verdict(statement), *_protected(statement), *_public(statement)]
     parts += [*_purchases(statement), *_accounting(statement), "## What this guarantee does not cover"]
-    parts += [_bullets(NOT_COVERED), f"Made by Understudy {__version__} with the method `{statement.method}`."]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, _bullets(NOT_COVERED), made]) + "\n"
 
 
 def _verdict(statement: Statement) -> list[str]:
@@ -208,12 +212,19 @@ def _verdict(statement: Statement) -> list[str]:
 
 def statement_conditions(statement: Statement) -> list[str]:
     """What the guarantee takes for granted beyond the declarations of a person; empty for a declared schema."""
+    conditions = []
+    if statement.public_table is not None:
+        conditions.append(
+            f"training began on a table of {statement.public_table:,} rows that was called public by whoever ran this. "
+            "Nobody in that table is protected, and if it holds rows of the private one they are not protected either."
+        )
     if not statement.drafted:
-        return []
+        return conditions
     return [
+        *conditions,
         "the kinds of the columns, and the spelling of dates, digits and truth values, were drafted from the table "
         "instead of being declared by a person. Where a format does not fix them (text files, untyped columns) they "
-        "are read off the values, and one row can change them. Declare a schema to lift this condition."
+        "are read off the values, and one row can change them. Declare a schema to lift this condition.",
     ]
 
 

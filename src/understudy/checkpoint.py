@@ -121,6 +121,8 @@ class Checkpoint:
         require_place(folder, resume=resume)
         with explained(folder):
             folder.mkdir(mode=0o700, exist_ok=True)
+            if not os.listdir(folder):
+                folder.chmod(0o700)  # an empty folder holds no secret yet
             _sync(folder.parent)
         lock = _locked(folder)
         try:
@@ -209,9 +211,9 @@ class Slot:
         self._folder, self._name, self._seconds = folder, f"training-{number}", seconds
         self._saved, self._num_kept = time.monotonic(), 0
 
-    def offer(self, state: Any, kept: Sequence[Any] = ()) -> None:
+    def offer(self, state: Any, kept: Sequence[Any] = (), *, now: bool = False) -> None:
         """Writes the state if it is due, and those of `kept` (a list that only grows) that are not yet there."""
-        if time.monotonic() - self._saved < self._seconds:
+        if time.monotonic() - self._saved < self._seconds and not now:
             return
         for number in range(self._num_kept, len(kept)):
             self._write(f"{self._name}-kept-{number}", kept[number], {})

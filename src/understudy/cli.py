@@ -188,7 +188,7 @@ def synth(
     write_table(fake, out, origin=release.origin, force=force)
     say = _sayer(quiet)
     _show_spent(release, quiet)
-    _note_on_draft(release, quiet)
+    _note_on_draft(release, quiet, given=schema is not None)
     say(f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'CERTIFICATE.md'}")
     _write_certificate_json(release, json_file, force)
 
@@ -242,7 +242,7 @@ def fit(
     )
     release.save(out, force=force or finished)
     _show_spent(release, quiet)
-    _note_on_draft(release, quiet)
+    _note_on_draft(release, quiet, given=schema is not None)
     _sayer(quiet)(f"Wrote {out}. Next: understudy sample {out} -o fake.csv")
     _write_certificate_json(release, json_file, force)
 
@@ -587,7 +587,8 @@ def _progress(quiet: bool, words: str) -> Iterator[Callable[[float, str], None]]
         first: list[tuple[float, float]] = []  # share and time at the first sign of progress: after compiling
 
         def line(share: float, now: str) -> None:
-            if share >= last[0] + 0.1 or share >= 1.0 > last[0]:
+            compiles = now.endswith("compiling") and not first
+            if share >= last[0] + 0.1 or share >= 1.0 > last[0] or compiles:
                 last[0], at = share, time.monotonic()
                 left = ""
                 if first and first[0][0] < share < 1:
@@ -629,6 +630,9 @@ def _show_spent(release: "Release", quiet: bool) -> None:
 
     statement = release.statement
     _warn_if_not_private(release)
+    if statement.public_table is not None and not quiet:
+        rows = f"{statement.public_table:,} row{'s' if statement.public_table > 1 else ''}"
+        typer.echo(f"Began on a public table of {rows}, on your word: nobody in it is protected.", err=True)
     if statement.epsilon != float("inf") and not quiet:
         typer.echo(
             f"Spent epsilon {rounded_up(statement.epsilon, 4)} of {statement.epsilon_target:g} at delta "
@@ -638,9 +642,15 @@ def _show_spent(release: "Release", quiet: bool) -> None:
         )
 
 
-def _note_on_draft(release: "Release", quiet: bool) -> None:
-    """What a run without a schema took for granted."""
+def _note_on_draft(release: "Release", quiet: bool, *, given: bool) -> None:
+    """What a run without a schema, or with an unchecked one, took for granted."""
     if not release.schema.drafted:
+        return
+    if given:
+        _sayer(quiet)(
+            "The schema is a draft that nobody has checked (drafted = true), so the certificate carries a condition. "
+            "Check it, then delete that line."
+        )
         return
     texts = [column.name for column in release.schema.modelled if column.kind == "categorical"]
     listed = f"; text columns count as categories ({', '.join(texts)})" if texts else ""

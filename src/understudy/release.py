@@ -148,6 +148,11 @@ def fit(
     buying = plan_discovery(schema, budget, binning)
     synthesizer.plan(domain, budget.after(buying.looks))  # refuses what cannot be paid before any look
     open_table = None if public is None else _public_table(public, synthesizer, schema)
+    if open_table is not None and open_table.equals(conform(arrow, schema)):
+        raise ConfigError(
+            "The public table is the private one: training on it without noise would protect nobody. Give a table that "
+            "anyone may see, or none."
+        )
     if progress is not None:
         progress(0.0, "reading the table")
     tables = {"table": arrow} if open_table is None else {"table": arrow, "public table": open_table}
@@ -168,7 +173,8 @@ def fit(
             unit=schema.unit,
             rows_declared=schema.rows,
             drafted=schema.drafted,
-            declared=(*_declared(schema), *_declared_public(open_table)),
+            declared=_declared(schema),
+            public_table=None if open_table is None else open_table.num_rows,
             bought=_bought(schema, codec),
             method=express(synthesizer),
         )
@@ -219,16 +225,10 @@ def _public_table(
         match_columns(schema, arrow.column_names)
         table = conform(arrow, schema)
     except UnderstudyError as error:
-        raise type(error)(f"The public table does not fit: {error}") from error
+        raise type(error)(f"The public table: {error} Give one with the columns of the schema.") from error
     if not table.num_rows:
         raise ConfigError("The public table has no rows. Give one with rows, or none at all.")
     return table
-
-
-def _declared_public(table: pa.Table | None) -> tuple[str, ...]:
-    if table is None:
-        return ()
-    return (f"a public table of {table.num_rows:,} rows, where training began: nobody in it is protected",)
 
 
 def choose_method(method: Any, domain: Domain) -> tuple[Any, tuple[str, ...]]:

@@ -64,8 +64,9 @@ def test_a_plan_prices_the_picks_at_their_share_and_fills_the_budget(share: floa
 
 def test_prices_do_not_depend_on_rows_or_sizes() -> None:
     other = Domain(names=("a", "b"), sizes=(9, 9), num_rows=70)
-    plans = [Boosted(Walk(), **SMALL).plan(domain, book().remaining) for domain in (DOMAIN, other)]  # type: ignore[arg-type]
-    assert plans[0].events == plans[1].events
+    for method in (Boosted(Walk(), queries="singles", **SMALL), DRS(Walk()), Selected(Walk(), task="clustering")):  # type: ignore[arg-type]
+        plans = [method.plan(domain, book().remaining) for domain in (DOMAIN, other)]
+        assert plans[0].looks == plans[1].looks  # in their words, too
 
 
 def test_the_inner_method_cannot_spend_what_is_reserved_for_the_picks() -> None:

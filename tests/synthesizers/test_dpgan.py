@@ -94,7 +94,7 @@ def test_a_run_can_start_from_a_public_table_and_says_so() -> None:
     release = us.fit(table, method, us.Guarantee(1.0, 1e-6), schema=schema, public=lambda: public)
     fake = release.sample(500, seed=0)
     assert np.mean(np.asarray(fake["region"].to_pylist()) == "west") > 0.6
-    assert any("public table of 300 rows" in fact for fact in release.statement.declared)
+    assert "training began on a table of 300 rows that was called public" in release.certificate
     cold = us.fit(table, method, us.Guarantee(1.0, 1e-6), schema=schema)
     assert cold.statement.looks == release.statement.looks  # public rows cost nothing, and save nothing
 
@@ -102,7 +102,7 @@ def test_a_run_can_start_from_a_public_table_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("public", "words"),
     [
-        (pa.table({"insurance": ["no"], "age": [30]}), "public table does not fit: .*region"),
+        (pa.table({"insurance": ["no"], "age": [30]}), "The public table: .*region"),
         (
             pa.table(
                 {
@@ -113,13 +113,19 @@ def test_a_run_can_start_from_a_public_table_and_says_so() -> None:
             ),
             "no rows",
         ),
-        ("nowhere.parquet", "public table does not fit"),
+        ("nowhere.parquet", "The public table: nowhere.parquet does not exist"),
     ],
 )
 def test_a_public_table_of_another_schema_is_refused_before_any_look(public: object, words: str) -> None:
     schema, table = survey()
     with pytest.raises(UnderstudyError, match=words):
         us.fit(table, f"dpgan({SMALL})", us.Guarantee(1.0), schema=schema, public=public)
+
+
+def test_the_private_table_is_no_public_one() -> None:
+    schema, table = survey()
+    with pytest.raises(ConfigError, match="public table is the private one"):
+        us.fit(table, f"dpgan({SMALL})", us.Guarantee(1.0), schema=schema, public=table)
 
 
 def test_a_method_that_cannot_use_public_rows_says_so() -> None:
@@ -136,7 +142,7 @@ def test_constant_columns_and_three_rows_are_no_trouble(method: str) -> None:
     table = pa.table({"a": ["x"] * 3, "b": [1.5] * 3})
     columns = (
         us.Column(name="a", kind="categorical", categories=("x",)),
-        us.Column(name="b", kind="real", bounds=(1.5, 1.5)),
+        us.Column(name="b", kind="real", bounds=(1.0, 2.0)),
     )
     release = us.fit(
         table, f"{method}({SMALL}, rate=1.0)", us.Guarantee(1.0), schema=us.Schema(columns=columns, rows=3)

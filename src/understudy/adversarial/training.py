@@ -468,11 +468,17 @@ def train(
     chunk = min(chunk, iterations) if not keep_every else min(chunk, keep_every)
     while done < iterations:
         length = min(chunk, iterations - done, *([keep_every - done % keep_every] if keep_every else []))
-        with _explained_memory():
-            draws = draws_of(settings, key, units, done, length)
-            state = run(state, units, dials, key, draws, conditions, public, marginal)
-            leaves = jax.tree_util.tree_leaves(_trained(state.average))
-            finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in leaves)
+        try:
+            with _explained_memory():
+                draws = draws_of(settings, key, units, done, length)
+                after = run(state, units, dials, key, draws, conditions, public, marginal)
+                leaves = jax.tree_util.tree_leaves(_trained(after.average))
+                finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in leaves)
+        except KeyboardInterrupt:
+            if slot is not None:
+                slot.offer(state, trajectory, now=True)
+            raise
+        state = after
         done += length
         if not finite:
             raise ConfigError(

@@ -307,6 +307,8 @@ class Statement:
     unit: str | None = None
     """The column that names the protected unit; None: every row is one."""
     rows_declared: int | None = None
+    public_table: int | None = None
+    """Rows of the table, public on somebody's word, where training began; None: there was none."""
     drafted: bool = False
     """Kinds were read off the table rather than declared by a person."""
     declared: tuple[str, ...] = ()

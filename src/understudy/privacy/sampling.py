@@ -50,7 +50,7 @@ def drawn_rate(rate: float) -> float:
     (0.25, True)
     """
     if not 0 < rate <= 1:
-        raise ConfigError(f"A sampling rate lies above 0 and at most at 1, found {rate:g}.")
+        raise ConfigError(f"rate is a sampling rate: it lies above 0 and at most at 1, found {rate:g}.")
     lowest = max(math.frexp(rate)[1] - DIGITS, -COIN_BITS)
     return math.ldexp(math.ceil(math.ldexp(rate, -lowest)), lowest)
 

@@ -111,8 +111,10 @@ class DPGAN:
             raise ConfigError(
                 f"marginals_share is a part of the budget, from 0 to below 1, found {self.marginals_share}."
             )
-        if not 0 <= self.anchor < math.inf or not 0 <= self.average < 1:
-            raise ConfigError("anchor must be at least 0, and average from 0 to below 1.")
+        if not 0 <= self.anchor < math.inf:
+            raise ConfigError(f"anchor must be a number of at least 0, found {self.anchor}.")
+        if not 0 <= self.average < 1:
+            raise ConfigError(f"average must lie from 0 to below 1, found {self.average}.")
         if self.steps % self.critic_steps:
             raise ConfigError(f"steps ({self.steps}) must be a multiple of critic_steps ({self.critic_steps}).")
         drawn_rate(self.rate)

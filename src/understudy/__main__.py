@@ -1,0 +1,5 @@
+"""`python -m understudy`: the command line."""
+
+from understudy.cli import main
+
+main()

@@ -1,0 +1,135 @@
+"""The boosting paper's experiments, in small: each runs, and one training gives what the methods themselves give."""
+
+import copy
+import dataclasses
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import understudy as us
+from understudy.adversarial.trajectory import Trajectory
+from understudy.privacy.ledger import Budget
+from understudy.schema import Domain
+from understudy.synthesizers.boosted import Boosted
+from understudy.synthesizers.dpgan import DPGAN
+from understudy.synthesizers.drs import DRS
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.papers.pgb import census1940, census2010, core, gaussians, titanic
+
+needs_tables = pytest.mark.skipif("UNDERSTUDY_DATA" not in os.environ, reason="no folder of public tables")
+NOT_PRIVATE = us.Guarantee.not_private()
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[pa.Table, us.Schema]:
+    draw = np.random.default_rng(0)
+    table = pa.table({name: draw.choice(["a", "b", "c"], 200) for name in ("x", "y")})
+    columns = tuple(
+        us.Column(name=name, kind="categorical", categories=("a", "b", "c"), nullable=False) for name in ("x", "y")
+    )
+    return table, us.Schema(columns=columns, rows=200)
+
+
+def test_one_training_gives_what_the_methods_give(small: tuple[pa.Table, us.Schema]) -> None:
+    """All four outputs of one training, each against its own method with the same seed.
+
+    One checkpoint, at the end: trainings that are cut elsewhere are other programs, and round differently.
+    """
+    table, schema = small
+    inner = DPGAN(steps=20, rate=1 / 4, generator_widths=(16, 16), critic_widths=(8,))
+    boosted = Boosted(inner, rounds=10, checkpoints=1, every=20, samples_per_generator=50)
+    together = core.trained(table, boosted, NOT_PRIVATE, schema=schema, seed=3, proposals=300)
+    alone: dict[str, Any] = {
+        "GAN": inner,
+        "DRS": DRS(inner, proposals=300),
+        "PGB": boosted,
+        "PGB+DRS": dataclasses.replace(boosted, drs=True),
+    }
+    assert tuple(together) == core.OUTPUTS
+    for name, method in alone.items():
+        release = us.fit(table, method, NOT_PRIVATE, schema=schema, seed=3, binning=core.BINNING)
+        assert together[name].sample_arrow(500, seed=1).equals(release.sample_arrow(500, seed=1)), name
+
+
+def test_the_last_critic_judges_the_last_generator() -> None:
+    calls: list[int] = []
+
+    class Two:
+        def trajectory(self, *arguments: Any, checkpoints: int, **more: Any) -> Trajectory:
+            calls.append(checkpoints)
+            return Trajectory(("first", "last"), lambda rows: np.tile([0.1, 0.9], (len(rows), 1)))  # type: ignore
+
+    once: Any = core._Once(Two(), 5)  # type: ignore[arg-type]
+    both, last = (once.trajectory(None, None, None, checkpoints=count, every=5) for count in (2, 1))
+    assert (both.models, last.models, calls) == (("first", "last"), ("last",), [2])
+    assert both.critics(np.zeros((3, 1))).shape == (3, 2)
+    np.testing.assert_array_equal(last.critics(np.zeros((3, 1))), np.full((3, 1), 0.9))
+
+
+def test_only_boosting_pays_for_picks() -> None:
+    boosted = Boosted(DPGAN(steps=20), rounds=10, checkpoints=2, every=5)
+    domain, budget = Domain(("x",), (3,), 200), Budget(np.inf, 1e-6)
+    for outputs, picks in ((("GAN", "DRS"), False), (("PGB", "PGB+DRS"), True), (core.OUTPUTS, True)):
+        assert ("picks" in core.OneTraining(boosted, outputs, 10).plan(domain, budget)) == picks
+
+
+@needs_tables
+def test_real_titanic_rows_score_as_published() -> None:
+    """Table 2 of the paper: logit and forest within 0.02."""
+    found = titanic.judge(0)(titanic._task()[0].train)
+    ours = [found[classifier][score] for classifier, score in titanic.FIGURES[:6]]
+    np.testing.assert_allclose(ours, titanic.REAL[:6], atol=0.02)
+
+
+@needs_tables
+def test_titanic_runs() -> None:
+    profile = titanic.PROFILES["smoke"]
+    result = titanic.one(profile, 0, ("not private",))
+    whole = {"seed": 0, "seconds": 1, "private": result["not private"], "ours": result["not private"], **result}
+    text = titanic.page(profile, [whole, copy.deepcopy(whole)])
+    assert "| PGB+DRS, published | 0.765 | 0.792 |" in text
+    assert text.count(", here |") == 8
+
+
+def test_gaussians_run() -> None:
+    profile = gaussians.PROFILES["smoke"]
+    result = gaussians.one(profile, 0, ("not private",))
+    whole = {"seed": 0, "seconds": 1, "epsilon 1": result["not private"], **result}
+    assert "| PGB, published | 0.918 | 0.951 |" in gaussians.page(profile, [whole])
+    assert gaussians.picture(whole).startswith(b"\x89PNG")
+
+
+@needs_tables
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(census1940.TABLES))
+@pytest.mark.parametrize("guarantee", [NOT_PRIVATE, None])
+def test_census_tables_run(name: str, guarantee: us.Guarantee | None) -> None:
+    profile = census1940.PROFILES["smoke"]
+    result = {"seed": 0, "seconds": 1, **census1940.one(profile, name, 0, guarantee)}
+    assert f"## {name}: " in census1940.page(profile, {name: [result]})
+    assert census1940.picture(name, [result]).count("<polyline") == 7
+
+
+@needs_tables
+@pytest.mark.slow
+@pytest.mark.parametrize("guarantee", [NOT_PRIVATE, None])
+def test_cells_run(guarantee: us.Guarantee | None) -> None:
+    profile = census2010.PROFILES["smoke"]
+    result = {"seed": 0, "seconds": 1, **census2010.one(profile, 0, guarantee)}
+    assert sum(result[name]["won"] for name in core.OUTPUTS) == result["cells"] == 432
+    assert "99.93" in census2010.page(profile, [result])
+
+
+@needs_tables
+@pytest.mark.slow
+def test_private_runs() -> None:
+    """GAN and PGB from trainings of their own, within the same guarantee."""
+    assert set(titanic.one(titanic.PROFILES["smoke"], 0, ("private", "ours"))["ours"]) == {"GAN", "PGB", "PGB+DRS"}
+    assert set(gaussians.one(gaussians.PROFILES["smoke"], 0, ("epsilon 1",))["epsilon 1"]) == set(core.OUTPUTS)
