@@ -83,6 +83,7 @@ ORDER = (
     "benchmark",
     "demo",
     "cli",
+    "__main__",
 )
 """A file imports only what stands above it; the package's own `__init__`, which loads its names late, is free."""
 

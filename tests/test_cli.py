@@ -365,7 +365,8 @@ def test_certificate(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert json.loads((tmp_path / "c.json").read_text())["private"] is True
 
 
-@pytest.mark.parametrize("method", SYNTHESIZERS)
+# The neural ones, and what is put around them, stand for this in the slow contract.
+@pytest.mark.parametrize("method", ["independent", "mst", "aim", "dpgan(steps=20, latent=4, generator_widths=[8])"])
 def test_plan_is_what_is_charged(method: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The purchases of the plan are those of the certificate of the run, number for number."""
     guarantee = ["--epsilon", "2", "--delta", "1e-6", "--method", method]

@@ -126,16 +126,8 @@ PGB is nearer to the real cells than GAN, by total variation, in {better} of {le
 
 
 def main() -> None:
-    arguments, profile = core.arguments(__doc__ or "", PROFILES)
-    if not core.has_tables():
-        return
-    text = ""
-    for results in core.repetitions(profile, lambda seed: one(profile, seed)):
-        text = page(profile, results)
-        print(f"seed {results[-1]['seed']}: {results[-1]['seconds']} s", flush=True)
-        if arguments.write:
-            core.write("pgb_census2010", text, results)
-    print(text)
+    if core.has_tables():
+        core.run("census2010", __doc__ or "", PROFILES, one, page)
 
 
 if __name__ == "__main__":

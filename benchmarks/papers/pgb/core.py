@@ -39,6 +39,8 @@ RESULTS, IMAGES, SCHEMAS = ROOT / "benchmarks/results", ROOT / "docs/images", RO
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
 AS_PUBLISHED: dict[str, Any] = {"features": "typed", "arch": "plain", "marginals_share": 0.0, "anchor": 0.0}
 """Numbers as numbers and plain networks; no marginals are bought."""
+HOW = ("--write", "--append")
+"""Options that change no figure."""
 BINNING = us.Binning(bins="uniform")
 """Nothing is bought for bins either."""
 
@@ -59,9 +61,11 @@ class Profile:
     """Real rows that are used; None: all."""
     minutes: float | None = None
     """No repetition begins later than this."""
+    kinds: tuple[str, ...] = ()
+    """Which parts of the experiment are run, where it has several; empty: all."""
 
     def boosted(self, inner: DPGAN, *, share: float = 0.2, **settings: Any) -> Boosted:
-        sizes = {"rounds": self.rounds, "checkpoints": self.checkpoints, "every": self.every}
+        sizes: dict[str, Any] = {"rounds": self.rounds, "checkpoints": self.checkpoints, "every": self.every}
         return Boosted(inner, samples_per_generator=self.samples_per_generator, share=share, **sizes, **settings)
 
 
@@ -171,22 +175,47 @@ def arguments(about: str, profiles: Mapping[str, Profile]) -> tuple[argparse.Nam
     parser.add_argument("--profile", choices=list(profiles), default="smoke")
     parser.add_argument("--seeds", type=int, help="so many repetitions instead of the profile's")
     parser.add_argument("--minutes", type=float, help="begin no repetition after so many minutes")
+    parser.add_argument("--append", action="store_true", help="go on after the repetitions in the result file")
     parser.add_argument("--write", action="store_true", help="write the result file, and the picture if there is one")
     found = parser.parse_args()
     changes = {name: value for name in ("seeds", "minutes") if (value := getattr(found, name)) is not None}
     return found, dataclasses.replace(profiles[found.profile], **changes)
 
 
-def repetitions(profile: Profile, one: Callable[[int], dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def repetitions(
+    profile: Profile, one: Callable[[int], dict[str, Any]], earlier: Sequence[dict[str, Any]] = ()
+) -> Iterator[list[dict[str, Any]]]:
     """All repetitions so far, after each of them, with its seed and seconds."""
-    began, results = time.monotonic(), list[dict[str, Any]]()
-    for seed in range(profile.seeds):
+    began, results = time.monotonic(), list(earlier)
+    for seed in range(len(results), profile.seeds):
         started = time.monotonic()
-        if results and profile.minutes is not None and started - began > 60 * profile.minutes:
+        if len(results) > len(earlier) and profile.minutes is not None and started - began > 60 * profile.minutes:
             return
         found = one(seed)
         results.append({"seed": seed, "seconds": round(time.monotonic() - started), **found})
         yield results
+
+
+def run(
+    module: str,
+    about: str,
+    profiles: Mapping[str, Profile],
+    one: Callable[[Profile, int], dict[str, Any]],
+    page: Callable[[Profile, Sequence[Mapping[str, Any]]], str],
+    wrote: Callable[[Sequence[Mapping[str, Any]]], None] = lambda results: None,
+) -> None:
+    """The command line of an experiment on one table. Results are written after every repetition."""
+    found, profile = arguments(about, profiles)
+    file = RESULTS / f"pgb_{module}.jsonl"
+    earlier = [json.loads(line) for line in file.read_text().splitlines()] if found.append and file.exists() else []
+    text = ""
+    for results in repetitions(profile, lambda seed: one(profile, seed), earlier):
+        text = page(profile, results)
+        print(f"seed {results[-1]['seed']}: {results[-1]['seconds']} s", flush=True)
+        if found.write:
+            write(f"pgb_{module}", text, results)
+            wrote(results)
+    print(text)
 
 
 def has_tables() -> bool:
@@ -206,12 +235,19 @@ def write(name: str, page: str, results: Sequence[Mapping[str, Any]]) -> None:
     """The page, and beside it every figure as it came."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.md").write_text(page)
-    (RESULTS / f"{name}.jsonl").write_text("".join(json.dumps(result) + "\n" for result in results))
+    (RESULTS / f"{name}.jsonl").write_text("".join(json.dumps(_figures(result)) + "\n" for result in results))
+
+
+def _figures(result: Any) -> Any:
+    """All but points, which are for pictures."""
+    if not isinstance(result, dict):
+        return result
+    return {key: _figures(value) for key, value in result.items() if key != "points"}
 
 
 def provenance(module: str, results: Sequence[Mapping[str, Any]]) -> str:
     """The command, the day, the machine, and the seeds."""
-    command = shlex.join(["python", f"benchmarks/papers/pgb/{module}.py", *(a for a in sys.argv[1:] if a != "--write")])
+    command = shlex.join(["python", f"benchmarks/papers/pgb/{module}.py", *(a for a in sys.argv[1:] if a not in HOW)])
     seeds, seconds = [result["seed"] for result in results], np.mean([result["seconds"] for result in results])
     return (
         f"`{command}`, {datetime.date.today()}, {platform.machine()}, {os.cpu_count()} shared CPU cores, Python "
@@ -244,7 +280,7 @@ def median(results: Sequence[Mapping[str, Any]], *path: str) -> float:
     return float(np.median([figure(result, *path) for result in results]))
 
 
-def figure(result: Any, *path: str) -> float:
+def figure(result: Any, *path: str) -> Any:
     for step in path:
         result = result[step]
     return result

@@ -28,9 +28,9 @@ CAPPED = {
     "not private": {"GAN": 0.904, "DRS": 0.874, "PGB": 0.918, "PGB+DRS": None},
     "epsilon 1": {"GAN": 0.031, "DRS": 0.035, "PGB": 0.053, "PGB+DRS": None},
 }
-UNCAPPED = {
+UNCAPPED: dict[str, dict[str, float | None]] = {
     "not private": {"GAN": 0.906, "DRS": 0.946, "PGB": 0.951, "PGB+DRS": 0.972},
-    "epsilon 1": dict.fromkeys(core.OUTPUTS),
+    "epsilon 1": dict.fromkeys(core.OUTPUTS, None),
 }
 POINTS = 10_000
 PROFILES = {
@@ -46,18 +46,21 @@ PROFILES = {
         minutes=1,
     ),
     "paper": core.Profile(
-        seeds=10, steps=1000, checkpoints=100, every=5, samples_per_generator=300, rounds=1000, proposals=20_000
+        seeds=10, steps=10_000, checkpoints=100, every=5, samples_per_generator=300, rounds=1000, proposals=20_000
     ),
 }
 
+PROFILES["not_private"] = dataclasses.replace(PROFILES["paper"], kinds=("not private",))
+PROFILES["private"] = dataclasses.replace(PROFILES["paper"], kinds=("epsilon 1",))
 
-def one(profile: core.Profile, seed: int, kinds: Sequence[str] = tuple(GUARANTEES)) -> dict[str, Any]:
+
+def one(profile: core.Profile, seed: int, kinds: Sequence[str] = ()) -> dict[str, Any]:
     found: dict[str, Any] = {}
     points = gaussians25.points()
     kept = np.random.default_rng(0).permutation(len(points))[: profile.max_rows]
     table = gaussians25.table(points[np.sort(kept)])
     schema = dataclasses.replace(gaussians25.schema(), rows=table.num_rows)
-    for name in kinds:
+    for name in kinds or profile.kinds or GUARANTEES:
         guarantee = GUARANTEES[name]
         boosted = profile.boosted(DPGAN.preset("pgb_gaussians", steps=profile.steps, average=0.0), share=0.1)
         releases = core.trained(table, boosted, guarantee, schema=schema, seed=seed, proposals=profile.proposals)
@@ -81,7 +84,7 @@ Medians over {len(results)} seeds, {POINTS:,} points each. {core.sizes(profile)}
 Q counts points within the radius that holds 99% of a Gaussian; capped, no Gaussian counts for more than 1/25.
 """
     ]
-    for name in GUARANTEES:
+    for name in (name for name in GUARANTEES if name in results[0]):
         lines = []
         for label in core.OUTPUTS:
             lines.append([f"{label}, published", CAPPED[name][label], UNCAPPED[name][label], None])
@@ -99,35 +102,28 @@ Q counts points within the radius that holds 99% of a Gaussian; capped, no Gauss
 PGB has a higher capped Q than GAN in {wins} of {len(results)} seeds. Capped Q of each seed ({", ".join(core.OUTPUTS)}):
 {each_seed}.
 """)
-    caption = "seed 0: GAN, DRS, PGB, PGB+DRS; not private on the left, epsilon 1 on the right"
+    caption = (
+        f"seed 0: GAN, DRS, PGB, PGB+DRS, each for: {', '.join(name for name in GUARANTEES if name in results[0])}"
+    )
     parts.append(f"![{caption}](../../docs/images/pgb_gaussians.png)\n")
     return "\n".join(parts)
 
 
 def picture(result: Mapping[str, Any]) -> bytes:
     """A panel for each output: without privacy on the left, with it on the right."""
-    rows = [[np.asarray(result[name][label]["points"]) for label in core.OUTPUTS] for name in GUARANTEES]
+    rows = [
+        [np.asarray(result[name][label]["points"]) for label in core.OUTPUTS] for name in GUARANTEES if name in result
+    ]
     return gaussians25.drawing([panel for row in rows for panel in row], side=200)
 
 
+def _draw(results: Sequence[Mapping[str, Any]]) -> None:
+    if len(results) == 1:
+        (core.IMAGES / "pgb_gaussians.png").write_bytes(picture(results[0]))
+
+
 def main() -> None:
-    arguments, profile = core.arguments(__doc__ or "", PROFILES)
-    text = ""
-    for results in core.repetitions(profile, lambda seed: one(profile, seed)):
-        text = page(profile, results)
-        print(f"seed {results[-1]['seed']}: {results[-1]['seconds']} s", flush=True)
-        print(text.split("![")[0][-900:], flush=True)
-        if arguments.write:
-            core.write("pgb_gaussians", text, [_without_points(each) for each in results])
-            if results[-1]["seed"] == 0:
-                (core.IMAGES / "pgb_gaussians.png").write_bytes(picture(results[0]))
-    print(text)
-
-
-def _without_points(result: Any) -> Any:
-    if not isinstance(result, dict):
-        return result
-    return {key: _without_points(value) for key, value in result.items() if key != "points"}
+    core.run("gaussians", __doc__ or "", PROFILES, one, page, _draw)
 
 
 if __name__ == "__main__":

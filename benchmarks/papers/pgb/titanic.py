@@ -180,7 +180,7 @@ Figures at or above the published PGB+DRS row, of its 8 that are legible (aim: 7
 
 
 def _row(results: Sequence[Mapping[str, Any]], *path: str) -> list[float]:
-    known = core.figure(results[0], *path)
+    known: Any = core.figure(results[0], *path)
     return [
         core.median(results, *path, classifier, score) if classifier in known else float("nan")
         for classifier, score in FIGURES
@@ -193,16 +193,8 @@ def _best(rows: Mapping[str, Sequence[float]]) -> dict[str, int]:
 
 
 def main() -> None:
-    arguments, profile = core.arguments(__doc__ or "", PROFILES)
-    if not core.has_tables():
-        return
-    text = ""
-    for results in core.repetitions(profile, lambda seed: one(profile, seed)):
-        text = page(profile, results)
-        print(f"seed {results[-1]['seed']}: {results[-1]['seconds']} s", flush=True)
-        if arguments.write:
-            core.write("pgb_titanic", text, results)
-    print(text)
+    if core.has_tables():
+        core.run("titanic", __doc__ or "", PROFILES, one, page)
 
 
 if __name__ == "__main__":
