@@ -117,7 +117,7 @@ Medians over the seeds. {core.sizes(profile)}
 {results[0]["rows"]:,} rows of the American Community Survey 2018 instead of 3,723,669 of the 2010 census; delta is one
 over twice the rows. Accuracy, total variation and cells won are over the {results[0]["cells"]} cells of
 {" x ".join(CELLS)} (published: 550 of race x origin x sex); a cell goes to the output whose share of it is nearest, to
-the first on ties ({core.median(results, "ties"):.0f} cells, most of them empty).
+the first, GAN, on ties ({core.median(results, "ties"):.0f} cells, most of them empty in all tables).
 
 {core.table_of(["", "pMSE ratio (tree)", "cell accuracy, %", "TV of the cells", "cells won"], lines)}
 
