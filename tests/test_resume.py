@@ -521,9 +521,9 @@ def small_training(slot: Slot | None, progress: Callable[[float, str], None] | N
 class Seldom(Slot):
     """Saves between the steps at which states are kept."""
 
-    def offer(self, state: State, kept: Sequence[Kept] = ()) -> None:
+    def offer(self, state: State, kept: Sequence[Kept] = (), *, now: bool = False) -> None:
         if int(state.iteration) % 6 == 0:
-            super().offer(state, kept)
+            super().offer(state, kept, now=now)
 
 
 def test_what_a_training_keeps_survives(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def test_words_are_those_of_threefry(count: int) -> None:
 def numbers() -> tuple[np.ndarray, np.ndarray]:
     """Random 64-bit numbers, and those nearest to the middle and to both ends."""
     draw = np.random.default_rng(0)
-    near_end = np.uint32([2**31 - 1 - 2**bit for bit in range(31)])
+    near_end = np.array([2**31 - 1 - 2**bit for bit in range(31)], dtype=np.uint32)
     first = np.concatenate([draw.integers(2**32, size=100_000, dtype=np.uint32), near_end, np.arange(40)])
     first = np.concatenate([first, np.full(66, 2**31 - 1)]).astype(np.uint32)
     second = draw.integers(2**32, size=len(first), dtype=np.uint32)

@@ -39,8 +39,6 @@ RESULTS, IMAGES, SCHEMAS = ROOT / "benchmarks/results", ROOT / "docs/images", RO
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
 AS_PUBLISHED: dict[str, Any] = {"features": "typed", "arch": "plain", "marginals_share": 0.0, "anchor": 0.0}
 """Numbers as numbers and plain networks; no marginals are bought."""
-HOW = ("--write", "--append")
-"""Options that change no figure."""
 BINNING = us.Binning(bins="uniform")
 """Nothing is bought for bins either."""
 
@@ -247,7 +245,7 @@ def _figures(result: Any) -> Any:
 
 def provenance(module: str, results: Sequence[Mapping[str, Any]]) -> str:
     """The command, the day, the machine, and the seeds."""
-    command = shlex.join(["python", f"benchmarks/papers/pgb/{module}.py", *(a for a in sys.argv[1:] if a not in HOW)])
+    command = shlex.join(["python", f"benchmarks/papers/pgb/{module}.py", *(a for a in sys.argv[1:] if a != "--write")])
     seeds, seconds = [result["seed"] for result in results], np.mean([result["seconds"] for result in results])
     return (
         f"`{command}`, {datetime.date.today()}, {platform.machine()}, {os.cpu_count()} shared CPU cores, Python "
