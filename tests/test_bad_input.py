@@ -427,7 +427,7 @@ def _told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int
     """Exit code and everything said, without the clock."""
     code = run(arguments)
     captured = capsys.readouterr()
-    return code, captured.out, re.sub(r"\(\d+ s\)", "", captured.err)
+    return code, captured.out, re.sub(r"\(\d+ s(, \d+ s left)?\)", "", captured.err)
 
 
 def test_fit_says_nothing_of_the_values(

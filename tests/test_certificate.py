@@ -17,6 +17,7 @@ from understudy import certificate
 from understudy.privacy import accounting
 from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, Event, Gaussian, SubsampledGaussian
 from understudy.privacy.ledger import Look, Statement
+from understudy.privacy.noise import SecureNoise
 
 PAGE = Path(__file__).parents[1] / "docs" / "certificate.md"
 
@@ -234,3 +235,35 @@ def test_odd_unit_breaks_no_paragraph(oddly_named: str) -> None:
     protected = oddly_named.split("## Who is protected")[1].split("\n## ")[0].strip()
     assert "\n" not in protected.split("\n\n")[0]
     assert protected.count("`") % 2 == 0
+
+
+def test_a_public_table_is_a_condition_at_the_head() -> None:
+    statement = dataclasses.replace(_statement(), public_table=300)
+    (condition,) = certificate.statement_conditions(statement)
+    assert "table of 300 rows that was called public" in condition
+    assert f"> **On one condition:** {condition}" in certificate.to_markdown(statement)
+    assert certificate.from_json(certificate.to_json(statement)) == statement
+
+
+def test_parts_of_a_table_are_named_and_explained() -> None:
+    statement = _statement()
+    assert "secret coin" not in certificate.to_markdown(statement)
+    first, *others = statement.looks
+    split = dataclasses.replace(statement, looks=(dataclasses.replace(first, branch="held-out rows"), *others))
+    assert "(held-out rows only)" in certificate.to_markdown(split)
+    assert "by a secret coin of its own" in certificate.to_markdown(split)
+
+
+def test_without_a_guarantee_nothing_else_is_said() -> None:
+    """No unit is protected, nothing was bought, and nothing is left uncovered: only that it is not private."""
+    words = certificate.to_markdown(dataclasses.replace(_statement(), epsilon=math.inf, epsilon_target=math.inf))
+    assert "NOT PRIVATE" in words
+    for heading in ("Who is protected", "Where the budget went", "does not cover"):
+        assert heading not in words
+
+
+def _statement() -> Statement:
+    look = Look("a", "one histogram", DiscreteGaussian(30.0, 1, 1))
+    ledger = us.Ledger(us.Guarantee(1.0, 1e-6), noise=SecureNoise())
+    ledger.charge(look)
+    return ledger.statement(method="independent")

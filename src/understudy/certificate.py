@@ -289,11 +289,17 @@ def _purchases(statement: Statement) -> list[str]:
         price = price_alone(look, statement)
         alone = rounded_up(price, 3) if math.isfinite(price) else "infinite"
         added = rounded_up(look.delta, 2) if look.delta else ""
-        rows.append(f"| {_cell(look.label)} | {mechanism_in_words(look.event)} | {alone} | {added} |")
+        label = look.label if look.branch is None else f"{look.label} ({look.branch} only)"
+        rows.append(f"| {_cell(label)} | {mechanism_in_words(look.event)} | {alone} | {added} |")
     explained = (
         "Every look at the private rows, in order. Prices do not simply add up: composed together they cost the figure "
         "at the head of this page."
     )
+    if any(look.branch is not None for look in statement.looks):
+        explained += (
+            " Each unit is in one part of the table only, by a secret coin of its own, so nobody pays for looks at "
+            "different parts: the figure is that of the dearest part together with all looks that read everyone."
+        )
     return ["## Where the budget went", explained, "\n".join(rows)]
 
 

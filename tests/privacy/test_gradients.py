@@ -600,14 +600,14 @@ def test_normals_are_symmetric() -> None:
 
 
 def test_normals_repeat_no_more_than_float32_must() -> None:
-    """As many equal pairs as rounded double-precision normals have; normals of one word each would have far more."""
+    """Within 1.5 times the equal pairs of rounded double-precision normals; 24 random bits would give 4.4 times."""
 
     def equal_pairs(values: np.ndarray) -> int:
         repeats = np.unique(values, return_counts=True)[1].astype(np.int64)
         return int((repeats * (repeats - 1) // 2).sum())
 
     rounded = np.random.default_rng(0).normal(size=1_000_000).astype(np.float32)
-    assert equal_pairs(million()) < 1.3 * equal_pairs(rounded)
+    assert equal_pairs(million()) < 1.5 * equal_pairs(rounded)
 
 
 def test_normals_are_independent_over_keys_and_places() -> None:

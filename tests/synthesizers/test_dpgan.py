@@ -12,6 +12,7 @@ from understudy.privacy.sampling import drawn_rate
 from understudy.schema import Domain
 from understudy.synthesizers import read_method
 
+QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
 SMALL = "steps=60, latent=8, generator_widths=[32, 32], critic_widths=[16]"
 
 
@@ -32,7 +33,7 @@ def test_a_small_run_from_table_to_rows(method: str) -> None:
 def test_prices_do_not_depend_on_the_rows() -> None:
     """The rate charged is the rate drawn, and a plan for other sizes is the same plan."""
     method = read_method("dpgan(rate=0.03, steps=50)")
-    budget = us.Ledger(us.Guarantee(1.0, 1e-6), noise=_seeded()).remaining
+    budget = us.Ledger(QUICK, noise=_seeded()).remaining
     plans = [
         method.plan(Domain(names=("a", "b"), sizes=sizes, num_rows=rows), budget)
         for sizes, rows in (((2, 3), 100), ((9, 9), 10**6))
@@ -91,11 +92,11 @@ def test_a_run_can_start_from_a_public_table_and_says_so() -> None:
     schema, table = survey()
     public = pa.table({"insurance": ["no"] * 300, "region": ["west"] * 300, "age": [30] * 300})
     method = f"dpgan({SMALL.replace('steps=60', 'steps=1')}, warm_steps=300, marginals_share=0.0, critic_rate=1e-2)"
-    release = us.fit(table, method, us.Guarantee(1.0, 1e-6), schema=schema, public=lambda: public)
+    release = us.fit(table, method, us.Guarantee.not_private(), schema=schema, public=lambda: public)
     fake = release.sample(500, seed=0)
     assert np.mean(np.asarray(fake["region"].to_pylist()) == "west") > 0.6
-    assert "training began on a table of 300 rows that was called public" in release.certificate
-    cold = us.fit(table, method, us.Guarantee(1.0, 1e-6), schema=schema)
+    assert release.statement.public_table == 300
+    cold = us.fit(table, method, us.Guarantee.not_private(), schema=schema)
     assert cold.statement.looks == release.statement.looks  # public rows cost nothing, and save nothing
 
 
@@ -119,19 +120,19 @@ def test_a_run_can_start_from_a_public_table_and_says_so() -> None:
 def test_a_public_table_of_another_schema_is_refused_before_any_look(public: object, words: str) -> None:
     schema, table = survey()
     with pytest.raises(UnderstudyError, match=words):
-        us.fit(table, f"dpgan({SMALL})", us.Guarantee(1.0), schema=schema, public=public)
+        us.fit(table, f"dpgan({SMALL})", QUICK, schema=schema, public=public)
 
 
 def test_the_private_table_is_no_public_one() -> None:
     schema, table = survey()
     with pytest.raises(ConfigError, match="public table is the private one"):
-        us.fit(table, f"dpgan({SMALL})", us.Guarantee(1.0), schema=schema, public=table)
+        us.fit(table, f"dpgan({SMALL})", QUICK, schema=schema, public=table)
 
 
 def test_a_method_that_cannot_use_public_rows_says_so() -> None:
     schema, table = survey()
     with pytest.raises(ConfigError, match="mst cannot use a public table"):
-        us.fit(table, "mst", us.Guarantee(1.0), schema=schema, public=table)
+        us.fit(table, "mst", QUICK, schema=schema, public=table)
 
 
 # ------------------------------------------------------------------------------------------------------ unlikely tables
@@ -144,9 +145,7 @@ def test_constant_columns_and_three_rows_are_no_trouble(method: str) -> None:
         us.Column(name="a", kind="categorical", categories=("x",)),
         us.Column(name="b", kind="real", bounds=(1.0, 2.0)),
     )
-    release = us.fit(
-        table, f"{method}({SMALL}, rate=1.0)", us.Guarantee(1.0), schema=us.Schema(columns=columns, rows=3)
-    )
+    release = us.fit(table, f"{method}({SMALL}, rate=1.0)", QUICK, schema=us.Schema(columns=columns, rows=3))
     fake = release.sample(5, seed=0)
     assert {value for value in fake["a"].to_pylist() if value is not None} <= {"x"}
 
@@ -157,24 +156,27 @@ def test_a_table_without_a_single_protected_unit_is_no_trouble(method: str) -> N
     columns = (us.Column(name="who", kind="id"), us.Column(name="a", kind="categorical", categories=("x", "y")))
     schema = us.Schema(columns=columns, rows=3, unit="who", max_rows_per_unit=2)
     table = pa.table({"who": pa.array([None] * 3, pa.string()), "a": ["x"] * 3})
-    settings = SMALL.replace("steps=60", "steps=3")
-    release = us.fit(table, f"{method}({settings}, adaptive=quantile)", us.Guarantee(1.0), schema=schema)
+    settings = SMALL
+    release = us.fit(table, f"{method}({settings}, adaptive=quantile)", QUICK, schema=schema)
     assert release.sample(5, seed=0).num_rows == 5
 
 
 def test_a_target_that_is_absent_is_refused() -> None:
     schema, table = survey()
     with pytest.raises(UnderstudyError, match="income"):
-        us.fit(table, f"dpgan({SMALL})", us.Guarantee(1.0), schema=schema, target="income")
+        us.fit(table, f"dpgan({SMALL})", QUICK, schema=schema, target="income")
 
 
-@pytest.mark.parametrize("adaptive", ["public", "quantile", "noisy_norm"])
+@pytest.mark.parametrize(
+    "adaptive",
+    [pytest.param("public", marks=pytest.mark.slow), "quantile", pytest.param("noisy_norm", marks=pytest.mark.slow)],
+)
 def test_clip_bounds_may_follow_what_is_not_private(adaptive: str) -> None:
     """Each way runs and is charged as the fixed bound is."""
     schema, table = survey()
-    settings = SMALL.replace("steps=60", "steps=4")
+    settings = SMALL
     looks = [
-        us.fit(table, f"dpgan({settings}{extra})", us.Guarantee(1.0, 1e-6), schema=schema).statement.looks
+        us.fit(table, f"dpgan({settings}{extra})", QUICK, schema=schema).statement.looks
         for extra in ("", f", adaptive={adaptive}, groups=2")
     ]
     assert looks[0] == looks[1]

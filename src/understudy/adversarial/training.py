@@ -491,6 +491,8 @@ def train(
             progress(done / iterations, clock.words(done * settings.critic_steps))
         if slot is not None:
             slot.offer(state, trajectory)
+    if slot is not None:  # what follows must find this very training, however quick it was
+        slot.offer(state, trajectory, now=True)
     return state, trajectory
 
 

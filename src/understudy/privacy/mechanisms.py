@@ -83,6 +83,15 @@ class Rows:
         return arranged, present
 
 
+def check_units(rows: Rows, ledger: Ledger) -> None:
+    """Refuses rows whose noise would be for fewer rows a unit than the ledger protects."""
+    if rows.max_rows_per_unit < ledger.max_rows_per_unit:
+        raise BudgetExceeded(
+            f"These rows are bounded to {rows.max_rows_per_unit} a unit, and a unit may own "
+            f"{ledger.max_rows_per_unit}. Nothing was looked at."
+        )
+
+
 class RowEncoder(Protocol):
     """From codes and places of rows to features, each row by itself."""
 
@@ -173,6 +182,7 @@ def noisy_choices(rows: Rows, look: Look, ledger: Ledger) -> "Chooser":
     """
     event = look.event
     assert isinstance(event, Choices)
+    check_units(rows, ledger)
     ledger.charge(look)
     return Chooser(rows, event.epsilon, event.rounds, ledger)
 

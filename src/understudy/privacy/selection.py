@@ -17,7 +17,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import Choices
 from understudy.privacy.ledger import Ledger, Look
-from understudy.privacy.mechanisms import ROUNDING, Clique, RowEncoder, Rows
+from understudy.privacy.mechanisms import ROUNDING, Clique, RowEncoder, Rows, check_units
 from understudy.schema import Domain, Scale
 
 STEPS = 2.0**20
@@ -59,6 +59,7 @@ def noisy_picks(rows: Rows, functions: RowFunctions, look: Look, ledger: Ledger)
     event = look.event
     assert isinstance(event, Choices)
     _check_rowwise(functions, rows)
+    check_units(rows, ledger)
     ledger.charge(look)  # before the look: a refused one must not happen
     key = None if functions.layout is None else ledger.noise.key()
     return Picker(_exact_sums(rows, functions, key), event, rows, ledger)
@@ -115,6 +116,7 @@ def noisy_closest(
     """
     event = look.event
     assert isinstance(event, Choices)
+    check_units(rows, ledger)
     ledger.charge(look)
     exact_scores = np.asarray(
         [
@@ -148,7 +150,7 @@ def split_by_coin(rows: Rows, share: float, ledger: Ledger) -> tuple[Rows, Rows]
     unit_of_row = np.arange(len(rows._codes)) if rows.max_rows_per_unit == 1 else rows._units
     assert unit_of_row is not None, "units with several rows must be known to be held out together"
     numbers, unit_of_row = np.unique(unit_of_row, return_inverse=True)
-    coins = np.asarray(jax.random.bits(ledger.noise.key(), (len(numbers),)))
+    coins = np.asarray(jax.random.bits(ledger.noise.key(), (len(numbers),), np.uint32))
     held = (coins < share * 2.0**32)[unit_of_row] if len(numbers) else np.zeros(0, dtype=bool)
     sizes = part_sizes(rows.domain, share)
     return _part(rows, ~held, sizes[0]), _part(rows, held, sizes[1])
