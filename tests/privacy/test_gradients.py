@@ -29,7 +29,6 @@ from understudy.privacy.gradients import (
     group_stddevs,
     multiplier_beside_counts,
     noisy_direction,
-    noisy_sum,
     per_example_sum,
     public_norms,
 )
@@ -47,6 +46,24 @@ Sum = tuple[list[np.ndarray], np.ndarray]
 
 
 summed, summed_slowly = eqx.filter_jit(clipped_sum), eqx.filter_jit(per_example_sum)
+
+
+def noisy_sum(
+    loss: Any,
+    critic: Any,
+    units: Any,
+    taken: Any,
+    clip: Clip,
+    *,
+    noise_multiplier: Any,
+    key: Any,
+    count_stddev: Any = None,
+) -> Any:
+    """One whole draw: its clipped sum, and the noise."""
+    exact = clipped_sum(loss, critic, units, taken, clip)
+    return add_noise(*exact, clip, noise_multiplier=noise_multiplier, key=key, count_stddev=count_stddev)
+
+
 noisy, norms_of = eqx.filter_jit(noisy_sum), eqx.filter_jit(public_norms)
 
 

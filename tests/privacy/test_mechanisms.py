@@ -11,9 +11,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from understudy.errors import BudgetExceeded
-from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian
+from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.ledger import Guarantee, Ledger, Look
-from understudy.privacy.mechanisms import Candidates, Clique, Filter, Rows, noisy_choices, noisy_counts, noisy_size
+from understudy.privacy.mechanisms import (
+    Candidates,
+    Clique,
+    Filter,
+    Rows,
+    noisy_choices,
+    noisy_counts,
+    noisy_size,
+    pay_for_steps,
+)
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 from understudy.schema import Domain
 
@@ -286,3 +295,13 @@ def test_prices_inside_a_filter_are_those_of_the_events() -> None:
         purse = Filter(table([], k=k), Look("r", "r", ZCDP(0.5)), ledger(50.0, k=k))
         assert purse.price_of_counts(7.0) == pytest.approx(DiscreteGaussian(7.0, 1, k).rho)
         assert purse.price_of_choice(0.3) == pytest.approx(Choices(0.3).rho)
+
+
+def test_rows_bounded_for_smaller_units_are_refused_before_any_charge() -> None:
+    """Choices and gradient steps: noise for one row a unit would not hide three."""
+    book = ledger(k=3)
+    with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
+        noisy_choices(untouchable(), Look("c", "choices", Choices(0.1, 2)), book)
+    with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
+        pay_for_steps(untouchable(), Look("s", "steps", SubsampledGaussian(0.5, 20.0, 2)), book)
+    assert not book.looks

@@ -159,24 +159,6 @@ def clipped_sum(
     return _with_parameters(critic, leaves), within
 
 
-def noisy_sum(
-    loss: Loss,
-    critic: PyTree,
-    units: PyTree,
-    taken: Bool[Array, " units"],
-    clip: Clip,
-    *,
-    noise_multiplier: Float[Array, ""] | float,
-    key: PRNGKeyArray,
-    count_stddev: float | None = None,
-) -> NoisySum:
-    """`clipped_sum` of one whole draw, with Gaussian noise. For draws in several chunks see `add_noise`."""
-    exact_sum, exact_within = clipped_sum(loss, critic, units, taken, clip)
-    return add_noise(
-        exact_sum, exact_within, clip, noise_multiplier=noise_multiplier, key=key, count_stddev=count_stddev
-    )
-
-
 def add_noise(
     exact_sum: PyTree,
     exact_within: Float[Array, " groups"],

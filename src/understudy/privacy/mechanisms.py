@@ -119,6 +119,7 @@ def pay_for_steps(rows: Rows, look: Look, ledger: Ledger, layout: RowEncoder | N
     """
     event = look.event
     assert isinstance(event, SubsampledGaussian)
+    check_units(rows, ledger)
     ledger.charge(look)
     encoded = rows._codes if layout is None else layout.encode(rows._codes, rows._places, ledger.noise.key())
     arranged, present = rows._in_units(encoded)
