@@ -13,7 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "src"))
-METHODS = {"dpgan": "dpgan", "boosted": "boosted(dpgan)", "boosted, pairs": "boosted(dpgan, queries=pairs)"}
+METHODS = {"dpgan": "dpgan", "boosted": "boosted(dpgan)", "boosted, critics alone": "boosted(dpgan, queries=none)"}
 
 
 def main() -> None:

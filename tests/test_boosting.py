@@ -121,6 +121,10 @@ def test_the_gap_is_within_what_the_theorem_promises(seed: int) -> None:
     assert gap <= outcome.regret + 1e-6  # without noise the gap is the data player's regret at most
 
 
+def test_a_number_is_a_rate_of_all_rounds() -> None:
+    np.testing.assert_array_equal(learning_rates(0.2, 3, 50), [0.2, 0.2, 0.2])
+
+
 def test_the_gap_of_private_picks_is_within_the_free_bound() -> None:
     """The bound fails with probability 0.05 at most: in 100 games more than 16 failures have a chance below 1e-5."""
     generator, failures, exponent = np.random.default_rng(0), 0, 30.0

@@ -80,6 +80,16 @@ def test_only_boosting_pays_for_picks() -> None:
         assert ("picks" in core.OneTraining(boosted, outputs, 10).plan(domain, budget)) == picks
 
 
+def test_parts_of_a_repetition_come_together(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    first.write_text('{"seed": 1, "seconds": 2, "x": 3}\n{"seed": 0, "seconds": 1, "x": 4}\n')
+    second.write_text('{"seed": 1, "seconds": 5, "y": 6}\n')
+    assert core.gathered([first, second]) == [
+        {"seed": 0, "seconds": 1, "x": 4},
+        {"seed": 1, "seconds": 7, "x": 3, "y": 6},
+    ]
+
+
 @needs_tables
 def test_real_titanic_rows_score_as_published() -> None:
     """Table 2 of the paper: logit and forest within 0.02."""
@@ -112,9 +122,10 @@ def test_gaussians_run() -> None:
 @pytest.mark.parametrize("guarantee", [NOT_PRIVATE, None])
 def test_census_tables_run(name: str, guarantee: us.Guarantee | None) -> None:
     profile = census1940.PROFILES["smoke"]
-    result = {"seed": 0, "seconds": 1, **census1940.one(profile, name, 0, guarantee)}
-    assert f"## {name}: " in census1940.page(profile, {name: [result]})
-    assert census1940.picture(name, [result]).count("<polyline") == 7
+    profile = dataclasses.replace(profile, kinds=(name,))
+    result = {"seed": 0, "seconds": 1, **census1940.one(profile, 0, guarantee)}
+    assert f"## {name}: " in census1940.page(profile, [result])
+    assert census1940.picture(name, [result[name]]).count("<polyline") == 7
 
 
 @needs_tables

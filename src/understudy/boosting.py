@@ -242,7 +242,7 @@ def play(
     pick: Pick,
     *,
     rounds: int,
-    learning_rate: str = "paper",
+    learning_rate: str | float = "paper",
     average: str = "all",
     window: int = 150,
     after_update: bool = False,
@@ -250,9 +250,9 @@ def play(
 ) -> Outcome:
     """`rounds` rounds of the game (Algorithm 1 of the paper, in log space).
 
-    `learning_rate` is "paper", 0.5 sqrt(log M / T) throughout, or "sqrt", 1 / sqrt(t) in round t. `average` takes the
-    plays of "all" rounds, of the "last_window", or all "sqrt_weighted" by sqrt(t). The plays are those before each
-    update, as in the paper, or `after_update`, as in its authors' code.
+    `learning_rate` is "paper", 0.5 sqrt(log M / T) throughout, "sqrt", 1 / sqrt(t) in round t, or a number. `average`
+    takes the plays of "all" rounds, of the "last_window", or all "sqrt_weighted" by sqrt(t). The plays are those before
+    each update, as in the paper, or `after_update`, as in its authors' code.
     """
     rates = learning_rates(learning_rate, rounds, distinguishers.num_samples)
     importance = averaging_weights(average, rounds, window)
@@ -277,13 +277,15 @@ def play(
     return Outcome(total / total.sum(), picks, shares, mixed, float(mixed.max()) - payoff / rounds)
 
 
-def learning_rates(name: str, rounds: int, num_samples: int) -> Float[np.ndarray, " rounds"]:
+def learning_rates(name: str | float, rounds: int, num_samples: int) -> Float[np.ndarray, " rounds"]:
     """The rate of each round."""
+    if not isinstance(name, str | bool) and 0 < name < math.inf:
+        return np.full(rounds, float(name))
     if name == "paper":
         return np.full(rounds, 0.5 * math.sqrt(math.log(num_samples) / rounds))
     if name == "sqrt":
         return 1 / np.sqrt(np.arange(1, rounds + 1))
-    raise ConfigError(f"learning_rate must be one of {', '.join(LEARNING_RATES)}, found {name!r}.")
+    raise ConfigError(f"learning_rate must be one of {', '.join(LEARNING_RATES)} or a positive number, found {name!r}.")
 
 
 def averaging_weights(name: str, rounds: int, window: int) -> Float[np.ndarray, " rounds"]:

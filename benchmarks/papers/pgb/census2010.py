@@ -45,10 +45,10 @@ PROFILES = {
         minutes=1,
     ),
     "paper": core.Profile(
-        seeds=3,
-        steps=500,
-        checkpoints=60,
-        every=5,
+        seeds=5,
+        steps=1500,
+        checkpoints=100,
+        every=10,
         samples_per_generator=400,
         rounds=400,
         proposals=10_000,
@@ -84,7 +84,7 @@ def one(profile: core.Profile, seed: int, guarantee: us.Guarantee | None = None)
     columns = tuple(column for column in declared.columns if column.name in COLUMNS)
     schema = us.Schema(columns=columns, rows=table.num_rows)
     window = min(150, profile.rounds)
-    boosted = profile.boosted(published(profile.steps), share=0.1, average="last_window", window=window)
+    boosted = profile.boosted(published(profile.steps), share=0.1, queries="none", average="last_window", window=window)
     guarantee = guarantee or us.Guarantee(EPSILON, 1 / (2 * table.num_rows))
     releases = core.trained(table, boosted, guarantee, schema=schema, seed=seed, proposals=profile.proposals)
     layout = Layout.of(table, schema)

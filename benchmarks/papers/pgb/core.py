@@ -64,7 +64,8 @@ class Profile:
 
     def boosted(self, inner: DPGAN, *, share: float = 0.2, **settings: Any) -> Boosted:
         sizes: dict[str, Any] = {"rounds": self.rounds, "checkpoints": self.checkpoints, "every": self.every}
-        return Boosted(inner, samples_per_generator=self.samples_per_generator, share=share, **sizes, **settings)
+        sizes["samples_per_generator"] = self.samples_per_generator
+        return Boosted(inner, share=share, **{**sizes, **settings})
 
 
 # ------------------------------------------------------------------------------------------------------------ trainings
@@ -173,10 +174,14 @@ def arguments(about: str, profiles: Mapping[str, Profile]) -> tuple[argparse.Nam
     parser.add_argument("--profile", choices=list(profiles), default="smoke")
     parser.add_argument("--seeds", type=int, help="so many repetitions instead of the profile's")
     parser.add_argument("--minutes", type=float, help="begin no repetition after so many minutes")
+    parser.add_argument("--kinds", nargs="+", help="these parts of the experiment instead of all")
     parser.add_argument("--append", action="store_true", help="go on after the repetitions in the result file")
+    parser.add_argument("--only", type=int, nargs="+", metavar="SEED", help="these repetitions alone, for --part")
+    parser.add_argument("--part", type=Path, help="add the repetitions of --only to this file, and stop")
+    parser.add_argument("--gather", type=Path, nargs="+", help="no run: make the page of these parts")
     parser.add_argument("--write", action="store_true", help="write the result file, and the picture if there is one")
     found = parser.parse_args()
-    changes = {name: value for name in ("seeds", "minutes") if (value := getattr(found, name)) is not None}
+    changes = {name: value for name in ("seeds", "minutes", "kinds") if (value := getattr(found, name)) is not None}
     return found, dataclasses.replace(profiles[found.profile], **changes)
 
 
@@ -190,8 +195,28 @@ def repetitions(
         if len(results) > len(earlier) and profile.minutes is not None and started - began > 60 * profile.minutes:
             return
         found = one(seed)
-        results.append({"seed": seed, "seconds": round(time.monotonic() - started), **found})
+        results.append({"seed": seed, "seconds": round(time.monotonic() - started), "machine": machine(), **found})
         yield results
+
+
+def gathered(parts: Sequence[Path]) -> list[dict[str, Any]]:
+    """Repetitions that were run apart, and parts of one repetition brought together."""
+    results: dict[int, dict[str, Any]] = {}
+    for line in (line for part in parts for line in part.read_text().splitlines()):
+        found = json.loads(line)
+        whole = results.setdefault(found["seed"], {"seconds": 0})
+        whole |= {**found, "seconds": whole["seconds"] + found["seconds"]}
+    return [results[seed] for seed in sorted(results)]
+
+
+def machine() -> str:
+    """What this runs on, in words."""
+    import jax
+
+    device = jax.devices()[0].device_kind
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    shown = f"{cores} CPU core{'s' * (cores != 1)}" if device == "cpu" else device
+    return f"{platform.machine()}, {shown}, Python {platform.python_version()}"
 
 
 def run(
@@ -204,6 +229,20 @@ def run(
 ) -> None:
     """The command line of an experiment on one table. Results are written after every repetition."""
     found, profile = arguments(about, profiles)
+    if found.part:
+        for seed in found.only or range(profile.seeds):
+            *_, results = repetitions(dataclasses.replace(profile, seeds=1), lambda _, seed=seed: one(profile, seed))
+            with found.part.open("a") as part:
+                part.write(json.dumps({**results[0], "seed": seed}) + "\n")
+        return
+    if found.gather:
+        results = gathered(found.gather)
+        text = page(profile, results)
+        if found.write:
+            write(f"pgb_{module}", text, results)
+            wrote(results)
+        print(text)
+        return
     file = RESULTS / f"pgb_{module}.jsonl"
     earlier = [json.loads(line) for line in file.read_text().splitlines()] if found.append and file.exists() else []
     text = ""
@@ -245,12 +284,15 @@ def _figures(result: Any) -> Any:
 
 def provenance(module: str, results: Sequence[Mapping[str, Any]]) -> str:
     """The command, the day, the machine, and the seeds."""
-    command = shlex.join(["python", f"benchmarks/papers/pgb/{module}.py", *(a for a in sys.argv[1:] if a != "--write")])
+    words = [word for word in sys.argv[1:] if word != "--write"]
+    if "--gather" in words:
+        words = [*words[: words.index("--gather")], "--only", "SEED", "--part", "FILE"]
+    command = shlex.join(["python", f"benchmarks/papers/pgb/{module}.py", *words])
     seeds, seconds = [result["seed"] for result in results], np.mean([result["seconds"] for result in results])
+    where = " and ".join(sorted({result.get("machine", f"{platform.machine()}, shared") for result in results}))
     return (
-        f"`{command}`, {datetime.date.today()}, {platform.machine()}, {os.cpu_count()} shared CPU cores, Python "
-        f"{platform.python_version()}; seeds {seeds[0]} to {seeds[-1]}, {seconds:.0f} seconds each on average. "
-        "Seeded runs on public data."
+        f"`{command}`, {datetime.date.today()}, {where}; seeds {seeds[0]} to {seeds[-1]}, {seconds:.0f} seconds each "
+        "on average. Seeded runs on public data."
     )
 
 

@@ -164,22 +164,23 @@ def start(
         weight = generator.exit.weight * jnp.where(level, 0.1, 1.0)[:, None]
         generator = eqx.tree_at(lambda net: (net.exit.bias, net.exit.weight), generator, (bias, weight))
     critic = Critic(features + condition, settings.critic_widths, dropout=settings.dropout, key=critic_key)
-    return State(
-        generator,
-        critic,
-        generator,
-        *_moments(settings, generator, critic),
-        _first_clip(settings, critic, dials),
-        jnp.asarray(0, jnp.int32),
-    )
+    return begun_with(settings, dials, generator, critic)
 
 
-def carried_over(settings: Settings, dials: Dials, state: State) -> State:
-    """The networks of a training on public rows as the start of one on private rows; all else is fresh."""
-    generator, critic = state.average, state.critic
+def begun_with(settings: Settings, dials: Dials, generator: Any, critic: Any) -> State:
+    """The start of a training of these networks, whatever their architecture; all else is fresh.
+
+    The generator takes one row's latent numbers (and condition) to its logits; the critic takes one row's features, and
+    `key=` for dropout, to a score. Settings about widths do not count then.
+    """
     moments = _moments(settings, generator, critic)
     clip = _first_clip(settings, critic, dials)
     return State(generator, critic, generator, *moments, clip, jnp.asarray(0, jnp.int32))
+
+
+def carried_over(settings: Settings, dials: Dials, state: State) -> State:
+    """The networks of a training on public rows as the start of one on private rows."""
+    return begun_with(settings, dials, state.average, state.critic)
 
 
 def _moments(settings: Settings, generator: Any, critic: Any) -> tuple[PyTree, PyTree]:

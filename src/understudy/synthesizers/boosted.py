@@ -41,7 +41,9 @@ from understudy.schema import Domain
 from understudy.synthesizers import name_of
 
 OUTPUTS = ("iid", "distinct")
-QUERIES = ("none", "singles", "target", "pairs")
+QUERIES = ("auto", "none", "singles", "target", "pairs")
+FEW_PAIRS = 150
+"""With `auto`, so many marginals of two columns judge at most: those of 17 columns are 136. Each more costs time."""
 FAR = 0.2
 """A pick that misses the best distinguisher by this much (of a gain between 0 and 1) is hardly better than chance."""
 
@@ -62,13 +64,14 @@ class Boosted:
     samples_per_generator: int = 1000
     share: float = 0.1
     """The part of the budget for the picks."""
-    queries: str | tuple[tuple[str, ...], ...] = "none"
+    queries: str | tuple[tuple[str, ...], ...] = "auto"
     """Cells of marginals that judge beside the critics: none, singles, target (pairs with it), pairs, or a list of
-    lists of columns. They cost nothing more, but a pick among more is less exact."""
+    lists of columns. They cost nothing more, but a pick among more is less exact. auto: pairs where columns are few,
+    else those with the target, or without one singles. Critics alone repair a joint law at the cost of marginals."""
     constant: bool = True
     """Whether a judge that cannot tell takes part: with it the game has value 1 or above."""
-    learning_rate: str = "paper"
-    """paper, or sqrt as in its authors' code."""
+    learning_rate: str | float = "paper"
+    """paper, sqrt as in its authors' code, or a number: how much one pick moves the logarithm of a row's weight."""
     average: str = "all"
     """Which rounds count in the result: all, last_window, or sqrt_weighted."""
     window: int = 150
@@ -100,6 +103,11 @@ class Boosted:
             raise ConfigError(
                 f"queries must be one of {', '.join(QUERIES)}, or lists of columns, found {self.queries!r}."
             )
+        for clique in () if isinstance(self.queries, str) else self.queries:
+            if not clique or len(set(clique)) < len(clique):
+                raise ConfigError(
+                    f"Each list of queries names one column or several, none twice, found [{', '.join(clique)}]."
+                )
         if self.checkpoints * self.samples_per_generator < 2:
             raise ConfigError("A pool of one row leaves nothing to weigh. Raise samples_per_generator.")
         learning_rates(self.learning_rate, 1, 2)  # unknown words are refused before anything is spent
@@ -196,9 +204,11 @@ class Boosted:
             return self.queries
         if self.queries == "target" and domain.target is None:
             raise ConfigError("queries=target needs a target: declare one in the schema, or use pairs.")
-        pairs = tuple(itertools.combinations(domain.names, 2))
+        pairs, queries = tuple(itertools.combinations(domain.names, 2)), self.queries
+        if queries == "auto":
+            queries = "pairs" if len(pairs) <= FEW_PAIRS else "singles" if domain.target is None else "target"
         found = {"none": (), "singles": domain.singles, "pairs": pairs}
-        return found.get(self.queries, tuple(pair for pair in pairs if domain.target in pair))
+        return found.get(queries, tuple(pair for pair in pairs if domain.target in pair))
 
     def _functions(self, domain: Domain, trajectory: Trajectory | None = None) -> RowFunctions:
         critics, layout = (None, None) if trajectory is None else (trajectory.critics, trajectory.layout)

@@ -1,0 +1,227 @@
+"""The boosting paper's MNIST experiments, in small: what images go through is what rows of a table go through."""
+
+import dataclasses
+import json
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from understudy.adversarial.critics import unit_loss
+from understudy.adversarial.losses import LOSSES
+from understudy.adversarial.training import draws_of, generated
+from understudy.boosting import judged
+from understudy.errors import BudgetExceeded
+from understudy.privacy.gradients import Clip, clipped_sum, has_rules, noisy_direction
+from understudy.privacy.sampling import Draws
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.papers.pgb import mnist
+
+SMOKE = mnist.PROFILES["smoke"]
+SETTINGS = SMOKE.settings(600, private=True)
+needs_images = pytest.mark.skipif(not mnist.has_images(), reason="no folder with mnist.npz")
+
+
+def images(count: int, seed: int = 0) -> np.ndarray:
+    """Bright strokes on black, as bytes."""
+    draw = np.random.default_rng(seed)
+    shown = draw.integers(0, 256, (count, mnist.PIXELS)) * (draw.random((count, mnist.PIXELS)) < 0.2)
+    return shown.astype(np.uint8)
+
+
+# ------------------------------------------------------------------------------------------------------- images, layers
+
+
+def test_bytes_survive() -> None:
+    codes = np.arange(256, dtype=np.uint8)
+    features = mnist.features_of(codes)
+    assert (float(features.min()), float(features.max())) == (-1.0, 1.0)
+    np.testing.assert_array_equal(mnist.codes_of(features), codes)
+    units = mnist.units_of(images(5))
+    assert units.rows.shape == (5, 1, mnist.PIXELS)
+    assert units.rows.dtype == jnp.float32
+    assert bool(units.present.all())
+    np.testing.assert_array_equal(mnist.codes_of(units.rows[:, 0]), images(5))
+
+
+def test_the_layer_is_a_convolution() -> None:
+    layer = mnist.Down(3, 5, key=jax.random.key(0))
+    image = jax.random.normal(jax.random.key(1), (14, 14, 3))
+    # Patches come as (row of squares, column of squares, row in a square, column in it, channel).
+    kernel = layer.weight.reshape(5, 2, 2, 2, 2, 3).transpose(1, 3, 2, 4, 5, 0).reshape(4, 4, 3, 5)
+    expected = jax.lax.conv_general_dilated(
+        image[None], kernel, (2, 2), ((1, 1), (1, 1)), dimension_numbers=("NHWC", "HWIO", "NHWC"), precision="highest"
+    )[0]
+    np.testing.assert_allclose(layer(image), expected, atol=1e-5)
+
+
+def test_the_other_layer_is_its_transpose() -> None:
+    down, up = mnist.Down(3, 5, key=jax.random.key(0)), mnist.Up(5, 3, key=jax.random.key(1))
+    up = eqx.tree_at(lambda layer: layer.weight, up, down.weight.T)
+    x, y = (jax.random.normal(jax.random.key(n), shape) for n, shape in ((2, (14, 14, 3)), (3, (7, 7, 5))))
+    np.testing.assert_allclose(jnp.vdot(down(x), y), jnp.vdot(x, up(y)), rtol=1e-4)
+
+
+def test_generated_images_are_images() -> None:
+    generator = mnist.Generator(SMOKE.latent, (8, 4), key=jax.random.key(0))
+    features = generated(SETTINGS, generator, 7, jax.random.key(1))[1]
+    assert features.shape == (7, mnist.PIXELS)
+    assert float(jnp.abs(features).max()) <= 1
+    made = mnist.sampler(SMOKE, 600)(generator, 120, jax.random.key(1))
+    assert made.shape == (120, mnist.PIXELS)
+    assert made.dtype == np.uint8
+    assert made.std() > 1
+
+
+# -------------------------------------------------------------------------------------------------------------- privacy
+
+
+def _vector(tree: Any) -> np.ndarray:
+    leaves = jax.tree_util.tree_leaves(eqx.filter(tree, eqx.is_array))
+    return np.concatenate([np.asarray(leaf, dtype=np.float64).ravel() for leaf in leaves])
+
+
+@pytest.fixture(scope="module")
+def critic() -> mnist.Critic:
+    return mnist.Critic((4, 8), key=jax.random.key(5))
+
+
+def _clipped(critic: mnist.Critic, codes: np.ndarray, clip: float, taken: Sequence[bool] | None = None) -> np.ndarray:
+    units, of_unit = mnist.units_of(codes), unit_loss(LOSSES["kl_wgan"], SETTINGS.blocks, None, paired=False)
+    given = (units.rows, units.present, None, jax.random.split(jax.random.key(0), len(codes)))
+    mask = jnp.ones(len(codes), bool) if taken is None else jnp.asarray(taken)
+    return _vector(clipped_sum(of_unit, critic, given, mask, Clip.flat(clip))[0])
+
+
+def test_every_image_is_clipped(critic: mnist.Critic) -> None:
+    """Each image's part is its own gradient, shortened to the bound where it is longer."""
+    codes, clip = images(6), 0.5
+
+    def loss(network: mnist.Critic, row: jax.Array) -> jax.Array:
+        return jax.nn.relu(1 - network(row))
+
+    assert not has_rules(critic)
+    expected = []
+    for row in mnist.features_of(codes):
+        gradient = _vector(eqx.filter_grad(loss)(critic, row))
+        expected.append(gradient * min(1.0, clip / float(np.linalg.norm(gradient))))
+    assert max(float(np.linalg.norm(each)) for each in expected) > 0.999 * clip
+    np.testing.assert_allclose(_clipped(critic, codes, clip), sum(expected), rtol=0.01, atol=1e-3 * clip)
+    for number in range(len(codes)):
+        alone = _clipped(critic, codes, clip, [at == number for at in range(len(codes))])
+        without = _clipped(critic, codes, clip, [at != number for at in range(len(codes))])
+        assert np.linalg.norm(alone) <= clip
+        assert np.linalg.norm(_clipped(critic, codes, clip) - without) <= clip
+
+
+def test_noise_is_that_of_the_bound() -> None:
+    """An empty draw gives noise alone: its mean square is within 5 standard deviations (false alarms: 6e-7)."""
+    critic = mnist.Critic((16, 32), key=jax.random.key(5))
+    of_unit = unit_loss(LOSSES["kl_wgan"], SETTINGS.blocks, None, paired=False)
+    nobody = Draws(jnp.zeros((1, 8), jnp.int32), jnp.zeros((1, 8), bool))
+    noisy, _ = noisy_direction(
+        of_unit,
+        critic,
+        mnist.units_of(images(10)),
+        None,
+        Clip.flat(0.5),
+        draw=nobody,
+        noise_multiplier=jnp.asarray(0.6),
+        count_stddev=None,
+        key=jax.random.key(3),
+    )
+    scaled = _vector(noisy) / 0.3
+    assert abs(np.mean(scaled**2) - 1) < 5 * math.sqrt(2 / len(scaled))
+
+
+def test_draws_are_poisson() -> None:
+    """Sizes of 4,000 draws have the binomial's mean and variance, within 5 standard deviations (false alarms: 1e-6)."""
+    units, steps = mnist.units_of(images(600)), 4000
+    draws = draws_of(SETTINGS, jax.random.key(0), units, 0, steps)
+    sizes = np.asarray(draws.taken).reshape(steps, -1).sum(axis=1)
+    expected = 600 * SETTINGS.rate
+    spread = expected * (1 - SETTINGS.rate)
+    assert abs(sizes.mean() - expected) < 5 * math.sqrt(spread / steps)
+    assert abs(sizes.var() / spread - 1) < 5 * math.sqrt(2 / steps)
+    assert expected == pytest.approx(SMOKE.batch, rel=1e-3)
+
+
+def test_both_releases_cost_ten() -> None:
+    assert 9.9 < mnist.paid_for_training(SMOKE, 600) <= 10
+    with pytest.raises(BudgetExceeded):
+        mnist.paid_for_training(dataclasses.replace(SMOKE, noise=0.98 * SMOKE.noise), 600)
+    _, spent = mnist.private_pick(SMOKE, _by_brightness, 2, images(600), 0)
+    assert spent["epsilon, training"] < spent["epsilon, with picks"] <= 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "size"), [("smoke", 600), ("paper", 60_000)])
+def test_profiles_are_calibrated(name: str, size: int) -> None:
+    """The accountant's search ends within a hair of the noise that is written down."""
+    profile = mnist.PROFILES[name]
+    np.testing.assert_allclose(mnist.calibrated(profile, size), (profile.noise, profile.picks), rtol=1e-3)
+
+
+def _by_brightness(codes: np.ndarray) -> np.ndarray:
+    share = np.asarray(codes, dtype=np.float64).mean(axis=1) / 255
+    return np.stack([share, 1 - share], axis=1)
+
+
+def test_picks_without_an_accountant_follow_the_same_law() -> None:
+    codes = images(600)
+    paid, _ = mnist.private_pick(SMOKE, _by_brightness, 2, codes, 7)
+    unpaid = mnist.unpriced_pick(SMOKE, judged(_by_brightness, 2, codes), 7)
+    public = np.asarray([0.1, 0.9, 0.5])
+    found = [(paid(public), unpaid(public)) for _ in range(SMOKE.rounds)]
+    assert all(a == b for a, b in found)
+    assert len(set(found)) > 1
+
+
+# ------------------------------------------------------------------------------------------------------------ the whole
+
+
+def test_inception_score() -> None:
+    assert mnist.inception_score(np.eye(10).repeat(3, axis=0)) == pytest.approx(10)
+    assert mnist.inception_score(np.full((5, 10), 0.1)) == pytest.approx(1)
+    assert mnist.inception_score(np.eye(10)[[0, 0, 1, 1]]) == pytest.approx(2)
+
+
+def test_a_private_run(tmp_path: Path) -> None:
+    """All but the classifier, on made-up images; only PGB keeps to the first part of the training."""
+
+    def predict(codes: np.ndarray) -> np.ndarray:
+        return np.random.default_rng(0).dirichlet(np.ones(10), len(codes))
+
+    profile = dataclasses.replace(SMOKE, adaptive="public")
+    result, grids = mnist.one(profile, "epsilon 10", images(600), predict, 0)
+    assert [at for at, _, _ in result["checkpoints"]] == [4, 8]
+    assert sum(weight for _, _, weight in result["checkpoints"]) == pytest.approx(1)
+    assert max(result["epsilon, GAN"], result["epsilon, with picks"]) <= 10
+    mnist.write(tmp_path, SMOKE, [result], {"accuracy": 0.5, "real": 9.0}, {"epsilon 10": grids})
+    text = (tmp_path / "pgb_mnist.md").read_text()
+    assert "| PGB+DRS, published | 8.66 |" in text
+    assert text.count(", here |") == 4
+    assert (tmp_path / "pgb_mnist_epsilon_10.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "pgb_mnist.jsonl").read_text())["GAN"]["images"] == SMOKE.scored
+
+
+@needs_images
+@pytest.mark.slow
+def test_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["mnist.py", "--out", str(tmp_path)])
+    mnist.main()
+    lines = [json.loads(line) for line in (tmp_path / "pgb_mnist.jsonl").read_text().splitlines()]
+    assert [line["kind"] for line in lines] == list(mnist.PUBLISHED)
+    assert lines[0]["classifier"]["accuracy"] > 0.3
+    assert len(os.listdir(tmp_path)) == 4
+    assert "## Not private" in capsys.readouterr().out
