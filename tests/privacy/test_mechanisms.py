@@ -14,10 +14,12 @@ from understudy.errors import BudgetExceeded
 from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.ledger import Guarantee, Ledger, Look
 from understudy.privacy.mechanisms import (
+    Box,
     Candidates,
     Clique,
     Filter,
     Rows,
+    noisy_answers,
     noisy_choices,
     noisy_counts,
     noisy_size,
@@ -158,6 +160,61 @@ def test_the_size_has_the_charged_noise_and_is_paid_first() -> None:
     book.charge(Look("size", "size", DiscreteGaussian(100.0)))
 
 
+def naive_box(rows: Sequence[tuple[int, ...]], box: Box) -> int:
+    at = [DOMAIN.index(name) for name in box.clique]
+    return sum(all(low <= row[i] < end for i, (low, end) in zip(at, box.ranges, strict=True)) for row in rows)
+
+
+boxes = st.lists(st.sampled_from(DOMAIN.names), min_size=1, unique=True).flatmap(
+    lambda clique: st.tuples(
+        *(st.lists(st.integers(0, size), min_size=2, max_size=2).map(sorted) for size in DOMAIN.shape(tuple(clique)))
+    ).map(lambda ranges: Box(tuple(clique), tuple((low, high) for low, high in ranges)))
+)
+
+
+@settings(max_examples=60)
+@given(rows=st.lists(codes, max_size=12), unit=st.lists(codes, min_size=1, max_size=3), box=boxes)
+def test_a_unit_moves_a_box_by_no_more_than_its_rows(
+    rows: list[tuple[int, ...]], unit: list[tuple[int, ...]], box: Box
+) -> None:
+    without, with_unit = (table(each)._exact_answer(box) for each in (rows, rows + unit))
+    assert without.tolist() == [naive_box(rows, box)]
+    assert 0 <= with_unit[0] - without[0] <= len(unit)
+
+
+def test_answers_one_by_one_have_the_charged_noise() -> None:
+    """Marginals and boxes in turn: accept the scale that was paid, reject a tenth less or more."""
+    wide = Domain(names=("x", "y"), sizes=(200, 200), num_rows=10)
+    book, look = ledger(), Look("c", "c", DiscreteGaussian(3.0, 1))
+    draws = noisy_answers(table([], domain=wide), look, book)(("x", "y"))
+    assert chi_square(draws, 3.0) > LEVEL
+    assert max(chi_square(draws, 2.7), chi_square(draws, 3.3)) < LEVEL
+    box, rows = Box(("x",), ((3, 50),)), table([(3, 0), (49, 0), (50, 0)], domain=wide)
+    ask = noisy_answers(
+        rows, Look("c", "c", DiscreteGaussian(3.0, 4000)), Ledger(Guarantee.not_private(), noise=SeededNoise(2))
+    )
+    counts = np.concatenate([ask(box) for _ in range(4000)])
+    assert chi_square(counts - 2, 3.0) > 1e-3
+    assert max(chi_square(counts - 2, 2.7), chi_square(counts - 2, 3.3)) < 1e-3
+
+
+def test_answers_are_paid_at_once_and_no_more_are_given() -> None:
+    book = ledger(1.0)
+    with pytest.raises(BudgetExceeded, match=r"would exceed"):
+        noisy_answers(untouchable(), Look("c", "c", DiscreteGaussian(20.0, 1000)), book)
+    with pytest.raises(BudgetExceeded, match=r"priced for 1 rows a unit, not for 2. Nothing was looked at"):
+        noisy_answers(untouchable(k=2), Look("c", "c", DiscreteGaussian(50.0, 2)), book)
+    assert not book.looks
+    look = Look("c", "c", DiscreteGaussian(50.0, 2))
+    ask = noisy_answers(untouchable(), look, book)
+    assert book.looks == (look,)
+    for query in (("a",), Box(("a",), ((0, 1),))):
+        with pytest.raises(AssertionError, match="touched"):
+            ask(query)
+    with pytest.raises(BudgetExceeded, match=r"All answers that were paid for have been given. Nothing was looked at"):
+        ask(("b",))
+
+
 # -------------------------------------------------------------------------------------------------------------- choices
 
 
@@ -194,6 +251,18 @@ def test_choices_spend_what_is_paid(k: int) -> None:
     rows = [(0, 0, 0)] * 4
     ratio = law_of_choice([*rows, *rows[:k]], pair, 0.7, k=k) - law_of_choice(rows, pair, 0.7, k=k)
     assert ratio.max() - ratio.min() == pytest.approx(0.7, rel=1e-6)
+
+
+def test_choices_among_boxes_keep_their_privacy_ratio() -> None:
+    pair = [Box(("a", "b"), ((0, 1), (1, 3))), Box(("c",), ((0, 2),)), Box(("a", "b", "c"), ((0, 2), (0, 3), (0, 4)))]
+    expected = [np.array([3.0]), np.array([0.2]), np.array([2.5])]
+    choice = Candidates(pair, expected, np.array([1.0, 2.0, 1.0]), np.zeros(3))
+    base = [(0, 1, 2), (1, 1, 0), (1, 2, 3), (0, 0, 0)]
+    here, widest = law_of_choice(base, choice, 0.8), 0.0
+    for row in itertools.product(range(2), range(3), range(4)):
+        ratio = law_of_choice([*base, row], choice, 0.8) - here
+        widest = max(widest, np.abs(ratio).max(), ratio.max() - ratio.min())
+    assert 0.2 < widest <= 0.8
 
 
 @settings(max_examples=40)
@@ -302,6 +371,8 @@ def test_rows_bounded_for_smaller_units_are_refused_before_any_charge() -> None:
     book = ledger(k=3)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
         noisy_choices(untouchable(), Look("c", "choices", Choices(0.1, 2)), book)
+    with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
+        noisy_answers(untouchable(), Look("c", "counts", DiscreteGaussian(50.0, 2, 3)), book)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
         pay_for_steps(untouchable(), Look("s", "steps", SubsampledGaussian(0.5, 20.0, 2)), book)
     assert not book.looks

@@ -22,6 +22,20 @@ from understudy.schema import Domain, Scale
 
 Clique = tuple[str, ...]
 
+
+@dataclasses.dataclass(frozen=True)
+class Box:
+    """One count: of the rows whose codes lie within a range in each of these columns."""
+
+    clique: Clique
+    ranges: tuple[tuple[int, int], ...]
+    """First code and the one after the last, for each column."""
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        return tuple(slice(first, end) for first, end in self.ranges)
+
+
 ROUNDING = 1 + 1e-9  # scores are sums of floats: for up to a million rows this covers their rounding
 
 
@@ -45,7 +59,7 @@ class Rows:
         self.scales: tuple[Scale | None, ...] = tuple(scales or (None,) * len(domain.names))
         """What is public about each numeric column."""
         self.max_rows_per_unit = max_rows_per_unit
-        self._cache: dict[Clique, np.ndarray] = {}
+        self._cache: dict[Clique | Box, np.ndarray] = {}
 
     @functools.cached_property
     def _places(self) -> np.ndarray:
@@ -61,6 +75,14 @@ class Rows:
                 flat = flat * size + self._codes[:, self.domain.index(name)]
             self._cache[clique] = np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
         return self._cache[clique]
+
+    def _exact_answer(self, query: Clique | Box) -> np.ndarray:
+        """Cells of a marginal, or the one count of a box as an array of one."""
+        if not isinstance(query, Box):
+            return self._exact_counts(query)
+        if query not in self._cache:
+            self._cache[query] = self._exact_counts(query.clique)[query.slices].sum().reshape(1)
+        return self._cache[query]
 
     def _in_units(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Codes or features with one line for each unit and a slot for each of its rows, and which slots are filled.
@@ -144,9 +166,43 @@ def noisy_counts(rows: Rows, cliques: Sequence[Clique], look: Look, ledger: Ledg
     return [_with_noise(rows, clique, event.stddev, ledger) for clique in cliques]
 
 
-def _with_noise(rows: Rows, clique: Clique, stddev: float, ledger: Ledger) -> np.ndarray:
-    noise = ledger.noise.discrete_gaussian(stddev, rows.domain.shape(clique))
-    return (rows._exact_counts(clique) + noise).astype(float)
+def _with_noise(rows: Rows, query: Clique | Box, stddev: float, ledger: Ledger) -> np.ndarray:
+    shape = (1,) if isinstance(query, Box) else rows.domain.shape(query)
+    noise = ledger.noise.discrete_gaussian(stddev, shape)
+    return (rows._exact_answer(query) + noise).astype(float)
+
+
+def noisy_answers(rows: Rows, look: Look, ledger: Ledger) -> "Counter":
+    """Pays for all marginals or boxes of `look` at once, and returns the function that counts them one by one.
+
+    Formal guarantee: the price of `look`, a `DiscreteGaussian`, under add/remove of one unit: at most its `count`
+    answers, each of which a unit moves by at most `max_rows_per_unit` in L2 norm. What is asked may depend on earlier
+    answers; the price does not.
+    """
+    event = look.event
+    assert isinstance(event, DiscreteGaussian)
+    if rows.max_rows_per_unit > event.sensitivity:
+        raise BudgetExceeded(
+            f"'{look.what}' is priced for {event.sensitivity} rows a unit, not for {rows.max_rows_per_unit}. Nothing "
+            "was looked at."
+        )
+    check_units(rows, ledger)
+    ledger.charge(look)
+    return Counter(rows, event.stddev, event.count, ledger)
+
+
+class Counter:
+    """A counter of paid answers."""
+
+    def __init__(self, rows: Rows, stddev: float, count: int, ledger: Ledger):
+        self._rows, self._ledger = rows, ledger
+        self.stddev, self.left = stddev, count
+
+    def __call__(self, query: Clique | Box) -> np.ndarray:
+        if self.left == 0:
+            raise BudgetExceeded("All answers that were paid for have been given. Nothing was looked at.")
+        self.left -= 1
+        return _with_noise(self._rows, query, self.stddev, self._ledger)
 
 
 def noisy_size(num_rows: int, look: Look, ledger: Ledger) -> int:
@@ -163,9 +219,9 @@ def noisy_size(num_rows: int, look: Look, ledger: Ledger) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-    """Marginals to choose among, with what a model expects of each: score = weight * (L1 error - offset)."""
+    """Marginals or boxes to choose among, with what a model expects of each: score = weight * (L1 error - offset)."""
 
-    cliques: Sequence[Clique]
+    cliques: Sequence[Clique | Box]
     expected: Sequence[np.ndarray]
     weights: np.ndarray
     offsets: np.ndarray
@@ -205,7 +261,7 @@ def _choose(rows: Rows, candidates: Candidates, epsilon: float, ledger: Ledger) 
     """Exponential mechanism by Gumbel-max: noise of scale 2 * sensitivity / epsilon on each score."""
     sensitivity = float(np.max(np.abs(candidates.weights))) * rows.max_rows_per_unit * ROUNDING
     exact_scores = [
-        weight * (np.abs(rows._exact_counts(clique) - expected).sum() - offset)
+        weight * (np.abs(rows._exact_answer(clique) - expected).sum() - offset)
         for clique, expected, weight, offset in zip(
             candidates.cliques, candidates.expected, candidates.weights, candidates.offsets, strict=True
         )

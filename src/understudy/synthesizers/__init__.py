@@ -21,6 +21,7 @@ SYNTHESIZERS = {
     "independent": "understudy.synthesizers.independent:Independent",
     "mst": "understudy.synthesizers.mst:MST",
     "aim": "understudy.synthesizers.aim:AIM",
+    "mwem": "understudy.synthesizers.mwem:MWEM",
     "dpgan": "understudy.synthesizers.dpgan:DPGAN",
     "dpctgan": "understudy.synthesizers.dpctgan:DPCTGAN",
     "boosted": "understudy.synthesizers.boosted:Boosted",
