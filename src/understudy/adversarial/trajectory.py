@@ -89,8 +89,10 @@ def judge(
     """Critics of one shape as one function of codes or features: the sigmoid of their scores.
 
     A conditional critic is shown a row with each of its own levels as the condition in turn, of the blocks that are
-    `wanted` as conditions (all of them, if it is left out), and the mean counts.
+    `wanted` as conditions (all of them, if it is left out), and the mean counts. Computed on the CPU, where the last
+    digits do not depend on a row's place in the batch: sums over private rows are priced for functions of single rows.
     """
+    cpu = jax.devices("cpu")[0]
     arrays = jax.tree_util.tree_map(
         lambda *leaves: jnp.stack(leaves), *(eqx.filter(critic, eqx.is_array) for critic in critics)
     )
@@ -119,4 +121,5 @@ def judge(
         # One after the other: all at once would not fit the caches, and takes three times as long.
         return jax.lax.map(lambda one: of_one(one, features), leaves).T
 
-    return lambda rows: np.asarray(probabilities(jnp.asarray(rows), arrays))
+    arrays = jax.device_put(arrays, cpu)
+    return lambda rows: np.asarray(probabilities(jax.device_put(rows, cpu), arrays))
