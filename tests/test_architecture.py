@@ -42,6 +42,8 @@ ORDER = (
     "checkpoint",
     "privacy.ledger",
     "privacy.mechanisms",
+    "privacy.statistics",
+    "privacy.objective",
     "privacy.selection",
     "privacy.discovery",
     "privacy.units",
@@ -57,10 +59,16 @@ ORDER = (
     "adversarial.trajectory",
     "boosting",
     "adversarial.pools",
-    "learners",
+    "learners.inputs",
+    "learners.models",
+    "learners.training",
+    "learners.methods",
     "synthesizers",
     "certificate",
     "release",
+    "learners.shells",
+    "learners.estimators",
+    "learners",
     "audit",
     "evaluation.scores",
     "evaluation.threads",
@@ -107,7 +115,7 @@ FREE_DRAWS = {
 }
 """Draws that could hide a statistic. Uniform and categorical draws, of which samplers are made, are not among them."""
 
-PRIVATE_STATE = {"_codes", "_places", "_make_places", "_exact_counts", "_cache", "_units", "_in_units"}
+PRIVATE_STATE = {"_codes", "_places", "_make_places", "_exact_counts", "_exact_answer", "_cache", "_units", "_in_units"}
 """What `Rows` holds."""
 
 CODE_IN_DATA = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}

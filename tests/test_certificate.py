@@ -15,7 +15,7 @@ import pytest
 import understudy as us
 from understudy import certificate
 from understudy.privacy import accounting
-from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, Event, Gaussian, SubsampledGaussian
+from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, Event, Gaussian, Pure, SubsampledGaussian
 from understudy.privacy.ledger import Look, Statement
 from understudy.privacy.noise import SecureNoise
 
@@ -26,6 +26,7 @@ EVENTS: tuple[Event, ...] = (
     Gaussian(20.0, 4),
     SubsampledGaussian(0.5, 20.0, 2),
     Choices(0.1, 5),
+    Pure(0.1, 2),
     ZCDP(0.02),
 )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from understudy._version import __version__
 
 if TYPE_CHECKING:
+    from understudy import learners as learners
     from understudy.encoding import Codec as Codec
     from understudy.errors import BudgetExceeded as BudgetExceeded
     from understudy.errors import CheckpointError as CheckpointError
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from understudy.synthesizers.aim import AIM as AIM
     from understudy.synthesizers.independent import Independent as Independent
     from understudy.synthesizers.mst import MST as MST
+    from understudy.synthesizers.mwem import MWEM as MWEM
 
 _PLACES = {
     "Codec": "encoding",
@@ -63,12 +65,17 @@ _PLACES = {
     "AIM": "synthesizers.aim",
     "Independent": "synthesizers.independent",
     "MST": "synthesizers.mst",
+    "MWEM": "synthesizers.mwem",
 }
 
-__all__ = ["__version__", *sorted(_PLACES)]
+_MODULES = ("learners",)
+
+__all__ = ["__version__", *sorted([*_PLACES, *_MODULES])]
 
 
 def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return importlib.import_module(f"understudy.{name}")
     if name not in _PLACES:
         raise AttributeError(f"module 'understudy' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"understudy.{_PLACES[name]}"), name)

@@ -11,12 +11,21 @@ from collections.abc import Mapping, Sequence
 
 from understudy._version import __version__
 from understudy.privacy import accounting
-from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, Event, Gaussian, Spent, SubsampledGaussian
+from understudy.privacy.accounting import (
+    ZCDP,
+    Choices,
+    DiscreteGaussian,
+    Event,
+    Gaussian,
+    Pure,
+    Spent,
+    SubsampledGaussian,
+)
 from understudy.privacy.ledger import Guarantee, Look, Plan, Statement
 
 FORMAT = "understudy-certificate"
 FORMAT_VERSION = 1
-_EVENTS = {cls.__name__: cls for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Choices, ZCDP)}
+_EVENTS = {cls.__name__: cls for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Choices, Pure, ZCDP)}
 
 NOT_COVERED = (
     "Other releases made from the same people's data. Guarantees add up: keep a record of all of them.",
@@ -167,6 +176,9 @@ def mechanism_in_words(event: Event) -> str:
         case Choices(epsilon, rounds):
             times = "1 choice" if rounds == 1 else f"{rounds} choices"
             return f"{times} by the exponential mechanism, epsilon {epsilon:.4g} each"
+        case Pure(epsilon, rounds):
+            times = "1 answer" if rounds == 1 else f"{rounds} answers"
+            return f"{times} of pure epsilon {epsilon:.4g} each"
         case ZCDP(rho):
             return f"zCDP lump of rho {rho:.4g}, spent inside under a filter"
 

@@ -140,7 +140,7 @@ def fit(
     guarantee = guarantee.with_delta_for(schema.rows)
     binning = binning or Binning()
 
-    source: NoiseSource = SecureNoise() if seed is None else SeededNoise(_checked_seed(seed))
+    source: NoiseSource = SecureNoise() if seed is None else SeededNoise(checked_seed(seed))
     # The method is chosen and priced before anything is bought: bought values must not move a price.
     domain = assumed_domain(schema, binning)
     synthesizer, _ = choose_method(method, domain)
@@ -173,9 +173,9 @@ def fit(
             unit=schema.unit,
             rows_declared=schema.rows,
             drafted=schema.drafted,
-            declared=_declared(schema),
+            declared=declared_facts(schema),
             public_table=None if open_table is None else open_table.num_rows,
-            bought=_bought(schema, codec),
+            bought=bought_facts(schema, codec),
             method=express(synthesizer),
         )
         release = Release(model, codec, statement, origin, run)
@@ -248,7 +248,7 @@ def _budget(guarantee: Guarantee, schema: Schema) -> Budget:
     return Ledger(guarantee, noise=SeededNoise(0), max_rows_per_unit=schema.max_rows_per_unit).remaining
 
 
-def _declared(schema: Schema) -> tuple[str, ...]:
+def declared_facts(schema: Schema) -> tuple[str, ...]:
     """What a person answers for, a sentence each."""
     facts = [] if schema.rows is None else [f"number of rows: {schema.rows:,}"]
     modelled = schema.modelled
@@ -275,7 +275,7 @@ def _one_line(sentence: str) -> str:
     return " ".join(sentence.split())
 
 
-def _bought(schema: Schema, codec: Codec) -> tuple[str, ...]:
+def bought_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
     """What the schema left open, with what was found: noisy answers, free to show."""
     facts = [f"number of rows: about {codec.num_rows:,}"] if schema.rows is None else []
     columns = {column.name: column for column in codec.columns}
@@ -321,7 +321,7 @@ class Release:
         num_rows = self.codec.num_rows if num_rows is None else num_rows
         check_size(num_rows, "The number of synthetic rows")
         num_rows = int(num_rows)
-        key = fresh_key() if seed is None else jax.random.key(_checked_seed(seed))
+        key = fresh_key() if seed is None else jax.random.key(checked_seed(seed))
         rows = self._draw(num_rows, key, None) if where is None else self._draw_where(num_rows, where, key)
         return self._styled(rows)
 
@@ -541,7 +541,7 @@ def check_size(size: object, what: str) -> None:
         raise ConfigError(f"{what} must be a whole number above 0, found {size}.")
 
 
-def _checked_seed(seed: int) -> int:
+def checked_seed(seed: int) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise ConfigError(f"seed must be a whole number from 0 to {2**32 - 1}, found {seed}.")
     return seed

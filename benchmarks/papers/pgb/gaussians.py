@@ -109,20 +109,23 @@ def page(profile: core.Profile, results: Sequence[Mapping[str, Any]]) -> str:
         f"""# Private post-GAN boosting: 25 Gaussians (P1, P1b, P2)
 
 {core.provenance("gaussians", results)}
-Medians over {len(results)} seeds, {POINTS:,} points each. {core.sizes(profile)}
+Medians over the seeds, {POINTS:,} points each. {core.sizes(profile)}
 Q counts points within the radius that holds 99% of a Gaussian; capped, no Gaussian counts for more than 1/25.
 """
     ]
-    for name in (name for name in GUARANTEES if name in results[0]):
+    for name in GUARANTEES:
+        found = [each for each in results if name in each]
+        if not found:
+            continue
         lines = []
         for label in core.OUTPUTS:
             lines.append([f"{label}, published", CAPPED[name][label], UNCAPPED[name][label], None])
-            figures = [core.median(results, name, label, key) for key in ("capped", "uncapped", "modes")]
+            figures = [core.median(found, name, label, key) for key in ("capped", "uncapped", "modes")]
             lines.append([f"{label}, here", *figures[:2], f"{figures[2]:g}"])
-        wins = sum(each[name]["PGB"]["capped"] > each[name]["GAN"]["capped"] for each in results)
+        wins = sum(each[name]["PGB"]["capped"] > each[name]["GAN"]["capped"] for each in found)
         each_seed = "; ".join(
             f"{each['seed']}: " + ", ".join(f"{each[name][label]['capped']:.3f}" for label in core.OUTPUTS)
-            for each in results
+            for each in found
         )
         method = own(profile) if name == OWN else published(profile)
         parts.append(f"""## {name[0].upper()}{name[1:]}
@@ -131,7 +134,7 @@ Q counts points within the radius that holds 99% of a Gaussian; capped, no Gauss
 
 {core.table_of(["", "Q, capped", "Q, uncapped", "modes"], lines)}
 
-PGB has a higher capped Q than GAN in {wins} of {len(results)} seeds. Capped Q of each seed ({", ".join(core.OUTPUTS)}):
+PGB has a higher capped Q than GAN in {wins} of {len(found)} seeds. Capped Q of each seed ({", ".join(core.OUTPUTS)}):
 {each_seed}.
 """)
     caption = (

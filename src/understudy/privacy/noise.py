@@ -16,6 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
+WIDE = 1e4  # above it a table would be long, and a rounded normal is within 1e-9 of the discrete law
 TAIL = 14  # standard deviations kept by the seeded sampler's table: the mass beyond is below 1e-43
 
 
@@ -49,6 +50,8 @@ class SeededNoise:
         self._generator = np.random.default_rng(seed)
 
     def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
+        if stddev > WIDE:
+            return np.rint(stddev * self._generator.standard_normal(shape)).astype(np.int64)
         support, cumulative = _discrete_gaussian_table(stddev)
         return support[np.searchsorted(cumulative, self._generator.random(shape), side="right")]
 

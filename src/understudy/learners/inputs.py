@@ -1,0 +1,208 @@
+"""What a learner sees of a row: its columns but the target as numbers, and the target as a label.
+
+Lists of categories are one-hot. A number is where it lies between its bounds, from -1 to 1, and one-hot by its bins as
+well if wanted; where it may be missing, one more input says so. Everything is public or bought, and a row's inputs
+follow from that row alone. All inputs of a row together have norm one at most.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int, PRNGKeyArray
+
+from understudy.errors import ConfigError
+from understudy.schema import Domain, Scale
+
+NUMBERS = ("places", "bins", "both")
+
+Codes = Int[np.ndarray, "rows columns"]
+Places = Float[np.ndarray, "rows columns"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """One column."""
+
+    name: str
+    size: int
+    """Of its codes."""
+    middles: tuple[float, ...] | None = None
+    """Of a number, for each bin its mean place; None: the column is shown by its codes alone."""
+    nullable: bool = False
+    binned: bool = True
+    """Whether there is an input for each code."""
+
+    @property
+    def width(self) -> int:
+        return (self.size if self.binned else 0) + (0 if self.middles is None else 1 + self._marked)
+
+    @property
+    def most(self) -> float:
+        """The greatest squared norm."""
+        return float(self.binned) + (0.0 if self.middles is None else 1.0)
+
+    @property
+    def _marked(self) -> bool:
+        """Bins have a code for what is missing; without them one input says so."""
+        return self.nullable and not self.binned
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its inputs, for people."""
+        levels = tuple(f"{self.name}={code}" for code in range(self.size)) if self.binned else ()
+        number = () if self.middles is None else (self.name,)
+        return (*number, *((f"{self.name} missing",) if self._marked else ()), *levels)
+
+    def encode(
+        self, codes: Int[np.ndarray, " rows"], places: Float[np.ndarray, " rows"] | None
+    ) -> Float[np.ndarray, "rows inputs"]:
+        parts = []
+        if self.middles is not None:
+            place = self.places_of(codes) if places is None else places
+            missing = np.isnan(place)
+            parts.append(np.clip(np.where(missing, 0.0, 2 * place - 1), -1.0, 1.0)[:, None])
+            if self._marked:
+                parts.append(missing[:, None].astype(float))
+        if self.binned:
+            parts.append(np.eye(self.size)[codes])
+        return np.concatenate(parts, axis=1)
+
+    def places_of(self, codes: Int[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:
+        """Where a code stands for a number, its mean place; NaN for nulls."""
+        assert self.middles is not None
+        return np.r_[np.asarray(self.middles), np.nan][np.minimum(codes, len(self.middles))]
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """The columns that a learner sees, of those in `names`, and the one that it predicts."""
+
+    names: tuple[str, ...]
+    """All columns of the domain, in its order."""
+    target: str
+    columns: tuple[Input, ...]
+    intercept: bool = False
+    """Whether there is one more input, which is always the same."""
+
+    @property
+    def width(self) -> int:
+        return sum(column.width for column in self.columns) + self.intercept
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return (*(name for column in self.columns for name in column.names), *(["intercept"] if self.intercept else []))
+
+    @property
+    def scale(self) -> float:
+        """What every input is multiplied by, so that a row has norm one at most."""
+        return 1 / math.sqrt(sum(column.most for column in self.columns) + self.intercept)
+
+    @property
+    def of_column(self) -> Int[np.ndarray, " inputs"]:
+        """For each one-hot input its column; another number for every other input."""
+        found: list[int] = []
+        for number, column in enumerate(self.columns):
+            first = column.width - (column.size if column.binned else 0)
+            found += [len(self.columns) + len(found) + place for place in range(first)]
+            found += [number] * (column.width - first)
+        return np.asarray([*found, *([-1] if self.intercept else [])], dtype=np.int64)
+
+    def encode(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows inputs"]:
+        """Inputs of each row, from that row alone. Without places, numbers stand in the middle of their bins.
+
+        `codes` has all columns of the domain, or all but the target.
+        """
+        at = self.positions(codes.shape[1])
+        parts = [
+            column.encode(codes[:, at[column.name]], None if places is None else places[:, at[column.name]])
+            for column in self.columns
+        ]
+        if self.intercept:
+            parts.append(np.ones((len(codes), 1)))
+        return np.concatenate(parts, axis=1) * self.scale
+
+    def positions(self, num_columns: int) -> dict[str, int]:
+        names = self.names
+        if num_columns == len(names) - 1:
+            names = tuple(name for name in names if name != self.target)
+        if num_columns != len(names):
+            raise ConfigError(
+                f"Expected codes of {len(self.names)} columns, or of all but the target, found {num_columns}."
+            )
+        return {name: at for at, name in enumerate(names)}
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "names": list(self.names),
+            "target": self.target,
+            "intercept": self.intercept,
+            "columns": [
+                {**dataclasses.asdict(column), "middles": column.middles and list(column.middles)}
+                for column in self.columns
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping) -> "Inputs":
+        columns = tuple(
+            Input(**{**entry, "middles": None if entry["middles"] is None else tuple(entry["middles"])})
+            for entry in content["columns"]
+        )
+        return cls(tuple(content["names"]), content["target"], columns, content["intercept"])
+
+
+def inputs_of(
+    domain: Domain,
+    scales: Sequence[Scale | None],
+    target: str,
+    *,
+    numbers: str,
+    columns: Sequence[str] | None = None,
+    intercept: bool = False,
+) -> Inputs:
+    """The inputs by public and bought facts: kinds and sizes of columns, and scales of numbers."""
+    seen = seen_columns(domain, target, columns)
+    found = []
+    for name in seen:
+        at = domain.index(name)
+        scale = scales[at]
+        if scale is None or numbers == "bins":
+            found.append(Input(name, domain.sizes[at]))
+        else:
+            found.append(Input(name, domain.sizes[at], bin_middles(scale), scale.nullable, numbers == "both"))
+    return Inputs(domain.names, target, tuple(found), intercept)
+
+
+def seen_columns(domain: Domain, target: str, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns to predict from, in the domain's order; refuses the target among them, and none at all."""
+    if columns is not None and target in columns:
+        raise ConfigError(f"The target {target!r} is among the columns to predict it from. Leave it out there.")
+    for name in columns or ():
+        domain.index(name)  # refuses a name that is none
+    seen = tuple(name for name in domain.names if name != target and (columns is None or name in columns))
+    if not seen:
+        raise ConfigError("There is no column to predict from besides the target. Declare at least one.")
+    return seen
+
+
+def bin_middles(scale: Scale) -> tuple[float, ...]:
+    """The mean place of each bin, by the masses of its runs: public, or bought."""
+    edges, masses = np.asarray(scale.run_edges), np.asarray(scale.run_masses) + 1e-9 * np.diff(scale.run_edges)
+    middles = (edges[1:] + edges[:-1]) / 2
+    starts = np.asarray(scale.first_run[:-1])
+    return tuple((np.add.reduceat(masses * middles, starts) / np.add.reduceat(masses, starts)).tolist())
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Inputs of a row and, last, its label: the code of its class, or its number from -1 to 1 (NaN: none)."""
+
+    inputs: Inputs
+    numeric: bool
+
+    def encode(self, codes: Codes, places: Places, key: PRNGKeyArray) -> Float[np.ndarray, "rows columns"]:
+        at = self.inputs.names.index(self.inputs.target)
+        label = 2 * places[:, at] - 1 if self.numeric else codes[:, at].astype(np.float64)
+        return np.c_[self.inputs.encode(codes, places), label]

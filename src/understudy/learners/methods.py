@@ -1,0 +1,538 @@
+"""Learners on encoded rows: settings that price their looks (`plan`) and make a model of the rows (`fit`).
+
+Each is a frozen dataclass with the two methods of a synthesizer, under the same ledger, so that a learner and a
+synthesizer can share one. The target is the domain's, or named. No price depends on the rows or on what was bought.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from understudy.errors import ConfigError
+from understudy.learners.inputs import NUMBERS, Examples, Inputs, inputs_of, seen_columns
+from understudy.learners.models import (
+    Layers,
+    LogitModel,
+    NaiveBayesModel,
+    NumberModel,
+    OneVersusRest,
+    PriorModel,
+)
+from understudy.learners.training import Descent, Network, Progress, trained
+from understudy.privacy.accounting import DiscreteGaussian, Gaussian, Pure, SubsampledGaussian
+from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
+from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps
+from understudy.privacy.objective import noisy_minimisers
+from understudy.privacy.sampling import drawn_rate
+from understudy.privacy.statistics import Moments, block_weights, class_blocks, noisy_class_sums, noisy_moments
+from understudy.schema import Domain
+
+METHODS = ("sgd", "objective")
+BOUGHT = "bought"
+OBJECTIVE_PENALTY = 3e-4
+MOST_WEIGHT = 20.0
+"""A bought class weight is at most so many times that of the commonest class: rare classes are counted badly."""
+
+ClassWeight = None | str | tuple[float, ...]
+
+
+def target_of(domain: Domain, named: str | None, *, numeric: bool) -> str:
+    """The column to predict, of the right kind."""
+    target = named or domain.target
+    if target is None:
+        raise ConfigError("There is no target. Name the column to predict: target=..., or target in the schema.")
+    (size,) = domain.shape((target,))
+    if numeric and target not in domain.numbers:
+        raise ConfigError(f"A regression predicts a number, and {target!r} is a list of categories. Use a classifier.")
+    if not numeric and target in domain.numbers:
+        raise ConfigError(
+            f"A classifier predicts categories, and {target!r} is a number. Use a regression, or declare categories."
+        )
+    if not numeric and size < 2:
+        raise ConfigError(f"The target {target!r} has one class only: there is nothing to learn. Declare at least two.")
+    return target
+
+
+def check_positive(**numbers: float) -> None:
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise ConfigError(f"{name} must be a positive number, found {value}.")
+
+
+def check_share(**numbers: float) -> None:
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+            raise ConfigError(f"{name} is a part of the budget between 0 and 1, found {value}.")
+
+
+def check_word(name: str, word: object, known: Sequence[str]) -> None:
+    if word not in known:
+        raise ConfigError(f"{name} must be one of {', '.join(known)}, found {word!r}.")
+
+
+def check_class_weight(weight: object) -> None:
+    if weight is None or weight == BOUGHT:
+        return
+    if isinstance(weight, str):
+        raise ConfigError(
+            f'class_weight {weight!r} would be read off the rows. Say class_weight="bought" to pay for noisy counts of '
+            "the classes, or give a number for each class."
+        )
+    if not isinstance(weight, tuple) or not all(
+        isinstance(each, int | float) and not isinstance(each, bool) and 0 < each < math.inf for each in weight
+    ):
+        raise ConfigError(f'class_weight must be None, "bought" or a positive number for each class, found {weight!r}.')
+
+
+def class_look(target: str, budget: Budget) -> Look:
+    """Noisy counts of the target, for all of this budget."""
+
+    def event(noise: float) -> DiscreteGaussian:
+        return DiscreteGaussian(noise, 1, budget.max_rows_per_unit)
+
+    stddev = budget.calibrate(lambda noise: [event(noise)])
+    return Look("classes", "a count for each class of the target", event(stddev), (target,))
+
+
+def class_weights(
+    weight: ClassWeight, rows: Rows, target: str, plan: Plan, ledger: Ledger
+) -> Float[np.ndarray, " classes"]:
+    """One factor for each class: public, or one over its noisy share; the mean over the classes is one."""
+    (size,) = rows.domain.shape((target,))
+    if weight is None:
+        return np.ones(size)
+    if isinstance(weight, tuple):
+        if len(weight) != size:
+            raise ConfigError(f"class_weight needs one number for each of the {size} classes, found {len(weight)}.")
+        return np.asarray(weight, dtype=np.float64)
+    (noisy,) = noisy_counts(rows, [(target,)], plan["classes"], ledger)
+    factors = 1 / np.maximum(noisy, max(noisy.max(), 1.0) / MOST_WEIGHT)
+    return factors / factors.mean()
+
+
+# ------------------------------------------------------------------------------------------------------ gradient steps
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Steps:
+    """What learners by DP-SGD share."""
+
+    target: str | None = None
+    """The column to predict; None: the domain's."""
+    columns: tuple[str, ...] | None = None
+    """The columns to predict from; None: all others."""
+    numbers: str = "both"
+    """What is seen of a number: its place between its bounds (places), its bin (bins), or both."""
+    steps: int = 300
+    """Each costs budget."""
+    rate: float = 1 / 8
+    """The share of the units that enters a step: public, whatever the number of rows."""
+    clip: float = 1.0
+    """How much one unit may add to a step's gradient."""
+    learning_rate: float = 0.1
+    penalty: float = 1e-5
+    """Times half the squared weights, added to the mean loss."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
+            raise ConfigError(f"steps must be a whole number of at least 1, found {self.steps}.")
+        check_positive(clip=self.clip, learning_rate=self.learning_rate)
+        if not LEAST_CLIP <= self.clip <= MOST_CLIP:
+            raise ConfigError(f"clip must lie between {LEAST_CLIP:g} and {MOST_CLIP:g}, found {self.clip:g}.")
+        if not 0 <= self.penalty < math.inf:
+            raise ConfigError(f"penalty must be a number of at least 0, found {self.penalty}.")
+        check_word("numbers", self.numbers, NUMBERS)
+        drawn_rate(self.rate)
+
+    def _steps_look(self, target: str, domain: Domain, budget: Budget) -> Look:
+        rate = drawn_rate(self.rate)
+        noise = budget.calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
+        what = f"{self.steps} gradient steps, each on about one unit in {1 / self.rate:.0f}"
+        columns = (target, *seen_columns(domain, target, self.columns))
+        return Look("steps", what, SubsampledGaussian(rate, noise, self.steps), columns)
+
+    def _trained(
+        self,
+        sizes: tuple[int, ...],
+        examples: Examples,
+        of_row: Any,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        key: PRNGKeyArray,
+        progress: Progress | None,
+    ) -> Layers:
+        paid = pay_for_steps(rows, plan["steps"], ledger, _SinglePrecision(examples))
+        batch = max(1, round(paid.rate * rows.domain.num_rows))
+        descent = Descent(batch, self.clip, self.learning_rate, self.penalty)
+        network = Network(sizes, key=key)
+        return trained(network, of_row, paid, descent, key=ledger.noise.key(), progress=progress).as_arrays()
+
+
+@dataclasses.dataclass(frozen=True)
+class _SinglePrecision:
+    """Examples as networks take them."""
+
+    examples: Examples
+
+    def encode(self, codes: np.ndarray, places: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
+        return self.examples.encode(codes, places, key).astype(np.float32)
+
+
+def _cross_entropy(weights: Float[np.ndarray, " classes"]) -> Any:
+    factors = jnp.asarray(weights, jnp.float32)
+
+    def of_row(logits: Array, label: Array) -> Array:
+        code = label.astype(jnp.int32)
+        # Weighted before the clip: a heavy class has larger gradients, and no larger bound.
+        return factors[code] * optax.losses.softmax_cross_entropy_with_integer_labels(logits, code)
+
+    return of_row
+
+
+def _half_square(output: Array, label: Array) -> Array:
+    """A row without a label has no part."""
+    known = ~jnp.isnan(label)
+    return jnp.where(known, 0.5 * (output[0] - jnp.where(known, label, 0.0)) ** 2, 0.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Logistic(Steps):
+    """Logistic regression over all classes: by DP-SGD, or by objective perturbation."""
+
+    method: str = "sgd"
+    """sgd, or objective: an exact minimum with a random linear term, one class against the others; no delta."""
+    class_weight: ClassWeight = None
+    """A factor for each of the target's codes, or "bought"; None: all alike."""
+    class_share: float = 0.05
+    """Of class_weight="bought": the part of the budget for counts of the classes."""
+    penalty: float = -1.0
+    """Left out: 1e-5 by steps, 3e-4 for the objective, whose noise wants more."""
+
+    def __post_init__(self) -> None:
+        if self.penalty == -1.0:
+            usual = OBJECTIVE_PENALTY if self.method == "objective" else Steps.penalty
+            object.__setattr__(self, "penalty", usual)
+        super().__post_init__()
+        check_word("method", self.method, METHODS)
+        check_class_weight(self.class_weight)
+        check_share(class_share=self.class_share)
+        if self.method == "objective" and not self.penalty > 0:
+            raise ConfigError("Objective perturbation needs a positive penalty.")
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """Counts of the classes if they are bought, then what is left for the steps, or for the minimum."""
+        target = target_of(domain, self.target, numeric=False)
+        looks = []
+        if self.class_weight == BOUGHT:
+            looks.append(class_look(target, budget.part(self.class_share)))
+        if self.method == "sgd":
+            looks.append(self._steps_look(target, domain, budget.after(looks)))
+        else:
+            looks.append(self._minimum_look(target, domain, budget.after(looks)))
+        return Plan(tuple(looks))
+
+    def _minimum_look(self, target: str, domain: Domain, budget: Budget) -> Look:
+        (size,) = domain.shape((target,))
+        problems = 1 if size == 2 else size
+        noise = budget.calibrate(lambda noise: [Pure(1 / noise, problems)])
+        what = "the minimum of a perturbed loss" if problems == 1 else f"{problems} minima, one class against the rest"
+        columns = (target, *seen_columns(domain, target, self.columns))
+        return Look("minimum", what, Pure(1 / noise, problems), columns)
+
+    def fit(
+        self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
+    ) -> LogitModel | OneVersusRest:
+        """Formal guarantee: the price of the plan's looks; all else is post-processing."""
+        target = target_of(rows.domain, self.target, numeric=False)
+        by_steps = self.method == "sgd"
+        inputs = inputs_of(
+            rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns, intercept=not by_steps
+        )
+        weights = class_weights(self.class_weight, rows, target, plan, ledger)
+        examples = Examples(inputs, numeric=False)
+        if by_steps:
+            sizes = (inputs.width, len(weights))
+            loss = _cross_entropy(weights)
+            return LogitModel(inputs, self._trained(sizes, examples, loss, rows, plan, ledger, key, progress))
+        positives = [1] if len(weights) == 2 else list(range(len(weights)))
+        found = noisy_minimisers(
+            rows, examples, positives, plan["minimum"], ledger, penalty=self.penalty, class_weights=weights
+        )
+        return OneVersusRest(inputs, Layers((found.coefficients,), (np.zeros(len(positives)),)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Perceptron(Steps):
+    """A small network over all classes, by DP-SGD."""
+
+    widths: tuple[int, ...] = (64, 64)
+    """Of its hidden layers."""
+    learning_rate: float = 2e-2
+    class_weight: ClassWeight = None
+    class_share: float = 0.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_widths(self.widths)
+        check_class_weight(self.class_weight)
+        check_share(class_share=self.class_share)
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """Counts of the classes if they are bought, then what is left for the steps."""
+        target = target_of(domain, self.target, numeric=False)
+        looks = []
+        if self.class_weight == BOUGHT:
+            looks.append(class_look(target, budget.part(self.class_share)))
+        return Plan((*looks, self._steps_look(target, domain, budget.after(looks))))
+
+    def fit(
+        self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
+    ) -> LogitModel:
+        """Formal guarantee: the price of the plan's looks; all else is post-processing."""
+        target = target_of(rows.domain, self.target, numeric=False)
+        inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns)
+        weights = class_weights(self.class_weight, rows, target, plan, ledger)
+        sizes = (inputs.width, *self.widths, len(weights))
+        examples, loss = Examples(inputs, numeric=False), _cross_entropy(weights)
+        return LogitModel(inputs, self._trained(sizes, examples, loss, rows, plan, ledger, key, progress))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NumberPerceptron(Steps):
+    """A small network for a number, by DP-SGD on the squared error."""
+
+    widths: tuple[int, ...] = (64, 64)
+    learning_rate: float = 1e-2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_widths(self.widths)
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """All of the budget for the steps."""
+        return Plan((self._steps_look(target_of(domain, self.target, numeric=True), domain, budget),))
+
+    def fit(
+        self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
+    ) -> NumberModel:
+        """Formal guarantee: the price of the plan's looks; all else is post-processing."""
+        target = target_of(rows.domain, self.target, numeric=True)
+        inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns)
+        sizes, examples = (inputs.width, *self.widths, 1), Examples(inputs, numeric=True)
+        layers = self._trained(sizes, examples, _half_square, rows, plan, ledger, key, progress)
+        return NumberModel(inputs, layers, target_edges(rows, target))
+
+
+def check_widths(widths: tuple[int, ...]) -> None:
+    if not all(isinstance(width, int) and not isinstance(width, bool) and width >= 1 for width in widths):
+        raise ConfigError(f"widths must be whole numbers of at least 1, found {list(widths)}.")
+
+
+def target_edges(rows: Rows, target: str) -> tuple[float, ...]:
+    scale = rows.scales[rows.domain.index(target)]
+    if scale is None:
+        raise ConfigError(f"The target {target!r} has no declared bounds. Declare them in the schema.")
+    return scale.edges
+
+
+# ---------------------------------------------------------------------------------------------------------------- sums
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NaiveBayes:
+    """The target's shares and each column given the target: categories by counts, numbers by means and variances."""
+
+    target: str | None = None
+    columns: tuple[str, ...] | None = None
+    numbers: str = "bins"
+    """How numbers are modelled: by counts of their bins (bins), or as normal given the class (gaussian)."""
+    smoothing: float = 1.0
+    """Added to each noisy count, in rows."""
+    least_variance: float = 1e-3
+    """Variances of numbers from -1 to 1 are at least this."""
+
+    def __post_init__(self) -> None:
+        check_word("numbers", self.numbers, ("bins", "gaussian"))
+        check_positive(smoothing=self.smoothing, least_variance=self.least_variance)
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """One bundle of sums by class."""
+        target = target_of(domain, self.target, numeric=False)
+        seen = seen_columns(domain, target, self.columns)
+        noise = budget.calibrate(lambda noise: [Gaussian(noise)])
+        what = f"counts and sums by class, of the target and {len(seen)} columns"
+        return Plan((Look("sums", what, Gaussian(noise), (target, *seen)),))
+
+    def fit(
+        self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
+    ) -> NaiveBayesModel:
+        """Formal guarantee: the price of the plan's look; all else is post-processing."""
+        domain = rows.domain
+        target = target_of(domain, self.target, numeric=False)
+        shown = "bins" if self.numbers == "bins" else "places"
+        inputs = inputs_of(domain, rows.scales, target, numbers=shown, columns=self.columns)
+        levels = [column.name for column in inputs.columns if column.middles is None]
+        numbers = [column.name for column in inputs.columns if column.middles is not None]
+        blocks = class_blocks(domain, rows.scales, target, levels, numbers)
+        sums = noisy_class_sums(rows, target, blocks, plan["sums"], ledger, weights=block_weights(blocks))
+        counts = np.maximum(sums["classes", target][0], 0.0) + self.smoothing
+        means, variances = {}, {}
+        for name in numbers:
+            known = sums["known", name] if ("known", name) in sums else sums["classes", target]
+            means[name], variances[name] = self._moments(known, sums["sums", name], sums["squares", name])
+        return NaiveBayesModel(
+            inputs,
+            np.log(counts / counts.sum()),
+            {name: self._log_shares(*sums["levels", name]) for name in levels},
+            means,
+            variances,
+        )
+
+    def _log_shares(self, noisy: np.ndarray, stddev: float) -> Float[np.ndarray, "classes codes"]:
+        """Shares of each class; what is below the noise is evened out."""
+        held = np.maximum(noisy, 0.0) + self.smoothing + stddev
+        return np.log(held / held.sum(axis=1, keepdims=True))
+
+    def _moments(
+        self, known: tuple[np.ndarray, float], sums: tuple[np.ndarray, float], squares: tuple[np.ndarray, float]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance by class, held to what numbers from -1 to 1 can have.
+
+        As many rows spread evenly as the noise may have made up: where there is little else, these remain.
+        """
+        even = self.smoothing + known[1]
+        counts = np.maximum(known[0], 0.0) + even
+        mean = np.clip(sums[0] / counts, -1.0, 1.0)
+        variance = np.clip((squares[0] + even / 3) / counts, 0.0, 1.0) - mean**2
+        return mean, np.clip(variance, self.least_variance, 1.0)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prior:
+    """The target's shares alone: the learner to beat."""
+
+    target: str | None = None
+    smoothing: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive(smoothing=self.smoothing)
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """Counts of the classes, for all of the budget."""
+        return Plan((class_look(target_of(domain, self.target, numeric=False), budget),))
+
+    def fit(
+        self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
+    ) -> PriorModel:
+        """Formal guarantee: the price of the plan's look; all else is post-processing."""
+        target = target_of(rows.domain, self.target, numeric=False)
+        (noisy,) = noisy_counts(rows, [(target,)], plan["classes"], ledger)
+        counts = np.maximum(noisy, 0.0) + self.smoothing
+        return PriorModel(np.log(counts / counts.sum()))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Linear:
+    """Least squares from noisy moments, with a ridge that follows from the noise.
+
+    After Wang, "Revisiting differentially private linear regression", 2018 (AdaSSP). Deviations: one Gaussian bundle
+    instead of three answers; the least eigenvalue is that of the noisy moments; cells that public facts make zero, two
+    levels of one column, are not looked at.
+    """
+
+    target: str | None = None
+    columns: tuple[str, ...] | None = None
+    numbers: str = "places"
+    residual: bool = False
+    """Whether to buy the variance of what is not explained, to draw labels around their predictions."""
+    gram_share: float = 0.6
+    """Of the noise's price for the products of inputs; the rest is for inputs by target."""
+    ridge: float = 0.4
+    """Times the norm of the noise matrix: how strongly coefficients are held to zero."""
+
+    def __post_init__(self) -> None:
+        check_word("numbers", self.numbers, NUMBERS)
+        check_share(gram_share=self.gram_share)
+        check_positive(ridge=self.ridge)
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """One bundle of moments."""
+        target = target_of(domain, self.target, numeric=True)
+        seen = seen_columns(domain, target, self.columns)
+        noise = budget.calibrate(lambda noise: [Gaussian(noise)])
+        what = f"products of the inputs and the target, of {len(seen)} columns"
+        return Plan((Look("moments", what, Gaussian(noise), (target, *seen)),))
+
+    def fit(
+        self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
+    ) -> NumberModel:
+        """Formal guarantee: the price of the plan's look; all else is post-processing."""
+        target = target_of(rows.domain, self.target, numeric=True)
+        edges = target_edges(rows, target)
+        inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns, intercept=True)
+        left = 1.0 - 0.05 * self.residual
+        weights = (self.gram_share * left, (1 - self.gram_share) * left, 1 - left)
+        moments = noisy_moments(
+            rows,
+            Examples(inputs, numeric=True),
+            plan["moments"],
+            ledger,
+            weights=(math.sqrt(weights[0]), math.sqrt(weights[1]), math.sqrt(weights[2])),
+            absent=exclusive(inputs),
+        )
+        coefficients = self._solved(moments, exclusive(inputs))
+        residual = None
+        if moments.square is not None:
+            residual = _residual(moments, coefficients, rows.domain.num_rows)
+        layers = Layers((coefficients[None, :],), (np.zeros(1),))
+        return NumberModel(inputs, layers, edges, residual)
+
+    def _solved(self, moments: Moments, absent: np.ndarray) -> Float[np.ndarray, " inputs"]:
+        """Eigenvalues below zero are noise; above, they get the ridge on top."""
+        values, vectors = np.linalg.eigh(moments.gram)
+        held = np.maximum(values, 0.0) + self.ridge * _noise_norm(moments.gram_stddev, absent)
+        held = held + 1e-9 * max(
+            float(values[-1]), 1.0
+        )  # columns that sum to the intercept: without noise they are one
+        return vectors @ ((vectors.T @ moments.cross) / held)
+
+
+def _noise_norm(stddev: float, absent: np.ndarray) -> float:
+    """About the largest eigenvalue of the noise: twice the root of the mean of its rows' squared sizes."""
+    cells = np.where(absent, 0.0, stddev**2 / 2)
+    return 2 * math.sqrt(float(cells.sum(axis=1).mean()))
+
+
+def exclusive(inputs: Inputs) -> np.ndarray:
+    """Pairs of inputs of which one is always zero: two levels of one column."""
+    column = inputs.of_column
+    return (column[:, None] == column[None, :]) & ~np.eye(len(column), dtype=bool)
+
+
+def _residual(moments: Moments, coefficients: np.ndarray, num_rows: int) -> float:
+    """The root of the mean squared error by the noisy moments, in places: half of that from -1 to 1."""
+    assert moments.square is not None
+    explained = 2 * moments.cross @ coefficients - coefficients @ moments.gram @ coefficients
+    mean = np.clip((moments.square - explained) / num_rows, 1e-4, 1.0)
+    return float(np.sqrt(mean)) / 2
+
+
+LEARNERS: dict[str, Any] = {
+    "logistic": Logistic,
+    "naive_bayes": NaiveBayes,
+    "mlp": Perceptron,
+    "mlp_regression": NumberPerceptron,
+    "linear": Linear,
+    "prior": Prior,
+}
+"""By name, for method expressions."""
+
+Learner = Logistic | NaiveBayes | Perceptron | NumberPerceptron | Linear | Prior

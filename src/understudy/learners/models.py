@@ -1,0 +1,282 @@
+"""Fitted learners: public arrays that predict a target from encoded rows. Post-processing, free to use and to share.
+
+A model takes codes of all columns of its domain, or of all but the target, and places of the numbers if they are known
+(else numbers stand in the middle of their bins). Classifiers give probabilities over the target's codes, regressions
+places of the target from 0 to 1; both give codes of the target, the likeliest or drawn.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int, PRNGKeyArray
+from scipy import special
+
+from understudy.errors import ConfigError
+from understudy.learners.inputs import Codes, Inputs, Places
+
+HOW = ("argmax", "sample")
+
+Arrays = dict[str, np.ndarray]
+
+
+class Classifier(abc.ABC):
+    """What has probabilities for the target's codes."""
+
+    kind: ClassVar[str]
+    is_numeric: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]: ...
+
+    @abc.abstractmethod
+    def to_arrays(self) -> tuple[dict[str, object], Arrays]: ...
+
+    def predict_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
+        """The probability of each of the target's codes."""
+        return special.softmax(self.predict_log_proba(codes, places), axis=1)
+
+    def predict(self, codes: Codes, places: Places | None = None) -> Int[np.ndarray, " rows"]:
+        """The likeliest code of the target."""
+        return self.predict_log_proba(codes, places).argmax(axis=1).astype(np.int32)
+
+    def labels(
+        self, codes: Codes, places: Places | None = None, *, how: str = "sample", key: PRNGKeyArray
+    ) -> Int[np.ndarray, " rows"]:
+        """A code of the target for each row: the likeliest (argmax), or drawn by its probability (sample)."""
+        _check_how(how)
+        if how == "argmax":
+            return self.predict(codes, places)
+        cumulative = np.cumsum(self.predict_proba(codes, places), axis=1)
+        drawn = (_uniforms(key, len(codes))[:, None] * cumulative[:, -1:] >= cumulative).sum(axis=1)
+        return np.minimum(drawn, cumulative.shape[1] - 1).astype(np.int32)
+
+
+class Regression(abc.ABC):
+    """What has a place for the target between its bounds."""
+
+    kind: ClassVar[str]
+    is_numeric: ClassVar[bool] = True
+    edges: tuple[float, ...]
+    """Places of the target's bins."""
+    residual_stddev: float | None
+    """How far the target lies from its prediction, in places; None: it was not bought."""
+
+    @abc.abstractmethod
+    def predict(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, " rows"]:
+        """The target's place between its bounds, from 0 to 1."""
+
+    @abc.abstractmethod
+    def to_arrays(self) -> tuple[dict[str, object], Arrays]: ...
+
+    def drawn(self, codes: Codes, places: Places | None = None, *, key: PRNGKeyArray) -> Float[np.ndarray, " rows"]:
+        """Places around the predictions, normal by the residual's standard deviation and held within the bounds."""
+        if self.residual_stddev is None:
+            raise ConfigError("The residual variance was not bought. Fit with residual=True, or take predictions.")
+        spread = self.residual_stddev * special.ndtri(_uniforms(key, len(codes)))
+        return np.clip(self.predict(codes, places) + spread, 0.0, 1.0)
+
+    def labels(
+        self, codes: Codes, places: Places | None = None, *, how: str = "sample", key: PRNGKeyArray
+    ) -> Int[np.ndarray, " rows"]:
+        """A code of the target for each row: the bin of its prediction (argmax), or of a draw around it (sample)."""
+        _check_how(how)
+        found = self.predict(codes, places) if how == "argmax" else self.drawn(codes, places, key=key)
+        return self.codes_of(found)
+
+    def codes_of(self, places: Float[np.ndarray, " rows"]) -> Int[np.ndarray, " rows"]:
+        """The bins of places of the target."""
+        return np.searchsorted(np.asarray(self.edges[1:-1]), places, side="right").astype(np.int32)
+
+
+def _check_how(how: str) -> None:
+    if how not in HOW:
+        raise ConfigError(f"how must be one of {', '.join(HOW)}, found {how!r}.")
+
+
+def _uniforms(key: PRNGKeyArray, count: int) -> Float[np.ndarray, " rows"]:
+    """Between zero and one, neither of them."""
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    return generator.random(count) * (1 - 2.0**-52) + 2.0**-53
+
+
+# ------------------------------------------------------------------------------------------------------------ networks
+
+
+@dataclasses.dataclass(frozen=True)
+class Layers:
+    """Linear layers with ReLU between them; one layer is a linear model."""
+
+    weights: tuple[Float[np.ndarray, "out into"], ...]
+    biases: tuple[Float[np.ndarray, " out"], ...]
+
+    def __call__(self, inputs: Float[np.ndarray, "rows inputs"]) -> Float[np.ndarray, "rows out"]:
+        for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            inputs = np.maximum(inputs, 0.0) if number else inputs
+            inputs = inputs @ weight.T + bias
+        return inputs
+
+    def to_arrays(self) -> Arrays:
+        named = {f"weight_{number}": np.asarray(weight) for number, weight in enumerate(self.weights)}
+        return named | {f"bias_{number}": np.asarray(bias) for number, bias in enumerate(self.biases)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "Layers":
+        count = sum(name.startswith("weight_") for name in arrays)
+        return cls(
+            tuple(np.asarray(arrays[f"weight_{number}"], dtype=np.float64) for number in range(count)),
+            tuple(np.asarray(arrays[f"bias_{number}"], dtype=np.float64) for number in range(count)),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class LogitModel(Classifier):
+    """Logits of the target's codes from linear layers: logistic regression, or a small network."""
+
+    kind: ClassVar[str] = "logits"
+    inputs: Inputs
+    layers: Layers
+
+    def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
+        return special.log_softmax(self.layers(self.inputs.encode(codes, places)), axis=1)
+
+    def to_arrays(self) -> tuple[dict[str, object], Arrays]:
+        return {"kind": self.kind, "inputs": self.inputs.to_dict()}, self.layers.to_arrays()
+
+    @classmethod
+    def from_arrays(cls, structure: Mapping, arrays: Mapping[str, np.ndarray]) -> "LogitModel":
+        return cls(Inputs.from_dict(structure["inputs"]), Layers.from_arrays(arrays))
+
+
+@dataclasses.dataclass(frozen=True)
+class OneVersusRest(Classifier):
+    """One logistic model for each class against all others; their odds, scaled to sum to one."""
+
+    kind: ClassVar[str] = "one_versus_rest"
+    inputs: Inputs
+    layers: Layers
+
+    def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
+        scores = self.layers(self.inputs.encode(codes, places))
+        if scores.shape[1] == 1:  # two classes need one model
+            scores = np.c_[-scores, scores]
+        logs = -np.logaddexp(0.0, -scores)
+        return logs - special.logsumexp(logs, axis=1, keepdims=True)
+
+    def to_arrays(self) -> tuple[dict[str, object], Arrays]:
+        return {"kind": self.kind, "inputs": self.inputs.to_dict()}, self.layers.to_arrays()
+
+    @classmethod
+    def from_arrays(cls, structure: Mapping, arrays: Mapping[str, np.ndarray]) -> "OneVersusRest":
+        return cls(Inputs.from_dict(structure["inputs"]), Layers.from_arrays(arrays))
+
+
+@dataclasses.dataclass(frozen=True)
+class NumberModel(Regression):
+    """A number of the target, from -1 to 1, by linear layers."""
+
+    kind: ClassVar[str] = "number"
+    inputs: Inputs
+    layers: Layers
+    edges: tuple[float, ...]
+    residual_stddev: float | None = None
+
+    def predict(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, " rows"]:
+        return np.clip((self.layers(self.inputs.encode(codes, places))[:, 0] + 1) / 2, 0.0, 1.0)
+
+    def to_arrays(self) -> tuple[dict[str, object], Arrays]:
+        facts = {"edges": list(self.edges), "residual_stddev": self.residual_stddev}
+        return {"kind": self.kind, "inputs": self.inputs.to_dict(), **facts}, self.layers.to_arrays()
+
+    @classmethod
+    def from_arrays(cls, structure: Mapping, arrays: Mapping[str, np.ndarray]) -> "NumberModel":
+        inputs = Inputs.from_dict(structure["inputs"])
+        return cls(inputs, Layers.from_arrays(arrays), tuple(structure["edges"]), structure["residual_stddev"])
+
+
+# --------------------------------------------------------------------------------------------------------- naive Bayes
+
+
+@dataclasses.dataclass(frozen=True)
+class NaiveBayesModel(Classifier):
+    """The target's shares, and each column given the target, as if columns were independent then."""
+
+    kind: ClassVar[str] = "naive_bayes"
+    inputs: Inputs
+    """Which columns are shown by codes, and which as numbers."""
+    log_prior: Float[np.ndarray, " classes"]
+    log_levels: Mapping[str, Float[np.ndarray, "classes codes"]]
+    means: Mapping[str, Float[np.ndarray, " classes"]]
+    """Of numbers from -1 to 1; one that is missing says nothing."""
+    variances: Mapping[str, Float[np.ndarray, " classes"]]
+
+    def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
+        at = self.inputs.positions(codes.shape[1])
+        joint = np.tile(self.log_prior, (len(codes), 1))
+        for column in self.inputs.columns:
+            own = codes[:, at[column.name]]
+            if column.name in self.log_levels:
+                joint += self.log_levels[column.name][:, own].T
+                continue
+            place = column.places_of(own) if places is None else places[:, at[column.name]]
+            mean, variance = self.means[column.name], self.variances[column.name]
+            number = np.clip(2 * place - 1, -1.0, 1.0)[:, None]
+            logs = -0.5 * (np.log(2 * np.pi * variance) + (number - mean) ** 2 / variance)
+            joint += np.where(np.isnan(number), 0.0, logs)
+        return joint - special.logsumexp(joint, axis=1, keepdims=True)
+
+    def to_arrays(self) -> tuple[dict[str, object], Arrays]:
+        arrays = {"log_prior": self.log_prior}
+        for number, column in enumerate(self.inputs.columns):
+            if column.name in self.log_levels:
+                arrays[f"log_levels_{number}"] = self.log_levels[column.name]
+            else:
+                arrays[f"means_{number}"] = self.means[column.name]
+                arrays[f"variances_{number}"] = self.variances[column.name]
+        return {"kind": self.kind, "inputs": self.inputs.to_dict()}, arrays
+
+    @classmethod
+    def from_arrays(cls, structure: Mapping, arrays: Mapping[str, np.ndarray]) -> "NaiveBayesModel":
+        inputs = Inputs.from_dict(structure["inputs"])
+
+        def named(what: str) -> dict[str, np.ndarray]:
+            return {
+                column.name: np.asarray(arrays[f"{what}_{number}"])
+                for number, column in enumerate(inputs.columns)
+                if f"{what}_{number}" in arrays
+            }
+
+        return cls(inputs, np.asarray(arrays["log_prior"]), named("log_levels"), named("means"), named("variances"))
+
+
+@dataclasses.dataclass(frozen=True)
+class PriorModel(Classifier):
+    """The target's shares alone, whatever the row."""
+
+    kind: ClassVar[str] = "prior"
+    log_prior: Float[np.ndarray, " classes"]
+
+    def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
+        return np.tile(self.log_prior, (len(codes), 1))
+
+    def to_arrays(self) -> tuple[dict[str, object], Arrays]:
+        return {"kind": self.kind}, {"log_prior": self.log_prior}
+
+    @classmethod
+    def from_arrays(cls, structure: Mapping, arrays: Mapping[str, np.ndarray]) -> "PriorModel":
+        return cls(np.asarray(arrays["log_prior"]))
+
+
+Model = LogitModel | OneVersusRest | NumberModel | NaiveBayesModel | PriorModel
+MODELS: Sequence[type[Model]] = (LogitModel, OneVersusRest, NumberModel, NaiveBayesModel, PriorModel)
+
+
+def model_from_arrays(structure: Mapping, arrays: Mapping[str, np.ndarray]) -> Model:
+    """The model that `to_arrays` wrote."""
+    known = {model.kind: model for model in MODELS}
+    if structure.get("kind") not in known:
+        raise ConfigError(f"Expected a learner of kind {', '.join(known)}, found {structure.get('kind')!r}.")
+    return known[structure["kind"]].from_arrays(structure, arrays)

@@ -1,0 +1,216 @@
+"""Noisy sums over all rows, from which learners are made: moments of inputs and label, counts and sums by class.
+
+Every row's part is held within its bound here, whatever made it, and rounded towards zero to whole steps; so sums are
+whole numbers that do not depend on the order of the rows, and a unit moves them by what is claimed, exactly. The noise
+is discrete Gaussian on the same steps. They are so fine (a standard deviation has 10^4 of them and more) that a
+continuous Gaussian, rounded, has the same law to a total variation of 1e-9 for each cell: both have the same price.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy.accounting import Gaussian
+from understudy.privacy.ledger import Ledger, Look
+from understudy.privacy.mechanisms import RowEncoder, Rows, check_units
+from understudy.schema import Domain, Scale
+
+STEPS = 2.0**18
+"""An input is rounded to this part of one. Products have the square of it: exact in a float64 up to CHUNK rows, and in
+64 bits up to 2^27 rows."""
+CHUNK = 4096
+MOST_ROWS = 2**27
+ROOM = 1e-9
+"""Weights are floats: the sum of their squares may pass one by this, and the noise grows by it."""
+
+
+def label_and_inputs(
+    rows: Rows, layout: RowEncoder, ledger: Ledger
+) -> Iterator[tuple[Float[np.ndarray, "rows inputs"], Float[np.ndarray, " rows"]]]:
+    """Inputs of norm one at most, and labels, chunk by chunk; rows that are no numbers have neither. Exact: noise must
+    follow. Used inside `privacy/` alone."""
+    key = ledger.noise.key()
+    for start in range(0, max(1, len(rows._codes)), CHUNK):  # a run with nobody in it must look like any other
+        at = slice(start, start + CHUNK)
+        own_key = jax.random.fold_in(key, start)  # no two rows share their randomness
+        encoded = np.asarray(layout.encode(rows._codes[at], rows._places[at], own_key), dtype=np.float64)
+        usable = np.asarray(np.isfinite(encoded).all(axis=1))
+        encoded = np.where(usable[:, None], encoded, 0.0)
+        inputs, label = encoded[:, :-1], encoded[:, -1]
+        norms = np.linalg.norm(inputs, axis=1, keepdims=True)
+        yield inputs / np.maximum(norms * (1 + 1e-12), 1.0), np.where(usable, label, np.nan)
+
+
+# ------------------------------------------------------------------------------------------------------------- moments
+
+
+@dataclasses.dataclass(frozen=True)
+class Moments:
+    """Sums of products over the rows, with noise, and its standard deviations."""
+
+    gram: Float[np.ndarray, "inputs inputs"]
+    cross: Float[np.ndarray, " inputs"]
+    square: float | None
+    gram_stddev: float
+    """Of a diagonal cell; the others have this over the square root of two."""
+    cross_stddev: float
+
+
+def noisy_moments(
+    rows: Rows,
+    layout: RowEncoder,
+    look: Look,
+    ledger: Ledger,
+    *,
+    weights: tuple[float, float, float],
+    absent: Bool[np.ndarray, "inputs inputs"],
+) -> Moments:
+    """X^T X, X^T y and, where its weight is not zero, y^T y over all rows, with Gaussian noise.
+
+    The layout gives each row's inputs and, last, its label, held within [-1, 1]; rows without a label have no part.
+    `weights` share the noise: a part of weight w has that of the look over w. Cells that are `absent`, because public
+    facts say that such products are zero, are not looked at.
+
+    Formal guarantee: the price of `look`, a `Gaussian`, under add/remove of one unit. One row has |x| <= 1 and
+    |y| <= 1, so x x^T moves by at most 1 in Frobenius norm (each cell above the diagonal stands for two of it: its
+    noise is smaller by the square root of two), x y by 1 and y^2 by 1; weights have squares that sum to one at most.
+    The noise grows with max_rows_per_unit. Not covered: timing, memory, layouts that mix rows.
+    """
+    event = _paid_gaussian(rows, look, ledger, weights)
+    exact_gram, exact_cross, exact_square = _exact_moments(rows, layout, ledger)
+    upper = np.triu(~absent)
+    np.fill_diagonal(upper, False)
+    stddev = _stddevs(event, rows, weights)
+    gram = np.zeros(exact_gram.shape)
+    gram[upper] = _with_noise(exact_gram[upper], stddev[0] / math.sqrt(2), STEPS**2, ledger)
+    gram = gram + gram.T + np.diag(_with_noise(np.diag(exact_gram), stddev[0], STEPS**2, ledger))
+    cross = _with_noise(exact_cross, stddev[1], STEPS**2, ledger)
+    square = None
+    if weights[2]:
+        square = float(_with_noise(np.asarray([exact_square]), stddev[2], STEPS**2, ledger)[0])
+    shown = stddev if ledger.guarantee.is_private else (0.0, 0.0, 0.0)
+    return Moments(gram, cross, square, shown[0], shown[1])
+
+
+def _exact_moments(
+    rows: Rows, layout: RowEncoder, ledger: Ledger
+) -> tuple[Int[np.ndarray, "inputs inputs"], Int[np.ndarray, " inputs"], int]:
+    """In whole steps, squared."""
+    gram: np.ndarray | int = 0
+    cross: np.ndarray | int = 0
+    square = 0
+    for inputs, label in label_and_inputs(rows, layout, ledger):
+        known = ~np.isnan(label)
+        x = np.trunc(inputs[known] * STEPS)
+        y = np.trunc(np.clip(label[known], -1.0, 1.0) * STEPS)
+        gram = gram + (x.T @ x).astype(np.int64)
+        cross = cross + (x.T @ y).astype(np.int64)
+        square += int(y @ y)
+    return np.asarray(gram), np.asarray(cross), square
+
+
+# ------------------------------------------------------------------------------------------------------------ by class
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassBlock:
+    """One table of sums by class: what of which column, and in how many cells."""
+
+    what: str
+    """classes, levels, known, sums or squares."""
+    column: str
+    cells: int
+
+
+def class_blocks(
+    domain: Domain, scales: Sequence[Scale | None], target: str, levels: Sequence[str], numbers: Sequence[str]
+) -> tuple[ClassBlock, ...]:
+    """The tables that a naive Bayes learner needs: public facts alone."""
+    (size,) = domain.shape((target,))
+    blocks = [ClassBlock("classes", target, size)]
+    blocks += [ClassBlock("levels", name, domain.size((target, name))) for name in levels]
+    for name in numbers:
+        scale = scales[domain.index(name)]
+        if scale is not None and scale.nullable:
+            blocks.append(ClassBlock("known", name, size))
+        blocks += [ClassBlock("sums", name, size), ClassBlock("squares", name, size)]
+    return tuple(blocks)
+
+
+def block_weights(blocks: Sequence[ClassBlock]) -> tuple[float, ...]:
+    """Weights whose squares sum to one, for the least total variance of the noise.
+
+    Minimises sum_j d_j / w_j^2, with d_j cells, over sum_j w_j^2 = 1: w_j^2 is proportional to the square root of d_j.
+    """
+    roots = np.sqrt([float(block.cells) for block in blocks])
+    return tuple(np.sqrt(roots / roots.sum()).tolist())
+
+
+def noisy_class_sums(
+    rows: Rows,
+    target: str,
+    blocks: Sequence[ClassBlock],
+    look: Look,
+    ledger: Ledger,
+    *,
+    weights: Sequence[float],
+) -> Mapping[tuple[str, str], tuple[np.ndarray, float]]:
+    """For each block its sums by class with Gaussian noise, and the noise's standard deviation.
+
+    A number counts as it lies between its bounds, from -1 to 1; `known` counts the rows in which it is there.
+
+    Formal guarantee: the price of `look`, a `Gaussian`, under add/remove of one unit. One row has one class and in each
+    block touches one cell of it, by at most 1; the noise of a block is that of the look over its weight, and the
+    squares of the weights sum to one at most. The noise grows with max_rows_per_unit. Not covered: timing, memory.
+    """
+    event = _paid_gaussian(rows, look, ledger, weights)
+    answers = {}
+    for block, stddev in zip(blocks, _stddevs(event, rows, weights), strict=True):
+        noisy = _with_noise(_exact_class_sums(rows, target, block), stddev, STEPS, ledger)
+        answers[block.what, block.column] = (noisy, stddev if ledger.guarantee.is_private else 0.0)
+    return answers
+
+
+def _exact_class_sums(rows: Rows, target: str, block: ClassBlock) -> Int[np.ndarray, "..."]:
+    """In whole steps."""
+    if block.what in ("classes", "levels"):
+        clique = (target,) if block.what == "classes" else (target, block.column)
+        return rows._exact_counts(clique) * int(STEPS)
+    places = rows._places[:, rows.domain.index(block.column)]
+    number = np.clip(2 * np.nan_to_num(places, nan=0.5) - 1, -1.0, 1.0)
+    number = {"known": np.ones_like(number), "sums": number, "squares": number**2}[block.what]
+    steps = np.where(np.isnan(places), 0.0, np.trunc(number * STEPS))
+    (size,) = rows.domain.shape((target,))
+    summed = np.bincount(rows._codes[:, rows.domain.index(target)], weights=steps, minlength=size)
+    return summed.astype(np.int64)
+
+
+# --------------------------------------------------------------------------------------------------------------- noise
+
+
+def _paid_gaussian(rows: Rows, look: Look, ledger: Ledger, weights: Sequence[float]) -> Gaussian:
+    event = look.event
+    assert isinstance(event, Gaussian)
+    if event.count != 1 or sum(weight**2 for weight in weights) > 1 + ROOM:
+        raise BudgetExceeded(f"'{look.what}' is priced for one sum of weights whose squares add up to 1, not for this.")
+    check_units(rows, ledger)
+    if len(rows._codes) > MOST_ROWS:
+        raise ConfigError(f"Sums are exact up to {MOST_ROWS:,} rows only. Give fewer.")
+    ledger.charge(look)  # before the look: a refused one must not happen
+    return event
+
+
+def _stddevs(event: Gaussian, rows: Rows, weights: Sequence[float]) -> tuple[float, ...]:
+    unit = event.noise_multiplier * rows.max_rows_per_unit * (1 + ROOM)
+    return tuple(unit / weight if weight else math.inf for weight in weights)
+
+
+def _with_noise(exact: np.ndarray, stddev: float, steps: float, ledger: Ledger) -> Float[np.ndarray, "..."]:
+    """Sums in whole steps as numbers, with noise of this standard deviation; without privacy, as they are."""
+    noise = ledger.noise.discrete_gaussian(stddev * steps, exact.shape) if ledger.guarantee.is_private else 0
+    return (exact + noise) / steps
