@@ -82,15 +82,17 @@ def fitted(method: DPGAN, guarantee: us.Guarantee, seed: int) -> np.ndarray:
     return np.stack([made["x"].to_numpy(), made["y"].to_numpy()], axis=1)
 
 
-def drawing(panels: list[np.ndarray], side: int = 300, shown: int = 6000) -> bytes:
-    """Scatters side by side as a small grey PNG."""
-    canvas = np.full((side, len(panels) * side), 255.0)
+def drawing(panels: list[np.ndarray], side: int = 300, shown: int = 6000, across: int | None = None) -> bytes:
+    """Scatters side by side, so many `across`, as a small grey PNG."""
+    across = across or len(panels)
+    canvas = np.full((-(-len(panels) // across) * side, across * side), 255.0)
     for number, xy in enumerate(panels):
+        below, right = number // across * side, number % across * side
         at = ((xy[:: max(1, len(xy) // shown)] / BOUND / 2 + 0.5) * (side - 3)).astype(int).clip(0, side - 3)
         for dx, dy in ((0, 0), (0, 1), (1, 0), (1, 1)):
-            np.multiply.at(canvas, (side - 2 - at[:, 1] - dy, number * side + at[:, 0] + dx), 0.75)
-        canvas[:, number * side] = canvas[:, (number + 1) * side - 1] = 128
-    canvas[0] = canvas[-1] = 128
+            np.multiply.at(canvas, (below + side - 2 - at[:, 1] - dy, right + at[:, 0] + dx), 0.75)
+        canvas[:, [right, right + side - 1]] = 128
+        canvas[[below, below + side - 1]] = 128
     grey = (canvas // 8 * 8).clip(0, 255).astype(np.uint8)  # few shades: a small file
 
     def chunk(kind: bytes, data: bytes) -> bytes:

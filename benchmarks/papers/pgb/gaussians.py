@@ -145,11 +145,11 @@ PGB has a higher capped Q than GAN in {wins} of {len(found)} seeds. Capped Q of 
 
 
 def picture(result: Mapping[str, Any]) -> bytes:
-    """A panel for each output: without privacy on the left, with it on the right."""
+    """A line of panels, one for each output: without privacy above, with it below."""
     rows = [
         [np.asarray(result[name][label]["points"]) for label in core.OUTPUTS] for name in GUARANTEES if name in result
     ]
-    return gaussians25.drawing([panel for row in rows for panel in row], side=200)
+    return gaussians25.drawing([panel for row in rows for panel in row], side=240, across=len(core.OUTPUTS))
 
 
 def _draw(results: Sequence[Mapping[str, Any]]) -> None:
