@@ -316,8 +316,8 @@ def _shown(value: object) -> str:
 
 
 def median(results: Sequence[Mapping[str, Any]], *path: str) -> float:
-    """Over the repetitions, of the figure at this place."""
-    return float(np.median([figure(result, *path) for result in results]))
+    """Over the repetitions that have it, of the figure at this place."""
+    return float(np.median([figure(result, *path) for result in results if path[0] in result]))
 
 
 def figure(result: Any, *path: str) -> Any:
