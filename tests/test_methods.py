@@ -28,7 +28,7 @@ from understudy.synthesizers.selected import Selected
 TYPED = DPGAN(features="typed")
 
 
-WRAPPERS = ("boosted", "drs", "selected")
+WRAPPERS = ("boosted", "drs", "selected", "quail")
 """Methods around a method, which comes first and has no default."""
 
 

@@ -72,6 +72,7 @@ def test_the_other_layer_is_its_transpose() -> None:
     np.testing.assert_allclose(jnp.vdot(down(x), y), jnp.vdot(x, up(y)), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_generated_images_are_images() -> None:
     generator = mnist.Generator(SMOKE.latent, (8, 4), key=jax.random.key(0))
     features = generated(SETTINGS, generator, 7, jax.random.key(1))[1]
@@ -103,6 +104,7 @@ def _clipped(critic: mnist.Critic, codes: np.ndarray, clip: float, taken: Sequen
     return _vector(clipped_sum(of_unit, critic, given, mask, Clip.flat(clip))[0])
 
 
+@pytest.mark.slow
 def test_every_image_is_clipped(critic: mnist.Critic) -> None:
     """Each image's part is its own gradient, shortened to the bound where it is longer."""
     codes, clip = images(6), 0.5
@@ -124,6 +126,7 @@ def test_every_image_is_clipped(critic: mnist.Critic) -> None:
         assert np.linalg.norm(_clipped(critic, codes, clip) - without) <= clip
 
 
+@pytest.mark.slow
 def test_noise_is_that_of_the_bound() -> None:
     """An empty draw gives noise alone: its mean square is within 5 standard deviations (false alarms: 6e-7)."""
     critic = mnist.Critic((16, 32), key=jax.random.key(5))
@@ -156,6 +159,7 @@ def test_draws_are_poisson() -> None:
     assert expected == pytest.approx(SMOKE.batch, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_both_releases_cost_ten() -> None:
     assert 9.9 < mnist.paid_for_training(SMOKE, 600) <= 10
     with pytest.raises(BudgetExceeded):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from understudy.schema import Domain as Domain
     from understudy.schema import Schema as Schema
     from understudy.synthesizers.aim import AIM as AIM
+    from understudy.synthesizers.gem import GEM as GEM
     from understudy.synthesizers.independent import Independent as Independent
     from understudy.synthesizers.mst import MST as MST
     from understudy.synthesizers.mwem import MWEM as MWEM
@@ -65,6 +66,7 @@ _PLACES = {
     "AIM": "synthesizers.aim",
     "Independent": "synthesizers.independent",
     "MST": "synthesizers.mst",
+    "GEM": "synthesizers.gem",
     "MWEM": "synthesizers.mwem",
 }
 

@@ -17,6 +17,7 @@ from understudy.privacy.accounting import (
     DiscreteGaussian,
     Event,
     Gaussian,
+    NonPrivate,
     Pure,
     Spent,
     SubsampledGaussian,
@@ -25,7 +26,9 @@ from understudy.privacy.ledger import Guarantee, Look, Plan, Statement
 
 FORMAT = "understudy-certificate"
 FORMAT_VERSION = 1
-_EVENTS = {cls.__name__: cls for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Choices, Pure, ZCDP)}
+_EVENTS = {
+    cls.__name__: cls for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Choices, Pure, ZCDP, NonPrivate)
+}
 
 NOT_COVERED = (
     "Other releases made from the same people's data. Guarantees add up: keep a record of all of them.",
@@ -181,6 +184,8 @@ def mechanism_in_words(event: Event) -> str:
             return f"{times} of pure epsilon {epsilon:.4g} each"
         case ZCDP(rho):
             return f"zCDP lump of rho {rho:.4g}, spent inside under a filter"
+        case NonPrivate():
+            return "no noise and no bound: not private"
 
 
 def to_markdown(statement: Statement) -> str:
@@ -195,9 +200,11 @@ def to_markdown(statement: Statement) -> str:
 
 def _verdict(statement: Statement) -> list[str]:
     if not math.isfinite(statement.epsilon):
+        is_partly = any(isinstance(look.event, NonPrivate) for look in statement.looks)
+        how = "was made of looks at rows without noise or bound" if is_partly else "was made without noise"
         return [
-            "> **NOT PRIVATE.** This release was made without noise: epsilon is infinite, and no guarantee of any kind "
-            "is given. Treat it like the original table.",
+            f"> **NOT PRIVATE.** This release {how}: epsilon is infinite, and no guarantee of any kind is given. Treat "
+            "it like the original table.",
         ]
     delta = rounded_up(statement.delta, 2)
     headline = (

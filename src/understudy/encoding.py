@@ -246,6 +246,7 @@ class Codec:
             num_rows=self.num_rows,
             target=self.schema.target,
             numbers=tuple(column.name for column in self.columns if isinstance(column, NumericCodec)),
+            declared_rows=self.schema.rows,
         )
 
     def encode(self, table: pa.Table) -> Int[np.ndarray, "rows columns"]:
@@ -337,7 +338,14 @@ def assumed_domain(schema: Schema, binning: Binning, *, num_rows: int | None = N
     rows = schema.rows or num_rows or DEFAULT_SIZE
     names = tuple(column.name for column in schema.modelled)
     numbers = tuple(column.name for column in schema.modelled if column.kind in BOUNDED)
-    return Domain(names=names, sizes=tuple(sizes), num_rows=rows, target=schema.target, numbers=numbers)
+    return Domain(
+        names=names,
+        sizes=tuple(sizes),
+        num_rows=rows,
+        target=schema.target,
+        numbers=numbers,
+        declared_rows=schema.rows,
+    )
 
 
 def fit_codec(table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning) -> tuple[Codec, Rows]:

@@ -291,6 +291,16 @@ class GraphicalModel:
             _draw(codes, beliefs[i], node, separator, rng)
         return codes[:, np.argsort(self._ranking.columns)]
 
+    def draw(
+        self,
+        num_rows: int,
+        *,
+        key: PRNGKeyArray,
+        allowed: Mapping[str, Bool[np.ndarray, " codes"]] | None = None,
+    ) -> tuple[Int[np.ndarray, "rows columns"], None]:
+        """Codes as `sample` has them; numbers have bins here and no places."""
+        return self.sample(num_rows, key=key, allowed=allowed), None
+
     def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         """The structure as JSON-safe values, and the potentials as named arrays."""
         structure: dict[str, object] = {

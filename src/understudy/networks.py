@@ -212,6 +212,98 @@ class Critic(eqx.Module):
         return self.layers[-1](row)
 
 
+class Encoder(eqx.Module):
+    """Linear layers with leaky ReLU between them, from one row's features to a code between -1 and 1."""
+
+    layers: list[eqx.nn.Linear]
+    centre: tuple[float, ...] = eqx.field(static=True)
+    """Public or bought: what is taken off the features first. What all rows share would fill every clipped gradient."""
+
+    def __init__(self, centre: Sequence[float] | np.ndarray, widths: Sequence[int], code: int, *, key: PRNGKeyArray):
+        self.centre = tuple(np.asarray(centre, dtype=float).tolist())
+        self.layers = _stacked([len(self.centre), *widths, code], key)
+
+    def __call__(self, features: Float[Array, " features"]) -> Float[Array, " code"]:
+        hidden = features - np.asarray(self.centre, dtype=np.float32)
+        for layer in self.layers[:-1]:
+            hidden = jax.nn.leaky_relu(layer(hidden), SLOPE)
+        return jnp.tanh(self.layers[-1](hidden))
+
+
+class Decoder(eqx.Module):
+    """Linear layers with leaky ReLU between them, from a code to the heads' logits."""
+
+    layers: list[eqx.nn.Linear]
+
+    def __init__(self, code: int, widths: Sequence[int], features: int, *, key: PRNGKeyArray):
+        self.layers = _stacked([code, *widths, features], key)
+
+    def __call__(self, code: Float[Array, " code"]) -> Float[Array, " features"]:
+        for layer in self.layers[:-1]:
+            code = jax.nn.leaky_relu(layer(code), SLOPE)
+        return self.layers[-1](code)
+
+
+class Autoencoder(eqx.Module):
+    """Both in one: all arrays of the two are one vector to whoever clips its gradient."""
+
+    encoder: Encoder
+    decoder: Decoder
+
+    def __call__(self, features: Float[Array, " features"]) -> Float[Array, " features"]:
+        return self.decoder(self.encoder(features))
+
+
+class Decoded(eqx.Module):
+    """A generator of codes, and the decoder that its codes pass through; it learns only if it is not fixed."""
+
+    codes: Generator | QuailGenerator | PlainGenerator
+    decoder: Decoder
+    is_fixed: bool = eqx.field(static=True, default=True)
+
+    def __call__(self, inputs: Float[Array, " inputs"]) -> Float[Array, " features"]:
+        decoder = jax.tree_util.tree_map(jax.lax.stop_gradient, self.decoder) if self.is_fixed else self.decoder
+        return decoder(jnp.tanh(self.codes(inputs)))
+
+
+class Centred(eqx.Module):
+    """A critic that sees features less their public or bought means."""
+
+    critic: Critic
+    centre: tuple[float, ...] = eqx.field(static=True)
+
+    def __call__(self, row: Float[Array, " features"], *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        return self.critic(row - np.asarray(self.centre, dtype=np.float32), key=key)
+
+
+def _stacked(sizes: Sequence[int], key: PRNGKeyArray) -> list[eqx.nn.Linear]:
+    keys = jax.random.split(key, len(sizes) - 1)
+    return [eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes, sizes[1:], keys, strict=False)]
+
+
+class CrossedCritic(eqx.Module):
+    """A critic that sees each feature also together with each level of one block, the target's.
+
+    Without hidden layers it is a logistic regression of what goes with which level of the target: few numbers to learn,
+    for learners of few rows or of noisy labels.
+    """
+
+    critic: Critic
+    begin: int = eqx.field(static=True)
+    size: int = eqx.field(static=True)
+    features: int = eqx.field(static=True)
+    """Of a row; what comes after them, a condition, is passed on as it is."""
+
+    def __init__(self, inputs: int, widths: Sequence[int], blocks: Blocks, block: int, *, key: PRNGKeyArray):
+        self.begin, self.size, self.features = starts(blocks)[block], blocks[block].size, num_features(blocks)
+        self.critic = Critic(inputs + self.size * self.features, widths, key=key)
+
+    def __call__(self, row: Float[Array, " inputs"], *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        levels = row[self.begin : self.begin + self.size]
+        crossed = (levels[:, None] * row[None, : self.features]).reshape(-1)
+        return self.critic(jnp.concatenate([row, crossed]), key=key)
+
+
 def spectral_scaled(critic: Critic, iterations: int = 5) -> Critic:
     """Every weight matrix divided by its largest singular value where that exceeds one. Post-processing."""
 

@@ -27,13 +27,11 @@ import safetensors.numpy
 
 from understudy import certificate
 from understudy._version import __version__
-from understudy.adversarial.models import GeneratorModel
-from understudy.adversarial.pools import Mixture, Pool
 from understudy.checkpoint import Checkpoint, release_of, require_place
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_domain, fit_codec
 from understudy.errors import ConditionError, ConfigError, ReleaseError, SchemaError, UnderstudyError
 from understudy.features import PublicRows
-from understudy.marginals import GraphicalModel
+from understudy.labelled import MODELS, Model
 from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise, fresh_key
@@ -55,9 +53,6 @@ from understudy.tables import (
 
 FORMAT = "understudy-release"
 FORMAT_VERSION = 1
-MODELS: dict[str, Any] = {"graphical": GraphicalModel, "generator": GeneratorModel, "pool": Pool, "mixture": Mixture}
-"""The kinds of models a release can hold."""
-
 FILES = ("model.safetensors", "certificate.json", "CERTIFICATE.md")
 """What lies in a release folder beside release.json."""
 
@@ -147,6 +142,11 @@ def fit(
     budget = _budget(guarantee, schema)
     buying = plan_discovery(schema, budget, binning)
     synthesizer.plan(domain, budget.after(buying.looks))  # refuses what cannot be paid before any look
+    if public is None and getattr(synthesizer, "needs_public", False):
+        raise ConfigError(
+            f"{express(synthesizer)} learns from a public table: give one (--public; in Python public=), or use other "
+            "settings."
+        )
     open_table = None if public is None else _public_table(public, synthesizer, schema)
     if open_table is not None and open_table.equals(conform(arrow, schema)):
         raise ConfigError(
@@ -215,10 +215,10 @@ def _public_table(
     public: "Frame | str | os.PathLike[str] | Callable[[], Frame]", synthesizer: Any, schema: Schema
 ) -> pa.Table:
     """A table that anyone may see, in the schema's columns; refused before any look if it cannot be used."""
-    if "public" not in inspect.signature(synthesizer.fit).parameters:
+    if not _takes_public(synthesizer):
         raise ConfigError(
-            f"{name_of(synthesizer)} cannot use a public table. Methods that can: dpgan, dpctgan, and boosted, drs and "
-            "selected around them. Leave it out, or choose one of them."
+            f"{name_of(synthesizer)} cannot use a public table. Methods that can: dpgan, dpctgan, autogan, and "
+            "boosted, drs, selected and quail around them. Leave it out, or choose one of them."
         )
     try:
         arrow, _ = as_arrow(public() if callable(public) else public, schema)
@@ -229,6 +229,13 @@ def _public_table(
     if not table.num_rows:
         raise ConfigError("The public table has no rows. Give one with rows, or none at all.")
     return table
+
+
+def _takes_public(synthesizer: Any) -> bool:
+    """A wrapper hands a public table on, so what it is put around must take one too."""
+    inside = getattr(synthesizer, "inner", None)
+    takes = "public" in inspect.signature(synthesizer.fit).parameters
+    return takes and (inside is None or _takes_public(inside))
 
 
 def choose_method(method: Any, domain: Domain) -> tuple[Any, tuple[str, ...]]:
@@ -290,7 +297,7 @@ def bought_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
 class Release:
     """What may be shared: a model that makes synthetic rows, and the statement of what it cost."""
 
-    model: GraphicalModel | GeneratorModel | Pool | Mixture
+    model: Model
     codec: Codec
     statement: Statement
     origin: Origin
@@ -327,10 +334,7 @@ class Release:
 
     def _draw(self, num_rows: int, key: jax.Array, allowed: Mapping[str, np.ndarray] | None) -> pa.Table:
         model_key, decode_key = jax.random.split(key)
-        if not isinstance(self.model, GraphicalModel):  # numbers of the others may have places of their own
-            return self.codec.decode(*self.model.draw(num_rows, key=model_key, allowed=allowed), key=decode_key)
-        codes = self.model.sample(num_rows, key=model_key, allowed=allowed)
-        return self.codec.decode(codes, key=decode_key)
+        return self.codec.decode(*self.model.draw(num_rows, key=model_key, allowed=allowed), key=decode_key)
 
     def _styled(self, rows: pa.Table) -> pa.Table:
         """Rows as they will be written; rounding to the table's decimals leaves no declared bound."""

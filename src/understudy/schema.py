@@ -11,7 +11,7 @@ import math
 import os
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -220,6 +220,9 @@ class Domain:
     numbers: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """Which columns are numbers or times, with bounds and an order."""
 
+    declared_rows: int | None = dataclasses.field(default=None, compare=False, repr=False)
+    """The number of rows where it was declared, and so known before any purchase; None: it is bought."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
@@ -241,6 +244,23 @@ class Domain:
         if name not in self._positions:
             raise SchemaError(f"The domain has no column {name!r}.{did_you_mean(name, self.names)}")
         return self._positions[name]
+
+    def only(self, columns: Iterable[str]) -> "Domain":
+        """Without all other columns, in the same order; the target stays if it is among them.
+
+        >>> Domain(names=("sex", "age"), sizes=(2, 10), num_rows=100, target="sex").only(["age"])
+        Domain(names=('age',), sizes=(10,), num_rows=100, target=None)
+        """
+        kept = sorted({self.index(name) for name in columns})
+        names = tuple(self.names[at] for at in kept)
+        return Domain(
+            names=names,
+            sizes=tuple(self.sizes[at] for at in kept),
+            num_rows=self.num_rows,
+            target=self.target if self.target in names else None,
+            numbers=tuple(name for name in self.numbers if name in names),
+            declared_rows=self.declared_rows,
+        )
 
     def shape(self, clique: Clique) -> tuple[int, ...]:
         return tuple(self.sizes[self.index(name)] for name in clique)

@@ -79,6 +79,7 @@ def test_without_noise_and_bound_a_critic_step_is_the_plain_one() -> None:
     assert_close(found.critic, eqx.apply_updates(state.critic, updates), 1e-6)
 
 
+@pytest.mark.slow
 def test_a_member_of_a_population_is_the_same_run_alone() -> None:
     """Seeds, noise, rates and clips differ; 20 steps; to 1e-4."""
     units, members = table(), 3

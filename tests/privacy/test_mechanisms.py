@@ -18,6 +18,7 @@ from understudy.privacy.mechanisms import (
     Candidates,
     Clique,
     Filter,
+    Grouped,
     Rows,
     noisy_answers,
     noisy_choices,
@@ -273,6 +274,43 @@ def test_scores_move_by_no_more_than_their_weight(
     weights = (1.0, weight, 0.5)
     laws = [law_of_choice(each, candidates(shift, weights), 0.5) for each in (rows, [*rows, row])]
     assert np.abs(laws[1] - laws[0]).max() <= 0.5 + 1e-9
+
+
+class _Kept(SeededNoise):
+    """Keeps the scale of the last choice."""
+
+    def noisy_argmax(self, scores: np.ndarray, scale: float) -> int:
+        self.scale = scale
+        return super().noisy_argmax(scores, scale)
+
+
+def test_what_is_expected_has_the_shape_of_its_query() -> None:
+    """Broadcast over more cells, one row would move a score several times."""
+    rows = Rows(np.zeros((4, 2), dtype=np.int32), Domain(names=("a", "b"), sizes=(2, 3), num_rows=4))
+    choose = noisy_choices(rows, Look("c", "c", Choices(1.0, 16)), ledger())
+    queries = (("a",), ("a", "b"), Box(("a",), ((0, 1),)), Grouped(("b",), ((0, 0, 1),)))
+    for query, shape in zip(queries, [(2,), (2, 3), (1,), (2,)], strict=True):
+        candidates = Candidates([query], [np.zeros(shape)], np.ones(1), np.zeros(1))
+        assert choose(candidates) == 0
+        for other in ((5, *shape), (), (7, 1)):
+            with pytest.raises(AssertionError, match="another shape"):
+                choose(Candidates([query], [np.zeros(other)], np.ones(1), np.zeros(1)))
+
+
+def test_great_offsets_are_rounded_within_the_noise() -> None:
+    """Scores of neighbours, as floats, differ by no more than the noise is for, however great an offset is."""
+    domain = Domain(names=("a",), sizes=(2,), num_rows=4)
+    generator = np.random.default_rng(0)
+    for offset in (0.0, 1e9, 1e13, 3e15):
+        noise = _Kept(0)
+        paid = ledger(noise=noise)
+        rows = Rows(np.zeros((4, 1), dtype=np.int32), domain)
+        candidates = Candidates([("a",)], [np.zeros(2)], np.full(1, 0.7), np.full(1, offset))
+        noisy_choices(rows, Look("c", "c", Choices(1.0, 1)), paid)(candidates)
+        errors = generator.random(1000) * 1000
+        moved = np.abs(0.7 * (errors + 1 - offset) - 0.7 * (errors - offset)).max()
+        assert moved <= noise.scale / 2
+        assert noise.scale == pytest.approx(2 * 0.7, rel=1e-2 if offset < 1e13 else 10)
 
 
 def test_a_chooser_makes_no_more_picks_than_were_paid() -> None:

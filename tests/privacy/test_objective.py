@@ -14,7 +14,16 @@ from understudy.privacy.accounting import Choices, Pure, pld_epsilon, rdp_epsilo
 from understudy.privacy.ledger import Guarantee, Ledger, Look
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
-from understudy.privacy.objective import least_penalty, minimiser, noisy_minimisers, random_term, rate_of_term
+from understudy.privacy.objective import (
+    EXACT,
+    FINEST,
+    least_penalty,
+    minimiser,
+    noisy_minimisers,
+    public_grid,
+    random_term,
+    rate_of_term,
+)
 from understudy.schema import Domain
 
 DOMAIN = Domain(names=("y", "x"), sizes=(2, 5), num_rows=200, target="y")
@@ -95,13 +104,117 @@ def test_the_minimum_is_exact_and_that_of_another_solver() -> None:
     inputs = generator.uniform(-1, 1, size=(300, 5)) / math.sqrt(5)
     labels = generator.random(300) < special.expit(inputs @ np.array([4.0, -3.0, 0.0, 2.0, 1.0]))
     signs, penalty = np.where(labels, 1.0, -1.0), 1e-3
-    found = minimiser(inputs, signs, np.ones(300), np.zeros(5), size=300, penalty=penalty)
+    found = minimiser(inputs, signs, np.ones(300), np.zeros(5), size=300, penalty=penalty, grid=FINEST)
     other = LogisticRegression(C=1 / (300 * penalty), fit_intercept=False, tol=1e-10, max_iter=10_000)
     assert found == pytest.approx(other.fit(inputs, labels).coef_[0], abs=1e-5)
     term = generator.standard_normal(5) * 30
-    tilted = minimiser(inputs, signs, np.ones(300), term, size=300, penalty=penalty)
+    tilted = minimiser(inputs, signs, np.ones(300), term, size=300, penalty=penalty, grid=FINEST)
     slope = (term - (inputs * signs[:, None]).T @ special.expit(-signs * (inputs @ tilted))) / 300 + penalty * tilted
-    assert np.linalg.norm(slope) <= 1e-9
+    assert np.linalg.norm(slope) <= EXACT * FINEST * penalty
+
+
+def test_one_more_step_follows_when_the_minimum_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a rough idea of near, the last step must still square the error. Gradients in extended precision."""
+    monkeypatch.setattr(objective, "EXACT", 2.0**10)
+    generator = np.random.default_rng(5)
+    penalty = 1e-3
+    for _ in range(20):
+        inputs = generator.uniform(-1, 1, size=(200, 4)) / 2
+        signs, term = generator.choice([-1.0, 1.0], 200), generator.standard_normal(4) * 20
+        found = minimiser(inputs, signs, np.ones(200), term, size=200, penalty=penalty, grid=FINEST)
+        signed, at = (inputs * signs[:, None]).astype(np.longdouble), found.astype(np.longdouble)
+        slope = (term - signed.T @ (1 / (1 + np.exp(signed @ at)))) / 200 + penalty * at
+        assert float(np.sqrt(np.sum(slope**2))) < 0.05 * FINEST * penalty
+
+
+# ------------------------------------------------------------------------------------------------------ low-order bits
+
+
+class Four:
+    """Four inputs, spread, and the class."""
+
+    def encode(self, codes: np.ndarray, places: np.ndarray, key: object) -> np.ndarray:
+        inputs = np.c_[np.sin(3.0 * codes[:, 1:] + [[1.0]]), np.cos(codes[:, 1:]), np.sin(codes[:, 1:] ** 2)]
+        return np.c_[inputs / 2, np.full(len(codes), 0.5), codes[:, 0]].astype(float)
+
+
+def from_single_precision(vector: np.ndarray) -> float:
+    """How far the vector is from a multiple of one in float32: the least over all mantissas of its first number of the
+    greatest distance of another number's mantissa from a whole one; 0.001 stands for more. Chance gives 0.0025 for four
+    numbers."""
+    mantissas = np.arange(2**23, 2**24, dtype=np.float64)
+    furthest = np.zeros(len(mantissas))
+    for number in vector[1:]:
+        ratio = abs(float(number / vector[0]))
+        other = mantissas * (ratio * 2.0 ** -math.floor(math.log2(ratio)))
+        other[other >= 2**24] /= 2
+        furthest = np.maximum(furthest, np.abs(other - np.rint(other)))
+        mantissas, furthest = mantissas[furthest < 1e-3], furthest[furthest < 1e-3]
+    return float(furthest.min(initial=1e-3))
+
+
+def test_the_random_term_is_no_multiple_of_single_precision() -> None:
+    """A false alarm once in 10^4: 2^23 mantissas, each near three whole numbers with probability (2e-4)^3."""
+    term = random_term(4, 0.05, jax.random.key(7))
+    single = np.float64(np.float32(term)) * 1.2345  # the attack sees what it is for
+    assert from_single_precision(single) < 1e-6
+    assert from_single_precision(term) > 1e-4
+
+
+def test_an_answer_does_not_tell_its_table_by_low_bits() -> None:
+    """Membership by the lattice of the random term: from an answer and the table that it came from, the term can be
+    found; it must not show that it is one. A false alarm once in 10^4."""
+    codes = np.random.default_rng(3).integers((2, 5), size=(60, 2), dtype=np.int32)
+    ledger = Ledger(Guarantee(0.11, 1e-6), noise=SeededNoise(4))
+    found = noisy_minimisers(
+        Rows(codes, DOMAIN), Four(), [1], Look("m", "m", Pure(0.1)), ledger, penalty=3e-4, class_weights=np.ones(2)
+    )
+    answer = found.coefficients[0]
+    encoded = Four().encode(codes, codes, None)
+    inputs, signs = encoded[:, :-1], np.where(encoded[:, -1] == 1, 1.0, -1.0)
+    inputs = inputs / np.maximum(np.linalg.norm(inputs, axis=1, keepdims=True) * (1 + 1e-12), 1.0)
+    signed = (inputs * signs[:, None]).astype(np.longdouble)
+    term = signed.T @ (1 / (1 + np.exp(signed @ answer))) - np.longdouble(200 * found.penalty) * answer
+    assert from_single_precision(term) > 1e-4
+    grid = public_grid(4, rate_of_term(0.1, found.penalty, 200), found.penalty, 200)
+    assert grid == FINEST
+    assert np.array_equal(answer / grid, np.rint(answer / grid))
+
+
+@pytest.mark.parametrize("penalty", [1.0, 3e-4, 1e-7])
+@pytest.mark.parametrize("weight", [1.0, 1e4])
+@pytest.mark.parametrize("beta", [1e-6, 1.0, math.inf])
+def test_the_grid_is_coarse_beside_what_floats_round_off(penalty: float, weight: float, beta: float) -> None:
+    grid = public_grid(30, beta, penalty, 1000, weight)
+    greatest = (1000 * weight + 30 / beta) / (1000 * penalty)
+    assert grid >= FINEST
+    assert grid >= 2**18 * np.spacing(greatest) / 2
+    assert math.log2(grid).is_integer()
+
+
+def test_every_problem_has_a_random_term_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one for all, differences of the answers would have no noise."""
+    drawn: list[np.ndarray] = []
+
+    def kept(size: int, beta: float, key: object) -> np.ndarray:
+        drawn.append(random_term(size, beta, key))  # type: ignore[arg-type]
+        return drawn[-1]
+
+    monkeypatch.setattr(objective, "random_term", kept)
+    domain = Domain(names=("y", "x"), sizes=(3, 5), num_rows=200, target="y")
+    codes = np.random.default_rng(3).integers((3, 5), size=(60, 2), dtype=np.int32)
+    ledger = Ledger(Guarantee(3.0, 1e-6), noise=SeededNoise(0))
+    look = Look("m", "m", Pure(0.8, 3))
+    found = noisy_minimisers(
+        Rows(codes, domain), Line(), [0, 1, 2], look, ledger, penalty=0.05, class_weights=np.ones(3)
+    )
+    assert len(drawn) == 3
+    assert len({term.tobytes() for term in drawn}) == 3
+    encoded = Line().encode(codes, codes, None)
+    for positive, (term, answer) in enumerate(zip(drawn, found.coefficients, strict=True)):
+        signs = np.where(encoded[:, -1] == positive, 1.0, -1.0)
+        own = minimiser(encoded[:, :-1], signs, np.ones(60), term, size=200, penalty=0.05, grid=FINEST)
+        assert answer == pytest.approx(own, abs=FINEST)
 
 
 def test_an_inexact_minimum_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +222,7 @@ def test_an_inexact_minimum_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objective, "ITERATIONS", 1)
     inputs = np.random.default_rng(2).uniform(-1, 1, size=(50, 3)) / 2
     with pytest.raises(ConfigError, match="nothing is released"):
-        minimiser(inputs, np.ones(50), np.ones(50), np.full(3, 5.0), size=50, penalty=1e-4)
+        minimiser(inputs, np.ones(50), np.ones(50), np.full(3, 5.0), size=50, penalty=1e-4, grid=FINEST)
 
 
 def test_the_noise_drawn_is_the_noise_priced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,6 +265,21 @@ def test_looks_are_charged_first() -> None:
         noisy_minimisers(rows, Line(), [1], Look("m", "m", Pure(0.1)), strict, **arguments)  # type: ignore[arg-type]
     assert not ledger.looks
     assert not strict.looks
+
+
+class Untouchable:
+    """A layout that must not be asked."""
+
+    def encode(self, codes: np.ndarray, places: np.ndarray, key: object) -> np.ndarray:
+        raise AssertionError("a row was read before its price was paid")
+
+
+def test_a_refused_look_reads_no_row() -> None:
+    rows = Rows(np.zeros((5, 2), dtype=np.int32), DOMAIN)
+    ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))
+    look = Look("m", "m", Pure(1.5))
+    with pytest.raises(BudgetExceeded):
+        noisy_minimisers(rows, Untouchable(), [1], look, ledger, penalty=0.01, class_weights=np.ones(2))
 
 
 def test_pure_events_cost_their_epsilon_and_no_bounded_range() -> None:

@@ -9,18 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from understudy.errors import BudgetExceeded
+from understudy.errors import BudgetExceeded, ConfigError
 from understudy.learners.inputs import Examples, inputs_of
+from understudy.privacy import statistics
 from understudy.privacy.accounting import Gaussian, gaussian_epsilon, rdp_epsilon
 from understudy.privacy.ledger import Guarantee, Ledger, Look
 from understudy.privacy.mechanisms import Rows
-from understudy.privacy.noise import SeededNoise
+from understudy.privacy.noise import MOST_STDDEV, MOST_SUM, SecureNoise, SeededNoise, with_noise
 from understudy.privacy.statistics import (
     STEPS,
     ClassBlock,
     block_weights,
     class_blocks,
     noisy_class_sums,
+    noisy_gram,
     noisy_moments,
 )
 from understudy.schema import Domain, Scale
@@ -172,6 +174,143 @@ def test_noise_has_the_charged_scale() -> None:
         assert min(stats.kstest(drawn, stats.norm(scale=factor * scale).cdf).pvalue for factor in (0.8, 1.25)) < 0.05
 
 
+def check_scale(drawn: np.ndarray, scale: float) -> None:
+    """Normal of this standard deviation; two-sided, a false alarm once in 10^4; 30% off is seen in 300 draws."""
+    assert stats.kstest(drawn, stats.norm(scale=scale).cdf).pvalue > 1e-4
+    lower, upper = stats.chi2(drawn.size).ppf([5e-5, 1 - 5e-5])
+    assert lower < np.sum((drawn / scale) ** 2) < upper
+
+
+def test_every_part_of_the_moments_has_its_noise() -> None:
+    """y^T y among them, and the matrix alone."""
+    codes, places = made_up(3, 20)
+    inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="places", columns=["age"], intercept=True)
+    layout, absent = Examples(inputs, numeric=True), np.zeros((inputs.width, inputs.width), dtype=bool)
+    rows, look = table(codes, places), Look("m", "m", Gaussian(2.0))
+    exact = noisy_moments(rows, layout, ONE, exact_ledger(), weights=SHARES, absent=absent)
+    alone = noisy_gram(rows, layout, ONE, exact_ledger())
+    assert exact.square is not None
+    squares, grams = [], []
+    for seed in range(300):
+        ledger = Ledger(Guarantee(30.0, 1e-3), noise=SeededNoise(seed))
+        noisy = noisy_moments(rows, layout, look, ledger, weights=SHARES, absent=absent)
+        assert noisy.square is not None
+        squares.append(noisy.square - exact.square)
+        ledger = Ledger(Guarantee(30.0, 1e-3), noise=SeededNoise(1000 + seed))
+        difference = noisy_gram(rows, layout, look, ledger) - alone
+        assert np.array_equal(difference, difference.T)
+        grams.append(difference[np.triu_indices(len(difference))])
+    check_scale(np.asarray(squares), 2.0 / SHARES[2])
+    check_scale(np.concatenate(grams), 2.0)
+
+
+def test_every_block_of_class_sums_has_its_noise() -> None:
+    codes, places = made_up(3, 40)
+    blocks = class_blocks(DOMAIN, SCALES, "y", ["job"], ["age", "pay"])
+    assert {block.what for block in blocks} == {"classes", "levels", "known", "sums", "squares"}
+    weights, look = block_weights(blocks), Look("m", "m", Gaussian(2.0))
+    exact = noisy_class_sums(table(codes, places), "y", blocks, ONE, exact_ledger(), weights=weights)
+    drawn: dict[tuple[str, str], list[np.ndarray]] = {}
+    for seed in range(120):
+        ledger = Ledger(Guarantee(30.0, 1e-3), noise=SeededNoise(seed))
+        noisy = noisy_class_sums(table(codes, places), "y", blocks, look, ledger, weights=weights)
+        for name, (values, stddev) in noisy.items():
+            drawn.setdefault(name, []).append((values - exact[name][0]).ravel() / stddev)
+    for block, weight in zip(blocks, weights, strict=True):
+        assert noisy[block.what, block.column][1] == pytest.approx(2.0 / weight)
+        check_scale(np.concatenate(drawn[block.what, block.column]), 1.0)
+
+
+def test_wild_numbers_move_class_sums_no_further() -> None:
+    """Places beyond their bounds, infinite or none: a unit of k rows moves the weighted sums by k at most."""
+    generator = np.random.default_rng(0)
+    blocks = class_blocks(DOMAIN, SCALES, "y", ["job"], ["age", "pay"])
+    weights = block_weights(blocks)
+    for _ in range(200):
+        size, k = generator.integers(0, 4), generator.integers(1, 4)
+        codes = generator.integers(DOMAIN.sizes, size=(size + k, 4), dtype=np.int32)
+        places = generator.choice([0.0, 1.0, 0.5, np.nan, np.inf, -np.inf, 1e308, -5.0], size=(size + k, 4))
+        vectors = []
+        for end in (size, size + k):
+            rows = table(codes[:end], places[:end])
+            sums = noisy_class_sums(rows, "y", blocks, ONE, exact_ledger(), weights=weights)
+            parts = [sums[b.what, b.column][0].ravel() * w for b, w in zip(blocks, weights, strict=True)]
+            vectors.append(np.concatenate(parts))
+        assert np.linalg.norm(vectors[1] - vectors[0]) <= k + 1e-9
+
+
+# -------------------------------------------------------------------------------------------------------- 64 bits
+
+
+class Untouchable:
+    """A layout that must not be asked."""
+
+    def encode(self, codes: np.ndarray, places: np.ndarray, key: object) -> np.ndarray:
+        raise AssertionError("a row was read before its price was paid")
+
+
+def unread(num_rows: int = 50) -> Rows:
+    def places() -> np.ndarray:
+        raise AssertionError("a row was read before its price was paid")
+
+    domain = Domain(names=DOMAIN.names, sizes=DOMAIN.sizes, num_rows=num_rows, target="y", numbers=DOMAIN.numbers)
+    return Rows(np.zeros((5, 4), dtype=np.int32), domain, places=places, scales=SCALES)
+
+
+def look_at(what: str, rows: Rows, look: Look, ledger: Ledger) -> object:
+    if what == "moments":
+        weights, absent = (0.6, 0.8, 0.0), np.zeros((2, 2), dtype=bool)
+        return noisy_moments(rows, Untouchable(), look, ledger, weights=weights, absent=absent)
+    if what == "gram":
+        return noisy_gram(rows, Untouchable(), look, ledger)
+    return noisy_class_sums(rows, "y", [ClassBlock("sums", "age", 3)], look, ledger, weights=[1.0])
+
+
+@pytest.mark.parametrize("what", ["moments", "gram", "classes"])
+def test_refusals_are_public_and_come_first(what: str) -> None:
+    """A look that costs too much, noise beyond 64 bits, a public number of rows that is too great."""
+    steps = STEPS if what == "classes" else STEPS**2
+    ledger = Ledger(Guarantee(1.0, 1e-5), noise=SeededNoise(0))
+    with pytest.raises(BudgetExceeded):
+        look_at(what, unread(), ONE, ledger)
+    with pytest.raises(ConfigError, match="64 bits"):
+        look_at(what, unread(), Look("m", "m", Gaussian(1.01 * MOST_STDDEV / steps)), ledger)
+    with pytest.raises(ConfigError, match="the public number is"):
+        look_at(what, unread(int(1.01 * MOST_SUM / steps)), Look("m", "m", Gaussian(10.0)), ledger)
+    assert not ledger.looks
+    with pytest.raises(AssertionError, match="a row was read"):  # what was paid for is looked at
+        look_at(
+            what, unread(int(0.99 * MOST_SUM / steps)), Look("m", "m", Gaussian(0.49 * MOST_STDDEV / steps)), ledger
+        )
+    assert len(ledger.looks) == 1
+
+
+@pytest.mark.parametrize("source", [SecureNoise(), SeededNoise(0)])
+def test_sums_with_noise_never_wrap_around(source: SecureNoise | SeededNoise) -> None:
+    """At the greatest noise and the greatest sums signs stay what they are; beyond, there is no noise at all."""
+    exact = np.array([2**62, -(2**62), 2**80, -(2**80)] * 50, dtype=object)
+    noisy = with_noise(exact, MOST_STDDEV, source)
+    assert noisy.dtype == np.int64
+    assert (np.sign(noisy) == np.tile([1, -1, 1, -1], 50)).all()
+    assert (np.abs(noisy.astype(float)) < 2.0**62 + 2.0**61).all()
+    for stddev in (2 * MOST_STDDEV, math.inf, math.nan):
+        with pytest.raises(ConfigError, match="64 bits"):
+            source.discrete_gaussian(stddev, (3,))
+
+
+def test_no_number_of_rows_is_too_great(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More rows than sums of 64 bits hold: these must not wrap around, and nothing may refuse by the private number."""
+    chunks = 2**23 // statistics.CHUNK + 3
+    wide = np.full((statistics.CHUNK, 1), 4.0)  # each stands for 16 rows
+    monkeypatch.setattr(statistics, "label_and_inputs", lambda *_: ((wide, wide[:, 0]) for _ in range(chunks)))
+    codes, places = made_up(0, 1)
+    absent = np.zeros((1, 1), dtype=bool)
+    found = noisy_moments(table(codes, places), Wild(), ONE, exact_ledger(), weights=SHARES, absent=absent)
+    total = chunks * statistics.CHUNK
+    assert (found.gram[0, 0], found.cross[0], found.square) == (16 * total, 4 * total, total)
+    assert noisy_gram(table(codes, places), Wild(), ONE, exact_ledger())[0, 0] == 16 * total
+
+
 def test_noise_grows_with_the_rows_of_a_unit() -> None:
     codes, places = made_up(4, 6)
     inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="places", intercept=True)
@@ -254,6 +393,19 @@ def test_steps_are_fine_beside_the_noise() -> None:
     discrete /= discrete.sum()
     rounded = np.diff(stats.norm(scale=stddev).cdf(np.r_[at - 0.5, at[-1] + 0.5]))
     assert np.abs(discrete - rounded).sum() / 2 < 1e-9
+
+
+def test_the_laws_have_the_stated_ratio() -> None:
+    """A continuous Gaussian, rounded, over a discrete one: log ratio (k^2 / s^2 - 1) / (24 s^2), up to k = 14 s."""
+    stddev = 100.0
+    at = np.arange(-int(14 * stddev), 1)  # by symmetry
+    discrete = np.exp(-((np.arange(-3000, 3001) / stddev) ** 2) / 2).sum()
+    log_discrete = -((at / stddev) ** 2) / 2 - math.log(discrete)
+    rounded = np.log(stats.norm(scale=stddev).cdf(at + 0.5) - stats.norm(scale=stddev).cdf(at - 0.5))
+    claimed = ((at / stddev) ** 2 - 1) / (24 * stddev**2)
+    assert rounded - log_discrete == pytest.approx(claimed, abs=0.01 * np.abs(claimed).max())
+    at_ten_thousand = np.abs(stats.chi2(1e6).ppf([1e-15]) - 1e6) / (24 * 1e4**2)  # a million cells; tails are even
+    assert at_ten_thousand < 1e-5
 
 
 @pytest.mark.parametrize("multiplier", [0.7, 3.0, 30.0])

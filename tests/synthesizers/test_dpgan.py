@@ -138,7 +138,7 @@ def test_a_method_that_cannot_use_public_rows_says_so() -> None:
 # ------------------------------------------------------------------------------------------------------ unlikely tables
 
 
-@pytest.mark.parametrize("method", ["dpgan", "dpctgan"])
+@pytest.mark.parametrize("method", ["dpgan", pytest.param("dpctgan", marks=pytest.mark.slow)])
 def test_constant_columns_and_three_rows_are_no_trouble(method: str) -> None:
     table = pa.table({"a": ["x"] * 3, "b": [1.5] * 3})
     columns = (
@@ -150,7 +150,7 @@ def test_constant_columns_and_three_rows_are_no_trouble(method: str) -> None:
     assert {value for value in fake["a"].to_pylist() if value is not None} <= {"x"}
 
 
-@pytest.mark.parametrize("method", ["dpgan", "dpctgan"])
+@pytest.mark.parametrize("method", ["dpgan", pytest.param("dpctgan", marks=pytest.mark.slow)])
 def test_a_table_without_a_single_protected_unit_is_no_trouble(method: str) -> None:
     """Rows without an owner are left out; whether one remains must not show in whether the run succeeds."""
     columns = (us.Column(name="who", kind="id"), us.Column(name="a", kind="categorical", categories=("x", "y")))

@@ -106,7 +106,7 @@ def unit_loss(
         if paired:
             value = value + loss.fake(critic(fake, key=drop_key)[None])
         if loss.penalty:
-            value = value + PENALTY * _penalty(critic, features, fake, loss.penalty, penalty_key)
+            value = value + PENALTY * gradient_penalty(critic, features, fake, loss.penalty, penalty_key)
         return weight * value
 
     def of_unit(critic: Any, unit: tuple) -> Float[Array, ""]:
@@ -123,7 +123,7 @@ def unit_loss(
     return of_unit
 
 
-def _penalty(critic: Any, real: Array, fake: Array | None, kind: str, key: PRNGKeyArray) -> Float[Array, ""]:
+def gradient_penalty(critic: Any, real: Array, fake: Array | None, kind: str, key: PRNGKeyArray) -> Float[Array, ""]:
     """(|gradient of the score with respect to the row| - 1)^2, at a point that this row and fresh randomness give."""
     if kind == "between":
         assert fake is not None

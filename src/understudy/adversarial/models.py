@@ -14,7 +14,16 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from understudy.errors import ConditionError
 from understudy.features import Layout
-from understudy.networks import GENERATORS, Block, Blocks, drawn_codes, drawn_features, num_features
+from understudy.networks import (
+    GENERATORS,
+    Block,
+    Blocks,
+    Decoded,
+    Decoder,
+    drawn_codes,
+    drawn_features,
+    num_features,
+)
 
 AT_ONCE = 8192
 """Rows generated in one call: one compiled shape for every size of table."""
@@ -36,6 +45,8 @@ class GeneratorModel:
     """For a conditional generator: the noisy share of each level, column by column; zero for what is no condition."""
     layout: Layout | None = None
     """What the features are; None: the codes of each column, one-hot."""
+    decoder: tuple[int, ...] = ()
+    """Of a generator of codes: the size of a code, and the widths of the decoder behind it. Empty: there is none."""
 
     def sample(
         self, num_rows: int, *, key: PRNGKeyArray, allowed: Mapping[str, np.ndarray] | None = None
@@ -123,6 +134,8 @@ class GeneratorModel:
         }
         if self.layout is not None:
             structure["layout"] = self.layout.to_list()
+        if self.decoder:
+            structure["decoder"] = list(self.decoder)
         return structure, arrays
 
     @classmethod
@@ -132,7 +145,10 @@ class GeneratorModel:
         features, widths = num_features(blocks), tuple(structure["widths"])
         condition = 0 if marginal is None else features
         make = GENERATORS[structure["kind"]]
-        empty = make(structure["latent"], condition, widths, features, key=jax.random.key(0))
+        decoder, no_key = tuple(structure.get("decoder", ())), jax.random.key(0)
+        empty: Any = make(structure["latent"], condition, widths, decoder[0] if decoder else features, key=no_key)
+        if decoder:
+            empty = Decoded(empty, Decoder(decoder[0], decoder[1:], features, key=no_key))
         filled = iter(jnp.asarray(arrays[name]) for name in sorted(arrays) if name.startswith("generator."))
         generator = jax.tree_util.tree_map(
             lambda leaf: _same_shape(leaf, next(filled)) if eqx.is_array(leaf) else leaf, empty
@@ -141,7 +157,44 @@ class GeneratorModel:
         layout = Layout.from_list(structure["layout"]) if "layout" in structure else None
         if layout is not None and layout.blocks != blocks:
             raise ValueError("the layout of the features is not that of the generator")
-        return cls(generator, structure["kind"], names, blocks, latent, widths, marginal, layout)
+        return cls(generator, structure["kind"], names, blocks, latent, widths, marginal, layout, decoder)
+
+
+@dataclasses.dataclass(frozen=True)
+class PosteriorModel(GeneratorModel):
+    """Many generators of one shape, their arrays stacked: every row is made by one of them, drawn evenly."""
+
+    @property
+    def members(self) -> int:
+        return jax.tree_util.tree_leaves(eqx.filter(self.generator, eqx.is_array))[0].shape[0]
+
+    def _drawn(
+        self, num_rows: int, key: PRNGKeyArray, masks: list[np.ndarray] | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        parts: list[tuple[np.ndarray, np.ndarray | None]] = []
+        # What one call makes has equal parts of all members, in random order: any first rows of it are a fair draw.
+        each = math.ceil(AT_ONCE / self.members)
+        for number in range(max(1, math.ceil(num_rows / AT_ONCE))):
+            part_key = jax.random.fold_in(key, number)
+            drawn = np.asarray(
+                _mixed(self.generator, self.blocks, self.latent, each, self.layout is None, self.members, part_key)
+            )[:AT_ONCE]
+            parts.append((drawn.astype(np.int32), None) if self.layout is None else self.layout.decode(drawn))
+        return joined(parts, num_rows)
+
+    def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
+        structure, arrays = super().to_arrays()
+        return {**structure, "members": self.members}, arrays
+
+    @classmethod
+    def from_arrays(cls, structure: Mapping, arrays: Mapping[str, np.ndarray]) -> "PosteriorModel":
+        names = sorted(name for name in arrays if name.startswith("generator."))
+        if any(len(arrays[name]) != structure["members"] for name in names):
+            raise ValueError(f"arrays of other than {structure['members']} generators")
+        first = GeneratorModel.from_arrays(structure, {name: arrays[name][0] for name in names})
+        filled = iter(jnp.asarray(arrays[name]) for name in names)
+        stacked = jax.tree_util.tree_map(lambda leaf: next(filled) if eqx.is_array(leaf) else leaf, first.generator)
+        return cls(stacked, first.kind, first.names, first.blocks, first.latent, first.widths, None, first.layout)
 
 
 def _same_shape(expected: Array, found: Array) -> Array:
@@ -168,3 +221,19 @@ def _generated(
         levels = jax.random.choice(condition_key, len(condition), (AT_ONCE,), p=condition)
         inputs = jnp.concatenate([inputs, jax.nn.one_hot(levels, len(condition))], axis=1)
     return (drawn_codes if as_codes else drawn_features)(jax.vmap(generator)(inputs), blocks, key=head_key)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2, 3, 4, 5))
+def _mixed(
+    generators: Any, blocks: Blocks, latent: int, each: int, as_codes: bool, members: int, key: PRNGKeyArray
+) -> Array:
+    """So many rows of each member, in random order: codes of each block, or features."""
+    member_key, order_key = jax.random.split(key)
+
+    def of_one(generator: Any, own: PRNGKeyArray) -> Array:
+        latent_key, head_key = jax.random.split(own)
+        logits = jax.vmap(generator)(jax.random.normal(latent_key, (each, latent)))
+        return (drawn_codes if as_codes else drawn_features)(logits, blocks, key=head_key)
+
+    made = jax.vmap(of_one)(generators, jax.random.split(member_key, members))
+    return jax.random.permutation(order_key, made.reshape(-1, made.shape[-1]))

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -26,7 +26,6 @@ from understudy.adversarial.critics import (
     unit_loss,
 )
 from understudy.adversarial.losses import LOSSES
-from understudy.checkpoint import Slot
 from understudy.errors import ConfigError
 from understudy.networks import (
     GENERATORS,
@@ -41,6 +40,9 @@ from understudy.networks import (
 )
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip, noisy_direction
 from understudy.privacy.sampling import Draws, Units, chunk_size, poisson_draws
+
+if TYPE_CHECKING:
+    from understudy.checkpoint import Slot  # reads tables; training alone must not need to
 
 ADAPTIVE = ("none", "public", "quantile", "noisy_norm")
 FAKE_TERMS = ("separate", "paired")
@@ -184,23 +186,23 @@ def carried_over(settings: Settings, dials: Dials, state: State) -> State:
 
 
 def _moments(settings: Settings, generator: Any, critic: Any) -> tuple[PyTree, PyTree]:
-    adam = _direction(settings)
-    return adam.init(_trained(generator)), adam.init(_trained(critic))
+    adam = direction_of(settings)
+    return adam.init(trained_part(generator)), adam.init(trained_part(critic))
 
 
 def _first_clip(settings: Settings, critic: Any, dials: Dials) -> Clip:
-    leaves = jax.tree_util.tree_leaves(_trained(critic))
+    leaves = jax.tree_util.tree_leaves(trained_part(critic))
     groups = None
     if settings.groups > 1:
         groups = tuple(jnp.full(leaf.shape[0], number % settings.groups) for number, leaf in enumerate(leaves))
     return Clip(jnp.broadcast_to(dials.clip, (settings.groups,)), groups, settings.allocation)
 
 
-def _trained(network: Any) -> PyTree:
+def trained_part(network: Any) -> PyTree:
     return eqx.filter(network, eqx.is_inexact_array)
 
 
-def _direction(settings: Settings) -> optax.GradientTransformation:
+def direction_of(settings: Settings) -> optax.GradientTransformation:
     """Without a learning rate, which is a dial."""
     if settings.optimiser == "adam":
         return optax.scale_by_adam(b1=settings.betas[0], b2=settings.betas[1])
@@ -254,7 +256,7 @@ def advance(
         for number in range(settings.critic_steps):
             draw = Draws(draws.at[number], draws.taken[number])
             state = _critic_step(settings, state, units, dials, keys[number], draw, conditions)
-        return _generator_step(settings, state, dials, keys[-1], conditions, marginal), None
+        return generator_step(settings, state, dials, keys[-1], conditions, marginal), None
 
     return jax.lax.scan(iteration, state, draws)[0]
 
@@ -307,7 +309,7 @@ def _critic_step(
             return loss.fake(jax.vmap(lambda row, drop: critic(row, key=drop))(fakes, drops))
 
         direction = jax.tree_util.tree_map(jnp.add, direction, jax.grad(fake_loss)(trained))
-    critic, moments = _stepped(settings, state.critic, direction, state.critic_moments, dials.critic_rate)
+    critic, moments = stepped(settings, state.critic, direction, state.critic_moments, dials.critic_rate)
     if settings.weight_clip:
         held = settings.weight_clip
         critic = jax.tree_util.tree_map(
@@ -318,12 +320,12 @@ def _critic_step(
     return dataclasses.replace(state, critic=critic, critic_moments=moments, clip=clip)
 
 
-def _stepped(settings: Settings, network: Any, gradient: PyTree, moments: PyTree, rate: Array) -> tuple[Any, PyTree]:
-    updates, moments = _direction(settings).update(gradient, moments, _trained(network))
+def stepped(settings: Settings, network: Any, gradient: PyTree, moments: PyTree, rate: Array) -> tuple[Any, PyTree]:
+    updates, moments = direction_of(settings).update(gradient, moments, trained_part(network))
     return eqx.apply_updates(network, jax.tree_util.tree_map(lambda leaf: -rate * leaf, updates)), moments
 
 
-def _generator_step(
+def generator_step(
     settings: Settings,
     state: State,
     dials: Dials,
@@ -331,14 +333,37 @@ def _generator_step(
     conditions: Conditions | None,
     marginal: Array | None,
 ) -> State:
-    trained, rest = eqx.partition(state.generator, eqx.is_inexact_array)
+    def scores_of(rows: Array) -> Array:
+        return jax.vmap(state.critic)(rows)
+
+    gradient = generator_gradient(settings, state.generator, scores_of, key, conditions, marginal)
+    generator, moments = stepped(settings, state.generator, gradient, state.generator_moments, dials.generator_rate)
+    # Early iterates weigh less: the average begins as a plain mean.
+    decay = jnp.minimum(settings.average, (1.0 + state.iteration) / (10.0 + state.iteration))
+    average = jax.tree_util.tree_map(
+        lambda old, new: decay * old + (1 - decay) * new if eqx.is_inexact_array(new) else new, state.average, generator
+    )
+    return dataclasses.replace(
+        state, generator=generator, generator_moments=moments, average=average, iteration=state.iteration + 1
+    )
+
+
+def generator_gradient(
+    settings: Settings,
+    generator: Any,
+    scores_of: Callable[[Array], Array],
+    key: PRNGKeyArray,
+    conditions: Conditions | None,
+    marginal: Array | None,
+) -> PyTree:
+    """The gradient of what a generator minimises, given the scores of rows by one critic or by several."""
+    trained, rest = eqx.partition(generator, eqx.is_inexact_array)
 
     def loss_of(inside: PyTree) -> Array:
         logits, features, condition = generated(
             settings, eqx.combine(inside, rest), settings.generator_batch, key, conditions
         )
-        scores = jax.vmap(state.critic)(seen_by_critic(features, condition))
-        value = LOSSES[settings.loss].generator(scores)
+        value = LOSSES[settings.loss].generator(scores_of(seen_by_critic(features, condition)))
         if condition is not None:
             # The condition is a function of bought marginals, so nothing private is compared with it.
             logs = block_log_softmax(logits, settings.blocks)
@@ -350,16 +375,7 @@ def _generator_step(
             value = value - settings.anchor * jnp.sum(marginal * jnp.log(shares + 1e-8))
         return value
 
-    gradient = jax.grad(loss_of)(trained)
-    generator, moments = _stepped(settings, state.generator, gradient, state.generator_moments, dials.generator_rate)
-    # Early iterates weigh less: the average begins as a plain mean.
-    decay = jnp.minimum(settings.average, (1.0 + state.iteration) / (10.0 + state.iteration))
-    average = jax.tree_util.tree_map(
-        lambda old, new: decay * old + (1 - decay) * new if eqx.is_inexact_array(new) else new, state.average, generator
-    )
-    return dataclasses.replace(
-        state, generator=generator, generator_moments=moments, average=average, iteration=state.iteration + 1
-    )
+    return jax.grad(loss_of)(trained)
 
 
 def _mean(rows: Array, condition: Array | None, conditions: Conditions | None) -> Array:
@@ -442,7 +458,7 @@ def train(
     keep_last: int | None = None,
     chunk: int = 100,
     progress: Callable[[float, str], None] | None = None,
-    slot: Slot | None = None,
+    slot: "Slot | None" = None,
 ) -> tuple[State, list[Kept]]:
     """Runs to the last iteration; returns the final state and the trajectory: what is kept every `keep_every`
     iterations, of the last `keep_last` such moments if that is given.
@@ -455,25 +471,63 @@ def train(
     """
     if state is None:
         state = start(settings, dials, network_key, conditioned=conditions is not None, marginal=marginal)
+    run = _compiled(settings)
+
+    def more(state: State, first: int, count: int) -> State:
+        draws = draws_of(settings, key, units, first, count)
+        return run(state, units, dials, key, draws, conditions, public, marginal)
+
+    return driven(
+        more,
+        state,
+        iterations=iterations,
+        steps_each=settings.critic_steps,
+        keep_every=keep_every,
+        keep_last=keep_last,
+        chunk=chunk,
+        progress=progress,
+        slot=slot,
+    )
+
+
+Whole = TypeVar("Whole", bound=eqx.Module)
+
+
+def driven(
+    more: Callable[[Whole, int, int], Whole],
+    state: Whole,
+    *,
+    iterations: int,
+    steps_each: int = 1,
+    learned: Callable[[Whole], State] = lambda state: state,  # type: ignore[assignment, return-value]
+    advice: str = "Lower critic_rate or generator_rate, or use fewer critic_steps.",
+    keep_every: int = 0,
+    keep_last: int | None = None,
+    chunk: int = 100,
+    progress: Callable[[float, str], None] | None = None,
+    slot: "Slot | None" = None,
+) -> tuple[Whole, list[Kept]]:
+    """The host's side of a training, as `train` has it: `more(state, first, count)` runs so many iterations on.
+
+    `learned` is the part of a state that is covered by what was paid: only that is looked at, and kept on the way.
+    """
     # What comes from a file has firm types; so has what is fresh, lest one program become two.
     state = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf, leaf.dtype) if eqx.is_array(leaf) else leaf, state)
     trajectory: list[Kept] = []
-    if slot is not None and (saved := slot.load(state, Kept.of(state))) is not None:
+    if slot is not None and (saved := slot.load(state, Kept.of(learned(state)))) is not None:
         state, trajectory = saved
-    run = _compiled(settings)
-    done = int(state.iteration)
-    clock = _Clock(iterations * settings.critic_steps, done * settings.critic_steps)
+    done = int(learned(state).iteration)
+    clock = _Clock(iterations * steps_each, done * steps_each)
     if progress is not None:
-        progress(done / iterations, f"{clock.words(done * settings.critic_steps)}, compiling")
+        progress(done / iterations, f"{clock.words(done * steps_each)}, compiling")
     first = 0 if keep_last is None or not keep_every else iterations // keep_every - keep_last
     chunk = min(chunk, iterations) if not keep_every else min(chunk, keep_every)
     while done < iterations:
         length = min(chunk, iterations - done, *([keep_every - done % keep_every] if keep_every else []))
         try:
             with _explained_memory():
-                draws = draws_of(settings, key, units, done, length)
-                after = run(state, units, dials, key, draws, conditions, public, marginal)
-                leaves = jax.tree_util.tree_leaves(_trained(after.average))
+                after = more(state, done, length)
+                leaves = jax.tree_util.tree_leaves(trained_part(learned(after).average))
                 finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in leaves)
         except KeyboardInterrupt:
             if slot is not None:
@@ -483,13 +537,12 @@ def train(
         done += length
         if not finite:
             raise ConfigError(
-                f"Training diverged before step {done * settings.critic_steps}: a network is no longer finite. "
-                "Lower critic_rate or generator_rate, or use fewer critic_steps."
+                f"Training diverged before step {done * steps_each}: a network is no longer finite. {advice}"
             )
         if keep_every and done % keep_every == 0 and done // keep_every > first:
-            trajectory.append(jax.device_get(Kept.of(state)))
+            trajectory.append(jax.device_get(Kept.of(learned(state))))
         if progress is not None:
-            progress(done / iterations, clock.words(done * settings.critic_steps))
+            progress(done / iterations, clock.words(done * steps_each))
         if slot is not None:
             slot.offer(state, trajectory)
     if slot is not None:  # what follows must find this very training, however quick it was

@@ -208,7 +208,8 @@ class Logistic(Steps):
     """Logistic regression over all classes: by DP-SGD, or by objective perturbation."""
 
     method: str = "sgd"
-    """sgd, or objective: an exact minimum with a random linear term, one class against the others; no delta."""
+    """sgd, or objective: an exact minimum with a random linear term, one class against the others; for two
+    classes without delta."""
     class_weight: ClassWeight = None
     """A factor for each of the target's codes, or "bought"; None: all alike."""
     class_share: float = 0.05

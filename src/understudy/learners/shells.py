@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
@@ -20,13 +21,14 @@ from understudy import certificate
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_domain, fit_codec
 from understudy.errors import ConfigError
 from understudy.learners import methods
+from understudy.learners.inputs import seen_columns
 from understudy.learners.models import Classifier, LogitModel, Model, OneVersusRest, Regression, model_from_arrays
 from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.ledger import Guarantee, Ledger, Statement
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 from understudy.release import bought_facts, checked_seed, declared_facts
 from understudy.schema import Category, Column, Schema, match_columns
-from understudy.tables import as_arrow, conform
+from understudy.tables import as_arrow, conform, read_column
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -55,7 +57,7 @@ class Estimator(BaseEstimator):
     certificate_: str
     """The statement in words."""
     spent_: float
-    """Epsilon of everything that was looked at."""
+    """Epsilon of everything that was looked at by the last fit; fits before it have spent theirs too."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learns from a table that holds the target, or from inputs and labels.
@@ -65,7 +67,14 @@ class Estimator(BaseEstimator):
         and memory, scores.
         """
         if not isinstance(self.guarantee, Guarantee):
-            raise ConfigError("Say what to guarantee: us.Guarantee(epsilon=1.0), or us.Guarantee.not_private().")
+            raise ConfigError(
+                "Say what to guarantee: guarantee=us.Guarantee(epsilon=1.0), or us.Guarantee.not_private(), found "
+                f"{self.guarantee!r}."
+            )
+        if not isinstance(self.schema, Schema | None):
+            raise ConfigError(
+                f"schema must be a us.Schema, found {type(self.schema).__name__}. Of a file: us.Schema.read(path)."
+            )
         schema, table = self._declared_table(X, y)
         assert schema.target is not None
         self._check_target(schema[schema.target])
@@ -73,6 +82,8 @@ class Estimator(BaseEstimator):
         noise: NoiseSource = SecureNoise() if self.seed is None else SeededNoise(checked_seed(self.seed))
         ledger = Ledger(guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit)
         method, binning = self._method(schema[schema.target]), self.binning or Binning(bins="uniform")
+        if (columns := getattr(self, "columns", None)) is not None:
+            seen_columns(assumed_domain(schema, binning), schema.target, columns)  # refuses before the work of pricing
         # All prices are set before anything is bought: bought values must not move one.
         buying = plan_discovery(schema, ledger.remaining, binning)
         plan = method.plan(assumed_domain(schema, binning), ledger.remaining.after(buying.looks))
@@ -146,14 +157,16 @@ class Estimator(BaseEstimator):
                     f"The target {target!r} is among the inputs, and y is given too. Leave out one of them."
                 )
             check_consistent_length(arrow.column(0), y)
-            arrow = arrow.append_column(target, _label_column(y))
+            arrow = arrow.append_column(target, read_column(_label_cells(y), schema[target]))
         match_columns(schema, arrow.column_names)
         return schema, conform(arrow, schema)
 
     def _declared_array(self, X: Any, y: Any) -> tuple[Schema, pa.Table]:
         """A schema from the settings: real columns between declared bounds, and the target."""
+        if self.bounds is None and (hasattr(X, "columns") or hasattr(X, "column_names")):
+            raise ConfigError("A table needs its public facts: schema=us.Schema.read(...), or bounds=... of numbers.")
         if y is None:
-            raise ConfigError("Beside a plain array the labels are needed: fit(X, y). requires y to be passed.")
+            raise ConfigError("Without a schema fit requires y to be passed: the labels of a plain array, fit(X, y).")
         if self.bounds is None:
             raise ConfigError(
                 "The bounds of the inputs are not declared, and they are never read off the rows. Give bounds=(low, "
@@ -161,7 +174,7 @@ class Estimator(BaseEstimator):
             )
         names = _column_names(X)
         array = _as_floats(X)
-        labels = column_or_1d(y, warn=True)
+        labels = _label_cells(y)
         check_consistent_length(array, labels)
         names = names or tuple(f"x{number}" for number in range(array.shape[1]))
         target = self.target or LABEL
@@ -173,7 +186,8 @@ class Estimator(BaseEstimator):
             for name, pair in zip(names, bounds, strict=True)
         ]
         schema = Schema(columns=(*columns, self._target_column(target)), rows=self.num_rows, target=target)
-        table = pa.table({**dict(zip(names, array.T, strict=True)), target: _label_column(labels)})
+        read = read_column(labels, schema[target])
+        table = pa.table({**dict(zip(names, array.T, strict=True)), target: read})
         if _column_names(X):
             self.feature_names_in_ = np.asarray(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
@@ -386,20 +400,30 @@ def _frame(X: Any) -> Any:
 
 
 def _as_floats(X: Any) -> np.ndarray:
-    """An array of numbers, which may lie anywhere: to fail on a value would be a look at it."""
+    """An array of numbers, which may lie anywhere: to fail on a value, or to show one, would be a look at it.
+
+    What is not an array of numbers is read cell by cell; cells that are no numbers are NaN.
+    """
     if isinstance(X, pa.Table):
         X = np.stack([column.to_numpy() for column in X.columns], axis=1)
     elif _column_names(X) is not None and not hasattr(X, "__array__"):
         X = nw.from_native(X).to_numpy()
-    return check_array(X, dtype=np.float64, ensure_all_finite=False)
+    if not sparse.issparse(X):
+        X = np.asarray(X) if hasattr(X, "__array__") else np.asarray(X, dtype=object)
+        if X.ndim != 2:
+            X = np.zeros(X.shape)  # refused by its shape, in a message that quotes the array
+        elif X.dtype.kind not in "biufc":
+            number, shape = Column(name="x", kind="real"), X.T.shape
+            columns = [read_column(cells, number).to_numpy() for cells in X.T]
+            X = np.array(columns, dtype=np.float64).reshape(shape).T
+    return check_array(X, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0)
 
 
-def _label_column(y: Any) -> pa.Array:
-    if isinstance(y, pa.Array | pa.ChunkedArray):
+def _label_cells(y: Any) -> Any:
+    """Labels in one line, each with the type that it has: one type for all would follow from their values."""
+    if isinstance(y, pa.Array) or nw.dependencies.is_into_series(y):
         return y
-    if hasattr(y, "to_arrow"):
-        return y.to_arrow()
-    return pa.array(np.asarray(y).tolist(), from_pandas=True)
+    return column_or_1d(np.asarray(y) if hasattr(y, "__array__") else np.asarray(y, dtype=object), warn=True)
 
 
 def _pairs(bounds: Any, count: int) -> list[tuple[float, float]]:

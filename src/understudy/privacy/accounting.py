@@ -178,7 +178,19 @@ class ZCDP:
         return None
 
 
-Event = DiscreteGaussian | Gaussian | SubsampledGaussian | Choices | Pure | ZCDP
+@dataclasses.dataclass(frozen=True)
+class NonPrivate:
+    """Rows as they are, or anything else without a bound: its price is infinite, whatever stands beside it."""
+
+    def pld(self, grid: float) -> None:
+        return None
+
+    @property
+    def rho(self) -> float:
+        return math.inf
+
+
+Event = DiscreteGaussian | Gaussian | SubsampledGaussian | Choices | Pure | ZCDP | NonPrivate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,15 +217,15 @@ def _pld(event: Event, grid: float) -> pld.PrivacyLossDistribution | None:
 @functools.lru_cache(maxsize=64)
 def _composed_pld(events: tuple[Event, ...], grid: float) -> pld.PrivacyLossDistribution | None:
     """The joint privacy-loss distribution, or None when one of the events has none."""
-    total = None
     for event in events:
         # Events without a figure are found before the dear compositions are made.
-        if isinstance(event, ZCDP) or (isinstance(event, DiscreteGaussian) and event.sensitivity != 1):
+        if isinstance(event, ZCDP | NonPrivate) or (isinstance(event, DiscreteGaussian) and event.sensitivity != 1):
             return None
-    for event in events:
-        one = _pld(event, grid)
-        total = one if total is None else total.compose(one)
-    return total
+    last = _pld(events[-1], grid)
+    if len(events) == 1:
+        return last
+    before = _composed_pld(events[:-1], grid)  # kept: a search for noise composes the same looks before it each time
+    return None if before is None or last is None else before.compose(last)
 
 
 @functools.lru_cache(maxsize=4096)

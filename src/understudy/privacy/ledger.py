@@ -94,11 +94,12 @@ def _check_epsilon(epsilon: float) -> None:
     if epsilon <= 0:
         raise ConfigError(
             f"epsilon must be a positive number, found {epsilon:g}. Smaller is more private; 1 is a common choice. "
-            "For a baseline without privacy use --not-private."
+            "For a baseline without privacy use --not-private (in Python: Guarantee.not_private())."
         )
     if epsilon > 1000:
         raise ConfigError(
-            f"epsilon {epsilon:g} promises nothing. Use 100 or less, or say so openly with --not-private."
+            f"epsilon {epsilon:g} promises nothing. Use 100 or less, or say so openly with --not-private (in Python: "
+            "Guarantee.not_private())."
         )
     if epsilon < 1e-6:
         raise ConfigError(f"epsilon {epsilon:g} is too small for any useful answer. Use at least 1e-6.")
@@ -190,6 +191,17 @@ class Budget:
     def part(self, share: float) -> "Budget":
         """A part calibrated alone, to (share * epsilon, delta)."""
         return dataclasses.replace(self, epsilon=share * self.epsilon, already=())
+
+    def part_of_rest(self, share: float) -> "Budget":
+        """A part behind the looks that stand before it: with it, they cost what they cost and this share of the rest.
+
+        >>> Budget(1.0, 1e-6).part_of_rest(0.5).epsilon
+        0.5
+        """
+        before = _spent(self).epsilon if self.already and self.is_private else 0.0
+        if not self.is_private or before >= self.epsilon:
+            return self  # nothing to share; where nothing is left, calibration refuses
+        return dataclasses.replace(self, epsilon=before + share * (self.epsilon - before))
 
     def after(self, looks: Sequence[Look]) -> "Budget":
         """What is left once these looks have been made, or reserved."""

@@ -15,9 +15,18 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from understudy.errors import BudgetExceeded
-from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, SubsampledGaussian
+from understudy.privacy.accounting import (
+    ZCDP,
+    Choices,
+    DiscreteGaussian,
+    Gaussian,
+    NonPrivate,
+    Pure,
+    SubsampledGaussian,
+)
 from understudy.privacy.ledger import Ledger, Look
 from understudy.privacy.sampling import Units
+from understudy.privacy.votes import Parts, parted, scale_of
 from understudy.schema import Domain, Scale
 
 Clique = tuple[str, ...]
@@ -36,7 +45,21 @@ class Box:
         return tuple(slice(first, end) for first, end in self.ranges)
 
 
+@dataclasses.dataclass(frozen=True)
+class Grouped:
+    """A marginal whose cells are groups of codes: by public facts or bought ones, never by the rows themselves."""
+
+    clique: Clique
+    groups: tuple[tuple[int, ...], ...]
+    """For each column the group of each of its codes, counted from 0."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(max(groups) + 1 for groups in self.groups)
+
+
 ROUNDING = 1 + 1e-9  # scores are sums of floats: for up to a million rows this covers their rounding
+OFFSET_ROUNDING = 2.0**-50  # offsets may be far greater: differences are rounded by this share of them at most
 
 
 class Rows:
@@ -59,12 +82,25 @@ class Rows:
         self.scales: tuple[Scale | None, ...] = tuple(scales or (None,) * len(domain.names))
         """What is public about each numeric column."""
         self.max_rows_per_unit = max_rows_per_unit
-        self._cache: dict[Clique | Box, np.ndarray] = {}
+        self._cache: dict[Clique | Box | Grouped, np.ndarray] = {}
 
     @functools.cached_property
     def _places(self) -> np.ndarray:
         """Where numbers lie between their bounds, from 0 to 1; NaN for nulls and for what is no number."""
         return np.full(self._codes.shape, np.nan) if self._make_places is None else self._make_places()
+
+    def only(self, columns: Sequence[str]) -> "Rows":
+        """The same rows without their other columns. Reads nothing: prices and bounds for a unit stay what they are."""
+        domain = self.domain.only(columns)
+        at = [self.domain.index(name) for name in domain.names]
+        return Rows(
+            self._codes[:, at],
+            domain,
+            max_rows_per_unit=self.max_rows_per_unit,
+            units=self._units,
+            places=lambda: self._places[:, at],
+            scales=[self.scales[index] for index in at],
+        )
 
     def _exact_counts(self, clique: Clique) -> np.ndarray:
         """Cells of one marginal, in the clique's own order of columns."""
@@ -76,8 +112,19 @@ class Rows:
             self._cache[clique] = np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
         return self._cache[clique]
 
-    def _exact_answer(self, query: Clique | Box) -> np.ndarray:
+    def _exact_grouped(self, query: Grouped) -> np.ndarray:
+        """Cells of a marginal of groups: every row is in exactly one."""
+        if query not in self._cache:
+            flat = np.zeros(len(self._codes), dtype=np.int64)
+            for name, groups, size in zip(query.clique, query.groups, query.shape, strict=True):
+                flat = flat * size + np.asarray(groups, dtype=np.int64)[self._codes[:, self.domain.index(name)]]
+            self._cache[query] = np.bincount(flat, minlength=math.prod(query.shape)).reshape(query.shape)
+        return self._cache[query]
+
+    def _exact_answer(self, query: Clique | Box | Grouped) -> np.ndarray:
         """Cells of a marginal, or the one count of a box as an array of one."""
+        if isinstance(query, Grouped):
+            return self._exact_grouped(query)
         if not isinstance(query, Box):
             return self._exact_counts(query)
         if query not in self._cache:
@@ -147,6 +194,83 @@ def pay_for_steps(rows: Rows, look: Look, ledger: Ledger, layout: RowEncoder | N
     arranged, present = rows._in_units(encoded)
     multiplier = event.noise_multiplier if ledger.guarantee.is_private else 0.0
     return PaidSteps(Units(jnp.asarray(arranged), jnp.asarray(present)), event.rate, multiplier, event.steps)
+
+
+def pay_for_stretches(
+    rows: Rows, looks: Sequence[Look], ledger: Ledger, layout: RowEncoder | None = None
+) -> tuple[PaidSteps, ...]:
+    """Pays for stretches of one training that differ in their noise, all of them before the first step.
+
+    Formal guarantee: the price of all `looks`, as `pay_for_steps` has it for one; each stretch may look at the rows as
+    often as its own steps say, with its own noise multiplier or a greater one.
+    """
+    assert all(isinstance(look.event, SubsampledGaussian) for look in looks)
+    check_units(rows, ledger)
+    for look in looks[:-1]:
+        ledger.charge(look)
+    last = pay_for_steps(rows, looks[-1], ledger, layout)
+    events = [look.event for look in looks if isinstance(look.event, SubsampledGaussian)]
+    is_private = ledger.guarantee.is_private
+    return tuple(
+        PaidSteps(last.units, event.rate, event.noise_multiplier if is_private else 0.0, event.steps)
+        for event in events
+    )
+
+
+def open_rows(rows: Rows, look: Look, ledger: Ledger) -> tuple[np.ndarray, np.ndarray]:
+    """The rows themselves, codes and places, for a baseline that is never private.
+
+    Formal guarantee: none, and none can be stated: under any guarantee this refuses before a row is read, and the event
+    that is charged has no finite price.
+    """
+    assert isinstance(look.event, NonPrivate)
+    if ledger.guarantee.is_private:
+        raise BudgetExceeded(
+            f"'{look.what}' has no bound, so no budget covers it. Nothing was looked at. Use --not-private (in Python: "
+            "Guarantee.not_private()), or another method."
+        )
+    ledger.charge(look)
+    return rows._codes, rows._places
+
+
+@dataclasses.dataclass(frozen=True)
+class PaidVotes:
+    """What the training of teachers gets for its money: their parts, and the noise of each vote."""
+
+    parts: Parts
+    law: str
+    scale: float
+    """Zero in a run that is not private."""
+    queries: int
+
+
+def pay_for_votes(
+    rows: Rows, look: Look, ledger: Ledger, *, teachers: int, queries: int, layout: RowEncoder | None = None
+) -> PaidVotes:
+    """Pays for all votes of a training at once, and hands out the parts of its teachers, as codes or features.
+
+    Formal guarantee: the price of `look`, a `Gaussian` or a `Pure` of so many rounds, under add/remove of one unit,
+    provided that parts are looked at by their own teachers alone, and teachers through `noisy_votes` alone, for at most
+    `queries` rows, with this law and scale; and that a `layout` makes each row's features of that row, public facts
+    and independent randomness. `queries` Gaussian votes of standard deviation multiplier * sqrt(queries) compose to one
+    look of that multiplier, so neither `teachers` nor `queries` moves the price. A unit has one teacher, with all its
+    rows: however many these are, it moves each count by one at most.
+    """
+    event = look.event
+    assert isinstance(event, Gaussian | Pure)
+    if isinstance(event, Pure) and queries > event.rounds:
+        raise BudgetExceeded(
+            f"'{look.what}' is priced for {event.rounds} votes, not for {queries}. Nothing was looked at."
+        )
+    check_units(rows, ledger)
+    ledger.charge(look)
+    encoded = rows._codes if layout is None else layout.encode(rows._codes, rows._places, ledger.noise.key())
+    unit_of_row = None if rows.max_rows_per_unit == 1 else rows._units
+    assert rows.max_rows_per_unit == 1 or unit_of_row is not None, "units with several rows must be known"
+    parts, _ = parted(encoded, unit_of_row, teachers, key=ledger.noise.key())
+    scale = scale_of(event.noise_multiplier, queries) if isinstance(event, Gaussian) else 1 / event.epsilon
+    law = "gaussian" if isinstance(event, Gaussian) else "laplace"
+    return PaidVotes(parts, law, scale if ledger.guarantee.is_private else 0.0, queries)
 
 
 def noisy_counts(rows: Rows, cliques: Sequence[Clique], look: Look, ledger: Ledger) -> list[np.ndarray]:
@@ -221,7 +345,7 @@ def noisy_size(num_rows: int, look: Look, ledger: Ledger) -> int:
 class Candidates:
     """Marginals or boxes to choose among, with what a model expects of each: score = weight * (L1 error - offset)."""
 
-    cliques: Sequence[Clique | Box]
+    cliques: Sequence[Clique | Box | Grouped]
     expected: Sequence[np.ndarray]
     weights: np.ndarray
     offsets: np.ndarray
@@ -259,7 +383,11 @@ class Chooser:
 
 def _choose(rows: Rows, candidates: Candidates, epsilon: float, ledger: Ledger) -> int:
     """Exponential mechanism by Gumbel-max: noise of scale 2 * sensitivity / epsilon on each score."""
-    sensitivity = float(np.max(np.abs(candidates.weights))) * rows.max_rows_per_unit * ROUNDING
+    for clique, expected in zip(candidates.cliques, candidates.expected, strict=True):
+        # Another shape would be broadcast, and a row would count several times.
+        assert np.shape(expected) == _shape_of(rows, clique), "expected counts have another shape than their query"
+    moved = rows.max_rows_per_unit * ROUNDING + OFFSET_ROUNDING * float(np.max(np.abs(candidates.offsets)))
+    sensitivity = float(np.max(np.abs(candidates.weights))) * moved
     exact_scores = [
         weight * (np.abs(rows._exact_answer(clique) - expected).sum() - offset)
         for clique, expected, weight, offset in zip(
@@ -267,6 +395,12 @@ def _choose(rows: Rows, candidates: Candidates, epsilon: float, ledger: Ledger) 
         )
     ]
     return ledger.noise.noisy_argmax(np.asarray(exact_scores), 2 * sensitivity / epsilon)
+
+
+def _shape_of(rows: Rows, query: Clique | Box | Grouped) -> tuple[int, ...]:
+    if isinstance(query, Box):
+        return (1,)
+    return query.shape if isinstance(query, Grouped) else rows.domain.shape(query)
 
 
 class Filter:

@@ -13,10 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from understudy.errors import ConfigError
+
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
 WIDE = 1e4  # above it a table would be long, and a rounded normal is within 1e-9 of the discrete law
+MOST_STDDEV = 2.0**57
+"""A draw passes 2^62 less than once in 10^220; beyond 2^63 the samplers would stop, and show what is added to them."""
+MOST_SUM = 2**62
+"""Exact sums are held within it, so that with their noise they fit 64 bits."""
 TAIL = 14  # standard deviations kept by the seeded sampler's table: the mass beyond is below 1e-43
 
 
@@ -27,7 +33,7 @@ class SecureNoise:
 
     def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
         """Integers with probability proportional to exp(-x^2 / (2 stddev^2))."""
-        draw = _opendp_gaussian(stddev)
+        draw = _opendp_gaussian(checked_stddev(stddev))
         zeros = [0] * int(np.prod(shape))
         return np.asarray(draw(zeros) if zeros else [], dtype=np.int64).reshape(shape)
 
@@ -50,7 +56,7 @@ class SeededNoise:
         self._generator = np.random.default_rng(seed)
 
     def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
-        if stddev > WIDE:
+        if checked_stddev(stddev) > WIDE:
             return np.rint(stddev * self._generator.standard_normal(shape)).astype(np.int64)
         support, cumulative = _discrete_gaussian_table(stddev)
         return support[np.searchsorted(cumulative, self._generator.random(shape), side="right")]
@@ -74,6 +80,29 @@ class NoiseSource(Protocol):
     def noisy_argmax(self, scores: np.ndarray, scale: float) -> int: ...
 
     def key(self) -> "PRNGKeyArray": ...
+
+
+def checked_stddev(stddev: float) -> float:
+    """Refuses noise that 64 bits cannot hold: by a public number, so nothing is shown by it.
+
+    >>> checked_stddev(3.0)
+    3.0
+    """
+    if not stddev <= MOST_STDDEV:
+        raise ConfigError(
+            f"The noise of this guarantee is too great for whole numbers of 64 bits (standard deviation {stddev:.2g} "
+            "steps). Nothing was looked at. Raise epsilon or delta, or lower max_rows_per_unit."
+        )
+    return stddev
+
+
+def with_noise(exact: np.ndarray, stddev: float, source: NoiseSource) -> np.ndarray:
+    """Whole numbers, of 64 bits or of any size, with discrete Gaussian noise; the sum never wraps around.
+
+    Clamping to +-MOST_SUM moves no two values further apart, so a sensitivity stays what it was.
+    """
+    held = np.clip(exact, -MOST_SUM, MOST_SUM).astype(np.int64)
+    return held + source.discrete_gaussian(stddev, held.shape)
 
 
 def fresh_key() -> "PRNGKeyArray":

@@ -15,15 +15,19 @@ from scipy import special
 
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import Pure
-from understudy.privacy.device_noise import normals, word_pairs
+from understudy.privacy.device_noise import word_pairs
 from understudy.privacy.ledger import Ledger, Look
 from understudy.privacy.mechanisms import RowEncoder, Rows, check_units
 from understudy.privacy.statistics import label_and_inputs
 
 CURVATURE = 0.25
 """The logistic loss has a second derivative of at most this, and a slope of at most one."""
-EXACT = 1e-9
-"""The proof is for the minimiser itself: a gradient of at most this norm counts as zero."""
+FINEST = 2.0**-20
+"""Coefficients are released on a grid of this or a coarser public width."""
+COARSE = 2.0**-32
+"""The grid is at least this part of the scale of the coefficients, of which float64 rounds off 2^-53."""
+EXACT = 2.0**-8
+"""The proof is for the minimiser itself: what is found is within this part of the grid, and one more step follows."""
 ITERATIONS = 100
 
 
@@ -53,8 +57,11 @@ def noisy_minimisers(
     most w, and the determinant of its derivative, of which all eigenvalues are at least n penalty, by a factor within
     1 + w / (4 n penalty). So with a density proportional to exp(-beta |b|), that of f changes within a factor of
     exp(k (beta w + log(1 + w / (4 n penalty)))) for k rows of a unit, and beta is what makes this the price. The
-    penalty is raised where it would leave less than half of the price to beta. Without the exact minimiser there is no
-    answer. Not covered: low-order bits of floating-point arithmetic, timing, memory.
+    penalty is raised where it would leave less than half of the price to beta. What is released is the minimiser
+    rounded to a public grid. It is found to 2^-8 of the grid, then one more step of Newton's squares that error, down
+    to the rounding of float64: 2^-18 of the grid or so, as are the steps of the random term. Both move the odds of a
+    cell of the grid by a share of about 1e-5 for each input. Where no such minimum is found there is no answer; that
+    takes rows in far greater number than the public one. Not covered: that refusal, timing, memory.
     """
     event = look.event
     assert isinstance(event, Pure)
@@ -69,16 +76,18 @@ def noisy_minimisers(
     if private:
         penalty = max(penalty, least_penalty(event.epsilon, size, unit, most))
         beta = rate_of_term(event.epsilon, penalty, size, unit, most)
-    chunks = list(label_and_inputs(rows, layout, ledger))
+    chunks = list(label_and_inputs(rows, layout, ledger))  # the first reading of a row: all above is public
     inputs = np.concatenate([x for x, _ in chunks])
     codes = np.concatenate([label for _, label in chunks])
     known = ~np.isnan(codes)
     inputs, labels = inputs[known], codes[known].astype(np.int64)
+    grid = public_grid(inputs.shape[1], beta, penalty, size, most)
     found = []
     for positive in positives:
         term = random_term(inputs.shape[1], beta, ledger.noise.key()) if private else np.zeros(inputs.shape[1])
         signs = np.where(labels == positive, 1.0, -1.0)
-        found.append(minimiser(inputs, signs, class_weights[labels], term, size=size, penalty=penalty))
+        exact = minimiser(inputs, signs, class_weights[labels], term, size=size, penalty=penalty, grid=grid)
+        found.append(np.rint(exact / grid) * grid + 0.0)  # a zero has no sign
     return Minimisers(np.stack(found), penalty)
 
 
@@ -95,14 +104,35 @@ def rate_of_term(
     return (epsilon / rows_per_unit - determinant) / most_weight
 
 
+def public_grid(num_inputs: int, beta: float, penalty: float, num_rows: int, most_weight: float = 1.0) -> float:
+    """The width of the grid of released coefficients, a power of two.
+
+    Coefficients are at most (sum of weights + |b|) / (n penalty), and float64 rounds them in proportion.
+    """
+    scale = max(most_weight, num_inputs / (beta * num_rows)) / penalty
+    return max(FINEST, COARSE * 2.0 ** math.ceil(math.log2(scale)))
+
+
 def random_term(size: int, beta: float, key: PRNGKeyArray) -> Float[np.ndarray, " inputs"]:
-    """A vector with density proportional to exp(-beta |b|): an even direction, and a gamma length."""
+    """A vector with density proportional to exp(-beta |b|): an even direction, and a gamma length.
+
+    All of it in float64 from 64 bits a number. In float32 the term would lie on a coarse lattice, and whoever has a
+    table in mind could tell by it whether the released answer came from that table.
+    """
     direction_key, length_key = jax.random.split(key)
-    direction = np.asarray(normals(direction_key, size), dtype=np.float64)
-    high, low = (np.asarray(words, dtype=np.float64) for words in word_pairs(length_key, size))
+    high, low = _words(direction_key, size)
+    below = high >= 2.0**31  # one bit for the side, and 63 for the tail, where a float64 is finest
+    tails = (high - np.where(below, 2.0**31, 0.0) + (low + 0.5) * 2.0**-32) * 2.0**-32
+    direction = np.where(below, 1.0, -1.0) * special.ndtri(tails)
+    high, low = _words(length_key, size)
     uniforms = (high + (low + 0.5) * 2.0**-32) * 2.0**-32
     length = -np.log(uniforms).sum() / beta  # a gamma variable of a whole shape is a sum of exponential ones
     return direction * (length / np.linalg.norm(direction))
+
+
+def _words(key: PRNGKeyArray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    high, low = word_pairs(key, count)
+    return np.asarray(high, dtype=np.float64), np.asarray(low, dtype=np.float64)
 
 
 def minimiser(
@@ -113,8 +143,10 @@ def minimiser(
     *,
     size: int,
     penalty: float,
+    grid: float,
 ) -> Float[np.ndarray, " inputs"]:
-    """By Newton's method with halved steps; refused unless the gradient vanishes."""
+    """By Newton's method with halved steps, to within EXACT grids and then by one more step; else refused."""
+    small = EXACT * grid * penalty  # a gradient of this norm is within EXACT grids of the minimum
     signed = inputs * signs[:, None]
 
     def value(at: np.ndarray) -> float:
@@ -126,17 +158,18 @@ def minimiser(
     at = np.zeros(inputs.shape[1])
     for _ in range(ITERATIONS):
         slope = gradient(at)
-        if np.linalg.norm(slope) <= EXACT / 10:
-            break
+        near = bool(np.linalg.norm(slope) <= small)
         share = special.expit(signed @ at)
         curve = (inputs.T * (weights * share * (1 - share))) @ inputs / size + penalty * np.eye(len(at))
         step = np.linalg.solve(curve, slope)
         length, before = 1.0, value(at)
-        while length > 1e-6 and value(at - length * step) > before - 1e-4 * length * float(slope @ step):
+        while not near and length > 1e-6 and value(at - length * step) > before - 1e-4 * length * float(slope @ step):
             length /= 2
         # Near the end values no longer tell points apart; a whole step of Newton's is right there.
         at = at - (length if length > 1e-6 else 1.0) * step
-    if not np.linalg.norm(gradient(at)) <= EXACT:
+        if near:
+            break
+    if not np.linalg.norm(gradient(at)) <= small:
         raise ConfigError(
             "The exact minimum was not reached, and only it is private: nothing is released. Raise the penalty, or use "
             'method="sgd".'

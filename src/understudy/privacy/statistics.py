@@ -2,8 +2,10 @@
 
 Every row's part is held within its bound here, whatever made it, and rounded towards zero to whole steps; so sums are
 whole numbers that do not depend on the order of the rows, and a unit moves them by what is claimed, exactly. The noise
-is discrete Gaussian on the same steps. They are so fine (a standard deviation has 10^4 of them and more) that a
-continuous Gaussian, rounded, has the same law to a total variation of 1e-9 for each cell: both have the same price.
+is discrete Gaussian on the same steps, with a standard deviation s of 10^4 of them and more, and is priced as a
+continuous Gaussian, rounded: for a draw k of m cells the two laws have a ratio of exp((|k|^2 / s^2 - m) / (24 s^2)),
+but for terms of order s^-4. With s = 10^4 and a million cells this is within 1e-5 of one for all but 1e-30 of the mass:
+epsilon, and delta as a share of itself, are those of the continuous law to 1e-5. Most sums here have far finer steps.
 """
 
 import dataclasses
@@ -12,19 +14,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import Gaussian
 from understudy.privacy.ledger import Ledger, Look
 from understudy.privacy.mechanisms import RowEncoder, Rows, check_units
+from understudy.privacy.noise import MOST_SUM, checked_stddev, with_noise
 from understudy.schema import Domain, Scale
 
 STEPS = 2.0**18
-"""An input is rounded to this part of one. Products have the square of it: exact in a float64 up to CHUNK rows, and in
-64 bits up to 2^27 rows."""
+"""An input is rounded to this part of one. Products have the square of it: exact in a float64 up to CHUNK rows, then
+summed as whole numbers of any size, so that no number of rows is too great."""
 CHUNK = 4096
-MOST_ROWS = 2**27
 ROOM = 1e-9
 """Weights are floats: the sum of their squares may pass one by this, and the noise grows by it."""
 
@@ -81,11 +83,10 @@ def noisy_moments(
     noise is smaller by the square root of two), x y by 1 and y^2 by 1; weights have squares that sum to one at most.
     The noise grows with max_rows_per_unit. Not covered: timing, memory, layouts that mix rows.
     """
-    event = _paid_gaussian(rows, look, ledger, weights)
+    stddev = _paid_stddevs(rows, look, ledger, weights, STEPS**2)
     exact_gram, exact_cross, exact_square = _exact_moments(rows, layout, ledger)
     upper = np.triu(~absent)
     np.fill_diagonal(upper, False)
-    stddev = _stddevs(event, rows, weights)
     gram = np.zeros(exact_gram.shape)
     gram[upper] = _with_noise(exact_gram[upper], stddev[0] / math.sqrt(2), STEPS**2, ledger)
     gram = gram + gram.T + np.diag(_with_noise(np.diag(exact_gram), stddev[0], STEPS**2, ledger))
@@ -97,10 +98,8 @@ def noisy_moments(
     return Moments(gram, cross, square, shown[0], shown[1])
 
 
-def _exact_moments(
-    rows: Rows, layout: RowEncoder, ledger: Ledger
-) -> tuple[Int[np.ndarray, "inputs inputs"], Int[np.ndarray, " inputs"], int]:
-    """In whole steps, squared."""
+def _exact_moments(rows: Rows, layout: RowEncoder, ledger: Ledger) -> tuple[np.ndarray, np.ndarray, int]:
+    """In whole steps, squared, as Python's whole numbers."""
     gram: np.ndarray | int = 0
     cross: np.ndarray | int = 0
     square = 0
@@ -108,10 +107,39 @@ def _exact_moments(
         known = ~np.isnan(label)
         x = np.trunc(inputs[known] * STEPS)
         y = np.trunc(np.clip(label[known], -1.0, 1.0) * STEPS)
-        gram = gram + (x.T @ x).astype(np.int64)
-        cross = cross + (x.T @ y).astype(np.int64)
+        gram = gram + _whole(x.T @ x)
+        cross = cross + _whole(x.T @ y)
         square += int(y @ y)
     return np.asarray(gram), np.asarray(cross), square
+
+
+def noisy_gram(rows: Rows, layout: RowEncoder, look: Look, ledger: Ledger) -> Float[np.ndarray, "inputs inputs"]:
+    """X^T X over all rows, each row's inputs held to norm one, with Gaussian noise; symmetric.
+
+    Formal guarantee: the price of `look`, a `Gaussian`, under add/remove of one unit. One row has |x| <= 1, so x x^T
+    moves by at most 1 in Frobenius norm, and by no more on and above the diagonal, where the noise is drawn. The noise
+    grows with max_rows_per_unit. Not covered: timing, memory, layouts that mix rows.
+    """
+    (stddev,) = _paid_stddevs(rows, look, ledger, (1.0,), STEPS**2)
+    exact_gram: np.ndarray | int = 0
+    for inputs, _ in label_and_inputs(rows, _WithoutLabel(layout), ledger):
+        steps = np.trunc(inputs * STEPS)
+        exact_gram = exact_gram + _whole(steps.T @ steps)
+    upper = np.triu_indices(len(np.asarray(exact_gram)))
+    noisy = np.zeros(np.shape(exact_gram))
+    noisy[upper] = _with_noise(np.asarray(exact_gram)[upper], stddev, STEPS**2, ledger)
+    return noisy + np.triu(noisy, 1).T
+
+
+@dataclasses.dataclass(frozen=True)
+class _WithoutLabel:
+    """A layout whose rows get a last number that means nothing."""
+
+    layout: RowEncoder
+
+    def encode(self, codes: np.ndarray, places: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
+        features = self.layout.encode(codes, places, key)
+        return np.concatenate([features, np.zeros((len(features), 1), features.dtype)], axis=1)
 
 
 # ------------------------------------------------------------------------------------------------------------ by class
@@ -168,21 +196,21 @@ def noisy_class_sums(
     block touches one cell of it, by at most 1; the noise of a block is that of the look over its weight, and the
     squares of the weights sum to one at most. The noise grows with max_rows_per_unit. Not covered: timing, memory.
     """
-    event = _paid_gaussian(rows, look, ledger, weights)
+    stddevs = _paid_stddevs(rows, look, ledger, weights, STEPS)
     answers = {}
-    for block, stddev in zip(blocks, _stddevs(event, rows, weights), strict=True):
+    for block, stddev in zip(blocks, stddevs, strict=True):
         noisy = _with_noise(_exact_class_sums(rows, target, block), stddev, STEPS, ledger)
         answers[block.what, block.column] = (noisy, stddev if ledger.guarantee.is_private else 0.0)
     return answers
 
 
 def _exact_class_sums(rows: Rows, target: str, block: ClassBlock) -> Int[np.ndarray, "..."]:
-    """In whole steps."""
+    """In whole steps: exact up to 2^35 rows, more than any memory has."""
     if block.what in ("classes", "levels"):
         clique = (target,) if block.what == "classes" else (target, block.column)
         return rows._exact_counts(clique) * int(STEPS)
     places = rows._places[:, rows.domain.index(block.column)]
-    number = np.clip(2 * np.nan_to_num(places, nan=0.5) - 1, -1.0, 1.0)
+    number = 2 * np.clip(np.nan_to_num(places, nan=0.5), 0.0, 1.0) - 1
     number = {"known": np.ones_like(number), "sums": number, "squares": number**2}[block.what]
     steps = np.where(np.isnan(places), 0.0, np.trunc(number * STEPS))
     (size,) = rows.domain.shape((target,))
@@ -193,24 +221,34 @@ def _exact_class_sums(rows: Rows, target: str, block: ClassBlock) -> Int[np.ndar
 # --------------------------------------------------------------------------------------------------------------- noise
 
 
-def _paid_gaussian(rows: Rows, look: Look, ledger: Ledger, weights: Sequence[float]) -> Gaussian:
+def _paid_stddevs(rows: Rows, look: Look, ledger: Ledger, weights: Sequence[float], steps: float) -> tuple[float, ...]:
+    """The noise of each part of a sum on these steps, once it is paid. All refusals are by public numbers."""
     event = look.event
     assert isinstance(event, Gaussian)
     if event.count != 1 or sum(weight**2 for weight in weights) > 1 + ROOM:
         raise BudgetExceeded(f"'{look.what}' is priced for one sum of weights whose squares add up to 1, not for this.")
     check_units(rows, ledger)
-    if len(rows._codes) > MOST_ROWS:
-        raise ConfigError(f"Sums are exact up to {MOST_ROWS:,} rows only. Give fewer.")
-    ledger.charge(look)  # before the look: a refused one must not happen
-    return event
-
-
-def _stddevs(event: Gaussian, rows: Rows, weights: Sequence[float]) -> tuple[float, ...]:
+    if rows.domain.num_rows * steps > MOST_SUM:
+        raise ConfigError(
+            f"Such sums are for up to {int(MOST_SUM / steps):,} rows, and the public number is "
+            f"{rows.domain.num_rows:,}. Nothing was looked at."
+        )
     unit = event.noise_multiplier * rows.max_rows_per_unit * (1 + ROOM)
-    return tuple(unit / weight if weight else math.inf for weight in weights)
+    stddevs = tuple(unit / weight if weight else math.inf for weight in weights)
+    if ledger.guarantee.is_private:
+        for stddev, weight in zip(stddevs, weights, strict=True):
+            checked_stddev(stddev * steps if weight else 0.0)  # a part without weight is not looked at
+    ledger.charge(look)  # before the look: a refused one must not happen
+    return stddevs
+
+
+def _whole(sums: Float[np.ndarray, "..."]) -> np.ndarray:
+    """Python's whole numbers, which never wrap around: sums of 64 bits would, by the private number of rows."""
+    return sums.astype(np.int64).astype(object)
 
 
 def _with_noise(exact: np.ndarray, stddev: float, steps: float, ledger: Ledger) -> Float[np.ndarray, "..."]:
     """Sums in whole steps as numbers, with noise of this standard deviation; without privacy, as they are."""
-    noise = ledger.noise.discrete_gaussian(stddev * steps, exact.shape) if ledger.guarantee.is_private else 0
-    return (exact + noise) / steps
+    if not ledger.guarantee.is_private:
+        return exact.astype(np.float64) / steps
+    return with_noise(exact, stddev * steps, ledger.noise) / steps

@@ -22,13 +22,30 @@ SYNTHESIZERS = {
     "mst": "understudy.synthesizers.mst:MST",
     "aim": "understudy.synthesizers.aim:AIM",
     "mwem": "understudy.synthesizers.mwem:MWEM",
+    "gem": "understudy.synthesizers.gem:GEM",
     "dpgan": "understudy.synthesizers.dpgan:DPGAN",
     "dpctgan": "understudy.synthesizers.dpctgan:DPCTGAN",
+    "pategan": "understudy.synthesizers.pategan:PATEGAN",
+    "patectgan": "understudy.synthesizers.patectgan:PATECTGAN",
+    "bayesgan": "understudy.synthesizers.bayesgan:BayesGAN",
+    "autogan": "understudy.synthesizers.autogan:AutoGAN",
     "boosted": "understudy.synthesizers.boosted:Boosted",
     "drs": "understudy.synthesizers.drs:DRS",
     "selected": "understudy.synthesizers.selected:Selected",
+    "quail": "understudy.synthesizers.quail:Quail",
+    "cart": "understudy.synthesizers.cart:CART",
 }
 """Name of each method and where it lives; loaded when asked for, so that listing them is instant."""
+
+LEARNERS = {
+    "logistic": "understudy.learners.methods:Logistic",
+    "naive_bayes": "understudy.learners.methods:NaiveBayes",
+    "mlp": "understudy.learners.methods:Perceptron",
+    "prior": "understudy.learners.methods:Prior",
+    "linear": "understudy.learners.methods:Linear",
+    "mlp_regression": "understudy.learners.methods:NumberPerceptron",
+}
+"""Learners that stand as settings inside an expression: `quail(mst, learner=naive_bayes(numbers=gaussian))`."""
 
 AUTO = "auto"
 
@@ -41,14 +58,25 @@ def synthesizer_class(name: str) -> type:
         near = difflib.get_close_matches(name, [*SYNTHESIZERS, AUTO], n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ConfigError(f"There is no method {name!r}.{hint} The methods are: {', '.join([*SYNTHESIZERS, AUTO])}.")
-    module, _, attribute = SYNTHESIZERS[name].partition(":")
+    return _loaded(SYNTHESIZERS[name])
+
+
+def learner_class(name: str) -> type:
+    """The class behind a learner's name, or an error with all of them."""
+    if name not in LEARNERS:
+        raise ConfigError(f"There is no learner {name!r}. The learners are: {', '.join(LEARNERS)}.")
+    return _loaded(LEARNERS[name])
+
+
+def _loaded(place: str) -> type:
+    module, _, attribute = place.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
-def name_of(synthesizer: object) -> str:
-    """The name under which a synthesizer's class is registered."""
-    here = f"{type(synthesizer).__module__}:{type(synthesizer).__name__}"
-    return next((name for name, place in SYNTHESIZERS.items() if place == here), type(synthesizer).__name__.lower())
+def name_of(part: object) -> str:
+    """The name under which the class of a synthesizer, or of a learner, is registered."""
+    here, places = f"{type(part).__module__}:{type(part).__name__}", {**SYNTHESIZERS, **LEARNERS}
+    return next((name for name, place in places.items() if place == here), type(part).__name__.lower())
 
 
 def read_method(expression: str, settings: dict[str, object] | None = None) -> Any:
@@ -122,10 +150,10 @@ def _tokens(expression: str) -> list[str]:
     return tokens
 
 
-def _read(tokens: list[str], expression: str) -> tuple[Any, list[str]]:
-    """One method and the tokens after it."""
+def _read(tokens: list[str], expression: str, *, learner: bool = False) -> tuple[Any, list[str]]:
+    """One method, or one learner, and the tokens after it."""
     name, rest = tokens[0], tokens[1:]
-    cls = synthesizer_class(name)
+    cls = learner_class(name) if learner else synthesizer_class(name)
     if rest[:1] != ["("]:
         return _build(cls, name, [], {}), rest
     rest, inner, settings = rest[1:], [], {}
@@ -146,7 +174,8 @@ def _read(tokens: list[str], expression: str) -> tuple[Any, list[str]]:
 def _read_value(tokens: list[str], expression: str) -> tuple[object, list[str]]:
     """One value: a scalar, a list, or a method with parentheses."""
     if not tokens or tokens[0] in ",=)]":
-        raise ConfigError(f"The method {expression!r} has a setting without a value.")
+        lacks = "a [ or a ] without its other half" if expression.count("[") != expression.count("]") else ""
+        raise ConfigError(f"The method {expression!r} has {lacks or 'a setting without a value'}.")
     if tokens[0] == "[":
         values, rest = [], tokens[1:]
         while rest and rest[0] != "]":
@@ -156,7 +185,7 @@ def _read_value(tokens: list[str], expression: str) -> tuple[object, list[str]]:
                 rest = rest[1:]
         return tuple(values), rest[1:]
     if tokens[1:2] == ["("]:
-        return _read(tokens, expression)
+        return _read(tokens, expression, learner=tokens[0] in LEARNERS)
     return _value(tokens[0]), tokens[1:]
 
 
@@ -234,6 +263,8 @@ def _kind_in_words(wanted: Any) -> str:
     parts = typing.get_args(wanted)
     if typing.get_origin(wanted) in (typing.Union, types.UnionType):
         return " or ".join(_kind_in_words(part) for part in parts)
+    if wanted == tuple[tuple[str, ...], ...]:
+        return "a list of lists of columns, as in [[a, b], [c, d]]"
     if typing.get_origin(wanted) is tuple:
         many = "" if parts[1:] == (...,) else f" of {len(parts)}"
         return f"a list{many}, each {_kind_in_words(parts[0])}"

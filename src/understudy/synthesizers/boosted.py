@@ -50,7 +50,7 @@ FAR = 0.2
 
 @dataclasses.dataclass(frozen=True)
 class Boosted:
-    """Rows from many checkpoints of a GAN, weighted so that none of its critics can tell them from real ones."""
+    """Around a GAN, as boosted(dpgan): rows of many checkpoints, weighted until no critic tells them from real ones."""
 
     inner: HasTrajectory
     """The method that is trained: dpgan or dpctgan."""

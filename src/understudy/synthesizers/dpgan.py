@@ -19,7 +19,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from understudy.adversarial.critics import Conditions, one_hot_blocks
 from understudy.adversarial.models import GeneratorModel
-from understudy.adversarial.training import Dials, Kept, Settings, State, carried_over, train
+from understudy.adversarial.training import Dials, Kept, Settings, State, begun_with, carried_over, start, train
 from understudy.adversarial.trajectory import Trajectory, judge
 from understudy.errors import ConfigError
 from understudy.features import FEATURES, MODES, Layout, PublicRows, layout_of
@@ -133,23 +133,26 @@ class DPGAN:
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of histograms, then all critic steps; the last fill what is left. No price depends on the rows."""
-        looks: list[Look] = []
-        if self.marginals_share:
-            count = len(domain.names)
-
-            def singles(noise: float) -> DiscreteGaussian:
-                return DiscreteGaussian(noise, count, budget.max_rows_per_unit)
-
-            stddev = budget.part(self.marginals_share).calibrate(lambda noise: [singles(noise)])
-            looks.append(
-                Look("singles", f"one histogram for each of {count} columns", singles(stddev), columns=domain.names)
-            )
+        looks = self._histograms(domain, budget)
         rate = drawn_rate(self.rate)
         noise = budget.after(looks).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} critic steps, each on about one unit in {1 / self.rate:.0f}"
         looks.append(Look("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
-        notes = () if domain.target is None else ("The target is a column like any other here.",)
+        notes = () if domain.target is None else ("For the GAN the target is a column like any other.",)
         return Plan(tuple(looks), notes)
+
+    def _histograms(self, domain: Domain, budget: Budget) -> list[Look]:
+        """The bundle of one-way counts, where any are bought."""
+        if not self.marginals_share:
+            return []
+        count = len(domain.names)
+
+        def singles(noise: float) -> DiscreteGaussian:
+            return DiscreteGaussian(noise, count, budget.max_rows_per_unit)
+
+        stddev = budget.part(self.marginals_share).calibrate(lambda noise: [singles(noise)])
+        what = f"one histogram for each of {count} columns"
+        return [Look("singles", what, singles(stddev), columns=domain.names)]
 
     def fit(
         self,
@@ -188,11 +191,7 @@ class DPGAN:
         _, kept, model_of = self._trained(
             rows, plan, ledger, progress, key=key, public=public, keep_every=every, keep_last=checkpoints
         )
-        models = tuple(model_of(state) for state in kept)
-        blocks, layout, conditional = models[0].blocks, models[0].layout, models[0].marginal is not None
-        wanted = None if layout is None else [column is not None for column in layout.discrete]
-        critics = judge([state.critic for state in kept], blocks, conditional=conditional, wanted=wanted)
-        return Trajectory(models, critics, layout)
+        return trajectory_of(kept, model_of)
 
     def _trained(
         self,
@@ -233,8 +232,17 @@ class DPGAN:
         if public is not None:
             features = public.codes if is_binned else layout.encode(public.codes, public.places, feature_key)
             public_units = Units(jnp.asarray(features[:, None]), jnp.ones((len(features), 1), dtype=bool))
-            warm = self._warmed_up(settings, public_units, network_key, warm_key, conditions, marginal, progress)
-            warm = carried_over(settings, dials, warm)
+            warm = warmed_up(
+                settings,
+                public_units,
+                dials,
+                warm_key,
+                start(settings, dials, network_key, conditioned=conditions is not None, marginal=marginal),
+                iterations=max(1, self.warm_steps // self.critic_steps),
+                conditions=conditions,
+                marginal=marginal,
+                progress=progress,
+            )
         state, kept = train(
             settings,
             paid.units,
@@ -265,34 +273,6 @@ class DPGAN:
             )
 
         return state, kept, model_of
-
-    def _warmed_up(
-        self,
-        settings: Settings,
-        units: Units,
-        network_key: PRNGKeyArray,
-        key: PRNGKeyArray,
-        conditions: Conditions | None,
-        marginal: Array | None,
-        progress: Callable[[float, str], None] | None,
-    ) -> State:
-        """Networks trained on public rows: no noise, no bound, no charge."""
-        batch = min(PUBLIC_BATCH, len(units.rows))
-        plain = dataclasses.replace(
-            settings, rate=drawn_rate(batch / len(units.rows)), batch=batch, groups=1, adaptive="none", count_stddev=0.0
-        )
-        state, _ = train(
-            plain,
-            units,
-            Dials.of(0.0, self.critic_rate, self.generator_rate, math.inf),
-            key,
-            network_key=network_key,
-            iterations=max(1, self.warm_steps // self.critic_steps),
-            conditions=conditions,
-            marginal=marginal,
-            progress=progress and (lambda share, words: progress(0.0, f"public rows: {words}")),
-        )
-        return state
 
     def _conditions(self, layout: Layout, marginal: Array | None, num_rows: int) -> Conditions | None:
         """None: this generator takes no condition."""
@@ -360,6 +340,59 @@ PRESETS: dict[str, dict[str, Any]] = {
 """Networks and rates of the QUAIL paper's DPGAN; networks and loss of the boosting paper's 25 Gaussians, which does not
 tell the rest (its ReLUs are leaky: with a slope of 0.2 ours missed most points). The papers' noise multipliers are no
 settings: noise follows from the guarantee."""
+
+
+def singles_look(domain: Domain, budget: Budget, share: float) -> Look:
+    """One histogram of each column, as one bundle, for this share of the budget."""
+    count = len(domain.names)
+
+    def singles(noise: float) -> DiscreteGaussian:
+        return DiscreteGaussian(noise, count, budget.max_rows_per_unit)
+
+    stddev = budget.part(share).calibrate(lambda noise: [singles(noise)])
+    return Look("singles", f"one histogram for each of {count} columns", singles(stddev), columns=domain.names)
+
+
+def warmed_up(
+    settings: Settings,
+    units: Units,
+    dials: Dials,
+    key: PRNGKeyArray,
+    state: State,
+    *,
+    iterations: int,
+    conditions: Conditions | None,
+    marginal: Array | None,
+    progress: Callable[[float, str], None] | None,
+) -> State:
+    """A start for private rows: networks trained on from these, on public ones, without noise, bound or charge."""
+    batch = min(PUBLIC_BATCH, len(units.rows))
+    plain = dataclasses.replace(
+        settings, rate=drawn_rate(batch / len(units.rows)), batch=batch, groups=1, adaptive="none", count_stddev=0.0
+    )
+    free = dataclasses.replace(dials, noise_multiplier=jnp.float32(0.0), clip=jnp.float32(math.inf))
+    state, _ = train(
+        plain,
+        units,
+        free,
+        key,
+        network_key=key,  # of fresh networks; these are given
+        state=begun_with(plain, free, state.generator, state.critic),
+        iterations=iterations,
+        conditions=conditions,
+        marginal=marginal,
+        progress=progress and (lambda share, words: progress(0.0, f"public rows: {words}")),
+    )
+    return carried_over(settings, dials, state)
+
+
+def trajectory_of(kept: list[Kept], model_of: Callable[[Kept], GeneratorModel]) -> Trajectory:
+    """Averaged generators and critics of what was kept of a training."""
+    models = tuple(model_of(state) for state in kept)
+    blocks, layout, conditional = models[0].blocks, models[0].layout, models[0].marginal is not None
+    wanted = None if layout is None else [column is not None for column in layout.discrete]
+    critics = judge([state.critic for state in kept], blocks, conditional=conditional, wanted=wanted)
+    return Trajectory(models, critics, layout)
 
 
 def ledger_key(ledger: Ledger) -> PRNGKeyArray:

@@ -24,7 +24,7 @@ from understudy.synthesizers import name_of
 
 @dataclasses.dataclass(frozen=True)
 class DRS:
-    """Rows of a GAN's last generator that its last critic takes for real, by rejection; no cost of its own."""
+    """Around a GAN, as drs(dpgan): rows that its last critic takes for real, by rejection; no cost of its own."""
 
     inner: HasTrajectory
     """The method that is trained: dpgan or dpctgan."""

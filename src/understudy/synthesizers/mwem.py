@@ -183,8 +183,9 @@ class MWEM:
             if domain.size(group) > MOST_CELLS or len(group) > MOST_COLUMNS:
                 raise ConfigError(
                     f"A histogram of the columns {', '.join(group)} would have {domain.size(group):,} cells in "
-                    f"{len(group)} columns; at most {MOST_CELLS:,} in {MOST_COLUMNS} are possible. Nothing was looked "
-                    "at. Use smaller splits (or leave them out), fewer bins, or drop columns."
+                    f"{len(group)} columns; it may have {MOST_CELLS:,} cells and {MOST_COLUMNS} columns at most. "
+                    "Nothing was looked at. Use smaller splits (or leave them out), fewer bins (--max-bins), or drop "
+                    "columns."
                 )
         # With the longest axis last, sums over the others run over memory in order.
         return [tuple(sorted(group, key=lambda name: (domain.shape((name,)), name))) for group in groups]

@@ -114,7 +114,10 @@ class Selected:
         )
         inner = self.inner.plan(dataclasses.replace(domain, num_rows=num_training), budget).under(name_of(self.inner))
         training = tuple(dataclasses.replace(each, branch=TRAIN) for each in inner.looks)
-        apart = f"A coin for each unit holds out {self.holdout:g} of them to score: nobody pays for training and picks."
+        apart = (
+            f"A coin for each unit holds out {self.holdout:g} of them to score: no person is used for both training "
+            "and picks, so the larger price counts."
+        )
         return Plan((*training, look), (*inner.notes, apart, *self._notes(num_held, budget, look)))
 
     def _check_target(self, domain: Domain) -> None:
@@ -139,7 +142,11 @@ class Selected:
             return ()
         miss = expected_miss(self.checkpoints, look.event.epsilon * num_scoring / budget.max_rows_per_unit)
         if miss < FAR:
-            return (f"A pick scores within {miss:.2g} of the best checkpoint on average, scores being from 0 to 1.",)
+            chance = 0.5 / math.sqrt(max(1, num_scoring))
+            return (
+                f"A pick scores within {miss:.2g} of the best checkpoint on average, scores being from 0 to 1, by the "
+                f"{num_scoring:,} rows that score; by chance of these rows a score is off by {chance:.2g}.",
+            )
         return (
             f"Warning: {num_scoring:,} rows are too few to tell {self.checkpoints} checkpoints apart at this price: a "
             f"pick may miss the best score by {min(miss, 1.0):.2g} on average, scores being from 0 to 1. Hold out "

@@ -11,7 +11,7 @@ types and spelling of the output follow from the schema alone. No message of thi
 from understudy.files import atomic_folder, atomic_write
 from understudy.tables.casting import conform
 from understudy.tables.conditions import Conjunct, Constant, filter_where, where_columns
-from understudy.tables.frames import Frame, as_arrow, from_frame, to_frame
+from understudy.tables.frames import Frame, as_arrow, from_frame, read_column, to_frame
 from understudy.tables.origins import ColumnOrigin, Origin
 from understudy.tables.output import check_writable, write_table
 from understudy.tables.reading import read_table
@@ -30,6 +30,7 @@ __all__ = [
     "conform",
     "filter_where",
     "from_frame",
+    "read_column",
     "read_table",
     "restyle",
     "to_frame",

@@ -1,5 +1,6 @@
 """Frames of pandas, polars and pyarrow: what goes in comes out."""
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -204,6 +205,33 @@ def _read_cells(series: "pd.Series", column: Column) -> pa.ChunkedArray:
     return in_declared_type(texts, column) if column.modelled else texts
 
 
+def read_column(values: object, column: Column) -> pa.ChunkedArray:
+    """One column apart from its table, as `from_frame` would read it there: an array, a series, or a plain sequence.
+
+    No type is taken from the values: those of a sequence or of an array of objects are read one by one, by the declared
+    kind. Arrow and polars have types of their own.
+    """
+    if nw.dependencies.is_pandas_series(values):
+        series = cast("pd.Series", values)
+        return _read_cells(series, column) if _is_typed_by_values(series.dtype) else _inner(_pandas_column(series))
+    if nw.dependencies.is_polars_series(values):
+        try:
+            return _inner(cast("pl.Series", values).to_arrow())
+        except Exception as error:  # it may quote values
+            raise TableError(f"Arrow cannot hold this series ({type(error).__name__}).") from None
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return _inner(values)
+    cells = np.asarray(values) if hasattr(values, "__array__") else np.asarray(values, dtype=object)
+    if cells.dtype.kind in "biuf":
+        numbers = cells.astype("float64") if cells.dtype.kind == "f" else cells
+        return in_declared_type(_inner(pa.array(numbers)), column)
+    return _read_mixture(cells.astype(object), column)
+
+
+def _inner(values: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    return inner_form(pa.table({"values": values})).column(0)
+
+
 _CELL_TYPES = {
     "text": pa.string(),
     "truth": pa.bool_(),
@@ -250,6 +278,8 @@ def _typed_cell(cell: object) -> tuple[str, object]:
         case Decimal():
             whole = cell == cell.to_integral_value()
             return _typed_cell(int(cell)) if whole else ("real", float(cell))
+        case int() if cell.bit_length() > 1023:  # beyond the floats
+            return "real", math.copysign(math.inf, cell > 0 or -1)
         case int():
             return ("integer", int(cell)) if -MOST <= cell <= MOST else ("real", float(cell))
         case float():

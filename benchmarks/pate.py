@@ -1,0 +1,256 @@
+"""How fast many teachers train at once, and what their votes are worth.
+
+    UNDERSTUDY_DATA=folder python benchmarks/pate.py prepare adult.npz            # here: encodes, prices, buys
+    python benchmarks/pate.py run adult.npz --write                               # here or there: trains, with timing
+    UNDERSTUDY_DATA=folder python benchmarks/pate.py utility --tables adult --epsilons 3 10 --seeds 0 --write
+
+`run` needs only NumPy, JAX, Equinox and Optax. It trains 200 teachers for 1,000 steps on Adult as one population, then
+the same teachers one after the other by the same step compiled for one (a few steps, since it is slow), in the same
+process. `utility` fits, samples as many rows as the training table has, and trains three classifiers on them (logistic
+regression, boosted trees, random forest), scored on the test rows: ROC AUC, and its mean. Lines are appended to
+results/pate.jsonl, so that it can be cut and continued. Seeded, on public data: repeatable, and not private.
+"""
+
+import argparse
+import datetime
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "src"))
+EPSILON, DELTA, TEACHERS, STEPS = 3.0, 1e-5, 200, 1000
+METHODS = ("pategan", "patectgan", "dpgan", "dpctgan")
+TABLES = ("adult", "bank", "acs_income_2018")
+
+
+def prepare(path: str) -> None:
+    """Codes, noisy marginals, and the noise multiplier of all votes together."""
+    import understudy as us
+    from understudy.benchmark.public_tables import load_task
+    from understudy.encoding import fit_codec
+    from understudy.privacy.discovery import plan_discovery
+    from understudy.privacy.mechanisms import noisy_counts
+    from understudy.privacy.noise import SeededNoise
+    from understudy.synthesizers.dpgan import shares
+    from understudy.synthesizers.pategan import PATEGAN
+
+    task = load_task("adult")
+    schema = us.Schema.read(HERE / "schemas" / "adult.toml").with_target(task.target)
+    ledger, binning = us.Ledger(us.Guarantee(EPSILON, DELTA), noise=SeededNoise(0)), us.Binning(bins="uniform")
+    codec, rows = fit_codec(task.train, schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning)
+    plan = PATEGAN().plan(codec.domain, ledger.remaining)
+    tables = noisy_counts(rows, codec.domain.singles, plan["singles"], ledger)
+    np.savez_compressed(
+        path,
+        codes=codec.encode(task.train),
+        sizes=codec.domain.sizes,
+        rows=codec.num_rows,
+        marginal=np.concatenate([shares(table) for table in tables]).astype(np.float32),
+        multiplier=plan["votes"].event.noise_multiplier,  # type: ignore[union-attr]
+    )
+
+
+def run(path: str, *, teachers: int, steps: int, widths: tuple[int, ...], loop_steps: int, write: bool) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    from understudy.adversarial.critics import one_hot_blocks
+    from understudy.adversarial.pate import (
+        Classroom,
+        Teachers,
+        Voting,
+        advance,
+        begun,
+        drawn,
+        teacher_step,
+    )
+    from understudy.adversarial.training import Dials, Settings
+    from understudy.privacy.votes import Parts, arranged, scale_of
+
+    loaded = np.load(path)
+    codes, blocks = loaded["codes"].astype(np.int32), one_hot_blocks(tuple(int(size) for size in loaded["sizes"]))
+    parts = arranged(codes, np.random.default_rng(0).integers(0, teachers, len(codes)), teachers)
+    settings = Settings(blocks=blocks, rate=1.0, batch=32, critic_widths=(32,), anchor=30.0)
+    voting = Voting(teachers=teachers, asked=4, teacher_widths=widths, teacher_batch=32)
+    dials, marginal = Dials.of(0.0, 2e-3, 4e-3, np.inf), jnp.asarray(loaded["marginal"])
+    scale = jnp.float32(scale_of(float(loaded["multiplier"]), steps * voting.asked))
+    keys = jax.random.split(jax.random.key(0), 3)
+    state = begun(settings, voting, dials, key=keys[0], teacher_key=keys[1], marginal=marginal)
+
+    @jax.jit
+    def whole(state: Classroom, parts: Parts) -> Classroom:
+        """Everything: teachers, votes, student, generator."""
+        return advance(settings, voting, state, parts, dials, scale, keys[2], steps, None, marginal)
+
+    @jax.jit
+    def together(teachers: Teachers, parts: Parts, first: jax.Array) -> Teachers:
+        """The teachers' steps alone, as one population."""
+
+        def step(teachers: Teachers, number: jax.Array) -> tuple[Teachers, None]:
+            key = jax.random.fold_in(keys[2], number)
+            fakes = drawn(settings, state.learned, voting.teacher_batch, None, key=key)
+            return teacher_step(settings, voting, teachers, parts, fakes, None, key=key), None
+
+        return jax.lax.scan(step, teachers, first + jnp.arange(LENGTH))[0]
+
+    @jax.jit
+    def one(teachers: Teachers, parts: Parts, fakes: jax.Array, key: jax.Array) -> Teachers:
+        return teacher_step(settings, voting, teachers, parts, fakes, None, key=key)
+
+    timings = {}
+    compiled = whole.lower(state, parts).compile()
+    began = time.perf_counter()
+    jax.block_until_ready(compiled(state, parts))
+    timings["whole"] = time.perf_counter() - began
+
+    jax.block_until_ready(together(state.teachers, parts, jnp.int32(0)))
+    began = time.perf_counter()
+    jax.block_until_ready(together(state.teachers, parts, jnp.int32(LENGTH)))
+    timings["together"] = (time.perf_counter() - began) / LENGTH
+
+    split = [jax.tree_util.tree_map(lambda leaf, i=i: leaf[i : i + 1], state.teachers) for i in range(teachers)]
+    own = [Parts(parts.rows, parts.first[i : i + 1], parts.size[i : i + 1]) for i in range(teachers)]
+    make = jax.jit(lambda key: drawn(settings, state.learned, voting.teacher_batch, None, key=key))
+    jax.block_until_ready(one(split[0], own[0], make(keys[0]), keys[0]))
+    began = time.perf_counter()
+    for number in range(loop_steps):
+        fakes = make(jax.random.fold_in(keys[2], number))
+        for i in range(teachers):
+            split[i] = one(split[i], own[i], fakes, jax.random.fold_in(keys[2], i))
+    jax.block_until_ready(split)
+    timings["loop"] = (time.perf_counter() - began) / loop_steps
+
+    device = jax.devices()[0].device_kind
+    ratio = timings["loop"] / timings["together"]
+    lines = [
+        f"# {teachers} teachers on Adult",
+        "",
+        f"`python benchmarks/pate.py run adult.npz --write`, {datetime.date.today()}, {device}, JAX {jax.__version__}, "
+        f"load {load()}.",
+        "",
+        f"{teachers} teachers, {list(widths) or 'no'} hidden units, a batch of 32 own rows and 32 generated ones:",
+        "",
+        "| | seconds |",
+        "|---|---:|",
+        f"| {steps:,} whole iterations (teachers, votes, student, generator), compiled | {timings['whole']:.1f} |",
+        f"| one step of all teachers as one population | {timings['together']:.4f} |",
+        f"| one step of all teachers, one after the other | {timings['loop']:.4f} |",
+        f"| {steps:,} steps one after the other, by that | {steps * timings['loop']:.0f} |",
+        f"| times faster | {ratio:.1f} |",
+    ]
+    print("\n".join(lines))
+    if write:
+        name = "".join(c if c.isalnum() else "_" for c in device.lower())
+        (HERE / "results" / f"pate_{name}.md").write_text("\n".join(lines) + "\n")
+
+
+LENGTH = 20
+
+
+def load() -> str:
+    import os
+
+    return f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+
+
+def aucs(train, test, fake, target: str) -> dict[str, float]:  # type: ignore[no-untyped-def]
+    """Train on synthetic, test on real: numbers standardised, the rest one-hot over the real training values."""
+    import pandas as pd
+    from sklearn.compose import ColumnTransformer
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import roc_auc_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    tables = [table.to_pandas() for table in (train, test, fake)]
+    numbers = [n for n in tables[0] if pd.api.types.is_numeric_dtype(tables[0][n]) and tables[0][n].dtype != bool]
+    texts = [n for n in tables[0] if n not in numbers]
+    for table in tables:
+        table[numbers] = table[numbers].astype(float).fillna(float(tables[0][numbers].median().mean()))
+        table[texts] = table[texts].astype(object).where(table[texts].notna(), "<missing>").astype(str)
+    real, held, made = tables
+    rare = real[target].value_counts().index[-1]
+    seen = [n for n in real if n != target]
+    levels = [sorted(real[n].unique()) for n in seen if n in texts]
+    if made[target].nunique() < 2:
+        return {"lr": 0.5, "gb": 0.5, "rf": 0.5, "mean": 0.5}
+    found = {}
+    for name, model in (
+        ("lr", LogisticRegression(max_iter=300)),
+        ("gb", HistGradientBoostingClassifier(random_state=0)),
+        ("rf", RandomForestClassifier(100, min_samples_leaf=5, n_jobs=1, random_state=0)),
+    ):
+        shaped = ColumnTransformer(
+            [
+                ("n", StandardScaler(), [n for n in seen if n in numbers]),
+                (
+                    "t",
+                    OneHotEncoder(categories=levels, handle_unknown="ignore", sparse_output=False, dtype=np.float32),
+                    [n for n in seen if n in texts],
+                ),
+            ]
+        )
+        fitted = make_pipeline(shaped, model).fit(made[seen], made[target] == rare)
+        found[name] = float(roc_auc_score(held[target] == rare, fitted.predict_proba(held[seen])[:, 1]))
+    return {**found, "mean": float(np.mean(list(found.values())))}
+
+
+def utility(tables: list[str], epsilons: list[float], methods: list[str], seeds: list[int], *, write: bool) -> None:
+    import understudy as us
+    from understudy.benchmark.public_tables import load_task
+
+    out = HERE / "results" / "pate.jsonl"
+    done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    for name in tables:
+        task = load_task(name)
+        schema = us.Schema.read(HERE / "schemas" / f"{name}.toml").with_target(task.target)
+        for epsilon in epsilons:
+            for method in methods:
+                for seed in seeds:
+                    cell = {"table": name, "epsilon": epsilon, "method": method, "seed": seed}
+                    if any(cell.items() <= line.items() for line in done):
+                        continue
+                    began = time.process_time()
+                    release = us.fit(task.train, method, us.Guarantee(epsilon), schema=schema, seed=seed)
+                    fake = release.sample(min(task.train.num_rows, 50_000), seed=seed)
+                    cpu = round(time.process_time() - began)
+                    scores = {k: round(v, 4) for k, v in aucs(task.train, task.test, fake, task.target).items()}
+                    line = json.dumps({**cell, "cpu": cpu, "delta": release.statement.delta, **scores})
+                    print(line, flush=True)
+                    if write:
+                        with out.open("a") as file:
+                            file.write(line + "\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["prepare", "run", "utility"])
+    parser.add_argument("path", nargs="?")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--teachers", type=int, default=TEACHERS)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--widths", type=int, nargs="*", default=[16])
+    parser.add_argument("--loop-steps", type=int, default=20)
+    parser.add_argument("--tables", nargs="+", default=list(TABLES))
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 3.0, 10.0])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    given = parser.parse_args()
+    if given.what == "prepare":
+        prepare(given.path)
+    elif given.what == "run":
+        run(
+            given.path,
+            teachers=given.teachers,
+            steps=given.steps,
+            widths=tuple(given.widths),
+            loop_steps=given.loop_steps,
+            write=given.write,
+        )
+    else:
+        utility(given.tables, given.epsilons, given.methods, given.seeds, write=given.write)

@@ -1,0 +1,345 @@
+"""An autoencoder trained by DP-SGD: what a step may learn of one unit, and where encoders come from.
+
+The DP-auto-GAN paper trains the encoder without noise, on the ground that only the decoder is released. That is not
+private: the hidden encoder steers every later gradient of the decoder (`docs/autogan_counterexample.md`). Here all
+that learns from rows is clipped and noised: encoder and decoder as one vector, or the decoder alone behind an encoder
+that is public, random, or itself a noisy answer.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from understudy.adversarial.critics import encoder as features_from
+from understudy.adversarial.training import (
+    Settings,
+    State,
+    direction_of,
+    draws_of,
+    driven,
+    stepped,
+    trained_part,
+)
+from understudy.errors import ConfigError
+from understudy.networks import (
+    Autoencoder,
+    Blocks,
+    Decoded,
+    Decoder,
+    Encoder,
+    block_log_softmax,
+    is_level,
+    num_features,
+)
+from understudy.privacy.gradients import Clip, noisy_direction
+from understudy.privacy.mechanisms import RowEncoder
+from understudy.privacy.sampling import Draws, Units
+
+if TYPE_CHECKING:
+    from understudy.checkpoint import Slot  # reads tables; training alone must not need to
+
+RECONSTRUCTIONS = ("typed", "bce")
+REDUCTIONS = ("sum", "mean")
+AT_ONCE = 4096
+"""Rows that are encoded at once."""
+
+RowLoss = Callable[[Float[Array, " features"], Float[Array, " features"]], Float[Array, ""]]
+"""(the decoder's logits, a row's features) -> how badly the row comes back."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How an autoencoder is trained, and what is compiled into its program. All of it is public."""
+
+    engine: Settings
+    """Blocks, rate, batch and optimiser, in the engine's words."""
+    reconstruction: str = "typed"
+    reduction: str = "sum"
+    learning_rate: float
+    weight_decay: float = 0.0
+    learns: str = "both"
+    """What is trained: both (clipped as one vector), decoder, or unsound (the encoder by exact gradients)."""
+
+
+# -------------------------------------------------------------------------------------------------------------- losses
+
+
+def row_loss(blocks: Blocks, reconstruction: str, reduction: str) -> RowLoss:
+    """The loss of one row.
+
+    `typed`: cross-entropy of each categorical block, the mean cross-entropy of a block's bits, squared error of a
+    number. `bce`: binary cross-entropy of every feature between 0 and 1, as published; numbers stand between 0 and 1
+    too, and the levels of a block share a softmax where the paper gives each a sigmoid.
+    """
+    level = is_level(blocks)
+    kinds = np.repeat([block.kind for block in blocks], [block.size for block in blocks])
+    sizes = np.repeat([block.size for block in blocks], [block.size for block in blocks])
+    scale = 1.0 if reduction == "sum" else 1 / (len(blocks) if reconstruction == "typed" else num_features(blocks))
+
+    def typed(logits: Array, features: Array) -> Array:
+        logs = block_log_softmax(logits[None], blocks)[0]
+        terms = jnp.where(level, -features * logs, 0.0)
+        if (kinds == "bits").any():
+            terms = jnp.where(kinds == "bits", _bce(logits, features) / sizes, terms)
+        if (kinds == "tanh").any():
+            terms = jnp.where(kinds == "tanh", (jnp.tanh(logits) - features) ** 2, terms)
+        return scale * terms.sum()
+
+    def bce(logits: Array, features: Array) -> Array:
+        logs = jnp.minimum(jnp.where(level, block_log_softmax(logits[None], blocks)[0], -1.0), -1e-6)
+        terms = jnp.where(level, -features * logs - (1 - features) * jnp.log(-jnp.expm1(logs)), 0.0)
+        # The head of a number is tanh(logit), which as a share of its line is the sigmoid of twice the logit.
+        numbers = jnp.where(kinds == "tanh", (features + 1) / 2, features)
+        terms = jnp.where(level, terms, _bce(jnp.where(kinds == "tanh", 2 * logits, logits), numbers))
+        return scale * terms.sum()
+
+    return typed if reconstruction == "typed" else bce
+
+
+def _bce(logits: Array, share: Array) -> Array:
+    return jax.nn.softplus(logits) - share * logits
+
+
+def unit_loss(
+    of_row: RowLoss, blocks: Blocks, logits_of: Callable[[Any, Array], Array]
+) -> Callable[[Any, tuple], Float[Array, ""]]:
+    """The loss of one unit: a sum over its rows, of which a network gives the logits."""
+    features_of = features_from(blocks)
+
+    def of_unit(network: Any, unit: tuple) -> Float[Array, ""]:
+        rows, present, _, _ = unit
+        total = jnp.zeros(())
+        for slot in range(rows.shape[0]):
+            features = features_of(rows[slot])
+            total = total + jnp.where(present[slot], of_row(logits_of(network, features), features), 0.0)
+        return total
+
+    return of_unit
+
+
+# --------------------------------------------------------------------------------------------------------------- steps
+
+
+def begun(recipe: Recipe, network: Any) -> State:
+    """The start of a training of an `Autoencoder`, or of a `Decoder` alone."""
+    moments = direction_of(recipe.engine).init(trained_part(network))
+    return State(network, None, network, moments, None, Clip.flat(1.0), jnp.asarray(0, jnp.int32))
+
+
+def direction(
+    recipe: Recipe,
+    network: Any,
+    fixed: Encoder | None,
+    units: Units,
+    draw: Draws,
+    clip: Clip,
+    noise_multiplier: Float[Array, ""],
+    key: PRNGKeyArray,
+) -> Any:
+    """One step's look at the rows: the noisy sum of what each unit would change.
+
+    Formal guarantee: that of `noisy_direction`, where everything that learns is one vector: a unit moves encoder and
+    decoder together by at most the clip bound. With a `fixed` encoder, of which rows are no part, the decoder alone is
+    that vector, and there is no gradient of the encoder. `learns="unsound"` guarantees nothing: its encoder moves
+    without noise.
+    """
+    blocks = recipe.engine.blocks
+    of_row = row_loss(blocks, recipe.reconstruction, recipe.reduction)
+
+    def look(logits_of: Callable[[Any, Array], Array], part: Any, clip: Clip, noise_multiplier: Array) -> Any:
+        return noisy_direction(
+            unit_loss(of_row, blocks, logits_of),
+            part,
+            units,
+            None,
+            clip,
+            draw=draw,
+            noise_multiplier=noise_multiplier,
+            count_stddev=None,
+            key=key,
+        )[0]
+
+    if recipe.learns == "both":
+        return look(lambda both, features: both(features), network, clip, noise_multiplier)
+    if recipe.learns == "decoder":
+        assert fixed is not None
+        return look(lambda decoder, features: decoder(fixed(features)), network, clip, noise_multiplier)
+    # As published: the decoder as above, the encoder by the plain sum of its gradients.
+    decoder = look(lambda part, x: part(network.encoder(x)), network.decoder, clip, noise_multiplier)
+    exact = look(lambda part, x: network.decoder(part(x)), network.encoder, Clip.flat(math.inf), jnp.zeros(()))
+    return Autoencoder(exact, decoder)
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(recipe: Recipe) -> Callable[..., State]:
+    @eqx.filter_jit
+    def run(state, fixed, units, clip, noise_multiplier, key, draws):  # type: ignore[no-untyped-def]
+        steps_key, _ = jax.random.split(key)
+
+        def step(state: State, draws: Draws) -> tuple[State, None]:
+            now = jax.random.fold_in(steps_key, state.iteration)
+            draw = Draws(draws.at[0], draws.taken[0])
+            noisy = direction(recipe, state.generator, fixed, units, draw, clip, noise_multiplier, now)
+            slope = jax.tree_util.tree_map(
+                lambda part, value: part / recipe.engine.batch + recipe.weight_decay * value,
+                noisy,
+                trained_part(state.generator),
+            )
+            rate = jnp.asarray(recipe.learning_rate, jnp.float32)
+            network, moments = stepped(recipe.engine, state.generator, slope, state.generator_moments, rate)
+            decay = jnp.minimum(recipe.engine.average, (1.0 + state.iteration) / (10.0 + state.iteration))
+            average = jax.tree_util.tree_map(
+                lambda old, new: decay * old + (1 - decay) * new if eqx.is_inexact_array(new) else new,
+                state.average,
+                network,
+            )
+            changes: dict[str, Any] = {"generator": network, "generator_moments": moments, "average": average}
+            return dataclasses.replace(state, **changes, iteration=state.iteration + 1), None
+
+        return jax.lax.scan(step, state, draws)[0]
+
+    return run
+
+
+def train_autoencoder(
+    recipe: Recipe,
+    network: Any,
+    units: Units,
+    *,
+    fixed: Encoder | None = None,
+    clip: float,
+    noise_multiplier: float,
+    steps: int,
+    key: PRNGKeyArray,
+    progress: Callable[[float, str], None] | None = None,
+    slot: "Slot | None" = None,
+) -> Any:
+    """The running average of the network after so many steps. Covered by what was paid for them.
+
+    `key` makes draws and noise, and nothing else follows from it.
+    """
+    run = _compiled(recipe)
+    bound = Clip.flat(clip if noise_multiplier else math.inf)
+    multiplier = jnp.asarray(noise_multiplier, jnp.float32)
+
+    def more(state: State, first: int, count: int) -> State:
+        return run(state, fixed, units, bound, multiplier, key, draws_of(recipe.engine, key, units, first, count))
+
+    try:
+        state, _ = driven(more, begun(recipe, network), iterations=steps, progress=progress, slot=slot)
+    except ConfigError as error:
+        if "diverged" not in str(error):
+            raise
+        raise ConfigError(
+            "The training of the autoencoder diverged: a network is no longer finite. Lower autoencoder_rate."
+        ) from None
+    return state.average
+
+
+# ------------------------------------------------------------------------------------------------------------ encoders
+
+
+def random_encoder(
+    centre: Sequence[float] | np.ndarray, widths: Sequence[int], code: int, *, key: PRNGKeyArray
+) -> Encoder:
+    """Orthogonal weights that no row has touched: with the rows' spread, codes fill their interval."""
+    empty = Encoder(centre, widths, code, key=key)
+    keys = jax.random.split(jax.random.fold_in(key, 1), len(empty.layers))
+    layers = []
+    for layer, own_key in zip(empty.layers, keys, strict=True):
+        weight = jax.nn.initializers.orthogonal()(own_key, layer.weight.shape)
+        layer = eqx.tree_at(lambda it: (it.weight, it.bias), layer, (weight, jnp.zeros(layer.weight.shape[0])))
+        layers.append(layer)
+    return eqx.tree_at(lambda it: it.layers, empty, layers)
+
+
+def principal_encoder(
+    noisy_gram: Float[np.ndarray, "features features"],
+    num_rows: int,
+    reach: float,
+    centre: Sequence[float] | np.ndarray,
+    code: int,
+) -> Encoder:
+    """The leading eigenvectors of a noisy second-moment matrix as one linear layer. Post-processing.
+
+    Rows had norm one at most in it, and have about `reach` as they are: codes are scaled to a spread of about one.
+    """
+    values, vectors = np.linalg.eigh((noisy_gram + noisy_gram.T) / 2)
+    leading = np.argsort(values)[::-1][:code]
+    spread = reach * np.sqrt(np.maximum(values[leading], num_rows * 1e-3) / num_rows)
+    weight = jnp.asarray((vectors[:, leading] / spread).T, dtype=jnp.float32)
+    empty = Encoder(centre, (), code, key=jax.random.key(0))
+    layer = eqx.tree_at(lambda it: (it.weight, it.bias), empty.layers[0], (weight, jnp.zeros(code)))
+    return eqx.tree_at(lambda it: it.layers[0], empty, layer)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shifted:
+    """A layout whose features are taken less their centre: rows as a second-moment matrix sees them."""
+
+    layout: RowEncoder
+    centre: np.ndarray
+
+    def encode(self, codes: np.ndarray, places: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
+        return np.asarray(self.layout.encode(codes, places, key) - self.centre)
+
+
+@dataclasses.dataclass(frozen=True)
+class Coded:
+    """A layout that shows the codes of rows, by an encoder that is public, or released by the steps that trained it.
+
+    Computed on the CPU, where the last digits of a row do not depend on its place among others.
+    """
+
+    layout: RowEncoder
+    encoder: Encoder
+
+    def encode(self, codes: np.ndarray, places: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
+        cpu = jax.devices("cpu")[0]
+        coded = jax.jit(jax.vmap(jax.device_put(self.encoder, cpu)))
+        size = self.encoder.layers[-1].weight.shape[0]
+        parts = [np.zeros((0, size), np.float32)]
+        for start in range(0, len(codes), AT_ONCE):
+            at = slice(start, start + AT_ONCE)
+            features = self.layout.encode(codes[at], places[at], jax.random.fold_in(key, start))
+            parts.append(np.asarray(coded(jax.device_put(features.astype(np.float32), cpu))))
+        return np.concatenate(parts)
+
+
+def with_shares(decoder: Decoder, blocks: Blocks, marginal: Float[np.ndarray, " features"]) -> Decoder:
+    """A decoder that begins at independent columns of these noisy shares."""
+    level, last = is_level(blocks), decoder.layers[-1]
+    assert last.bias is not None
+    bias = jnp.where(level, jnp.log(jnp.where(level, marginal, 1.0)), last.bias)
+    weight = last.weight * jnp.where(level, 0.1, 1.0)[:, None]
+    return eqx.tree_at(lambda it: (it.layers[-1].bias, it.layers[-1].weight), decoder, (bias, weight))
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def held_to_shares(
+    generator: Decoded, blocks: Blocks, latent: int, marginal: Float[Array, " features"], *, key: PRNGKeyArray
+) -> Decoded:
+    """The same generator with the decoder's last bias moved until its levels have these noisy shares.
+
+    Post-processing. Given a code, every level keeps its odds against the others up to a factor that all codes share.
+    """
+    level = is_level(blocks)
+    logits = jax.vmap(generator)(jax.random.normal(key, (AT_ONCE, latent)))
+
+    def moved(shift: Array, _: None) -> tuple[Array, None]:
+        found = jnp.mean(jnp.exp(jnp.where(level, block_log_softmax(logits + shift, blocks), 0.0)), axis=0)
+        step = jnp.log(jnp.where(level, marginal, 1.0)) - jnp.log(jnp.where(level, jnp.maximum(found, 1e-9), 1.0))
+        return shift + step, None
+
+    shift, _ = jax.lax.scan(moved, jnp.zeros(len(level)), None, length=20)
+    bias = generator.decoder.layers[-1].bias
+    assert bias is not None
+    return eqx.tree_at(lambda it: it.decoder.layers[-1].bias, generator, bias + shift)

@@ -1,0 +1,230 @@
+"""Bayesian adversarial training: chains of generators and of discriminators, each a sample of a posterior.
+
+Saatchi and Wilson, "Bayesian GAN", 2017. With n real and n generated rows, in the words of the engine's losses,
+
+    log p(generator | discriminators)   = -n mean_rows,k loss.generator + log prior,
+    log p(discriminator | rows, generators) = -sum_rows loss.real - n mean_rows,j loss.fake + log prior,
+
+each generator against all discriminators k, each discriminator against rows of all generators j. Discriminator chains
+see private rows, each by draws of its own, through `noisy_langevin_step`; a real row's term stands in a step once,
+however many generators there are. All of a state is covered by what those steps cost.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray, PyTree
+
+from understudy.adversarial.critics import unit_loss
+from understudy.adversarial.losses import LOSSES
+from understudy.adversarial.training import (
+    Dials,
+    Kept,
+    Settings,
+    draws_of,
+    driven,
+    generated,
+    generator_gradient,
+    start,
+)
+from understudy.privacy.gradients import Clip
+from understudy.privacy.langevin import Pace, at_rest, langevin_step, noisy_langevin_step
+from understudy.privacy.sampling import Draws, Units
+
+PRIORS = ("scaled", "unit")
+
+
+@dataclasses.dataclass(frozen=True)
+class Chains:
+    """What is compiled into the program. All of it is public."""
+
+    engine: Settings
+    """Of one generator and one discriminator; its critic_steps are all private updates of an iteration."""
+    generators: int
+    discriminators: int
+    updates: int
+    """Of every chain, in an iteration."""
+    num_rows: int
+    power: float
+    """The likelihood is taken to this power: 1, or the number of pairs where all are summed."""
+    prior: str
+    prior_stddev: float
+    friction: float
+
+
+class ChainState(eqx.Module):
+    """Everything that training changes, a line for each chain."""
+
+    average: Any
+    """The generators. Under the name by which the engine looks at what a release is made of."""
+    critic: Any
+    """The discriminators."""
+    generator_momenta: PyTree
+    critic_momenta: PyTree
+    iteration: Array
+
+
+def begun(chains: Chains, key: PRNGKeyArray, marginal: Array | None) -> ChainState:
+    """Networks of their own for every chain."""
+    generator_key, critic_key = jax.random.split(key)
+    dials = Dials.of(0.0, 1.0, 1.0, 1.0)  # of no use to chains
+
+    def generator(own: PRNGKeyArray) -> Any:
+        return start(chains.engine, dials, own, marginal=marginal).generator
+
+    def critic(own: PRNGKeyArray) -> Any:
+        return start(chains.engine, dials, own).critic
+
+    generators = jax.vmap(generator)(jax.random.split(generator_key, chains.generators))
+    critics = jax.vmap(critic)(jax.random.split(critic_key, chains.discriminators))
+    return ChainState(generators, critics, at_rest(generators), at_rest(critics), jnp.asarray(0, jnp.int32))
+
+
+def log_prior_gradient(chains: Chains, network: Any) -> PyTree:
+    """Of independent normals around zero: one variance for all ("unit"), or by the inputs of a layer ("scaled")."""
+
+    def of(leaf: Array) -> Array:
+        inputs = leaf.shape[1] if leaf.ndim == 2 and chains.prior == "scaled" else 1
+        return -leaf * inputs / chains.prior_stddev**2
+
+    return jax.tree_util.tree_map(of, eqx.filter(network, eqx.is_inexact_array))
+
+
+def _posterior(chains: Chains, network: Any, gradient: PyTree) -> PyTree:
+    """The drift by the mean of a loss over generated rows, which stand for as many rows as the table has."""
+    scale = chains.num_rows * chains.power
+    return jax.tree_util.tree_map(
+        lambda prior, part: prior - scale * part, log_prior_gradient(chains, network), gradient
+    )
+
+
+def generator_updates(
+    chains: Chains, state: ChainState, pace: Pace, key: PRNGKeyArray, marginal: Array | None
+) -> ChainState:
+    """One update of every generator chain. It reads no private row."""
+
+    def scores_of(rows: Array) -> Array:
+        return jax.vmap(lambda critic: jax.vmap(critic)(rows))(state.critic).reshape(-1)
+
+    def one(generator: Any, momentum: PyTree, own: PRNGKeyArray) -> tuple[Any, PyTree]:
+        row_key, noise_key = jax.random.split(own)
+        gradient = generator_gradient(chains.engine, generator, scores_of, row_key, None, marginal)
+        drift = _posterior(chains, generator, gradient)
+        return langevin_step(
+            generator, momentum, drift, eta=pace.eta, stddev=pace.extra, friction=chains.friction, key=noise_key
+        )
+
+    keys = jax.random.split(key, chains.generators)
+    generators, momenta = jax.vmap(one)(state.average, state.generator_momenta, keys)
+    return dataclasses.replace(state, average=generators, generator_momenta=momenta)
+
+
+def critic_updates(
+    chains: Chains, state: ChainState, units: Units, clip: Clip, pace: Pace, key: PRNGKeyArray, draws: Draws
+) -> ChainState:
+    """One update of every discriminator chain, each with its own draw of the private rows."""
+    engine, loss = chains.engine, LOSSES[chains.engine.loss]
+    each = -(-engine.batch // chains.generators)
+
+    def one(critic: Any, momentum: PyTree, own: PRNGKeyArray, draw: Draws) -> tuple[Any, PyTree]:
+        private_key, fake_key = jax.random.split(own)
+        keys = jax.random.split(fake_key, chains.generators)
+        fakes = jax.vmap(lambda generator, k: generated(engine, generator, each, k)[1])(state.average, keys)
+        fakes = fakes.reshape(-1, fakes.shape[-1])
+        trained, rest = eqx.partition(critic, eqx.is_inexact_array)
+        gradient = jax.grad(lambda inside: loss.fake(jax.vmap(eqx.combine(inside, rest))(fakes)))(trained)
+        return noisy_langevin_step(
+            unit_loss(loss, engine.blocks, None, paired=False),
+            critic,
+            momentum,
+            units,
+            _posterior(chains, critic, gradient),
+            clip,
+            draw=draw,
+            pace=pace,
+            scale=chains.power / engine.rate,
+            friction=chains.friction,
+            key=private_key,
+        )
+
+    keys = jax.random.split(key, chains.discriminators)
+    critics, momenta = jax.vmap(one)(state.critic, state.critic_momenta, keys, draws)
+    return dataclasses.replace(state, critic=critics, critic_momenta=momenta)
+
+
+def advance(
+    chains: Chains,
+    state: ChainState,
+    units: Units,
+    clip: Clip,
+    key: PRNGKeyArray,
+    draws: Draws,
+    paces: tuple[Pace, Pace],
+    marginal: Array | None,
+) -> ChainState:
+    """An iteration for each of the draws, which come from `draws_of`; `paces` are of generators and discriminators."""
+    steps_key, _ = jax.random.split(key)
+
+    def iteration(state: ChainState, now: tuple[Draws, tuple[Pace, Pace]]) -> tuple[ChainState, None]:
+        draws, (generator_pace, critic_pace) = now
+        keys = jax.random.split(jax.random.fold_in(steps_key, state.iteration), 2 * chains.updates)
+        for number in range(chains.updates):
+            state = generator_updates(chains, state, generator_pace, keys[number], marginal)
+        for number in range(chains.updates):
+            here = slice(number * chains.discriminators, (number + 1) * chains.discriminators)
+            own = Draws(draws.at[here], draws.taken[here])
+            state = critic_updates(chains, state, units, clip, critic_pace, keys[chains.updates + number], own)
+        return dataclasses.replace(state, iteration=state.iteration + 1), None
+
+    return jax.lax.scan(iteration, state, (draws, paces))[0]
+
+
+def train_chains(
+    chains: Chains,
+    units: Units,
+    clip: Clip,
+    paces: tuple[Pace, Pace],
+    key: PRNGKeyArray,
+    *,
+    network_key: PRNGKeyArray,
+    marginal: Array | None,
+    keep_every: int,
+    keep_last: int,
+    progress: Callable[[float, str], None] | None,
+    slot: Any,
+) -> list[Kept]:
+    """The states kept on the way, as `train` of the engine has it: `key` for draws and noise, networks by another."""
+    run = _compiled(chains)
+
+    def more(state: ChainState, first: int, count: int) -> ChainState:
+        draws = draws_of(chains.engine, key, units, first, count)
+        now = jax.tree_util.tree_map(lambda column: column[first : first + count], paces)
+        return run(state, units, clip, key, draws, now, marginal)
+
+    _, kept = driven(
+        more,
+        begun(chains, network_key, marginal),
+        iterations=len(paces[0].eta),
+        steps_each=chains.engine.critic_steps,
+        learned=lambda state: state,  # type: ignore[arg-type, return-value]
+        advice="Lower step_size, or raise friction.",
+        keep_every=keep_every,
+        keep_last=keep_last,
+        progress=progress,
+        slot=slot,
+    )
+    return kept
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(chains: Chains) -> Callable[..., ChainState]:
+    @eqx.filter_jit
+    def run(state, units, clip, key, draws, paces, marginal):  # type: ignore[no-untyped-def]
+        return advance(chains, state, units, clip, key, draws, paces, marginal)
+
+    return run

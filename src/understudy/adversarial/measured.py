@@ -1,0 +1,278 @@
+"""Measured critics: noisy marginals, bought once, that tell a generator for ever where it is wrong.
+
+The generator takes a fixed set of latent vectors to probabilities p of every level of every column: a mixture of
+products, whose marginals are matrix products: p^T p for pairs, (p g_c)^T p for pairs within class c of a gate column.
+Each step compares them with the bought ones, in units of their noise, and follows the gradient. No row is seen here:
+everything is post-processing of what was bought.
+
+After Liu, Vietri and Wu, "Iterative methods for private synthetic data: unifying framework and new methods", 2021.
+Deviations: L2 in units of the noise instead of the L1 of what is chosen, all marginals at once as Gram matrices, and
+latent vectors that stay: with fresh ones at each step the error of a batch hid the rest (on Adult at epsilon 1 the loss
+after 400 steps was 2.2 times that of the noise instead of 0.9, the AUC of boosted trees 0.891 instead of 0.901).
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from understudy.adversarial.training import Kept, driven, trained_part
+from understudy.networks import Blocks, Generator, block_log_softmax, num_features
+
+if TYPE_CHECKING:
+    from understudy.checkpoint import Slot
+
+BETAS = (0.9, 0.99)
+LEAST_RATE = 0.02
+"""What is left of the learning rate at the end, as a part of it."""
+
+
+class Cross(eqx.Module):
+    """Shares of groups of codes, within each class of a gate column: single columns, and pairs with the gate."""
+
+    groups: Float[Array, "features groups"] | None
+    """Which codes make each group; None: each its own."""
+    gates: Float[Array, "features classes"] | None
+    """Which codes of the gate column make each class; None: everyone is in one class."""
+    noisy: Float[Array, "classes groups"]
+    weights: Float[Array, "classes groups"]
+
+    @classmethod
+    def of(cls, groups: np.ndarray | None, gates: np.ndarray | None, noisy: np.ndarray, weights: np.ndarray) -> "Cross":
+        made = [None if each is None else _array(each) for each in (groups, gates)]
+        return cls(made[0], made[1], _array(noisy), _array(weights))
+
+    def loss(self, heads: Float[Array, "rows features"], key: PRNGKeyArray) -> Float[Array, ""]:
+        """The weighted squared error."""
+        shown = heads if self.groups is None else heads @ self.groups
+        errors = _within(heads, self.gates).T @ shown / len(heads) - self.noisy
+        return jnp.sum(self.weights * errors**2)
+
+
+class Pairs(eqx.Module):
+    """Shares of all pairs of groups of codes, within each class of a gate column, cut into stretches of rows."""
+
+    groups: Float[Array, "features groups"]
+    """Which codes make each group."""
+    gates: Float[Array, "features classes"] | None
+    noisy: Float[Array, "classes chunks rows groups"]
+    weights: Float[Array, "chunks rows groups"]
+    """Zero where nothing was bought."""
+    at_once: int = eqx.field(static=True)
+    """So many stretches, drawn anew, are compared in each step; all of them if there are no more."""
+
+    @classmethod
+    def of(
+        cls,
+        groups: np.ndarray,
+        gates: np.ndarray | None,
+        noisy: Float[np.ndarray, "classes groups groups"],
+        weights: Float[np.ndarray, "groups groups"],
+        *,
+        rows: int,
+        at_once: int,
+    ) -> "Pairs":
+        """Cut into stretches of so many rows; the last is filled up with what weighs nothing."""
+        width, chunks = groups.shape[1], math.ceil(groups.shape[1] / rows)
+        more = chunks * rows - width
+        noisy = np.pad(noisy, ((0, 0), (0, more), (0, 0))).reshape(len(noisy), chunks, rows, width)
+        weights = np.pad(weights, ((0, more), (0, 0))).reshape(chunks, rows, width)
+        return cls(_array(groups), None if gates is None else _array(gates), _array(noisy), _array(weights), at_once)
+
+    def loss(self, heads: Float[Array, "rows features"], key: PRNGKeyArray) -> Float[Array, ""]:
+        """The weighted squared error, or an estimate of it from some of the stretches."""
+        classes, chunks, rows, width = self.noisy.shape
+        total = classes * chunks
+        chosen = jnp.arange(total)
+        if self.at_once < total:
+            chosen = jax.random.choice(key, total, (self.at_once,), replace=False)
+        within, shown = _within(heads, self.gates), heads @ self.groups
+        padded = jnp.pad(shown, ((0, 0), (0, chunks * rows - width)))
+
+        def add(sum_: Array, one: Array) -> tuple[Array, None]:
+            of_class, chunk = one // chunks, one % chunks
+            left = jax.lax.dynamic_slice_in_dim(padded, chunk * rows, rows, axis=1)
+            errors = (left * within[:, of_class, None]).T @ shown / len(heads) - self.noisy[of_class, chunk]
+            return sum_ + jnp.sum(self.weights[chunk] * errors**2), None
+
+        return jax.lax.scan(add, jnp.zeros(()), chosen)[0] * (total / len(chosen))
+
+    def shares(self, heads: Float[Array, "rows features"]) -> Float[Array, "classes groups groups"]:
+        """All marginals at once."""
+        within, shown = _within(heads, self.gates), heads @ self.groups
+        return jax.lax.map(lambda weight: (shown * weight[:, None]).T @ shown / len(heads), within.T)
+
+
+class Cells(eqx.Module):
+    """Shares of single cells of marginals of any order, in stretches."""
+
+    codes: Int[Array, "chunks cells order"]
+    """The features that make each cell; one past the last feature: no further column."""
+    noisy: Float[Array, "chunks cells"]
+    weights: Float[Array, "chunks cells"]
+
+    @classmethod
+    def of(
+        cls, codes: Int[np.ndarray, "cells order"], noisy: np.ndarray, weights: np.ndarray, *, features: int, rows: int
+    ) -> "Cells":
+        chunks = max(1, math.ceil(len(codes) / rows))
+        more = chunks * rows - len(codes)
+        codes = np.pad(codes, ((0, more), (0, 0)), constant_values=features).reshape(chunks, rows, -1)
+        noisy, weights = (np.pad(each, (0, more)).reshape(chunks, rows) for each in (noisy, weights))
+        return cls(jnp.asarray(codes), jnp.asarray(noisy, jnp.float32), jnp.asarray(weights, jnp.float32))
+
+    def loss(self, heads: Float[Array, "rows features"], key: PRNGKeyArray) -> Float[Array, ""]:
+        """The weighted squared error."""
+        padded = jnp.concatenate([heads, jnp.ones((len(heads), 1))], axis=1)
+
+        def add(sum_: Array, chunk: tuple[Array, Array, Array]) -> tuple[Array, None]:
+            codes, noisy, weights = chunk
+            return sum_ + jnp.sum(weights * (jnp.prod(padded[:, codes], axis=2).mean(axis=0) - noisy) ** 2), None
+
+        return jax.lax.scan(add, jnp.zeros(()), (self.codes, self.noisy, self.weights))[0]
+
+
+def _array(values: np.ndarray) -> Array:
+    return jnp.asarray(values, jnp.float32)
+
+
+def _within(heads: Float[Array, "rows features"], gates: Array | None) -> Float[Array, "rows classes"]:
+    """How far each row is in each class."""
+    return jnp.ones((len(heads), 1)) if gates is None else heads @ gates
+
+
+Terms = tuple[Cross | Pairs | Cells, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """What is compiled into the program. All of it is public."""
+
+    blocks: Blocks
+    widths: tuple[int, ...]
+    average: float
+    """Decay of the generator's running average."""
+
+
+class State(eqx.Module):
+    """Everything that training changes, and the latent vectors, which stay; all of it post-processing."""
+
+    latents: Float[Array, "rows latent"]
+    generator: Any
+    average: Any
+    moments: PyTree
+    iteration: Array
+    critic: None = None
+
+    def again(self) -> "State":
+        """The start of a further training from where this one came to."""
+        fresh = _adam().init(trained_part(self.average))
+        return State(self.latents, self.average, self.average, fresh, jnp.asarray(0, jnp.int32))
+
+
+def begun(fit: Fit, singles: Sequence[np.ndarray], *, rows: int, latent: int, key: PRNGKeyArray) -> State:
+    """A fresh generator that begins near independent columns with these shares, and its latent vectors."""
+    latent_key, network_key = jax.random.split(key)
+    generator = Generator(latent, 0, fit.widths, num_features(fit.blocks), key=network_key)
+    bias = jnp.asarray(np.log(np.concatenate(singles)), jnp.float32)
+    generator = eqx.tree_at(
+        lambda net: (net.exit.bias, net.exit.weight), generator, (bias, 0.1 * generator.exit.weight)
+    )
+    latents = jax.random.normal(latent_key, (rows, latent))
+    return State(latents, generator, generator, _adam().init(trained_part(generator)), jnp.asarray(0, jnp.int32))
+
+
+def heads_of(fit: Fit, generator: Any, latents: Float[Array, "rows latent"]) -> Float[Array, "rows features"]:
+    """Probabilities of every level: rows are drawn from these, column by column."""
+    return jnp.exp(block_log_softmax(jax.vmap(generator)(latents), fit.blocks))
+
+
+def loss_of(terms: Terms, heads: Float[Array, "rows features"], key: PRNGKeyArray) -> Float[Array, ""]:
+    """The weighted squared error of all marginals; the key draws stretches where there are many."""
+    keys = jax.random.split(key, len(terms))
+    parts = [term.loss(heads, term_key) for term, term_key in zip(terms, keys, strict=True)]
+    return functools.reduce(jnp.add, parts)
+
+
+def train(
+    fit: Fit,
+    terms: Terms,
+    state: State,
+    rates: Float[np.ndarray, " steps"],
+    *,
+    key: PRNGKeyArray,
+    keep_every: int = 0,
+    keep_last: int | None = None,
+    chunk: int = 50,
+    progress: Callable[[float, str], None] | None = None,
+    slot: "Slot | None" = None,
+) -> tuple[State, list[Kept]]:
+    """One step for each of the learning rates; the final state, and what was kept on the way."""
+    run = _compiled(fit)
+
+    def more(state: State, first: int, count: int) -> State:
+        return run(state, terms, key, jnp.asarray(rates[first : first + count], jnp.float32))
+
+    return driven(
+        more,
+        state,
+        iterations=len(rates),
+        learned=lambda state: state,  # type: ignore[arg-type, return-value]
+        advice="Lower rate.",
+        keep_every=keep_every,
+        keep_last=keep_last,
+        chunk=chunk,
+        progress=progress,
+        slot=slot,
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled(fit: Fit) -> Callable[[State, Terms, PRNGKeyArray, Array], State]:
+    @eqx.filter_jit
+    def run(state: State, terms: Terms, key: PRNGKeyArray, rates: Array) -> State:
+        arrays, rest = eqx.partition(state, eqx.is_array)
+
+        def step(arrays: PyTree, rate: Array) -> tuple[PyTree, None]:
+            after = _stepped(fit, terms, eqx.combine(arrays, rest), rate, key)
+            return eqx.filter(after, eqx.is_array), None
+
+        return eqx.combine(jax.lax.scan(step, arrays, rates)[0], rest)
+
+    return run
+
+
+def _stepped(fit: Fit, terms: Terms, state: State, rate: Array, key: PRNGKeyArray) -> State:
+    trained, rest = eqx.partition(state.generator, eqx.is_inexact_array)
+    step_key = jax.random.fold_in(key, state.iteration)
+
+    def loss(inside: PyTree) -> Array:
+        return loss_of(terms, heads_of(fit, eqx.combine(inside, rest), state.latents), step_key)
+
+    gradient = jax.grad(loss)(trained)
+    updates, moments = _adam().update(gradient, state.moments, trained)
+    generator = eqx.apply_updates(state.generator, jax.tree_util.tree_map(lambda leaf: -rate * leaf, updates))
+    # Early iterates weigh less: the average begins as a plain mean.
+    decay = jnp.minimum(fit.average, (1.0 + state.iteration) / (10.0 + state.iteration))
+    average = jax.tree_util.tree_map(
+        lambda old, new: decay * old + (1 - decay) * new if eqx.is_inexact_array(new) else new, state.average, generator
+    )
+    return State(state.latents, generator, average, moments, state.iteration + 1)
+
+
+def _adam() -> optax.GradientTransformation:
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam(b1=BETAS[0], b2=BETAS[1]))
+
+
+def falling(rate: float, steps: int) -> Float[np.ndarray, " steps"]:
+    """A rate that falls like a cosine, to a small part of itself."""
+    way = np.arange(steps) / max(1, steps)
+    return rate * (LEAST_RATE + (1 - LEAST_RATE) * 0.5 * (1 + np.cos(np.pi * way)))

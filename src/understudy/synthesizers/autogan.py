@@ -1,0 +1,504 @@
+"""DP-auto-GAN: a private autoencoder, then a GAN whose generator makes codes for its decoder.
+
+"Differentially Private Mixed-Type Data Generation for Unsupervised Learning" (DP-auto-GAN), after its algorithms and
+its published code. The paper trains the encoder without noise, which is not private
+(`docs/autogan_counterexample.md`); here the encoder is trained under the same clip and noise as the decoder, or not on
+the rows at all, and the published way is kept under a name that says so and an epsilon that is infinite. Other
+deviations: gradients are clipped unit by unit, draws are Poisson, codes lie between -1 and 1, levels are drawn where
+the paper takes the likeliest. Noisy one-way counts, bought with a part of the budget, hold the columns in place
+(`marginals_share=0` leaves them out, as published).
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from understudy.adversarial.autoencoder import (
+    RECONSTRUCTIONS,
+    REDUCTIONS,
+    Coded,
+    Recipe,
+    Shifted,
+    held_to_shares,
+    principal_encoder,
+    random_encoder,
+    train_autoencoder,
+    with_shares,
+)
+from understudy.adversarial.models import GeneratorModel
+from understudy.adversarial.training import Dials, Kept, Settings, State, begun_with, train
+from understudy.adversarial.trajectory import Trajectory
+from understudy.errors import ConfigError
+from understudy.features import Layout, PublicRows, layout_of
+from understudy.networks import (
+    GENERATORS,
+    Autoencoder,
+    Block,
+    Blocks,
+    Centred,
+    Critic,
+    Decoded,
+    Decoder,
+    Encoder,
+    is_level,
+    num_features,
+)
+from understudy.privacy.accounting import Gaussian, NonPrivate, SubsampledGaussian
+from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
+from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps
+from understudy.privacy.sampling import Units, drawn_rate
+from understudy.privacy.statistics import noisy_gram
+from understudy.schema import Domain
+from understudy.synthesizers.dpgan import DPGAN, PUBLIC_BATCH, ledger_key, shares
+
+ENCODERS = ("joint", "random", "public", "dp_pca", "unsound_paper")
+MOST_CODE = 32
+"""Where `code` is left out: half of the columns, and no more than this."""
+MOST_GRAM = 4096
+"""Features of which all products are bought for dp_pca; more would take gigabytes."""
+UNSOUND = "the encoder, by exact gradients that nothing bounds, as published"
+
+Progress = Callable[[float, str], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AutoGAN(DPGAN):
+    """A generator of codes for the decoder of a private autoencoder, taught by a private critic of decoded rows."""
+
+    encoder: str = "joint"
+    """joint (trained and noised with the decoder), random, public, dp_pca, or unsound_paper (epsilon is infinite)."""
+    code: int | None = None
+    """Numbers in a code, at most as many as features. Left out: half of the columns, from 2 to 32."""
+    autoencoder_widths: tuple[int, ...] = ()
+    """Hidden layers of the encoder; the decoder mirrors them."""
+    autoencoder_steps: int = 500
+    """Steps of the first phase; each costs budget. 0, with a public encoder: the decoder is the public one."""
+    autoencoder_sampling: float | None = None
+    """The share of the units that enters such a step. Left out: `rate`."""
+    autoencoder_rate: float = 5e-3
+    """Its learning rate."""
+    autoencoder_clip: float = 1.0
+    """How much one unit may add to a step, encoder and decoder together."""
+    autoencoder_share: float = 0.4
+    """The part of the budget for the first phase, calibrated alone; the critic gets what is left of the whole."""
+    pca_share: float = 0.1
+    """With dp_pca: the part of the budget for the second moments."""
+    reconstruction: str = "typed"
+    """typed: a loss for each kind of column. bce: binary cross-entropy of every feature, as published."""
+    reduction: str = "sum"
+    """Whether a row's loss is the sum over its columns or their mean."""
+    weight_decay: float = 0.0
+    """Of the autoencoder."""
+    latent_critic: bool = False
+    """Whether the critic compares codes of rows with generated codes, instead of rows with decoded ones."""
+    tune_decoder: bool = False
+    """Whether the decoder goes on to learn with the generator, from the critic alone: free, and not as published."""
+    unsound_noise: tuple[float, float] = (2.5, 7.5)
+    """With unsound_paper alone: the noise multipliers of decoder and critic, which buy no guarantee."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        words = {"encoder": (self.encoder, ENCODERS), "reconstruction": (self.reconstruction, RECONSTRUCTIONS)}
+        for name, (word, known) in {**words, "reduction": (self.reduction, REDUCTIONS)}.items():
+            if word not in known:
+                raise ConfigError(f"{name} must be one of {', '.join(known)}, found {word!r}.")
+        if self.code is not None and self.code < 1:
+            raise ConfigError(f"code must be a whole number of at least 1, found {self.code}.")
+        if any(width < 1 for width in self.autoencoder_widths):
+            raise ConfigError(f"autoencoder_widths must be at least 1 each, found {list(self.autoencoder_widths)}.")
+        least = 0 if self.encoder == "public" else 1
+        if self.autoencoder_steps < least:
+            raise ConfigError(
+                f"autoencoder_steps must be at least {least}, found {self.autoencoder_steps}."
+                + (" Only a public encoder brings a decoder with it." if least else "")
+            )
+        for name in ("autoencoder_share", "pca_share"):
+            if not 0 < getattr(self, name) < 1:
+                raise ConfigError(f"{name} is a part of the budget, between 0 and 1, found {getattr(self, name)}.")
+        shares = self.marginals_share + self.autoencoder_share + (self.pca_share if self.encoder == "dp_pca" else 0)
+        if shares >= 1:
+            raise ConfigError(
+                f"marginals, autoencoder and moments take {shares:g} of the budget and leave nothing for the critic. "
+                "Lower marginals_share, autoencoder_share or pca_share."
+            )
+        if not 0 < self.autoencoder_rate < math.inf:
+            raise ConfigError(f"autoencoder_rate must be a positive number, found {self.autoencoder_rate}.")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ConfigError(f"weight_decay must be a number of at least 0, found {self.weight_decay}.")
+        if not LEAST_CLIP <= self.autoencoder_clip <= MOST_CLIP:
+            raise ConfigError(
+                f"autoencoder_clip must lie between {LEAST_CLIP:g} and {MOST_CLIP:g}, found {self.autoencoder_clip:g}."
+            )
+        if self.encoder == "dp_pca" and self.autoencoder_widths:
+            raise ConfigError("The encoder of dp_pca is one linear layer: leave autoencoder_widths empty.")
+        if self.encoder == "unsound_paper" and self.latent_critic:
+            raise ConfigError("latent_critic needs an encoder that may be looked at: unsound_paper has none.")
+        if not all(0 < noise < math.inf for noise in self.unsound_noise):
+            raise ConfigError(f"unsound_noise must be two positive numbers, found {list(self.unsound_noise)}.")
+        if self.groups > 1 or self.adaptive != "none":
+            raise ConfigError("autogan has one clip bound for each phase: leave groups at 1 and adaptive at none.")
+        drawn_rate(self._sampling)
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> Self:
+        """Published settings by name, with some of them changed.
+
+        >>> AutoGAN.preset("mimic", steps=5000).code
+        128
+        """
+        if name not in PRESETS:
+            raise ConfigError(f"There is no preset {name!r}. The presets are: {', '.join(PRESETS)}.")
+        return cls(**{**PRESETS[name], **changes})
+
+    @property
+    def needs_public(self) -> bool:
+        """Whether there is nothing to train without a public table."""
+        return self.encoder == "public"
+
+    @property
+    def _sampling(self) -> float:
+        return self.rate if self.autoencoder_sampling is None else self.autoencoder_sampling
+
+    # ------------------------------------------------------------------------------------------------------------ plan
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """Histograms, then what the encoder needs, all steps of the autoencoder, all steps of the critic.
+
+        Parts are calibrated alone to their share; the critic fills what is left of the joint budget. No price depends
+        on the rows.
+        """
+        self._check_domain(domain)
+        looks: list[Look] = []
+        if self.encoder == "unsound_paper":
+            if budget.is_private:
+                raise ConfigError(
+                    "encoder=unsound_paper has no finite epsilon: its encoder learns from the rows without noise. Run "
+                    "it with --not-private (in Python: Guarantee.not_private()), or use encoder=joint."
+                )
+            looks.append(Look("encoder", UNSOUND, NonPrivate(), columns=domain.names))
+        looks += self._histograms(domain, budget)
+        if self.encoder == "dp_pca":
+            noise = budget.part(self.pca_share).calibrate(lambda noise: [Gaussian(noise)])
+            what = "second moments of all features, for the encoder"
+            looks.append(Look("moments", what, Gaussian(noise), columns=domain.names))
+        if self.autoencoder_steps:
+            rate, steps = drawn_rate(self._sampling), self.autoencoder_steps
+            noise = budget.part(self.autoencoder_share).calibrate(
+                lambda noise: [SubsampledGaussian(rate, noise, steps)]
+            )
+            part = "autoencoder" if self.encoder in ("joint", "unsound_paper") else "decoder"
+            what = f"{steps} {part} steps, each on about one unit in {1 / rate:.0f}"
+            looks.append(Look("autoencoder", what, SubsampledGaussian(rate, noise, steps), columns=domain.names))
+        rate = drawn_rate(self.rate)
+        noise = budget.after(looks).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
+        what = f"{self.steps} critic steps, each on about one unit in {1 / rate:.0f}"
+        looks.append(Look("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
+        notes = () if domain.target is None else ("The target is a column like any other here.",)
+        return Plan(tuple(looks), notes)
+
+    def _check_domain(self, domain: Domain) -> None:
+        """Refuses a table that these settings do not fit. Public facts only."""
+        if self.features == "binned" and self.code is not None and self.code > sum(domain.sizes):
+            raise ConfigError(
+                f"code ({self.code}) is wider than the data: a row has {sum(domain.sizes)} features. An autoencoder "
+                "must narrow them: use a smaller code, or leave it out."
+            )
+        numbers_only = self.features == "typed" and domain.numbers and set(domain.numbers) == set(domain.names)
+        if self.reconstruction == "bce" and numbers_only:
+            raise ConfigError(
+                "reconstruction=bce is for features that are 0 or 1, and with features=typed every column of this "
+                "table is a number. Use reconstruction=typed, or features=binned."
+            )
+        if self.encoder == "dp_pca" and sum(domain.sizes) > MOST_GRAM:
+            raise ConfigError(
+                f"dp_pca buys all products of features: at most {MOST_GRAM}, found {sum(domain.sizes)}. Use "
+                "encoder=random or encoder=joint."
+            )
+
+    # ------------------------------------------------------------------------------------------------------------- fit
+
+    def trajectory(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        key: PRNGKeyArray,
+        checkpoints: int,
+        every: int,
+        public: PublicRows | None = None,
+        progress: Progress | None = None,
+    ) -> Trajectory:
+        """As `dpgan` has it. Critics of codes judge no rows, so with `latent_critic` there is none."""
+        if self.latent_critic:
+            raise ConfigError("latent_critic leaves critics of codes, which judge no rows. Set latent_critic=false.")
+        more: dict[str, Any] = {"checkpoints": checkpoints, "every": every, "public": public, "progress": progress}
+        return super().trajectory(rows, plan, ledger, key=key, **more)
+
+    def _trained(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        progress: Progress | None,
+        *,
+        key: PRNGKeyArray,
+        public: PublicRows | None = None,
+        keep_every: int = 0,
+        keep_last: int | None = None,
+    ) -> tuple[State, list[Kept], Callable[[State | Kept], GeneratorModel]]:
+        """Both phases. Formal guarantee: the price of the plan's looks; what leaves a phase is post-processing of them.
+
+        Rows of a `public` table train an autoencoder without noise, where the private one begins. They are not
+        protected.
+        """
+        if self.needs_public and public is None:
+            raise ConfigError("encoder=public learns from a public table: give one (--public), or use encoder=joint.")
+        domain, is_binned = rows.domain, self.features == "binned"
+        if self.encoder == "unsound_paper":
+            ledger.charge(plan["encoder"])  # no private ledger takes it
+        marginals = marginal = None
+        if self.marginals_share:
+            marginals = [shares(table) for table in noisy_counts(rows, domain.singles, plan["singles"], ledger)]
+        layout = layout_of(self.features, domain, rows.scales, marginals, modes=self.modes, num_modes=self.num_modes)
+        if marginals is not None:
+            marginal = jnp.asarray(layout.shares(marginals), dtype=jnp.float32)
+        encoder_key, generator_key, critic_key, public_key, hold_key = jax.random.split(key, 5)
+        shown = None if is_binned else layout
+        autoencoder = self._fresh(layout, rows, plan, ledger, marginal, encoder_key)
+        if public is not None:
+            autoencoder = self._on_public_rows(autoencoder, layout, public, public_key)
+        phases = _phases(progress, self.autoencoder_steps, self.steps)
+        autoencoder = self._on_private_rows(autoencoder, rows, plan, ledger, layout.blocks, shown, phases[0])
+
+        settings = self._settings(layout.blocks, domain.num_rows)
+        make, code = GENERATORS[self.arch], autoencoder.decoder.layers[0].weight.shape[1]
+        codes: Any = make(self.latent, 0, self.generator_widths, code, key=generator_key)
+
+        def decoded(codes: Any, decoder: Decoder) -> Decoded:
+            """A whole generator, its columns held where the noisy histograms have them."""
+            whole = Decoded(codes, decoder)
+            return (
+                whole if marginal is None else held_to_shares(whole, layout.blocks, self.latent, marginal, key=hold_key)
+            )
+
+        generator: Any = Decoded(codes, decoded(codes, autoencoder.decoder).decoder, not self.tune_decoder)
+        fixed = generator.decoder
+        if self.latent_critic:
+            settings = dataclasses.replace(settings, blocks=(Block("tanh", code),), anchor=0.0)
+            generator, shown = codes, Coded(layout, autoencoder.encoder)  # type: ignore[assignment]
+        critic = Critic(num_features(settings.blocks), settings.critic_widths, key=critic_key)
+
+        paid = pay_for_steps(rows, plan["critic"], ledger, shown)
+        multiplier = self._multiplier(paid.noise_multiplier, 1)
+        dials = Dials.of(multiplier, self.critic_rate, self.generator_rate, self.clip if multiplier else math.inf)
+        centred = critic if marginal is None or self.latent_critic else Centred(critic, autoencoder.encoder.centre)
+        state, kept = train(
+            settings,
+            paid.units,
+            dials,
+            ledger_key(ledger),
+            network_key=generator_key,
+            iterations=paid.steps // self.critic_steps,
+            marginal=None if self.latent_critic else marginal,
+            state=begun_with(settings, dials, generator, centred),
+            keep_every=keep_every,
+            keep_last=keep_last,
+            progress=phases[1],
+            slot=ledger.slot(),
+        )
+
+        def model_of(state: State | Kept) -> GeneratorModel:
+            average: Any = jax.device_get(state.average)
+            # An average of one and the same decoder is that decoder up to rounding; it is put back as it was.
+            decoder = average.decoder if self.tune_decoder and not self.latent_critic else fixed
+            whole = decoded(average if self.latent_critic else average.codes, decoder)
+            return GeneratorModel(
+                jax.device_get(whole),
+                self.arch,
+                domain.names,
+                layout.blocks,
+                self.latent,
+                self.generator_widths,
+                None,
+                None if is_binned else layout,
+                (code, *reversed(self._hidden)),
+            )
+
+        return state, kept, model_of
+
+    @property
+    def _hidden(self) -> tuple[int, ...]:
+        return tuple(self.autoencoder_widths)
+
+    def _multiplier(self, paid: float, phase: int) -> float:
+        """As paid for; of the published way, which pays nothing, as published."""
+        return self.unsound_noise[phase] if self.encoder == "unsound_paper" else paid
+
+    def _fresh(
+        self, layout: Layout, rows: Rows, plan: Plan, ledger: Ledger, marginal: Array | None, key: PRNGKeyArray
+    ) -> Autoencoder:
+        """Networks before the first step; the encoder of dp_pca is final."""
+        encoder_key, decoder_key = jax.random.split(key)
+        blocks = layout.blocks
+        features = num_features(blocks)
+        code = min(MOST_CODE, max(2, len(layout.columns) // 2), features) if self.code is None else self.code
+        if code > features:
+            raise ConfigError(
+                f"code ({code}) is wider than the data: a row has {features} features. Use a smaller one."
+            )
+        centre = _centre(blocks, marginal)
+        encoder = Encoder(centre, self._hidden, code, key=encoder_key)
+        if self.encoder == "random":
+            encoder = random_encoder(centre, self._hidden, code, key=encoder_key)
+        if self.encoder == "dp_pca":
+            gram = noisy_gram(rows, Shifted(layout, centre), plan["moments"], ledger)
+            reach = math.sqrt(float(np.sum(np.where(is_level(blocks), centre * (1 - centre), 0.25))))
+            encoder = principal_encoder(gram, rows.domain.num_rows, reach, centre, code)
+        decoder = Decoder(code, tuple(reversed(self._hidden)), features, key=decoder_key)
+        if marginal is not None:
+            decoder = with_shares(decoder, blocks, np.asarray(marginal))
+        return Autoencoder(encoder, decoder)
+
+    def _recipe(self, blocks: Blocks, rate: float, batch: int, learns: str) -> Recipe:
+        engine = Settings(
+            blocks=blocks, rate=rate, batch=batch, chunk=self.chunk, betas=(0.9, 0.999), average=self.average
+        )
+        return Recipe(
+            engine=engine,
+            reconstruction=self.reconstruction,
+            reduction=self.reduction,
+            learning_rate=self.autoencoder_rate,
+            weight_decay=self.weight_decay,
+            learns=learns,
+        )
+
+    def _on_public_rows(
+        self, autoencoder: Autoencoder, layout: Layout, public: PublicRows, key: PRNGKeyArray
+    ) -> Autoencoder:
+        """Trained without noise, bound or charge, where the encoder learns at all; else its decoder alone."""
+        feature_key, train_key = jax.random.split(key)
+        is_binned = self.features == "binned"
+        seen = public.codes if is_binned else layout.encode(public.codes, public.places, feature_key)
+        units = Units(jnp.asarray(seen[:, None]), jnp.ones((len(seen), 1), dtype=bool))
+        batch = min(PUBLIC_BATCH, len(seen))
+        is_given = self.encoder in ("random", "dp_pca")
+        recipe = self._recipe(layout.blocks, drawn_rate(batch / len(seen)), batch, "decoder" if is_given else "both")
+        settings: dict[str, Any] = {
+            "clip": math.inf,
+            "noise_multiplier": 0.0,
+            "steps": self.warm_steps,
+            "key": train_key,
+        }
+        if is_given:
+            fixed = autoencoder.encoder
+            return Autoencoder(fixed, train_autoencoder(recipe, autoencoder.decoder, units, fixed=fixed, **settings))
+        return train_autoencoder(recipe, autoencoder, units, **settings)
+
+    def _on_private_rows(
+        self,
+        autoencoder: Autoencoder,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        blocks: Blocks,
+        shown: Layout | None,
+        progress: Progress | None,
+    ) -> Autoencoder:
+        """The first phase: what may learn from the rows does, clipped and noised."""
+        if not self.autoencoder_steps:
+            return autoencoder
+        paid = pay_for_steps(rows, plan["autoencoder"], ledger, shown)
+        learns = {"joint": "both", "unsound_paper": "unsound"}.get(self.encoder, "decoder")
+        batch = max(1, round(paid.rate * rows.domain.num_rows))
+        whole = learns != "decoder"
+        trained = train_autoencoder(
+            self._recipe(blocks, paid.rate, batch, learns),
+            autoencoder if whole else autoencoder.decoder,
+            paid.units,
+            fixed=None if whole else autoencoder.encoder,
+            clip=self.autoencoder_clip,
+            noise_multiplier=self._multiplier(paid.noise_multiplier, 0),
+            steps=paid.steps,
+            key=ledger_key(ledger),
+            progress=progress,
+            slot=ledger.slot(),
+        )
+        return trained if whole else Autoencoder(autoencoder.encoder, trained)
+
+
+def _centre(blocks: Blocks, marginal: Array | None) -> Float[np.ndarray, " features"]:
+    """The middle of each feature by bought shares, else by what is public: even levels, bits of a half, zero."""
+    even = np.concatenate(
+        [np.full(block.size, {"one_hot": 1 / block.size, "bits": 0.5}.get(block.kind, 0.0)) for block in blocks]
+    )
+    return even if marginal is None else np.where(is_level(blocks), np.asarray(marginal, dtype=np.float64), even)
+
+
+def _phases(progress: Progress | None, first: int, second: int) -> tuple[Progress | None, Progress | None]:
+    """One bar for both, by their steps."""
+    if progress is None:
+        return None, None
+    cut = first / (first + second)
+    return (
+        lambda share, words: progress(cut * share, f"autoencoder: {words}"),
+        lambda share, words: progress(cut + (1 - cut) * share, f"critic: {words}"),
+    )
+
+
+AS_PUBLISHED: dict[str, Any] = {
+    "marginals_share": 0.0,
+    "anchor": 0.0,
+    "average": 0.0,
+    "arch": "quail_dpgan",
+    "latent": 64,
+    "loss": "wgan",
+    "fake_term": "paired",
+    "weight_clip": 0.01,
+    "optimiser": "rmsprop",
+    "critic_rate": 5e-3,
+    "generator_rate": 5e-3,
+    "clip": 0.022,
+    "reconstruction": "bce",
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    "adult": {
+        **AS_PUBLISHED,
+        "features": "typed",
+        "code": 15,
+        "autoencoder_widths": (60,),
+        "critic_widths": (70, 35),
+        "reduction": "mean",
+        "autoencoder_steps": 20_000,
+        "autoencoder_sampling": 64 / 32_562,
+        "autoencoder_rate": 5e-3,
+        "autoencoder_clip": 0.012,
+        "steps": 15_000,
+        "rate": 128 / 32_562,
+        "critic_steps": 15,
+    },
+    "mimic": {
+        **AS_PUBLISHED,
+        "encoder": "random",
+        "code": 128,
+        "critic_widths": (714, 357),
+        "autoencoder_steps": 30_000,
+        "autoencoder_sampling": 100 / 27_912,
+        "autoencoder_rate": 1e-3,
+        "weight_decay": 1e-3,
+        "autoencoder_clip": 0.8157,
+        "steps": 10_000,
+        "rate": 128 / 27_912,
+        "critic_steps": 10,
+    },
+}
+"""Networks, losses and schedules of the paper with an encoder that is sound; its clip bounds as public constants. Its
+noise multipliers are no settings: noise follows from the guarantee. The published MIMIC code never trains its encoder.
+"""

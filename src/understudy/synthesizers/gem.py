@@ -1,0 +1,472 @@
+"""GEM: a generator trained on privately measured marginals.
+
+After Liu, Vietri and Wu, "Iterative methods for private synthetic data: unifying framework and new methods", 2021.
+Deviations: unless the table is wide for its budget, all marginals of the workload are bought at once, under one
+Gaussian price that does not depend on their number or sizes; levels too rare for the noise are counted together; with a
+target, pairs of columns are counted within its classes; the loss is that of `adversarial/measured.py`.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from understudy.adversarial.critics import one_hot_blocks
+from understudy.adversarial.measured import Cells, Cross, Fit, Pairs, Terms, begun, falling, heads_of, train
+from understudy.adversarial.products import Products
+from understudy.errors import ConfigError
+from understudy.networks import starts
+from understudy.privacy.accounting import Choices, Gaussian
+from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.measurement import Purse, pay_for_marginals
+from understudy.privacy.mechanisms import Candidates, Chooser, Clique, Grouped, Rows, noisy_choices
+from understudy.schema import Domain
+
+MODES = ("auto", "one_shot", "adaptive")
+MOST_GROUPS = 1500
+"""Groups of all columns together: their square is the size of the matrices that are compared."""
+CELLS_AT_ONCE = 2**18
+"""Cells of the matrices compared in one step; a part of them, drawn anew each time, if there are more."""
+FEW_COLUMNS = 20
+"""With fewer, a choice among pairs saves less than it costs."""
+TOO_NOISY = 0.01
+"""Noise of a cell, as a part of the rows, from which on buying everything at once is no longer worth it."""
+UNKNOWN_SIZE = 10_000
+"""Rows that a plan reckons with where their number is bought: the choice must not depend on what is found."""
+Groups = tuple[int, ...]
+"""For each code of a column the group it is counted in."""
+Progress = Callable[[float, str], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GEM:
+    """A generator network trained on noisy marginals: pairs of columns, within classes of the target."""
+
+    mode: str = "auto"
+    """one_shot: all pairs are bought at once. adaptive: round by round those that the generator gets most wrong, chosen
+    under noise. auto: by the number of columns, the declared rows and the budget."""
+    rounds: int = 4
+    """Of the adaptive mode."""
+    picks: int | None = None
+    """Pairs that the adaptive mode buys in all. Left out: two for each column."""
+    choice_share: float = 0.1
+    """The part of the budget for these choices."""
+    singles_share: float = 0.1
+    """The part of the precision for single columns ..."""
+    target_share: float = 0.2
+    """... and for pairs with the target, if there is one. The rest is for pairs in general and the given cliques."""
+    most_classes: int = 6
+    """Pairs are counted within so many classes of the target at most: rare levels, or neighbours, count as one."""
+    least_signal: float = 0.2
+    """How many times its noise an even share of the rows in a cell must be: rarer levels are counted together."""
+    cliques: tuple[Clique, ...] = ()
+    """Further marginals to buy and match, each a list of columns."""
+    steps: int = 400
+    """Training steps; post-processing, as all below."""
+    components: int = 1000
+    """Latent vectors: the rows that are made have so many kinds, each a product of columns."""
+    width: int = 256
+    depth: int = 2
+    """Width and number of the generator's hidden layers."""
+    latent: int = 64
+    rate: float = 4e-3
+    average: float = 0.98
+    """Decay of the generator's running average, which is what is released."""
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ConfigError(f"mode must be one of {', '.join(MODES)}, found {self.mode!r}.")
+        whole = {name: getattr(self, name) for name in ("rounds", "most_classes", "steps", "components", "width")}
+        whole |= {"depth": self.depth, "latent": self.latent, "picks": 1 if self.picks is None else self.picks}
+        for name, value in whole.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigError(f"{name} must be a whole number of at least 1, found {value}.")
+        for name in ("choice_share", "singles_share"):
+            if not 0 < getattr(self, name) < 1:
+                raise ConfigError(f"{name} is a part of the budget, above 0 and below 1, found {getattr(self, name)}.")
+        if not 0 < self.target_share < 1 - self.singles_share:
+            raise ConfigError(
+                f"target_share must be above 0, and with singles_share below 1, found {self.target_share}."
+            )
+        for name in ("least_signal", "rate"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigError(f"{name} must be a positive number, found {getattr(self, name)}.")
+        if not 0 <= self.average < 1:
+            raise ConfigError(f"average must lie from 0 to below 1, found {self.average}.")
+        for clique in self.cliques:
+            if len(clique) < 2 or len(set(clique)) < len(clique):
+                raise ConfigError(
+                    f"Each of cliques names two columns or more, none twice, found [{', '.join(clique)}]."
+                )
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """One Gaussian look that fills the budget, and in the adaptive mode the choices before it.
+
+        Neither sizes nor numbers of marginals move a price; the mode follows from public facts alone.
+        """
+        for clique in self.cliques:
+            domain.shape(clique)  # names the columns that are not there
+        # In the adaptive mode this is not what is bought, but it is what decides for it.
+        alone = budget.calibrate(lambda noise: [Gaussian(noise)])
+        mode, reason = self._mode(domain, alone * budget.max_rows_per_unit)
+        by = "" if domain.target is None else f", within classes of {domain.target!r}"
+        what, looks, noise = f"counts of every column, and of pairs of columns{by}", [], alone
+        if mode == "adaptive":
+            picks = self._num_picks(domain)
+            least = budget.part(self.choice_share).calibrate(lambda noise: [Choices(1 / noise, picks)])
+            choice = f"choice of {picks} pairs of columns, in {min(self.rounds, picks)} rounds"
+            looks.append(Look("choices", choice, Choices(1 / least, picks), columns=domain.names))
+            noise = budget.after(looks).calibrate(lambda noise: [Gaussian(noise)])
+            what = f"counts of every column, and of {picks} pairs of columns{by}"
+        looks.append(Look("marginals", what, Gaussian(noise), columns=domain.names))
+        return Plan(tuple(looks), (reason, *self._notes(domain)))
+
+    def _mode(self, domain: Domain, stddev: float) -> tuple[str, str]:
+        """One-shot or adaptive, and why; `stddev` is the noise of a count that is bought alone."""
+        if self.mode != "auto":
+            return self.mode, f"gem buys its marginals {_IN_WORDS[self.mode]}, as its settings say."
+        columns = len(domain.names)
+        pairs = max(1, columns * (columns - 1) // 2)
+        rows = domain.declared_rows or UNKNOWN_SIZE
+        noisy = stddev * math.sqrt(pairs) > TOO_NOISY * rows
+        mode = "adaptive" if noisy and columns >= FEW_COLUMNS else "one_shot"
+        size = f"{rows:,} declared rows" if domain.declared_rows else f"a size taken as {rows:,} until it is bought"
+        return mode, (
+            f"gem buys its marginals {_IN_WORDS[mode]}: bought together, a count of each of {pairs:,} pairs has noise "
+            f"of {stddev * math.sqrt(pairs):.3g} rows, with {size}."
+        )
+
+    def _notes(self, domain: Domain) -> tuple[str, ...]:
+        if domain.target is None:
+            return ()
+        return (f"Pairs of columns are counted within at most {self.most_classes} classes of {domain.target!r}.",)
+
+    def _num_picks(self, domain: Domain) -> int:
+        """Settings and names decide, never sizes, which may be bought."""
+        columns = len(domain.names)
+        return min(self.picks or 2 * columns, max(1, columns * (columns - 1) // 2))
+
+    def fit(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        key: PRNGKeyArray,
+        progress: Progress | None = None,
+    ) -> Products:
+        """Formal guarantee: the price of the plan's looks. Groups, the generator and its average follow from noisy
+        answers and public facts."""
+        domain, tell = rows.domain, progress or (lambda share, words: None)
+        network_key, *keys = jax.random.split(key, 1 + max(1, self.rounds))
+        choose = noisy_choices(rows, plan["choices"], ledger) if "choices" in plan else None
+        purse = pay_for_marginals(rows, plan["marginals"], ledger)
+        most_pairs = None if choose is None else self._num_picks(domain)
+        board = Board(self, domain, purse, most_pairs=most_pairs)
+        fit = Fit(one_hot_blocks(domain.sizes), (self.width,) * self.depth, self.average)
+        state = begun(fit, board.shares, rows=self.components, latent=self.latent, key=network_key)
+        counts = self._counts(domain, len(board.pairs)) if choose is not None else ()
+        for number, count in enumerate(counts):  # each begins where the last one came to
+            if number:
+                rates = np.full(max(1, self.steps // 2 // len(counts)), self.rate)
+                told = _part(tell, number / 2 / len(counts), 1 / 2 / len(counts))
+                state = train(fit, board.terms(), state.again(), rates, key=keys[number], progress=told)[0]
+            assert choose is not None
+            precision = purse.left * count / sum(counts[number:])
+            expected = board.expected(heads_of(fit, state.average, state.latents))
+            board.buy(purse, board.worst(expected, choose, count, precision), precision)
+        board.buy(purse, () if counts else board.pairs, purse.left)
+        told = _part(tell, 0.5, 0.5) if counts else tell
+        rates = falling(self.rate, self.steps)
+        state, _ = train(fit, board.terms(), state.again(), rates, key=keys[0], progress=told, slot=ledger.slot())
+        heads = np.asarray(heads_of(fit, state.average, state.latents))
+        return Products(domain.names, domain.sizes, heads)
+
+    def _counts(self, domain: Domain, num_pairs: int) -> tuple[int, ...]:
+        """How many pairs each round chooses; none where all of those that noise leaves can be bought."""
+        picks = self._num_picks(domain)
+        if num_pairs <= picks:
+            return ()
+        rounds = min(self.rounds, picks)
+        return tuple(picks // rounds + (number < picks % rounds) for number in range(rounds))
+
+
+_IN_WORDS = {"one_shot": "all at once", "adaptive": "round by round, the worst fitted first"}
+
+
+def _part(tell: Progress, start: float, share: float) -> Progress:
+    return lambda done, words: tell(start + share * done, words)
+
+
+class Board:
+    """What was bought so far: noisy counts of single columns, pairs with the target, pairs in general."""
+
+    def __init__(self, settings: GEM, domain: Domain, purse: Purse, *, most_pairs: int | None):
+        """Buys single columns, pairs with the target and given cliques, and lays out the pairs of all others."""
+        self._settings, self._domain = settings, domain
+        self._starts = starts(one_hot_blocks(domain.sizes))
+        self._classes: Groups | None = None
+        self._target: _WithTarget | None = None
+        self.bought: set[tuple[str, str]] = set()
+        self._singles_noise = allotted(
+            purse.precision * settings.singles_share, [domain.size(single) for single in domain.singles]
+        )
+        self._singles = purse.noisy_counts(domain.singles, self._singles_noise)
+        cleaned = [np.maximum(counts, 0.5) for counts in self._singles]
+        self.shares = [counts / counts.sum() for counts in cleaned]
+        if domain.target is not None and len(domain.names) > 1:
+            self._buy_target(purse, domain.target)
+        self._cliques = self._buy_cliques(purse, most_pairs)
+        self._lay_out(purse.left, most_pairs)
+        if not self.pairs:
+            self._buy_again(purse)
+
+    def _merged(self, name: str, floor: float) -> Groups:
+        return merged(self._singles[self._domain.index(name)], floor, ordered=name in self._domain.numbers)
+
+    def _buy_target(self, purse: Purse, target: str) -> None:
+        """Pairs with the target, whose levels are kept where they are few."""
+        domain, settings = self._domain, self._settings
+        few = domain.shape((target,))[0] <= 2 * settings.most_classes
+        levels = tuple(range(domain.shape((target,))[0])) if few else self._merged(target, domain.num_rows / 40)
+        classes = self._merged(target, domain.num_rows / (settings.most_classes + 0.5)) if not few else levels
+        while max(classes) >= settings.most_classes:
+            classes = self._fewer(target, classes)
+        self._classes = classes if max(classes) else None
+        others = [name for name in domain.names if name != target]
+        precision = purse.precision * settings.target_share
+        stddev = math.sqrt(len(others) / precision)
+        groups = {name: self._merged(name, settings.least_signal * stddev * (max(levels) + 1)) for name in others}
+        self._target = _WithTarget(levels, groups, [], [])
+        queries = self._target.queries(domain)
+        noise = allotted(precision, [math.prod(query.shape) for query in queries])
+        self._target = _WithTarget(levels, groups, purse.noisy_counts(queries, noise), noise)
+
+    def _fewer(self, target: str, classes: Groups) -> Groups:
+        """The two rarest classes as one."""
+        counts = np.bincount(classes, weights=self._singles[self._domain.index(target)])
+        first, second = sorted(np.argsort(counts, kind="stable")[:2].tolist())
+        joined = [first if group == second else group for group in classes]
+        return tuple(group - (group > second) for group in joined)
+
+    def _buy_cliques(self, purse: Purse, most_pairs: int | None) -> list[tuple[Clique, np.ndarray, float]]:
+        """Given cliques share what is left with the pairs, one for one."""
+        cliques = self._settings.cliques
+        if not cliques:
+            return []
+        columns = len(self._domain.names)
+        pairs = most_pairs or columns * (columns - 1) // 2
+        noise = allotted(purse.left * len(cliques) / (len(cliques) + pairs), [self._domain.size(c) for c in cliques])
+        return list(zip(cliques, purse.noisy_counts(cliques, noise), noise, strict=True))
+
+    def _buy_again(self, purse: Purse) -> None:
+        """Without pairs to buy, what is left makes single columns, and pairs with the target, more precise."""
+        target = self._target
+        share = 1.0 if target is None else 0.5
+        more = allotted(purse.left * share, self._domain.sizes)
+        again = purse.noisy_counts(self._domain.singles, more)
+        self._singles, self._singles_noise = _together(self._singles, self._singles_noise, again, more)
+        if target is not None:
+            queries = target.queries(self._domain)
+            more = allotted(purse.left, [math.prod(query.shape) for query in queries])
+            noisy, noise = _together(target.noisy, target.noise, purse.noisy_counts(queries, more), more)
+            self._target = dataclasses.replace(target, noisy=noisy, noise=noise)
+
+    def _lay_out(self, precision: float, most_pairs: int | None) -> None:
+        """Groups for pairs of columns: as fine as the noise of the pairs that are left, and memory, allow.
+
+        Columns of which all but one group are too rare are left out; the fewer are left, the less noise.
+        """
+        target = self._domain.target if self._classes is not None else None
+        names = [name for name in self._domain.names if name != target]
+        self._num_classes = 1 if self._classes is None else max(self._classes) + 1
+        floor = 1.0
+        while True:
+            groups = {name: self._merged(name, floor) for name in names}
+            self._groups = {name: each for name, each in groups.items() if max(each)}
+            self._widths = {name: max(each) + 1 for name, each in self._groups.items()}
+            count = max(1, len(self._groups) * (len(self._groups) - 1) // 2)
+            stddev = math.sqrt(min(count, most_pairs or count) / precision) if precision else math.inf
+            wanted = self._settings.least_signal * stddev * self._domain.num_rows * self._num_classes
+            if not self._groups or (floor**2 >= wanted and sum(self._widths.values()) <= MOST_GROUPS):
+                break
+            floor *= 1.1
+        ends = np.cumsum([0, *self._widths.values()]).tolist()
+        self._places = {name: slice(a, b) for name, (a, b) in zip(self._widths, itertools.pairwise(ends), strict=True)}
+        self._noisy = np.zeros((self._num_classes, ends[-1], ends[-1]), np.float32)
+        self._weights = np.zeros((ends[-1], ends[-1]), np.float32)
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """All pairs that could be bought."""
+        return list(itertools.combinations(self._groups, 2))
+
+    def query(self, pair: tuple[str, str]) -> Grouped:
+        groups = tuple(self._groups[name] for name in pair)
+        if self._classes is None or self._domain.target is None:
+            return Grouped(pair, groups)
+        return Grouped((self._domain.target, *pair), (self._classes, *groups))
+
+    def buy(self, purse: Purse, pairs: Sequence[tuple[str, str]], precision: float) -> None:
+        """Counts of these pairs, with this precision shared among them."""
+        if not pairs:
+            return
+        queries = [self.query(pair) for pair in pairs]
+        noise = allotted(precision, [math.prod(query.shape) for query in queries])
+        for pair, counts, stddev in zip(pairs, purse.noisy_counts(queries, noise), noise, strict=True):
+            a, b = (self._places[name] for name in pair)
+            self._noisy[:, a, b] = counts.reshape(self._num_classes, a.stop - a.start, b.stop - b.start)
+            self._weights[a, b] = stddev**-2
+        self.bought.update(pairs)
+
+    def worst(
+        self, expected: dict[tuple[str, str], np.ndarray], choose: Chooser, count: int, precision: float
+    ) -> list[tuple[str, str]]:
+        """Pairs not yet bought that the generator gets most wrong, less what the noise of counting them would add."""
+        left, chosen = [pair for pair in self.pairs if pair not in self.bought], []
+        for _ in range(count):
+            queries = [self.query(pair) for pair in left]
+            cells = np.asarray([math.prod(query.shape) for query in queries], dtype=float)
+            offsets = math.sqrt(2 / math.pi * count / precision) * cells
+            tables = [expected[pair] for pair in left]
+            chosen.append(left.pop(choose(Candidates(queries, tables, np.ones(len(queries)), offsets))))
+        return chosen
+
+    def expected(self, heads: Float[jax.Array, "rows features"]) -> dict[tuple[str, str], np.ndarray]:
+        """What the generator makes of every pair, as counts."""
+        shares = np.asarray(self._compared(1.0).shares(heads), dtype=np.float64) * self._domain.num_rows
+        found = {}
+        for pair in self.pairs:
+            a, b = (self._places[name] for name in pair)
+            found[pair] = shares[:, a, b].reshape(self.query(pair).shape)
+        return found
+
+    def terms(self) -> Terms:
+        """What the generator is compared with, in shares. A cell weighs the square of the rows over its noise, divided
+        by the number of cells: at the level of the noise the whole is one."""
+        rows, domain = self._domain.num_rows, self._domain
+        singles = np.concatenate(self._singles)[None]
+        parts: list[tuple[np.ndarray | None, np.ndarray | None, np.ndarray, np.ndarray]] = [
+            (None, None, singles, np.repeat(np.asarray(self._singles_noise) ** -2.0, domain.sizes)[None])
+        ]
+        if self._target is not None:
+            noisy = np.concatenate(self._target.noisy, axis=1)
+            weights = [
+                np.full(table.shape, noise**-2)
+                for table, noise in zip(self._target.noisy, self._target.noise, strict=True)
+            ]
+            parts.append(
+                (
+                    self._matrix(self._target.groups),
+                    self._gates(self._target.levels),
+                    noisy,
+                    np.concatenate(weights, axis=1),
+                )
+            )
+        cells = sum(weights.size for *_, weights in parts) + int((self._weights > 0).sum()) * self._num_classes
+        scale = rows**2 / (cells + sum(counts.size for _, counts, _ in self._cliques))
+        made: list[Cross | Pairs | Cells] = [
+            Cross.of(groups, gates, noisy / rows, weights * scale) for groups, gates, noisy, weights in parts
+        ]
+        made += [self._compared(scale)] if self._weights.any() else []
+        made += [self._cells(scale)] if self._cliques else []
+        return tuple(made)
+
+    def _compared(self, scale: float) -> Pairs:
+        width = len(self._weights)
+        stretch = max(1, min(width, CELLS_AT_ONCE // max(1, width)))
+        return Pairs.of(
+            self._matrix(self._groups),
+            None if self._classes is None else self._gates(self._classes),
+            self._noisy / self._domain.num_rows,
+            self._weights * scale,
+            rows=stretch,
+            at_once=max(1, CELLS_AT_ONCE // max(1, stretch * width)),
+        )
+
+    def _cells(self, scale: float) -> Cells:
+        order = max(len(clique) for clique, _, _ in self._cliques)
+        features = sum(self._domain.sizes)
+        codes = []
+        for clique, counts, _ in self._cliques:
+            at = np.indices(counts.shape).reshape(len(clique), -1).T
+            at = at + np.asarray([self._starts[self._domain.index(name)] for name in clique])
+            codes.append(np.pad(at, ((0, 0), (0, order - len(clique))), constant_values=features))
+        noisy = np.concatenate([counts.reshape(-1) for _, counts, _ in self._cliques]) / self._domain.num_rows
+        weights = np.concatenate([np.full(counts.size, noise**-2) for _, counts, noise in self._cliques]) * scale
+        return Cells.of(np.concatenate(codes), noisy, weights, features=features, rows=CELLS_AT_ONCE // 2**8)
+
+    def _gates(self, levels: Groups) -> np.ndarray:
+        assert self._domain.target is not None
+        return self._matrix({self._domain.target: levels})
+
+    def _matrix(self, groups: dict[str, Groups]) -> Float[np.ndarray, "features groups"]:
+        """Which features make each group, columns side by side."""
+        matrix, end = np.zeros((sum(self._domain.sizes), sum(max(each) + 1 for each in groups.values()))), 0
+        for name, each in groups.items():
+            matrix[self._starts[self._domain.index(name)] + np.arange(len(each)), end + np.asarray(each)] = 1.0
+            end += max(each) + 1
+        return matrix
+
+
+@dataclasses.dataclass(frozen=True)
+class _WithTarget:
+    """Noisy counts of the target with every other column, and their noise."""
+
+    levels: Groups
+    groups: dict[str, Groups]
+    noisy: list[np.ndarray]
+    noise: list[float]
+
+    def queries(self, domain: Domain) -> list[Grouped]:
+        assert domain.target is not None
+        return [Grouped((domain.target, name), (self.levels, groups)) for name, groups in self.groups.items()]
+
+
+def _together(
+    first: Sequence[np.ndarray], noise: Sequence[float], second: Sequence[np.ndarray], more: Sequence[float]
+) -> tuple[list[np.ndarray], list[float]]:
+    """Two measurements of the same counts as one, each by its precision."""
+    joint = [(a**-2 + b**-2) ** -0.5 for a, b in zip(noise, more, strict=True)]
+    counts = [
+        (x / a**2 + y / b**2) * both**2 for x, a, y, b, both in zip(first, noise, second, more, joint, strict=True)
+    ]
+    return counts, joint
+
+
+def allotted(precision: float, cells: Sequence[int]) -> list[float]:
+    """Standard deviations s_j for the least sum of expected errors m_j s_j, over sum_j 1 / s_j^2 = precision.
+
+    >>> [round(stddev, 3) for stddev in allotted(2.0, [8, 8])]
+    [1.0, 1.0]
+    """
+    third = np.asarray(cells, dtype=float) ** (1 / 3)
+    return (math.sqrt(float(np.sum(third**2)) / precision) / third).tolist()
+
+
+def merged(counts: Float[np.ndarray, " codes"], floor: float, *, ordered: bool) -> Groups:
+    """Groups of codes that hold at least `floor` rows each by these noisy counts, as far as there are so many.
+
+    Neighbours are merged where codes have an order; elsewhere those that are too rare are counted together.
+
+    >>> merged(np.array([5.0, 2, 2, 9]), 4, ordered=False), merged(np.array([3.0, 3, 1, 9]), 4, ordered=True)
+    ((0, 2, 2, 1), (0, 0, 1, 1))
+    """
+    if ordered:
+        groups, held, group = [], 0.0, 0
+        for code, count in enumerate(counts):
+            if held >= floor and counts[code:].sum() >= floor:
+                held, group = 0.0, group + 1
+            groups.append(group)
+            held += max(0.0, float(count))
+        return tuple(groups)
+    kept = [code for code, count in enumerate(counts) if count >= floor]
+    rest = [code for code in range(len(counts)) if code not in kept]
+    if rest and kept and sum(counts[code] for code in rest) < floor:
+        rest.append(kept.pop(int(np.argmin([counts[code] for code in kept]))))
+    at = {code: group for group, code in enumerate(kept)} | dict.fromkeys(rest, len(kept))
+    return tuple(at[code] for code in range(len(counts)))

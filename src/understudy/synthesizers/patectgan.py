@@ -1,0 +1,68 @@
+"""PATE-CTGAN: a conditional generator, taught by the noisy votes of teachers that see the condition too.
+
+After Rosenblatt et al., "Differentially private synthetic data: applied evaluations and enhancements", 2020, whose
+published code trains teachers and student as one network on private rows, and lets every teacher see frequencies of
+all. Here conditions, their law and the components of numbers come from bought one-way counts; a teacher takes the
+condition of a real row from that row; the condition of a generated row is part of the question.
+"""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Array
+
+from understudy.adversarial.critics import Conditions
+from understudy.adversarial.training import Settings
+from understudy.errors import ConfigError
+from understudy.features import FEW, Layout
+from understudy.networks import Blocks
+from understudy.privacy.ledger import Budget, Plan
+from understudy.privacy.mechanisms import Rows
+from understudy.schema import Domain
+from understudy.synthesizers.pategan import PATEGAN
+
+NO_CONDITION = (
+    "patectgan needs a discrete column to condition on, and none of this table's is one with features={!r}. Use "
+    "features=binned, which makes all of them discrete, or pategan."
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PATECTGAN(PATEGAN):
+    """A generator that can be asked for a level of a column, taught by noisy votes of teachers that see it too."""
+
+    max_weight: float = 10.0
+    """A teacher weighs its rows for the rarity of their conditions, at most by this."""
+    condition_weight: float = 1.0
+    """How strongly the generator is told to meet its condition."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.marginals_share:
+            raise ConfigError("marginals_share must be positive: conditions are drawn from bought marginals.")
+        if not self.max_weight >= 1 or self.condition_weight < 0:
+            raise ConfigError("max_weight must be at least 1, and condition_weight at least 0.")
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """As that of pategan; a table of numbers alone is refused where they are not discrete."""
+        if self.features == "typed" and set(domain.names) <= set(domain.numbers):
+            raise ConfigError(NO_CONDITION.format(self.features))
+        return super().plan(domain, budget)
+
+    def _check_layout(self, rows: Rows) -> None:
+        """Before anything is bought: scales are public, and they tell which columns are shown level by level."""
+        few = [
+            scale is None or (self.features == "modes" and scale.whole is not None and scale.whole <= FEW)
+            for scale in rows.scales
+        ]
+        if self.features != "binned" and not any(few):
+            raise ConfigError(NO_CONDITION.format(self.features))
+
+    def _settings(self, blocks: Blocks, cross: int | None) -> Settings:
+        return dataclasses.replace(super()._settings(blocks, cross), condition_weight=self.condition_weight)
+
+    def _conditions(self, layout: Layout, marginal: Array | None, num_rows: int) -> Conditions | None:
+        """On the columns whose levels stand in the row one by one."""
+        assert marginal is not None
+        wanted = [column is not None for column in layout.discrete]
+        return Conditions.from_marginal(layout.blocks, np.asarray(marginal), num_rows, self.max_weight, wanted)

@@ -1,0 +1,392 @@
+"""PATE-GAN: a generator taught by a student that hears noisy votes of teachers on disjoint parts of the rows.
+
+Jordon, Yoon and van der Schaar, "PATE-GAN: generating synthetic data with differential privacy guarantees", 2019.
+Public implementations were audited and found not to be private: teachers share rows or weights, students see real
+rows, costs follow from the votes. Here parts are drawn once by each unit's own coin, teachers are independent members
+of one population, what learns from votes has no way to a row, and the number of queries and the price are fixed in
+advance. Noise is on the one count of yes votes, Gaussian by default. Columns are binned, one-hot and held to bought
+one-way counts as in `dpgan`.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from understudy.adversarial.critics import Conditions, one_hot_blocks
+from understudy.adversarial.models import GeneratorModel
+from understudy.adversarial.pate import LOSSES_OF_VOTES, Voting, fresh_learners, train_by_votes
+from understudy.adversarial.training import Dials, Kept, Settings, State
+from understudy.adversarial.trajectory import Trajectory
+from understudy.errors import ConfigError
+from understudy.features import FEATURES, MODES, Layout, PublicRows, layout_of
+from understudy.networks import GENERATORS, Blocks
+from understudy.privacy.accounting import Gaussian, Pure
+from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_votes
+from understudy.privacy.sampling import Units
+from understudy.privacy.votes import LAWS, scale_of
+from understudy.schema import Domain
+from understudy.synthesizers.dpgan import ledger_key, shares, singles_look, trajectory_of, warmed_up
+
+ROWS_EACH = 32
+"""Rows of a teacher, if nothing is said: more teachers outvote more noise, and their weak opinions add up."""
+MOST_TEACHERS = 2000
+"""If nothing is said: teachers cost time."""
+MARGIN = 0.5
+"""Noise in units of the full margin, k / 2 votes, above which a plan warns ..."""
+AIM = 0.25
+"""... and at which it is held by the number of queries, if nothing is said."""
+MOST_ASKED = 64
+MOST_LEVELS = 8
+"""A target of more levels is not crossed with the other columns: each adds as many numbers to learn as there are."""
+AGREE = 0.75
+"""The share of teachers that are assumed to be of one mind where the plan says how often a label is right."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PATEGAN:
+    """A generator taught by a student that hears only the noisy votes of teachers, each with rows of its own."""
+
+    teachers: int | None = None
+    """Parts of the rows, each with a teacher. Left out: one for every 32 of the public number of rows, at most 2000."""
+    queries: int | None = None
+    """Generated rows put to the vote in the whole run. More of them mean more noise on each, at the same price. Left
+    out: as many as keep the noise at a quarter of the margin, from one to 64 in each iteration."""
+    iterations: int = 300
+    """Generator steps. A multiple of them are queries."""
+    law: str = "gaussian"
+    """gaussian, or laplace, which needs a number of queries and costs more for many."""
+    labels: str = "share"
+    """What the student hears: the noisy share of votes, or the side of one half on which it lies (majority)."""
+    against: str = "median"
+    """What a teacher compares a row with: its median of generated rows, or even odds (half), as published."""
+    pool: int = 4
+    """Rows are asked about of which the student is least sure, among so many times as many; 1: any."""
+    cross: bool = True
+    """Whether student and teachers see each column also together with the target, where there is one."""
+    teacher_widths: tuple[int, ...] | None = None
+    """Left out: no hidden layer where rows are crossed with the target, else one of 8."""
+    teacher_batch: int = 16
+    """A teacher's own rows, and generated ones, in each of its steps."""
+    teacher_steps: int = 1
+    """Steps of each teacher in an iteration; they cost time, and no budget."""
+    teacher_rate: float = 2e-2
+    student_batch: int = 256
+    student_steps: int = 4
+    """Steps of the student in an iteration, on labelled rows of this and earlier ones."""
+    memory: int = 8192
+    """Labelled rows that are kept for the student."""
+    loss: str = "gan"
+    """gan, saturating_gan or dragan."""
+    arch: str = "residual"
+    """residual, plain or quail_dpgan."""
+    features: str = "binned"
+    """What the networks see of a number: binned (a level for each bin), typed (a bounded number, or bits) or modes."""
+    modes: str = "bought"
+    """Of features="modes": components fitted to bought histograms, or a public_grid of them."""
+    num_modes: int = 10
+    latent: int = 64
+    generator_widths: tuple[int, ...] = (256, 256)
+    critic_widths: tuple[int, ...] | None = None
+    """Of the student. Left out: no hidden layer where rows are crossed with the target, else one of 32: its labels are
+    noisy."""
+    critic_rate: float = 1e-2
+    """Of the student."""
+    generator_rate: float = 4e-3
+    marginals_share: float = 0.1
+    """The part of the budget for noisy one-way counts."""
+    anchor: float = 30.0
+    """How strongly the generator is held to them."""
+    temperature: float = 0.5
+    average: float = 0.99
+    """Decay of the generator's running average, which is what is released."""
+    betas: tuple[float, float] = (0.5, 0.9)
+    """Of Adam."""
+    warm_steps: int = 500
+    """With a public table: steps of generator and student on its rows before the first vote."""
+
+    def __post_init__(self) -> None:
+        whole = ("iterations", "pool", "teacher_batch", "teacher_steps", "student_batch", "student_steps", "memory")
+        for name in (*whole, "num_modes", "latent", "warm_steps"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigError(f"{name} must be a whole number of at least 1, found {value}.")
+        for name in ("teacher_rate", "critic_rate", "generator_rate", "temperature"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigError(f"{name} must be a positive number, found {getattr(self, name)}.")
+        words = {"law": LAWS, "loss": LOSSES_OF_VOTES, "arch": GENERATORS, "features": FEATURES, "modes": MODES}
+        for name, known in words.items():
+            if getattr(self, name) not in known:
+                raise ConfigError(f"{name} must be one of {', '.join(known)}, found {getattr(self, name)!r}.")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ConfigError(f"betas must lie from 0 to below 1, found {list(self.betas)}.")
+        if not 0 <= self.marginals_share < 1:
+            raise ConfigError(
+                f"marginals_share is a part of the budget, from 0 to below 1, found {self.marginals_share}."
+            )
+        if not 0 <= self.anchor < math.inf:
+            raise ConfigError(f"anchor must be a number of at least 0, found {self.anchor}.")
+        if not 0 <= self.average < 1:
+            raise ConfigError(f"average must lie from 0 to below 1, found {self.average}.")
+        if self.queries is not None and (self.queries < 1 or self.queries % self.iterations):
+            raise ConfigError(
+                f"queries must be a multiple of iterations ({self.iterations}), found {self.queries}: each iteration "
+                "puts the same number of rows to the vote."
+            )
+        if self.law == "laplace" and self.queries is None:
+            raise ConfigError("law 'laplace' needs a number of queries: its price grows with it. Set queries.")
+        # Unknown words are refused before anything is spent.
+        self._settings(one_hot_blocks((2, 2)), None)
+        self._voting(2 if self.teachers is None else self.teachers, 1, None)
+
+    # ------------------------------------------------------------------------------------------------------- planning
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """One bundle of histograms, then all votes, which fill what is left. No price depends on the rows.
+
+        Nor on the number of teachers or Gaussian queries: these set how much the same money tells.
+        """
+        looks = [singles_look(domain, budget, self.marginals_share)] if self.marginals_share else []
+        left = budget.after(looks)
+        event: Gaussian | Pure
+        if self.law == "gaussian":
+            event = Gaussian(left.calibrate(lambda noise: [Gaussian(noise)]))
+        else:
+            rounds = self.queries or 1
+            event = Pure(1 / left.calibrate(lambda noise: [Pure(1 / noise, rounds)]), rounds)
+        teachers, queries = self.chosen(domain.num_rows, event)
+        looks.append(Look("votes", "noisy votes of all teachers on generated rows", event, columns=domain.names))
+        scale = _scale(event, queries) if budget.is_private else 0.0
+        return Plan(tuple(looks), self._notes(domain, teachers, queries, scale))
+
+    def chosen(self, num_rows: int, event: Gaussian | Pure) -> tuple[int, int]:
+        """Teachers and queries, as set, or else by the public number of rows and the noise that the budget leaves."""
+        teachers = min(max(2, num_rows // ROWS_EACH), MOST_TEACHERS) if self.teachers is None else self.teachers
+        if teachers > max(2, num_rows):
+            raise ConfigError(
+                f"{teachers} teachers need as many rows at least, and the table has about {num_rows}. Set fewer "
+                "teachers, or use another method, such as mst."
+            )
+        if self.queries is not None or isinstance(event, Pure):
+            return teachers, self.queries or 1
+        enough = (AIM * teachers / 2 / event.noise_multiplier) ** 2
+        return teachers, self.iterations * min(max(1, math.floor(enough / self.iterations)), MOST_ASKED)
+
+    def _notes(self, domain: Domain, teachers: int, queries: int, scale: float) -> tuple[str, ...]:
+        """What can be known of the votes before any is cast."""
+        margin = 2 * scale / teachers
+        # Both laws by their own tails: how often the noise does not turn the majority.
+        reach = (AGREE - 0.5) * teachers / scale if scale else math.inf
+        laplace = 1 - math.exp(-reach) / 2
+        right = 0.5 * (1 + math.erf(reach / math.sqrt(2))) if self.law == "gaussian" else laplace
+        spread = "standard deviation" if self.law == "gaussian" else "scale"
+        notes = [
+            f"{teachers:,} teachers of about {domain.num_rows / teachers:,.0f} rows each vote on {queries:,} generated "
+            f"rows, {queries // self.iterations} in each of {self.iterations} iterations.",
+            f"Noise of a vote: {spread} {scale:,.1f} votes, {margin:.2f} of the full margin of {teachers / 2:,g}. If "
+            f"three teachers in four are of one mind about a row, its noisy majority is right with probability "
+            f"{right:.2f}.",
+        ]
+        if margin > MARGIN * 1.001:
+            fewer = max(1, math.floor(queries * (MARGIN / margin) ** 2 / self.iterations)) * self.iterations
+            help_ = [f"more rows (about {domain.num_rows * margin / MARGIN:,.0f} with as many for each teacher)"]
+            help_ += [f"fewer queries (queries={fewer})"] if fewer < queries else ["fewer iterations"]
+            notes.append(
+                f"Warning: the noise is {margin:.2f} of the full margin, above {MARGIN:g}: most of what the teachers "
+                f"say will be lost. What would help: {', '.join(help_)}, a larger epsilon, or another method: mst, aim "
+                "or dpgan learn more from so few rows."
+            )
+        if domain.num_rows < 100_000:
+            notes.append(
+                "With fewer than 100,000 rows dpgan and the marginal methods usually learn more at this price."
+            )
+        if domain.target is not None and not self._crosses(domain):
+            notes.append("The target is a column like any other here.")
+        return tuple(notes)
+
+    def _crosses(self, domain: Domain) -> bool:
+        """Whether there is a target of few levels, which is shown level by level."""
+        if not self.cross or domain.target is None or domain.shape((domain.target,))[0] > MOST_LEVELS:
+            return False
+        return self.features == "binned" or domain.target not in domain.numbers
+
+    # -------------------------------------------------------------------------------------------------------- fitting
+
+    def fit(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        key: PRNGKeyArray,
+        public: PublicRows | None = None,
+        progress: Callable[[float, str], None] | None = None,
+    ) -> GeneratorModel:
+        """Formal guarantee: the price of the plan's looks; student, generator and averages are post-processing.
+
+        Teachers never leave the training. Rows of a `public` table warm student and generator up. They are not
+        protected.
+        """
+        state, _, model_of = self._trained(rows, plan, ledger, progress, key=key, public=public)
+        return model_of(state)
+
+    def num_checkpoints(self, every: int) -> int:
+        """How many checkpoints there are if one is kept every so many generator steps."""
+        return self.iterations // every
+
+    def trajectory(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        key: PRNGKeyArray,
+        checkpoints: int,
+        every: int,
+        public: PublicRows | None = None,
+        progress: Callable[[float, str], None] | None = None,
+    ) -> Trajectory:
+        """Generators, averaged, and students of the last `checkpoints` states. Formal guarantee: that of `fit`."""
+        _, kept, model_of = self._trained(
+            rows, plan, ledger, progress, key=key, public=public, keep_every=every, keep_last=checkpoints
+        )
+        return trajectory_of(kept, model_of)
+
+    def _trained(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        progress: Callable[[float, str], None] | None,
+        *,
+        key: PRNGKeyArray,
+        public: PublicRows | None = None,
+        keep_every: int = 0,
+        keep_last: int | None = None,
+    ) -> tuple[State, list[Kept], Callable[[State | Kept], GeneratorModel]]:
+        """The last state, those kept on the way, and what makes a model of one."""
+        domain, look = rows.domain, plan["votes"]
+        assert isinstance(look.event, Gaussian | Pure)
+        teachers, queries = self.chosen(domain.num_rows, look.event)
+        self._check_layout(rows)
+        marginals = marginal = None
+        if self.marginals_share:
+            marginals = [shares(table) for table in noisy_counts(rows, domain.singles, plan["singles"], ledger)]
+        layout = layout_of(self.features, domain, rows.scales, marginals, modes=self.modes, num_modes=self.num_modes)
+        if marginals is not None:
+            marginal = jnp.asarray(layout.shares(marginals), dtype=jnp.float32)
+        is_binned = self.features == "binned"
+        paid = pay_for_votes(
+            rows, look, ledger, teachers=teachers, queries=queries, layout=None if is_binned else layout
+        )
+        cross = None
+        if self._crosses(domain):
+            assert domain.target is not None
+            cross = layout.discrete.index(domain.index(domain.target))
+        settings, voting = (
+            self._settings(layout.blocks, cross),
+            self._voting(teachers, queries // self.iterations, cross),
+        )
+        dials = Dials.of(0.0, self.critic_rate, self.generator_rate, math.inf)
+        conditions = self._conditions(layout, marginal, domain.num_rows)
+        network_key, feature_key, warm_key = jax.random.split(key, 3)
+        warm = None
+        if public is not None:
+            features = public.codes if is_binned else layout.encode(public.codes, public.places, feature_key)
+            warm = warmed_up(
+                settings,
+                Units(jnp.asarray(features[:, None]), jnp.ones((len(features), 1), dtype=bool)),
+                dials,
+                warm_key,
+                fresh_learners(
+                    settings, voting, dials, network_key, conditioned=conditions is not None, marginal=marginal
+                ),
+                iterations=self.warm_steps,
+                conditions=conditions,
+                marginal=marginal,
+                progress=progress,
+            )
+        state, kept = train_by_votes(
+            settings,
+            voting,
+            paid.parts,
+            dials,
+            ledger_key(ledger),
+            scale=paid.scale,
+            queries=paid.queries,
+            network_key=network_key,
+            iterations=self.iterations,
+            conditions=conditions,
+            marginal=marginal,
+            learned=warm,
+            keep_every=keep_every,
+            keep_last=keep_last,
+            progress=progress,
+            slot=ledger.slot(),
+        )
+
+        def model_of(state: State | Kept) -> GeneratorModel:
+            return GeneratorModel(
+                jax.device_get(state.average),
+                self.arch,
+                domain.names,
+                settings.blocks,
+                self.latent,
+                self.generator_widths,
+                None if conditions is None else np.asarray(conditions.marginal),
+                None if is_binned else layout,
+            )
+
+        return state, kept, model_of
+
+    def _check_layout(self, rows: Rows) -> None:
+        """Any layout will do."""
+
+    def _conditions(self, layout: Layout, marginal: Array | None, num_rows: int) -> Conditions | None:
+        """None: this generator takes no condition."""
+        return None
+
+    def _voting(self, teachers: int, asked: int, cross: int | None) -> Voting:
+        widths = self.teacher_widths
+        return Voting(
+            teachers=teachers,
+            asked=asked,
+            pool=self.pool,
+            teacher_widths=(8,) * (cross is None) if widths is None else widths,
+            teacher_batch=self.teacher_batch,
+            teacher_steps=self.teacher_steps,
+            teacher_rate=self.teacher_rate,
+            student_batch=self.student_batch,
+            student_steps=self.student_steps,
+            memory=max(self.memory, asked),
+            labels=self.labels,
+            against=self.against,
+            law=self.law,
+            cross=cross,
+        )
+
+    def _settings(self, blocks: Blocks, cross: int | None) -> Settings:
+        widths = self.critic_widths
+        return Settings(
+            blocks=blocks,
+            rate=1.0,  # a teacher's rows enter its steps as it likes
+            batch=self.teacher_batch,
+            loss=self.loss,
+            latent=self.latent,
+            generator=self.arch,
+            generator_widths=self.generator_widths,
+            critic_widths=(32,) * (cross is None) if widths is None else widths,
+            temperature=self.temperature,
+            average=self.average,
+            betas=self.betas,
+            anchor=self.anchor if self.marginals_share else 0.0,
+        )
+
+
+def _scale(event: Gaussian | Pure, queries: int) -> float:
+    return scale_of(event.noise_multiplier, queries) if isinstance(event, Gaussian) else 1 / event.epsilon

@@ -1,0 +1,235 @@
+"""QUAIL: labels from a private learner, all other columns from another method, under one budget.
+
+Rosenblatt et al., "Differentially private synthetic data: applied evaluations and enhancements", 2020, Algorithm 1.
+Deviations, each for soundness or use: both parts are accounted together instead of adding their epsilons, classes and
+bounds come from the schema, the learner sees all rows and nothing is reported about it (the published library scores it
+on a private fifth, for free), and labels may be drawn by their probabilities. The paper's algorithm gives the share p
+to the synthesizer, its text, its library and its running times to the learner; here it is the learner's.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+from jaxtyping import PRNGKeyArray
+
+from understudy.adversarial.trajectory import Progress
+from understudy.errors import ConfigError
+from understudy.features import PublicRows
+from understudy.labelled import Labelled
+from understudy.learners.methods import Learner, Linear, NumberPerceptron, Prior, check_share, check_word
+from understudy.learners.models import HOW
+from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.mechanisms import Rows
+from understudy.privacy.selection import part_sizes, split_by_coin
+from understudy.schema import Domain
+from understudy.synthesizers import AUTO, LEARNERS, learner_class, name_of
+
+LEARN, IMITATE = "rows to learn from", "rows to imitate"
+"""The two parts of the units with `disjoint`, as the ledger calls them."""
+
+
+@runtime_checkable
+class Synthesizer(Protocol):
+    """Any method: settings that price their looks and make a model of the rows."""
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan: ...
+
+    def fit(self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray) -> Any: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Quail:
+    """Any method for all columns but the target, and a private learner that labels its rows."""
+
+    inner: Synthesizer
+    """The method that makes the other columns. It never sees the target."""
+    _: dataclasses.KW_ONLY
+    target: str | tuple[str, ...] | None = None
+    """What to predict: a column, or a list of columns with a learner each. Left out: the schema's target."""
+    learner: str | Learner = AUTO
+    """auto (logistic for categories, linear for a number), logistic, naive_bayes, mlp, prior, linear or mlp_regression,
+    with settings if wanted: naive_bayes(numbers=gaussian)."""
+    classifier_share: float = 0.9
+    """The learners' part of the budget that is left, the same for each of them; with `disjoint`, their part of the
+    units."""
+    label: str = "argmax"
+    """argmax: the likeliest class, or the predicted number. sample: drawn by the predicted probabilities, or around the
+    number by a bought residual variance."""
+    columns: tuple[str, ...] | None = None
+    """What the learners see. Left out: all columns that are no target."""
+    disjoint: bool = False
+    """Whether a coin sends each unit to the learners or to the method: then nobody pays for both, and each part may
+    spend the whole budget on fewer rows."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.target, list):
+            object.__setattr__(self, "target", tuple(self.target))
+        if isinstance(self.columns, list):
+            object.__setattr__(self, "columns", tuple(self.columns))
+        if not isinstance(self.inner, Synthesizer) or name_of(self.inner) in LEARNERS:
+            raise ConfigError("quail is put around a method for the other columns. Name it first, as in quail(mst).")
+        if self.target == () or (isinstance(self.target, tuple) and len(set(self.target)) < len(self.target)):
+            raise ConfigError(
+                f"target names one column or several, none twice, found [{', '.join(self.target or ())}]."
+            )
+        check_share(classifier_share=self.classifier_share)
+        check_word("label", self.label, HOW)
+        if isinstance(self.learner, str):
+            check_word("learner", self.learner, (AUTO, *LEARNERS))
+        elif name_of(self.learner) not in LEARNERS:
+            raise ConfigError(f"learner must be one of {', '.join((AUTO, *LEARNERS))}, or one of these with settings.")
+        elif self.learner.target is not None:
+            raise ConfigError("The target stands in quail, not in its learner: quail(mst, target=...).")
+        elif self.learner == type(self.learner)():
+            object.__setattr__(self, "learner", name_of(self.learner))
+
+    @property
+    def needs_public(self) -> bool:
+        """Whether the inner method learns from a public table."""
+        return getattr(self.inner, "needs_public", False)
+
+    # ------------------------------------------------------------------------------------------------------------ plan
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan:
+        """The learners at their share, then the inner method on what is left; with `disjoint`, each on the whole."""
+        targets, others = self._columns_of(domain)
+        learners = [self._learner(domain, target) for target in targets]
+        to_learn, to_imitate = self._sizes(domain)
+        share = (1.0 if self.disjoint else self.classifier_share) / len(targets)
+        looks: list[Look] = []
+        for target, learner in zip(targets, learners, strict=True):
+            own = dataclasses.replace(domain.only((*others, target)), num_rows=to_learn, target=target)
+            plan = learner.plan(own, budget.part_of_rest(share)).under(_label(learner, target))
+            looks += [dataclasses.replace(look, branch=LEARN if self.disjoint else None) for look in plan]
+        left = budget if self.disjoint else budget.after(looks)
+        inner = self.inner.plan(dataclasses.replace(domain.only(others), num_rows=to_imitate), left)
+        if self.disjoint:
+            inner = _all_on_one_part(inner, name_of(self.inner))
+        return Plan((*looks, *inner.under(name_of(self.inner)).looks), (*self._notes(targets, learners), *inner.notes))
+
+    def _columns_of(self, domain: Domain) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The targets, and all other columns."""
+        named = domain.target if self.target is None else self.target
+        if named is None:
+            raise ConfigError(
+                "quail needs a target to learn. Name it, as in quail(mst, target=...), or declare one in the schema."
+            )
+        targets = (named,) if isinstance(named, str) else named
+        for name in targets:
+            domain.index(name)  # refuses a name that is none
+        others = tuple(name for name in domain.names if name not in targets)
+        if not others:
+            raise ConfigError(
+                f"The targets are all columns that there are: {name_of(self.inner)} has none left to make. Name fewer."
+            )
+        return targets, others
+
+    def _learner(self, domain: Domain, target: str) -> Learner:
+        """The learner of one target, with all of its settings."""
+        if isinstance(self.learner, str):
+            usual = "linear" if target in domain.numbers else "logistic"
+            made: Any = learner_class(usual if self.learner == AUTO else self.learner)()
+        else:
+            made = self.learner
+        changes: dict[str, Any] = {"target": target}
+        if self.columns is not None:
+            if isinstance(made, Prior):
+                raise ConfigError("The learner prior sees no columns. Leave columns out, or take another learner.")
+            changes["columns"] = self.columns
+        if self.label == "sample" and isinstance(made, NumberPerceptron):
+            raise ConfigError(
+                "mlp_regression knows no residual variance to draw labels by. Use label=argmax, or learner=linear."
+            )
+        if self.label == "sample" and isinstance(made, Linear):
+            changes["residual"] = True
+        return dataclasses.replace(made, **changes)
+
+    def _sizes(self, domain: Domain) -> tuple[int, int]:
+        """The public numbers of rows for the learners, and for the inner method."""
+        if not self.disjoint:
+            return domain.num_rows, domain.num_rows
+        imitated, learned = part_sizes(domain, self.classifier_share)
+        return learned, imitated
+
+    def _notes(self, targets: Sequence[str], learners: Sequence[Learner]) -> tuple[str, ...]:
+        parts = [
+            f"{name_of(learner)} labels the target {name!r}" for name, learner in zip(targets, learners, strict=True)
+        ]
+        who = "units, by coin: nobody pays for both parts" if self.disjoint else "budget that is left"
+        share = f"with {self.classifier_share:g} of the {who}; {name_of(self.inner)} makes the other columns."
+        notes = [f"{', '.join(parts)}, {share}"]
+        if self.label == "argmax":
+            notes.append(
+                "Labels follow from the other columns: how they vary among equal rows is lost (label=sample keeps it)."
+            )
+        return tuple(notes)
+
+    # ------------------------------------------------------------------------------------------------------------- fit
+
+    def fit(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        key: PRNGKeyArray,
+        public: PublicRows | None = None,
+        progress: Progress | None = None,
+    ) -> Labelled:
+        """Formal guarantee: the joint price of the plan's looks; with `disjoint` the larger of both parts, since a unit
+        is in one only. The inner method is handed no target, and labels of its rows are post-processing."""
+        domain, tell = rows.domain, progress or (lambda share, words: None)
+        targets, others = self._columns_of(domain)
+        to_learn = to_imitate = rows
+        if self.disjoint:
+            to_imitate, to_learn = split_by_coin(rows, self.classifier_share, ledger)
+        inner_key, *learner_keys = jax.random.split(key, 1 + len(targets))
+        models, done = [], 0
+        for number, (target, learner_key) in enumerate(zip(targets, learner_keys, strict=True)):
+            learner = self._learner(domain, target)
+            own = _looks_of(plan, _label(learner, target))
+            done += len(own.looks)
+            purse = ledger.view(ledger.remaining.after(plan.looks[done:]))  # what follows is reserved
+            models.append(
+                learner.fit(
+                    to_learn.only((*others, target)),
+                    own,
+                    purse,
+                    key=learner_key,
+                    progress=_stretch(tell, 0.3 * number / len(targets), 0.3 * (number + 1) / len(targets)),
+                )
+            )
+            tell(0.3 * (number + 1) / len(targets), f"{target} learned")
+        more: dict[str, Any] = {"progress": _stretch(tell, 0.3, 1.0)}
+        if public is not None:
+            at = [domain.index(name) for name in others]
+            more["public"] = PublicRows(public.codes[:, at], public.places[:, at])
+        own = _looks_of(plan, name_of(self.inner))
+        inner = self.inner.fit(to_imitate.only(others), own, ledger, key=inner_key, **more)
+        return Labelled(domain.names, targets, inner, tuple(models), self.label)
+
+
+def _stretch(tell: Progress, first: float, last: float) -> Progress:
+    """Progress of one part, as a stretch of the whole."""
+    return lambda share, words: tell(first + (last - first) * share, words)
+
+
+def _label(learner: Learner, target: str) -> str:
+    """A learner's name in the path of its looks."""
+    return f"{name_of(learner)} for {target}"
+
+
+def _looks_of(plan: Plan, part: str) -> Plan:
+    """The looks of one part, by their path: learners come first, and end theirs."""
+    depth = len(plan.looks[0].path) - 1
+    return Plan(tuple(look for look in plan if look.path[depth] == part))
+
+
+def _all_on_one_part(plan: Plan, name: str) -> Plan:
+    if any(look.branch is not None for look in plan):
+        raise ConfigError(
+            f"{name} holds out rows by itself, and disjoint=true would cut them once more. Use one of the two."
+        )
+    return dataclasses.replace(plan, looks=tuple(dataclasses.replace(look, branch=IMITATE) for look in plan))

@@ -1,0 +1,470 @@
+"""The rule PATE: teachers apart, votes that a record moves by one, learners that hear votes alone.
+
+Each check of this file is shown to catch the faults for which it was written: nine that audits found in public
+implementations of PATE-GAN are planted in copies made here, one at a time.
+"""
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+from scipy import stats
+
+import understudy as us
+from understudy.adversarial import pate
+from understudy.adversarial.critics import Conditions, one_hot_blocks
+from understudy.adversarial.pate import Classroom, Teachers, Voting, begun, train_by_votes
+from understudy.adversarial.training import Dials, Settings, generator_step, stepped
+from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy import mechanisms
+from understudy.privacy.accounting import Gaussian, Pure, calibrate, pld_epsilon
+from understudy.privacy.ledger import Ledger, Look
+from understudy.privacy.mechanisms import PaidVotes, Rows, pay_for_votes
+from understudy.privacy.noise import SeededNoise
+from understudy.privacy.votes import Parts, arranged, laplaces, noisy_votes, parted, scale_of
+from understudy.schema import Domain
+
+BLOCKS = one_hot_blocks((3, 4, 2))
+SETTINGS = Settings(
+    blocks=BLOCKS, rate=1.0, batch=8, latent=4, generator_widths=(8, 8), critic_widths=(8,), generator_batch=16
+)
+TEACHERS, NUM_ROWS = 6, 90
+VOTING = Voting(
+    teachers=TEACHERS,
+    asked=5,
+    pool=2,
+    teacher_widths=(4,),
+    teacher_batch=8,
+    student_batch=16,
+    memory=40,
+)
+DIALS = Dials.of(0.0, 5e-3, 4e-3, np.inf)
+EMPTY, TOUCHED = 4, 2
+"""The teacher without rows, and the one whose rows are changed."""
+
+
+def table() -> tuple[np.ndarray, np.ndarray]:
+    """Codes, and each row's teacher; one teacher has no row."""
+    draw = np.random.default_rng(0)
+    codes = np.stack([draw.integers(0, block.size, NUM_ROWS) for block in BLOCKS], axis=1).astype(np.int32)
+    return codes, draw.choice([t for t in range(TEACHERS) if t != EMPTY], NUM_ROWS)
+
+
+def changed(codes: np.ndarray, teacher: np.ndarray) -> np.ndarray:
+    """Every row of one teacher is another one."""
+    other = codes.copy()
+    other[teacher == TOUCHED] = (other[teacher == TOUCHED] + 1) % [block.size for block in BLOCKS]
+    return other
+
+
+def classroom(conditions: Conditions | None = None, voting: Voting = VOTING) -> Classroom:
+    keys = jax.random.split(jax.random.key(1))
+    return begun(SETTINGS, voting, DIALS, key=keys[0], teacher_key=keys[1], conditioned=conditions is not None)
+
+
+def arrays(tree: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(eqx.filter(tree, eqx.is_array))]
+
+
+def differing(one: Teachers, other: Teachers) -> set[int]:
+    """Teachers of whom a single bit differs."""
+    found = set()
+    for left, right in zip(arrays(one), arrays(other), strict=True):
+        if left.ndim and len(left) == TEACHERS:
+            found |= {t for t in range(TEACHERS) if left[t].tobytes() != right[t].tobytes()}
+    return found
+
+
+# -------------------------------------------------------------------------------------------------------------- checks
+
+
+def touched_by_steps(parts: list[Parts], conditions: Conditions | None = None, steps: int = 2) -> set[int]:
+    """Teachers that differ after the same steps on one set of parts and on another."""
+
+    @eqx.filter_jit
+    def walked(part: Parts) -> Teachers:
+        teachers = classroom(conditions).teachers
+        width = teachers.networks.layers[0].weight.shape[2]
+        for number in range(steps):
+            fakes = jax.random.uniform(jax.random.key(number), (VOTING.teacher_batch, width))
+            key = jax.random.key(50 + number)
+            teachers = pate.teacher_step(SETTINGS, VOTING, teachers, part, fakes, conditions, key=key)
+        return teachers
+
+    return differing(*(walked(part) for part in parts))
+
+
+def fixed_labels(says: Array, size: Array, *, scale: Array, law: str, key: Array) -> Array:
+    """In place of `noisy_votes`: what the learners hear is the same, whatever the teachers say."""
+    return TEACHERS * jax.random.uniform(key, (says.shape[1],))
+
+
+Looked = tuple[list[np.ndarray], list[np.ndarray], Classroom]
+
+
+def run_with_fixed_labels(parts_at: Callable[[int], Parts], iterations: int = 6, queries: int = 0) -> Looked:
+    """A whole run; after each iteration exact votes on so many fresh generated rows, and what each teacher says."""
+
+    @eqx.filter_jit
+    def more(state: Classroom, parts: Parts) -> tuple[Classroom, Array]:
+        state = pate.advance(SETTINGS, VOTING, state, parts, DIALS, jnp.float32(0), jax.random.key(5), 1)
+        key = jax.random.fold_in(jax.random.key(6), state.learned.iteration)
+        rows = pate.generated(SETTINGS, state.learned.generator, max(1, queries), key)[1]
+        return state, pate.opinions(VOTING, state.teachers, rows, rows)
+
+    state, votes, said = classroom(), [], []
+    for number in range(iterations):
+        parts = parts_at(number)
+        state, says = more(state, parts)
+        said.append(np.asarray(says))
+        votes.append(np.sum(np.asarray(says) & (np.asarray(parts.size) > 0)[:, None], axis=0))
+    return votes, said, state
+
+
+def learners_differ(monkeypatch: pytest.MonkeyPatch, votes: Callable[..., Array] = fixed_labels) -> bool:
+    """Whether generator, student or labels know more of the rows than the votes said: these are the same here."""
+    monkeypatch.setattr(pate, "noisy_votes", votes)
+    codes, teacher = table()
+    both = [
+        run_with_fixed_labels(lambda _, rows=rows: arranged(rows, teacher, TEACHERS), 3)[2]  # type: ignore[misc]
+        for rows in (codes, (codes + 1) % [block.size for block in BLOCKS])
+    ]
+    assert differing(both[0].teachers, both[1].teachers)  # the rows do matter to those who may see them
+    left, right = ((state.learned, state.labelled) for state in both)
+    return any(a.tobytes() != b.tobytes() for a, b in zip(arrays(left), arrays(right), strict=True))
+
+
+def most_moved(monkeypatch: pytest.MonkeyPatch, assign: Callable[[int], np.ndarray], queries: int = 50) -> int:
+    """How far one record moves a vote at most, through whole runs with the same labels; `assign` is each iteration's
+    teacher of every row."""
+    monkeypatch.setattr(pate, "noisy_votes", fixed_labels)
+    codes, _ = table()
+    gone = int(np.flatnonzero(assign(0) == TOUCHED)[3])
+    votes = []
+    for kept in (np.arange(NUM_ROWS), np.delete(np.arange(NUM_ROWS), gone)):
+        votes.append(
+            run_with_fixed_labels(
+                lambda number, kept=kept: arranged(codes[kept], assign(number)[kept], TEACHERS),  # type: ignore[misc]
+                queries=queries,
+            )[0]
+        )
+    return int(np.max(np.abs(np.asarray(votes[0]) - np.asarray(votes[1]))))
+
+
+def noise_pvalue(vote: Callable[..., Array], scale: float) -> float:
+    """Two-sided, by chi-square of the variance: votes of teachers who all say no are noise alone."""
+    says, size, count = jnp.zeros((3, 20_000), dtype=bool), jnp.ones(3, jnp.int32), 20_000
+    found = np.asarray(vote(says, size, scale=scale, law="gaussian", key=jax.random.key(3)), dtype=np.float64)
+    below = stats.chi2.cdf(np.sum(found**2) / scale**2, count)
+    return 2 * min(below, 1 - below)
+
+
+def paid(pay: Callable[..., PaidVotes], queries: int = 400) -> tuple[PaidVotes, Ledger, Look]:
+    codes, _ = table()
+    rows = Rows(codes, Domain(names=("a", "b", "c"), sizes=(3, 4, 2), num_rows=NUM_ROWS))
+    ledger = Ledger(us.Guarantee(3.0, 1e-6), noise=SeededNoise(0))
+    look = Look("votes", "votes", Gaussian(ledger.remaining.calibrate(lambda noise: [Gaussian(noise)])))
+    return pay(rows, look, ledger, teachers=TEACHERS, queries=queries), ledger, look
+
+
+def is_charged(pay: Callable[..., PaidVotes]) -> bool:
+    """Whether the ledger holds one Gaussian look, that of the noise which votes get: s / sqrt(Q)."""
+    votes, ledger, _ = paid(pay)
+    return ledger.looks != () and math.isclose(
+        math.sqrt(sum(1 / (2 * look.event.rho) for look in ledger.looks)),  # type: ignore[union-attr]
+        votes.scale / math.sqrt(votes.queries),
+        rel_tol=1e-9,
+    )
+
+
+# ----------------------------------------------------------------------------------------------- what the rule promises
+
+
+def test_teachers_do_not_hear_of_each_others_rows() -> None:
+    """To the bit, with conditions and without; the one whose rows changed does change."""
+    codes, teacher = table()
+    marginal = np.full(9, 1 / 3)
+    for conditions in (None, Conditions.from_marginal(BLOCKS, marginal, NUM_ROWS, 10.0)):
+        parts = [arranged(rows, teacher, TEACHERS) for rows in (codes, changed(codes, teacher))]
+        assert touched_by_steps(parts, conditions) == {TOUCHED}
+
+
+def test_one_record_moves_a_vote_by_one_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 queries over a whole run with the same labels; and it does move some of them."""
+    _, teacher = table()
+    assert most_moved(monkeypatch, lambda _: teacher, queries=1700) == 1
+
+
+def test_learners_hear_votes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same labels and quite other rows, generator, student and memory are the same to the bit."""
+    assert not learners_differ(monkeypatch)
+
+
+def test_what_learns_from_votes_has_no_argument_for_rows() -> None:
+    for function in (pate.asked, pate.remembered, pate.student_step, generator_step):
+        for name, parameter in inspect.signature(function).parameters.items():
+            assert name not in ("parts", "units", "teachers"), function
+            assert parameter.annotation not in (Parts, Teachers, Classroom), function
+
+
+def test_a_teacher_without_rows_votes_no() -> None:
+    says, size = jnp.ones((3, 4), dtype=bool), jnp.asarray([2, 0, 1])
+    assert noisy_votes(says, size, scale=0.0, law="gaussian", key=jax.random.key(0)).tolist() == [2.0] * 4
+
+
+def test_a_teacher_whose_scores_are_no_numbers_votes_no() -> None:
+    teachers = classroom().teachers
+    broken = jax.tree_util.tree_map(lambda leaf: leaf * jnp.nan if eqx.is_inexact_array(leaf) else leaf, teachers)
+    rows = jnp.ones((4, 9))
+    for against in ("half", "median"):
+        voting = Voting(teachers=TEACHERS, asked=4, against=against)
+        assert not np.asarray(pate.opinions(voting, broken, rows, rows)).any()
+
+
+def test_vote_noise_has_the_charged_scale() -> None:
+    """False alarms: 1 in 1000 for a fresh seed. A scale 5 % off is found."""
+    assert noise_pvalue(noisy_votes, 7.0) > 1e-3
+    for factor in (0.95, 1.05):
+
+        def off(*args: Any, scale: float, factor: float = factor, **more: Any) -> Array:
+            return noisy_votes(*args, scale=factor * scale, **more)
+
+        assert noise_pvalue(off, 7.0) < 1e-3
+
+
+def test_laplace_noise_has_its_law() -> None:
+    """Kolmogorov-Smirnov, two-sided, false alarms 1 in 1000 for a fresh seed; neighbouring scales are rejected."""
+    found = np.asarray(laplaces(jax.random.key(0), 20_000), dtype=np.float64)
+    pvalues = [stats.kstest(found, stats.laplace(scale=scale).cdf).pvalue for scale in (0.93, 1.0, 1.07)]
+    assert pvalues[1] > 1e-3
+    assert max(pvalues[0], pvalues[2]) < 1e-3
+
+
+def test_votes_are_charged_as_one_gaussian_look() -> None:
+    """s / sqrt(Q): by the accountant the same as Q looks of s, and the price is that of the whole budget."""
+    votes, ledger, look = paid(pay_for_votes)
+    assert is_charged(pay_for_votes)
+    assert ledger.looks == (look,)
+    each = Gaussian(votes.scale, votes.queries)
+    assert pld_epsilon([each], 1e-6) == pytest.approx(pld_epsilon([look.event], 1e-6), rel=1e-9)
+    assert 0.998 * 3 < ledger.spent().epsilon <= 3
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "stddevs"), [(1, (30, 67, 211, 667)), (3, (11, 25, 79, 249)), (10, (4, 9, 28, 89))]
+)
+def test_budget_arithmetic(epsilon: float, stddevs: tuple[int, ...]) -> None:
+    """Standard deviations in votes that 64 to 32,000 queries need at delta 1e-5: the closed form of the Gaussian."""
+    multiplier = calibrate(lambda noise: [Gaussian(noise)], epsilon=epsilon, delta=1e-5)
+    found = [scale_of(multiplier, queries) for queries in (64, 320, 3200, 32_000)]
+    assert found == pytest.approx(stddevs, rel=0.03, abs=0.5)
+
+
+def test_laplace_votes_cost_their_epsilon_each() -> None:
+    codes, _ = table()
+    rows = Rows(codes, Domain(names=("a", "b", "c"), sizes=(3, 4, 2), num_rows=NUM_ROWS))
+    ledger = Ledger(us.Guarantee(3.0, 1e-6), noise=SeededNoise(0))
+    look = Look("votes", "votes", Pure(0.25, 8))
+    votes = pay_for_votes(rows, look, ledger, teachers=TEACHERS, queries=8)
+    assert (votes.law, votes.scale) == ("laplace", 4.0)
+    with pytest.raises(BudgetExceeded, match="priced for 8 votes"):
+        pay_for_votes(rows, look, ledger, teachers=TEACHERS, queries=9)
+
+
+def test_no_more_queries_than_were_paid_for() -> None:
+    codes, teacher = table()
+    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+        train_by_votes(
+            SETTINGS,
+            VOTING,
+            arranged(codes, teacher, TEACHERS),
+            DIALS,
+            jax.random.key(0),
+            scale=1.0,
+            queries=9,
+            network_key=jax.random.key(1),
+            iterations=2,
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------------- parts
+
+
+def test_each_unit_has_one_teacher_by_a_coin_of_its_own() -> None:
+    """All rows of a unit lie together; teachers are drawn evenly (chi-square, false alarms 1 in 1000 for a fresh
+    key); the lot of a unit is no function of its rows."""
+    draw = np.random.default_rng(1)
+    unit_of_row = draw.integers(0, 4000, 6000)
+    codes = draw.integers(0, 3, (6000, 2)).astype(np.int32)
+    parts, teacher = parted(codes, unit_of_row, 8, key=jax.random.key(0))
+    lots = {}
+    for unit, lot in zip(unit_of_row, teacher, strict=True):
+        assert lots.setdefault(unit, lot) == lot
+    assert stats.chisquare(np.bincount(list(lots.values()), minlength=8)).pvalue > 1e-3
+    assert np.array_equal(np.asarray(parts.size), np.bincount(teacher, minlength=8))
+    for number in range(8):
+        first, size = int(parts.first[number]), int(parts.size[number])
+        assert np.array_equal(np.asarray(parts.rows)[first : first + size], codes[teacher == number])
+    again = parted((codes + 1) % 3, unit_of_row, 8, key=jax.random.key(0))[1]
+    assert np.array_equal(again, teacher)
+
+
+def test_a_teacher_draws_from_all_of_its_rows_and_from_no_other() -> None:
+    """By a network that remembers which rows it saw: its first weights are moved by the features of those alone."""
+    codes, teacher = table()
+    codes[:, 0] = np.where(teacher == TOUCHED, 0, 1)  # level 0 of the first column marks one teacher's rows
+    parts = arranged(codes, teacher, TEACHERS)
+    state = classroom().teachers
+    fakes = jnp.zeros((VOTING.teacher_batch, 9)).at[:, 2].set(1.0)
+    step = eqx.filter_jit(pate.teacher_step)
+    after = step(SETTINGS, VOTING, state, parts, fakes, None, key=jax.random.key(0))
+    moved = np.abs(np.asarray(after.networks.layers[0].weight - state.networks.layers[0].weight)).sum(axis=1)
+    for number in range(TEACHERS):
+        marked = number == TOUCHED
+        assert (moved[number, 0] > 0) == marked
+        assert (moved[number, 1] > 0) == (not marked and number != EMPTY)
+
+
+def test_parts_of_other_lengths_need_no_new_program() -> None:
+    codes, teacher = table()
+    traced = []
+
+    @jax.jit
+    def step(parts: Parts) -> Array:
+        traced.append(1)
+        fakes = jnp.zeros((VOTING.teacher_batch, 9))
+        state = pate.teacher_step(SETTINGS, VOTING, classroom().teachers, parts, fakes, None, key=jax.random.key(0))
+        return state.networks.layers[0].weight
+
+    for shift in range(3):
+        step(arranged(codes, np.where(teacher > shift, teacher, 5), TEACHERS))
+    assert len(traced) == 1
+
+
+@pytest.mark.parametrize("changes", [{"teachers": 1}, {"labels": "raw"}, {"against": "mean"}, {"law": "uniform"}])
+def test_bad_settings_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(changes))):
+        Voting(**{"teachers": 4, "asked": 1, **changes})
+
+
+# ------------------------------------------------------------------------------------------------------- nine defects
+
+
+def _averaged_step(*args: Any, **more: Any) -> Teachers:
+    """A shared teacher object: all of them end with one network."""
+    teachers = SOUND_STEP(*args, **more)
+    return jax.tree_util.tree_map(
+        lambda leaf: jnp.broadcast_to(leaf.mean(axis=0), leaf.shape) if eqx.is_inexact_array(leaf) else leaf, teachers
+    )
+
+
+def _first_part_for_all(settings: Any, voting: Any, teachers: Any, parts: Parts, *args: Any, **more: Any) -> Teachers:
+    """One part's records fed to every teacher (an index bug)."""
+    same = jnp.full(TEACHERS, parts.first[TOUCHED]), jnp.full(TEACHERS, parts.size[TOUCHED])
+    return SOUND_STEP(settings, voting, teachers, Parts(parts.rows, *same), *args, **more)
+
+
+def _shared_statistics(settings: Any, voting: Any, teachers: Any, parts: Parts, *args: Any, **more: Any) -> Teachers:
+    """Refitting with statistics of all rows: a frequency table that every teacher sees."""
+    features = jax.nn.one_hot(parts.rows[:, 0], 3)
+    common = features.mean(axis=0)
+    rows = jnp.concatenate([features - common, jnp.zeros((len(features), 6))], axis=1)
+    return SOUND_STEP(settings, voting, teachers, Parts(rows, parts.first, parts.size), *args, **more)
+
+
+SOUND_STEP = pate.teacher_step
+
+
+@pytest.mark.parametrize("planted", [_averaged_step, _first_part_for_all, _shared_statistics])
+def test_teachers_that_share_are_caught(planted: Callable[..., Teachers], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defects 1 to 3: shared teacher object, first part fed to all, refitting with shared statistics."""
+    codes, teacher = table()
+    monkeypatch.setattr(pate, "teacher_step", planted)
+    parts = [arranged(rows, teacher, TEACHERS) for rows in (codes, changed(codes, teacher))]
+    assert touched_by_steps(parts, steps=1) != {TOUCHED}
+
+
+def test_bounds_from_data_are_caught() -> None:
+    """Defect 4: numbers scaled by the extremes of the table. One teacher's outlier then moves the rows of all."""
+    codes, teacher = table()
+
+    def scaled(numbers: np.ndarray) -> np.ndarray:
+        low, high = numbers.min(axis=0), numbers.max(axis=0)
+        return np.concatenate([(numbers - low) / (high - low), np.zeros((len(numbers), 6))], axis=1, dtype=np.float32)
+
+    outlier = codes.copy()
+    outlier[np.flatnonzero(teacher == TOUCHED)[0]] = 40
+    parts = [arranged(scaled(rows), teacher, TEACHERS) for rows in (codes, outlier)]
+    assert touched_by_steps(parts, steps=1) != {TOUCHED}
+
+
+def test_repartitioning_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect 5: a record that visits several teachers is remembered by all of them."""
+    _, teacher = table()
+    assert most_moved(monkeypatch, lambda number: (teacher + number) % TEACHERS, queries=1700) > 1
+
+
+def test_a_student_on_real_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect 6: each iteration the student also takes a step towards real rows."""
+    sound = pate.advance
+
+    def advance(settings: Any, voting: Any, state: Classroom, parts: Parts, *args: Any) -> Classroom:
+        state = sound(settings, voting, state, parts, *args)
+        features = jnp.concatenate([jax.nn.one_hot(parts.rows[:, j], b.size) for j, b in enumerate(BLOCKS)], axis=1)
+        moving, rest = eqx.partition(state.learned.critic, eqx.is_inexact_array)
+        gradient = jax.grad(lambda w: jax.nn.softplus(-jax.vmap(eqx.combine(w, rest))(features)).mean())(moving)
+        student = stepped(SETTINGS, state.learned.critic, gradient, state.learned.critic_moments, jnp.float32(1e-3))[0]
+        return eqx.tree_at(lambda s: s.learned.critic, state, student)
+
+    monkeypatch.setattr(pate, "advance", advance)
+    assert learners_differ(monkeypatch)
+
+
+def test_uncharged_confident_batches_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect 7: labels are kept where the exact votes are confident, which nobody paid for."""
+    exact: list[Array] = []
+    sound = pate.remembered
+
+    def votes(says: Array, size: Array, **more: Any) -> Array:
+        exact.append(jnp.sum(says, axis=0))
+        return fixed_labels(says, size, **more)
+
+    def remembered(voting: Voting, labelled: Any, rows: Array, noisy: Array) -> Any:
+        confident = jnp.abs(exact.pop() - TEACHERS / 2) > 1
+        return sound(voting, labelled, rows, jnp.where(confident, noisy, TEACHERS / 2))
+
+    monkeypatch.setattr(pate, "remembered", remembered)
+    assert learners_differ(monkeypatch, votes)
+
+
+def test_a_missing_charge_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defect 8."""
+
+    def unpaid(rows: Rows, look: Look, ledger: Ledger, **more: Any) -> PaidVotes:
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "charge", lambda self, look: None)
+            return mechanisms.pay_for_votes(rows, look, ledger, **more)
+
+    assert not is_charged(unpaid)
+
+
+def test_an_inverted_scale_is_caught() -> None:
+    """Defect 9, where it is drawn and where it is set."""
+
+    def inverted(*args: Any, scale: float, **more: Any) -> Array:
+        return noisy_votes(*args, scale=1 / scale, **more)
+
+    assert noise_pvalue(inverted, 7.0) < 1e-3
+
+    def upside_down(*args: Any, **more: Any) -> PaidVotes:
+        votes = pay_for_votes(*args, **more)
+        return PaidVotes(votes.parts, votes.law, 1 / votes.scale, votes.queries)
+
+    assert not is_charged(upside_down)

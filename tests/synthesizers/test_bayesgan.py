@@ -1,0 +1,430 @@
+"""DP-BayesGAN: Langevin chains sample what they should, cost what they do, and one row moves a step by the bound."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+import understudy as us
+from understudy.adversarial.chains import begun, critic_updates, log_prior_gradient
+from understudy.adversarial.critics import one_hot_blocks
+from understudy.adversarial.training import draws_of
+from understudy.benchmark.simulators import NAMES, montgomery_olivella, montgomery_olivella_schema, outcome
+from understudy.demo import demo_schema, demo_table
+from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy.accounting import SubsampledGaussian
+from understudy.privacy.gradients import Clip
+from understudy.privacy.langevin import Pace, Stair, at_rest, langevin_step, noisy_langevin_step, paces, stairs
+from understudy.privacy.ledger import Budget
+from understudy.privacy.mechanisms import Rows
+from understudy.privacy.noise import SeededNoise
+from understudy.privacy.sampling import Draws, Units, drawn_rate
+from understudy.schema import Domain
+from understudy.synthesizers import read_method
+from understudy.synthesizers.bayesgan import BayesGAN
+
+QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
+NOT_PRIVATE = us.Guarantee.not_private()
+SMALL = (
+    "steps=60, latent=4, generator_widths=[16, 16], critic_widths=[8], generator_chains=3, generator_batch=32, kept=2"
+)
+DOMAIN = Domain(names=("a", "b"), sizes=(2, 3), num_rows=1000)
+
+
+# ----------------------------------------------------------------------------------------------- a posterior to compare
+
+
+NUM_ROWS, SPREAD, PRIOR = 6, 2.0, 3.0
+ROWS = np.linspace(-1.0, 3.0, NUM_ROWS)
+PRECISION = NUM_ROWS / SPREAD**2 + 1 / PRIOR**2
+POSTERIOR_MEAN, POSTERIOR_VARIANCE = ROWS.sum() / SPREAD**2 / PRECISION, 1 / PRECISION
+SIZE = 0.04
+ETA = SIZE / PRECISION
+"""Small: chains of such steps have a variance 1 / (1 - SIZE / 2), that is 2 %, above that of the posterior."""
+
+
+def network_of(values: Array) -> eqx.nn.Linear:
+    """A network whose weights are these numbers, and which gives them out."""
+    made = eqx.nn.Linear(1, values.shape[-1], use_bias=False, key=jax.random.key(0))
+    return eqx.tree_at(lambda layer: layer.weight, made, values[..., None])
+
+
+def of_unit(network: eqx.nn.Linear, unit: tuple) -> Array:
+    """Minus the log density of one row, normal around the network's number."""
+    rows, _, _, _ = unit
+    return jnp.sum((rows[0] - network(jnp.ones(1))) ** 2) / (2 * SPREAD**2)
+
+
+def chain_moments(
+    multiplier: float, extra: float, *, clip: float, friction: float = 1.0, eta: float = ETA, chains: int = 600
+) -> tuple[float, float]:
+    """Mean and variance over many chains, all rows in every step. They begin in the posterior, and must stay there."""
+    units = Units(jnp.asarray(ROWS, jnp.float32)[:, None, None], jnp.ones((NUM_ROWS, 1), dtype=bool))
+    draw = Draws(jnp.arange(NUM_ROWS)[None], jnp.ones((1, NUM_ROWS), dtype=bool))
+    pace = Pace(*(jnp.asarray(value, jnp.float32) for value in (eta, multiplier, extra)))
+
+    def step(state: tuple, key: Array) -> tuple[tuple, Array]:
+        def one(network: eqx.nn.Linear, momentum: eqx.nn.Linear, own: Array) -> tuple:
+            rest = jax.tree_util.tree_map(lambda leaf: -leaf / PRIOR**2, network)
+            return noisy_langevin_step(
+                of_unit,
+                network,
+                momentum,
+                units,
+                rest,
+                Clip.flat(clip),
+                draw=draw,
+                pace=pace,
+                scale=1.0,
+                friction=friction,
+                key=own,
+            )
+
+        state = jax.vmap(one)(*state, jax.random.split(key, chains))
+        return state, state[0].weight
+
+    fair = np.random.default_rng(0).normal(POSTERIOR_MEAN, math.sqrt(POSTERIOR_VARIANCE), (chains, 1))
+    begin = network_of(jnp.asarray(fair, jnp.float32))
+    run = jax.jit(lambda keys: jax.lax.scan(step, (begin, at_rest(begin)), keys)[1])
+    path = np.asarray(run(jax.random.split(jax.random.key(7), 500)))[100:].reshape(-1)
+    return float(path.mean()), float(path.var())
+
+
+DRAWS = 600 * 400 * SIZE
+"""Chains forget a square in about 1 / SIZE steps, and a value in twice as many. So the variance is known to sqrt(2 /
+DRAWS), 1.4 %, and stands 2 % high: a window from 4 % below to 8 % above is missed by chance once in 10,000 runs. The
+seed is fixed."""
+
+
+def check_moments(mean: float, variance: float, expected: float = POSTERIOR_VARIANCE) -> None:
+    assert abs(mean - POSTERIOR_MEAN) < 4 * math.sqrt(2 * expected / DRAWS)
+    assert 0.96 < variance / expected < 1.08
+
+
+@pytest.mark.parametrize("private", [False, True], ids=["extra alone", "noise of the sum alone"])
+def test_sgld_samples_the_posterior(private: bool) -> None:
+    """Mean and variance of a conjugate toy: without noise on the sum, and with just the noise that Langevin asks for,
+    where nothing is added to it."""
+    clip = 10.0  # above every gradient: nothing is clipped
+    stair = Stair(1, ETA)
+    multiplier = stair.langevin_multiplier(clip, 1.0) if private else 0.0
+    extra = stair.extra_stddev(multiplier, clip, 1.0, 1.0)
+    assert (extra == 0) == private
+    assert private or extra == pytest.approx(math.sqrt(2 * ETA))
+    check_moments(*chain_moments(multiplier, extra, clip=clip))
+
+
+def test_half_the_noise_is_another_posterior() -> None:
+    """The test above can fail: half of the noise gives a quarter of the variance."""
+    _, variance = chain_moments(0.0, math.sqrt(2 * ETA) / 2, clip=10.0)
+    assert 0.22 < variance / POSTERIOR_VARIANCE < 0.3  # chains begin at the whole of it
+
+
+def test_sghmc_samples_the_posterior() -> None:
+    """With momentum, in its friction form: noise of variance 2 friction eta. Steps are eta / friction in effect."""
+    friction = 0.2
+    eta = friction * ETA / 2
+    extra = Stair(1, eta).extra_stddev(0.0, 0.0, 1.0, friction)
+    assert extra == pytest.approx(math.sqrt(2 * friction * eta))
+    mean, variance = chain_moments(0.0, extra, clip=10.0, friction=friction, eta=eta)
+    assert abs(mean - POSTERIOR_MEAN) < 4 * math.sqrt(4 * POSTERIOR_VARIANCE / DRAWS)
+    # Twice as slow to forget: 2 %. Friction form: the variance stands 1 / friction * eta * precision / 4 = 0.5 % off.
+    assert variance == pytest.approx(POSTERIOR_VARIANCE, rel=0.08)
+
+
+def test_total_noise_of_an_update_is_the_stated_one() -> None:
+    """Of 20,000 updates the variance is (eta s reach)^2 + extra^2 = max(2 eta T, (eta s reach)^2), by a chi-square
+    window of 4 standard errors (2 in 30,000): below, at and above the multiplier that Langevin asks for."""
+    stair, reach = Stair(1, 0.01), 4.0
+    units = Units(jnp.zeros((1, 1, 1)), jnp.zeros((1, 1), dtype=bool))  # nobody: noise alone
+    draw = Draws(jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1), dtype=bool))
+    wanted = stair.langevin_multiplier(reach, 1.0)
+    for multiplier in (0.3 * wanted, wanted, 2 * wanted):
+        extra = stair.extra_stddev(multiplier, reach, 1.0, 1.0)
+        pace = Pace(*(jnp.asarray(value, jnp.float32) for value in (stair.eta, multiplier, extra)))
+        network = network_of(jnp.zeros(20_000))
+        moved, _ = noisy_langevin_step(
+            of_unit,
+            network,
+            at_rest(network),
+            units,
+            at_rest(network),
+            Clip.flat(2.0),
+            draw=draw,
+            pace=pace,
+            scale=reach / 2.0,
+            friction=1.0,
+            key=jax.random.key(3),
+        )
+        variance = max(2 * stair.eta, (stair.eta * multiplier * reach) ** 2)
+        assert float(jnp.var(moved.weight)) == pytest.approx(variance, rel=4 * math.sqrt(2 / 20_000))
+        assert stair.heat(multiplier, reach, 1.0, 1.0) == pytest.approx(variance / (2 * stair.eta))
+
+
+def test_without_noise_an_update_follows_the_drift() -> None:
+    network, drift = network_of(jnp.asarray([1.0, 2.0])), network_of(jnp.asarray([3.0, -1.0]))
+    eta, none = jnp.asarray(0.1), jnp.asarray(0.0)
+    moved, velocity = langevin_step(network, drift, drift, eta=eta, stddev=none, friction=0.25, key=jax.random.key(0))
+    np.testing.assert_allclose(velocity.weight, 0.85 * drift.weight, rtol=1e-6)
+    np.testing.assert_allclose(moved.weight, network.weight + velocity.weight, rtol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------ one row, many chains
+
+
+BLOCKS = one_hot_blocks((3, 4))
+
+
+@pytest.mark.parametrize("pairs", ["mean", "sum"])
+def test_one_row_moves_an_update_by_its_reach_at_most(pairs: str) -> None:
+    """Removing one row moves the drift of each discriminator chain by at most clip * scale, whatever the chains: the
+    row's clipped gradient stands in it once. Noise is the same in both runs, so the difference shows the row alone."""
+    clip, method = (
+        0.05,
+        BayesGAN(
+            latent=3,
+            generator_widths=(8, 8),
+            critic_widths=(6,),
+            rate=0.5,
+            generator_chains=3,
+            discriminator_chains=4,
+            pairs=pairs,
+            clip=0.05,
+        ),
+    )
+    chains = method._chains(BLOCKS, 40)
+    state = begun(chains, jax.random.key(1), None)
+    rows = jnp.asarray(np.random.default_rng(0).integers(0, 3, (40, 1, 2)))
+    present = jnp.ones((40, 1), dtype=bool)
+    draws = Draws(jnp.tile(jnp.arange(40), (4, 1, 1)), jnp.ones((4, 1, 40), dtype=bool))
+    pace = Pace(jnp.asarray(1.0), jnp.asarray(1.0), jnp.asarray(0.0))
+
+    def after(present: Array) -> np.ndarray:
+        moved = critic_updates(
+            chains, state, Units(rows, present), Clip.flat(clip), pace, jax.random.key(2), draws
+        ).critic
+        leaves = jax.tree_util.tree_leaves(moved)
+        return np.concatenate([np.asarray(leaf).reshape(4, -1) for leaf in leaves], axis=1)
+
+    whole = after(present)
+    distances = [np.linalg.norm(whole - after(present.at[row, 0].set(False)), axis=1) for row in (0, 7, 39)]
+    power = 12 if pairs == "sum" else 1
+    assert method._reach == clip * power / 0.5
+    assert 0.9 * method._reach < np.max(distances) <= method._reach * (1 + 1e-4)  # reached: gradients here are larger
+
+
+def test_every_chain_draws_rows_of_its_own() -> None:
+    """As many draws in an iteration as updates are charged, and no two of them alike."""
+    method = BayesGAN(discriminator_chains=3, updates=2, rate=0.5)
+    chains = method._chains(BLOCKS, 200)
+    units = Units(jnp.zeros((200, 1, 2), jnp.int32), jnp.ones((200, 1), dtype=bool))
+    draws = draws_of(chains.engine, jax.random.key(0), units, 0, 5)
+    assert draws.at.shape[:2] == (5, 6)
+    sets = {
+        tuple(np.asarray(at[taken]))
+        for at, taken in zip(draws.at.reshape(30, -1), draws.taken.reshape(30, -1), strict=True)
+    }
+    assert len(sets) == 30
+
+
+def test_the_prior_is_normal() -> None:
+    """Its gradient is that of the log density, by layer."""
+    for prior in ("unit", "scaled"):
+        chains = BayesGAN(prior=prior, prior_stddev=2.0, critic_widths=(6,))._chains(BLOCKS, 40)
+        critic = jax.tree_util.tree_map(lambda leaf: leaf[0], begun(chains, jax.random.key(1), None).critic)
+        first = log_prior_gradient(chains, critic).layers[0]
+        inputs = 7 if prior == "scaled" else 1
+        np.testing.assert_allclose(first.weight, -critic.layers[0].weight * inputs / 4, rtol=1e-6)
+        np.testing.assert_allclose(first.bias, -critic.layers[0].bias / 4, rtol=1e-6)
+
+
+# -------------------------------------------------------------------------------------------------------------- prices
+
+
+def _budget(guarantee: us.Guarantee = QUICK) -> Budget:
+    return us.Ledger(guarantee, noise=SeededNoise(0)).remaining
+
+
+@pytest.mark.parametrize("settings", ["", "schedule=exponential, step_size=1e-5, temperature=1.0"])
+def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
+    """K J_d M events in all, at the rate that is drawn, whatever the number of rows."""
+    method = read_method(f"bayesgan(steps=40, discriminator_chains=3, updates=2, rate=0.03, {settings})")
+    plans = [method.plan(dataclasses.replace(DOMAIN, num_rows=rows), _budget()) for rows in (100, 10**6)]
+    assert plans[0].looks == plans[1].looks
+    events = [look.event for look in plans[0] if look.key != "singles"]
+    assert all(isinstance(event, SubsampledGaussian) and event.rate == drawn_rate(0.03) for event in events)
+    assert sum(event.steps for event in events) == 40 * 3 * 2  # type: ignore[union-attr]
+    assert (len(events) == 8) == bool(settings)
+
+
+def test_langevin_noise_pays_for_privacy_where_the_step_size_is_a_setting() -> None:
+    """With small steps the noise of Langevin is more than the budget asks for: it is charged, and drawn, as it is."""
+    method = read_method("bayesgan(steps=60, step_size=1e-8, temperature=1.0, marginals_share=0.0)")
+    event = method.plan(DOMAIN, _budget())["discriminators 1"].event
+    asked = Stair(60, 1e-8).langevin_multiplier(method._reach, 1.0)
+    assert event.noise_multiplier == pytest.approx(asked)
+    least = read_method("bayesgan(steps=60, marginals_share=0.0)").plan(DOMAIN, _budget())["discriminators 1"].event
+    assert least.noise_multiplier < asked  # what the budget alone asks for
+    schedule = method._stairs(1000)
+    drawn = method._multipliers(schedule, event.noise_multiplier)
+    pace = paces(schedule, drawn, reach=method._reach, temperature=1.0, friction=1.0)
+    assert float(pace.multiplier.min()) >= event.noise_multiplier * (1 - 1e-6)
+    assert float(pace.extra.max()) == 0
+
+
+@pytest.mark.parametrize(
+    "settings", ["", "sampler=sghmc", "schedule=polynomial", "schedule=exponential, step_size=1e-6, temperature=1.0"]
+)
+def test_no_update_draws_less_noise_than_was_charged(settings: str) -> None:
+    method = read_method(f"bayesgan(steps=60, {settings})")
+    plan = method.plan(DOMAIN, _budget())
+    events = [look.event for look in plan if look.key != "singles"]
+    charged = np.concatenate([np.full(event.steps, event.noise_multiplier) for event in events])
+    drawn = method._multipliers(method._stairs(1000), float(charged.min()))
+    each = np.repeat(drawn, [stair.iterations for stair in method._stairs(1000)])
+    assert np.all(each >= charged * (1 - 1e-9))
+
+
+def test_stairs_follow_their_schedule() -> None:
+    made = stairs(1000, 0.1, "polynomial", decay=0.5, offset=10.0, most=8)
+    assert sum(stair.iterations for stair in made) == 1000
+    assert len(made) == 8
+    assert made[4].eta == pytest.approx(0.1 * (510 / 10) ** -0.5)
+    assert stairs(5, 0.1, "exponential", decay=0.0, offset=1.0, most=8)[-1].eta == pytest.approx(0.1 * math.exp(-2.4))
+    assert stairs(7, 0.1, "constant", decay=0.5, offset=1.0, most=8) == (Stair(7, 0.1),)
+
+
+# ---------------------------------------------------------------------------------------------------------- small runs
+
+
+def survey() -> tuple[us.Schema, object]:
+    table = demo_table().select(["insurance", "region", "age"]).slice(0, 1000)
+    return us.Schema(columns=tuple(demo_schema()[name] for name in table.column_names), rows=1000), table
+
+
+def test_a_small_run_from_table_to_rows() -> None:
+    """Categories and numbers, private; the release is a mixture that saves and loads."""
+    schema, table = survey()
+    release = us.fit(table, f"bayesgan({SMALL}, discriminator_chains=2)", QUICK, schema=schema)
+    assert 0.995 * 0.3 <= release.statement.epsilon <= 0.3
+    assert release.model.members == 6
+    fake = release.sample(500, seed=0)
+    assert set(fake.column_names) == set(table.column_names)
+    south = release.sample(30, where="region = 'south'", seed=0)
+    assert set(south["region"].to_pylist()) == {"south"}
+
+
+def test_rows_are_a_mixture_of_all_generators() -> None:
+    """Six generators that each make one level only: every few rows show most of them, and all come evenly."""
+    schema, table = survey()
+    release = us.fit(table, f"bayesgan({SMALL})", NOT_PRIVATE, schema=schema, seed=0)
+    model = release.model
+    exit_layer = model.generator.exit
+    size = model.blocks[1].size
+    start = model.blocks[0].size
+    bias = np.full_like(np.asarray(exit_layer.bias), 0.0)
+    for member in range(6):
+        bias[member, start + member % size] = 1e3
+    forced = eqx.tree_at(
+        lambda net: (net.exit.bias, net.exit.weight), model.generator, (bias, np.zeros_like(exit_layer.weight))
+    )
+    codes = dataclasses.replace(model, generator=forced).sample(9000, key=jax.random.key(0))[:, 1]
+    expected = np.bincount(np.arange(6) % size, minlength=size) / 6
+    # Blocks are equal, so shares are known but for the cut of the last call: 4 standard errors of 808 rows.
+    np.testing.assert_allclose(np.bincount(codes, minlength=size) / 9000, expected, atol=4 * 0.5 * 28.4 / 9000)
+    few = dataclasses.replace(model, generator=forced).sample(60, key=jax.random.key(1))[:, 1]
+    assert len(np.unique(few)) == np.count_nonzero(expected)  # missed by chance: less than 6 (5/6)^60 = 1e-4
+
+
+def test_a_hot_chain_is_told_with_its_temperature() -> None:
+    method = read_method(f"bayesgan({SMALL}, step_size=0.5)")
+    plan = method.plan(DOMAIN, _budget())
+    noise = plan["discriminators 1"].event.noise_multiplier
+    heat = 0.5 * (noise * 32) ** 2 / 2
+    assert f"{heat:.3g}" in plan.notes[0]
+    assert "far more than a posterior" in plan.notes[0]
+    words = f"temperature {heat:.3g}".replace("+", "[+]")
+    rows, ledger = _rows(), us.Ledger(QUICK, noise=SeededNoise(0))
+    with pytest.warns(UserWarning, match=words):
+        _outcome_of(lambda: method.fit(rows, method.plan(rows.domain, ledger.remaining), ledger, key=jax.random.key(0)))
+
+
+def _rows() -> Rows:
+    codes = np.random.default_rng(0).integers(0, 2, (1000, 2)).astype(np.int32)
+    return Rows(codes, DOMAIN)
+
+
+def _outcome_of(call: Callable[[], object]) -> None:
+    """A step so large may well diverge: then the message names a setting that exists."""
+    try:
+        call()
+    except ConfigError as error:
+        if "step_size" not in str(error):
+            raise
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("generator_chains=0", "generator_chains must be a whole number of at least 1, found 0"),
+        ("discriminator_chains=0", "discriminator_chains must be a whole number of at least 1, found 0"),
+        ("updates=0", "updates must be"),
+        ("steps=0", "steps must be"),
+        ("steps=8", "cannot be kept of the 4 steps"),
+        ("step_size=0.0", "step_size must be a positive"),
+        ("step_size=inf", "step_size must be a positive"),
+        ("sampler=hmc", "sampler must be one of sgld, sghmc"),
+        ("schedule=cosine", "schedule must be one of"),
+        ("prior=laplace", "prior must be one of"),
+        ("pairs=all", "pairs must be one of"),
+        ("arch=mlp", "arch must be one of"),
+        ("friction=0.0", "friction must lie"),
+        ("burn_in=1.0", "burn_in is a share"),
+        ("marginals_share=1.0", "marginals_share is a share"),
+        ("temperature=-1.0", "temperature must be"),
+        ("rate=0.0", "sampling rate"),
+        ("clip=1e-30", "clip must lie between"),
+        ("stepsize=1.0", "Did you mean 'step_size'"),
+    ],
+)
+def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read_method(f"bayesgan({settings})")
+
+
+def test_a_spent_budget_is_refused() -> None:
+    with pytest.raises(BudgetExceeded):
+        read_method("bayesgan(steps=60)").plan(DOMAIN, Budget(1e-9, 1e-6))
+
+
+# ----------------------------------------------------------------------------------------------------------- simulator
+
+
+def test_moments_of_the_simulated_table() -> None:
+    """Those of the recipe, within 5 standard errors of 200,000 rows; y follows its two branches."""
+    table = {
+        name: column.to_numpy()
+        for name, column in zip(NAMES, montgomery_olivella(200_000, seed=5).columns, strict=True)
+    }
+    root = math.sqrt(200_000)
+    for name, mean, variance in (("x1", 4, 2), ("x2", 10, 10), ("x3", 2, 1.5), ("x5", 6, 3.3), ("x10", 2, 5.5)):
+        assert abs(table[name].mean() - mean) < 5 * math.sqrt(variance) / root
+        assert table[name].var() == pytest.approx(variance, rel=5 * math.sqrt(6) / root)  # gammas have heavier tails
+    correlation = np.corrcoef(table["x9"], table["x10"])[0, 1]
+    assert abs(correlation - 0.685 / math.sqrt(8.25)) < 5 / root
+    groups = np.stack([table[name] for name in ("x6", "x7", "x8")])
+    assert np.all(groups.sum(axis=0) == 1)
+    np.testing.assert_allclose(groups.mean(axis=1), 1 / 3, atol=5 * 0.48 / root)
+    above = table["x10"] >= 2.5
+    np.testing.assert_allclose(table["y"][above], 1750 + 350 * table["x10"][above])
+    assert outcome(np.ones(1), np.ones(1), np.zeros(1))[0] == -1
+    schema = montgomery_olivella_schema()
+    assert schema.names == NAMES
+    inside = [np.mean((table[c.name] >= c.bounds[0]) & (table[c.name] <= c.bounds[1])) for c in schema.columns]  # type: ignore[index]
+    assert min(inside) > 0.998

@@ -1,0 +1,394 @@
+"""GEM: what its bundle may reveal, that its matrices are the marginals, and that it finds what was measured."""
+
+import dataclasses
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+import understudy as us
+from understudy.adversarial.critics import one_hot_blocks
+from understudy.adversarial.measured import Cells, Cross, Fit, Pairs, begun, heads_of, loss_of
+from understudy.adversarial.products import Products
+from understudy.errors import BudgetExceeded, ConditionError, ConfigError, SchemaError
+from understudy.privacy.accounting import Gaussian
+from understudy.privacy.ledger import Budget, Ledger, Look
+from understudy.privacy.measurement import pay_for_marginals
+from understudy.privacy.mechanisms import Grouped, Rows
+from understudy.privacy.noise import SeededNoise
+from understudy.release import choose_method
+from understudy.schema import Domain
+from understudy.synthesizers.gem import GEM, Board, allotted, merged
+
+SIZES = (3, 4, 2, 5)
+NAMES = ("a", "b", "t", "c")
+SMALL = {"steps": 40, "components": 64, "width": 16, "depth": 1, "latent": 8}
+
+
+def table(num_rows: int = 2000, *, seed: int = 0, target: str | None = "t") -> Rows:
+    """Four columns, of which b follows a, and t depends on both together."""
+    draw = np.random.default_rng(seed)
+    a, c = draw.integers(0, 3, num_rows), draw.integers(0, 5, num_rows)
+    b = np.where(draw.random(num_rows) < 0.7, a, draw.integers(0, 4, num_rows))
+    t = ((a == b) ^ (draw.random(num_rows) < 0.2)).astype(int)
+    domain = Domain(names=NAMES, sizes=SIZES, num_rows=max(1, num_rows), target=target, numbers=("c",))
+    return Rows(np.stack([a, b, t, c], axis=1).astype(np.int32), domain)
+
+
+def ledger(epsilon: float = 1.0, *, rows_per_unit: int = 1, seed: int = 0) -> Ledger:
+    guarantee = us.Guarantee(epsilon, 1e-6) if epsilon < math.inf else us.Guarantee.not_private()
+    return Ledger(guarantee, noise=SeededNoise(seed), max_rows_per_unit=rows_per_unit)
+
+
+def bundle(multiplier: float = 5.0) -> Look:
+    return Look("marginals", "marginals", Gaussian(multiplier))
+
+
+# ---------------------------------------------------------------------------------------------------------- the bundle
+
+
+@pytest.mark.parametrize("query", [("a",), ("a", "b"), Grouped(("t", "a", "b"), ((0, 1), (0, 0, 1), (0, 1, 1, 0)))])
+def test_a_unit_moves_a_marginal_by_its_rows(query: tuple[str, ...] | Grouped) -> None:
+    """Whichever rows leave, cells change by their number in all: the L2 norm is no more."""
+    rows = table(50)
+    for gone in ([0], [3, 17], [1, 2, 3]):
+        left = Rows(np.delete(rows._codes, gone, axis=0), rows.domain)
+        moved = rows._exact_answer(query) - left._exact_answer(query)
+        assert np.abs(moved).sum() == len(gone)
+        assert np.all(moved >= 0)
+
+
+def test_groups_count_what_their_codes_count() -> None:
+    rows = table(300)
+    fine = rows._exact_counts(("a", "b"))
+    grouped = rows._exact_answer(Grouped(("a", "b"), ((0, 1, 0), (0, 0, 1, 1))))
+    assert grouped.tolist() == [
+        [fine[[0, 2]][:, :2].sum(), fine[[0, 2]][:, 2:].sum()],
+        [fine[1, :2].sum(), fine[1, 2:].sum()],
+    ]
+
+
+@pytest.mark.parametrize("rows_per_unit", [1, 3])
+def test_the_bundle_holds_no_more_than_its_price(rows_per_unit: int) -> None:
+    """sum_j (k / s_j)^2 fills 1 / multiplier^2 and not a bit more, in one call or in several."""
+    rows = table(100)
+    rows.max_rows_per_unit = rows_per_unit
+    look, queries = bundle(5.0), [("a",), ("b",), ("a", "b")]
+    purse = pay_for_marginals(rows, look, ledger(10.0, rows_per_unit=rows_per_unit))
+    assert purse.precision == pytest.approx(1 / (5.0 * rows_per_unit) ** 2)
+    stddevs = allotted(purse.precision, [3, 4, 12])
+    assert sum((rows_per_unit / stddev) ** 2 for stddev in stddevs) == pytest.approx(5.0**-2)
+    for query, stddev in zip(queries, stddevs, strict=True):
+        purse.noisy_counts([query], [stddev])
+    assert purse.left == pytest.approx(0.0, abs=1e-9)
+    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+        purse.noisy_counts([("t",)], [1e3])
+    again = pay_for_marginals(rows, look, ledger(10.0, rows_per_unit=rows_per_unit))
+    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+        again.noisy_counts(queries, [0.99 * stddev for stddev in stddevs])
+
+
+class Watched(Rows):
+    """Rows that remember that they were looked at."""
+
+    looked = False
+
+    def _exact_answer(self, query: object) -> np.ndarray:
+        self.looked = True
+        return super()._exact_answer(query)  # type: ignore[arg-type]
+
+
+def test_refused_bundles_touch_no_row() -> None:
+    """Neither a look that does not fit, nor rows of smaller units, nor noise that is none."""
+    rows = table(100)
+    watched = Watched(rows._codes, rows.domain)
+    with pytest.raises(BudgetExceeded):
+        pay_for_marginals(watched, bundle(0.1), ledger(1.0))
+    with pytest.raises(BudgetExceeded, match="2"):
+        pay_for_marginals(watched, bundle(), ledger(10.0, rows_per_unit=2))
+    purse = pay_for_marginals(watched, bundle(), ledger(10.0))
+    for stddev in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(BudgetExceeded):
+            purse.noisy_counts([("a",)], [stddev])
+    assert not watched.looked
+
+
+def test_noise_has_the_stddev_that_is_asked_for() -> None:
+    """Accept that scale and reject its neighbours; each test errs once in a thousand."""
+    domain = Domain(names=("a",), sizes=(20_000,), num_rows=1)
+    rows = Rows(np.zeros((0, 1), dtype=np.int32), domain)
+    noise = pay_for_marginals(rows, bundle(2.0), ledger(10.0)).noisy_counts([("a",)], [2.0])[0]
+    pvalue = {scale: stats.kstest(noise, stats.norm(scale=scale).cdf).pvalue for scale in (1.9, 2.0, 2.1)}
+    assert pvalue[2.0] > 1e-3
+    assert max(pvalue[1.9], pvalue[2.1]) < 1e-3
+
+
+def test_allotted_noise_is_the_best() -> None:
+    """No other split of the same precision has a smaller sum of cells times noise."""
+    cells, precision = [2, 40, 300], 0.3
+    best = np.asarray(allotted(precision, cells))
+    assert np.sum(best**-2) == pytest.approx(precision)
+    draw = np.random.default_rng(0)
+    for _ in range(50):
+        parts = draw.dirichlet(np.ones(3)) * 0.1 + 0.9 * best**-2 / precision
+        other = (precision * parts) ** -0.5
+        assert np.dot(cells, other) >= np.dot(cells, best) * (1 - 1e-12)
+
+
+def test_merged_groups_hold_what_they_must() -> None:
+    counts = np.asarray([50.0, 3, 8, 40, -2, 1, 9, 30])
+    for ordered, floor in itertools.product((True, False), (1.0, 5.0, 20.0, 60.0, 1e9)):
+        groups = merged(counts, floor, ordered=ordered)
+        held = np.bincount(groups, weights=np.maximum(counts, 0))
+        assert sorted(set(groups)) == list(range(len(held)))
+        assert len(held) == 1 or held.min() >= min(floor, 8)
+        if ordered:
+            assert all(0 <= b - a <= 1 for a, b in itertools.pairwise(groups))
+
+
+# -------------------------------------------------------------------------------------------------------- the matrices
+
+
+def heads(num_rows: int = 30, seed: int = 0) -> np.ndarray:
+    draw = np.random.default_rng(seed)
+    return np.concatenate([draw.dirichlet(np.ones(size), num_rows) for size in SIZES], axis=1).astype(np.float32)
+
+
+def pairs(rows: int, at_once: int, *, gated: bool) -> Pairs:
+    draw = np.random.default_rng(1)
+    groups = np.eye(sum(SIZES))[:, :12]
+    gates = np.zeros((sum(SIZES), 2))
+    gates[7, 0] = gates[8, 1] = 1.0
+    noisy, weights = draw.random((2 if gated else 1, 12, 12)), draw.random((12, 12))
+    return Pairs.of(groups, gates if gated else None, noisy, weights, rows=rows, at_once=at_once)
+
+
+@pytest.mark.parametrize("gated", [True, False])
+def test_chunks_add_up_to_the_whole(gated: bool) -> None:
+    """In stretches of any length, and on average over draws of some of them; against plain sums over rows."""
+    p, key = jnp.asarray(heads()), jax.random.key(0)
+    whole = pairs(12, 2, gated=gated)
+    loss = float(whole.loss(p, key))
+    exact = np.zeros_like(np.asarray(whole.noisy[:, 0]))
+    for row in np.asarray(p):
+        for at in range(len(exact)):
+            exact[at] += (row[7 + at] if gated else 1.0) * np.outer(row[:12], row[:12]) / len(p)
+    np.testing.assert_allclose(whole.shares(p), exact, rtol=1e-4, atol=1e-6)
+    assert loss == pytest.approx(
+        float(np.sum(np.asarray(whole.weights[0]) * (exact - whole.noisy[:, 0]) ** 2)), rel=1e-4
+    )
+    for rows in (1, 5, 12):
+        assert float(pairs(rows, 10**6, gated=gated).loss(p, key)) == pytest.approx(loss, rel=1e-5)
+    some = pairs(4, 2, gated=gated)
+    drawn = jax.vmap(lambda one: some.loss(p, one))(jax.random.split(key, 2000))
+    assert float(drawn.mean()) == pytest.approx(loss, abs=4 * float(drawn.std()) / math.sqrt(2000) + 1e-5)
+
+
+def test_cells_and_crosses_are_marginals() -> None:
+    p = jnp.asarray(heads())
+    triple = np.einsum("ri,rj,rk->ijk", *(np.asarray(p)[:, s] for s in (slice(0, 3), slice(3, 7), slice(9, 14)))) / 30
+    at = np.indices(triple.shape).reshape(3, -1).T + np.asarray([0, 3, 9])
+    exact = Cells.of(at, triple.reshape(-1), np.ones(triple.size), features=14, rows=7)
+    assert float(exact.loss(p, jax.random.key(0))) == pytest.approx(0.0, abs=1e-9)
+    off = Cells.of(at, triple.reshape(-1) + 0.1, np.ones(triple.size), features=14, rows=7)
+    assert float(off.loss(p, jax.random.key(0))) == pytest.approx(0.01 * triple.size, rel=1e-4)
+    cross = Cross(None, None, p.mean(axis=0)[None] + 0.1, jnp.ones((1, 14)))
+    assert float(cross.loss(p, jax.random.key(0))) == pytest.approx(0.14, rel=1e-4)
+
+
+# ---------------------------------------------------------------------------------------------------------- the method
+
+
+@pytest.mark.parametrize("mode", ["one_shot", "adaptive"])
+def test_without_noise_the_marginals_come_back(mode: str) -> None:
+    """All pairs by target of a small domain, in the model's own law, to 0.02."""
+    rows = table(3000)
+    gem = GEM(mode=mode, picks=3, rounds=2, steps=300, components=200, width=32, depth=1, latent=8, rate=1e-2)
+    run = ledger(math.inf)
+    model = gem.fit(rows, gem.plan(rows.domain, run.remaining), run, key=jax.random.key(0))
+    columns = dict(zip(NAMES, np.split(model.probabilities, np.cumsum(SIZES)[:-1], axis=1), strict=True))
+    for a, b in itertools.combinations(("a", "b", "c"), 2):
+        found = np.einsum("ri,rj,rk->ijk", columns[a], columns[b], columns["t"]) / len(model.probabilities)
+        exact = rows._exact_counts((a, b, "t")) / 3000
+        assert np.abs(found - exact).sum() / 2 < 0.02, (a, b)
+
+
+def test_weights_and_ledger_agree() -> None:
+    """The weights of the loss are those of the noise that was drawn, and their precisions fill the one charged look."""
+    rows, run = table(5000), ledger(2.0)
+    gem = GEM(least_signal=1e-9)
+    plan = gem.plan(rows.domain, run.remaining)
+    purse = pay_for_marginals(rows, plan["marginals"], run)
+    board = Board(gem, rows.domain, purse, most_pairs=None)
+    board.buy(purse, board.pairs, purse.left)
+    assert run.looks == plan.looks
+    singles, with_target, between = board.terms()
+    assert isinstance(between, Pairs)
+    weights = [np.asarray(each.weights, dtype=float) for each in (singles, with_target, between)]
+    cells = sum(w.size for w in weights[:2]) + 2 * int((weights[2] > 0).sum())
+    scale = 5000**2 / cells
+    ends = np.cumsum([0, *SIZES])
+    precision = sum(weights[0][0, start] for start in ends[:-1])  # one number for each column
+    precision += sum(weights[1][0, start] for start in (0, 3, 7))
+    precision += weights[2].reshape(12, 12)[[0, 0, 3], [3, 7, 7]].sum()
+    event = plan["marginals"].event
+    assert isinstance(event, Gaussian)
+    assert precision / scale == pytest.approx(event.noise_multiplier**-2, rel=1e-5)
+
+
+@pytest.mark.parametrize(("mode", "keys"), [("one_shot", ["marginals"]), ("adaptive", ["choices", "marginals"])])
+def test_the_plan_is_what_is_charged(mode: str, keys: list[str]) -> None:
+    rows, run = table(400), ledger(1.0)
+    gem = GEM(mode=mode, picks=2, **SMALL)
+    plan = gem.plan(rows.domain, run.remaining)
+    gem.fit(rows, plan, run, key=jax.random.key(0))
+    assert [look.key for look in run.looks] == keys
+    assert run.looks == plan.looks
+    assert 0.995 <= run.spent().epsilon <= 1.0
+
+
+@pytest.mark.parametrize("num_rows", [0, 1])
+def test_hardly_anybody(num_rows: int) -> None:
+    """Nobody, or one person, is a table like any other; so is one column."""
+    rows, run = table(num_rows), ledger(1.0)
+    gem = GEM(**SMALL)
+    model = gem.fit(rows, gem.plan(rows.domain, run.remaining), run, key=jax.random.key(0))
+    codes = model.sample(100, key=jax.random.key(1))
+    assert codes.shape == (100, 4)
+    assert (codes < SIZES).all()
+    assert (codes >= 0).all()
+    one, again = table(100, target=None).only(["a"]), ledger(1.0)
+    gem.fit(one, gem.plan(one.domain, again.remaining), again, key=jax.random.key(0))
+
+
+@pytest.mark.parametrize(("columns", "parts"), [(["a"], 1), (["a", "t"], 2)])
+def test_nothing_is_left_over(columns: list[str], parts: int) -> None:
+    """Where there are no pairs to buy, what was meant for them makes the rest more precise."""
+    rows, run = table(2000).only(columns), ledger(1.0)
+    purse = pay_for_marginals(rows, GEM().plan(rows.domain, run.remaining)["marginals"], run)
+    terms = Board(GEM(), rows.domain, purse, most_pairs=None).terms()
+    assert purse.left == pytest.approx(0.0, abs=1e-6 * purse.precision)
+    assert len(terms) == parts
+    weights = [np.asarray(term.weights, dtype=float) for term in terms]
+    scale = 2000**2 / sum(each.size for each in weights)
+    precision = weights[0][0, 0] + (weights[0][0, 3] + weights[1][0, 0] if parts == 2 else 0.0)
+    assert precision / scale == pytest.approx(purse.precision, rel=1e-4)
+
+
+def test_the_mode_follows_from_public_facts() -> None:
+    """Wide tables with few declared rows are bought adaptively; what is bought moves nothing."""
+
+    def mode(columns: int, rows: int | None, found: int = 500, epsilon: float = 1.0, size: int = 2) -> list[str]:
+        names = tuple(f"c{at}" for at in range(columns))
+        domain = Domain(names=names, sizes=(size,) * columns, num_rows=rows or found, declared_rows=rows)
+        plan = GEM().plan(domain, Budget(epsilon, 1e-6))
+        assert ("all at once" if len(plan.looks) == 1 else "round by round") in plan.notes[0]
+        return [look.key for look in plan]
+
+    one_shot, adaptive = ["marginals"], ["choices", "marginals"]
+    assert mode(15, 1000) == mode(15, 30_000) == mode(100, 10**6) == one_shot
+    assert mode(100, 10_000) == adaptive
+    assert mode(25, 10_000, epsilon=0.1) == adaptive
+    assert mode(100, None, 100) == mode(100, None, 10**8) == mode(100, None, 100, size=50)
+
+
+def test_target_of_many_levels_is_cut_into_classes() -> None:
+    """Neighbours count as one where the target is a number."""
+    rows = table(2000)
+    wide = Rows(
+        rows._codes[:, [0, 1, 3]],
+        Domain(names=("a", "b", "c"), sizes=(3, 4, 5), num_rows=2000, target="c", numbers=("c",)),
+    )
+    run = ledger(math.inf)
+    gem = GEM(most_classes=2)
+    purse = pay_for_marginals(wide, gem.plan(wide.domain, run.remaining)["marginals"], run)
+    board = Board(gem, wide.domain, purse, most_pairs=None)
+    assert board.query(("a", "b")).shape == (2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"mode": "sometimes"}, "mode"),
+        ({"steps": 0}, "steps"),
+        ({"components": 2.5}, "components"),
+        ({"picks": 0}, "picks"),
+        ({"singles_share": 0.0}, "singles_share"),
+        ({"singles_share": 0.5, "target_share": 0.5}, "target_share"),
+        ({"least_signal": -1.0}, "least_signal"),
+        ({"rate": math.nan}, "rate"),
+        ({"average": 1.0}, "average"),
+        ({"cliques": (("a",),)}, "cliques"),
+        ({"cliques": (("a", "a"),)}, "cliques"),
+    ],
+)
+def test_settings_are_checked(settings: dict, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        GEM(**settings)
+
+
+def test_unknown_columns_are_refused_in_the_plan() -> None:
+    with pytest.raises(SchemaError, match="nowhere"):
+        GEM(cliques=(("a", "nowhere"),)).plan(table(10).domain, Budget(1.0, 1e-6))
+
+
+# ----------------------------------------------------------------------------------------------------------- the model
+
+
+def test_conditions_are_met_exactly() -> None:
+    """Rows that meet a condition have the law of all rows, given it; chi-square tests err once in a thousand."""
+    model = Products(NAMES, SIZES, heads(20))
+    allowed = {"a": np.asarray([True, False, True]), "c": np.asarray([False, True, True, False, False])}
+    codes = model.sample(20_000, key=jax.random.key(0), allowed=allowed)
+    assert all(mask[codes[:, NAMES.index(name)]].all() for name, mask in allowed.items())
+    columns = dict(zip(NAMES, np.split(model.probabilities.astype(float), np.cumsum(SIZES)[:-1], axis=1), strict=True))
+    joint = np.einsum("ri,rj->ij", columns["b"], columns["t"] * 0 + columns["t"])
+    kept = columns["a"][:, [0, 2]].sum(1) * columns["c"][:, [1, 2]].sum(1)
+    joint = np.einsum("r,ri,rj->ij", kept, columns["b"], columns["t"])
+    found = np.bincount(codes[:, 1] * 2 + codes[:, 2], minlength=8)
+    assert stats.chisquare(found, 20_000 * joint.reshape(-1) / joint.sum()).pvalue > 1e-3
+    with pytest.raises(ConditionError):
+        model.sample(1, key=jax.random.key(0), allowed={"a": np.zeros(3, dtype=bool)})
+
+
+def test_models_are_saved_and_refused() -> None:
+    model = Products(NAMES, SIZES, heads(20))
+    structure, arrays = model.to_arrays()
+    again = Products.from_arrays(structure, arrays)
+    assert np.array_equal(again.sample(50, key=jax.random.key(3)), model.sample(50, key=jax.random.key(3)))
+    for broken in (arrays["probabilities"][:, 1:], np.full((2, 14), np.nan), np.full((2, 14), -1.0), np.zeros((0, 14))):
+        with pytest.raises(ValueError, match="probabilities"):
+            Products.from_arrays(structure, {"probabilities": broken})
+
+
+def test_begins_at_independent_columns() -> None:
+    shares = [np.full(size, 1 / size) for size in SIZES]
+    fit = Fit(one_hot_blocks(SIZES), (16,), 0.9)
+    state = begun(fit, shares, rows=200, latent=4, key=jax.random.key(0))
+    made = np.asarray(heads_of(fit, state.average, state.latents))
+    np.testing.assert_allclose(made.mean(axis=0), np.concatenate(shares), atol=0.05)
+    exact = Cross(None, None, jnp.asarray(made.mean(axis=0)[None]), jnp.ones((1, 14)))
+    assert float(loss_of((exact,), jnp.asarray(made), jax.random.key(0))) == pytest.approx(0.0, abs=1e-9)
+
+
+# --------------------------------------------------------------------------------------------------------------- auto
+
+
+def test_auto_is_the_same_for_neighbouring_tables() -> None:
+    """The choice sees a domain of public facts; here a table, one without a row, and another one altogether."""
+    schema = us.Schema(columns=(us.Column(name="a", kind="categorical"), us.Column(name="b", kind="integer")))
+    draw = np.random.default_rng(0)
+    whole = pa.table({"a": draw.choice(["x", "y"], 200).tolist(), "b": draw.integers(0, 9, 200).tolist()})
+    other = pa.table({"a": ["z"] * 30, "b": [10**6] * 30})
+    guarantee = us.Guarantee(1.0, 1e-6)
+    planned = us.plan(schema, "auto", guarantee)
+    for one in (whole, whole.slice(1), other):
+        release = us.fit(one, "auto", guarantee, schema=schema, seed=0)
+        assert release.statement.looks == planned.looks
+    sizes = [Domain(names=("a", "b"), sizes=size, num_rows=rows) for size in ((2, 3), (90, 7)) for rows in (5, 10**7)]
+    assert len({choose_method("auto", dataclasses.replace(each))[0] for each in sizes}) == 1
