@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 import understudy as us
+from understudy.encoding import assumed_domain
 from understudy.errors import BudgetExceeded, ConfigError, SchemaError
 from understudy.learners import methods, shells
 from understudy.learners.inputs import Inputs, bin_middles, inputs_of
@@ -95,6 +96,16 @@ def encoded(table: pd.DataFrame = TABLE, schema: Schema = SCHEMA, **settings: An
 
 
 # ---------------------------------------------------------------------------------------------------- without noise
+
+
+def test_minima_are_not_priced_by_bought_classes() -> None:
+    """Each class costs a minimum, so a bought list of classes would move the price."""
+    domain = Domain(names=("y", "x"), sizes=(3, 4), num_rows=500, target="y")
+    budget = Budget(1.0, 1e-6)
+    assert methods.Logistic(method="objective").plan(domain, budget).looks
+    with pytest.raises(ConfigError, match="needs the classes of 'y' declared"):
+        methods.Logistic(method="objective").plan(dataclasses.replace(domain, bought=("y",)), budget)
+    assert "y" in assumed_domain(Schema(columns=(Column(name="y", kind="categorical"),)), us.Binning()).bought
 
 
 def test_the_objective_is_that_of_scikit_learn() -> None:
@@ -244,7 +255,7 @@ READINGS = {
 @pytest.mark.parametrize("given", ["list", "objects", "series", "beside a frame"])
 def test_no_label_changes_how_another_is_read(case: str, given: str) -> None:
     """One more row, whatever is in it: the others keep their codes."""
-    classes, labels, extra = READINGS[case]
+    classes, labels, extra = cast(tuple[Any, Any, Any], READINGS[case])
     schema = None
     if given == "beside a frame":
         column = Column(name="y", kind="categorical", nullable=False, categories=tuple(classes))
@@ -290,9 +301,8 @@ def test_no_input_is_refused_or_changes_another(stray: Any, given: str) -> None:
     assert array.dtype == np.float64
     assert np.array_equal(array[:, 0], [0.25, 0.75, 0.5])
     assert np.array_equal(array[:2, 1], [0.5, 0.5])
-    expected = {True: 1.0, 10**400: math.inf, 10**330: math.inf}.get(
-        stray if isinstance(stray, int) else None, math.nan
-    )
+    known: dict[Any, float] = {True: 1.0, 10**400: math.inf, 10**330: math.inf}
+    expected = known.get(stray if isinstance(stray, int) else None, math.nan)
     assert array[2, 1] == pytest.approx(expected, nan_ok=True)
     learner = us.learners.ClassPrior(guarantee=OPEN, bounds=(0, 1), classes=[0, 1], num_rows=3)
     assert learner.fit(x, [0, 1, 1]).predict(x).shape == (3,)

@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.papers.bayesgan import montgomery
 
 
+@pytest.mark.slow
 def test_the_experiment_runs_and_is_told() -> None:
     profile = montgomery.PROFILES["smoke"]
     results = list(montgomery.run(profile))

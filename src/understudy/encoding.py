@@ -247,6 +247,7 @@ class Codec:
             target=self.schema.target,
             numbers=tuple(column.name for column in self.columns if isinstance(column, NumericCodec)),
             declared_rows=self.schema.rows,
+            bought=_bought_sizes(self.schema),
         )
 
     def encode(self, table: pa.Table) -> Int[np.ndarray, "rows columns"]:
@@ -345,7 +346,13 @@ def assumed_domain(schema: Schema, binning: Binning, *, num_rows: int | None = N
         target=schema.target,
         numbers=numbers,
         declared_rows=schema.rows,
+        bought=_bought_sizes(schema),
     )
+
+
+def _bought_sizes(schema: Schema) -> tuple[str, ...]:
+    """Columns whose categories are bought."""
+    return tuple(column.name for column in schema.modelled if column.bought == "categories")
 
 
 def fit_codec(table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning) -> tuple[Codec, Rows]:

@@ -223,6 +223,9 @@ class Domain:
     declared_rows: int | None = dataclasses.field(default=None, compare=False, repr=False)
     """The number of rows where it was declared, and so known before any purchase; None: it is bought."""
 
+    bought: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    """Columns whose number of codes is bought: no price may follow from it."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
@@ -260,6 +263,7 @@ class Domain:
             target=self.target if self.target in names else None,
             numbers=tuple(name for name in self.numbers if name in names),
             declared_rows=self.declared_rows,
+            bought=tuple(name for name in self.bought if name in names),
         )
 
     def shape(self, clique: Clique) -> tuple[int, ...]:

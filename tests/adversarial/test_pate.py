@@ -7,7 +7,7 @@ implementations of PATE-GAN are planted in copies made here, one at a time.
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -106,34 +106,38 @@ def fixed_labels(says: Array, size: Array, *, scale: Array, law: str, key: Array
     return TEACHERS * jax.random.uniform(key, (says.shape[1],))
 
 
-Looked = tuple[list[np.ndarray], list[np.ndarray], Classroom]
-
-
-def run_with_fixed_labels(parts_at: Callable[[int], Parts], iterations: int = 6, queries: int = 0) -> Looked:
-    """A whole run; after each iteration exact votes on so many fresh generated rows, and what each teacher says."""
+def compiled(queries: int = 1) -> Callable[[Classroom, Parts], tuple[Classroom, Array]]:
+    """One iteration, and what each teacher then says of so many fresh generated rows."""
 
     @eqx.filter_jit
     def more(state: Classroom, parts: Parts) -> tuple[Classroom, Array]:
         state = pate.advance(SETTINGS, VOTING, state, parts, DIALS, jnp.float32(0), jax.random.key(5), 1)
         key = jax.random.fold_in(jax.random.key(6), state.learned.iteration)
-        rows = pate.generated(SETTINGS, state.learned.generator, max(1, queries), key)[1]
+        rows = pate.generated(SETTINGS, state.learned.generator, queries, key)[1]
         return state, pate.opinions(VOTING, state.teachers, rows, rows)
 
-    state, votes, said = classroom(), [], []
+    return more
+
+
+def run_with_fixed_labels(
+    more: Callable[[Classroom, Parts], tuple[Classroom, Array]], parts_at: Callable[[int], Parts], iterations: int = 6
+) -> tuple[list[np.ndarray], Classroom]:
+    """A whole run: exact votes after each iteration, and the state it ends in."""
+    state, votes = classroom(), []
     for number in range(iterations):
         parts = parts_at(number)
         state, says = more(state, parts)
-        said.append(np.asarray(says))
         votes.append(np.sum(np.asarray(says) & (np.asarray(parts.size) > 0)[:, None], axis=0))
-    return votes, said, state
+    return votes, state
 
 
 def learners_differ(monkeypatch: pytest.MonkeyPatch, votes: Callable[..., Array] = fixed_labels) -> bool:
     """Whether generator, student or labels know more of the rows than the votes said: these are the same here."""
     monkeypatch.setattr(pate, "noisy_votes", votes)
     codes, teacher = table()
+    more = compiled()
     both = [
-        run_with_fixed_labels(lambda _, rows=rows: arranged(rows, teacher, TEACHERS), 3)[2]  # type: ignore[misc]
+        run_with_fixed_labels(more, lambda _, rows=rows: arranged(rows, teacher, TEACHERS), 3)[1]  # type: ignore[misc]
         for rows in (codes, (codes + 1) % [block.size for block in BLOCKS])
     ]
     assert differing(both[0].teachers, both[1].teachers)  # the rows do matter to those who may see them
@@ -147,12 +151,12 @@ def most_moved(monkeypatch: pytest.MonkeyPatch, assign: Callable[[int], np.ndarr
     monkeypatch.setattr(pate, "noisy_votes", fixed_labels)
     codes, _ = table()
     gone = int(np.flatnonzero(assign(0) == TOUCHED)[3])
-    votes = []
+    more, votes = compiled(queries), []
     for kept in (np.arange(NUM_ROWS), np.delete(np.arange(NUM_ROWS), gone)):
         votes.append(
             run_with_fixed_labels(
+                more,
                 lambda number, kept=kept: arranged(codes[kept], assign(number)[kept], TEACHERS),  # type: ignore[misc]
-                queries=queries,
             )[0]
         )
     return int(np.max(np.abs(np.asarray(votes[0]) - np.asarray(votes[1]))))
@@ -178,7 +182,7 @@ def is_charged(pay: Callable[..., PaidVotes]) -> bool:
     """Whether the ledger holds one Gaussian look, that of the noise which votes get: s / sqrt(Q)."""
     votes, ledger, _ = paid(pay)
     return ledger.looks != () and math.isclose(
-        math.sqrt(sum(1 / (2 * look.event.rho) for look in ledger.looks)),  # type: ignore[union-attr]
+        math.sqrt(sum(1 / (2 * cast(Gaussian, look.event).rho) for look in ledger.looks)),
         votes.scale / math.sqrt(votes.queries),
         rel_tol=1e-9,
     )
@@ -226,6 +230,15 @@ def test_a_teacher_whose_scores_are_no_numbers_votes_no() -> None:
     for against in ("half", "median"):
         voting = Voting(teachers=TEACHERS, asked=4, against=against)
         assert not np.asarray(pate.opinions(voting, broken, rows, rows)).any()
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+def test_noisy_votes_are_whole(law: str) -> None:
+    """Fractions would tell the count: not every number is one of these counts and a float32 draw."""
+    says, size = jnp.ones((20, 500), dtype=bool), jnp.ones(20, dtype=int)
+    noisy = np.asarray(noisy_votes(says, size, scale=7.3, law=law, key=jax.random.key(1)))
+    assert np.array_equal(noisy, np.rint(noisy))
+    assert len(np.unique(noisy)) > 20
 
 
 def test_vote_noise_has_the_charged_scale() -> None:
@@ -304,7 +317,7 @@ def test_each_unit_has_one_teacher_by_a_coin_of_its_own() -> None:
     unit_of_row = draw.integers(0, 4000, 6000)
     codes = draw.integers(0, 3, (6000, 2)).astype(np.int32)
     parts, teacher = parted(codes, unit_of_row, 8, key=jax.random.key(0))
-    lots = {}
+    lots: dict[int, int] = {}
     for unit, lot in zip(unit_of_row, teacher, strict=True):
         assert lots.setdefault(unit, lot) == lot
     assert stats.chisquare(np.bincount(list(lots.values()), minlength=8)).pvalue > 1e-3

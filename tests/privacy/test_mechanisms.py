@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -288,7 +289,7 @@ def test_what_is_expected_has_the_shape_of_its_query() -> None:
     """Broadcast over more cells, one row would move a score several times."""
     rows = Rows(np.zeros((4, 2), dtype=np.int32), Domain(names=("a", "b"), sizes=(2, 3), num_rows=4))
     choose = noisy_choices(rows, Look("c", "c", Choices(1.0, 16)), ledger())
-    queries = (("a",), ("a", "b"), Box(("a",), ((0, 1),)), Grouped(("b",), ((0, 0, 1),)))
+    queries: list[Any] = [("a",), ("a", "b"), Box(("a",), ((0, 1),)), Grouped(("b",), ((0, 0, 1),))]
     for query, shape in zip(queries, [(2,), (2, 3), (1,), (2,)], strict=True):
         candidates = Candidates([query], [np.zeros(shape)], np.ones(1), np.zeros(1))
         assert choose(candidates) == 0

@@ -156,7 +156,7 @@ def from_single_precision(vector: np.ndarray) -> float:
 def test_the_random_term_is_no_multiple_of_single_precision() -> None:
     """A false alarm once in 10^4: 2^23 mantissas, each near three whole numbers with probability (2e-4)^3."""
     term = random_term(4, 0.05, jax.random.key(7))
-    single = np.float64(np.float32(term)) * 1.2345  # the attack sees what it is for
+    single = np.asarray(term, np.float32).astype(np.float64) * 1.2345  # the attack sees what it is for
     assert from_single_precision(single) < 1e-6
     assert from_single_precision(term) > 1e-4
 

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,7 @@ from understudy.synthesizers.gem import GEM, Board, allotted, merged
 
 SIZES = (3, 4, 2, 5)
 NAMES = ("a", "b", "t", "c")
-SMALL = {"steps": 40, "components": 64, "width": 16, "depth": 1, "latent": 8}
+SMALL: dict[str, Any] = {"steps": 40, "components": 64, "width": 16, "depth": 1, "latent": 8}
 
 
 def table(num_rows: int = 2000, *, seed: int = 0, target: str | None = "t") -> Rows:
@@ -283,17 +284,18 @@ def test_nothing_is_left_over(columns: list[str], parts: int) -> None:
 def test_the_mode_follows_from_public_facts() -> None:
     """Wide tables with few declared rows are bought adaptively; what is bought moves nothing."""
 
-    def mode(columns: int, rows: int | None, found: int = 500, epsilon: float = 1.0, size: int = 2) -> list[str]:
+    def mode(columns: int, rows: int | None, found: int = 500, epsilon: float = 1.0, size: int = 2) -> str:
         names = tuple(f"c{at}" for at in range(columns))
         domain = Domain(names=names, sizes=(size,) * columns, num_rows=rows or found, declared_rows=rows)
-        plan = GEM().plan(domain, Budget(epsilon, 1e-6))
-        assert ("all at once" if len(plan.looks) == 1 else "round by round") in plan.notes[0]
-        return [look.key for look in plan]
+        stddev = Budget(epsilon, 1e-6).calibrate(lambda noise: [Gaussian(noise)])
+        chosen, reason = GEM()._mode(domain, stddev)
+        assert ("all at once" if chosen == "one_shot" else "round by round") in reason
+        assert chosen != "one_shot" or GEM().plan(domain, Budget(epsilon, 1e-6)).notes[0] == reason
+        return chosen
 
-    one_shot, adaptive = ["marginals"], ["choices", "marginals"]
-    assert mode(15, 1000) == mode(15, 30_000) == mode(100, 10**6) == one_shot
-    assert mode(100, 10_000) == adaptive
-    assert mode(25, 10_000, epsilon=0.1) == adaptive
+    assert mode(15, 1000) == mode(15, 30_000) == mode(100, 10**6) == "one_shot"
+    assert mode(100, 10_000) == "adaptive"
+    assert mode(25, 10_000, epsilon=0.1) == "adaptive"
     assert mode(100, None, 100) == mode(100, None, 10**8) == mode(100, None, 100, size=50)
 
 
@@ -381,7 +383,11 @@ def test_begins_at_independent_columns() -> None:
 
 def test_auto_is_the_same_for_neighbouring_tables() -> None:
     """The choice sees a domain of public facts; here a table, one without a row, and another one altogether."""
-    schema = us.Schema(columns=(us.Column(name="a", kind="categorical"), us.Column(name="b", kind="integer")))
+    columns = (
+        us.Column(name="a", kind="categorical", categories=("x", "y")),
+        us.Column(name="b", kind="integer", bounds=(0, 9)),
+    )
+    schema = us.Schema(columns=columns)
     draw = np.random.default_rng(0)
     whole = pa.table({"a": draw.choice(["x", "y"], 200).tolist(), "b": draw.integers(0, 9, 200).tolist()})
     other = pa.table({"a": ["z"] * 30, "b": [10**6] * 30})

@@ -1,5 +1,7 @@
 """PATE-GAN and PATE-CTGAN, small but whole: what they buy, what they say beforehand, what they refuse."""
 
+import dataclasses
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -74,9 +76,18 @@ def test_prices_do_not_depend_on_rows_teachers_or_queries() -> None:
     assert len({plan.notes for plan in plans}) == 3
 
 
+def test_a_bought_number_of_rows_refuses_nothing() -> None:
+    """A refusal would show it: only a declared one may be named."""
+    method, event = read_method("pategan(teachers=1500)"), Gaussian(1.7)
+    unknown = Domain(names=("a",), sizes=(2,), num_rows=1000)
+    assert method.chosen(unknown, event)[0] == 1500
+    with pytest.raises(ConfigError, match="1000 are declared"):
+        method.chosen(dataclasses.replace(unknown, declared_rows=1000), event)
+
+
 def test_more_rows_mean_more_teachers_and_more_queries() -> None:
     method, event = read_method("pategan"), Gaussian(1.7)
-    choices = [method.chosen(num_rows, event) for num_rows in (3, 1000, 30_000, 10**6)]
+    choices = [method.chosen(Domain(names=("a",), sizes=(2,), num_rows=n), event) for n in (3, 1000, 30_000, 10**6)]
     assert choices == sorted(choices)
     assert choices[0] == (2, 300)
     assert all(queries % 300 == 0 for _, queries in choices)
@@ -120,10 +131,10 @@ def test_the_command_line_shows_it(tmp_path, capsys: pytest.CaptureFixture[str])
 
 
 def test_laplace_votes_are_priced_one_by_one() -> None:
-    plan = _plan("pategan(law=laplace, queries=600)", 10_000)
+    plan = _plan("pategan(law=laplace, iterations=10, queries=20)", 10_000)
     event = plan["votes"].event
     assert isinstance(event, Pure)
-    assert event.rounds == 600
+    assert event.rounds == 20
     assert f"scale {1 / event.epsilon:.1f} votes" in plan.notes[1]
 
 
@@ -177,6 +188,7 @@ def test_a_conditional_generator_needs_marginals() -> None:
 # ------------------------------------------------------------------------------------------------------ unlikely tables
 
 
+@pytest.mark.slow
 def test_three_rows_and_a_constant_column_are_no_trouble() -> None:
     table = pa.table({"a": ["x"] * 3, "b": [1.5] * 3})
     columns = (

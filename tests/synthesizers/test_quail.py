@@ -158,7 +158,7 @@ def test_the_parts_are_accounted_together() -> None:
 
 def test_shares_of_several_targets_are_even() -> None:
     domain = encoded()[0].domain
-    plan = Quail(Independent(), target=["label", "colour"], learner="prior", classifier_share=0.5).plan(
+    plan = Quail(Independent(), target=("label", "colour"), learner="prior", classifier_share=0.5).plan(
         domain, Budget(1.0, 1e-6)
     )
     first, second, rest = plan.looks

@@ -93,8 +93,10 @@ def judged(cell: core.Cell, public: core.Public, *, quick: bool = False) -> dict
 
 def _shares(rows: Any, name: str) -> list[float]:
     """Shares of ten equal bins between the declared bounds."""
-    low, high = us.Schema.read(core.SCHEMAS / "adult.toml")[name].bounds
-    counts, _ = np.histogram(rows.column(name).to_numpy().astype(float), bins=10, range=(float(low), float(high)))
+    bounds: Any = us.Schema.read(core.SCHEMAS / "adult.toml")[name].bounds
+    counts, _ = np.histogram(
+        rows.column(name).to_numpy().astype(float), bins=10, range=(float(bounds[0]), float(bounds[1]))
+    )
     return (counts / counts.sum()).round(5).tolist()
 
 

@@ -184,7 +184,7 @@ def page(profile: Profile, results: Sequence[Mapping[str, Any]]) -> str:
             f"{ratios['tree']:.2f} (target at most 3)."
         )
     order = [name for name in found if name != "CART"]
-    for figure in ("logit", "tree"):
+    for figure in ("logit", "tree") if len(order) > 1 else ():
         values = [found[name][figure] for name in order]
         verdicts.append(
             f"- pMSE ({figure}) {'grows' if values == sorted(values) else 'DOES NOT GROW'} with privacy: "

@@ -231,7 +231,11 @@ def run(
     found, profile = arguments(about, profiles)
     if found.part:
         for seed in found.only or range(profile.seeds):
-            *_, results = repetitions(dataclasses.replace(profile, seeds=1), lambda _, seed=seed: one(profile, seed))
+
+            def this(_: int, seed: int = seed) -> dict[str, Any]:
+                return one(profile, seed)
+
+            *_, results = repetitions(dataclasses.replace(profile, seeds=1), this)
             with found.part.open("a") as part:
                 part.write(json.dumps({**results[0], "seed": seed}) + "\n")
         return

@@ -17,8 +17,8 @@ from understudy.learners.methods import NaiveBayes
 from understudy.synthesizers import express
 
 PROFILES: dict[str, dict[str, Any]] = {
-    "smoke": {"rows": 1500, "shown": 60, "inner": "independent"},
-    "paper": {"rows": 10_000, "shown": 500, "inner": "mst"},
+    "smoke": {"num_rows": 1500, "shown": 60, "inner": "independent"},
+    "paper": {"num_rows": 10_000, "shown": 500, "inner": "mst"},
 }
 LEARNER = NaiveBayes(numbers="gaussian")
 

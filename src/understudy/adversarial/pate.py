@@ -200,7 +200,8 @@ def teacher_step(
     def one(network: Any, moments: PyTree, first: Array, size: Array, own_key: PRNGKeyArray) -> tuple[Any, PyTree]:
         draw_key, row_key = jax.random.split(own_key)
         at = first + jax.random.randint(draw_key, (voting.teacher_batch,), 0, jnp.maximum(size, 1))
-        rows = jnp.take(parts.rows, at, axis=0, mode="clip")
+        # A teacher without rows would point at another's.
+        rows = jnp.where(size > 0, jnp.take(parts.rows, at, axis=0, mode="clip"), 0)
         row_keys = jax.random.split(row_key, voting.teacher_batch)
         moving, rest = eqx.partition(network, eqx.is_inexact_array)
 

@@ -241,6 +241,12 @@ class Logistic(Steps):
         return Plan(tuple(looks))
 
     def _minimum_look(self, target: str, domain: Domain, budget: Budget) -> Look:
+        if target in domain.bought:
+            # Each class is a minimum, so the price would follow from how many classes were bought.
+            raise ConfigError(
+                f"method=objective needs the classes of {target!r} declared, for each costs a part of the budget. "
+                "Declare its categories in the schema, or use method=sgd."
+            )
         (size,) = domain.shape((target,))
         problems = 1 if size == 2 else size
         noise = budget.calibrate(lambda noise: [Pure(1 / noise, problems)])

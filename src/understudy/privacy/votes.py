@@ -37,7 +37,8 @@ def parted(
     """Rows by teacher, and each row's teacher. A unit draws its teacher evenly; None: every row is a unit.
 
     Formal guarantee: each unit's teacher is a draw of its own, independent of all rows and of all other units, and all
-    of its rows go there: when a unit comes or goes, the parts of all other teachers stay as they are, order included.
+    of its rows go there: when a unit comes or goes, the parts of all other teachers have the same law as before. (With
+    one key they differ, for coins go by position; no guarantee is about one key.)
     """
     if unit_of_row is None:
         unit_of_row = np.arange(len(rows))
@@ -75,7 +76,8 @@ def noisy_votes(
     """
     exact_votes = jnp.sum(says & (size > 0)[:, None], axis=0)
     draw = normals if law == "gaussian" else laplaces
-    return exact_votes + scale * draw(key, exact_votes.shape[0])
+    # A count is whole, so noise that is rounded first is the rounded noisy count: its low bits tell nothing.
+    return exact_votes + jnp.rint(scale * draw(key, exact_votes.shape[0]))
 
 
 def laplaces(key: PRNGKeyArray, count: int) -> Float[Array, " count"]:

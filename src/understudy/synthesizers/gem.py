@@ -273,8 +273,8 @@ class Board:
         if target is not None:
             queries = target.queries(self._domain)
             more = allotted(purse.left, [math.prod(query.shape) for query in queries])
-            noisy, noise = _together(target.noisy, target.noise, purse.noisy_counts(queries, more), more)
-            self._target = dataclasses.replace(target, noisy=noisy, noise=noise)
+            noisy, noise = _together(target.noisy, target.stddevs, purse.noisy_counts(queries, more), more)
+            self._target = dataclasses.replace(target, noisy=noisy, stddevs=noise)
 
     def _lay_out(self, precision: float, most_pairs: int | None) -> None:
         """Groups for pairs of columns: as fine as the noise of the pairs that are left, and memory, allow.
@@ -284,19 +284,19 @@ class Board:
         target = self._domain.target if self._classes is not None else None
         names = [name for name in self._domain.names if name != target]
         self._num_classes = 1 if self._classes is None else max(self._classes) + 1
-        floor = 1.0
+        unit = self._settings.least_signal * self._domain.num_rows * self._num_classes
+        floor = math.sqrt(unit / math.sqrt(precision)) if precision else math.inf  # of one pair alone
         while True:
             groups = {name: self._merged(name, floor) for name in names}
             self._groups = {name: each for name, each in groups.items() if max(each)}
             self._widths = {name: max(each) + 1 for name, each in self._groups.items()}
             count = max(1, len(self._groups) * (len(self._groups) - 1) // 2)
             stddev = math.sqrt(min(count, most_pairs or count) / precision) if precision else math.inf
-            wanted = self._settings.least_signal * stddev * self._domain.num_rows * self._num_classes
-            if not self._groups or (floor**2 >= wanted and sum(self._widths.values()) <= MOST_GROUPS):
+            if not self._groups or (floor**2 >= unit * stddev and sum(self._widths.values()) <= MOST_GROUPS):
                 break
             floor *= 1.1
         ends = np.cumsum([0, *self._widths.values()]).tolist()
-        self._places = {name: slice(a, b) for name, (a, b) in zip(self._widths, itertools.pairwise(ends), strict=True)}
+        self._slices = {name: slice(a, b) for name, (a, b) in zip(self._widths, itertools.pairwise(ends), strict=True)}
         self._noisy = np.zeros((self._num_classes, ends[-1], ends[-1]), np.float32)
         self._weights = np.zeros((ends[-1], ends[-1]), np.float32)
 
@@ -318,7 +318,7 @@ class Board:
         queries = [self.query(pair) for pair in pairs]
         noise = allotted(precision, [math.prod(query.shape) for query in queries])
         for pair, counts, stddev in zip(pairs, purse.noisy_counts(queries, noise), noise, strict=True):
-            a, b = (self._places[name] for name in pair)
+            a, b = (self._slices[name] for name in pair)
             self._noisy[:, a, b] = counts.reshape(self._num_classes, a.stop - a.start, b.stop - b.start)
             self._weights[a, b] = stddev**-2
         self.bought.update(pairs)
@@ -341,7 +341,7 @@ class Board:
         shares = np.asarray(self._compared(1.0).shares(heads), dtype=np.float64) * self._domain.num_rows
         found = {}
         for pair in self.pairs:
-            a, b = (self._places[name] for name in pair)
+            a, b = (self._slices[name] for name in pair)
             found[pair] = shares[:, a, b].reshape(self.query(pair).shape)
         return found
 
@@ -357,7 +357,7 @@ class Board:
             noisy = np.concatenate(self._target.noisy, axis=1)
             weights = [
                 np.full(table.shape, noise**-2)
-                for table, noise in zip(self._target.noisy, self._target.noise, strict=True)
+                for table, noise in zip(self._target.noisy, self._target.stddevs, strict=True)
             ]
             parts.append(
                 (
@@ -420,7 +420,7 @@ class _WithTarget:
     levels: Groups
     groups: dict[str, Groups]
     noisy: list[np.ndarray]
-    noise: list[float]
+    stddevs: list[float]
 
     def queries(self, domain: Domain) -> list[Grouped]:
         assert domain.target is not None
@@ -464,8 +464,8 @@ def merged(counts: Float[np.ndarray, " codes"], floor: float, *, ordered: bool) 
             groups.append(group)
             held += max(0.0, float(count))
         return tuple(groups)
-    kept = [code for code, count in enumerate(counts) if count >= floor]
-    rest = [code for code in range(len(counts)) if code not in kept]
+    kept = np.flatnonzero(counts >= floor).tolist()
+    rest = np.flatnonzero(counts < floor).tolist()
     if rest and kept and sum(counts[code] for code in rest) < floor:
         rest.append(kept.pop(int(np.argmin([counts[code] for code in kept]))))
     at = {code: group for group, code in enumerate(kept)} | dict.fromkeys(rest, len(kept))

@@ -159,17 +159,21 @@ class PATEGAN:
         else:
             rounds = self.queries or 1
             event = Pure(1 / left.calibrate(lambda noise: [Pure(1 / noise, rounds)]), rounds)
-        teachers, queries = self.chosen(domain.num_rows, event)
+        teachers, queries = self.chosen(domain, event)
         looks.append(Look("votes", "noisy votes of all teachers on generated rows", event, columns=domain.names))
         scale = _scale(event, queries) if budget.is_private else 0.0
         return Plan(tuple(looks), self._notes(domain, teachers, queries, scale))
 
-    def chosen(self, num_rows: int, event: Gaussian | Pure) -> tuple[int, int]:
-        """Teachers and queries, as set, or else by the public number of rows and the noise that the budget leaves."""
+    def chosen(self, domain: Domain, event: Gaussian | Pure) -> tuple[int, int]:
+        """Teachers and queries, as set, or else by the public number of rows and the noise that the budget leaves.
+
+        Refused is only what is declared: a refusal by a bought number of rows would show it without a certificate.
+        """
+        num_rows = domain.num_rows
         teachers = min(max(2, num_rows // ROWS_EACH), MOST_TEACHERS) if self.teachers is None else self.teachers
-        if teachers > max(2, num_rows):
+        if domain.declared_rows is not None and teachers > max(2, domain.declared_rows):
             raise ConfigError(
-                f"{teachers} teachers need as many rows at least, and the table has about {num_rows}. Set fewer "
+                f"{teachers} teachers need as many rows at least, and {domain.declared_rows} are declared. Set fewer "
                 "teachers, or use another method, such as mst."
             )
         if self.queries is not None or isinstance(event, Pure):
@@ -272,7 +276,7 @@ class PATEGAN:
         """The last state, those kept on the way, and what makes a model of one."""
         domain, look = rows.domain, plan["votes"]
         assert isinstance(look.event, Gaussian | Pure)
-        teachers, queries = self.chosen(domain.num_rows, look.event)
+        teachers, queries = self.chosen(domain, look.event)
         self._check_layout(rows)
         marginals = marginal = None
         if self.marginals_share:
@@ -311,6 +315,7 @@ class PATEGAN:
                 marginal=marginal,
                 progress=progress,
             )
+        assert paid.law == voting.law, "votes must have the noise they were paid with"
         state, kept = train_by_votes(
             settings,
             voting,
