@@ -30,6 +30,7 @@ def test_real_rows_score_well_and_shuffled_labels_do_not() -> None:
     assert real > 0.5 > 0.3 > core.tstr_f1(train, test, shuffled, "label", models=("lr",))
 
 
+@pytest.mark.slow
 def test_shares_of_the_budget_in_small() -> None:
     profile = splits.PROFILES["smoke"]
     results = [splits.cell(profile["rows"], "independent", 3.0, profile["shares"], 0)]
@@ -47,6 +48,7 @@ def test_a_number_in_small() -> None:
     assert table.num_columns == 8 + 40 + 1
 
 
+@pytest.mark.slow
 def test_views_in_small() -> None:
     drawn = views.panels(500, 40, "independent")
     assert [points.shape for points, _ in drawn] == [(40, 2)] * 3

@@ -277,6 +277,7 @@ def test_a_public_decoder_needs_no_private_step() -> None:
     assert [look.key for look in plan] == ["singles", "critic"]
 
 
+@pytest.mark.slow
 def test_the_split_between_the_phases_is_a_setting() -> None:
     domain = Domain(names=("a", "b"), sizes=(2, 4), num_rows=100)
     plans = [

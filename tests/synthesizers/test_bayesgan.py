@@ -322,6 +322,7 @@ def test_a_small_run_from_table_to_rows() -> None:
     assert set(south["region"].to_pylist()) == {"south"}
 
 
+@pytest.mark.slow
 def test_rows_are_a_mixture_of_all_generators() -> None:
     """Six generators that each make one level only: every few rows show most of them, and all come evenly."""
     schema, table = survey()
@@ -344,6 +345,7 @@ def test_rows_are_a_mixture_of_all_generators() -> None:
     assert len(np.unique(few)) == np.count_nonzero(expected)  # missed by chance: less than 6 (5/6)^60 = 1e-4
 
 
+@pytest.mark.slow
 def test_a_hot_chain_is_told_with_its_temperature() -> None:
     method = read_method(f"bayesgan({SMALL}, step_size=0.5)")
     plan = method.plan(DOMAIN, _budget())
