@@ -183,7 +183,7 @@ class MWEM:
             if domain.size(group) > MOST_CELLS or len(group) > MOST_COLUMNS:
                 raise ConfigError(
                     f"A histogram of the columns {', '.join(group)} would have {domain.size(group):,} cells in "
-                    f"{len(group)} columns; it may have {MOST_CELLS:,} cells and {MOST_COLUMNS} columns at most. "
+                    f"{len(group)} columns; it may have at most {MOST_CELLS:,} cells and {MOST_COLUMNS} columns. "
                     "Nothing was looked at. Use smaller splits (or leave them out), fewer bins (--max-bins), or drop "
                     "columns."
                 )
