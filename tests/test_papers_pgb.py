@@ -37,6 +37,7 @@ def small() -> tuple[pa.Table, us.Schema]:
     return table, us.Schema(columns=columns, rows=200)
 
 
+@pytest.mark.slow
 def test_one_training_gives_what_the_methods_give(small: tuple[pa.Table, us.Schema]) -> None:
     """Outputs of one training, each against its own method with the same seed.
 

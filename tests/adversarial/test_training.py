@@ -142,6 +142,7 @@ def test_rows_handled_in_small_chunks_give_the_same_run() -> None:
     assert_close(whole, chunked, 1e-5)
 
 
+@pytest.mark.slow
 def test_critic_weights_stay_within_their_bounds() -> None:
     units, key = table(), jax.random.key(3)
     clipped, _ = train(
@@ -168,6 +169,7 @@ def test_what_diverges_is_stopped_in_words() -> None:
         )
 
 
+@pytest.mark.slow
 def test_networks_are_carried_over_from_public_rows_and_nothing_else() -> None:
     warm, _ = train(SMALL, table(50), FREE, jax.random.key(0), network_key=NETWORKS, iterations=6)
     state = carried_over(SMALL, NOISY, warm)

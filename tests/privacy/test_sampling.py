@@ -204,6 +204,7 @@ def test_all_arrays_of_a_unit_travel_together() -> None:
     assert int(total) == int((times_drawn(jax.random.split(jax.random.key(0))[0], 700, 0.5, 32) * np.arange(700)).sum())
 
 
+@pytest.mark.slow
 def test_a_population_draws_as_its_members_do() -> None:
     """Members need different numbers of chunks: all get as many as the largest needs, and none loses a row."""
     keys = jax.random.split(jax.random.key(9), (2, 3))

@@ -182,7 +182,7 @@ def test_without_noise_an_update_follows_the_drift() -> None:
 BLOCKS = one_hot_blocks((3, 4))
 
 
-@pytest.mark.parametrize("pairs", ["mean", "sum"])
+@pytest.mark.parametrize("pairs", [pytest.param("mean", marks=pytest.mark.slow), "sum"])
 def test_one_row_moves_an_update_by_its_reach_at_most(pairs: str) -> None:
     """Removing one row moves the drift of each discriminator chain by at most clip * scale, whatever the chains: the
     row's clipped gradient stands in it once. Noise is the same in both runs, so the difference shows the row alone."""
