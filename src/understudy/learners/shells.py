@@ -6,6 +6,7 @@ the schema leaves open about the inputs is bought, as by `understudy.fit`; what 
 target) must be declared.
 """
 
+import abc
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -38,7 +39,7 @@ LABEL = "y"
 """The name of the target beside a plain array."""
 
 
-class Estimator(BaseEstimator):
+class Estimator(BaseEstimator, abc.ABC):
     """What all of them share: from a table and a schema, or an array and declared bounds, to a fitted model."""
 
     guarantee: Guarantee | None
@@ -128,15 +129,17 @@ class Estimator(BaseEstimator):
 
     _name: str
 
+    @abc.abstractmethod
     def _method(self, target: Column) -> Any:
-        raise NotImplementedError
+        """The learner on encoded rows, with these settings."""
 
+    @abc.abstractmethod
     def _check_target(self, target: Column) -> None:
-        raise NotImplementedError
+        """Refuses a target of another kind."""
 
+    @abc.abstractmethod
     def _target_column(self, name: str) -> Column:
         """The target beside a plain array, as declared in the settings."""
-        raise NotImplementedError
 
     def _describe(self) -> None:
         """Sets what follows from the fitted model."""
