@@ -684,3 +684,10 @@ def test_the_module_loads_late() -> None:
     assert "LogisticRegression" in dir(us.learners)
     with pytest.raises(AttributeError):
         us.learners.Forest  # noqa: B018
+
+
+def test_a_wrong_number_of_labels_tells_no_number_of_rows() -> None:
+    learner = us.learners.ClassPrior(guarantee=OPEN, bounds=(0, 1), classes=[0, 1], num_rows=9)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples") as caught:
+        learner.fit(np.full((1237, 1), 0.5), [0] * 1236)
+    assert "123" not in str(caught.value)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from understudy import certificate
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_domain, fit_codec
@@ -159,7 +159,7 @@ class Estimator(BaseEstimator, abc.ABC):
                 raise ConfigError(
                     f"The target {target!r} is among the inputs, and y is given too. Leave out one of them."
                 )
-            check_consistent_length(arrow.column(0), y)
+            _check_one_label_each(arrow.num_rows, y)
             arrow = arrow.append_column(target, read_column(_label_cells(y), schema[target]))
         match_columns(schema, arrow.column_names)
         return schema, conform(arrow, schema)
@@ -178,7 +178,7 @@ class Estimator(BaseEstimator, abc.ABC):
         names = _column_names(X)
         array = _as_floats(X)
         labels = _label_cells(y)
-        check_consistent_length(array, labels)
+        _check_one_label_each(len(array), labels)
         names = names or tuple(f"x{number}" for number in range(array.shape[1]))
         target = self.target or LABEL
         if target in names:
@@ -392,6 +392,12 @@ def _column_names(X: Any) -> tuple[str, ...] | None:
         names = getattr(X, "columns", None)
     names = None if names is None or callable(names) else tuple(names)
     return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def _check_one_label_each(num_rows: int, labels: Any) -> None:
+    """How many rows there are is private: no message says it."""
+    if num_rows != len(labels):
+        raise ValueError("X and y have inconsistent numbers of samples. Give one label for each row.")
 
 
 def _frame(X: Any) -> Any:
