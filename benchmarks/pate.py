@@ -1,19 +1,15 @@
-"""How fast many teachers train at once, and what their votes are worth.
+"""How fast many teachers train at once. What their votes are worth: `utility.py pate`.
 
     UNDERSTUDY_DATA=folder python benchmarks/pate.py prepare adult.npz            # here: encodes, prices, buys
     python benchmarks/pate.py run adult.npz --write                               # here or there: trains, with timing
-    UNDERSTUDY_DATA=folder python benchmarks/pate.py utility --tables adult --epsilons 3 10 --seeds 0 --write
 
 `run` needs only NumPy, JAX, Equinox and Optax. It trains 200 teachers for 1,000 steps on Adult as one population, then
 the same teachers one after the other by the same step compiled for one (a few steps, since it is slow), in the same
-process. `utility` fits, samples as many rows as the training table has, and trains three classifiers on them (logistic
-regression, boosted trees, random forest), scored on the test rows: ROC AUC, and its mean. Lines are appended to
-results/pate.jsonl, so that it can be cut and continued. Seeded, on public data: repeatable, and not private.
+process. Seeded, on public data: repeatable, and not private.
 """
 
 import argparse
 import datetime
-import json
 import sys
 import time
 from pathlib import Path
@@ -23,8 +19,6 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "src"))
 EPSILON, DELTA, TEACHERS, STEPS = 3.0, 1e-5, 200, 1000
-METHODS = ("pategan", "patectgan", "dpgan", "dpctgan")
-TABLES = ("adult", "bank", "acs_income_2018")
 
 
 def prepare(path: str) -> None:
@@ -157,93 +151,19 @@ def load() -> str:
     return f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
 
 
-def aucs(train, test, fake, target: str) -> dict[str, float]:  # type: ignore[no-untyped-def]
-    """Train on synthetic, test on real: numbers standardised, the rest one-hot over the real training values."""
-    import pandas as pd
-    from sklearn.compose import ColumnTransformer
-    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import roc_auc_score
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder, StandardScaler
-
-    tables = [table.to_pandas() for table in (train, test, fake)]
-    numbers = [n for n in tables[0] if pd.api.types.is_numeric_dtype(tables[0][n]) and tables[0][n].dtype != bool]
-    texts = [n for n in tables[0] if n not in numbers]
-    for table in tables:
-        table[numbers] = table[numbers].astype(float).fillna(float(tables[0][numbers].median().mean()))
-        table[texts] = table[texts].astype(object).where(table[texts].notna(), "<missing>").astype(str)
-    real, held, made = tables
-    rare = real[target].value_counts().index[-1]
-    seen = [n for n in real if n != target]
-    levels = [sorted(real[n].unique()) for n in seen if n in texts]
-    if made[target].nunique() < 2:
-        return {"lr": 0.5, "gb": 0.5, "rf": 0.5, "mean": 0.5}
-    found = {}
-    for name, model in (
-        ("lr", LogisticRegression(max_iter=300)),
-        ("gb", HistGradientBoostingClassifier(random_state=0)),
-        ("rf", RandomForestClassifier(100, min_samples_leaf=5, n_jobs=1, random_state=0)),
-    ):
-        shaped = ColumnTransformer(
-            [
-                ("n", StandardScaler(), [n for n in seen if n in numbers]),
-                (
-                    "t",
-                    OneHotEncoder(categories=levels, handle_unknown="ignore", sparse_output=False, dtype=np.float32),
-                    [n for n in seen if n in texts],
-                ),
-            ]
-        )
-        fitted = make_pipeline(shaped, model).fit(made[seen], made[target] == rare)
-        found[name] = float(roc_auc_score(held[target] == rare, fitted.predict_proba(held[seen])[:, 1]))
-    return {**found, "mean": float(np.mean(list(found.values())))}
-
-
-def utility(tables: list[str], epsilons: list[float], methods: list[str], seeds: list[int], *, write: bool) -> None:
-    import understudy as us
-    from understudy.benchmark.public_tables import load_task
-
-    out = HERE / "results" / "pate.jsonl"
-    done = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    for name in tables:
-        task = load_task(name)
-        schema = us.Schema.read(HERE / "schemas" / f"{name}.toml").with_target(task.target)
-        for epsilon in epsilons:
-            for method in methods:
-                for seed in seeds:
-                    cell = {"table": name, "epsilon": epsilon, "method": method, "seed": seed}
-                    if any(cell.items() <= line.items() for line in done):
-                        continue
-                    began = time.process_time()
-                    release = us.fit(task.train, method, us.Guarantee(epsilon), schema=schema, seed=seed)
-                    fake = release.sample(min(task.train.num_rows, 50_000), seed=seed)
-                    cpu = round(time.process_time() - began)
-                    scores = {k: round(v, 4) for k, v in aucs(task.train, task.test, fake, task.target).items()}
-                    line = json.dumps({**cell, "cpu": cpu, "delta": release.statement.delta, **scores})
-                    print(line, flush=True)
-                    if write:
-                        with out.open("a") as file:
-                            file.write(line + "\n")
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["prepare", "run", "utility"])
+    parser.add_argument("what", choices=["prepare", "run"])
     parser.add_argument("path", nargs="?")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--teachers", type=int, default=TEACHERS)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--widths", type=int, nargs="*", default=[16])
     parser.add_argument("--loop-steps", type=int, default=20)
-    parser.add_argument("--tables", nargs="+", default=list(TABLES))
-    parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 3.0, 10.0])
-    parser.add_argument("--methods", nargs="+", default=list(METHODS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     given = parser.parse_args()
     if given.what == "prepare":
         prepare(given.path)
-    elif given.what == "run":
+    else:
         run(
             given.path,
             teachers=given.teachers,
@@ -252,5 +172,3 @@ if __name__ == "__main__":
             loop_steps=given.loop_steps,
             write=given.write,
         )
-    else:
-        utility(given.tables, given.epsilons, given.methods, given.seeds, write=given.write)

@@ -11,6 +11,7 @@ from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.sampling import drawn_rate
 from understudy.schema import Domain
 from understudy.synthesizers import read_method
+from understudy.synthesizers.dpgan import believed
 
 QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
 SMALL = "steps=60, latent=8, generator_widths=[32, 32], critic_widths=[16]"
@@ -72,6 +73,18 @@ def _seeded():  # type: ignore[no-untyped-def]
 def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read_method(f"dpgan({settings})")
+
+
+def test_pairs_are_believed_where_they_stand_out_of_the_noise() -> None:
+    """Exact counts are kept, noise alone is taken for independence, and both columns keep their shares."""
+    table = np.array([[0.4, 0.1, 0.1], [0.05, 0.05, 0.3]])
+    first, second = table.sum(axis=1), table.sum(axis=0)
+    np.testing.assert_allclose(believed(table, first, second, noise=1e-6), table, rtol=1e-3)
+    shaken = np.outer(first, second) + np.random.default_rng(0).normal(0, 0.01, table.shape)
+    np.testing.assert_allclose(believed(shaken, first, second, noise=0.02), np.outer(first, second), atol=1e-6)
+    kept = believed(table + 0.03, first, second, noise=0.05)
+    np.testing.assert_allclose(kept.sum(axis=0), second, atol=1e-3)
+    np.testing.assert_allclose(kept.sum(axis=1), first, atol=1e-3)
 
 
 def test_a_conditional_generator_needs_marginals() -> None:

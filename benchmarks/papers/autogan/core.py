@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pyarrow as pa
 
@@ -86,17 +87,27 @@ def run(
     parser.add_argument("--methods", nargs="+", help="these methods alone")
     parser.add_argument("--tables", nargs="+", help="these tables alone")
     parser.add_argument("--epsilons", nargs="+", type=float, help="these epsilons alone")
+    parser.add_argument("--seeds", nargs="+", type=int, help="these seeds alone")
     parser.add_argument("--write", action="store_true", help="keep results, and write the page")
+    parser.add_argument("--part", type=Path, help="keep results in this file, for --gather, and write no page")
+    parser.add_argument("--gather", type=Path, nargs="+", help="with --write: take over the results of such files")
     parser.add_argument("--page", action="store_true", help="run nothing: the page of what is there")
     found = parser.parse_args()
     file = RESULTS / f"{name}.jsonl"
-    kept = [json.loads(line) for line in file.read_text().splitlines()] if found.write and file.exists() else []
+    file, keep = found.part or file, found.write or found.part
+    kept = [json.loads(line) for line in file.read_text().splitlines()] if keep and file.exists() else []
+    for line in [line for part in found.gather or () for line in part.read_text().splitlines()]:
+        if found.write and json.loads(line)["key"] not in {old["key"] for old in kept}:
+            kept.append(json.loads(line))
+            with file.open("a") as out:
+                out.write(line + "\n")
     wanted = [
         cell
         for cell in cells[found.profile]
         if (not found.methods or cell.method in found.methods)
         and (not found.tables or cell.table in found.tables)
         and (not found.epsilons or cell.epsilon in found.epsilons)
+        and (not found.seeds or cell.seed in found.seeds)
     ]
     for cell in [] if found.page else wanted:
         if cell.key in {line["key"] for line in kept}:
@@ -104,9 +115,11 @@ def run(
         line = {"key": cell.key, **dataclasses.asdict(cell), **judge(cell), "machine": machine(), "day": _today()}
         kept.append(line)
         print(cell.method, cell.table, cell.epsilon, line["scores"], f"{line['seconds']:.0f} s", flush=True)
-        if found.write:
+        if keep:
             with file.open("a") as out:
                 out.write(json.dumps(line) + "\n")
+    if found.part:
+        return
     text = page(kept)
     if found.write:
         (RESULTS / f"{name}.md").write_text(text)
@@ -120,7 +133,9 @@ def _today() -> str:
 
 def machine() -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{platform.machine()}, {cores} CPU cores (shared), Python {platform.python_version()}"
+    device = jax.devices()[0]
+    with_ = "" if device.platform == "cpu" else f" and one {device.device_kind} (shared)"
+    return f"{platform.machine()}, {cores} CPU cores (shared){with_}, Python {platform.python_version()}"
 
 
 def provenance(script: str, results: Sequence[Mapping[str, Any]]) -> str:

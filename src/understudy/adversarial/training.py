@@ -34,9 +34,11 @@ from understudy.networks import (
     Generator,
     activate,
     block_log_softmax,
+    drawn_features,
     is_level,
     num_features,
     spectral_scaled,
+    starts,
 )
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip, noisy_direction
 from understudy.privacy.sampling import Draws, Units, chunk_size, poisson_draws
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 ADAPTIVE = ("none", "public", "quantile", "noisy_norm")
 FAKE_TERMS = ("separate", "paired")
+Also = Callable[[Any, PRNGKeyArray], Float[Array, ""]]
+"""A further loss of a generator, of it and of randomness alone: a module, whose arrays are arguments of the program."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,6 +74,8 @@ class Settings:
     """Critic steps for each generator step."""
     generator_batch: int = 512
     temperature: float = 0.5
+    straight_through: bool = False
+    """Whether critics see drawn levels instead of softened ones; the generator learns by the gradient of the latter."""
     average: float = 0.99
     """Decay of the generator's running average."""
     optimiser: str = "adam"
@@ -88,7 +94,9 @@ class Settings:
     """Noise of the counts for `adaptive="quantile"`."""
     regroup_every: int = 200
     anchor: float = 0.0
-    """How strongly the generator is held to noisy one-way marginals, where they were bought."""
+    """How strongly the generator is held to noisy marginals, where they were bought."""
+    held_with: int | None = None
+    """The block, if any, whose pairs with all others were bought too: that of the target."""
     condition_weight: float = 1.0
     """How much the generator is told to meet its condition, where it has one."""
 
@@ -101,6 +109,15 @@ class Settings:
         ):
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name} must be one of {', '.join(known)}, found {getattr(self, name)!r}.")
+        for name in ("generator_widths", "critic_widths"):
+            widths = getattr(self, name)
+            if not all(isinstance(width, int) and not isinstance(width, bool) and width >= 1 for width in widths):
+                raise ConfigError(f"{name} must be whole numbers of at least 1 each, found {list(widths)}.")
+        if self.generator == "residual" and len(set(self.generator_widths)) != 1:
+            raise ConfigError(
+                f"The layers of a residual generator have one width, found {list(self.generator_widths)}. Write "
+                "generator_widths=[128, 128], or use arch=plain."
+            )
         if self.fake_term == "paired" and LOSSES[self.loss].couples_fakes:
             raise ConfigError(f"fake_term 'paired' does not go with {self.loss}: its fakes depend on each other.")
 
@@ -162,7 +179,7 @@ def start(
     if marginal is not None and isinstance(generator, Generator):
         level = is_level(settings.blocks)  # of other features the marginals say nothing
         assert generator.exit.bias is not None
-        bias = jnp.where(level, jnp.log(jnp.where(level, marginal, 1.0)), generator.exit.bias)
+        bias = jnp.where(level, jnp.log(jnp.where(level, _single(marginal), 1.0)), generator.exit.bias)
         weight = generator.exit.weight * jnp.where(level, 0.1, 1.0)[:, None]
         generator = eqx.tree_at(lambda net: (net.exit.bias, net.exit.weight), generator, (bias, weight))
     critic = Critic(features + condition, settings.critic_widths, dropout=settings.dropout, key=critic_key)
@@ -224,6 +241,8 @@ def generated(
         inputs = jnp.concatenate([inputs, drawn], axis=1)
     logits = jax.vmap(generator)(inputs)
     features = activate(logits, settings.blocks, temperature=settings.temperature, key=head_key)
+    if settings.straight_through:  # the same key draws the levels that were softened
+        features = features + jax.lax.stop_gradient(drawn_features(logits, settings.blocks, key=head_key) - features)
     return logits, features, drawn
 
 
@@ -241,11 +260,12 @@ def advance(
     conditions: Conditions | None = None,
     public: Units | None = None,
     marginal: Array | None = None,
+    also: Also | None = None,
 ) -> State:
     """`critic_steps` critic steps and one generator step for each of the draws, which come from `draws_of`.
 
-    The key belongs to the whole run. Iteration t always uses the t-th key, so a run that is cut anywhere goes on to the
-    same result.
+    `also` is what the generator minimises beside what the critic tells it. The key belongs to the whole run. Iteration
+    t always uses the t-th key, so a run that is cut anywhere goes on to the same result.
     """
     steps_key, _ = jax.random.split(key)
 
@@ -256,7 +276,7 @@ def advance(
         for number in range(settings.critic_steps):
             draw = Draws(draws.at[number], draws.taken[number])
             state = _critic_step(settings, state, units, dials, keys[number], draw, conditions)
-        return generator_step(settings, state, dials, keys[-1], conditions, marginal), None
+        return generator_step(settings, state, dials, keys[-1], conditions, marginal, also), None
 
     return jax.lax.scan(iteration, state, draws)[0]
 
@@ -332,11 +352,12 @@ def generator_step(
     key: PRNGKeyArray,
     conditions: Conditions | None,
     marginal: Array | None,
+    also: Also | None = None,
 ) -> State:
     def scores_of(rows: Array) -> Array:
         return jax.vmap(state.critic)(rows)
 
-    gradient = generator_gradient(settings, state.generator, scores_of, key, conditions, marginal)
+    gradient = generator_gradient(settings, state.generator, scores_of, key, conditions, marginal, also)
     generator, moments = stepped(settings, state.generator, gradient, state.generator_moments, dials.generator_rate)
     # Early iterates weigh less: the average begins as a plain mean.
     decay = jnp.minimum(settings.average, (1.0 + state.iteration) / (10.0 + state.iteration))
@@ -355,6 +376,7 @@ def generator_gradient(
     key: PRNGKeyArray,
     conditions: Conditions | None,
     marginal: Array | None,
+    also: Also | None = None,
 ) -> PyTree:
     """The gradient of what a generator minimises, given the scores of rows by one critic or by several."""
     trained, rest = eqx.partition(generator, eqx.is_inexact_array)
@@ -371,11 +393,23 @@ def generator_gradient(
         if marginal is not None and settings.anchor:
             # Features that are no levels have no share, and add nothing.
             logs = jnp.where(is_level(settings.blocks), block_log_softmax(logits, settings.blocks), 0.0)
-            shares = _mean(jnp.exp(logs), condition, conditions)
-            value = value - settings.anchor * jnp.sum(marginal * jnp.log(shares + 1e-8))
-        return value
+            levels = jnp.exp(logs)
+            shares = _mean(levels, condition, conditions)
+            value = value - settings.anchor * jnp.sum(_single(marginal) * jnp.log(shares + 1e-8))
+            if settings.held_with is not None:
+                begin, size = starts(settings.blocks)[settings.held_with], settings.blocks[settings.held_with].size
+                pairs = levels[:, begin : begin + size, None] * levels[:, None]
+                shares = _mean(pairs.reshape(len(pairs), -1), condition, conditions)
+                value = value - settings.anchor * jnp.sum(marginal[1:].reshape(-1) * jnp.log(shares + 1e-8))
+        # Eight: what is generated splits the same key into three, and clip bounds are renewed with the seventh.
+        return value if also is None else value + also(eqx.combine(inside, rest), jax.random.fold_in(key, 8))
 
     return jax.grad(loss_of)(trained)
+
+
+def _single(marginal: Array) -> Array:
+    """Shares of single columns: all there is, or the line above shares together with each of a block's levels."""
+    return marginal if marginal.ndim == 1 else marginal[0]
 
 
 def _mean(rows: Array, condition: Array | None, conditions: Conditions | None) -> Array:
@@ -453,6 +487,7 @@ def train(
     conditions: Conditions | None = None,
     public: Units | None = None,
     marginal: Array | None = None,
+    also: Also | None = None,
     state: State | None = None,
     keep_every: int = 0,
     keep_last: int | None = None,
@@ -475,7 +510,7 @@ def train(
 
     def more(state: State, first: int, count: int) -> State:
         draws = draws_of(settings, key, units, first, count)
-        return run(state, units, dials, key, draws, conditions, public, marginal)
+        return run(state, units, dials, key, draws, conditions, public, marginal, also)
 
     return driven(
         more,
@@ -582,7 +617,7 @@ def _explained_memory() -> Iterator[None]:
 @functools.lru_cache(maxsize=32)
 def _compiled(settings: Settings) -> Callable[..., State]:
     @eqx.filter_jit
-    def run(state, units, dials, key, draws, conditions, public, marginal):  # type: ignore[no-untyped-def]
-        return advance(settings, state, units, dials, key, draws, conditions, public, marginal)
+    def run(state, units, dials, key, draws, conditions, public, marginal, also):  # type: ignore[no-untyped-def]
+        return advance(settings, state, units, dials, key, draws, conditions, public, marginal, also)
 
     return run

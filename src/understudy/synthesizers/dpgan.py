@@ -33,6 +33,8 @@ from understudy.schema import Domain
 
 PUBLIC_BATCH = 512
 """Public rows in a step that warms the networks up."""
+MOST_LEVELS = 8
+"""A target of more levels is not crossed with the other columns: each adds as many numbers to learn as there are."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,9 @@ class DPGAN:
     """Where bounds come from: none, public (or generated) rows, quantile (noisy counts), noisy_norm."""
     marginals_share: float = 0.1
     """The part of the budget for noisy one-way counts."""
+    target_share: float = 0.0
+    """The part of the budget for noisy counts of each column with the target, where that has at most 8 levels and
+    features are binned."""
     anchor: float = 30.0
     """How strongly the generator is held to them."""
     temperature: float = 0.5
@@ -107,10 +112,7 @@ class DPGAN:
                 raise ConfigError(f"{name} must be one of {', '.join(known)}, found {word!r}.")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(f"betas must lie from 0 to below 1, found {list(self.betas)}.")
-        if not 0 <= self.marginals_share < 1:
-            raise ConfigError(
-                f"marginals_share is a part of the budget, from 0 to below 1, found {self.marginals_share}."
-            )
+        check_shares(self.marginals_share, self.target_share)
         if not 0 <= self.anchor < math.inf:
             raise ConfigError(f"anchor must be a number of at least 0, found {self.anchor}.")
         if not 0 <= self.average < 1:
@@ -138,21 +140,13 @@ class DPGAN:
         noise = budget.after(looks).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} critic steps, each on about one unit in {1 / self.rate:.0f}"
         looks.append(Look("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
-        notes = () if domain.target is None else ("For the GAN the target is a column like any other.",)
+        is_plain = domain.target is not None and len(looks) < 3
+        notes = ("For the GAN the target is a column like any other.",) if is_plain else ()
         return Plan(tuple(looks), notes)
 
     def _histograms(self, domain: Domain, budget: Budget) -> list[Look]:
-        """The bundle of one-way counts, where any are bought."""
-        if not self.marginals_share:
-            return []
-        count = len(domain.names)
-
-        def singles(noise: float) -> DiscreteGaussian:
-            return DiscreteGaussian(noise, count, budget.max_rows_per_unit)
-
-        stddev = budget.part(self.marginals_share).calibrate(lambda noise: [singles(noise)])
-        what = f"one histogram for each of {count} columns"
-        return [Look("singles", what, singles(stddev), columns=domain.names)]
+        """The bundles of counts that the generator is held to, where any are bought."""
+        return histograms(domain, budget, self.marginals_share, self.target_share * (self.features == "binned"))
 
     def fit(
         self,
@@ -207,17 +201,15 @@ class DPGAN:
     ) -> tuple[State, list[Kept], Callable[[State | Kept], GeneratorModel]]:
         """The last state, those kept on the way, and what makes a model of one."""
         domain = rows.domain
-        marginals = marginal = None
-        if self.marginals_share:
-            marginals = [shares(table) for table in noisy_counts(rows, domain.singles, plan["singles"], ledger)]
+        marginals, crossed = bought_shares(rows, plan, ledger)
         layout = layout_of(self.features, domain, rows.scales, marginals, modes=self.modes, num_modes=self.num_modes)
-        if marginals is not None:
-            marginal = jnp.asarray(layout.shares(marginals), dtype=jnp.float32)
+        marginal, held = anchors(layout, marginals, crossed)
         # One-hot codes are made of codes where they are needed; only other features are made beforehand.
         is_binned = self.features == "binned"
         paid = pay_for_steps(rows, plan["critic"], ledger, None if is_binned else layout)
         # Per step each unit counts once, so the public number of units is the public number of rows or less.
         settings = self._settings(layout.blocks, domain.num_rows)
+        settings = dataclasses.replace(settings, held_with=target_block(domain) if crossed is not None else None)
         multiplier = paid.noise_multiplier
         if self.adaptive == "quantile" and multiplier:
             # A twentieth of a batch; where batches are small, enough that counts take a quarter of the price at most.
@@ -237,10 +229,10 @@ class DPGAN:
                 public_units,
                 dials,
                 warm_key,
-                start(settings, dials, network_key, conditioned=conditions is not None, marginal=marginal),
+                start(settings, dials, network_key, conditioned=conditions is not None, marginal=held),
                 iterations=max(1, self.warm_steps // self.critic_steps),
                 conditions=conditions,
-                marginal=marginal,
+                marginal=held,
                 progress=progress,
             )
         state, kept = train(
@@ -252,7 +244,7 @@ class DPGAN:
             iterations=paid.steps // self.critic_steps,
             conditions=conditions,
             public=public_units,
-            marginal=marginal,
+            marginal=held,
             state=warm,
             keep_every=keep_every,
             keep_last=keep_last,
@@ -342,15 +334,93 @@ tell the rest (its ReLUs are leaky: with a slope of 0.2 ours missed most points)
 settings: noise follows from the guarantee."""
 
 
-def singles_look(domain: Domain, budget: Budget, share: float) -> Look:
-    """One histogram of each column, as one bundle, for this share of the budget."""
+def check_shares(marginals_share: float, target_share: float) -> None:
+    """Refuses parts of the budget that cannot be."""
+    for name, share in (("marginals_share", marginals_share), ("target_share", target_share)):
+        if not 0 <= share < 1:
+            raise ConfigError(f"{name} is a part of the budget, from 0 to below 1, found {share}.")
+    if marginals_share + target_share >= 1:
+        raise ConfigError("marginals_share and target_share must leave a part of the budget for training.")
+
+
+def target_block(domain: Domain) -> int | None:
+    """Where the target stands, if there is one of few levels beside other columns."""
+    if domain.target is None or len(domain.names) < 2 or domain.shape((domain.target,))[0] > MOST_LEVELS:
+        return None
+    return domain.index(domain.target)
+
+
+def histograms(domain: Domain, budget: Budget, marginals_share: float, target_share: float) -> list[Look]:
+    """One histogram of each column, and of each with the target, as one bundle each, for these parts of the budget.
+
+    Pairs are believed only beside the shares of single columns, so without these there are none.
+    """
+
+    def bundle(name: str, what: str, count: int, share: float) -> Look:
+        def event(noise: float) -> DiscreteGaussian:
+            return DiscreteGaussian(noise, count, budget.max_rows_per_unit)
+
+        stddev = budget.part(share).calibrate(lambda noise: [event(noise)])
+        return Look(name, what, event(stddev), columns=domain.names)
+
     count = len(domain.names)
+    looks = []
+    if marginals_share:
+        looks.append(bundle("singles", f"one histogram for each of {count} columns", count, marginals_share))
+    if marginals_share and target_share and target_block(domain) is not None:
+        what = f"counts of {domain.target!r} with each of {count - 1} columns"
+        looks.append(bundle("pairs", what, count - 1, target_share))
+    return looks
 
-    def singles(noise: float) -> DiscreteGaussian:
-        return DiscreteGaussian(noise, count, budget.max_rows_per_unit)
 
-    stddev = budget.part(share).calibrate(lambda noise: [singles(noise)])
-    return Look("singles", f"one histogram for each of {count} columns", singles(stddev), columns=domain.names)
+def bought_shares(rows: Rows, plan: Plan, ledger: Ledger) -> tuple[list[np.ndarray] | None, np.ndarray | None]:
+    """Shares of each column's levels, and of all levels together with each of the target's, as far as planned.
+
+    Formal guarantee: the price of the looks "singles" and "pairs", where the plan has them.
+    """
+    domain = rows.domain
+    if "singles" not in plan:
+        return None, None
+    marginals = [shares(table) for table in noisy_counts(rows, domain.singles, plan["singles"], ledger)]
+    if "pairs" not in plan:
+        return marginals, None
+    target, event = domain.target, plan["pairs"].event
+    assert target is not None
+    assert isinstance(event, DiscreteGaussian)
+    others = [name for name in domain.names if name != target]
+    found = noisy_counts(rows, [(target, name) for name in others], plan["pairs"], ledger)
+    noise, own = event.stddev / domain.num_rows, marginals[domain.index(target)]
+    crossed = dict(zip(others, found, strict=True))
+    blocks = [
+        believed(crossed[name] / domain.num_rows, own, marginal, noise) if name in crossed else np.diag(own) * 0
+        for name, marginal in zip(domain.names, marginals, strict=True)
+    ]
+    return marginals, np.concatenate(blocks, axis=1)
+
+
+def believed(noisy: np.ndarray, first: np.ndarray, second: np.ndarray, noise: float) -> np.ndarray:
+    """Shares of pairs: those of independent columns but where the noisy ones are away from them by twice the noise.
+
+    Rare pairs would otherwise be mostly noise, and never below zero. Rescaled to the shares of both columns.
+    """
+    independent = np.outer(first, second)
+    table = np.where(np.abs(noisy - independent) > 2 * noise, np.maximum(noisy, 0.0), independent) + 1e-9
+    for _ in range(10):
+        table = table * (first / table.sum(axis=1))[:, None]
+        table = table * (second / table.sum(axis=0))
+    return table
+
+
+def anchors(
+    layout: Layout, marginals: list[np.ndarray] | None, crossed: np.ndarray | None
+) -> tuple[Array | None, Array | None]:
+    """Shares of the features of a row, and what the generator is held to: these, above the crossed ones if any."""
+    if marginals is None:
+        return None, None
+    marginal = jnp.asarray(layout.shares(marginals), dtype=jnp.float32)
+    if crossed is None:
+        return marginal, marginal
+    return marginal, jnp.concatenate([marginal[None], jnp.asarray(crossed, dtype=jnp.float32)])
 
 
 def warmed_up(
