@@ -75,5 +75,10 @@ def test_other_tables_are_refused(files: tuple[Path, Path]) -> None:
         patient_matrix(*files, codes=["401", "401"])
     with pytest.raises(TableError, match="ICD9_CODE"):
         patient_matrix(files[0], pa.table({"SUBJECT_ID": [1]}))
+    secret = pa.table({"SUBJECT_ID": ["patient seven"], "ICD9_CODE": ["4019"]})
+    for tables in ((secret, files[1]), (files[0], secret)):
+        with pytest.raises(TableError, match="must hold whole numbers") as refused:
+            patient_matrix(*tables)
+        assert "seven" not in str(refused.value)
     with pytest.raises(TableError, match="does not exist"):
         patient_matrix(files[0], "nowhere.csv")

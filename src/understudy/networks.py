@@ -267,13 +267,16 @@ class Decoded(eqx.Module):
 
 
 class Centred(eqx.Module):
-    """A critic that sees features less their public or bought means."""
+    """A critic that sees features less their public or bought means, or a few sums of these."""
 
     critic: Critic
     centre: tuple[float, ...] = eqx.field(static=True)
+    sums: tuple[tuple[float, ...], ...] | None = eqx.field(static=True, default=None)
+    """For each feature its weight in each of the sums, public or bought; None: features as they are."""
 
     def __call__(self, row: Float[Array, " features"], *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        return self.critic(row - np.asarray(self.centre, dtype=np.float32), key=key)
+        seen = row - np.asarray(self.centre, dtype=np.float32)
+        return self.critic(seen if self.sums is None else seen @ np.asarray(self.sums, dtype=np.float32), key=key)
 
 
 def _stacked(sizes: Sequence[int], key: PRNGKeyArray) -> list[eqx.nn.Linear]:

@@ -37,6 +37,7 @@ from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise, fresh_key
 from understudy.schema import Domain, Schema, match_columns
 from understudy.synthesizers import AUTO, express, name_of, read_method
+from understudy.synthesizers.auto import Facts, choose
 from understudy.tables import (
     Conjunct,
     Constant,
@@ -81,8 +82,8 @@ def plan(
     if rows is not None:
         check_size(rows, "The assumed number of rows")
     domain = assumed_domain(schema, binning, num_rows=rows)
-    synthesizer, reason = choose_method(method, domain)
     budget = _budget(guarantee, schema)
+    synthesizer, reason = choose_method(method, domain, budget)
     buying = plan_discovery(schema, budget, binning)
     fitting = synthesizer.plan(domain, budget.after(buying.looks)).under(name_of(synthesizer))
     return Plan(buying.looks + fitting.looks, reason + buying.notes + fitting.notes)
@@ -138,11 +139,11 @@ def fit(
     source: NoiseSource = SecureNoise() if seed is None else SeededNoise(checked_seed(seed))
     # The method is chosen and priced before anything is bought: bought values must not move a price.
     domain = assumed_domain(schema, binning)
-    synthesizer, _ = choose_method(method, domain)
     budget = _budget(guarantee, schema)
+    synthesizer, _ = choose_method(method, domain, budget)
     buying = plan_discovery(schema, budget, binning)
     synthesizer.plan(domain, budget.after(buying.looks))  # refuses what cannot be paid before any look
-    if public is None and getattr(synthesizer, "needs_public", False):
+    if public is None and _needs_public(synthesizer):
         raise ConfigError(
             f"{express(synthesizer)} learns from a public table: give one (--public; in Python public=), or use other "
             "settings."
@@ -238,12 +239,17 @@ def _takes_public(synthesizer: Any) -> bool:
     return takes and (inside is None or _takes_public(inside))
 
 
-def choose_method(method: Any, domain: Domain) -> tuple[Any, tuple[str, ...]]:
+def _needs_public(synthesizer: Any) -> bool:
+    """Whether it, or what it is put around, has nothing to train without a public table."""
+    inside = getattr(synthesizer, "inner", None)
+    return getattr(synthesizer, "needs_public", False) or (inside is not None and _needs_public(inside))
+
+
+def choose_method(method: Any, domain: Domain, budget: Budget) -> tuple[Any, tuple[str, ...]]:
     """The synthesizer that is meant, and why, from facts known before any purchase."""
     if isinstance(method, str):
-        if method == AUTO:
-            return read_method("mst"), ("auto: mst, a tree of pairs, is the all-round choice for mixed tables.",)
-        return read_method(method), ()
+        expression, reasons = choose(Facts.of(domain, budget)) if method == AUTO else (method, ())
+        return read_method(expression), reasons
     if not (hasattr(method, "plan") and hasattr(method, "fit")):
         raise ConfigError(
             f"method must be a synthesizer or its expression, such as 'mst'; found {type(method).__name__}."

@@ -26,6 +26,7 @@ from understudy.privacy.mechanisms import (
     noisy_counts,
     noisy_size,
     pay_for_steps,
+    pay_for_stretches,
 )
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 from understudy.schema import Domain
@@ -414,4 +415,27 @@ def test_rows_bounded_for_smaller_units_are_refused_before_any_charge() -> None:
         noisy_answers(untouchable(), Look("c", "counts", DiscreteGaussian(50.0, 2, 3)), book)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
         pay_for_steps(untouchable(), Look("s", "steps", SubsampledGaussian(0.5, 20.0, 2)), book)
+    with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
+        pay_for_stretches(untouchable(), [Look("s", "steps", SubsampledGaussian(0.5, 20.0, 2))] * 2, book)
     assert not book.looks
+
+
+class Closed(Rows):
+    """Rows that tell when they are read at all."""
+
+    def __getattribute__(self, name: str) -> object:
+        assert name not in ("_codes", "_places"), "the rows were touched"
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("dear", [0, 1, 2])
+def test_stretches_are_all_paid_before_the_rows_are_handed_out(dear: int) -> None:
+    """Whichever does not fit, nothing is read; where all fit, each keeps its own steps and noise."""
+    looks = [Look(f"s{number}", "steps", SubsampledGaussian(0.5, 20.0 + number, 3)) for number in range(3)]
+    refused = [*looks[:dear], Look("dear", "steps", SubsampledGaussian(1.0, 1.0, 9)), *looks[dear + 1 :]]
+    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+        pay_for_stretches(Closed(np.zeros((3, 3), np.int32), DOMAIN), refused, ledger(5.0))
+    book = ledger(5.0)
+    paid = pay_for_stretches(table([(0, 0, 0)]), looks, book)
+    assert book.looks == tuple(looks)
+    assert [(one.rate, one.noise_multiplier, one.steps) for one in paid] == [(0.5, 20.0 + n, 3) for n in range(3)]

@@ -19,19 +19,20 @@ from understudy import certificate
 from understudy import checkpoint as checkpoints
 from understudy.adversarial.autoencoder import Recipe, direction, held_to_shares, row_loss
 from understudy.adversarial.critics import one_hot_blocks
-from understudy.adversarial.training import Settings
+from understudy.adversarial.training import Dials, Settings
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import ConfigError
+from understudy.features import PublicRows
 from understudy.networks import Autoencoder, Block, Decoded, Decoder, Encoder, PlainGenerator
-from understudy.privacy.accounting import Gaussian, NonPrivate, SubsampledGaussian, pld_epsilon
+from understudy.privacy.accounting import DiscreteGaussian, Gaussian, NonPrivate, SubsampledGaussian, pld_epsilon
 from understudy.privacy.gradients import Clip
-from understudy.privacy.ledger import Budget, Ledger, Look
+from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.sampling import Draws, Units, drawn_rate
 from understudy.privacy.statistics import noisy_gram
 from understudy.schema import Domain
-from understudy.synthesizers import read_method
+from understudy.synthesizers import autogan, read_method
 from understudy.synthesizers.autogan import AutoGAN
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -291,6 +292,84 @@ def test_the_split_between_the_phases_is_a_setting() -> None:
     assert second[0] < second[1]
 
 
+# ----------------------------------------------------------------------------------------- what is done is what is paid
+
+
+class Keys(SeededNoise):
+    """A source that remembers the keys it handed out."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.given: list[bytes] = []
+
+    def key(self) -> jax.Array:
+        key = super().key()
+        self.given.append(_bytes(key))
+        return key
+
+
+def _bytes(key: jax.Array) -> bytes:
+    return np.asarray(jax.random.key_data(key)).tobytes()
+
+
+class Seen(Exception):
+    """Ends a run where its second phase would begin."""
+
+
+@pytest.mark.parametrize("encoder", ["joint", "random", "dp_pca", "public"])
+@pytest.mark.parametrize("latent_critic", [False, True])
+def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates, steps, noise multipliers and bounds are those of the looks, which stand in the ledger before rows are
+    handed out; what learns is what may; and keys of draws and noise are fresh ones of the run, each used once."""
+    method = AutoGAN(encoder=encoder, latent_critic=latent_critic, autoencoder_clip=0.5, clip=0.25, critic_steps=2)
+    domain = Domain(names=("a", "b"), sizes=(2, 4), num_rows=40)
+    first, second = SubsampledGaussian(0.25, 7.0, 12), SubsampledGaussian(0.125, 9.0, 16)
+    events: dict[str, Any] = {
+        "singles": DiscreteGaussian(9.0, 2),
+        "moments": Gaussian(9.0),
+        "autoencoder": first,
+        "critic": second,
+    }
+    if encoder != "dp_pca":
+        del events["moments"]
+    plan = Plan(tuple(Look(key, key, event) for key, event in events.items()))
+    noise = Keys()
+    ledger = Ledger(us.Guarantee(50.0, 1e-6), noise=noise)
+    used: list[bytes] = []
+
+    def first_phase(recipe: Recipe, network: Any, units: Units, **given: Any) -> Any:
+        if given["noise_multiplier"] == 0:  # on public rows
+            assert ledger.looks[-1].key != "autoencoder"
+            assert len(units.rows) == 5
+            return network
+        assert ledger.looks[-1].key == "autoencoder"
+        assert recipe.learns == ("both" if encoder == "joint" else "decoder")
+        assert isinstance(network, Autoencoder if encoder == "joint" else Decoder)
+        assert (given.get("fixed") is None) == (encoder == "joint")
+        assert (recipe.engine.rate, given["noise_multiplier"], given["steps"]) == (0.25, 7.0, 12)
+        assert (recipe.engine.batch, given["clip"], len(units.rows)) == (10, 0.5, 30)
+        used.append(_bytes(given["key"]))
+        return network
+
+    def second_phase(settings: Settings, units: Units, dials: Dials, key: Any, **given: Any) -> Any:
+        assert ledger.looks[-1].key == "critic"
+        assert (settings.rate, float(dials.noise_multiplier), float(dials.clip)) == (0.125, 9.0, 0.25)
+        assert given["iterations"] * settings.critic_steps == 16
+        assert len(units.rows) == 30
+        assert not {_bytes(given["network_key"])} & set(noise.given)
+        used.append(_bytes(key))
+        raise Seen
+
+    monkeypatch.setattr(autogan, "train_autoencoder", first_phase)
+    monkeypatch.setattr(autogan, "train", second_phase)
+    public = PublicRows(np.ones((5, 2), np.int32), np.full((5, 2), np.nan)) if encoder == "public" else None
+    with pytest.raises(Seen):
+        method.fit(Rows(np.ones((30, 2), np.int32), domain), plan, ledger, key=jax.random.key(5), public=public)
+    assert ledger.looks == plan.looks
+    assert len(set(used)) == 2
+    assert set(used) <= set(noise.given)
+
+
 # ----------------------------------------------------------------------------------------------------------- whole runs
 
 
@@ -301,12 +380,13 @@ def survey() -> tuple[us.Schema, pa.Table]:
 
 def test_a_small_run_from_table_to_rows(tmp_path: Path) -> None:
     schema, table = survey()
-    release = us.fit(table, f"autogan({SMALL})", QUICK, schema=schema, target="insurance")
+    release = us.fit(table, f"autogan({SMALL}, marginals_share=0.5)", QUICK, schema=schema, target="insurance")
     assert 0.995 * 0.3 <= release.statement.epsilon <= 0.3
     assert [look.key for look in release.statement.looks][-3:] == ["singles", "autoencoder", "critic"]
     fake = release.sample(2000, seed=0)
     found = [np.mean(np.asarray(t["insurance"].to_pylist()) == "yes") for t in (table, fake)]
-    assert abs(found[0] - found[1]) < 0.15  # held in place by noisy histograms: at this epsilon, of a few per cent
+    # Held in place by noisy histograms, whose noise is a hundredth of the rows: missed once in millions of runs.
+    assert abs(found[0] - found[1]) < 0.1
     release.save(tmp_path / "release")
     assert us.Release.load(tmp_path / "release").sample(200, seed=1).equals(release.sample(200, seed=1))
 
@@ -468,16 +548,18 @@ def test_a_run_with_the_published_encoder_says_that_epsilon_is_infinite() -> Non
         ("code=0", "code must be a whole number"),
         ("reconstruction=mse", "reconstruction must be one of"),
         ("reduction=max", "reduction must be one of"),
-        ("autoencoder_steps=0", "autoencoder_steps must be at least 1"),
+        ("autoencoder_steps=0", "autoencoder_steps must be a whole number of at least 1"),
         ("autoencoder_share=0.0", "autoencoder_share is a part"),
         ("autoencoder_share=0.95", "leave nothing for the critic"),
         ("autoencoder_clip=1e30", "autoencoder_clip must lie"),
         ("autoencoder_rate=0.0", "autoencoder_rate must be a positive"),
         ("autoencoder_sampling=1.5", "sampling rate"),
-        ("autoencoder_widths=[0]", "autoencoder_widths must be at least 1"),
+        ("autoencoder_widths=[0]", "autoencoder_widths must be whole numbers"),
         ("encoder=dp_pca, autoencoder_widths=[8]", "one linear layer"),
         ("encoder=unsound_paper, latent_critic=true", "latent_critic needs an encoder"),
         ("groups=3", "one clip bound for each phase"),
+        ("generator_widths=[8, 16]", "have one width"),
+        ("critic_widths=[0]", "critic_widths must be whole numbers"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: str) -> None:
@@ -491,6 +573,11 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_spent() -> None:
         us.plan(schema, "autogan(code=5000)", QUICK)
     with pytest.raises(ConfigError, match="wider than the data"):
         us.fit(table, "autogan(code=5000)", QUICK, schema=schema)
+    for features in ("typed", "modes"):
+        with pytest.raises(ConfigError, match="wider than the data"):
+            us.plan(schema, f"autogan(code=500, features={features})", us.Guarantee.not_private())
+    bought = us.Schema(columns=(us.Column(name="x", kind="categorical"),), rows=10)
+    assert us.plan(bought, "autogan(code=15)", us.Guarantee.not_private()).looks  # there may be as many levels
     numbers = us.Schema(columns=(us.Column(name="x", kind="real", bounds=(0.0, 1.0)),), rows=10)
     with pytest.raises(ConfigError, match="every column of this table is a number"):
         us.plan(numbers, "autogan(features=typed, reconstruction=bce)", QUICK)
@@ -498,3 +585,33 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_spent() -> None:
         us.fit(table, "autogan(encoder=public)", QUICK, schema=schema)
     with pytest.raises(ConfigError, match="There is no preset"):
         AutoGAN.preset("census")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"code": 2.5}, {"code": True}, {"autoencoder_steps": 2.5}, {"unsound_noise": (1.0,)}]
+)
+def test_settings_of_another_type_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        AutoGAN(**settings)
+
+
+@pytest.mark.parametrize("around", ["boosted({}, checkpoints=2)", "selected({})", "drs({})"])
+def test_wrappers_refuse_before_anything_is_spent(around: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Critics of codes judge no rows; and an encoder that needs public rows needs them inside a wrapper too."""
+    with pytest.raises(ConfigError, match="judge no rows"):
+        read_method(around.format("autogan(latent_critic=true)"))
+
+    def no_charge(*_: object) -> None:
+        raise AssertionError("something was spent")
+
+    monkeypatch.setattr(Ledger, "charge", no_charge)
+    schema, table = survey()
+    method = around.format("autogan(encoder=public)")
+    with pytest.raises(ConfigError, match="learns from a public table"):
+        us.fit(
+            table,
+            method,
+            us.Guarantee.not_private(),
+            schema=dataclasses.replace(schema, rows=None),
+            target="insurance",
+        )

@@ -27,7 +27,7 @@ from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.sampling import Draws, Units, drawn_rate
 from understudy.schema import Domain
-from understudy.synthesizers import read_method
+from understudy.synthesizers import bayesgan, read_method
 from understudy.synthesizers.bayesgan import BayesGAN
 
 QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
@@ -206,10 +206,12 @@ def test_one_row_moves_an_update_by_its_reach_at_most(pairs: str) -> None:
     draws = Draws(jnp.tile(jnp.arange(40), (4, 1, 1)), jnp.ones((4, 1, 40), dtype=bool))
     pace = Pace(jnp.asarray(1.0), jnp.asarray(1.0), jnp.asarray(0.0))
 
+    @jax.jit
+    def updated(present: Array) -> Any:
+        return critic_updates(chains, state, Units(rows, present), Clip.flat(clip), pace, jax.random.key(2), draws)
+
     def after(present: Array) -> np.ndarray:
-        moved = critic_updates(
-            chains, state, Units(rows, present), Clip.flat(clip), pace, jax.random.key(2), draws
-        ).critic
+        moved = updated(present).critic
         leaves = jax.tree_util.tree_leaves(moved)
         return np.concatenate([np.asarray(leaf).reshape(4, -1) for leaf in leaves], axis=1)
 
@@ -252,16 +254,17 @@ def _budget(guarantee: us.Guarantee = QUICK) -> Budget:
     return us.Ledger(guarantee, noise=SeededNoise(0)).remaining
 
 
-@pytest.mark.parametrize("settings", ["", "schedule=exponential, step_size=1e-5, temperature=1.0"])
+@pytest.mark.parametrize("settings", ["temperature=1.0", "schedule=exponential, step_size=1e-5, temperature=1.0"])
 def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
-    """K J_d M events in all, at the rate that is drawn, whatever the number of rows."""
+    """K J_d M events in all, at the rate that is drawn, whatever the number of rows: where the step size follows from
+    it, the noise of Langevin (here for a million rows more than the budget asks for) moves no price."""
     method = read_method(f"bayesgan(steps=40, discriminator_chains=3, updates=2, rate=0.03, {settings})")
     plans = [method.plan(dataclasses.replace(DOMAIN, num_rows=rows), _budget()) for rows in (100, 10**6)]
     assert plans[0].looks == plans[1].looks
     events = [look.event for look in plans[0] if look.key != "singles"]
     assert all(isinstance(event, SubsampledGaussian) and event.rate == drawn_rate(0.03) for event in events)
     assert sum(event.steps for event in events) == 40 * 3 * 2  # type: ignore[union-attr]
-    assert (len(events) == 8) == bool(settings)
+    assert (len(events) == 8) == ("schedule" in settings)
 
 
 def test_langevin_noise_pays_for_privacy_where_the_step_size_is_a_setting() -> None:
@@ -282,14 +285,86 @@ def test_langevin_noise_pays_for_privacy_where_the_step_size_is_a_setting() -> N
 @pytest.mark.parametrize(
     "settings", ["", "sampler=sghmc", "schedule=polynomial", "schedule=exponential, step_size=1e-6, temperature=1.0"]
 )
-def test_no_update_draws_less_noise_than_was_charged(settings: str) -> None:
-    method = read_method(f"bayesgan(steps=60, {settings})")
-    plan = method.plan(DOMAIN, _budget())
-    events = [look.event for look in plan if look.key != "singles"]
+def test_no_update_draws_less_noise_than_was_charged(settings: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `fit` hands to the chains: as many updates as were charged, at the rate and the bound, each with the noise
+    of its own stretch or more, by a fresh key of the run; all of it in the ledger before."""
+    method = read_method(f"bayesgan(steps=60, discriminator_chains=2, clip=0.5, {settings})")
+    noise = Keys(0)
+    ledger = us.Ledger(QUICK, noise=noise)
+    plan = method.plan(DOMAIN, ledger.remaining)
+    chains, units, clip, (of_generators, of_discriminators), key = _handed(method, plan, ledger, monkeypatch)
+    assert ledger.looks == plan.looks
+    events = [cast(SubsampledGaussian, look.event) for look in plan if look.key != "singles"]
     charged = np.concatenate([np.full(event.steps, event.noise_multiplier) for event in events])
-    drawn = method._multipliers(method._stairs(1000), float(charged.min()))
-    each = np.repeat(drawn, [stair.iterations for stair in method._stairs(1000)])
-    assert np.all(each >= charged * (1 - 1e-9))
+    drawn = np.repeat(np.asarray(of_discriminators.multiplier, np.float64), chains.engine.critic_steps)
+    assert chains.engine.critic_steps == chains.discriminators * chains.updates == 2
+    assert drawn.shape == charged.shape
+    assert np.all(drawn >= charged * (1 - 1e-6))  # single precision; clipped norms leave a margin of 2e-3
+    assert not np.any(of_generators.multiplier)
+    assert {event.rate for event in events} == {chains.engine.rate}
+    assert clip.bounds.tolist() == [0.5]
+    assert len(units.rows) == 1000
+    assert _bytes(key) in noise.given
+
+
+class Keys(SeededNoise):
+    """A source that remembers the keys it handed out."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.given: list[bytes] = []
+
+    def key(self) -> Any:
+        key = super().key()
+        self.given.append(_bytes(key))
+        return key
+
+
+def _bytes(key: Any) -> bytes:
+    return np.asarray(jax.random.key_data(key)).tobytes()
+
+
+class Seen(Exception):
+    """Ends a run where its chains would begin."""
+
+
+def _handed(method: Any, plan: Any, ledger: us.Ledger, monkeypatch: pytest.MonkeyPatch) -> tuple:
+    """What `fit` hands to the training of the chains, which is left out."""
+    handed: list[tuple] = []
+
+    def instead(*given: Any, **_: Any) -> None:
+        handed.append(given)
+        raise Seen
+
+    monkeypatch.setattr(bayesgan, "train_chains", instead)
+    with pytest.raises(Seen):
+        method.fit(_rows(), plan, ledger, key=jax.random.key(0))
+    return handed[0]
+
+
+def test_a_plan_of_other_settings_is_refused_before_a_row_is_read() -> None:
+    """Fewer updates, fewer chains, another rate, another stair: what is done would not be what is paid."""
+    cheap = read_method("bayesgan(steps=60)").plan(DOMAIN, Budget(math.inf, 1e-6))
+    for settings in ("steps=120", "discriminator_chains=2", "updates=2", "rate=0.5", "step_size=1e-9, temperature=1.0"):
+        ledger = us.Ledger(NOT_PRIVATE, noise=SeededNoise(0))
+        method = read_method(f"bayesgan(steps=60, {settings})" if "steps" not in settings else f"bayesgan({settings})")
+        with pytest.raises(BudgetExceeded, match="other updates than these settings make"):
+            method.fit(_rows(), cheap, ledger, key=jax.random.key(0))
+        assert ledger.looks == ()
+
+
+@pytest.mark.parametrize("settings", ["step_size=0.5", "temperature=1e6"])
+def test_an_absurd_temperature_is_told(settings: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By privacy's noise or by asking for it: the plan says it, and fitting warns, with the number."""
+    method = read_method(f"bayesgan(steps=60, {settings})")
+    ledger = us.Ledger(QUICK, noise=SeededNoise(0))
+    plan = method.plan(DOMAIN, ledger.remaining)
+    least = min(cast(SubsampledGaussian, look.event).noise_multiplier for look in plan if look.key != "singles")
+    heat = 1e6 if settings == "temperature=1e6" else 0.5 * (least * 32) ** 2 / 2
+    assert f"temperature {heat:.3g} at" in plan.notes[0]
+    assert "far more than a posterior" in plan.notes[0]
+    with pytest.warns(UserWarning, match=f"temperature {heat:.3g} at".replace("+", "[+]")):
+        _handed(method, plan, ledger, monkeypatch)
 
 
 def test_stairs_follow_their_schedule() -> None:
@@ -346,17 +421,15 @@ def test_rows_are_a_mixture_of_all_generators() -> None:
 
 
 @pytest.mark.slow
-def test_a_hot_chain_is_told_with_its_temperature() -> None:
-    method = read_method(f"bayesgan({SMALL}, step_size=0.5)")
-    plan = method.plan(DOMAIN, _budget())
-    noise = plan["discriminators 1"].event.noise_multiplier
-    heat = 0.5 * (noise * 32) ** 2 / 2
-    assert f"{heat:.3g}" in plan.notes[0]
-    assert "far more than a posterior" in plan.notes[0]
-    words = f"temperature {heat:.3g}".replace("+", "[+]")
-    rows, ledger = _rows(), us.Ledger(QUICK, noise=SeededNoise(0))
-    with pytest.warns(UserWarning, match=words):
-        _outcome_of(lambda: method.fit(rows, method.plan(rows.domain, ledger.remaining), ledger, key=jax.random.key(0)))
+def test_a_hot_chain_ends_well_or_names_its_step_size() -> None:
+    method, rows, ledger = (
+        read_method(f"bayesgan({SMALL}, step_size=0.5)"),
+        _rows(),
+        us.Ledger(QUICK, noise=SeededNoise(0)),
+    )
+    plan = method.plan(rows.domain, ledger.remaining)
+    with pytest.warns(UserWarning, match="far more than a posterior"):
+        _outcome_of(lambda: method.fit(rows, plan, ledger, key=jax.random.key(0)))
 
 
 def _rows() -> Rows:
@@ -395,11 +468,19 @@ def _outcome_of(call: Callable[[], object]) -> None:
         ("rate=0.0", "sampling rate"),
         ("clip=1e-30", "clip must lie between"),
         ("stepsize=1.0", "Did you mean 'step_size'"),
+        ("generator_widths=[8, 16]", "have one width"),
+        ("critic_widths=[0]", "critic_widths must be whole numbers"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read_method(f"bayesgan({settings})")
+
+
+@pytest.mark.parametrize("around", ["boosted", "selected", "drs"])
+def test_what_needs_checkpoints_does_not_wrap_it(around: str) -> None:
+    with pytest.raises(ConfigError, match="bayesgan has none"):
+        read_method(f"{around}(bayesgan)")
 
 
 def test_a_spent_budget_is_refused() -> None:

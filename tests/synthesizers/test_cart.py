@@ -76,6 +76,9 @@ def test_no_guarantee_is_ever_given(epsilon: float, survey: tuple[us.Schema, pa.
 def test_no_wrapper_makes_it_private(survey: tuple[us.Schema, pa.Table]) -> None:
     with pytest.raises(ConfigError, match="cart is never private"):
         us.fit(survey[1], "quail(cart)", us.Guarantee(1.0, 1e-6), schema=survey[0], target="insurance")
+    for around in ("boosted(cart)", "selected(cart)", "drs(cart)"):
+        with pytest.raises(ConfigError, match="cart has none"):
+            read_method(around)
 
 
 def test_the_event_has_no_finite_price() -> None:

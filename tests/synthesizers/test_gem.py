@@ -1,6 +1,5 @@
 """GEM: what its bundle may reveal, that its matrices are the marginals, and that it finds what was measured."""
 
-import dataclasses
 import itertools
 import math
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pyarrow as pa
 import pytest
 from scipy import stats
 
@@ -22,7 +20,6 @@ from understudy.privacy.ledger import Budget, Ledger, Look
 from understudy.privacy.measurement import pay_for_marginals
 from understudy.privacy.mechanisms import Grouped, Rows
 from understudy.privacy.noise import SeededNoise
-from understudy.release import choose_method
 from understudy.schema import Domain
 from understudy.synthesizers.gem import GEM, Board, allotted, merged
 
@@ -294,9 +291,24 @@ def test_the_mode_follows_from_public_facts() -> None:
         return chosen
 
     assert mode(15, 1000) == mode(15, 30_000) == mode(100, 10**6) == "one_shot"
-    assert mode(100, 10_000) == "adaptive"
+    assert mode(100, 5_000) == "adaptive"
     assert mode(25, 10_000, epsilon=0.1) == "adaptive"
     assert mode(100, None, 100) == mode(100, None, 10**8) == mode(100, None, 100, size=50)
+
+
+@pytest.mark.parametrize("components", [1, 40, 4000])
+def test_even_draws_keep_columns_independent_within_components(components: int) -> None:
+    """Shares are met nearly to the row, and pairs are left to chance: a correlation of 4,000 rows stays within 4.5
+    standard errors (one run in 150,000 would not), with few rows in a component as with many."""
+    draw = np.random.default_rng(0)
+    ones = np.full((components, 3), 0.3) if components < 4000 else np.clip(draw.normal(0.3, 0.001, (4000, 3)), 0, 1)
+    model = Products(("a", "b", "c"), (2, 2, 2), np.stack([1 - ones, ones], axis=2).reshape(components, 6))
+    codes = model.sample(4000, key=jax.random.key(0))
+    assert (
+        np.abs(codes.sum(axis=0) - 4000 * ones.mean(axis=0)).max() < 12
+    )  # independent draws: 29 is one standard error
+    correlations = np.corrcoef(codes.T)[np.triu_indices(3, 1)]
+    assert np.abs(correlations).max() < 4.5 / math.sqrt(4000)
 
 
 def test_target_of_many_levels_is_cut_into_classes() -> None:
@@ -376,25 +388,3 @@ def test_begins_at_independent_columns() -> None:
     np.testing.assert_allclose(made.mean(axis=0), np.concatenate(shares), atol=0.05)
     exact = Cross(None, None, jnp.asarray(made.mean(axis=0)[None]), jnp.ones((1, 14)))
     assert float(loss_of((exact,), jnp.asarray(made), jax.random.key(0))) == pytest.approx(0.0, abs=1e-9)
-
-
-# --------------------------------------------------------------------------------------------------------------- auto
-
-
-def test_auto_is_the_same_for_neighbouring_tables() -> None:
-    """The choice sees a domain of public facts; here a table, one without a row, and another one altogether."""
-    columns = (
-        us.Column(name="a", kind="categorical", categories=("x", "y")),
-        us.Column(name="b", kind="integer", bounds=(0, 9)),
-    )
-    schema = us.Schema(columns=columns)
-    draw = np.random.default_rng(0)
-    whole = pa.table({"a": draw.choice(["x", "y"], 200).tolist(), "b": draw.integers(0, 9, 200).tolist()})
-    other = pa.table({"a": ["z"] * 30, "b": [10**6] * 30})
-    guarantee = us.Guarantee(1.0, 1e-6)
-    planned = us.plan(schema, "auto", guarantee)
-    for one in (whole, whole.slice(1), other):
-        release = us.fit(one, "auto", guarantee, schema=schema, seed=0)
-        assert release.statement.looks == planned.looks
-    sizes = [Domain(names=("a", "b"), sizes=size, num_rows=rows) for size in ((2, 3), (90, 7)) for rows in (5, 10**7)]
-    assert len({choose_method("auto", dataclasses.replace(each))[0] for each in sizes}) == 1

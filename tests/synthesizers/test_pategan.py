@@ -76,8 +76,18 @@ def test_pairs_with_the_target_are_bought_and_held_to() -> None:
 @pytest.mark.parametrize("method", ["pategan(features=typed)", "pategan(marginals_share=0)", "pategan"])
 def test_pairs_are_bought_only_where_they_can_be_held_to(method: str) -> None:
     target = "a" if method != "pategan" else None
-    plan = read_method(method).plan(dataclasses.replace(DOMAIN, target=target), Budget(QUICK.epsilon, QUICK.delta))
+    plan = read_method(method).plan(dataclasses.replace(DOMAIN, target=target), Budget(0.3, 1e-6))
     assert "pairs" not in plan
+
+
+def test_bought_levels_of_the_target_move_no_price() -> None:
+    """However many are found: a charge that depended on their number would show it."""
+    budget, plans = Budget(0.3, 1e-6), []
+    for size in (2, 3, 30):
+        domain = Domain(names=("a", "b"), sizes=(size, 3), num_rows=10_000, target="a", bought=("a",))
+        plans.append([(look.key, look.event) for look in read_method("pategan").plan(domain, budget)])
+    assert plans[0] == plans[1] == plans[2]
+    assert plans[0][1][0] == "pairs"
 
 
 # ------------------------------------------------------------------------------------------------------------- planning

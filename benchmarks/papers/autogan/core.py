@@ -186,13 +186,18 @@ def scatter(
     ]
     points = np.concatenate([np.asarray(p, float) for panel in panels.values() for p in panel.values()])
     low, high = points.min(axis=0), points.max(axis=0)
-    low, high = (np.zeros(2), np.ones(2)) if diagonal else (low, high)
+    if diagonal:  # of shares, from nothing to a little above the largest
+        low, high = np.zeros(2), np.full(2, min(1.0, 1.1 * float(points.max())))
     for number, (name, panel) in enumerate(panels.items()):
         left = gap + number * (side + gap)
         parts.append(f'<rect x="{left}" y="{top}" width="{side}" height="{side}" fill="none" stroke="#999"/>')
         parts.append(f'<text x="{left}" y="{top - 8}">{name}</text>')
         if diagonal:
             parts.append(f'<line x1="{left}" y1="{top + side}" x2="{left + side}" y2="{top}" stroke="#ccc"/>')
+            parts.append(
+                f'<text x="{left}" y="{top + side + 16}">0</text><text x="{left + side}" y="{top + side + 16}" '
+                f'text-anchor="end">{high[0]:.2g}</text>'
+            )
         for colour, (label, values) in zip(COLOURS if len(panel) > 1 else COLOURS[1:], panel.items(), strict=False):
             places = (np.asarray(values, float) - low) / np.maximum(high - low, 1e-9)
             parts += [

@@ -296,7 +296,8 @@ class Shifted:
 class Coded:
     """A layout that shows the codes of rows, by an encoder that is public, or released by the steps that trained it.
 
-    Computed on the CPU, where the last digits of a row do not depend on its place among others.
+    Computed on the CPU and for equally many rows at a time, the last of them filled up: so the last digits of a row
+    depend neither on its place nor on how many there are.
     """
 
     layout: RowEncoder
@@ -310,7 +311,9 @@ class Coded:
         for start in range(0, len(codes), AT_ONCE):
             at = slice(start, start + AT_ONCE)
             features = self.layout.encode(codes[at], places[at], jax.random.fold_in(key, start))
-            parts.append(np.asarray(coded(jax.device_put(features.astype(np.float32), cpu))))
+            filled = np.zeros((AT_ONCE, features.shape[1]), np.float32)
+            filled[: len(features)] = features
+            parts.append(np.asarray(coded(jax.device_put(filled, cpu)))[: len(features)])
         return np.concatenate(parts)
 
 

@@ -208,7 +208,7 @@ def train_chains(
 
     _, kept = driven(
         more,
-        begun(chains, network_key, marginal),
+        eqx.filter_jit(begun)(chains, network_key, marginal),
         iterations=len(paces[0].eta),
         steps_each=chains.engine.critic_steps,
         learned=lambda state: state,  # type: ignore[arg-type, return-value]

@@ -178,13 +178,18 @@ class State(eqx.Module):
         return State(self.latents, self.average, self.average, fresh, jnp.asarray(0, jnp.int32))
 
 
-def begun(fit: Fit, singles: Sequence[np.ndarray], *, rows: int, latent: int, key: PRNGKeyArray) -> State:
-    """A fresh generator that begins near independent columns with these shares, and its latent vectors."""
+def begun(
+    fit: Fit, singles: Sequence[np.ndarray], *, rows: int, latent: int, key: PRNGKeyArray, spread: float = 0.1
+) -> State:
+    """A fresh generator that begins near independent columns with these shares, and its latent vectors.
+
+    The less the `spread`, the more alike are the products at first.
+    """
     latent_key, network_key = jax.random.split(key)
     generator = Generator(latent, 0, fit.widths, num_features(fit.blocks), key=network_key)
     bias = jnp.asarray(np.log(np.concatenate(singles)), jnp.float32)
     generator = eqx.tree_at(
-        lambda net: (net.exit.bias, net.exit.weight), generator, (bias, 0.1 * generator.exit.weight)
+        lambda net: (net.exit.bias, net.exit.weight), generator, (bias, spread * generator.exit.weight)
     )
     latents = jax.random.normal(latent_key, (rows, latent))
     return State(latents, generator, generator, _adam().init(trained_part(generator)), jnp.asarray(0, jnp.int32))
@@ -200,6 +205,11 @@ def loss_of(terms: Terms, heads: Float[Array, "rows features"], key: PRNGKeyArra
     keys = jax.random.split(key, len(terms))
     parts = [term.loss(heads, term_key) for term, term_key in zip(terms, keys, strict=True)]
     return functools.reduce(jnp.add, parts)
+
+
+def by_chance(terms: Terms, num_rows: int) -> float:
+    """About the loss that so many real rows would have by the chance of who is among them, beside the noise."""
+    return sum(float(jnp.sum(term.weights * jnp.clip(term.noisy, 0.0, 1.0))) for term in terms) / num_rows
 
 
 def train(
@@ -276,3 +286,34 @@ def falling(rate: float, steps: int) -> Float[np.ndarray, " steps"]:
     """A rate that falls like a cosine, to a small part of itself."""
     way = np.arange(steps) / max(1, steps)
     return rate * (LEAST_RATE + (1 - LEAST_RATE) * 0.5 * (1 + np.cos(np.pi * way)))
+
+
+# ---------------------------------------------------------------------------------------------------- beside a critic
+
+
+class Components(eqx.Module):
+    """A generator and its latent vectors as `training.py` takes a generator: one normal number picks a vector."""
+
+    generator: Any
+    latents: Float[Array, "rows latent"]
+
+    def __call__(self, inputs: Float[Array, " 1"]) -> Float[Array, " features"]:
+        latents = jax.lax.stop_gradient(self.latents)
+        at = (jax.scipy.special.ndtr(inputs[0]) * len(latents)).astype(jnp.int32)
+        return self.generator(latents[jnp.clip(at, 0, len(latents) - 1)])
+
+
+class Held(eqx.Module):
+    """The measured loss as what such a generator minimises beside the word of a critic."""
+
+    terms: Terms
+    weight: Float[Array, ""]
+    fit: Fit = eqx.field(static=True)
+
+    @classmethod
+    def by(cls, fit: Fit, terms: Terms, weight: float) -> "Held":
+        return cls(terms, jnp.asarray(weight, jnp.float32), fit)
+
+    def __call__(self, made: Components, key: PRNGKeyArray) -> Float[Array, ""]:
+        heads = heads_of(self.fit, made.generator, jax.lax.stop_gradient(made.latents))
+        return self.weight * loss_of(self.terms, heads, key)

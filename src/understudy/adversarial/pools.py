@@ -1,13 +1,15 @@
 """Models made of what a training left on its way: a pool of weighted rows, or several generators in equal parts."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.adversarial.models import AT_ONCE, MOST_DRAWS, GeneratorModel, joined
+from understudy.adversarial.products import Products
 from understudy.boosting import drawn
 from understudy.errors import ConditionError
 
@@ -134,6 +136,16 @@ class Mixture:
         return cls(
             tuple(GeneratorModel.from_arrays(part, of(number)) for number, part in enumerate(structure["parts"]))
         )
+
+
+def mixed(parts: Sequence[Any]) -> Any:
+    """Models of one kind in equal parts, as a model that a release can hold."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, Products) for part in parts):
+        # Components have equal parts, and all models as many of them.
+        return dataclasses.replace(parts[0], probabilities=np.concatenate([part.probabilities for part in parts]))
+    return Mixture(tuple(parts))
 
 
 def _met(names: tuple[str, ...], codes: np.ndarray, allowed: Mapping[str, np.ndarray]) -> np.ndarray:

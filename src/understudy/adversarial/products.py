@@ -10,6 +10,8 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.errors import ConditionError
 
+GOLDEN = (math.sqrt(5) - 1) / 2
+"""Multiples of it, less their whole parts, fill the unit interval evenly, wherever they begin and end."""
 AT_ONCE = 2**17
 """Rows drawn in one pass."""
 
@@ -34,8 +36,9 @@ class Products:
     ) -> tuple[Int[np.ndarray, "rows columns"], None]:
         """Codes of new rows as `sample` has them; numbers follow from their codes.
 
-        Every row has the law of the mixture, or its exact law given the condition. Components are spread over the rows
-        as evenly as their weights allow, which independent draws would only do on average.
+        Every row has the law of the mixture, or its exact law given the condition. Components, and within them the
+        codes of each column, are spread over the rows as evenly as their weights allow, which independent draws would
+        only do on average.
         """
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         columns = np.split(np.asarray(self.probabilities, np.float64), np.cumsum(self.sizes)[:-1], axis=1)
@@ -82,8 +85,13 @@ def _codes(
 ) -> Int[np.ndarray, "rows columns"]:
     """A code for each row and column, by the probabilities of the row's component."""
     codes = np.empty((len(components), len(cumulated)), dtype=np.int32)
+    steps = np.arange(len(components)) * GOLDEN
     for at, ends in enumerate(cumulated):
+        # Rows of one component lie side by side, and all orders are new for every column: pairs are left to chance.
+        order = np.lexsort((generator.random(len(components)), generator.permutation(len(ends))[components]))
+        draws = np.empty(len(components))
+        draws[order] = (steps + generator.random()) % 1.0
         # The last end is the sum itself, and a draw lies below it: some code with a probability is always met.
-        draws = generator.random(len(components)) * np.nextafter(ends[components, -1], 0.0)
+        draws = draws * np.nextafter(ends[components, -1], 0.0)
         codes[:, at] = (ends[components] <= draws[:, None]).sum(axis=1)
     return codes

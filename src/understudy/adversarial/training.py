@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 ADAPTIVE = ("none", "public", "quantile", "noisy_norm")
 FAKE_TERMS = ("separate", "paired")
+HEADS = ("soft", "drawn")
 Also = Callable[[Any, PRNGKeyArray], Float[Array, ""]]
 """A further loss of a generator, of it and of randomness alone: a module, whose arrays are arguments of the program."""
 
@@ -74,8 +76,9 @@ class Settings:
     """Critic steps for each generator step."""
     generator_batch: int = 512
     temperature: float = 0.5
-    straight_through: bool = False
-    """Whether critics see drawn levels instead of softened ones; the generator learns by the gradient of the latter."""
+    heads: str = "soft"
+    """soft: Gumbel-softmax, whose gradient the generator follows. drawn: critics see drawn levels, as real rows have
+    them, and the generator learns what they would say of each other level; dearer, for rows of levels alone."""
     average: float = 0.99
     """Decay of the generator's running average."""
     optimiser: str = "adam"
@@ -106,6 +109,7 @@ class Settings:
             ("generator", GENERATORS),
             ("adaptive", ADAPTIVE),
             ("fake_term", FAKE_TERMS),
+            ("heads", HEADS),
         ):
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name} must be one of {', '.join(known)}, found {getattr(self, name)!r}.")
@@ -118,6 +122,8 @@ class Settings:
                 f"The layers of a residual generator have one width, found {list(self.generator_widths)}. Write "
                 "generator_widths=[128, 128], or use arch=plain."
             )
+        if self.heads == "drawn" and not (is_level(self.blocks).all() and not LOSSES[self.loss].couples_fakes):
+            raise ConfigError(f"heads 'drawn' needs rows of levels alone, and another loss than {self.loss}.")
         if self.fake_term == "paired" and LOSSES[self.loss].couples_fakes:
             raise ConfigError(f"fake_term 'paired' does not go with {self.loss}: its fakes depend on each other.")
 
@@ -240,9 +246,10 @@ def generated(
         drawn = conditions.draw(condition_key, num_rows)
         inputs = jnp.concatenate([inputs, drawn], axis=1)
     logits = jax.vmap(generator)(inputs)
-    features = activate(logits, settings.blocks, temperature=settings.temperature, key=head_key)
-    if settings.straight_through:  # the same key draws the levels that were softened
-        features = features + jax.lax.stop_gradient(drawn_features(logits, settings.blocks, key=head_key) - features)
+    if settings.heads == "drawn":
+        features = drawn_features(logits, settings.blocks, key=head_key)
+    else:
+        features = activate(logits, settings.blocks, temperature=settings.temperature, key=head_key)
     return logits, features, drawn
 
 
@@ -385,7 +392,10 @@ def generator_gradient(
         logits, features, condition = generated(
             settings, eqx.combine(inside, rest), settings.generator_batch, key, conditions
         )
-        value = LOSSES[settings.loss].generator(scores_of(seen_by_critic(features, condition)))
+        if settings.heads == "soft":
+            value = LOSSES[settings.loss].generator(scores_of(seen_by_critic(features, condition)))
+        else:
+            value = _expected_loss(settings, logits, features, condition, scores_of)
         if condition is not None:
             # The condition is a function of bought marginals, so nothing private is compared with it.
             logs = block_log_softmax(logits, settings.blocks)
@@ -405,6 +415,32 @@ def generator_gradient(
         return value if also is None else value + also(eqx.combine(inside, rest), jax.random.fold_in(key, 8))
 
     return jax.grad(loss_of)(trained)
+
+
+def _expected_loss(
+    settings: Settings,
+    logits: Float[Array, "rows features"],
+    drawn: Float[Array, "rows features"],
+    condition: Array | None,
+    scores_of: Callable[[Array], Array],
+) -> Float[Array, ""]:
+    """A value with the gradient of the expected loss of drawn rows, without bias.
+
+    Within a row columns are drawn independently, so the derivative by the probability of a level is the expected loss
+    of rows with that level: what is drawn, with each level of each column in its place in turn (local expectation
+    gradients, Titsias and Lazaro-Gredilla 2015). A softened row would be told from real ones by its softness.
+    """
+    column = np.repeat(np.arange(len(settings.blocks)), [block.size for block in settings.blocks])
+    loss = LOSSES[settings.loss]
+
+    def with_level(number: Array) -> Float[Array, " rows"]:
+        level = jnp.arange(len(column)) == number
+        rows = jnp.where(jnp.asarray(column) == jnp.asarray(column)[number], level.astype(drawn.dtype), drawn)
+        return jax.vmap(lambda score: loss.generator(score[None]))(scores_of(seen_by_critic(rows, condition)))
+
+    losses = jax.lax.stop_gradient(jax.lax.map(with_level, jnp.arange(len(column))))
+    probabilities = jnp.exp(block_log_softmax(logits, settings.blocks))
+    return jnp.mean(jnp.sum(probabilities * losses.T, axis=1))
 
 
 def _single(marginal: Array) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from understudy.adversarial.critics import encoder
-from understudy.features import Layout, PublicRows
+from understudy.features import Layout
 from understudy.networks import Blocks, num_features
 from understudy.privacy.ledger import Budget, Ledger, Plan
 from understudy.privacy.mechanisms import Rows
@@ -35,9 +35,9 @@ class Trajectory:
 
     models: tuple[Sampler, ...]
     """What a release could hold, one for each checkpoint."""
-    critics: Callable[[np.ndarray], Float[np.ndarray, "rows checkpoints"]]
+    critics: Callable[[np.ndarray], Float[np.ndarray, "rows checkpoints"]] | None
     """How real each checkpoint's critic takes each row to be, from 0 to 1. Of one row at a time: nothing mixes rows.
-    Rows come as codes, or as features where there is a layout."""
+    Rows come as codes, or as features where there is a layout. None: the training has no critics."""
     layout: Layout | None = None
     """What the critics see of a row; None: its codes."""
 
@@ -77,10 +77,17 @@ class HasTrajectory(Protocol):
         key: PRNGKeyArray,
         checkpoints: int,
         every: int,
-        public: PublicRows | None = None,
         progress: Callable[[float, str], None] | None = None,
     ) -> Trajectory:
-        """Trains like `fit`, at the same price, and returns the last `checkpoints` of the states kept on the way."""
+        """Trains like `fit`, at the same price, and returns the last `checkpoints` of the states kept on the way.
+
+        Methods whose `fit` takes a public table take one here too.
+        """
+
+
+def has_critics(method: object) -> bool:
+    """Whether checkpoints of this method come with critics. Public: settings tell."""
+    return getattr(method, "has_critics", True)
 
 
 def judge(

@@ -62,9 +62,9 @@ def patient_matrix(
     for code in listed:
         if not _CODE.fullmatch(code):
             raise ConfigError(f"codes are categories such as 401, V30 or E878; found {code!r}.")
-    patients = np.unique(_column(admissions, "ADMISSIONS", "SUBJECT_ID").cast(pa.int64()).drop_null().to_numpy())
+    patients = np.unique(_numbers(_read(admissions, "ADMISSIONS"), "ADMISSIONS").drop_null().to_numpy())
     told = _read(diagnoses, "DIAGNOSES_ICD")
-    subject = _of(told, "DIAGNOSES_ICD", "SUBJECT_ID").cast(pa.int64())
+    subject = _numbers(told, "DIAGNOSES_ICD")
     icd9 = _of(told, "DIAGNOSES_ICD", "ICD9_CODE").cast(pa.string())
     known = pc.and_(pc.is_valid(subject), pc.is_valid(icd9))
     subject, icd9 = subject.filter(known), icd9.filter(known).combine_chunks().dictionary_encode()
@@ -80,8 +80,12 @@ def patient_matrix(
     return table, schema
 
 
-def _column(source: "pa.Table | str | os.PathLike[str]", what: str, name: str) -> pa.ChunkedArray:
-    return _of(_read(source, what), what, name)
+def _numbers(table: pa.Table, what: str) -> pa.ChunkedArray:
+    """The numbers of the patients. What Arrow says of one that is none would show it."""
+    try:
+        return _of(table, what, "SUBJECT_ID").cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise TableError(f"SUBJECT_ID of {what} must hold whole numbers. Check that it is that table.") from None
 
 
 def _of(table: pa.Table, what: str, name: str) -> pa.ChunkedArray:

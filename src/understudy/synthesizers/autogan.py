@@ -35,7 +35,7 @@ from understudy.adversarial.models import GeneratorModel
 from understudy.adversarial.training import Dials, Kept, Settings, State, begun_with, train
 from understudy.adversarial.trajectory import Trajectory
 from understudy.errors import ConfigError
-from understudy.features import Layout, PublicRows, layout_of
+from understudy.features import FEW, Layout, PublicRows, layout_of
 from understudy.networks import (
     GENERATORS,
     Autoencoder,
@@ -109,14 +109,16 @@ class AutoGAN(DPGAN):
         for name, (word, known) in {**words, "reduction": (self.reduction, REDUCTIONS)}.items():
             if word not in known:
                 raise ConfigError(f"{name} must be one of {', '.join(known)}, found {word!r}.")
-        if self.code is not None and self.code < 1:
+        if self.code is not None and not _is_whole(self.code, 1):
             raise ConfigError(f"code must be a whole number of at least 1, found {self.code}.")
-        if any(width < 1 for width in self.autoencoder_widths):
-            raise ConfigError(f"autoencoder_widths must be at least 1 each, found {list(self.autoencoder_widths)}.")
-        least = 0 if self.encoder == "public" else 1
-        if self.autoencoder_steps < least:
+        if not all(_is_whole(width, 1) for width in self.autoencoder_widths):
             raise ConfigError(
-                f"autoencoder_steps must be at least {least}, found {self.autoencoder_steps}."
+                f"autoencoder_widths must be whole numbers of at least 1 each, found {list(self.autoencoder_widths)}."
+            )
+        least = 0 if self.encoder == "public" else 1
+        if not _is_whole(self.autoencoder_steps, least):
+            raise ConfigError(
+                f"autoencoder_steps must be a whole number of at least {least}, found {self.autoencoder_steps}."
                 + (" Only a public encoder brings a decoder with it." if least else "")
             )
         for name in ("autoencoder_share", "pca_share"):
@@ -128,6 +130,8 @@ class AutoGAN(DPGAN):
                 f"marginals, autoencoder and moments take {shares:g} of the budget and leave nothing for the critic. "
                 "Lower marginals_share, autoencoder_share or pca_share."
             )
+        if self.target_share:
+            raise ConfigError("autogan is held to single columns alone: leave target_share at 0.")
         if not 0 < self.autoencoder_rate < math.inf:
             raise ConfigError(f"autoencoder_rate must be a positive number, found {self.autoencoder_rate}.")
         if not 0 <= self.weight_decay < math.inf:
@@ -140,7 +144,7 @@ class AutoGAN(DPGAN):
             raise ConfigError("The encoder of dp_pca is one linear layer: leave autoencoder_widths empty.")
         if self.encoder == "unsound_paper" and self.latent_critic:
             raise ConfigError("latent_critic needs an encoder that may be looked at: unsound_paper has none.")
-        if not all(0 < noise < math.inf for noise in self.unsound_noise):
+        if len(self.unsound_noise) != 2 or not all(0 < noise < math.inf for noise in self.unsound_noise):
             raise ConfigError(f"unsound_noise must be two positive numbers, found {list(self.unsound_noise)}.")
         if self.groups > 1 or self.adaptive != "none":
             raise ConfigError("autogan has one clip bound for each phase: leave groups at 1 and adaptive at none.")
@@ -205,10 +209,11 @@ class AutoGAN(DPGAN):
 
     def _check_domain(self, domain: Domain) -> None:
         """Refuses a table that these settings do not fit. Public facts only."""
-        if self.features == "binned" and self.code is not None and self.code > sum(domain.sizes):
+        most = self._most_features(domain)
+        if self.code is not None and self.code > most and not domain.bought:
             raise ConfigError(
-                f"code ({self.code}) is wider than the data: a row has {sum(domain.sizes)} features. An autoencoder "
-                "must narrow them: use a smaller code, or leave it out."
+                f"code ({self.code}) is wider than the data: a row has {most} features at most. An autoencoder must "
+                "narrow them: use a smaller code, or leave it out."
             )
         numbers_only = self.features == "typed" and domain.numbers and set(domain.numbers) == set(domain.names)
         if self.reconstruction == "bce" and numbers_only:
@@ -216,13 +221,32 @@ class AutoGAN(DPGAN):
                 "reconstruction=bce is for features that are 0 or 1, and with features=typed every column of this "
                 "table is a number. Use reconstruction=typed, or features=binned."
             )
-        if self.encoder == "dp_pca" and sum(domain.sizes) > MOST_GRAM:
+        if self.encoder == "dp_pca" and most > MOST_GRAM:
             raise ConfigError(
-                f"dp_pca buys all products of features: at most {MOST_GRAM}, found {sum(domain.sizes)}. Use "
-                "encoder=random or encoder=joint."
+                f"dp_pca buys all products of features: at most {MOST_GRAM}, found {most}. Use encoder=random or "
+                "encoder=joint."
             )
 
+    def _most_features(self, domain: Domain) -> int:
+        """How many features a row has at most, by facts known before any look; of columns with a bought list of
+        categories nothing is known then but a stand-in."""
+        of_number: Callable[[int], int] = {
+            "binned": lambda size: size,
+            "typed": lambda size: 2 + (FEW - 1).bit_length(),
+            "modes": lambda size: max(size, self.num_modes + 2),
+        }[self.features]
+        return sum(
+            of_number(size) if name in domain.numbers else size
+            for name, size in zip(domain.names, domain.sizes, strict=True)
+        )
+
     # ------------------------------------------------------------------------------------------------------------- fit
+
+    def num_checkpoints(self, every: int) -> int:
+        """As `dpgan` has it; refused here, before anything is spent, where critics judge no rows."""
+        if self.latent_critic:
+            raise ConfigError("latent_critic leaves critics of codes, which judge no rows. Set latent_critic=false.")
+        return super().num_checkpoints(every)
 
     def trajectory(
         self,
@@ -237,8 +261,7 @@ class AutoGAN(DPGAN):
         progress: Progress | None = None,
     ) -> Trajectory:
         """As `dpgan` has it. Critics of codes judge no rows, so with `latent_critic` there is none."""
-        if self.latent_critic:
-            raise ConfigError("latent_critic leaves critics of codes, which judge no rows. Set latent_critic=false.")
+        self.num_checkpoints(every)
         more: dict[str, Any] = {"checkpoints": checkpoints, "every": every, "public": public, "progress": progress}
         return super().trajectory(rows, plan, ledger, key=key, **more)
 
@@ -297,6 +320,7 @@ class AutoGAN(DPGAN):
         critic = Critic(num_features(settings.blocks), settings.critic_widths, key=critic_key)
 
         paid = pay_for_steps(rows, plan["critic"], ledger, shown)
+        settings = dataclasses.replace(settings, rate=paid.rate)  # what is drawn is what was paid, whoever planned it
         multiplier = self._multiplier(paid.noise_multiplier, 1)
         dials = Dials.of(multiplier, self.critic_rate, self.generator_rate, self.clip if multiplier else math.inf)
         centred = critic if marginal is None or self.latent_critic else Centred(critic, autoencoder.encoder.centre)
@@ -432,6 +456,10 @@ class AutoGAN(DPGAN):
             slot=ledger.slot(),
         )
         return trained if whole else Autoencoder(autoencoder.encoder, trained)
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _centre(blocks: Blocks, marginal: Array | None) -> Float[np.ndarray, " features"]:

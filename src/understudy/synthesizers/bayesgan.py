@@ -23,7 +23,7 @@ from understudy.adversarial.chains import PRIORS, Chains, train_chains
 from understudy.adversarial.critics import one_hot_blocks
 from understudy.adversarial.models import PosteriorModel
 from understudy.adversarial.training import Kept, Settings
-from understudy.errors import ConfigError
+from understudy.errors import BudgetExceeded, ConfigError
 from understudy.features import FEATURES, MODES, layout_of
 from understudy.networks import GENERATORS, Blocks
 from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
@@ -222,7 +222,8 @@ class BayesGAN:
             chains = f"{self.discriminator_chains} discriminator{'s' * (self.discriminator_chains > 1)}"
             what = f"{event.steps} updates of {chains}, each on about one unit in {1 / self.rate:.0f}"
             looks.append(Look(f"discriminators {number + 1}", what, event, columns=domain.names))
-        notes = [self.heat_in_words(domain.num_rows, noise)] if budget.is_private else []
+        shown = budget.is_private or self.temperature > ABSURD
+        notes = [self.heat_in_words(domain.num_rows, noise if budget.is_private else 0.0)] if shown else []
         if domain.target is not None:
             notes.append("The target is a column like any other here.")
         return Plan(tuple(looks), tuple(notes))
@@ -239,7 +240,9 @@ class BayesGAN:
             f"The discriminator chains have temperature {between} at step size {etas[0]:.3g} (1 is the posterior; "
             f"{self.temperature:g} was asked for)."
         )
-        if max(heats) > ABSURD * max(1.0, self.temperature):
+        if self.temperature > ABSURD:
+            said += " That is noise far more than a posterior: ask for a temperature of 1 or less."
+        elif max(heats) > ABSURD * max(1.0, self.temperature):
             coolest = etas[0] * max(1.0, self.temperature) / max(heats)
             said += (
                 f" That is noise far more than a posterior. The temperature is in proportion to step_size: from "
@@ -259,6 +262,8 @@ class BayesGAN:
         """Formal guarantee: the price of the plan's looks. Generators, and all states on the way, are post-processing
         of noisy counts and noisy updates: no other thing that they are made of has seen a row."""
         domain = rows.domain
+        looks = [look for look in plan if look.key != "singles"]
+        self._check_plan(looks, domain)
         marginals = marginal = None
         if self.marginals_share:
             marginals = [shares(table) for table in noisy_counts(rows, domain.singles, plan["singles"], ledger)]
@@ -266,11 +271,11 @@ class BayesGAN:
         if marginals is not None:
             marginal = jnp.asarray(layout.shares(marginals), dtype=jnp.float32)
         is_binned = self.features == "binned"
-        looks = [look for look in plan if look.key != "singles"]
         paid = pay_for_stretches(rows, looks, ledger, None if is_binned else layout)
         charged = min(stretch.noise_multiplier for stretch in paid)
         schedule = self._stairs(domain.num_rows)
-        if charged and max(self.heats(domain.num_rows, charged)) > ABSURD * max(1.0, self.temperature):
+        is_hot = charged and max(self.heats(domain.num_rows, charged)) > ABSURD * max(1.0, self.temperature)
+        if is_hot or self.temperature > ABSURD:
             warnings.warn(self.heat_in_words(domain.num_rows, charged), stacklevel=2)
         chains = self._chains(layout.blocks, domain.num_rows)
         if charged:
@@ -306,6 +311,16 @@ class BayesGAN:
             None,
             None if is_binned else layout,
         )
+
+    def _check_plan(self, looks: Sequence[Look], domain: Domain) -> None:
+        """Refuses looks of other settings: what is done follows from these ones, so they must be what is paid."""
+        events = [look.event for look in looks]
+        multipliers = [event.noise_multiplier for event in events if isinstance(event, SubsampledGaussian)]
+        if not multipliers or events != self._events(self._stairs(domain.num_rows), min(multipliers)):
+            raise BudgetExceeded(
+                "This plan prices other updates than these settings make. Nothing was looked at. Plan with the "
+                "settings that are fitted."
+            )
 
     def _chains(self, blocks: Blocks, num_rows: int) -> Chains:
         rate = drawn_rate(self.rate)

@@ -16,7 +16,7 @@ from jaxtyping import PRNGKeyArray
 
 from understudy.adversarial.models import joined
 from understudy.adversarial.pools import Drawn, Pool
-from understudy.adversarial.trajectory import HasTrajectory, Progress, Trajectory
+from understudy.adversarial.trajectory import HasTrajectory, Progress, Trajectory, has_critics
 from understudy.boosting import (
     Cells,
     Constant,
@@ -42,6 +42,8 @@ from understudy.synthesizers import name_of
 
 OUTPUTS = ("iid", "distinct")
 QUERIES = ("auto", "none", "singles", "target", "pairs")
+MANY = 100
+"""Checkpoints that take part unless settings say otherwise, or there are fewer."""
 FEW_PAIRS = 150
 """With `auto`, so many marginals of two columns judge at most: those of 17 columns are 136. Each more costs time."""
 FAR = 0.2
@@ -53,12 +55,13 @@ class Boosted:
     """Around a GAN, as boosted(dpgan): rows of many checkpoints, weighted until no critic tells them from real ones."""
 
     inner: HasTrajectory
-    """The method that is trained: dpgan or dpctgan."""
+    """The method that is trained: a GAN, or gem. Where it has no critics, cells of marginals judge alone."""
     _: dataclasses.KW_ONLY
     rounds: int = 400
     """Rounds of the game; each is one noisy pick of a critic, and costs budget."""
-    checkpoints: int = 100
-    """So many of the last checkpoints take part, each with its generator and its critic."""
+    checkpoints: int | None = None
+    """So many of the last checkpoints take part, each with its generator and its critic. Left out: 100, or as many as
+    there are."""
     every: int = 5
     """Generator steps from one checkpoint to the next."""
     samples_per_generator: int = 1000
@@ -90,6 +93,8 @@ class Boosted:
             )
         for name in ("rounds", "checkpoints", "every", "samples_per_generator", "window"):
             value = getattr(self, name)
+            if name == "checkpoints" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} must be a whole number of at least 1, found {value}.")
         if not 0 < self.share < 1:
@@ -108,24 +113,37 @@ class Boosted:
                 raise ConfigError(
                     f"Each list of queries names one column or several, none twice, found [{', '.join(clique)}]."
                 )
-        if self.checkpoints * self.samples_per_generator < 2:
-            raise ConfigError("A pool of one row leaves nothing to weigh. Raise samples_per_generator.")
+        if not has_critics(self.inner) and self.queries in ("none", ()):
+            raise ConfigError(
+                f"{name_of(self.inner)} has no critics, and queries asks for no cells: nothing would judge. Set "
+                "queries, as in queries=pairs."
+            )
         learning_rates(self.learning_rate, 1, 2)  # unknown words are refused before anything is spent
         averaging_weights(self.average, self.rounds, self.window)
         kept = self.inner.num_checkpoints(self.every)
-        if self.checkpoints > kept:
+        if not 0 < self._count <= kept:
             raise ConfigError(
-                f"checkpoints asks for the last {self.checkpoints}, but {name_of(self.inner)} keeps {kept} when one is "
-                f"kept every {self.every} generator steps. Lower checkpoints or every, or train for more steps."
+                f"checkpoints asks for the last {max(1, self._count)}, but {name_of(self.inner)} keeps {kept} when one "
+                f"is kept every {self.every} generator steps. Lower checkpoints or every, or train for more steps."
             )
+        if self._count * self.samples_per_generator < 2:
+            raise ConfigError("A pool of one row leaves nothing to weigh. Raise samples_per_generator.")
+
+    @property
+    def _count(self) -> int:
+        """Checkpoints that take part."""
+        return min(MANY, self.inner.num_checkpoints(self.every)) if self.checkpoints is None else self.checkpoints
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """The picks at their share, reserved before the inner method is planned on what is left."""
         noise = budget.part(self.share).calibrate(lambda noise: [Choices(1 / noise, self.rounds)])
         count = self._functions(domain).size(domain)
         # In words that follow from the settings alone: sizes of columns may be bought.
-        cells = f" and the cells of {len(cliques)} marginals" if (cliques := self._cliques(domain)) else ""
-        what = f"{self.rounds} picks among {self.checkpoints} critics{cells}"
+        judges = [f"{self._count} critics"] if has_critics(self.inner) else []
+        judges += [f"the cells of {len(cliques)} marginals"] if (cliques := self._cliques(domain)) else []
+        if not judges:
+            raise ConfigError("No column is left whose cells could judge: use other queries, as in queries=singles.")
+        what = f"{self.rounds} picks among {' and '.join(judges)}"
         picks = Look("picks", what, Choices(1 / noise, self.rounds), columns=domain.names)
         inner = self.inner.plan(domain, budget.after([picks])).under(name_of(self.inner))
         return Plan((*inner.looks, picks), (*inner.notes, *self._notes(domain, budget, picks, count)))
@@ -164,19 +182,21 @@ class Boosted:
             Plan(tuple(look for look in plan if look.key != "picks")),
             ledger.view(ledger.remaining.after([plan["picks"]])),
             key=inner_key,
-            checkpoints=self.checkpoints,
+            checkpoints=self._count,
             every=self.every,
             progress=lambda share, words: tell(0.8 * share, words),
             **({} if public is None else {"public": public}),
         )
         codes, places = self._pool(trajectory, pool_key)
-        critics = judged(
-            trajectory.critics,
-            self.checkpoints,
-            codes,
-            shown=trajectory.shown(codes, places, shown_key),
-            progress=lambda share: tell(0.8 + 0.1 * share, "judging"),
-        )
+        critics = None
+        if trajectory.critics is not None:
+            critics = judged(
+                trajectory.critics,
+                self._count,
+                codes,
+                shown=trajectory.shown(codes, places, shown_key),
+                progress=lambda share: tell(0.8 + 0.1 * share, "judging"),
+            )
         distinguishers = self._distinguishers(domain, critics, codes)
         pick = noisy_picks(rows, self._functions(domain, trajectory), plan["picks"], ledger)
         outcome = play(
@@ -206,17 +226,19 @@ class Boosted:
             raise ConfigError("queries=target needs a target: declare one in the schema, or use pairs.")
         pairs, queries = tuple(itertools.combinations(domain.names, 2)), self.queries
         if queries == "auto":
-            queries = "pairs" if len(pairs) <= FEW_PAIRS else "singles" if domain.target is None else "target"
+            few = "pairs" if pairs else "singles"
+            queries = few if len(pairs) <= FEW_PAIRS else "singles" if domain.target is None else "target"
         found = {"none": (), "singles": domain.singles, "pairs": pairs}
         return found.get(queries, tuple(pair for pair in pairs if domain.target in pair))
 
     def _functions(self, domain: Domain, trajectory: Trajectory | None = None) -> RowFunctions:
         critics, layout = (None, None) if trajectory is None else (trajectory.critics, trajectory.layout)
-        return RowFunctions(critics, self.checkpoints, self._cliques(domain), self.constant, layout)
+        count = self._count if has_critics(self.inner) else 0
+        return RowFunctions(critics, count, self._cliques(domain), self.constant, layout)
 
-    def _distinguishers(self, domain: Domain, critics: Distinguishers, codes: np.ndarray) -> Distinguishers:
+    def _distinguishers(self, domain: Domain, critics: Distinguishers | None, codes: np.ndarray) -> Distinguishers:
         """The same functions in the same order, on the pool."""
-        parts = [critics]
+        parts = [] if critics is None else [critics]
         for clique in self._cliques(domain):
             columns = [codes[:, domain.index(name)] for name in clique]
             parts.append(Cells(np.ravel_multi_index(columns, domain.shape(clique)), domain.size(clique)))

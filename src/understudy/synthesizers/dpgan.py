@@ -79,8 +79,8 @@ class DPGAN:
     marginals_share: float = 0.1
     """The part of the budget for noisy one-way counts."""
     target_share: float = 0.0
-    """The part of the budget for noisy counts of each column with the target, where that has at most 8 levels and
-    features are binned."""
+    """The part of the budget for noisy counts of each column with the target, where features are binned and the target
+    has no more than 8 declared levels."""
     anchor: float = 30.0
     """How strongly the generator is held to them."""
     temperature: float = 0.5
@@ -209,7 +209,9 @@ class DPGAN:
         paid = pay_for_steps(rows, plan["critic"], ledger, None if is_binned else layout)
         # Per step each unit counts once, so the public number of units is the public number of rows or less.
         settings = self._settings(layout.blocks, domain.num_rows)
-        settings = dataclasses.replace(settings, held_with=target_block(domain) if crossed is not None else None)
+        held_with = target_block(domain) if crossed is not None else None
+        # What is drawn is what was paid, whoever planned it.
+        settings = dataclasses.replace(settings, rate=paid.rate, held_with=held_with)
         multiplier = paid.noise_multiplier
         if self.adaptive == "quantile" and multiplier:
             # A twentieth of a batch; where batches are small, enough that counts take a quarter of the price at most.
@@ -344,8 +346,13 @@ def check_shares(marginals_share: float, target_share: float) -> None:
 
 
 def target_block(domain: Domain) -> int | None:
-    """Where the target stands, if there is one of few levels beside other columns."""
-    if domain.target is None or len(domain.names) < 2 or domain.shape((domain.target,))[0] > MOST_LEVELS:
+    """Where the target stands, if there is one of few declared levels beside other columns.
+
+    Where its levels are bought, their number must move no price: pairs with it are bought however many there are.
+    """
+    if domain.target is None or len(domain.names) < 2:
+        return None
+    if domain.target not in domain.bought and domain.shape((domain.target,))[0] > MOST_LEVELS:
         return None
     return domain.index(domain.target)
 

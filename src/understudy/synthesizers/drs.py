@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from understudy.adversarial.pools import Pool
-from understudy.adversarial.trajectory import HasTrajectory, Progress
+from understudy.adversarial.trajectory import HasTrajectory, Progress, has_critics
 from understudy.boosting import judged, rejection_sample
 from understudy.errors import ConfigError
 from understudy.features import PublicRows
@@ -33,13 +33,14 @@ class DRS:
     """Rows that are generated once; those that are kept make the release."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inner, HasTrajectory):
+        if not isinstance(self.inner, HasTrajectory) or not has_critics(self.inner):
             raise ConfigError(
                 f"drs needs a method that can keep its critic, such as dpgan or dpctgan; {name_of(self.inner)} has "
                 "none."
             )
         if isinstance(self.proposals, bool) or not isinstance(self.proposals, int) or self.proposals < 1:
             raise ConfigError(f"proposals must be a whole number of at least 1, found {self.proposals}.")
+        self.inner.num_checkpoints(1)  # refuses a method whose critics judge no rows, before anything is spent
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """That of the inner method."""
@@ -69,6 +70,7 @@ class DRS:
             **({} if public is None else {"public": public}),
         )
         codes, places = trajectory.models[-1].draw(self.proposals, key=proposal_key)
+        assert trajectory.critics is not None
         values = judged(
             trajectory.critics,
             1,

@@ -3,7 +3,8 @@
 After Liu, Vietri and Wu, "Iterative methods for private synthetic data: unifying framework and new methods", 2021.
 Deviations: unless the table is wide for its budget, all marginals of the workload are bought at once, under one
 Gaussian price that does not depend on their number or sizes; levels too rare for the noise are counted together; with a
-target, pairs of columns are counted within its classes; the loss is that of `adversarial/measured.py`.
+target, pairs of columns are counted within its classes; the loss is that of `adversarial/measured.py`. With a
+`critic_share` a critic, trained by DP-SGD as that of `dpgan`, looks for what the marginals do not show.
 """
 
 import dataclasses
@@ -13,18 +14,40 @@ from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
+import scipy.linalg
 from jaxtyping import Float, PRNGKeyArray
 
 from understudy.adversarial.critics import one_hot_blocks
-from understudy.adversarial.measured import Cells, Cross, Fit, Pairs, Terms, begun, falling, heads_of, train
+from understudy.adversarial.measured import (
+    BETAS,
+    Cells,
+    Components,
+    Cross,
+    Fit,
+    Held,
+    Pairs,
+    State,
+    Terms,
+    begun,
+    by_chance,
+    falling,
+    heads_of,
+    train,
+)
 from understudy.adversarial.products import Products
+from understudy.adversarial.training import Dials, Kept, Settings, begun_with
+from understudy.adversarial.training import train as train_both
+from understudy.adversarial.trajectory import Trajectory, judge
 from understudy.errors import ConfigError
-from understudy.networks import starts
-from understudy.privacy.accounting import Choices, Gaussian
+from understudy.networks import Centred, Critic, starts
+from understudy.privacy.accounting import Choices, Gaussian, SubsampledGaussian
+from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.measurement import Purse, pay_for_marginals
-from understudy.privacy.mechanisms import Candidates, Chooser, Clique, Grouped, Rows, noisy_choices
-from understudy.schema import Domain
+from understudy.privacy.mechanisms import Candidates, Chooser, Clique, Grouped, Rows, noisy_choices, pay_for_steps
+from understudy.privacy.sampling import drawn_rate
+from understudy.schema import Domain, Scale
+from understudy.synthesizers.dpgan import ledger_key
 
 MODES = ("auto", "one_shot", "adaptive")
 MOST_GROUPS = 1500
@@ -33,10 +56,35 @@ CELLS_AT_ONCE = 2**18
 """Cells of the matrices compared in one step; a part of them, drawn anew each time, if there are more."""
 FEW_COLUMNS = 20
 """With fewer, a choice among pairs saves less than it costs."""
-TOO_NOISY = 0.01
+TOO_NOISY = 0.03
 """Noise of a cell, as a part of the rows, from which on buying everything at once is no longer worth it."""
+ENOUGH_CELLS = 16
+"""A table of so many cells tells as much of its own strength of dependence as all tables together do."""
+HIDDEN = 2.0
+"""A count of a single column below so many standard deviations of its noise is not believed."""
+SINGLES_NOISE = 0.002
+"""Noise of a count of a single column, as a part of the rows, that is aimed at ..."""
+MOST_FOR_SINGLES = (0.4, 0.2)
+"""... with at most this part of the precision, without and with a target."""
+PAIRS_NOISE = 0.0015
+"""With less noise than this of pairs in general, more training steps are worth their while."""
+TARGET_NOISE = 0.001
+"""The same of pairs with the target ..."""
+MOST_FOR_TARGET = 0.35
+"""... with at most this part, and ..."""
+LEAST_FOR_PAIRS = 0.2
+"""... this part of what is left over for pairs in general."""
 UNKNOWN_SIZE = 10_000
 """Rows that a plan reckons with where their number is bought: the choice must not depend on what is found."""
+SPREAD, WIDE_SPREAD = 0.1, 1.0
+"""How far apart the products begin. A critic needs them apart: where all are alike, none of them is led anywhere by
+what takes three columns or more to see."""
+LEAST_SPREAD = 0.1
+"""A level that nearly everybody has, or nobody, is not blown up by more than the inverse of this."""
+SLOWER = 0.25
+"""The generator's learning rate beside a critic, as a part of its own."""
+GENERATOR_BATCH = 256
+"""Rows that a critic judges in a step of the generator, with each of their levels exchanged in turn."""
 Groups = tuple[int, ...]
 """For each code of a column the group it is counted in."""
 Progress = Callable[[float, str], None]
@@ -66,7 +114,7 @@ class GEM:
     cliques: tuple[Clique, ...] = ()
     """Further marginals to buy and match, each a list of columns."""
     steps: int = 400
-    """Training steps; post-processing, as all below."""
+    """Training steps; up to twice as many where there is little noise. Post-processing, as all below."""
     components: int = 1000
     """Latent vectors: the rows that are made have so many kinds, each a product of columns."""
     width: int = 256
@@ -76,12 +124,29 @@ class GEM:
     rate: float = 4e-3
     average: float = 0.98
     """Decay of the generator's running average, which is what is released."""
+    critic_share: float = 0.0
+    """The part of the budget for a critic, which sees rows through clipped and noisy gradients and tells the generator,
+    once it fits the marginals, what they do not show. 0: there is none, and what follows does not count."""
+    critic_steps: int = 1000
+    """Its steps, each of which costs budget; after each the generator makes one too."""
+    critic_draw: float = 1 / 32
+    """The share of the units that enters a critic step: public, whatever the number of rows."""
+    critic_widths: tuple[int, ...] = (32, 32)
+    """Small on purpose: noise grows with the number of weights. It sees a number of any bins as one input."""
+    critic_rate: float = 5e-3
+    """The critic's learning rate."""
+    critic_weight: float = 3.0
+    """How much the critic's word counts beside the marginals, whose error, in units of their noise and of the chance of
+    so many rows, counts once."""
+    clip: float = 1.0
+    """How much one unit may add to the gradient of a critic step."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise ConfigError(f"mode must be one of {', '.join(MODES)}, found {self.mode!r}.")
         whole = {name: getattr(self, name) for name in ("rounds", "most_classes", "steps", "components", "width")}
         whole |= {"depth": self.depth, "latent": self.latent, "picks": 1 if self.picks is None else self.picks}
+        whole |= {"critic_steps": self.critic_steps}
         for name, value in whole.items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} must be a whole number of at least 1, found {value}.")
@@ -92,11 +157,19 @@ class GEM:
             raise ConfigError(
                 f"target_share must be above 0, and with singles_share below 1, found {self.target_share}."
             )
-        for name in ("least_signal", "rate"):
+        if not 0 <= self.critic_share < 1 - self.choice_share:
+            raise ConfigError(
+                "critic_share is a part of the budget, from 0 (no critic), and with choice_share below 1, found "
+                f"{self.critic_share}."
+            )
+        for name in ("least_signal", "rate", "critic_rate", "critic_weight"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} must be a positive number, found {getattr(self, name)}.")
         if not 0 <= self.average < 1:
             raise ConfigError(f"average must lie from 0 to below 1, found {self.average}.")
+        if not LEAST_CLIP <= self.clip <= MOST_CLIP:
+            raise ConfigError(f"clip must lie between {LEAST_CLIP:g} and {MOST_CLIP:g}, found {self.clip:g}.")
+        drawn_rate(self.critic_draw)
         for clique in self.cliques:
             if len(clique) < 2 or len(set(clique)) < len(clique):
                 raise ConfigError(
@@ -104,14 +177,16 @@ class GEM:
                 )
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """One Gaussian look that fills the budget, and in the adaptive mode the choices before it.
+        """One Gaussian look that fills the budget; in the adaptive mode choices before it; after it a critic's steps.
 
         Neither sizes nor numbers of marginals move a price; the mode follows from public facts alone.
         """
         for clique in self.cliques:
             domain.shape(clique)  # names the columns that are not there
         # In the adaptive mode this is not what is bought, but it is what decides for it.
-        alone = budget.calibrate(lambda noise: [Gaussian(noise)])
+        critic = self._critic_look(domain, budget) if self.critic_share else []
+        left = budget.after(critic)
+        alone = left.calibrate(lambda noise: [Gaussian(noise)])
         mode, reason = self._mode(domain, alone * budget.max_rows_per_unit)
         by = "" if domain.target is None else f", within classes of {domain.target!r}"
         what, looks, noise = f"counts of every column, and of pairs of columns{by}", [], alone
@@ -120,10 +195,20 @@ class GEM:
             least = budget.part(self.choice_share).calibrate(lambda noise: [Choices(1 / noise, picks)])
             choice = f"choice of {picks} pairs of columns, in {min(self.rounds, picks)} rounds"
             looks.append(Look("choices", choice, Choices(1 / least, picks), columns=domain.names))
-            noise = budget.after(looks).calibrate(lambda noise: [Gaussian(noise)])
+            noise = left.after(looks).calibrate(lambda noise: [Gaussian(noise)])
             what = f"counts of every column, and of {picks} pairs of columns{by}"
         looks.append(Look("marginals", what, Gaussian(noise), columns=domain.names))
-        return Plan(tuple(looks), (reason, *self._notes(domain)))
+        return Plan((*looks, *critic), (reason, *self._notes(domain)))
+
+    def _critic_look(self, domain: Domain, budget: Budget) -> list[Look]:
+        """The critic's steps at their share, reserved before the marginals take what is left."""
+
+        def steps(noise: float) -> SubsampledGaussian:
+            return SubsampledGaussian(drawn_rate(self.critic_draw), noise, self.critic_steps)
+
+        noise = budget.part(self.critic_share).calibrate(lambda noise: [steps(noise)])
+        what = f"{self.critic_steps} critic steps, each on about one unit in {1 / self.critic_draw:.0f}"
+        return [Look("critic", what, steps(noise), columns=domain.names)]
 
     def _mode(self, domain: Domain, stddev: float) -> tuple[str, str]:
         """One-shot or adaptive, and why; `stddev` is the noise of a count that is bought alone."""
@@ -161,14 +246,62 @@ class GEM:
     ) -> Products:
         """Formal guarantee: the price of the plan's looks. Groups, the generator and its average follow from noisy
         answers and public facts."""
+        state, _, model_of = self._trained(rows, plan, ledger, progress, key=key)
+        return model_of(state)
+
+    @property
+    def has_critics(self) -> bool:
+        """Whether checkpoints come with critics: marginals judge no single row."""
+        return self.critic_share > 0
+
+    def num_checkpoints(self, every: int) -> int:
+        """How many checkpoints there are if one is kept every so many steps of the last training."""
+        return (self.critic_steps if self.has_critics else self.steps) // every
+
+    def trajectory(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        key: PRNGKeyArray,
+        checkpoints: int,
+        every: int,
+        progress: Progress | None = None,
+    ) -> Trajectory:
+        """Generators, averaged, and critics, if any, of the last `checkpoints` states. Formal guarantee: that of
+        `fit`."""
+        _, kept, model_of = self._trained(
+            rows, plan, ledger, progress, key=key, keep_every=every, keep_last=checkpoints
+        )
+        critics = None
+        if self.has_critics:
+            critics = judge([state.critic for state in kept], one_hot_blocks(rows.domain.sizes))
+        return Trajectory(tuple(model_of(state) for state in kept), critics)
+
+    def _trained(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        progress: Progress | None,
+        *,
+        key: PRNGKeyArray,
+        keep_every: int = 0,
+        keep_last: int | None = None,
+    ) -> tuple[Kept, list[Kept], Callable[[Kept], Products]]:
+        """The last state, those kept on the way, and what makes a model of one."""
         domain, tell = rows.domain, progress or (lambda share, words: None)
-        network_key, *keys = jax.random.split(key, 1 + max(1, self.rounds))
+        tell_critic = _part(tell, 0.4, 0.6)
+        tell = _part(tell, 0.0, 0.4) if self.has_critics else tell
+        network_key, *keys, critic_key = jax.random.split(key, 2 + max(1, self.rounds))
         choose = noisy_choices(rows, plan["choices"], ledger) if "choices" in plan else None
         purse = pay_for_marginals(rows, plan["marginals"], ledger)
         most_pairs = None if choose is None else self._num_picks(domain)
         board = Board(self, domain, purse, most_pairs=most_pairs)
         fit = Fit(one_hot_blocks(domain.sizes), (self.width,) * self.depth, self.average)
-        state = begun(fit, board.shares, rows=self.components, latent=self.latent, key=network_key)
+        spread = WIDE_SPREAD if self.has_critics else SPREAD
+        state = begun(fit, board.shares, rows=self.components, latent=self.latent, key=network_key, spread=spread)
         counts = self._counts(domain, len(board.pairs)) if choose is not None else ()
         for number, count in enumerate(counts):  # each begins where the last one came to
             if number:
@@ -181,10 +314,91 @@ class GEM:
             board.buy(purse, board.worst(expected, choose, count, precision), precision)
         board.buy(purse, () if counts else board.pairs, purse.left)
         told = _part(tell, 0.5, 0.5) if counts else tell
-        rates = falling(self.rate, self.steps)
-        state, _ = train(fit, board.terms(), state.again(), rates, key=keys[0], progress=told, slot=ledger.slot())
-        heads = np.asarray(heads_of(fit, state.average, state.latents))
-        return Products(domain.names, domain.sizes, heads)
+        rates = falling(self.rate, round(self.steps * board.patience))
+        state, kept = train(
+            fit,
+            board.terms(),
+            state.again(),
+            rates,
+            key=keys[0],
+            keep_every=0 if self.has_critics else keep_every,
+            keep_last=keep_last,
+            progress=told,
+            slot=ledger.slot(),
+        )
+        latents, last = state.latents, Kept(state.average, None, state.iteration)
+        if self.has_critics:
+            last, kept = self._with_critic(
+                rows,
+                plan,
+                ledger,
+                state,
+                board,
+                key=critic_key,
+                keep_every=keep_every,
+                keep_last=keep_last,
+                progress=tell_critic,
+            )
+
+        def model_of(state: Kept) -> Products:
+            return Products(domain.names, domain.sizes, np.asarray(heads_of(fit, state.average, latents)))
+
+        return last, kept, model_of
+
+    def _with_critic(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        state: State,
+        board: "Board",
+        *,
+        key: PRNGKeyArray,
+        keep_every: int,
+        keep_last: int | None,
+        progress: Progress,
+    ) -> tuple[Kept, list[Kept]]:
+        """Critic steps and generator steps in turn, by the loop of all GANs, from where the marginals led."""
+        paid, domain = pay_for_steps(rows, plan["critic"], ledger), rows.domain
+        blocks = one_hot_blocks(domain.sizes)
+        settings = Settings(
+            blocks=blocks,
+            rate=paid.rate,
+            batch=max(1, round(paid.rate * domain.num_rows)),
+            latent=1,
+            critic_widths=self.critic_widths,
+            generator_batch=GENERATOR_BATCH,
+            average=self.average,
+            betas=BETAS,
+            heads="drawn",
+        )
+        dials = Dials.of(
+            paid.noise_multiplier,
+            self.critic_rate,
+            self.rate * SLOWER,
+            self.clip if paid.noise_multiplier else math.inf,
+        )
+        centre, sums = _seen(domain, rows.scales, board.shares)
+        critic = Centred(Critic(len(sums[0]), self.critic_widths, key=key), centre, sums)
+        terms = board.terms()
+        hold = 1 / self.critic_weight / (1 + by_chance(terms, domain.num_rows))
+        fit = Fit(blocks, (self.width,) * self.depth, self.average)
+        end, kept = train_both(
+            settings,
+            paid.units,
+            dials,
+            ledger_key(ledger),
+            network_key=key,  # of fresh networks; these are given
+            iterations=paid.steps,
+            also=Held.by(fit, terms, hold),
+            state=begun_with(settings, dials, Components(state.average, state.latents), critic),
+            keep_every=keep_every,
+            keep_last=keep_last,
+            progress=progress,
+            slot=ledger.slot(),
+        )
+        last, *kept = [Kept(each.average.generator, each.critic, each.iteration) for each in (Kept.of(end), *kept)]
+        return last, kept
 
     def _counts(self, domain: Domain, num_pairs: int) -> tuple[int, ...]:
         """How many pairs each round chooses; none where all of those that noise leaves can be bought."""
@@ -193,6 +407,31 @@ class GEM:
             return ()
         rounds = min(self.rounds, picks)
         return tuple(picks // rounds + (number < picks % rounds) for number in range(rounds))
+
+
+def _seen(
+    domain: Domain, scales: Sequence[Scale | None], shares: Sequence[np.ndarray]
+) -> tuple[tuple[float, ...], tuple[tuple[float, ...], ...]]:
+    """What a critic sees of a row, from bought shares: their means, and sums of its features less these.
+
+    A number is the place of its bin, and whether it is missing; a column of two levels is one of them; both in units
+    of their spread. With each bin an input of its own, noise would hide what takes three columns to see.
+    """
+    parts = []
+    for name, scale, share in zip(domain.names, scales, shares, strict=True):
+        size, missing = len(share), scale is not None and scale.nullable
+        inputs = np.eye(size)
+        if name in domain.numbers and size > 2 + missing:
+            place = np.arange(size - missing) - np.average(np.arange(size - missing), weights=share[: size - missing])
+            inputs = np.concatenate([np.append(place, 0.0)[None, :size], inputs[size - missing :]])
+        elif size == 2:
+            inputs = inputs[1:]
+        if len(inputs) <= 2:
+            spread = np.sqrt(inputs**2 @ share - (inputs @ share) ** 2)
+            inputs = inputs / np.maximum(spread, LEAST_SPREAD)[:, None]
+        parts.append(inputs.T)
+    sums = scipy.linalg.block_diag(*parts)
+    return tuple(np.concatenate(shares).tolist()), tuple(map(tuple, sums.tolist()))
 
 
 _IN_WORDS = {"one_shot": "all at once", "adaptive": "round by round, the worst fitted first"}
@@ -212,18 +451,34 @@ class Board:
         self._classes: Groups | None = None
         self._target: _WithTarget | None = None
         self.bought: set[tuple[str, str]] = set()
+        enough = len(domain.names) / (SINGLES_NOISE * domain.num_rows) ** 2 / purse.precision
+        share = min(enough, MOST_FOR_SINGLES[domain.target is not None])
         self._singles_noise = allotted(
-            purse.precision * settings.singles_share, [domain.size(single) for single in domain.singles]
+            purse.precision * max(share, settings.singles_share), [domain.size(single) for single in domain.singles]
         )
         self._singles = purse.noisy_counts(domain.singles, self._singles_noise)
-        cleaned = [np.maximum(counts, 0.5) for counts in self._singles]
-        self.shares = [counts / counts.sum() for counts in cleaned]
+        self._clean()
         if domain.target is not None and len(domain.names) > 1:
             self._buy_target(purse, domain.target)
         self._cliques = self._buy_cliques(purse, most_pairs)
         self._lay_out(purse.left, most_pairs)
         if not self.pairs:
             self._buy_again(purse)
+
+    def _clean(self) -> None:
+        """Shares of single columns. Levels that their noise hides are taken for as frequent as all of these are."""
+        hidden = [counts < HIDDEN * stddev for counts, stddev in zip(self._singles, self._singles_noise, strict=True)]
+        rare = np.concatenate([counts[mask] for counts, mask in zip(self._singles, hidden, strict=True)])
+        usual = max(0.5, float(rare.mean())) if len(rare) else 0.5
+        cleaned = [np.where(mask, usual, counts) for counts, mask in zip(self._singles, hidden, strict=True)]
+        self.shares = [counts / counts.sum() for counts in cleaned]
+
+    @property
+    def patience(self) -> float:
+        """How many times as many steps are worth their while: the less noise, the more there is to learn."""
+        bought = self._weights[self._weights > 0]
+        noise = float(np.median(bought)) ** -0.5 / self._domain.num_rows if len(bought) else math.inf
+        return min(max(1.0 if self._target is not None else 2.0, PAIRS_NOISE / noise), 2.0)
 
     def _merged(self, name: str, floor: float) -> Groups:
         return merged(self._singles[self._domain.index(name)], floor, ordered=name in self._domain.numbers)
@@ -238,7 +493,9 @@ class Board:
             classes = self._fewer(target, classes)
         self._classes = classes if max(classes) else None
         others = [name for name in domain.names if name != target]
-        precision = purse.precision * settings.target_share
+        enough = (len(domain.names) - 1) / (TARGET_NOISE * domain.num_rows) ** 2
+        precision = max(purse.precision * settings.target_share, min(enough, purse.precision * MOST_FOR_TARGET))
+        precision = min(precision, purse.left * (1 - LEAST_FOR_PAIRS))
         stddev = math.sqrt(len(others) / precision)
         groups = {name: self._merged(name, settings.least_signal * stddev * (max(levels) + 1)) for name in others}
         self._target = _WithTarget(levels, groups, [], [])
@@ -270,6 +527,7 @@ class Board:
         more = allotted(purse.left * share, self._domain.sizes)
         again = purse.noisy_counts(self._domain.singles, more)
         self._singles, self._singles_noise = _together(self._singles, self._singles_noise, again, more)
+        self._clean()
         if target is not None:
             queries = target.queries(self._domain)
             more = allotted(purse.left, [math.prod(query.shape) for query in queries])
@@ -349,12 +607,12 @@ class Board:
         """What the generator is compared with, in shares. A cell weighs the square of the rows over its noise, divided
         by the number of cells: at the level of the noise the whole is one."""
         rows, domain = self._domain.num_rows, self._domain
-        singles = np.concatenate(self._singles)[None]
+        singles = np.concatenate(self.shares)[None] * rows
         parts: list[tuple[np.ndarray | None, np.ndarray | None, np.ndarray, np.ndarray]] = [
             (None, None, singles, np.repeat(np.asarray(self._singles_noise) ** -2.0, domain.sizes)[None])
         ]
         if self._target is not None:
-            noisy = np.concatenate(self._target.noisy, axis=1)
+            noisy = np.concatenate(self._with_target(), axis=1)
             weights = [
                 np.full(table.shape, noise**-2)
                 for table, noise in zip(self._target.noisy, self._target.stddevs, strict=True)
@@ -379,14 +637,77 @@ class Board:
     def _compared(self, scale: float) -> Pairs:
         width = len(self._weights)
         stretch = max(1, min(width, CELLS_AT_ONCE // max(1, width)))
+        believed, weights = self._believed()
         return Pairs.of(
             self._matrix(self._groups),
             None if self._classes is None else self._gates(self._classes),
-            self._noisy / self._domain.num_rows,
-            self._weights * scale,
+            believed / self._domain.num_rows,
+            weights * scale,
             rows=stretch,
             at_once=max(1, CELLS_AT_ONCE // max(1, stretch * width)),
         )
+
+    def _believed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs as the generator is to have them, in rows, and their weights.
+
+        Noisy counts are drawn towards columns that are independent within a class; pairs that were not bought are
+        taken for independent, with less weight. Otherwise a generator with more freedom than there is signal would make
+        up what was not asked for, and repeat the noise.
+        """
+        alone = self._alone()
+        sizes = alone[:, : self._domain.sizes[0]].sum(axis=1)
+        grouped = alone @ self._matrix(self._groups)
+        believed, weights = self._noisy.copy(), self._weights.copy()
+        places = {pair: (self._slices[pair[0]], self._slices[pair[1]]) for pair in self.pairs}
+        independent = {
+            pair: grouped[:, a, None] * grouped[:, None, b] / sizes[:, None, None] for pair, (a, b) in places.items()
+        }
+        bought = [pair for pair in places if pair in self.bought]
+        variances = [1 / float(self._weights[places[pair][0].start, places[pair][1].start]) for pair in bought]
+        drawn, usual = drawn_in(
+            [self._noisy[:, places[pair][0], places[pair][1]] for pair in bought],
+            [independent[pair] for pair in bought],
+            variances,
+        )
+        for pair, table in zip(bought, drawn, strict=True):
+            believed[:, places[pair][0], places[pair][1]] = table
+        for pair, (a, b) in places.items():
+            if bought and pair not in self.bought:
+                believed[:, a, b] = independent[pair]
+                weights[a, b] = 1 / (max(variances) + usual * float(independent[pair].mean()))
+        return believed, weights
+
+    def _with_target(self) -> list[np.ndarray]:
+        """Counts of every other column with the target, drawn towards independence."""
+        domain, target = self._domain, self._target
+        assert target is not None
+        assert domain.target is not None
+        levels = np.bincount(target.levels, weights=self.shares[domain.index(domain.target)])
+        independent = [
+            np.outer(levels, np.bincount(groups, weights=self.shares[domain.index(name)])) * domain.num_rows
+            for name, groups in target.groups.items()
+        ]
+        return drawn_in(target.noisy, independent, [stddev**2 for stddev in target.stddevs])[0]
+
+    def _alone(self) -> Float[np.ndarray, "classes features"]:
+        """Rows of each level of each column within each class, from single columns and pairs with the target."""
+        domain = self._domain
+        singles = np.concatenate(self.shares)[None]
+        if self._classes is None or self._target is None or domain.target is None:
+            return singles * domain.num_rows
+        own = self.shares[domain.index(domain.target)]
+        within = _spread(own, self._target.levels).T @ np.eye(max(self._classes) + 1)[list(self._classes)]
+        total = np.bincount(self._classes, weights=own)[:, None]
+        blocks = []
+        for name, shares in zip(domain.names, self.shares, strict=True):
+            if name == domain.target:
+                blocks.append(np.eye(len(total))[list(self._classes)].T * own)
+                continue
+            at = list(self._target.groups).index(name)
+            counts = np.maximum(self._with_target()[at], self._target.stddevs[at] / 10)
+            block = within.T @ counts @ _spread(shares, self._target.groups[name]).T
+            blocks.append(block / block.sum(axis=1, keepdims=True) * total)
+        return np.concatenate(blocks, axis=1) * domain.num_rows
 
     def _cells(self, scale: float) -> Cells:
         order = max(len(clique) for clique, _, _ in self._cliques)
@@ -425,6 +746,42 @@ class _WithTarget:
     def queries(self, domain: Domain) -> list[Grouped]:
         assert domain.target is not None
         return [Grouped((domain.target, name), (self.levels, groups)) for name, groups in self.groups.items()]
+
+
+def drawn_in(
+    noisy: Sequence[np.ndarray], independent: Sequence[np.ndarray], variances: Sequence[float]
+) -> tuple[list[np.ndarray], float]:
+    """Noisy counts, drawn towards those of independent columns by how far they stand out of their noise, and how far
+    they usually do.
+
+    After James and Stein: the squared distance of a cell is taken to grow with its expected rows; how fast is read off
+    the noisy counts themselves, of small tables mostly off all of them together.
+
+    >>> even = np.full((2, 2), 50.0)
+    >>> drawn_in([np.array([[90.0, 10], [10, 90]])], [even], [1.0])[0][0].round(1).tolist()
+    [[90.0, 10.0], [10.0, 90.0]]
+    >>> drawn_in([np.array([[51.0, 49], [49, 51]])], [even], [100.0])[0][0].tolist()
+    [[50.0, 50.0], [50.0, 50.0]]
+    """
+    if not noisy:
+        return [], 0.0
+    away = [counts - expected for counts, expected in zip(noisy, independent, strict=True)]
+    own = [
+        (float((distance**2).sum()) - variance * distance.size) / float(expected.sum())
+        for distance, expected, variance in zip(away, independent, variances, strict=True)
+    ]
+    usual = max(0.0, float(np.mean(own)))
+    drawn = []
+    for distance, expected, variance, alone in zip(away, independent, variances, own, strict=True):
+        strength = max(0.0, (distance.size * alone + ENOUGH_CELLS * usual) / (distance.size + ENOUGH_CELLS))
+        drawn.append(expected + distance * (strength * expected / (strength * expected + variance)))
+    return drawn, usual
+
+
+def _spread(shares: Float[np.ndarray, " codes"], groups: Groups) -> Float[np.ndarray, "codes groups"]:
+    """The part of each group that each code is."""
+    within = np.bincount(groups, weights=shares)
+    return np.eye(len(within))[list(groups)] * (shares / within[list(groups)])[:, None]
 
 
 def _together(

@@ -109,8 +109,8 @@ class PATEGAN:
     marginals_share: float = 0.1
     """The part of the budget for noisy one-way counts."""
     target_share: float = 0.1
-    """The part of the budget for noisy counts of each column with the target, where that has at most 8 levels and
-    features are binned."""
+    """The part of the budget for noisy counts of each column with the target, where features are binned and the target
+    has no more than 8 declared levels."""
     anchor: float = 30.0
     """How strongly the generator is held to them."""
     temperature: float = 0.5

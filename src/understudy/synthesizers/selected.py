@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from understudy.adversarial.pools import Drawn, Mixture
+from understudy.adversarial.pools import Drawn, mixed
 from understudy.adversarial.trajectory import HasTrajectory, Progress
 from understudy.boosting import expected_miss
 from understudy.errors import ConfigError
@@ -43,7 +43,7 @@ class Selected:
     """The checkpoints of a GAN that serve a task best, picked under noise by rows that were held out."""
 
     inner: HasTrajectory
-    """The method that is trained: dpgan or dpctgan."""
+    """The method that is trained: a GAN, or gem."""
     _: dataclasses.KW_ONLY
     task: str = "accuracy"
     """accuracy or log_loss of a classifier of the target, squared_loss of a regression of a target that is a number,
@@ -192,8 +192,7 @@ class Selected:
         tell(0.85, "checkpoints sampled")
         picked = self._picked(scoring, tables, look, ledger, task_key)
         tell(1.0, f"{self.k} of {self.checkpoints} checkpoints picked")
-        parts: tuple[Any, ...] = tuple(trajectory.models[index] for index in picked)
-        return parts[0] if len(parts) == 1 else Mixture(parts)
+        return mixed([trajectory.models[index] for index in picked])
 
     def _picked(
         self, scoring: Rows, tables: Sequence[Drawn], look: Look, ledger: Ledger, key: PRNGKeyArray

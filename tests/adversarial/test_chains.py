@@ -1,0 +1,120 @@
+"""Chains of discriminators: each update has rows, noise and a pace of its own."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from understudy.adversarial import chains as chains_file
+from understudy.adversarial import training
+from understudy.adversarial.chains import Chains, ChainState, advance, begun, train_chains
+from understudy.adversarial.critics import one_hot_blocks
+from understudy.privacy.gradients import Clip
+from understudy.privacy.langevin import Pace
+from understudy.privacy.sampling import Draws, Units
+
+DISCRIMINATORS = UPDATES = ITERATIONS = 2
+EACH = DISCRIMINATORS * UPDATES
+"""Private updates of an iteration."""
+CHAINS = Chains(
+    training.Settings(
+        blocks=one_hot_blocks((3, 4)),
+        rate=0.5,
+        batch=4,
+        latent=2,
+        generator="plain",
+        generator_widths=(4,),
+        critic_widths=(16,),
+        critic_steps=EACH,
+        generator_batch=4,
+    ),
+    generators=2,
+    discriminators=DISCRIMINATORS,
+    updates=UPDATES,
+    num_rows=8,
+    power=1.0,
+    prior="unit",
+    prior_stddev=1.0,
+    friction=1.0,
+)
+
+
+@functools.cache
+def _begin() -> ChainState:
+    return jax.jit(lambda key: begun(CHAINS, key, None))(jax.random.key(1))
+
+
+@functools.cache
+def _run() -> Any:
+    return jax.jit(functools.partial(advance, CHAINS))
+
+
+def critics_after(taken: np.ndarray, pace: tuple[float, float, float]) -> np.ndarray:
+    """A line for each discriminator after two iterations, in which so many units enter each update's sum."""
+    units = Units(jnp.ones((2, 1, 2), jnp.int32), jnp.ones((2, 1), dtype=bool))
+    draws = Draws(
+        jnp.tile(jnp.arange(2), (ITERATIONS, EACH, 1, 1)), jnp.asarray(taken)[..., None, None] & np.ones(2, bool)
+    )
+    of_critics = Pace(*(jnp.full(ITERATIONS, value, jnp.float32) for value in pace))
+    of_generators = Pace(*(jnp.full(ITERATIONS, value, jnp.float32) for value in (1e-6, 0.0, 0.0)))
+    after = _run()(_begin(), units, Clip.flat(1.0), jax.random.key(2), draws, (of_generators, of_critics), None)
+    return _lines(after)
+
+
+def _lines(state: ChainState) -> np.ndarray:
+    leaves = jax.tree_util.tree_leaves(state.critic)
+    return np.concatenate([np.asarray(leaf).reshape(DISCRIMINATORS, -1) for leaf in leaves], axis=1)
+
+
+def test_a_draw_enters_one_update_of_one_chain() -> None:
+    """Rows that enter draw k of the last iteration alone move chain k mod 2, and no other: no draw is used twice."""
+    nobody = np.zeros((ITERATIONS, EACH), dtype=bool)
+    pace = (1e-2, 0.0, 0.0)  # without noise
+    before = critics_after(nobody, pace)
+    for number in range(EACH):
+        taken = nobody.copy()
+        taken[-1, number] = True
+        moved = np.any(critics_after(taken, pace) != before, axis=1)
+        assert np.flatnonzero(moved).tolist() == [number % DISCRIMINATORS]
+
+
+def test_every_update_of_every_chain_has_noise_of_its_own() -> None:
+    """With nobody in the draws four updates move each chain by four independent draws. Their variance is within 4
+    standard errors (290 numbers) of that, below that of draws used twice; and the two chains are not alike."""
+    multiplier, wanted = 1e4, 1e-3
+    eta = wanted / (multiplier / CHAINS.engine.rate)  # steps so small that prior and generated rows hardly count
+    moved = critics_after(np.zeros((ITERATIONS, EACH), dtype=bool), (eta, multiplier, 0.0)) - _lines(_begin())
+    updates = ITERATIONS * UPDATES
+    assert moved.var() / (updates * wanted**2) == pytest.approx(1.0, abs=4 * np.sqrt(2 / moved.size))
+    assert abs(np.corrcoef(moved)[0, 1]) < 4 / np.sqrt(moved.shape[1])
+
+
+def test_training_goes_through_draws_and_paces_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order and from where it is, whatever the length of its parts: noise on a later stair is that of the stair."""
+    drawn_for, paces_seen = [], []
+
+    def draws_of(settings: Any, key: Any, units: Any, first: int, count: int) -> tuple[int, int]:
+        drawn_for.append((first, count))
+        return first, count
+
+    def run(state: Any, units: Any, clip: Any, key: Any, draws: tuple[int, int], paces: Any, marginal: Any) -> Any:
+        paces_seen.append(paces)
+        return dataclasses.replace(state, iteration=state.iteration + draws[1])
+
+    monkeypatch.setattr(chains_file, "draws_of", draws_of)
+    monkeypatch.setattr(chains_file, "_compiled", lambda chains: run)
+    monkeypatch.setattr(chains_file, "begun", lambda *_: _begin())
+    number = jnp.arange(6.0)
+    both = (Pace(number, number + 10, number), Pace(number, number + 20, number))
+    units = Units(jnp.zeros((1, 1, 2), jnp.int32), jnp.zeros((1, 1), dtype=bool))
+    key, more = jax.random.key(0), {"keep_every": 2, "keep_last": 2, "progress": None, "slot": None}
+    kept = train_chains(CHAINS, units, Clip.flat(1.0), both, key, network_key=key, marginal=None, **more)  # type: ignore[arg-type]
+    assert drawn_for == [(0, 2), (2, 2), (4, 2)]
+    for side in (0, 1):
+        seen = np.concatenate([np.asarray(paces[side].multiplier) for paces in paces_seen])
+        np.testing.assert_array_equal(seen, both[side].multiplier)
+    assert [int(state.iteration) for state in kept] == [4, 6]

@@ -1,0 +1,141 @@
+"""Checkpoints of gem: covered by its own looks, and of use to boosted and selected, which charge for their own."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pyarrow as pa
+import pytest
+from walk import DOMAIN, book, real_rows
+
+import understudy as us
+from understudy.adversarial.pools import Mixture, mixed
+from understudy.adversarial.products import Products
+from understudy.demo import demo_schema, demo_table
+from understudy.errors import ConfigError
+from understudy.privacy.accounting import Choices
+from understudy.privacy.ledger import Budget
+from understudy.privacy.mechanisms import Rows
+from understudy.schema import Domain
+from understudy.synthesizers import express, read_method
+from understudy.synthesizers.boosted import Boosted
+from understudy.synthesizers.drs import DRS
+from understudy.synthesizers.gem import GEM
+from understudy.synthesizers.selected import Selected
+
+TINY: dict[str, Any] = {"steps": 40, "components": 50, "width": 16, "depth": 1, "latent": 8}
+ROUNDS: dict[str, Any] = {"rounds": 20, "every": 5, "samples_per_generator": 200}
+
+
+def test_the_last_checkpoint_is_what_would_be_released() -> None:
+    """With the same seed: keeping checkpoints changes neither the training nor what it costs."""
+    gem, rows, books = GEM(**TINY), real_rows(k=2), [book(3.0, k=2), book(3.0, k=2)]
+    plan = gem.plan(DOMAIN, books[0].remaining)
+    released = gem.fit(rows, plan, books[0], key=jax.random.key(0))
+    path = gem.trajectory(rows, plan, books[1], key=jax.random.key(0), checkpoints=3, every=10)
+    assert books[0].looks == books[1].looks == plan.looks
+    assert gem.num_checkpoints(10) == 4
+    assert path.critics is None
+    found = [model.probabilities for model in path.models if isinstance(model, Products)]
+    assert len(found) == 3
+    np.testing.assert_allclose(found[-1], released.probabilities, atol=1e-5)
+    assert not np.allclose(found[0], found[1], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        Boosted(GEM(**TINY), **ROUNDS),
+        Selected(GEM(**TINY), k=2, checkpoints=4, holdout=0.2),
+        Selected(GEM(**TINY), task="marginals", checkpoints=4, holdout=0.0),
+    ],
+    ids=["boosted", "selected apart", "selected"],
+)
+def test_from_table_to_rows_at_the_price_of_both(wrapped: Boosted | Selected, tmp_path: Path) -> None:
+    """Charged are exactly gem's looks, planned behind the wrapper's own, and these; the plan says so beforehand."""
+    table = demo_table().select(["insurance", "region"]).slice(0, 1000)
+    columns = (*(demo_schema()[name] for name in table.column_names), us.Column(name="person", kind="id"))
+    table = table.append_column("person", pa.array([number // 2 for number in range(1000)]))
+    schema = us.Schema(columns=columns, rows=1000, target="insurance", unit="person", max_rows_per_unit=2)
+    guarantee = us.Guarantee(3.0, 1e-6)
+    release = us.fit(table, wrapped, guarantee, schema=schema, seed=0)
+    planned = us.plan(schema, wrapped, guarantee)
+    assert release.statement.looks == planned.looks
+    kind = express(wrapped).partition("(")[0]
+    *inner, own = planned.looks
+    assert [look.path for look in inner] == [(kind, "gem")]
+    assert own.path == (kind,)
+    assert isinstance(own.event, Choices)
+    assert 0.99 * 3 <= release.statement.epsilon <= 3
+    names = [each.name for each in columns[:2]]
+    sizes = tuple(len(each.categories or ()) + each.nullable for each in columns[:2])
+    domain = Domain(names=tuple(names), sizes=sizes, num_rows=1000, target="insurance")
+    budget = Budget(3.0, 1e-6, max_rows_per_unit=2)
+    apart = isinstance(wrapped, Selected) and wrapped.holdout
+    alone = wrapped.inner.plan(domain, budget if apart else budget.after([own]))
+    assert [look.event for look in alone.looks] == [look.event for look in inner]
+    release.save(tmp_path / "release")
+    again = us.Release.load(tmp_path / "release")
+    assert again.sample(200, seed=0).equals(release.sample(200, seed=0))
+    assert set(again.sample(20, where="region = 'south'", seed=0)["region"].to_pylist()) == {"south"}
+
+
+def test_cells_above_the_measured_order_are_repaired() -> None:
+    """Three columns, independent in pairs, one the exclusive or of the others: gem alone sees nothing of it."""
+    draw = np.random.default_rng(0)
+    bits = draw.integers(0, 2, (4000, 2))
+    codes = np.concatenate([bits, bits.sum(axis=1, keepdims=True) % 2], axis=1).astype(np.int32)
+    domain = Domain(names=("a", "b", "c"), sizes=(2, 2, 2), num_rows=4000)
+    gem = GEM(**TINY)
+
+    def even(method: Any) -> float:
+        ledger = book(2.0)
+        model = method.fit(Rows(codes, domain), method.plan(domain, ledger.remaining), ledger, key=jax.random.key(0))
+        return float(np.mean(model.sample(20_000, key=jax.random.key(1)).sum(axis=1) % 2 == 0))
+
+    assert even(gem) < 0.6
+    boosted = Boosted(gem, queries=(("a", "b", "c"),), rounds=200, every=5, learning_rate="sqrt")
+    assert even(boosted) > 0.9
+
+
+# ------------------------------------------------------------------------------------------------------------ the plans
+
+
+def test_judges_of_a_method_without_critics() -> None:
+    """Cells alone, in the plan's words too; where there are neither, a plan is refused."""
+    gem, budget = GEM(**TINY), Budget(1.0, 1e-6)
+    assert Boosted(gem, **ROUNDS).plan(DOMAIN, budget)["picks"].what == "20 picks among the cells of 1 marginals"
+    one = Domain(names=("a",), sizes=(2,), num_rows=100)
+    assert "cells of 1 marginals" in Boosted(gem, **ROUNDS).plan(one, budget)["picks"].what
+    with pytest.raises(ConfigError, match="No column is left"):
+        Boosted(gem, queries="pairs", **ROUNDS).plan(one, budget)
+    for queries in ("none", ()):
+        with pytest.raises(ConfigError, match="nothing would judge"):
+            Boosted(gem, queries=queries, **ROUNDS)
+    with pytest.raises(ConfigError, match="gem has none"):
+        DRS(gem)
+
+
+def test_as_many_checkpoints_as_there_are() -> None:
+    """boosted(gem) works as it stands; what is asked for beyond them is refused."""
+    assert read_method("boosted(gem)")._count == min(100, GEM().steps // 5)
+    assert Boosted(GEM(**TINY), **ROUNDS)._count == 8
+    assert express(read_method("boosted(gem)")) == "boosted(gem)"
+    with pytest.raises(ConfigError, match="asks for the last 9, but gem keeps 8"):
+        Boosted(GEM(**TINY), checkpoints=9, **ROUNDS)
+    with pytest.raises(ConfigError, match="asks for the last 1, but gem keeps 0"):
+        Boosted(GEM(**TINY), every=41)
+
+
+def test_products_in_equal_parts_are_products() -> None:
+    """Half of the rows from each of two laws; one is left as it is, and other models make a mixture."""
+    laws = [
+        Products(("a", "b"), (2, 2), np.tile(np.asarray(row, np.float32), (3, 1)))
+        for row in ([1, 0, 0, 1], [0, 1, 0, 1])
+    ]
+    both = mixed(laws)
+    assert isinstance(both, Products)
+    assert np.bincount(both.sample(600, key=jax.random.key(0))[:, 0]).tolist() == [300, 300]
+    assert mixed(laws[:1]) is laws[0]
+    assert isinstance(mixed([*laws, object()]), Mixture)
