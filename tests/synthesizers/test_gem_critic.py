@@ -15,12 +15,14 @@ from scipy import stats
 from walk import DOMAIN, book, real_rows
 
 import understudy as us
-from understudy.adversarial.critics import one_hot_blocks
+from understudy.adversarial.critics import one_hot_blocks, unit_loss
+from understudy.adversarial.losses import LOSSES
 from understudy.adversarial.measured import Components, Cross, Fit, Held, begun, by_chance, heads_of, loss_of
 from understudy.adversarial.training import Settings, generated, generator_gradient
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.networks import Block, Critic
+from understudy.networks import Block, Centred, Critic
 from understudy.privacy.accounting import Gaussian, SubsampledGaussian
+from understudy.privacy.gradients import Clip, clipped_sum, has_rules, per_example_sum
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
@@ -126,6 +128,22 @@ def test_numbers_are_one_input_and_all_are_centred() -> None:
     assert matrix[2:10, 2].tolist() == [0.0] * 8
     rare = _seen(Domain(names=("a",), sizes=(2,), num_rows=1), (None,), [np.asarray([1 - 1e-9, 1e-9])])[1]
     assert rare[1][0] == pytest.approx(10.0)
+
+
+def test_clipped_sums_are_those_of_each_row() -> None:
+    """With sums of features before the first layer, as without: against the gradient of every row by itself."""
+    draw = np.random.default_rng(1)
+    centre, sums = _seen(DOMAIN, (None, None), [np.full(size, 1 / size) for size in DOMAIN.sizes])
+    critic = Centred(Critic(len(sums[0]), (4,), key=jax.random.key(0)), centre, sums)
+    assert has_rules(critic)
+    blocks = one_hot_blocks(DOMAIN.sizes)
+    loss = unit_loss(LOSSES["gan"], blocks, None, paired=False)
+    codes = jnp.asarray(draw.integers(0, DOMAIN.sizes, (40, 2)), jnp.int32)
+    units = (codes[:, None], jnp.ones((40, 1), bool), None, jax.random.split(jax.random.key(1), 40))
+    clip = Clip(jnp.asarray([0.3]))
+    fast, slow = (each(loss, critic, units, jnp.ones(40, bool), clip)[0] for each in (clipped_sum, per_example_sum))
+    for one, two in zip(jax.tree_util.tree_leaves(fast), jax.tree_util.tree_leaves(slow), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-5)
 
 
 def tiny_components(sizes: tuple[int, ...] = (2, 3), rows: int = 4) -> tuple[Fit, Components]:

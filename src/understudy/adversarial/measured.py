@@ -123,6 +123,7 @@ class Cells(eqx.Module):
     def of(
         cls, codes: Int[np.ndarray, "cells order"], noisy: np.ndarray, weights: np.ndarray, *, features: int, rows: int
     ) -> "Cells":
+        rows = max(1, min(rows, len(codes)))
         chunks = max(1, math.ceil(len(codes) / rows))
         more = chunks * rows - len(codes)
         codes = np.pad(codes, ((0, more), (0, 0)), constant_values=features).reshape(chunks, rows, -1)

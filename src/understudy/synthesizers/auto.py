@@ -1,7 +1,8 @@
 """What `auto` chooses, and why: a method by public facts alone, the same for every table with these facts.
 
 The choice is made before anything is bought, so it knows what the schema declares and what the guarantee says, and
-nothing else. Rules are tried from top to bottom; the first that holds decides.
+nothing else. Rules are tried from top to bottom; the first that holds decides. They follow the table of measurements
+in `benchmarks/results/utility_gem.md`, and `docs/methods/auto.md` says how.
 """
 
 import dataclasses
@@ -11,11 +12,9 @@ from collections.abc import Callable
 from understudy.privacy.ledger import Budget
 from understudy.schema import Domain
 
-FEW = 500
-"""Rows times epsilon below which pairs of columns drown in noise."""
-MODEST = 5_000
-"""Rows times epsilon below which only the strongest pairs stand out from it."""
-FEW_CELLS = 100_000
+FEW = 100
+"""Rows times epsilon below which even single columns are mostly noise."""
+FEW_CELLS = 10_000
 """Cells of all columns together up to which a graphical model holds their joint law nearly whole."""
 MOST_COLUMNS = 700
 """Columns whose pairs can be compared at once: with more, gem would hold single columns only."""
@@ -71,17 +70,12 @@ RULES = (
     Rule(
         "independent",
         lambda facts: facts.evidence < FEW,
-        f"{{rows:,}} declared rows at this epsilon are too few for pairs of columns (rows times epsilon below {FEW:,})",
+        f"{{rows:,}} declared rows at this epsilon are too few for more (rows times epsilon below {FEW:,})",
     ),
     Rule(
         "dpctgan",
         lambda facts: facts.columns > MOST_COLUMNS,
         f"{{columns:,}} columns have too many pairs to count (more than {MOST_COLUMNS:,} columns)",
-    ),
-    Rule(
-        "mst",
-        lambda facts: facts.evidence < MODEST,
-        f"{{rows:,}} declared rows at this epsilon show only the strongest pairs (rows times epsilon below {MODEST:,})",
     ),
     Rule(
         "aim",
