@@ -157,6 +157,7 @@ class _Once:
         whole = self._made[0]
 
         def last_critics(shown: np.ndarray) -> np.ndarray:
+            assert whole.critics is not None
             return whole.critics(shown)[:, -checkpoints:]
 
         return dataclasses.replace(whole, models=whole.models[-checkpoints:], critics=last_critics)
