@@ -6,12 +6,15 @@ import pytest
 
 import understudy as us
 from understudy.demo import demo_schema, demo_table
+from understudy.encoding import assumed_domain, fit_codec
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
+from understudy.privacy.discovery import Binning, plan_discovery
+from understudy.privacy.ledger import Budget
 from understudy.privacy.sampling import drawn_rate
 from understudy.schema import Domain
 from understudy.synthesizers import read_method
-from understudy.synthesizers.dpgan import believed
+from understudy.synthesizers.dpgan import MOST_LEVELS, believed, histograms
 
 QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
 SMALL = "steps=60, latent=8, generator_widths=[32, 32], critic_widths=[16]"
@@ -45,6 +48,31 @@ def test_prices_do_not_depend_on_the_rows() -> None:
     assert isinstance(critic, SubsampledGaussian)
     assert critic.rate == drawn_rate(0.03)
     assert critic.steps == 50
+
+
+@pytest.mark.parametrize("method", ["dpgan(steps=50, target_share=0.1)", "pategan"])
+def test_bins_of_a_target_that_is_a_number_move_no_price(method: str) -> None:
+    """They follow from bought histograms, so a look that depended on how many there are would depend on the rows."""
+    plans = [
+        read_method(method).plan(
+            Domain(names=("a", "b"), sizes=(size, 3), num_rows=1000, target="a", numbers=("a",)), Budget(0.3, 1e-6)
+        )
+        for size in (2, 9, 33)
+    ]
+    assert plans[0].looks == plans[1].looks == plans[2].looks
+
+
+def test_few_values_of_a_number_are_charged_as_planned() -> None:
+    """The plan knows 32 bins at most; the run finds a few, and buys the same histograms."""
+    table = pa.table({"a": [0, 1] * 500, "b": ["x", "x", "y", "y"] * 250})
+    listed = us.Column(name="b", kind="categorical", categories=("x", "y"), nullable=False)
+    number = us.Column(name="a", kind="integer", bounds=(0, 50), nullable=False)
+    schema, binning = us.Schema(columns=(number, listed), rows=1000, target="a"), Binning()
+    ledger = us.Ledger(us.Guarantee(1.0, 1e-6), noise=_seeded())
+    planned = histograms(assumed_domain(schema, binning), ledger.remaining, 0.1, 0.1)
+    codec, _ = fit_codec(table, schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning)
+    assert codec.domain.sizes[0] <= MOST_LEVELS
+    assert histograms(codec.domain, ledger.remaining, 0.1, 0.1) == planned
 
 
 def _seeded():  # type: ignore[no-untyped-def]

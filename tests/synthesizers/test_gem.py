@@ -17,7 +17,7 @@ from understudy.adversarial.products import Products
 from understudy.errors import BudgetExceeded, ConditionError, ConfigError, SchemaError
 from understudy.privacy.accounting import Gaussian
 from understudy.privacy.ledger import Budget, Ledger, Look
-from understudy.privacy.measurement import pay_for_marginals
+from understudy.privacy.measurement import FINE, MOST_NOISE, ROOM, Purse, pay_for_marginals
 from understudy.privacy.mechanisms import Grouped, Rows
 from understudy.privacy.noise import SeededNoise
 from understudy.schema import Domain
@@ -124,6 +124,72 @@ def test_noise_has_the_stddev_that_is_asked_for() -> None:
     pvalue = {scale: stats.kstest(noise, stats.norm(scale=scale).cdf).pvalue for scale in (1.9, 2.0, 2.1)}
     assert pvalue[2.0] > 1e-3
     assert max(pvalue[1.9], pvalue[2.1]) < 1e-3
+
+
+def test_no_answer_is_too_noisy_to_count() -> None:
+    """Beside what is used already its precision is below the last digit; it must not be free."""
+    purse = pay_for_marginals(table(100), bundle(5.0), ledger(10.0))
+    purse.noisy_counts([("a",)], [5.1])
+    used = [purse._used]
+    for _ in range(3):
+        purse.noisy_counts([("a",)], [MOST_NOISE])
+        used.append(purse._used)
+    assert used == sorted(set(used))
+
+
+class Heard(SeededNoise):
+    """Remembers its draws, and the standard deviations they were drawn with."""
+
+    def __init__(self, seed: int):
+        super().__init__(seed)
+        self.drawn: list[tuple[float, np.ndarray]] = []
+
+    def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
+        self.drawn.append((stddev, super().discrete_gaussian(stddev, shape)))
+        return self.drawn[-1][1]
+
+
+@pytest.mark.parametrize("stddev", [0.3, 2.0, 1e3, 1e7])
+def test_noise_is_drawn_on_fine_steps(stddev: float) -> None:
+    """The price is that of a continuous Gaussian, which discrete noise has only where steps are fine."""
+    rows, noise = table(100), Heard(0)
+    book = Ledger(us.Guarantee(100.0, 1e-6), noise=noise)
+    (found,) = pay_for_marginals(rows, bundle(0.2), book).noisy_counts([("a", "b")], [stddev])
+    [(drawn_with, draws)] = noise.drawn
+    assert drawn_with >= FINE
+    steps = drawn_with / stddev / (1 + ROOM)
+    assert math.log2(steps) == pytest.approx(round(math.log2(steps)), abs=1e-12)
+    assert (1 + ROOM) ** -2 * (1 + ROOM / 2) < 1  # what the sum may pass its price by, the noise makes up for
+    steps = 2.0 ** round(math.log2(steps))
+    np.testing.assert_array_equal(found, rows._exact_counts(("a", "b")) + draws / steps)
+
+
+@pytest.mark.parametrize("rows_per_unit", [1, 3])
+@pytest.mark.parametrize("settings", [{"mode": "one_shot"}, {"mode": "adaptive", "picks": 2, "rounds": 2}])
+def test_all_answers_of_a_run_are_within_what_was_paid(
+    settings: dict, rows_per_unit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what is really drawn, rounds, groups and cliques included: the looks were charged before the first of it."""
+    rows = table(1000)
+    rows.max_rows_per_unit = rows_per_unit
+    run = ledger(2.0, rows_per_unit=rows_per_unit)
+    gem = GEM(**settings, **SMALL, cliques=(("a", "b", "c"),))
+    plan = gem.plan(rows.domain, run.remaining)
+    answered: list[float] = []
+    honest = Purse._with_noise
+
+    def heard(purse: Purse, query: Any, stddev: float) -> np.ndarray:
+        assert run.looks == plan.looks
+        answered.append(stddev)
+        return honest(purse, query, stddev)
+
+    monkeypatch.setattr(Purse, "_with_noise", heard)
+    gem.fit(rows, plan, run, key=jax.random.key(0))
+    event = plan["marginals"].event
+    assert isinstance(event, Gaussian)
+    spent = math.fsum((rows_per_unit / stddev) ** 2 for stddev in answered) * event.noise_multiplier**2
+    assert 1 - 1e-6 <= spent <= 1 + ROOM / 2
+    assert len(answered) == 4 + 3 + 1 + (2 if settings["mode"] == "adaptive" else 3)
 
 
 def test_allotted_noise_is_the_best() -> None:

@@ -296,6 +296,7 @@ def test_a_run_killed_in_either_training_has_the_same_release(tmp_path: Path, mo
         ({"critic_share": -0.1}, "critic_share"),
         ({"critic_steps": 0}, "critic_steps"),
         ({"critic_draw": 0.0}, "rate"),
+        ({"critic_share": 0.2, "critic_widths": (16, 0)}, "critic_widths"),
         ({"critic_weight": 0.0}, "critic_weight"),
         ({"critic_rate": math.inf}, "critic_rate"),
         ({"clip": 0.0}, "clip"),

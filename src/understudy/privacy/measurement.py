@@ -32,7 +32,8 @@ def pay_for_marginals(rows: Rows, look: Look, ledger: Ledger) -> "Purse":
     rows. A row is in one cell of each marginal, so a unit moves one by k at most in L2 norm; with standard deviations
     s_j the bundle is one Gaussian look of multiplier (sum_j (k / s_j)^2)^(-1/2). That sum stays within 1 / multiplier^2
     of the look: what would pass it is refused before a row is read. What is asked, and its noise, may depend on earlier
-    answers: the sum is a filter for Gaussian privacy (Smith and Thakurta 2022). Not covered: timing, memory.
+    answers: the sum is a filter for Gaussian privacy (Smith and Thakurta 2022). Other paid looks may happen between
+    answers: interactive looks compose like others (Vadhan and Zhang 2023). Not covered: timing, memory.
     """
     event = look.event
     assert isinstance(event, Gaussian)
@@ -67,7 +68,7 @@ class Purse:
             raise BudgetExceeded(
                 "These marginals are more precise than what is left of their price. Nothing was looked at."
             )
-        self._used += wanted
+        self._used = math.nextafter(self._used + wanted, math.inf)  # rounded up: no answer is too noisy to count
         return [self._with_noise(query, stddev) for query, stddev in zip(queries, stddevs, strict=True)]
 
     def _with_noise(self, query: Clique | Grouped, stddev: float) -> np.ndarray:

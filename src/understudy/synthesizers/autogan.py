@@ -64,6 +64,8 @@ MOST_CODE = 32
 MOST_GRAM = 4096
 """Features of which all products are bought for dp_pca; more would take gigabytes."""
 UNSOUND = "the encoder, by exact gradients that nothing bounds, as published"
+MOST_BINS = 257
+"""Taken for the most features of a number, whatever bins it gets."""
 
 Progress = Callable[[float, str], None]
 
@@ -221,23 +223,19 @@ class AutoGAN(DPGAN):
                 "reconstruction=bce is for features that are 0 or 1, and with features=typed every column of this "
                 "table is a number. Use reconstruction=typed, or features=binned."
             )
-        if self.encoder == "dp_pca" and most > MOST_GRAM:
+        if self.encoder == "dp_pca" and sum(domain.sizes) > MOST_GRAM:
             raise ConfigError(
-                f"dp_pca buys all products of features: at most {MOST_GRAM}, found {most}. Use encoder=random or "
+                f"dp_pca buys all products of features: at most {MOST_GRAM}, found {sum(domain.sizes)}. Use encoder=random or "
                 "encoder=joint."
             )
 
     def _most_features(self, domain: Domain) -> int:
         """How many features a row has at most, by facts known before any look; of columns with a bought list of
         categories nothing is known then but a stand-in."""
-        of_number: Callable[[int], int] = {
-            "binned": lambda size: size,
-            "typed": lambda size: 2 + (FEW - 1).bit_length(),
-            "modes": lambda size: max(size, self.num_modes + 2),
-        }[self.features]
+        # How many bins a number has may follow from what was bought: a refusal by it would show it.
+        of_number = 2 + (FEW - 1).bit_length() if self.features == "typed" else max(MOST_BINS, self.num_modes + 2)
         return sum(
-            of_number(size) if name in domain.numbers else size
-            for name, size in zip(domain.names, domain.sizes, strict=True)
+            of_number if name in domain.numbers else size for name, size in zip(domain.names, domain.sizes, strict=True)
         )
 
     # ------------------------------------------------------------------------------------------------------------- fit

@@ -80,7 +80,7 @@ class DPGAN:
     """The part of the budget for noisy one-way counts."""
     target_share: float = 0.0
     """The part of the budget for noisy counts of each column with the target, where features are binned and the target
-    has no more than 8 declared levels."""
+    is no number and has no more than 8 declared levels."""
     anchor: float = 30.0
     """How strongly the generator is held to them."""
     temperature: float = 0.5
@@ -348,9 +348,10 @@ def check_shares(marginals_share: float, target_share: float) -> None:
 def target_block(domain: Domain) -> int | None:
     """Where the target stands, if there is one of few declared levels beside other columns.
 
-    Where its levels are bought, their number must move no price: pairs with it are bought however many there are.
+    Where its levels are bought, their number must move no price: pairs with it are bought however many there are. The
+    bins of a number are bought too, and may be many: pairs with one never are, however few are found.
     """
-    if domain.target is None or len(domain.names) < 2:
+    if domain.target is None or len(domain.names) < 2 or domain.target in domain.numbers:
         return None
     if domain.target not in domain.bought and domain.shape((domain.target,))[0] > MOST_LEVELS:
         return None

@@ -77,8 +77,8 @@ LEAST_FOR_PAIRS = 0.2
 UNKNOWN_SIZE = 10_000
 """Rows that a plan reckons with where their number is bought: the choice must not depend on what is found."""
 SPREAD, WIDE_SPREAD = 0.1, 1.0
-"""How far apart the products begin. A critic needs them apart: where all are alike, none of them is led anywhere by
-what takes three columns or more to see."""
+"""How far apart the products begin. A critic needs them apart: where all are alike, no step by step change of one column
+shows anything of a parity of four."""
 LEAST_SPREAD = 0.1
 """A level that nearly everybody has, or nobody, is not blown up by more than the inverse of this."""
 SLOWER = 0.25
@@ -150,6 +150,10 @@ class GEM:
         for name, value in whole.items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} must be a whole number of at least 1, found {value}.")
+        if not all(isinstance(each, int) and not isinstance(each, bool) and each >= 1 for each in self.critic_widths):
+            raise ConfigError(
+                f"critic_widths must be whole numbers of at least 1 each, found {list(self.critic_widths)}."
+            )
         for name in ("choice_share", "singles_share"):
             if not 0 < getattr(self, name) < 1:
                 raise ConfigError(f"{name} is a part of the budget, above 0 and below 1, found {getattr(self, name)}.")
@@ -774,7 +778,8 @@ def drawn_in(
     drawn = []
     for distance, expected, variance, alone in zip(away, independent, variances, own, strict=True):
         strength = max(0.0, (distance.size * alone + ENOUGH_CELLS * usual) / (distance.size + ENOUGH_CELLS))
-        drawn.append(expected + distance * (strength * expected / (strength * expected + variance)))
+        signal = strength * expected
+        drawn.append(expected + distance * signal / (signal + variance + 1e-12))  # without noise, no division by zero
     return drawn, usual
 
 

@@ -110,7 +110,7 @@ class PATEGAN:
     """The part of the budget for noisy one-way counts."""
     target_share: float = 0.1
     """The part of the budget for noisy counts of each column with the target, where features are binned and the target
-    has no more than 8 declared levels."""
+    is no number and has no more than 8 declared levels."""
     anchor: float = 30.0
     """How strongly the generator is held to them."""
     temperature: float = 0.5
