@@ -127,7 +127,10 @@ class Schema:
         try:
             content = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise SchemaError(f"{source} is not valid TOML: {str(error).rstrip('.')}. Mend that line.") from None
+            raise SchemaError(
+                f"{source} is not valid TOML: {str(error).rstrip('.')}. Mend that line; of a table, draft a schema "
+                "first ('understudy schema draft')."
+            ) from None
         try:
             return _from_tables(content)
         except SchemaError as error:

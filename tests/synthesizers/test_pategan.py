@@ -154,6 +154,12 @@ def test_a_plan_that_cannot_work_says_so(method: str, num_rows: int, warned: boo
         assert all(words in warnings[0] for words in ("more rows", "fewer", "another method"))
 
 
+def test_teachers_with_next_to_no_rows_are_warned_of() -> None:
+    """Many teachers outvote the noise, and have nothing to say."""
+    assert any("fewer than 8 rows" in note for note in _plan("pategan(teachers=500)", 2000).notes)
+    assert not any("fewer than 8 rows" in note for note in _plan("pategan(teachers=250)", 2000).notes)
+
+
 def test_the_command_line_shows_it(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
     schema, _ = survey()
     schema.write(tmp_path / "s.toml")

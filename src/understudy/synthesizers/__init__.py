@@ -54,6 +54,8 @@ _TOKEN = re.compile(r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'[^']*')|(?P<word>[^\s,
 
 def synthesizer_class(name: str) -> type:
     """The class behind a name, or an error with the nearest one."""
+    if name == AUTO:
+        raise ConfigError("auto stands alone, without settings: to set some, name the method, as in gem(steps=800).")
     if name not in SYNTHESIZERS:
         near = difflib.get_close_matches(name, [*SYNTHESIZERS, AUTO], n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

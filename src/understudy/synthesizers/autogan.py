@@ -225,8 +225,8 @@ class AutoGAN(DPGAN):
             )
         if self.encoder == "dp_pca" and sum(domain.sizes) > MOST_GRAM:
             raise ConfigError(
-                f"dp_pca buys all products of features: at most {MOST_GRAM}, found {sum(domain.sizes)}. Use encoder=random or "
-                "encoder=joint."
+                f"dp_pca buys all products of features: at most {MOST_GRAM}, found {sum(domain.sizes)}. Use "
+                "encoder=random or encoder=joint."
             )
 
     def _most_features(self, domain: Domain) -> int:

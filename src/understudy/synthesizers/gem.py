@@ -77,8 +77,8 @@ LEAST_FOR_PAIRS = 0.2
 UNKNOWN_SIZE = 10_000
 """Rows that a plan reckons with where their number is bought: the choice must not depend on what is found."""
 SPREAD, WIDE_SPREAD = 0.1, 1.0
-"""How far apart the products begin. A critic needs them apart: where all are alike, no step by step change of one column
-shows anything of a parity of four."""
+"""How far apart the products begin. A critic needs them apart: where all are alike, no step by step change of one
+column shows anything of a parity of four."""
 LEAST_SPREAD = 0.1
 """A level that nearly everybody has, or nobody, is not blown up by more than the inverse of this."""
 SLOWER = 0.25

@@ -45,6 +45,8 @@ from understudy.synthesizers.dpgan import (
 
 ROWS_EACH = 32
 """Rows of a teacher, if nothing is said: more teachers outvote more noise, and their weak opinions add up."""
+LEAST_EACH = 8
+"""With fewer rows for a teacher than this, a plan warns."""
 MOST_TEACHERS = 2000
 """If nothing is said: teachers cost time."""
 MARGIN = 0.5
@@ -215,7 +217,14 @@ class PATEGAN:
                 "or dpgan learn more from so few rows."
             )
         notes.append("On the tables measured so far gem, aim and dpgan learn more, or as much, at this price.")
-        if domain.target is not None and not self._crosses(domain):
+        if domain.num_rows < LEAST_EACH * teachers:
+            notes.append(
+                f"Warning: fewer than {LEAST_EACH} rows for each teacher, if there are {domain.num_rows:,} rows: they "
+                "will know next to nothing, however little noise their votes have. Set fewer teachers, or use another "
+                "method."
+            )
+        has_pairs = self.target_share and self.features == "binned" and target_block(domain) is not None
+        if domain.target is not None and not self._crosses(domain) and not has_pairs:
             notes.append("The target is a column like any other here.")
         return tuple(notes)
 
