@@ -207,11 +207,11 @@ def as_markdown(results: list[dict], command: str) -> str:
         "",
         "Declared schemas, delta 1e-6, means over the seeds; seeded runs. *parity*, *causal*: 50,000 made rows, "
         "*small* 5,000; *survey*: 7,000 of the embedded one. *4-way distance*: total variation of the four columns "
-        "that belong together (parity: a, b, c, d; causal: sex, smokes, dose in halves, outcome; survey: health, limit, "
-        "married, insurance). *2-way distance*: mean over all pairs of columns, numbers in a few bins. *accuracy*: boosted "
-        "trees trained on synthetic rows, of the target in new real rows. *critic 0.2*: `gem(critic_share=0.2)`. "
-        "*told*: `gem(cliques=...)` with the four columns named. *real rows*: as many fresh ones (survey: the same). "
-        "Epsilon *none*: without noise.",
+        "that belong together (parity: a, b, c, d; causal: sex, smokes, dose in halves, outcome; survey: health, "
+        "limit, married, insurance). *2-way distance*: mean over all pairs of columns, numbers in a few bins. "
+        "*accuracy*: boosted trees trained on synthetic rows, of the target in new real rows. *critic 0.2*: "
+        "`gem(critic_share=0.2)`. *told*: `gem(cliques=...)` with the four columns named. *real rows*: as many "
+        "fresh ones (survey: the same). Epsilon *none*: without noise.",
         "",
         f"Command: `{command}`. Date: {max(row['date'] for row in results)}. Machine: {platform.machine()}, "
         f"{len(os.sched_getaffinity(0))} cores shared with other work, no GPU, Python {platform.python_version()}.",
