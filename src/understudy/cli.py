@@ -630,6 +630,8 @@ def _show_spent(release: "Release", quiet: bool) -> None:
 
     statement = release.statement
     _warn_if_not_private(release)
+    for note in () if quiet else release.notes:
+        typer.echo(note[:1].upper() + note[1:], err=True)
     if statement.public_table is not None and not quiet:
         rows = f"{statement.public_table:,} row{'s' if statement.public_table > 1 else ''}"
         typer.echo(f"Began on a public table of {rows}, on your word: nobody in it is protected.", err=True)

@@ -140,9 +140,10 @@ def fit(
     # The method is chosen and priced before anything is bought: bought values must not move a price.
     domain = assumed_domain(schema, binning)
     budget = _budget(guarantee, schema)
-    synthesizer, _ = choose_method(method, domain, budget)
+    synthesizer, reasons = choose_method(method, domain, budget)
     buying = plan_discovery(schema, budget, binning)
-    synthesizer.plan(domain, budget.after(buying.looks))  # refuses what cannot be paid before any look
+    planned = synthesizer.plan(domain, budget.after(buying.looks))  # refuses what cannot be paid before any look
+    notes = (*reasons, *(note for note in planned.notes if note.startswith("Warning:")))
     if public is None and _needs_public(synthesizer):
         raise ConfigError(
             f"{express(synthesizer)} learns from a public table: give one (--public; in Python public=), or use other "
@@ -179,7 +180,7 @@ def fit(
             bought=bought_facts(schema, codec),
             method=express(synthesizer),
         )
-        release = Release(model, codec, statement, origin, run)
+        release = Release(model, codec, statement, origin, run, notes)
         if run is not None:
             run.keep(release._files())
         return release
@@ -309,6 +310,8 @@ class Release:
     origin: Origin
     checkpoint: Checkpoint | None = dataclasses.field(default=None, repr=False, compare=False)
     """The folder of the run that made it, until it is saved. No part of the release."""
+    notes: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
+    """Why `auto` chose its method, and warnings of the plan: from facts known before any look, and not saved."""
 
     @property
     def schema(self) -> Schema:
