@@ -140,8 +140,10 @@ class DPGAN:
         noise = budget.after(looks).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} critic steps, each on about one unit in {1 / self.rate:.0f}"
         looks.append(Look("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
-        is_plain = domain.target is not None and len(looks) < 3
-        notes = ("For the GAN the target is a column like any other.",) if is_plain else ()
+        notes: tuple[str, ...] = ()
+        if domain.target is not None:
+            held = "The generator is held to noisy counts of every column with the target."
+            notes = (held if len(looks) > 2 else "For the GAN the target is a column like any other.",)
         return Plan(tuple(looks), notes)
 
     def _histograms(self, domain: Domain, budget: Budget) -> list[Look]:

@@ -223,9 +223,11 @@ class PATEGAN:
                 "will know next to nothing, however little noise their votes have. Set fewer teachers, or use another "
                 "method."
             )
-        has_pairs = self.target_share and self.features == "binned" and target_block(domain) is not None
-        if domain.target is not None and not self._crosses(domain) and not has_pairs:
-            notes.append("The target is a column like any other here.")
+        if domain.target is not None:
+            has_pairs = self.target_share and self.features == "binned" and target_block(domain) is not None
+            done = ["student and teachers see every column together with it"] if self._crosses(domain) else []
+            done += ["the generator is held to noisy counts of every column with it"] if has_pairs else []
+            notes.append(f"The target, {domain.target!r}: {' and '.join(done) or 'a column like any other here'}.")
         return tuple(notes)
 
     def _crosses(self, domain: Domain) -> bool:
