@@ -165,11 +165,19 @@ def test_noise_is_drawn_on_fine_steps(stddev: float) -> None:
 
 
 @pytest.mark.parametrize("rows_per_unit", [1, 3])
-@pytest.mark.parametrize("settings", [{"mode": "one_shot"}, {"mode": "adaptive", "picks": 2, "rounds": 2}])
+@pytest.mark.parametrize(
+    ("settings", "others"),
+    [
+        ({"mode": "one_shot"}, 3),
+        ({"mode": "one_shot", "triples_share": 0.4}, 3 + 4),
+        ({"mode": "adaptive", "picks": 2, "rounds": 2}, 2),
+        ({"mode": "adaptive", "picks": 2, "rounds": 2, "triples_share": 0.1}, 2 + 4),
+    ],
+)
 def test_all_answers_of_a_run_are_within_what_was_paid(
-    settings: dict, rows_per_unit: int, monkeypatch: pytest.MonkeyPatch
+    settings: dict, others: int, rows_per_unit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By what is really drawn, rounds, groups and cliques included: the looks were charged before the first of it."""
+    """By what is really drawn, rounds, groups, triples and cliques included: all looks are charged before."""
     rows = table(1000)
     rows.max_rows_per_unit = rows_per_unit
     run = ledger(2.0, rows_per_unit=rows_per_unit)
@@ -189,7 +197,7 @@ def test_all_answers_of_a_run_are_within_what_was_paid(
     assert isinstance(event, Gaussian)
     spent = math.fsum((rows_per_unit / stddev) ** 2 for stddev in answered) * event.noise_multiplier**2
     assert 1 - 1e-6 <= spent <= 1 + ROOM / 2
-    assert len(answered) == 4 + 3 + 1 + (2 if settings["mode"] == "adaptive" else 3)
+    assert len(answered) == 4 + 3 + 1 + others
 
 
 def test_allotted_noise_is_the_best() -> None:
@@ -223,20 +231,21 @@ def heads(num_rows: int = 30, seed: int = 0) -> np.ndarray:
     return np.concatenate([draw.dirichlet(np.ones(size), num_rows) for size in SIZES], axis=1).astype(np.float32)
 
 
-def pairs(rows: int, at_once: int, *, gated: bool) -> Pairs:
+def pairs(rows: int, at_once: int, *, gated: bool, own: bool) -> Pairs:
     draw = np.random.default_rng(1)
     groups = np.eye(sum(SIZES))[:, :12]
     gates = np.zeros((sum(SIZES), 2))
     gates[7, 0] = gates[8, 1] = 1.0
-    noisy, weights = draw.random((2 if gated else 1, 12, 12)), draw.random((12, 12))
+    noisy, weights = draw.random((2 if gated else 1, 12, 12)), draw.random((2 if own else 1, 12, 12))
     return Pairs.of(groups, gates if gated else None, noisy, weights, rows=rows, at_once=at_once)
 
 
-@pytest.mark.parametrize("gated", [True, False])
-def test_chunks_add_up_to_the_whole(gated: bool) -> None:
-    """In stretches of any length, and on average over draws of some of them; against plain sums over rows."""
+@pytest.mark.parametrize(("gated", "own"), [(False, False), (True, False), (True, True)])
+def test_chunks_add_up_to_the_whole(gated: bool, own: bool) -> None:
+    """In stretches of any length, and on average over draws of some of them; against plain sums over rows. Weights are
+    the same in all classes, or each class has its own."""
     p, key = jnp.asarray(heads()), jax.random.key(0)
-    whole = pairs(12, 2, gated=gated)
+    whole = pairs(12, 2, gated=gated, own=own)
     loss = float(whole.loss(p, key))
     exact = np.zeros_like(np.asarray(whole.noisy[:, 0]))
     for row in np.asarray(p):
@@ -244,11 +253,11 @@ def test_chunks_add_up_to_the_whole(gated: bool) -> None:
             exact[at] += (row[7 + at] if gated else 1.0) * np.outer(row[:12], row[:12]) / len(p)
     np.testing.assert_allclose(whole.shares(p), exact, rtol=1e-4, atol=1e-6)
     assert loss == pytest.approx(
-        float(np.sum(np.asarray(whole.weights[0]) * (exact - whole.noisy[:, 0]) ** 2)), rel=1e-4
+        float(np.sum(np.asarray(whole.weights[:, 0]) * (exact - whole.noisy[:, 0]) ** 2)), rel=1e-4
     )
     for rows in (1, 5, 12):
-        assert float(pairs(rows, 10**6, gated=gated).loss(p, key)) == pytest.approx(loss, rel=1e-5)
-    some = pairs(4, 2, gated=gated)
+        assert float(pairs(rows, 10**6, gated=gated, own=own).loss(p, key)) == pytest.approx(loss, rel=1e-5)
+    some = pairs(4, 2, gated=gated, own=own)
     drawn = jax.vmap(lambda one: some.loss(p, one))(jax.random.split(key, 2000))
     assert float(drawn.mean()) == pytest.approx(loss, abs=4 * float(drawn.std()) / math.sqrt(2000) + 1e-5)
 
@@ -280,6 +289,54 @@ def test_without_noise_the_marginals_come_back(mode: str) -> None:
         found = np.einsum("ri,rj,rk->ijk", columns[a], columns[b], columns["t"]) / len(model.probabilities)
         exact = rows._exact_counts((a, b, "t")) / 3000
         assert np.abs(found - exact).sum() / 2 < 0.02, (a, b)
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.0, False), (0.3, True)])
+def test_triples_show_what_no_pair_shows(share: float, found: bool) -> None:
+    """The parity of three columns, in the model's own law; with noise too."""
+    draw = np.random.default_rng(0)
+    a, b, d = draw.integers(0, 2, (3, 4000))
+    domain = Domain(names=("a", "b", "c", "d"), sizes=(2, 2, 2, 2), num_rows=4000)
+    rows = Rows(np.stack([a, b, a ^ b, d], axis=1).astype(np.int32), domain)
+    gem = GEM(triples_share=share, steps=150, components=200, width=32, depth=1, latent=8, rate=1e-2)
+    for epsilon in (math.inf, 2.0):
+        run = ledger(epsilon)
+        plan = gem.plan(domain, run.remaining)
+        assert ("triples" in plan["marginals"].what) == found
+        model = gem.fit(rows, plan, run, key=jax.random.key(0))
+        a, b, c = (model.probabilities[:, at : at + 2] for at in (0, 2, 4))
+        distance = (
+            np.abs(np.einsum("ri,rj,rk->ijk", a, b, c) / 200 - rows._exact_counts(("a", "b", "c")) / 4000).sum() / 2
+        )
+        assert distance < 0.1 if found else distance > 0.4
+
+
+def test_triples_that_noise_would_hide_are_not_bought() -> None:
+    """Nothing is reserved for them where no three columns have levels frequent enough."""
+    rows, run = table(30), ledger(0.1)
+    gem = GEM(triples_share=0.5)
+    purse = pay_for_marginals(rows, gem.plan(rows.domain, run.remaining)["marginals"], run)
+    board = Board(gem, rows.domain, purse, most_pairs=None)
+    assert not board.has_triples
+    assert board.for_pairs(purse) == purse.left
+
+
+@pytest.mark.parametrize(("rare", "least", "most"), [(0, 0.09, 0.11), (45, 0.85, 0.91)])
+def test_single_columns_stand_for_pairs_that_are_not_bought(rare: int, least: float, most: float) -> None:
+    """Where most columns have one level that noise leaves, the precision goes to single columns."""
+    columns, num_rows = 48, 100_000
+    draw = np.random.default_rng(0)
+    codes = draw.random((num_rows, columns)) < np.where(np.arange(columns) < rare, 1e-4, 0.5)
+    names = tuple(f"c{at}" for at in range(columns))
+    domain = Domain(names=names, sizes=(2,) * columns, num_rows=num_rows, declared_rows=num_rows)
+    rows, run = Rows(codes.astype(np.int32), domain), ledger(1.0)
+    purse = pay_for_marginals(rows, GEM().plan(domain, run.remaining)["marginals"], run)
+    board = Board(GEM(), domain, purse, most_pairs=None)
+    assert len(board.pairs) == math.comb(columns - rare, 2)
+    assert least <= 1 - purse.left / purse.precision <= most
+    singles = board.terms()[0]
+    scale = num_rows**2 / singles.weights.size  # nothing else was bought
+    assert float(singles.weights[0, ::2].sum()) / scale == pytest.approx(purse.precision - purse.left, rel=1e-4)
 
 
 def test_weights_and_ledger_agree() -> None:
@@ -401,6 +458,8 @@ def test_target_of_many_levels_is_cut_into_classes() -> None:
         ({"singles_share": 0.0}, "singles_share"),
         ({"singles_share": 0.5, "target_share": 0.5}, "target_share"),
         ({"least_signal": -1.0}, "least_signal"),
+        ({"triples_share": 1.0}, "triples_share"),
+        ({"triples_share": -0.1}, "triples_share"),
         ({"rate": math.nan}, "rate"),
         ({"average": 1.0}, "average"),
         ({"cliques": (("a",),)}, "cliques"),

@@ -64,8 +64,8 @@ class Pairs(eqx.Module):
     """Which codes make each group."""
     gates: Float[Array, "features classes"] | None
     noisy: Float[Array, "classes chunks rows groups"]
-    weights: Float[Array, "chunks rows groups"]
-    """Zero where nothing was bought."""
+    weights: Float[Array, "classes_or_one chunks rows groups"]
+    """Zero where nothing was bought; the same in all classes, or for each its own."""
     at_once: int = eqx.field(static=True)
     """So many stretches, drawn anew, are compared in each step; all of them if there are no more."""
 
@@ -75,16 +75,17 @@ class Pairs(eqx.Module):
         groups: np.ndarray,
         gates: np.ndarray | None,
         noisy: Float[np.ndarray, "classes groups groups"],
-        weights: Float[np.ndarray, "groups groups"],
+        weights: Float[np.ndarray, "classes_or_one groups groups"],
         *,
         rows: int,
         at_once: int,
     ) -> "Pairs":
         """Cut into stretches of so many rows; the last is filled up with what weighs nothing."""
         width, chunks = groups.shape[1], math.ceil(groups.shape[1] / rows)
-        more = chunks * rows - width
-        noisy = np.pad(noisy, ((0, 0), (0, more), (0, 0))).reshape(len(noisy), chunks, rows, width)
-        weights = np.pad(weights, ((0, more), (0, 0))).reshape(chunks, rows, width)
+        noisy, weights = (
+            np.pad(each, ((0, 0), (0, chunks * rows - width), (0, 0))).reshape(len(each), chunks, rows, width)
+            for each in (noisy, weights)
+        )
         return cls(_array(groups), None if gates is None else _array(gates), _array(noisy), _array(weights), at_once)
 
     def loss(self, heads: Float[Array, "rows features"], key: PRNGKeyArray) -> Float[Array, ""]:
@@ -101,7 +102,7 @@ class Pairs(eqx.Module):
             of_class, chunk = one // chunks, one % chunks
             left = jax.lax.dynamic_slice_in_dim(padded, chunk * rows, rows, axis=1)
             errors = (left * within[:, of_class, None]).T @ shown / len(heads) - self.noisy[of_class, chunk]
-            return sum_ + jnp.sum(self.weights[chunk] * errors**2), None
+            return sum_ + jnp.sum(self.weights[of_class % len(self.weights), chunk] * errors**2), None
 
         return jax.lax.scan(add, jnp.zeros(()), chosen)[0] * (total / len(chosen))
 

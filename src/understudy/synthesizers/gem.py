@@ -52,6 +52,8 @@ from understudy.synthesizers.dpgan import ledger_key
 MODES = ("auto", "one_shot", "adaptive")
 MOST_GROUPS = 1500
 """Groups of all columns together: their square is the size of the matrices that are compared."""
+MOST_IN_TRIPLES = 256
+"""The same where triples are compared: the third power of it."""
 CELLS_AT_ONCE = 2**18
 """Cells of the matrices compared in one step; a part of them, drawn anew each time, if there are more."""
 FEW_COLUMNS = 20
@@ -64,8 +66,10 @@ HIDDEN = 2.0
 """A count of a single column below so many standard deviations of its noise is not believed."""
 SINGLES_NOISE = 0.002
 """Noise of a count of a single column, as a part of the rows, that is aimed at ..."""
-MOST_FOR_SINGLES = (0.4, 0.2)
-"""... with at most this part of the precision, without and with a target."""
+MOST_FOR_SINGLES = 0.4
+"""... with at most this part of the precision, and with a target ..."""
+FOR_A_SINGLE = 3.0
+"""... at most this, divided by the number of columns: the more pairs a column is in, the more they tell of it."""
 PAIRS_NOISE = 0.0015
 """With less noise than this of pairs in general, more training steps are worth their while."""
 TARGET_NOISE = 0.001
@@ -74,6 +78,9 @@ MOST_FOR_TARGET = 0.35
 """... with at most this part, and ..."""
 LEAST_FOR_PAIRS = 0.2
 """... this part of what is left over for pairs in general."""
+WORTH_BUYING, MOST_WORTH = 0.02, 0.9
+"""Single columns are counted again if so much of the precision more is worth it, for want of pairs; the few pairs that
+there are keep a part, though on average over all pairs they hardly count."""
 UNKNOWN_SIZE = 10_000
 """Rows that a plan reckons with where their number is bought: the choice must not depend on what is found."""
 SPREAD, WIDE_SPREAD = 0.1, 1.0
@@ -109,8 +116,11 @@ class GEM:
     """... and for pairs with the target, if there is one. The rest is for pairs in general and the given cliques."""
     most_classes: int = 6
     """Pairs are counted within so many classes of the target at most: rare levels, or neighbours, count as one."""
-    least_signal: float = 0.2
+    least_signal: float = 0.1
     """How many times its noise an even share of the rows in a cell must be: rarer levels are counted together."""
+    triples_share: float = 0.0
+    """The part of what pairs would get for triples of columns; 0: there are none. For tables of few levels, much data
+    or much budget, whose triples do not follow from their pairs."""
     cliques: tuple[Clique, ...] = ()
     """Further marginals to buy and match, each a list of columns."""
     steps: int = 400
@@ -166,6 +176,10 @@ class GEM:
                 "critic_share is a part of the budget, from 0 (no critic), and with choice_share below 1, found "
                 f"{self.critic_share}."
             )
+        if not 0 <= self.triples_share < 1:
+            raise ConfigError(
+                f"triples_share is a part of the precision, from 0 (no triples) to below 1, found {self.triples_share}."
+            )
         for name in ("least_signal", "rate", "critic_rate", "critic_weight"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} must be a positive number, found {getattr(self, name)}.")
@@ -193,14 +207,15 @@ class GEM:
         alone = left.calibrate(lambda noise: [Gaussian(noise)])
         mode, reason = self._mode(domain, alone * budget.max_rows_per_unit)
         by = "" if domain.target is None else f", within classes of {domain.target!r}"
-        what, looks, noise = f"counts of every column, and of pairs of columns{by}", [], alone
+        triples = ", and of triples" if self.triples_share else ""
+        what, looks, noise = f"counts of every column, and of pairs of columns{by}{triples}", [], alone
         if mode == "adaptive":
             picks = self._num_picks(domain)
             least = budget.part(self.choice_share).calibrate(lambda noise: [Choices(1 / noise, picks)])
             choice = f"choice of {picks} pairs of columns, in {min(self.rounds, picks)} rounds"
             looks.append(Look("choices", choice, Choices(1 / least, picks), columns=domain.names))
             noise = left.after(looks).calibrate(lambda noise: [Gaussian(noise)])
-            what = f"counts of every column, and of {picks} pairs of columns{by}"
+            what = f"counts of every column, and of {picks} pairs of columns{by}{triples}"
         looks.append(Look("marginals", what, Gaussian(noise), columns=domain.names))
         return Plan((*looks, *critic), (reason, *self._notes(domain)))
 
@@ -299,6 +314,7 @@ class GEM:
         tell_critic = _part(tell, 0.4, 0.6)
         tell = _part(tell, 0.0, 0.4) if self.has_critics else tell
         network_key, *keys, critic_key = jax.random.split(key, 2 + max(1, self.rounds))
+        triples_key = jax.random.fold_in(keys[0], 1)
         choose = noisy_choices(rows, plan["choices"], ledger) if "choices" in plan else None
         purse = pay_for_marginals(rows, plan["marginals"], ledger)
         most_pairs = None if choose is None else self._num_picks(domain)
@@ -313,12 +329,16 @@ class GEM:
                 told = _part(tell, number / 2 / len(counts), 1 / 2 / len(counts))
                 state = train(fit, board.terms(), state.again(), rates, key=keys[number], progress=told)[0]
             assert choose is not None
-            precision = purse.left * count / sum(counts[number:])
+            precision = board.for_pairs(purse) * count / sum(counts[number:])
             expected = board.expected(heads_of(fit, state.average, state.latents))
             board.buy(purse, board.worst(expected, choose, count, precision), precision)
-        board.buy(purse, () if counts else board.pairs, purse.left)
+        board.buy(purse, () if counts else board.pairs, board.for_pairs(purse))
         told = _part(tell, 0.5, 0.5) if counts else tell
         rates = falling(self.rate, round(self.steps * board.patience))
+        if board.has_triples:  # noise that hides them is told by what the pairs made of them
+            first, told = _part(told, 0.0, 0.5), _part(told, 0.5, 0.5)
+            state = train(fit, board.terms(), state.again(), rates, key=triples_key, progress=first)[0]
+            board.buy_triples(purse, heads_of(fit, state.average, state.latents))
         state, kept = train(
             fit,
             board.terms(),
@@ -456,7 +476,8 @@ class Board:
         self._target: _WithTarget | None = None
         self.bought: set[tuple[str, str]] = set()
         enough = len(domain.names) / (SINGLES_NOISE * domain.num_rows) ** 2 / purse.precision
-        share = min(enough, MOST_FOR_SINGLES[domain.target is not None])
+        few = MOST_FOR_SINGLES if domain.target is None else FOR_A_SINGLE / len(domain.names)
+        share = min(enough, MOST_FOR_SINGLES, few)
         self._singles_noise = allotted(
             purse.precision * max(share, settings.singles_share), [domain.size(single) for single in domain.singles]
         )
@@ -465,7 +486,13 @@ class Board:
         if domain.target is not None and len(domain.names) > 1:
             self._buy_target(purse, domain.target)
         self._cliques = self._buy_cliques(purse, most_pairs)
-        self._lay_out(purse.left, most_pairs)
+        self._triples = self._laid_out_triples(purse.left * settings.triples_share)
+        self._lay_out(self.for_pairs(purse), most_pairs)
+        pot = self.for_pairs(purse) + self._singles_precision
+        more = self._worth_of_singles(most_pairs) * pot - self._singles_precision
+        if self.pairs and more > WORTH_BUYING * purse.precision:
+            self._buy_singles_again(purse, more)
+            self._lay_out(self.for_pairs(purse), most_pairs)
         if not self.pairs:
             self._buy_again(purse)
 
@@ -524,17 +551,43 @@ class Board:
         noise = allotted(purse.left * len(cliques) / (len(cliques) + pairs), [self._domain.size(c) for c in cliques])
         return list(zip(cliques, purse.noisy_counts(cliques, noise), noise, strict=True))
 
+    @property
+    def _singles_precision(self) -> float:
+        return math.fsum(noise**-2 for noise in self._singles_noise)
+
+    def _worth_of_singles(self, most_pairs: int | None) -> float:
+        """The part of the precision, of what pairs and single columns have together, that is best for the latter.
+
+        They stand for all pairs that will not be counted. The least sum of errors, as in `allotted`.
+        """
+        domain, pairs = self._domain, self.pairs
+        counted = min(len(pairs), most_pairs or len(pairs))
+        others = len(domain.names) - 1 - (self._classes is not None)
+        per_column = counted / len(pairs) * (len(self._groups) - 1) if pairs else 0.0
+        alone = [
+            size * (others - per_column * (name in self._groups))
+            for name, size in zip(domain.names, domain.sizes, strict=True)
+            if self._classes is None or name != domain.target
+        ]
+        for_singles = sum(cells ** (2 / 3) for cells in alone)
+        cells = [self._num_classes * self._widths[a] * self._widths[b] for a, b in pairs]
+        for_pairs = counted * float(np.mean(np.asarray(cells) ** (2 / 3))) if pairs else 0.0
+        return min(MOST_WORTH, for_singles / max(for_singles + for_pairs, 1e-12))
+
+    def _buy_singles_again(self, purse: Purse, precision: float) -> None:
+        noise = allotted(precision, self._domain.sizes)
+        again = purse.noisy_counts(self._domain.singles, noise)
+        self._singles, self._singles_noise = _together(self._singles, self._singles_noise, again, noise)
+        self._clean()
+
     def _buy_again(self, purse: Purse) -> None:
         """Without pairs to buy, what is left makes single columns, and pairs with the target, more precise."""
         target = self._target
-        share = 1.0 if target is None else 0.5
-        more = allotted(purse.left * share, self._domain.sizes)
-        again = purse.noisy_counts(self._domain.singles, more)
-        self._singles, self._singles_noise = _together(self._singles, self._singles_noise, again, more)
-        self._clean()
+        left = self.for_pairs(purse)
+        self._buy_singles_again(purse, left * (1.0 if target is None else 0.5))
         if target is not None:
             queries = target.queries(self._domain)
-            more = allotted(purse.left, [math.prod(query.shape) for query in queries])
+            more = allotted(self.for_pairs(purse), [math.prod(query.shape) for query in queries])
             noisy, noise = _together(target.noisy, target.stddevs, purse.noisy_counts(queries, more), more)
             self._target = dataclasses.replace(target, noisy=noisy, stddevs=noise)
 
@@ -546,21 +599,60 @@ class Board:
         target = self._domain.target if self._classes is not None else None
         names = [name for name in self._domain.names if name != target]
         self._num_classes = 1 if self._classes is None else max(self._classes) + 1
-        unit = self._settings.least_signal * self._domain.num_rows * self._num_classes
-        floor = math.sqrt(unit / math.sqrt(precision)) if precision else math.inf  # of one pair alone
+        self._groups = self._coarse(names, precision, 2, classes=self._num_classes, most=most_pairs, width=MOST_GROUPS)
+        self._widths = {name: max(each) + 1 for name, each in self._groups.items()}
+        self._slices = _slices(self._groups)
+        width = sum(self._widths.values())
+        self._noisy = np.zeros((self._num_classes, width, width), np.float32)
+        self._weights = np.zeros((width, width), np.float32)
+
+    def _coarse(
+        self, names: Sequence[str], precision: float, order: int, *, classes: int, most: int | None, width: int
+    ) -> dict[str, Groups]:
+        """Groups for all marginals of an order, `most` of them at once: an even share of the rows in a cell is
+        `least_signal` times their noise at least, and there are no more than `width` groups."""
+        rows = self._domain.num_rows
+
+        def floor_of(marginals: int) -> float:
+            stddev = math.sqrt(marginals / precision) if precision else math.inf
+            return (self._settings.least_signal * classes * stddev * rows ** (order - 1)) ** (1 / order)
+
+        floor = floor_of(1)
         while True:
             groups = {name: self._merged(name, floor) for name in names}
-            self._groups = {name: each for name, each in groups.items() if max(each)}
-            self._widths = {name: max(each) + 1 for name, each in self._groups.items()}
-            count = max(1, len(self._groups) * (len(self._groups) - 1) // 2)
-            stddev = math.sqrt(min(count, most_pairs or count) / precision) if precision else math.inf
-            if not self._groups or (floor**2 >= unit * stddev and sum(self._widths.values()) <= MOST_GROUPS):
-                break
+            groups = {name: each for name, each in groups.items() if max(each)}
+            marginals = max(1, math.comb(len(groups), order))
+            fits = sum(max(each) + 1 for each in groups.values()) <= width
+            if not groups or (floor >= floor_of(min(marginals, most or marginals)) and fits):
+                return groups
             floor *= 1.1
-        ends = np.cumsum([0, *self._widths.values()]).tolist()
-        self._slices = {name: slice(a, b) for name, (a, b) in zip(self._widths, itertools.pairwise(ends), strict=True)}
-        self._noisy = np.zeros((self._num_classes, ends[-1], ends[-1]), np.float32)
-        self._weights = np.zeros((ends[-1], ends[-1]), np.float32)
+
+    def _laid_out_triples(self, precision: float) -> "_Triples | None":
+        if not precision:
+            return None
+        groups = self._coarse(self._domain.names, precision, 3, classes=1, most=None, width=MOST_IN_TRIPLES)
+        return _Triples(groups, precision) if len(groups) >= 3 else None
+
+    @property
+    def has_triples(self) -> bool:
+        return self._triples is not None
+
+    def for_pairs(self, purse: Purse) -> float:
+        """What is left, but for what triples are to have."""
+        return max(0.0, purse.left - (self._triples.precision if self._triples is not None else 0.0))
+
+    def buy_triples(self, purse: Purse, heads: Float[jax.Array, "rows features"]) -> None:
+        """Counts of all triples, drawn towards what a generator that was trained on the rest makes of them."""
+        triples = self._triples
+        assert triples is not None
+        noise = allotted(purse.left, [math.prod(query.shape) for query in triples.queries])
+        noisy = purse.noisy_counts(triples.queries, noise)
+        shares = np.asarray(self._compared_triples(triples, 1.0).shares(heads), dtype=np.float64)
+        expected = [shares[place] * self._domain.num_rows for place in triples.places]
+        drawn = drawn_in(noisy, expected, [stddev**2 for stddev in noise])[0]
+        for place, table, stddev in zip(triples.places, drawn, noise, strict=True):
+            triples.noisy[place] = table
+            triples.weights[place] = stddev**-2
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -630,26 +722,34 @@ class Board:
                 )
             )
         cells = sum(weights.size for *_, weights in parts) + int((self._weights > 0).sum()) * self._num_classes
+        cells += 0 if self._triples is None else int((self._triples.weights > 0).sum())
         scale = rows**2 / (cells + sum(counts.size for _, counts, _ in self._cliques))
         made: list[Cross | Pairs | Cells] = [
             Cross.of(groups, gates, noisy / rows, weights * scale) for groups, gates, noisy, weights in parts
         ]
         made += [self._compared(scale)] if self._weights.any() else []
+        if self._triples is not None and self._triples.weights.any():
+            made.append(self._compared_triples(self._triples, scale))
         made += [self._cells(scale)] if self._cliques else []
         return tuple(made)
 
     def _compared(self, scale: float) -> Pairs:
-        width = len(self._weights)
-        stretch = max(1, min(width, CELLS_AT_ONCE // max(1, width)))
         believed, weights = self._believed()
-        return Pairs.of(
-            self._matrix(self._groups),
-            None if self._classes is None else self._gates(self._classes),
-            believed / self._domain.num_rows,
-            weights * scale,
-            rows=stretch,
-            at_once=max(1, CELLS_AT_ONCE // max(1, stretch * width)),
-        )
+        gates = None if self._classes is None else self._gates(self._classes)
+        return self._in_stretches(self._matrix(self._groups), gates, believed, weights[None] * scale)
+
+    def _compared_triples(self, triples: "_Triples", scale: float) -> Pairs:
+        """Pairs within each group of a third column."""
+        groups = self._matrix(triples.groups)
+        return self._in_stretches(groups, groups, triples.noisy, triples.weights * scale)
+
+    def _in_stretches(
+        self, groups: np.ndarray, gates: np.ndarray | None, counts: np.ndarray, weights: np.ndarray
+    ) -> Pairs:
+        width = groups.shape[1]
+        stretch = max(1, min(width, CELLS_AT_ONCE // max(1, width)))
+        at_once = max(1, CELLS_AT_ONCE // max(1, stretch * width))
+        return Pairs.of(groups, gates, counts / self._domain.num_rows, weights, rows=stretch, at_once=at_once)
 
     def _believed(self) -> tuple[np.ndarray, np.ndarray]:
         """Pairs as the generator is to have them, in rows, and their weights.
@@ -750,6 +850,25 @@ class _WithTarget:
     def queries(self, domain: Domain) -> list[Grouped]:
         assert domain.target is not None
         return [Grouped((domain.target, name), (self.levels, groups)) for name, groups in self.groups.items()]
+
+
+class _Triples:
+    """Noisy counts of all triples of columns, in groups of codes: each at the places of its three columns in a cube."""
+
+    def __init__(self, groups: dict[str, Groups], precision: float):
+        self.groups, self.precision = groups, precision
+        names = list(itertools.combinations(groups, 3))
+        self.queries = [Grouped(three, tuple(groups[name] for name in three)) for three in names]
+        slices = _slices(groups)
+        self.places = [tuple(slices[name] for name in three) for three in names]
+        width = sum(max(each) + 1 for each in groups.values())
+        self.noisy, self.weights = np.zeros((2, width, width, width), np.float32)
+
+
+def _slices(groups: dict[str, Groups]) -> dict[str, slice]:
+    """Where the groups of each column lie, side by side."""
+    ends = np.cumsum([0, *(max(each) + 1 for each in groups.values())]).tolist()
+    return {name: slice(a, b) for name, (a, b) in zip(groups, itertools.pairwise(ends), strict=True)}
 
 
 def drawn_in(
