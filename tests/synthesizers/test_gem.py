@@ -1,5 +1,6 @@
 """GEM: what its bundle may reveal, that its matrices are the marginals, and that it finds what was measured."""
 
+import dataclasses
 import itertools
 import math
 from typing import Any
@@ -291,9 +292,9 @@ def test_without_noise_the_marginals_come_back(mode: str) -> None:
         assert np.abs(found - exact).sum() / 2 < 0.02, (a, b)
 
 
-@pytest.mark.parametrize(("share", "found"), [(0.0, False), (0.3, True)])
-def test_triples_show_what_no_pair_shows(share: float, found: bool) -> None:
-    """The parity of three columns, in the model's own law; with noise too."""
+@pytest.mark.parametrize(("share", "found"), [(0.0, False), (None, True)])
+def test_triples_show_what_no_pair_shows(share: float | None, found: bool) -> None:
+    """The parity of three columns, in the model's own law; with noise too. They are bought unasked in a small table."""
     draw = np.random.default_rng(0)
     a, b, d = draw.integers(0, 2, (3, 4000))
     domain = Domain(names=("a", "b", "c", "d"), sizes=(2, 2, 2, 2), num_rows=4000)
@@ -311,12 +312,61 @@ def test_triples_show_what_no_pair_shows(share: float, found: bool) -> None:
         assert distance < 0.1 if found else distance > 0.4
 
 
+def test_whether_triples_are_bought_follows_from_public_facts() -> None:
+    """In the words of the plan; with a target, round by round, or with much noise none are bought unless asked for."""
+
+    def bought(columns: int = 16, rows: int | None = 16_000, epsilon: float = 1.0, size: int = 2, **more: Any) -> bool:
+        names = tuple(f"c{at}" for at in range(columns))
+        domain = Domain(
+            names=names,
+            sizes=(size,) * columns,
+            num_rows=rows or 500,
+            declared_rows=rows,
+            target=more.pop("target", None),
+        )
+        some = dataclasses.replace(domain, bought=("c1",))
+        assert not GEM(**more)._wants_triples(some, "one_shot", 1e-9)
+        return "triples" in GEM(**more).plan(domain, Budget(epsilon, 1e-5))["marginals"].what
+
+    assert bought()
+    assert bought(4, None)
+    assert not bought(size=5)
+    assert not bought(target="c3")
+    assert not bought(epsilon=0.1)
+    assert not bought(60)
+    assert not bought(16, None)
+    assert not bought(mode="adaptive")
+    assert not bought(triples_share=0.0)
+    domain = Domain(names=("a", "b", "t"), sizes=(9, 9, 9), num_rows=9, target="t", bought=("a",))
+    plan = GEM(mode="adaptive", triples_share=0.1).plan(domain, Budget(0.1, 1e-5))
+    assert "triples" in plan["marginals"].what
+
+
+@pytest.mark.parametrize(("planned", "triples"), [(2, 4), (9, 0)])
+def test_what_the_plan_says_of_triples_is_done(planned: int, triples: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bins of a number may turn out fewer than a plan can know; its word holds."""
+    domain = Domain(names=("a", "b", "c", "d"), sizes=(2, 2, 2, 2), num_rows=2000)
+    rows = Rows(np.random.default_rng(0).integers(0, 2, (2000, 4)).astype(np.int32), domain)
+    asked: list[Any] = []
+    honest = Purse._with_noise
+
+    def heard(purse: Purse, query: Any, stddev: float) -> np.ndarray:
+        asked.append(query)
+        return honest(purse, query, stddev)
+
+    monkeypatch.setattr(Purse, "_with_noise", heard)
+    run, gem = ledger(2.0), GEM(**SMALL)
+    plan = gem.plan(dataclasses.replace(domain, sizes=(planned, 2, 2, 2)), run.remaining)
+    gem.fit(rows, plan, run, key=jax.random.key(0))
+    assert sum(isinstance(query, Grouped) and len(query.clique) == 3 for query in asked) == triples
+
+
 def test_triples_that_noise_would_hide_are_not_bought() -> None:
     """Nothing is reserved for them where no three columns have levels frequent enough."""
     rows, run = table(30), ledger(0.1)
     gem = GEM(triples_share=0.5)
     purse = pay_for_marginals(rows, gem.plan(rows.domain, run.remaining)["marginals"], run)
-    board = Board(gem, rows.domain, purse, most_pairs=None)
+    board = Board(gem, rows.domain, purse, most_pairs=None, triples_share=0.5)
     assert not board.has_triples
     assert board.for_pairs(purse) == purse.left
 
@@ -413,8 +463,9 @@ def test_the_mode_follows_from_public_facts() -> None:
         assert chosen != "one_shot" or GEM().plan(domain, Budget(epsilon, 1e-6)).notes[0] == reason
         return chosen
 
-    assert mode(15, 1000) == mode(15, 30_000) == mode(100, 10**6) == "one_shot"
-    assert mode(100, 5_000) == "adaptive"
+    assert mode(15, 5_000) == mode(15, 30_000) == mode(100, 10**6) == "one_shot"
+    assert mode(100, 5_000) == mode(15, 1000) == "adaptive"
+    assert mode(3, 100) == "one_shot"  # nothing to choose
     assert mode(25, 10_000, epsilon=0.1) == "adaptive"
     assert mode(100, None, 100) == mode(100, None, 10**8) == mode(100, None, 100, size=50)
 

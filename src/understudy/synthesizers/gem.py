@@ -56,10 +56,10 @@ MOST_IN_TRIPLES = 256
 """The same where triples are compared: the third power of it."""
 CELLS_AT_ONCE = 2**18
 """Cells of the matrices compared in one step; a part of them, drawn anew each time, if there are more."""
-FEW_COLUMNS = 20
-"""With fewer, a choice among pairs saves less than it costs."""
 TOO_NOISY = 0.03
-"""Noise of a cell, as a part of the rows, from which on buying everything at once is no longer worth it."""
+"""Noise of a cell, as a part of the rows, from which on buying everything at once is no longer worth it ..."""
+TOO_NOISY_ALONE = 0.002
+"""... and of a cell that would be bought alone: few rows for the budget, whatever the number of columns."""
 ENOUGH_CELLS = 16
 """A table of so many cells tells as much of its own strength of dependence as all tables together do."""
 HIDDEN = 2.0
@@ -81,6 +81,13 @@ LEAST_FOR_PAIRS = 0.2
 WORTH_BUYING, MOST_WORTH = 0.02, 0.9
 """Single columns are counted again if so much of the precision more is worth it, for want of pairs; the few pairs that
 there are keep a part, though on average over all pairs they hardly count."""
+FEW_LEVELS = 4
+"""Triples are bought of columns with so many levels at most ..."""
+TRIPLES_NOISE = 0.012
+"""... where the noise of their cells is below this part of the rows ..."""
+FOR_TRIPLES = 0.25
+"""... with this part of what pairs would get, and a plan says so."""
+AND_TRIPLES = ", and of triples"
 UNKNOWN_SIZE = 10_000
 """Rows that a plan reckons with where their number is bought: the choice must not depend on what is found."""
 SPREAD, WIDE_SPREAD = 0.1, 1.0
@@ -104,10 +111,10 @@ class GEM:
     mode: str = "auto"
     """one_shot: all pairs are bought at once. adaptive: round by round those that the generator gets most wrong, chosen
     under noise. auto: by the number of columns, the declared rows and the budget."""
-    rounds: int = 4
+    rounds: int = 6
     """Of the adaptive mode."""
     picks: int | None = None
-    """Pairs that the adaptive mode buys in all. Left out: two for each column."""
+    """Pairs that the adaptive mode buys in all. Left out: one for each column."""
     choice_share: float = 0.1
     """The part of the budget for these choices."""
     singles_share: float = 0.1
@@ -118,9 +125,9 @@ class GEM:
     """Pairs are counted within so many classes of the target at most: rare levels, or neighbours, count as one."""
     least_signal: float = 0.1
     """How many times its noise an even share of the rows in a cell must be: rarer levels are counted together."""
-    triples_share: float = 0.0
-    """The part of what pairs would get for triples of columns; 0: there are none. For tables of few levels, much data
-    or much budget, whose triples do not follow from their pairs."""
+    triples_share: float | None = None
+    """The part of what pairs would get for triples of columns; 0: there are none. Left out: a quarter without a target,
+    if all pairs are bought at once, columns have few declared levels, and there are rows and budget for it."""
     cliques: tuple[Clique, ...] = ()
     """Further marginals to buy and match, each a list of columns."""
     steps: int = 400
@@ -176,7 +183,7 @@ class GEM:
                 "critic_share is a part of the budget, from 0 (no critic), and with choice_share below 1, found "
                 f"{self.critic_share}."
             )
-        if not 0 <= self.triples_share < 1:
+        if self.triples_share is not None and not 0 <= self.triples_share < 1:
             raise ConfigError(
                 f"triples_share is a part of the precision, from 0 (no triples) to below 1, found {self.triples_share}."
             )
@@ -207,7 +214,7 @@ class GEM:
         alone = left.calibrate(lambda noise: [Gaussian(noise)])
         mode, reason = self._mode(domain, alone * budget.max_rows_per_unit)
         by = "" if domain.target is None else f", within classes of {domain.target!r}"
-        triples = ", and of triples" if self.triples_share else ""
+        triples = AND_TRIPLES if self._wants_triples(domain, mode, alone * budget.max_rows_per_unit) else ""
         what, looks, noise = f"counts of every column, and of pairs of columns{by}{triples}", [], alone
         if mode == "adaptive":
             picks = self._num_picks(domain)
@@ -233,16 +240,26 @@ class GEM:
         """One-shot or adaptive, and why; `stddev` is the noise of a count that is bought alone."""
         if self.mode != "auto":
             return self.mode, f"gem buys its marginals {_IN_WORDS[self.mode]}, as its settings say."
-        columns = len(domain.names)
-        pairs = max(1, columns * (columns - 1) // 2)
-        rows = domain.declared_rows or UNKNOWN_SIZE
-        noisy = stddev * math.sqrt(pairs) > TOO_NOISY * rows
-        mode = "adaptive" if noisy and columns >= FEW_COLUMNS else "one_shot"
+        pairs, rows = _num_pairs(domain), domain.declared_rows or UNKNOWN_SIZE
+        noisy = stddev * math.sqrt(pairs) > TOO_NOISY * rows or stddev > TOO_NOISY_ALONE * rows
+        mode = "adaptive" if noisy and pairs > self._num_picks(domain) else "one_shot"
         size = f"{rows:,} declared rows" if domain.declared_rows else f"a size taken as {rows:,} until it is bought"
         return mode, (
-            f"gem buys its marginals {_IN_WORDS[mode]}: bought together, a count of each of {pairs:,} pairs has noise "
-            f"of {stddev * math.sqrt(pairs):.3g} rows, with {size}."
+            f"gem buys its marginals {_IN_WORDS[mode]}: bought together, a count of each of {pairs:,} pairs of columns "
+            f"would have noise of {stddev * math.sqrt(pairs):.3g} rows, with {size}."
         )
+
+    def _wants_triples(self, domain: Domain, mode: str, stddev: float) -> bool:
+        """Whether triples are bought; `stddev` is the noise of a count that is bought alone.
+
+        With a target, pairs within its classes are triples already.
+        """
+        if self.triples_share is not None:
+            return self.triples_share > 0
+        few = not domain.bought and max(domain.sizes) <= FEW_LEVELS
+        noise = stddev * math.sqrt(math.comb(len(domain.names), 3) / FOR_TRIPLES)
+        quiet = noise <= TRIPLES_NOISE * (domain.declared_rows or UNKNOWN_SIZE)
+        return mode == "one_shot" and domain.target is None and few and quiet
 
     def _notes(self, domain: Domain) -> tuple[str, ...]:
         if domain.target is None:
@@ -251,8 +268,7 @@ class GEM:
 
     def _num_picks(self, domain: Domain) -> int:
         """Settings and names decide, never sizes, which may be bought."""
-        columns = len(domain.names)
-        return min(self.picks or 2 * columns, max(1, columns * (columns - 1) // 2))
+        return min(self.picks or len(domain.names), max(1, _num_pairs(domain)))
 
     def fit(
         self,
@@ -318,7 +334,10 @@ class GEM:
         choose = noisy_choices(rows, plan["choices"], ledger) if "choices" in plan else None
         purse = pay_for_marginals(rows, plan["marginals"], ledger)
         most_pairs = None if choose is None else self._num_picks(domain)
-        board = Board(self, domain, purse, most_pairs=most_pairs)
+        # As the plan has it: by now some sizes may be bought, and would decide otherwise.
+        wanted = FOR_TRIPLES if self.triples_share is None else self.triples_share
+        triples_share = wanted if plan["marginals"].what.endswith(AND_TRIPLES) else 0.0
+        board = Board(self, domain, purse, most_pairs=most_pairs, triples_share=triples_share)
         fit = Fit(one_hot_blocks(domain.sizes), (self.width,) * self.depth, self.average)
         spread = WIDE_SPREAD if self.has_critics else SPREAD
         state = begun(fit, board.shares, rows=self.components, latent=self.latent, key=network_key, spread=spread)
@@ -461,6 +480,11 @@ def _seen(
 _IN_WORDS = {"one_shot": "all at once", "adaptive": "round by round, the worst fitted first"}
 
 
+def _num_pairs(domain: Domain) -> int:
+    """Of columns that are not the target."""
+    return math.comb(len(domain.names) - (domain.target is not None), 2)
+
+
 def _part(tell: Progress, start: float, share: float) -> Progress:
     return lambda done, words: tell(start + share * done, words)
 
@@ -468,7 +492,9 @@ def _part(tell: Progress, start: float, share: float) -> Progress:
 class Board:
     """What was bought so far: noisy counts of single columns, pairs with the target, pairs in general."""
 
-    def __init__(self, settings: GEM, domain: Domain, purse: Purse, *, most_pairs: int | None):
+    def __init__(
+        self, settings: GEM, domain: Domain, purse: Purse, *, most_pairs: int | None, triples_share: float = 0.0
+    ):
         """Buys single columns, pairs with the target and given cliques, and lays out the pairs of all others."""
         self._settings, self._domain = settings, domain
         self._starts = starts(one_hot_blocks(domain.sizes))
@@ -486,7 +512,7 @@ class Board:
         if domain.target is not None and len(domain.names) > 1:
             self._buy_target(purse, domain.target)
         self._cliques = self._buy_cliques(purse, most_pairs)
-        self._triples = self._laid_out_triples(purse.left * settings.triples_share)
+        self._triples = self._laid_out_triples(purse.left * triples_share)
         self._lay_out(self.for_pairs(purse), most_pairs)
         pot = self.for_pairs(purse) + self._singles_precision
         more = self._worth_of_singles(most_pairs) * pot - self._singles_precision
