@@ -2,15 +2,16 @@
 
     UNDERSTUDY_DATA=folder python benchmarks/utility.py gem --scorer score.py --tables adult car --epsilons 1
     UNDERSTUDY_DATA=folder python benchmarks/utility.py pate --scorer score.py
+    UNDERSTUDY_DATA=folder python benchmarks/utility.py wide --scorer score.py --seeds 1
 
 A suite (`SUITES`) names methods, tables and epsilons; options narrow it. Tables with a target are scored by `--scorer`,
 a Python file with `score(train, test, synthetic, target) -> dict` that gives tvd1, tvd2 and tstr. Tables without one
-(nltcs, accidents, msweb) by the mean total variation distance over all pairs of columns, or 500 fixed random ones, and
-500 fixed random triples. As many rows are made as there are to learn from, 50,000 at most. Each cell runs in a process
-of its own, and a result is written as soon as it is there, into results/NAME.jsonl; cells that are already there are
-not run again, and the page results/NAME.md shows all of them. With `--cell` one cell is run and its result printed,
-with `--gather` such results are taken over: so cells can run elsewhere. Runs are seeded, on public data: repeatable,
-and not private.
+(nltcs, accidents, msweb, and the made one of `sizes.py wide`) by the mean total variation distance over all pairs of
+columns, or 500 fixed random ones, and 500 fixed random triples. As many rows are made as there are to learn from,
+50,000 at most. Each cell runs in a process of its own, and a result is written as soon as it is there, into
+results/NAME.jsonl; cells that are already there are not run again, and the page results/NAME.md shows all of them. With
+`--cell` one cell is run and its result printed, with `--gather` such results are taken over: so cells can run
+elsewhere. Runs are seeded, on public data: repeatable, and not private.
 """
 
 import argparse
@@ -35,6 +36,12 @@ SUITES = {
         "tables": [*LABELLED, *UNLABELLED],
         "epsilons": [1.0, 0.1, 3.0],
         "methods": ["gem", "aim", "mst", "independent"],
+    },
+    "wide": {
+        "title": "30,000 rows of 1,000 boolean columns, most of them rare",
+        "tables": ["wide"],
+        "epsilons": [1.0],
+        "methods": ["gem", "independent", "dpctgan", "autogan"],
     },
     "pate": {
         "title": "Teachers' votes beside clipped gradients",
@@ -99,6 +106,11 @@ def _task(name: str) -> tuple:
     import understudy as us
     from understudy.benchmark.public_tables import load_task, read_public
 
+    if name == "wide":
+        import sizes
+
+        table, schema = sizes.wide(30_000, 1_000)
+        return table, None, schema, None
     if name in UNLABELLED:
         table = read_public(UNLABELLED[name])
         columns = tuple(us.Column(name=each, kind="boolean", nullable=False) for each in table.column_names)
