@@ -375,14 +375,21 @@ class Chooser:
         self._rows, self._epsilon, self._left, self._ledger = rows, epsilon, rounds, ledger
 
     def __call__(self, candidates: Candidates) -> int:
-        if self._left == 0:
+        return self.several(candidates, 1)[0]
+
+    def several(self, candidates: Candidates, count: int) -> list[int]:
+        """So many different ones, each a pick of its own among those that the picks before it left."""
+        if count > min(self._left, len(candidates.cliques)):
             raise BudgetExceeded("All choices that were paid for have been made. Nothing was looked at.")
-        self._left -= 1
-        return _choose(self._rows, candidates, self._epsilon, self._ledger)
+        self._left -= count
+        return _choose(self._rows, candidates, self._epsilon, self._ledger, count)
 
 
-def _choose(rows: Rows, candidates: Candidates, epsilon: float, ledger: Ledger) -> int:
-    """Exponential mechanism by Gumbel-max: noise of scale 2 * sensitivity / epsilon on each score."""
+def _choose(rows: Rows, candidates: Candidates, epsilon: float, ledger: Ledger, count: int = 1) -> list[int]:
+    """Exponential mechanism by Gumbel-max: fresh noise of scale 2 * sensitivity / epsilon on each score for each pick.
+
+    The exact scores are computed once and never shown; a pick leaves the choice of those after it.
+    """
     for clique, expected in zip(candidates.cliques, candidates.expected, strict=True):
         # Another shape would be broadcast, and a row would count several times.
         assert np.shape(expected) == _shape_of(rows, clique), "expected counts have another shape than their query"
@@ -394,7 +401,11 @@ def _choose(rows: Rows, candidates: Candidates, epsilon: float, ledger: Ledger) 
             candidates.cliques, candidates.expected, candidates.weights, candidates.offsets, strict=True
         )
     ]
-    return ledger.noise.noisy_argmax(np.asarray(exact_scores), 2 * sensitivity / epsilon)
+    left, chosen = list(range(len(exact_scores))), []
+    for _ in range(count):
+        scores = np.asarray([exact_scores[at] for at in left])
+        chosen.append(left.pop(ledger.noise.noisy_argmax(scores, 2 * sensitivity / epsilon)))
+    return chosen
 
 
 def _shape_of(rows: Rows, query: Clique | Box | Grouped) -> tuple[int, ...]:
@@ -433,7 +444,7 @@ class Filter:
     def noisy_choice(self, candidates: Candidates, epsilon: float) -> int:
         """One pick by the exponential mechanism, at rho = epsilon^2 / 8 (bounded range)."""
         self._spend(self.price_of_choice(epsilon))
-        return _choose(self._rows, candidates, epsilon, self._ledger)
+        return _choose(self._rows, candidates, epsilon, self._ledger)[0]
 
     def _spend(self, rho: float) -> None:
         if not rho > 0 or self.used + rho > self.rho:

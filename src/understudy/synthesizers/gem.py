@@ -49,6 +49,8 @@ from understudy.privacy.sampling import drawn_rate
 from understudy.schema import Domain, Scale
 from understudy.synthesizers.dpgan import ledger_key
 
+LEAST_SHARE = 0.001
+"""Less of the budget than this for anything is a mistake."""
 MODES = ("auto", "one_shot", "adaptive")
 MOST_GROUPS = 1500
 """Groups of all columns together: their square is the size of the matrices that are compared."""
@@ -62,6 +64,8 @@ TOO_NOISY_ALONE = 0.002
 """... and of a cell that would be bought alone: few rows for the budget, whatever the number of columns."""
 ENOUGH_CELLS = 16
 """A table of so many cells tells as much of its own strength of dependence as all tables together do."""
+STRENGTHS = 12
+"""Strengths of dependence that a mixture knows, each a third of the last, besides none at all."""
 HIDDEN = 2.0
 """A count of a single column below so many standard deviations of its noise is not believed."""
 SINGLES_NOISE = 0.002
@@ -81,13 +85,13 @@ LEAST_FOR_PAIRS = 0.2
 WORTH_BUYING, MOST_WORTH = 0.02, 0.9
 """Single columns are counted again if so much of the precision more is worth it, for want of pairs; the few pairs that
 there are keep a part, though on average over all pairs they hardly count."""
-FEW_LEVELS = 4
-"""Triples are bought of columns with so many levels at most ..."""
+FEW_LEVELS, FEW_TRIPLES = 4, 10_000
+"""Triples are bought of columns with so many levels at most, if there are no more than so many triples ..."""
 TRIPLES_NOISE = 0.012
 """... where the noise of their cells is below this part of the rows ..."""
 FOR_TRIPLES = 0.25
 """... with this part of what pairs would get, and a plan says so."""
-AND_TRIPLES = ", and of triples"
+AND_TRIPLES = ", and of triples that noise leaves"
 UNKNOWN_SIZE = 10_000
 """Rows that a plan reckons with where their number is bought: the choice must not depend on what is found."""
 SPREAD, WIDE_SPREAD = 0.1, 1.0
@@ -172,8 +176,11 @@ class GEM:
                 f"critic_widths must be whole numbers of at least 1 each, found {list(self.critic_widths)}."
             )
         for name in ("choice_share", "singles_share"):
-            if not 0 < getattr(self, name) < 1:
-                raise ConfigError(f"{name} is a part of the budget, above 0 and below 1, found {getattr(self, name)}.")
+            if not LEAST_SHARE <= getattr(self, name) <= 1 - LEAST_SHARE:
+                raise ConfigError(
+                    f"{name} is a part of the budget, from {LEAST_SHARE} to {1 - LEAST_SHARE}, found "
+                    f"{getattr(self, name)}."
+                )
         if not 0 < self.target_share < 1 - self.singles_share:
             raise ConfigError(
                 f"target_share must be above 0, and with singles_share below 1, found {self.target_share}."
@@ -183,9 +190,10 @@ class GEM:
                 "critic_share is a part of the budget, from 0 (no critic), and with choice_share below 1, found "
                 f"{self.critic_share}."
             )
-        if self.triples_share is not None and not 0 <= self.triples_share < 1:
+        if self.triples_share and not LEAST_SHARE <= self.triples_share <= 1 - LEAST_SHARE:
             raise ConfigError(
-                f"triples_share is a part of the precision, from 0 (no triples) to below 1, found {self.triples_share}."
+                f"triples_share is a part of the precision, from {LEAST_SHARE} to {1 - LEAST_SHARE}, or 0 for no "
+                f"triples, found {self.triples_share}."
             )
         for name in ("least_signal", "rate", "critic_rate", "critic_weight"):
             if not 0 < getattr(self, name) < math.inf:
@@ -256,10 +264,12 @@ class GEM:
         """
         if self.triples_share is not None:
             return self.triples_share > 0
-        few = not domain.bought and max(domain.sizes) <= FEW_LEVELS
-        noise = stddev * math.sqrt(math.comb(len(domain.names), 3) / FOR_TRIPLES)
+        # Bins of numbers are bought like some categories: nothing that a plan says may follow from them.
+        few = not domain.bought and not domain.numbers and max(domain.sizes) <= FEW_LEVELS
+        triples = math.comb(len(domain.names), 3)
+        noise = stddev * math.sqrt(triples / FOR_TRIPLES)
         quiet = noise <= TRIPLES_NOISE * (domain.declared_rows or UNKNOWN_SIZE)
-        return mode == "one_shot" and domain.target is None and few and quiet
+        return mode == "one_shot" and domain.target is None and few and triples <= FEW_TRIPLES and quiet
 
     def _notes(self, domain: Domain) -> tuple[str, ...]:
         if domain.target is None:
@@ -707,14 +717,12 @@ class Board:
         self, expected: dict[tuple[str, str], np.ndarray], choose: Chooser, count: int, precision: float
     ) -> list[tuple[str, str]]:
         """Pairs not yet bought that the generator gets most wrong, less what the noise of counting them would add."""
-        left, chosen = [pair for pair in self.pairs if pair not in self.bought], []
-        for _ in range(count):
-            queries = [self.query(pair) for pair in left]
-            cells = np.asarray([math.prod(query.shape) for query in queries], dtype=float)
-            offsets = math.sqrt(2 / math.pi * count / precision) * cells
-            tables = [expected[pair] for pair in left]
-            chosen.append(left.pop(choose(Candidates(queries, tables, np.ones(len(queries)), offsets))))
-        return chosen
+        left = [pair for pair in self.pairs if pair not in self.bought]
+        queries = [self.query(pair) for pair in left]
+        cells = np.asarray([math.prod(query.shape) for query in queries], dtype=float)
+        offsets = math.sqrt(2 / math.pi * count / precision) * cells
+        tables = [expected[pair] for pair in left]
+        return [left[at] for at in choose.several(Candidates(queries, tables, np.ones(len(left)), offsets), count)]
 
     def expected(self, heads: Float[jax.Array, "rows features"]) -> dict[tuple[str, str], np.ndarray]:
         """What the generator makes of every pair, as counts."""
@@ -787,6 +795,8 @@ class Board:
         alone = self._alone()
         sizes = alone[:, : self._domain.sizes[0]].sum(axis=1)
         grouped = alone @ self._matrix(self._groups)
+        if self._classes is None:
+            grouped = self._pooled(grouped)
         believed, weights = self._noisy.copy(), self._weights.copy()
         places = {pair: (self._slices[pair[0]], self._slices[pair[1]]) for pair in self.pairs}
         independent = {
@@ -794,11 +804,12 @@ class Board:
         }
         bought = [pair for pair in places if pair in self.bought]
         variances = [1 / float(self._weights[places[pair][0].start, places[pair][1].start]) for pair in bought]
-        drawn, usual = drawn_in(
-            [self._noisy[:, places[pair][0], places[pair][1]] for pair in bought],
-            [independent[pair] for pair in bought],
-            variances,
-        )
+        noisy = [self._noisy[:, places[pair][0], places[pair][1]] for pair in bought]
+        expected = [independent[pair] for pair in bought]
+        if self._classes is None:
+            drawn, usual = _drawn_apart(noisy, expected, variances)
+        else:
+            drawn, usual = drawn_in(noisy, expected, variances)
         for pair, table in zip(bought, drawn, strict=True):
             believed[:, places[pair][0], places[pair][1]] = table
         for pair, (a, b) in places.items():
@@ -806,6 +817,25 @@ class Board:
                 believed[:, a, b] = independent[pair]
                 weights[a, b] = 1 / (max(variances) + usual * float(independent[pair].mean()))
         return believed, weights
+
+    def _pooled(self, grouped: Float[np.ndarray, "1 groups"]) -> Float[np.ndarray, "1 groups"]:
+        """Rows of each group, by single columns and by the margins of all pairs that were bought."""
+        sums, precision = np.zeros(grouped.shape[1]), np.zeros(grouped.shape[1])
+        for name, at in self._slices.items():
+            noise = self._singles_noise[self._domain.index(name)]
+            precision[at] = 1 / (noise**2 * np.bincount(self._groups[name]))
+            sums[at] = grouped[0, at] * precision[at]
+        for pair in self.bought:
+            places = [self._slices[name] for name in pair]
+            table = self._noisy[0, places[0], places[1]]
+            for axis, at in enumerate(places):
+                own = self._weights[places[0].start, places[1].start] / table.shape[1 - axis]
+                sums[at] += table.sum(axis=1 - axis) * own
+                precision[at] += own
+        pooled = np.maximum(sums / precision, 0.5)
+        for at in self._slices.values():
+            pooled[at] *= grouped[0, at].sum() / pooled[at].sum()
+        return pooled[None]
 
     def _with_target(self) -> list[np.ndarray]:
         """Counts of every other column with the target, drawn towards independence."""
@@ -895,6 +925,49 @@ def _slices(groups: dict[str, Groups]) -> dict[str, slice]:
     """Where the groups of each column lie, side by side."""
     ends = np.cumsum([0, *(max(each) + 1 for each in groups.values())]).tolist()
     return {name: slice(a, b) for name, (a, b) in zip(groups, itertools.pairwise(ends), strict=True)}
+
+
+def _drawn_apart(
+    noisy: Sequence[np.ndarray], independent: Sequence[np.ndarray], variances: Sequence[float]
+) -> tuple[list[np.ndarray], float]:
+    """As `drawn_in`, for tables whose margins are known better than they tell, and so small that one says little of its
+    own strength of dependence: what is not in the margins, by strengths that are a mixture of a few.
+
+    The parts of the mixture are fitted to all tables together (after Stephens, "False discovery rates: a new deal",
+    2017): most pairs of a wide table are nearly independent, and a few are not.
+
+    >>> even = np.full((1, 2, 2), 50.0)
+    >>> strong, weak = np.array([[[90.0, 10], [10, 90]]]), np.array([[[51.0, 49], [49, 51]]])
+    >>> [table.round().tolist() for table in _drawn_apart([strong, *[weak] * 50], [even] * 51, [100.0] * 51)[0][:2]]
+    [[[[89.0, 11.0], [11.0, 89.0]]], [[[50.0, 50.0], [50.0, 50.0]]]]
+    """
+    if not noisy:
+        return [], 0.0
+    away = [_interaction(counts - expected) for counts, expected in zip(noisy, independent, strict=True)]
+    free = np.asarray([math.prod(size - 1 for size in table.shape[1:]) for table in away])
+    squares = np.asarray([float((distance**2).sum()) for distance in away])
+    rows = np.asarray([float(expected.mean()) for expected in independent])
+    most = float((squares / free / rows).max())
+    strengths = np.concatenate([[0.0], most * 3.0 ** -np.arange(STRENGTHS)])
+    spread = np.asarray(variances)[:, None] + rows[:, None] * strengths + 1e-12  # without noise, no division by zero
+    logs = -free[:, None] / 2 * np.log(spread) - squares[:, None] / 2 / spread
+    likely = np.exp(logs - logs.max(axis=1, keepdims=True))
+    parts = np.full(len(strengths), 1 / len(strengths))
+    for _ in range(200):  # steps of expectation and maximisation
+        belief = likely * parts
+        belief /= belief.sum(axis=1, keepdims=True)
+        parts = belief.mean(axis=0)
+    drawn = []
+    for distance, expected, variance, own in zip(away, independent, variances, belief, strict=True):
+        signal = strengths * expected[..., None]
+        drawn.append(expected + distance * ((signal / (signal + variance + 1e-12)) @ own))
+    return drawn, float(parts @ strengths)
+
+
+def _interaction(distance: Float[np.ndarray, "classes a b"]) -> Float[np.ndarray, "classes a b"]:
+    """What a table says beside its margins."""
+    distance = distance - distance.mean(axis=1, keepdims=True)
+    return distance - distance.mean(axis=2, keepdims=True)
 
 
 def drawn_in(
