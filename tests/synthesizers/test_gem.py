@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 
@@ -22,7 +23,7 @@ from understudy.privacy.measurement import FINE, MOST_NOISE, ROOM, Purse, pay_fo
 from understudy.privacy.mechanisms import Grouped, Rows
 from understudy.privacy.noise import SeededNoise
 from understudy.schema import Domain
-from understudy.synthesizers.gem import GEM, Board, allotted, merged
+from understudy.synthesizers.gem import GEM, MOST_GROUPS, MOST_IN_TRIPLES, Board, allotted, merged
 
 SIZES = (3, 4, 2, 5)
 NAMES = ("a", "b", "t", "c")
@@ -458,6 +459,8 @@ def test_the_mode_follows_from_public_facts() -> None:
         names = tuple(f"c{at}" for at in range(columns))
         domain = Domain(names=names, sizes=(size,) * columns, num_rows=rows or found, declared_rows=rows)
         stddev = Budget(epsilon, 1e-6).calibrate(lambda noise: [Gaussian(noise)])
+        many = GEM().plan(domain, Budget(epsilon, 1e-6, max_rows_per_unit=10**6))  # their noise is theirs
+        assert ("choices" in many) == (columns > 3)
         chosen, reason = GEM()._mode(domain, stddev)
         assert ("all at once" if chosen == "one_shot" else "round by round") in reason
         assert chosen != "one_shot" or GEM().plan(domain, Budget(epsilon, 1e-6)).notes[0] == reason
@@ -468,6 +471,115 @@ def test_the_mode_follows_from_public_facts() -> None:
     assert mode(3, 100) == "one_shot"  # nothing to choose
     assert mode(25, 10_000, epsilon=0.1) == "adaptive"
     assert mode(100, None, 100) == mode(100, None, 10**8) == mode(100, None, 100, size=50)
+
+
+@pytest.mark.parametrize(("order", "columns", "width"), [(2, 300, MOST_GROUPS), (3, 100, MOST_IN_TRIPLES)])
+def test_groups_are_no_more_than_memory_holds(order: int, columns: int, width: int) -> None:
+    """However little noise there is."""
+    names = tuple(f"c{at}" for at in range(columns))
+    domain = Domain(names=names, sizes=(8,) * columns, num_rows=5000, numbers=names)
+    codes = np.random.default_rng(0).integers(0, 8, (5000, columns)).astype(np.int32)
+    rows, run = Rows(codes, domain), ledger(math.inf)
+    gem = GEM(triples_share=0.5, mode="one_shot")
+    purse = pay_for_marginals(rows, gem.plan(domain, run.remaining)["marginals"], run)
+    board = Board(gem, domain, purse, most_pairs=None, triples_share=0.5)
+    groups = board._groups if order == 2 else board._triples.groups if board._triples is not None else {}
+    assert 0 < sum(max(each) + 1 for each in groups.values()) <= width
+
+
+def test_groups_hold_more_rows_the_more_classes_and_marginals_share_them() -> None:
+    """An even share of the rows in a cell is `least_signal` times the noise, or a little more than groups
+    must hold: levels here are alike and fine."""
+    domain = Domain(names=("a", "b", "c", "d"), sizes=(500,) * 4, num_rows=100_000, numbers=("a", "b", "c", "d"))
+    rows, run = Rows(np.random.default_rng(0).integers(0, 500, (100_000, 4)).astype(np.int32), domain), ledger(math.inf)
+    purse = pay_for_marginals(rows, GEM().plan(domain, run.remaining)["marginals"], run)
+    board = Board(GEM(least_signal=2.0), domain, purse, most_pairs=None)
+    for classes, most, order in [(1, None, 2), (6, None, 2), (1, 1, 2), (1, None, 3)]:
+        groups = board._coarse(domain.names, 1e-4, order, classes=classes, most=most, width=10**6)
+        count = min(most or 10**9, math.comb(4, order))
+        smallest = min(min(np.bincount(each)) for each in groups.values()) / 500
+        signal = 100_000 * smallest**order / classes / math.sqrt(count / 1e-4)
+        assert 2.0 * 0.95 <= signal < 2.0 * 1.25**order
+
+
+def test_triples_of_pure_noise_are_what_the_generator_has() -> None:
+    """They are drawn towards it; strong ones are believed."""
+    names, draw = tuple("abcdefgh"), np.random.default_rng(0)
+    domain = Domain(names=names, sizes=(2,) * 8, num_rows=4000)
+    codes = draw.integers(0, 2, (4000, 8)).astype(np.int32)
+    gem, even = GEM(), jnp.full((1, 16), 0.5)
+    found = []
+    for strong in (False, True):
+        codes[:, 2] = codes[:, 0] ^ codes[:, 1] if strong else codes[:, 2]
+        run = ledger(1.0)
+        purse = pay_for_marginals(Rows(codes, domain), gem.plan(domain, run.remaining)["marginals"], run)
+        board = Board(gem, domain, purse, most_pairs=None, triples_share=0.5)
+        board.buy(purse, board.pairs, board.for_pairs(purse))
+        board.buy_triples(purse, even)
+        triples = board._triples
+        assert triples is not None
+        assert purse.left == pytest.approx(0.0, abs=1e-6 * purse.precision)
+        away = [np.abs(triples.noisy[place] - 500.0).mean() for place in triples.places]
+        found.append((away[0], float(np.mean(away[1:]))))
+    noise = math.sqrt(math.comb(8, 3) / (0.5 * purse.precision))  # at least
+    assert found[0][0] < noise / 4
+    assert found[0][1] < noise / 4
+    assert found[1][1] < 0.7 * noise  # pure noise would have 0.8 of it
+    assert found[1][0] > 350
+
+
+def test_pairs_that_were_not_bought_are_independent() -> None:
+    """Of the margins that the others show; those that were bought are not, where they stand out."""
+    domain = Domain(names=("a", "b", "c"), sizes=(2, 2, 2), num_rows=4000)
+    bits = np.random.default_rng(0).integers(0, 2, (4000, 2))
+    codes = np.stack([bits[:, 0], bits[:, 0], bits[:, 0] & bits[:, 1]], axis=1).astype(np.int32)
+    run, gem = ledger(1.0), GEM()
+    purse = pay_for_marginals(Rows(codes, domain), gem.plan(domain, run.remaining)["marginals"], run)
+    board = Board(gem, domain, purse, most_pairs=1)
+    board.buy(purse, [("a", "b")], purse.left)
+    believed, weights = board._believed()
+    between = believed[0, :2, 4:]
+    np.testing.assert_allclose(between, np.outer(between.sum(axis=1), between.sum(axis=0)) / between.sum(), rtol=1e-5)
+    assert between[:, 1].sum() == pytest.approx(1000, abs=60)
+    assert believed[0, :2, 2:4] == pytest.approx(np.diag([2000.0, 2000.0]), abs=100)
+    assert 0 < weights[0, 4] < weights[0, 2]
+
+
+def test_levels_that_noise_hides_are_as_frequent_as_all_of_them() -> None:
+    """Forty levels of ten rows each under noise of about as much: each gets about ten."""
+    codes = np.concatenate([np.zeros(9600), np.repeat(np.arange(1, 41), 10)]).astype(np.int32)[:, None]
+    domain = Domain(names=("a",), sizes=(41,), num_rows=10_000)
+    run = ledger(0.5)
+    purse = pay_for_marginals(Rows(codes, domain), GEM().plan(domain, run.remaining)["marginals"], run)
+    board = Board(GEM(), domain, purse, most_pairs=None)
+    hidden = board.shares[0][1:] * 10_000
+    values, counts = np.unique(hidden.round(6), return_counts=True)
+    assert counts.max() > 20
+    assert values[counts.argmax()] == pytest.approx(10, abs=6)
+
+
+def test_every_row_has_the_law_of_the_model() -> None:
+    """Also the first of a sample, which is drawn evenly: over 3,000 keys, within 4.5 standard errors (one run in
+    150,000 would not be)."""
+    model = Products(("a",), (3,), np.asarray([[0.2, 0.3, 0.5]]))
+    first = np.asarray([model.sample(7, key=jax.random.key(at))[0, 0] for at in range(3000)])
+    for level, share in enumerate((0.2, 0.3, 0.5)):
+        assert abs(np.mean(first == level) - share) < 4.5 * math.sqrt(share * (1 - share) / 3000)
+
+
+@pytest.mark.parametrize("kind", ["integer", "real", "boolean"])
+def test_plan_and_run_tell_the_same(kind: str) -> None:
+    """Of triples too, though the bins of numbers turn out fewer than a plan reckons with."""
+    values = np.random.default_rng(0).integers(0, 2, (2000, 5))
+    made = {"boolean": values.astype(bool), "integer": values, "real": values.astype(float)}[kind]
+    bounds = None if kind == "boolean" else (0.0, 1.0)
+    columns = tuple(us.Column(name=f"c{at}", kind=kind, bounds=bounds, nullable=False) for at in range(5))
+    schema = us.Schema(columns=columns, rows=2000)
+    gem, guarantee = GEM(**SMALL), us.Guarantee(2.0, 1e-5)
+    release = us.fit(pa.table({f"c{at}": made[:, at] for at in range(5)}), gem, guarantee, schema=schema, seed=0)
+    planned = us.plan(schema, gem, guarantee)
+    assert [look.what for look in release.statement.looks] == [look.what for look in planned.looks]
+    assert ("triples" in planned.looks[-1].what) == (kind == "boolean")
 
 
 @pytest.mark.parametrize("components", [1, 40, 4000])
@@ -510,6 +622,8 @@ def test_target_of_many_levels_is_cut_into_classes() -> None:
         ({"singles_share": 0.5, "target_share": 0.5}, "target_share"),
         ({"least_signal": -1.0}, "least_signal"),
         ({"triples_share": 1.0}, "triples_share"),
+        ({"triples_share": 1e-20}, "triples_share"),
+        ({"singles_share": 1 - 2**-53}, "singles_share"),
         ({"triples_share": -0.1}, "triples_share"),
         ({"rate": math.nan}, "rate"),
         ({"average": 1.0}, "average"),
