@@ -51,7 +51,7 @@ def small_table(num_rows: int = 200, seed: int = 0) -> pa.Table:
 @pytest.mark.parametrize(
     ("facts", "method", "words"),
     [
-        (MANY, "gem", "every pair of 10 columns"),
+        (MANY, "gem", "pairs of 10 columns"),
         (dataclasses.replace(MANY, target="income"), "gem", "within classes of 'income'"),
         (dataclasses.replace(MANY, target="{rows}"), "gem", "within classes of '{rows}'"),
         (dataclasses.replace(MANY, rows=None), "gem", "pair"),

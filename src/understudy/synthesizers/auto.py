@@ -82,7 +82,7 @@ RULES = (
         lambda facts: facts.cells <= FEW_CELLS,
         f"all columns together have {{cells:,}} cells, few enough (up to {FEW_CELLS:,}) to hold their joint law",
     ),
-    Rule("gem", lambda facts: True, "it keeps every pair of {columns} columns{within}, and fits most mixed tables"),
+    Rule("gem", lambda facts: True, "it counts pairs of {columns} columns{within}, and fits most tables"),
 )
 
 

@@ -91,7 +91,7 @@ TRIPLES_NOISE = 0.012
 """... where the noise of their cells is below this part of the rows ..."""
 FOR_TRIPLES = 0.25
 """... with this part of what pairs would get, and a plan says so."""
-AND_TRIPLES = ", and of triples that noise leaves"
+AND_TRIPLES = ", and of triples of columns, where noise lets them be seen"
 UNKNOWN_SIZE = 10_000
 """Rows that a plan reckons with where their number is bought: the choice must not depend on what is found."""
 SPREAD, WIDE_SPREAD = 0.1, 1.0
@@ -192,8 +192,8 @@ class GEM:
             )
         if self.triples_share and not LEAST_SHARE <= self.triples_share <= 1 - LEAST_SHARE:
             raise ConfigError(
-                f"triples_share is a part of the precision, from {LEAST_SHARE} to {1 - LEAST_SHARE}, or 0 for no "
-                f"triples, found {self.triples_share}."
+                f"triples_share is a part of what pairs would get, from {LEAST_SHARE} to {1 - LEAST_SHARE}, or 0 for "
+                f"none, found {self.triples_share}."
             )
         for name in ("least_signal", "rate", "critic_rate", "critic_weight"):
             if not 0 < getattr(self, name) < math.inf:
@@ -249,13 +249,23 @@ class GEM:
         if self.mode != "auto":
             return self.mode, f"gem buys its marginals {_IN_WORDS[self.mode]}, as its settings say."
         pairs, rows = _num_pairs(domain), domain.declared_rows or UNKNOWN_SIZE
-        noisy = stddev * math.sqrt(pairs) > TOO_NOISY * rows or stddev > TOO_NOISY_ALONE * rows
-        mode = "adaptive" if noisy and pairs > self._num_picks(domain) else "one_shot"
-        size = f"{rows:,} declared rows" if domain.declared_rows else f"a size taken as {rows:,} until it is bought"
-        return mode, (
-            f"gem buys its marginals {_IN_WORDS[mode]}: bought together, a count of each of {pairs:,} pairs of columns "
-            f"would have noise of {stddev * math.sqrt(pairs):.3g} rows, with {size}."
+        together, picks = stddev * math.sqrt(max(1, pairs)), self._num_picks(domain)
+        size = (
+            f"{rows:,} declared rows" if domain.declared_rows else f"{rows:,} rows, reckoned with as none are declared"
         )
+        mode = "adaptive"
+        if pairs <= picks:
+            mode, why = "one_shot", f"there are no more than {picks} pairs"
+        elif together > TOO_NOISY * rows:
+            why = (
+                f"with all {pairs:,} pairs, noise would be {together:.3g} rows a count, above {TOO_NOISY:.0%} of {size}"
+            )
+        elif stddev > TOO_NOISY_ALONE * rows:
+            why = f"noise would be {stddev:.3g} rows for a single pair, above {TOO_NOISY_ALONE:.1%} of {size}"
+        else:
+            mode = "one_shot"
+            why = f"with all {pairs:,} pairs, noise is {together:.3g} rows a count, at most {TOO_NOISY:.0%} of {size}"
+        return mode, f"gem buys its marginals {_IN_WORDS[mode]}: {why}."
 
     def _wants_triples(self, domain: Domain, mode: str, stddev: float) -> bool:
         """Whether triples are bought; `stddev` is the noise of a count that is bought alone.
@@ -274,7 +284,7 @@ class GEM:
     def _notes(self, domain: Domain) -> tuple[str, ...]:
         if domain.target is None:
             return ()
-        return (f"Pairs of columns are counted within at most {self.most_classes} classes of {domain.target!r}.",)
+        return (f"Pairs of columns are counted within classes of {domain.target!r}, at most {self.most_classes}.",)
 
     def _num_picks(self, domain: Domain) -> int:
         """Settings and names decide, never sizes, which may be bought."""
