@@ -64,7 +64,7 @@ def small_table(num_rows: int = 200, seed: int = 0) -> pa.Table:
         (dataclasses.replace(MANY, sizes=(FEW_CELLS // 2, 2)), "aim", f"{FEW_CELLS:,} cells"),
         (dataclasses.replace(MANY, sizes=(FEW_CELLS, 2)), "gem", "pair"),
         (dataclasses.replace(MANY, sizes=(2, None)), "gem", "pair"),
-        (dataclasses.replace(MANY, sizes=(2,) * (MOST_COLUMNS + 1)), "dpctgan", "too many pairs"),
+        (dataclasses.replace(MANY, sizes=(2,) * (MOST_COLUMNS + 1)), "independent", "too many pairs"),
     ],
 )
 def test_each_rule_at_its_border(facts: Facts, method: str, words: str) -> None:

@@ -17,7 +17,7 @@ FEW = 100
 FEW_CELLS = 10_000
 """Cells of all columns together up to which a graphical model holds their joint law nearly whole."""
 MOST_COLUMNS = 700
-"""Columns whose pairs can be compared at once: with more, gem would hold single columns only."""
+"""Columns whose pairs can be compared at once: with more, gem would hold little but single columns."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ RULES = (
         f"{{rows:,}} declared rows at this epsilon are too few for more (rows times epsilon below {FEW:,})",
     ),
     Rule(
-        "dpctgan",
+        "independent",
         lambda facts: facts.columns > MOST_COLUMNS,
         f"{{columns:,}} columns have too many pairs to count (more than {MOST_COLUMNS:,} columns)",
     ),
