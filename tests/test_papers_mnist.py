@@ -200,6 +200,7 @@ def test_inception_score() -> None:
     assert mnist.inception_score(np.eye(10)[[0, 0, 1, 1]]) == pytest.approx(2)
 
 
+@pytest.mark.slow
 def test_a_private_run(tmp_path: Path) -> None:
     """All but the classifier, on made-up images; only PGB keeps to the first part of the training."""
 

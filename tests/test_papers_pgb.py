@@ -99,6 +99,7 @@ def test_real_titanic_rows_score_as_published() -> None:
     np.testing.assert_allclose(ours, titanic.REAL[:6], atol=0.02)
 
 
+@pytest.mark.slow
 @needs_tables
 def test_titanic_runs() -> None:
     profile = titanic.PROFILES["smoke"]
@@ -109,6 +110,7 @@ def test_titanic_runs() -> None:
     assert text.count(", here |") == 8
 
 
+@pytest.mark.slow
 def test_gaussians_run() -> None:
     profile = gaussians.PROFILES["smoke"]
     result = gaussians.one(profile, 0, ("not private",))

@@ -211,6 +211,7 @@ def test_chance_is_the_loss_of_so_many_rows() -> None:
 # --------------------------------------------------------------------------------------------------------- what it does
 
 
+@pytest.mark.slow
 def test_it_sees_what_pairs_do_not() -> None:
     """Three bits with an even sum, without noise: gem alone makes half of the rows even, with a critic nearly all.
 
@@ -228,7 +229,7 @@ def test_it_sees_what_pairs_do_not() -> None:
         return float(np.mean(model.sample(10_000, key=jax.random.key(1)).sum(axis=1) % 2 == 0))
 
     assert even(GEM(**settings)) < 0.6
-    settings |= {"critic_share": 0.5, "critic_steps": 200, "critic_draw": 0.1, "critic_widths": (16,)}
+    settings |= {"critic_share": 0.5, "critic_steps": 300, "critic_draw": 0.1, "critic_widths": (16,)}
     assert even(GEM(**settings, critic_rate=2e-2)) > 0.9
 
 
@@ -262,7 +263,9 @@ def test_wrappers_use_them(method: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_killed_in_either_training_has_the_same_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_killed_in_any_training_has_the_same_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before and after triples are bought, and beside a critic."""
+
     class Killed(Exception):
         pass
 
@@ -275,12 +278,13 @@ def test_a_run_killed_in_either_training_has_the_same_release(tmp_path: Path, mo
 
     monkeypatch.setenv("UNDERSTUDY_CHECKPOINT_SECONDS", "0")
     draw = np.random.default_rng(0)
-    table = pa.table({"a": draw.integers(0, 2, 300) == 1, "b": draw.integers(0, 2, 300) == 1})
-    columns = tuple(us.Column(name=name, kind="boolean", nullable=False) for name in "ab")
+    table = pa.table({name: draw.integers(0, 2, 300) == 1 for name in "abc"})
+    columns = tuple(us.Column(name=name, kind="boolean", nullable=False) for name in "abc")
     rest: dict[str, Any] = {"schema": us.Schema(columns=columns, rows=300), "seed": 3}
-    method, guarantee, where = GEM(**HYBRID), us.Guarantee(3.0, 1e-6), tmp_path / "run.checkpoint"
+    method = GEM(**HYBRID, triples_share=0.3)
+    guarantee, where = us.Guarantee(3.0, 1e-6), tmp_path / "run.checkpoint"
     whole = us.fit(table, method, guarantee, **rest)
-    for share, resume in ((0.1, False), (0.5, True)):
+    for share, resume in ((0.1, False), (0.3, True), (0.5, True)):
         with pytest.raises(Killed):
             us.fit(table, method, guarantee, progress=killed_at(share), checkpoint=where, resume=resume, **rest)
     again = us.fit(table, method, guarantee, checkpoint=where, resume=True, **rest)

@@ -379,9 +379,8 @@ EXPRESSIONS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "boosted" else pytest.param(name, marks=pytest.mark.slow) for name in EXPRESSIONS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(EXPRESSIONS))
 def test_from_the_command_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """plan, fit, sample and certificate, with numbers as they were generated, and public rows for one of them."""
     table, schema, release = tmp_path / "t.parquet", tmp_path / "t.toml", tmp_path / "r"
