@@ -142,7 +142,8 @@ def test_one_row_is_a_table(place: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(place)
     (place / "one.csv").write_text(f"name,age,score\n{SECRET},30,0.5\n")
     for declared in ([], ["--schema", "good.toml"]):
-        assert run(["synth", "one.csv", *declared, "--epsilon", "1", "-o", "fake.csv", "-q", "--force", "-n", "9"]) == 0
+        quick = ["--method", "mst", "-q", "--force", "-n", "9"]
+        assert run(["synth", "one.csv", *declared, "--epsilon", "1", "-o", "fake.csv", *quick]) == 0
         assert SECRET not in (place / "fake.csv").read_text()
         assert len((place / "fake.csv").read_text().splitlines()) == 10
 
@@ -492,7 +493,8 @@ def test_fully_bought_columns_of_nothing(place: Path, monkeypatch: pytest.Monkey
     kinds = {"a": "categorical", "b": "integer", "c": "real", "d": "real", "e": "date", "f": "boolean"}
     (place / "open.toml").write_text("".join(f'[columns.{name}]\nkind = "{kind}"\n' for name, kind in kinds.items()))
     (place / "odd.csv").write_text("a,b,c,d,e,f\n" + ",,inf,5.0,,\n" * 40 + ",,-inf,5.0,,\n" * 40)
-    assert run(["synth", "odd.csv", "--schema", "open.toml", "--epsilon", "2", "-o", "fake.csv", "-q", "-n", "30"]) == 0
+    quick = ["--method", "mst", "-q", "-n", "30"]
+    assert run(["synth", "odd.csv", "--schema", "open.toml", "--epsilon", "2", "-o", "fake.csv", *quick]) == 0
     text = (place / "fake.csv").read_text()
     assert len(text.splitlines()) == 31
     assert "inf" not in text

@@ -138,6 +138,7 @@ def _measurements(domain: Domain, cliques: tuple[Clique, ...], stddev: float, se
     return [Measurement(c, _sum_to(joint, domain, c) + rng.normal(0, stddev, domain.shape(c)), stddev) for c in cliques]
 
 
+@pytest.mark.slow
 def test_estimate_equals_that_of_mbi() -> None:
     """Without a pull to independence: the least-squares fit, as mbi's mirror descent finds it."""
     domain = _domain(SIZES, num_rows=10_000)

@@ -128,6 +128,7 @@ def survey() -> tuple[us.Schema, pa.Table]:
     return us.Schema(columns=tuple(demo_schema()[name] for name in table.column_names), rows=2000), table
 
 
+@pytest.mark.slow
 def test_a_run_can_start_from_a_public_table_and_says_so() -> None:
     """Without noise and with a single tiny private step, the networks are those of the public rows."""
     schema, table = survey()

@@ -40,6 +40,7 @@ def test_a_small_run_from_table_to_rows(method: str) -> None:
     assert set(south["region"].to_pylist()) == {"south"}
 
 
+@pytest.mark.slow
 def test_votes_teach_what_goes_together() -> None:
     """Without noise: two columns that are one. Independent columns would agree in half of the rows."""
     draw = np.random.default_rng(0)
