@@ -152,6 +152,7 @@ def test_one_column_is_enough() -> None:
         assert set(release.sample(50, seed=0).column("a").to_pylist()) <= {"x", "y", "other", None}
 
 
+@pytest.mark.slow
 def test_auto_is_said_and_resolved(schema: us.Schema) -> None:
     plan = us.plan(schema, "auto", GUARANTEE)
     release = us.fit(demo_table().slice(0, 600), "auto", GUARANTEE, schema=schema, seed=0)
