@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.papers.pgb import census1940, census2010, core, gaussians, titanic
 
-needs_tables = pytest.mark.skipif("UNDERSTUDY_DATA" not in os.environ, reason="no folder of public tables")
+needs_tables = pytest.mark.skipif(not os.environ.get("UNDERSTUDY_DATA"), reason="no folder of public tables")
 NOT_PRIVATE = us.Guarantee.not_private()
 
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.papers.quail import core, regression, splits, tables, views
 
-needs_tables = pytest.mark.skipif("UNDERSTUDY_DATA" not in os.environ, reason="no folder of public tables")
+needs_tables = pytest.mark.skipif(not os.environ.get("UNDERSTUDY_DATA"), reason="no folder of public tables")
 
 
 def test_f1_is_of_the_rarer_class_or_the_mean_of_all() -> None:
