@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.papers.autogan import adult, binary, core
 
 
+@pytest.mark.slow
 def test_a_cell_of_a_binary_table_runs_and_fills_its_page() -> None:
     draw = np.random.default_rng(0)
     ill = draw.random(400) < 0.4

@@ -111,7 +111,7 @@ def test_a_run_cut_into_pieces_is_the_same_run() -> None:
     assert_close(whole, pieces, 1e-5)
     assert [int(state.iteration) for state in kept] == [4, 8, 12]
     assert_close(kept[-1], Kept.of(whole), 1e-5)
-    shorter, _ = train(SMALL, units, NOISY, key, network_key=NETWORKS, iterations=8, chunk=8)
+    shorter, _ = train(SMALL, units, NOISY, key, network_key=NETWORKS, iterations=8, chunk=4)
     assert_close(kept[1], Kept.of(shorter), 1e-5)
     _, last = train(SMALL, units, NOISY, key, network_key=NETWORKS, iterations=12, chunk=5, keep_every=4, keep_last=2)
     assert [int(state.iteration) for state in last] == [8, 12]

@@ -331,7 +331,9 @@ def test_a_public_grid_asks_for_no_histogram() -> None:
 # ----------------------------------------------------------------------------------------------------------- whole runs
 
 
-@pytest.mark.parametrize(("method", "features"), [("dpgan", "typed"), ("dpctgan", "modes")])
+@pytest.mark.parametrize(
+    ("method", "features"), [("dpgan", "typed"), pytest.param("dpctgan", "modes", marks=pytest.mark.slow)]
+)
 def test_a_small_run_with_nulls(method: str, features: str, tmp_path: Path) -> None:
     expression = f"{method}(features={features}, steps=20, {TINY})"
     # One of the two in earnest: prices know nothing of features, and finding them takes most of the time.
@@ -363,6 +365,7 @@ def test_a_small_run_with_nulls(method: str, features: str, tmp_path: Path) -> N
     assert table["age"].equals(other["age"])  # at its place, not drawn inside a bin
 
 
+@pytest.mark.slow
 def test_no_discrete_column_means_no_condition() -> None:
     expression = f"dpctgan(features=modes, modes=public_grid, num_modes=3, steps=2, {TINY})"
     numbers = people().select(["age", "income"])

@@ -41,7 +41,7 @@ HYBRID["clip"] = 0.5
 # ----------------------------------------------------------------------------------------------------------- the price
 
 
-@pytest.mark.parametrize("num_rows", [400, 0])
+@pytest.mark.parametrize("num_rows", [pytest.param(400, marks=pytest.mark.slow), 0])
 def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Marginals, then the critic's steps, whoever is in the table; both together fill the budget.
 
@@ -165,6 +165,7 @@ def test_rows_for_the_critic_have_the_law_of_the_model() -> None:
     assert stats.chisquare(counts, 20_000 * law.reshape(-1) / law.sum()).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_the_generator_follows_the_expected_loss() -> None:
     """The gradient for drawn rows against that of the sum over all rows that there are, by their probabilities."""
     fit, made = tiny_components()

@@ -81,6 +81,7 @@ def test_from_table_to_rows_at_the_price_of_both(wrapped: Boosted | Selected, tm
     assert set(again.sample(20, where="region = 'south'", seed=0)["region"].to_pylist()) == {"south"}
 
 
+@pytest.mark.slow
 def test_cells_above_the_measured_order_are_repaired() -> None:
     """Three columns, independent in pairs, one the exclusive or of the others: gem alone sees nothing of it."""
     draw = np.random.default_rng(0)

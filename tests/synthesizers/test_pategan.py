@@ -58,6 +58,7 @@ def test_votes_teach_what_goes_together() -> None:
     assert np.mean(np.asarray(fake["a"].to_pylist()) == np.asarray(fake["b"].to_pylist())) > 0.8
 
 
+@pytest.mark.slow
 def test_pairs_with_the_target_are_bought_and_held_to() -> None:
     """Where two teachers drown in noise, the generator still knows what goes with the target."""
     draw = np.random.default_rng(0)
@@ -240,6 +241,7 @@ def test_three_rows_and_a_constant_column_are_no_trouble() -> None:
     assert release.sample(5, seed=0).num_rows == 5
 
 
+@pytest.mark.slow
 def test_a_table_without_a_single_protected_unit_is_no_trouble() -> None:
     """Rows without an owner are left out; whether one remains must not show in whether the run succeeds."""
     columns = (us.Column(name="who", kind="id"), us.Column(name="a", kind="categorical", categories=("x", "y")))

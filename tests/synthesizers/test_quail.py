@@ -122,15 +122,17 @@ def test_classes_come_from_the_schema() -> None:
 EVERY = [
     Quail(MST(), learner="naive_bayes", classifier_share=0.5),
     Quail(Independent(), target=("age", "score"), classifier_share=0.8),
-    Quail(Quail(Independent(), target="score"), target="label", learner="prior"),
     Quail(MST(), learner="naive_bayes", disjoint=True, classifier_share=0.5),
 ]
 
 
+NESTED = Quail(Quail(Independent(), target="score"), target="label", learner="prior")
 BY_STEPS = Quail(Independent(), learner=Logistic(steps=20, class_weight="bought"))
 
 
-@pytest.mark.parametrize("method", [*EVERY, pytest.param(BY_STEPS, marks=pytest.mark.slow)], ids=express)
+@pytest.mark.parametrize(
+    "method", [*EVERY, *(pytest.param(dear, marks=pytest.mark.slow) for dear in (NESTED, BY_STEPS))], ids=express
+)
 def test_the_ledger_holds_the_plan_and_the_target(method: Quail) -> None:
     """Every look of the plan is charged, in its order, once; together they fill the guarantee and no more."""
     planned = us.plan(schema(), method, GUARANTEE, binning=BINNING)

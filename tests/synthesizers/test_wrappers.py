@@ -419,6 +419,7 @@ def test_from_the_command_line(name: str, tmp_path: Path, capsys: pytest.Capture
     assert None not in some["income"].to_pylist()
 
 
+@pytest.mark.slow
 def test_a_boosted_run_goes_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed while training and again while picking: one result, one set of draws and charges."""
 
