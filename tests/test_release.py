@@ -42,6 +42,28 @@ def copied(folder: Path, tmp_path: Path) -> Path:
     return shutil.copytree(folder, tmp_path / "copy.release")
 
 
+# --- What is said of bought lists ---
+
+
+def test_lists_that_lost_much_are_told() -> None:
+    """How many rows a value needs stands in the plan and, where it is much, in a warning; both by public facts and what
+    was bought. Values of twice as many rows are listed, those of half as many are not; noise is a sixth of it."""
+    schema = us.Schema(columns=(us.Column(name="c", kind="categorical", nullable=False),), rows=1500)
+    (note,) = us.plan(schema, "independent", GUARANTEE).notes
+    assert "a value in fewer than about 38 rows becomes 'other'" in note
+    table = pa.table({"c": ["much"] * (1500 - 76 - 19) + ["enough"] * 76 + ["little"] * 19})
+    release = us.fit(table, "independent", GUARANTEE, schema=schema, seed=0)
+    assert set(release.sample(2000, seed=0)["c"].to_pylist()) == {"much", "enough", "other"}
+    (told,) = release.notes
+    assert told.startswith("Warning: values in fewer than about 38 of 1,500 rows became 'other': ")
+    rare = us.fit(table.slice(0, 100), "independent", GUARANTEE, schema=dataclasses.replace(schema, rows=100), seed=0)
+    assert "rows became 'other' (c: one value left, or none)" in rare.notes[0]
+    assert us.fit(table, "independent", us.Guarantee(4.0, 1e-6), schema=schema, seed=0).notes == ()
+    listed = us.Column(name="c", kind="categorical", nullable=False, categories=("much", "enough", "little"))
+    declared = us.fit(table, "independent", GUARANTEE, schema=us.Schema(columns=(listed,), rows=1500), seed=0)
+    assert declared.notes == us.plan(declared.schema, "independent", GUARANTEE).notes == ()
+
+
 # --- Frames ---
 
 

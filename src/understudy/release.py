@@ -32,7 +32,7 @@ from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_d
 from understudy.errors import ConditionError, ConfigError, ReleaseError, SchemaError, UnderstudyError
 from understudy.features import PublicRows
 from understudy.labelled import MODELS, Model
-from understudy.privacy.discovery import Binning, plan_discovery
+from understudy.privacy.discovery import Binning, plan_discovery, rows_to_be_listed
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise, fresh_key
 from understudy.schema import Domain, Schema, match_columns
@@ -64,6 +64,9 @@ ARITHMETIC = ("jax_enable_x64", "jax_threefry_partitionable", "jax_default_matmu
 DRAWS_PER_ROW = 1000
 """A condition may cost so many draws for each row that is asked for, and at least LEAST_DRAWS in all."""
 LEAST_DRAWS = 100_000
+
+MUCH_OF_A_COLUMN = 0.02
+"""A bought list of categories that lacks values of this part of the rows is worth a warning."""
 
 Progress = Callable[[float, str], None]
 
@@ -180,7 +183,7 @@ def fit(
             bought=bought_facts(schema, codec),
             method=express(synthesizer),
         )
-        release = Release(model, codec, statement, origin, run, notes)
+        release = Release(model, codec, statement, origin, run, (*notes, *_lost_values(buying, codec)))
         if run is not None:
             run.keep(release._files())
         return release
@@ -287,6 +290,21 @@ def declared_facts(schema: Schema) -> tuple[str, ...]:
 def _one_line(sentence: str) -> str:
     """Names may hold line breaks; a sentence may not."""
     return " ".join(sentence.split())
+
+
+def _lost_values(buying: Plan, codec: Codec) -> tuple[str, ...]:
+    """A warning where lists of categories were bought with noise that hides much; by public and bought facts alone."""
+    if "categories" not in buying or rows_to_be_listed(buying) <= MUCH_OF_A_COLUMN * codec.num_rows:
+        return ()
+    bought = [column for column in codec.columns if column.name in buying["categories"].columns]
+    short = [column.name for column in bought if isinstance(column, CategoricalCodec) and len(column.categories) <= 2]
+    named = f" ({', '.join(short[:5])}{', ...' * (len(short) > 5)}: one value left, or none)" if short else ""
+    sentence = (
+        f"Warning: values in fewer than about {rows_to_be_listed(buying):,} of {codec.num_rows:,} rows became 'other'"
+        f"{named}: lists were bought with much noise. Categories that a schema lists cost nothing: begin one by "
+        "'understudy schema draft'."
+    )
+    return (_one_line(sentence),)
 
 
 def bought_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:

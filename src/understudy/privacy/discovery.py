@@ -149,7 +149,20 @@ def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
         numeric = [column for column in schema.modelled if column.kind in BOUNDED]
         vectors = sum(paid_levels(column, binning) for column in numeric)
         buy("histograms", f"fine histograms of {_columns(numeric)}", numeric, vectors)
-    return Plan(tuple(looks))
+    plan = Plan(tuple(looks))
+    if "categories" not in plan:
+        return plan
+    note = (
+        f"Categories of {_columns(listed)} are bought: a value in fewer than about {rows_to_be_listed(plan):,} rows "
+        "becomes 'other'. Those that the schema lists cost nothing."
+    )
+    return dataclasses.replace(plan, notes=(note,))
+
+
+def rows_to_be_listed(plan: Plan) -> int:
+    """How many rows a value must be in to be listed, but for the noise of its count."""
+    event, look = _paid(plan["categories"], 0), plan["categories"]
+    return category_threshold(event, look.delta / event.count)
 
 
 def _columns(columns: Sequence[Column]) -> str:
@@ -183,7 +196,7 @@ def discover_categories(values: Mapping[str, pa.Array], look: Look, ledger: Ledg
     """
     event = _paid(look, len(values))
     ledger.charge(look)
-    threshold = category_threshold(event, look.delta / event.count)
+    threshold = rows_to_be_listed(Plan((look,)))
     kept = {}
     for name, column in values.items():
         counted = pc.value_counts(_plain(column.drop_null()))

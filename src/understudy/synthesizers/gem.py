@@ -91,6 +91,11 @@ TRIPLES_NOISE = 0.012
 """... where the noise of their cells is below this part of the rows ..."""
 FOR_TRIPLES = 0.25
 """... with this part of what pairs would get, and a plan says so."""
+FOR_RECOUNTS = 0.5
+"""Without a target, so much of what pairs get is kept back for those that turn out to be worth more of it. With one it
+makes pairs better by a few per cent, and what is learnt of the target worse."""
+PRECISIONS = 1.4 ** -np.arange(40.0)[::-1]
+"""Parts of what is left that may go to one pair."""
 AND_TRIPLES = ", and of triples of columns, where noise lets them be seen"
 UNKNOWN_SIZE = 10_000
 """Rows that a plan reckons with where their number is bought: the choice must not depend on what is found."""
@@ -132,6 +137,9 @@ class GEM:
     triples_share: float | None = None
     """The part of what pairs would get for triples of columns; 0: there are none. Left out: a quarter without a target,
     if all pairs are bought at once, columns have few declared levels, and there are rows and budget for it."""
+    recount_share: float | None = None
+    """The part of what pairs get that is kept back, where all are bought at once, to count those again of which a
+    better count is worth most, by what the first one says. Left out: a half without a target, none with one."""
     cliques: tuple[Clique, ...] = ()
     """Further marginals to buy and match, each a list of columns."""
     steps: int = 400
@@ -190,11 +198,13 @@ class GEM:
                 "critic_share is a part of the budget, from 0 (no critic), and with choice_share below 1, found "
                 f"{self.critic_share}."
             )
-        if self.triples_share and not LEAST_SHARE <= self.triples_share <= 1 - LEAST_SHARE:
-            raise ConfigError(
-                f"triples_share is a part of what pairs would get, from {LEAST_SHARE} to {1 - LEAST_SHARE}, or 0 for "
-                f"none, found {self.triples_share}."
-            )
+        for name in ("triples_share", "recount_share"):
+            share = getattr(self, name)
+            if share and not LEAST_SHARE <= share <= 1 - LEAST_SHARE:
+                raise ConfigError(
+                    f"{name} is a part of what pairs would get, from {LEAST_SHARE} to {1 - LEAST_SHARE}, or 0 for "
+                    f"none, found {share}."
+                )
         for name in ("least_signal", "rate", "critic_rate", "critic_weight"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ConfigError(f"{name} must be a positive number, found {getattr(self, name)}.")
@@ -371,7 +381,12 @@ class GEM:
             precision = board.for_pairs(purse) * count / sum(counts[number:])
             expected = board.expected(heads_of(fit, state.average, state.latents))
             board.buy(purse, board.worst(expected, choose, count, precision), precision)
-        board.buy(purse, () if counts else board.pairs, board.for_pairs(purse))
+        if not counts:
+            again = (
+                (FOR_RECOUNTS if domain.target is None else 0.0) if self.recount_share is None else self.recount_share
+            )
+            board.buy(purse, board.pairs, board.for_pairs(purse) * (1 - again))
+            board.recount(purse, board.for_pairs(purse))
         told = _part(tell, 0.5, 0.5) if counts else tell
         rates = falling(self.rate, round(self.steps * board.patience))
         if board.has_triples:  # noise that hides them is told by what the pairs made of them
@@ -695,7 +710,7 @@ class Board:
         noisy = purse.noisy_counts(triples.queries, noise)
         shares = np.asarray(self._compared_triples(triples, 1.0).shares(heads), dtype=np.float64)
         expected = [shares[place] * self._domain.num_rows for place in triples.places]
-        drawn = drawn_in(noisy, expected, [stddev**2 for stddev in noise])[0]
+        drawn = drawn_in(noisy, expected, [stddev**2 for stddev in noise]).tables
         for place, table, stddev in zip(triples.places, drawn, noise, strict=True):
             triples.noisy[place] = table
             triples.weights[place] = stddev**-2
@@ -722,6 +737,25 @@ class Board:
             self._noisy[:, a, b] = counts.reshape(self._num_classes, a.stop - a.start, b.stop - b.start)
             self._weights[a, b] = stddev**-2
         self.bought.update(pairs)
+
+    def recount(self, purse: Purse, precision: float) -> None:
+        """Counts pairs again, each with a part of this precision that follows from what is known of it."""
+        bought = [pair for pair in self.pairs if pair in self.bought]
+        if not bought or precision <= LEAST_SHARE**2 * purse.precision:  # nothing but rounding is left
+            return
+        places = [(self._slices[a], self._slices[b]) for a, b in bought]
+        known = np.asarray([float(self._weights[a.start, b.start]) for a, b in places])
+        queries = [self.query(pair) for pair in bought]
+        cells = np.asarray([math.prod(query.shape) for query in queries], dtype=float)
+        _, drawn, _ = self._drawn()
+        more = dealt(precision, cells, known, drawn.belief, drawn.signal)
+        chosen = np.flatnonzero(more)
+        found = purse.noisy_counts([queries[at] for at in chosen], (more[chosen] ** -0.5).tolist())
+        for at, counts in zip(chosen, found, strict=True):
+            a, b = places[at]
+            second = counts.reshape(self._num_classes, a.stop - a.start, b.stop - b.start)
+            self._noisy[:, a, b] = (self._noisy[:, a, b] * known[at] + second * more[at]) / (known[at] + more[at])
+            self._weights[a, b] = known[at] + more[at]
 
     def worst(
         self, expected: dict[tuple[str, str], np.ndarray], choose: Chooser, count: int, precision: float
@@ -802,31 +836,35 @@ class Board:
         taken for independent, with less weight. Otherwise a generator with more freedom than there is signal would make
         up what was not asked for, and repeat the noise.
         """
+        believed, weights = self._noisy.copy(), self._weights.copy()
+        independent, drawn, variances = self._drawn()
+        tables = iter(drawn.tables)
+        for pair, expected in independent.items():
+            a, b = (self._slices[name] for name in pair)
+            if pair in self.bought:
+                believed[:, a, b] = next(tables)
+            elif self.bought:
+                believed[:, a, b] = expected
+                weights[a, b] = 1 / (max(variances) + drawn.usual * float(expected.mean()))
+        return believed, weights
+
+    def _drawn(self) -> tuple[dict[tuple[str, str], np.ndarray], "Drawn", list[float]]:
+        """All pairs as if columns were independent; those that were bought, drawn towards that; their variances."""
         alone = self._alone()
         sizes = alone[:, : self._domain.sizes[0]].sum(axis=1)
         grouped = alone @ self._matrix(self._groups)
         if self._classes is None:
             grouped = self._pooled(grouped)
-        believed, weights = self._noisy.copy(), self._weights.copy()
         places = {pair: (self._slices[pair[0]], self._slices[pair[1]]) for pair in self.pairs}
         independent = {
             pair: grouped[:, a, None] * grouped[:, None, b] / sizes[:, None, None] for pair, (a, b) in places.items()
         }
-        bought = [pair for pair in places if pair in self.bought]
-        variances = [1 / float(self._weights[places[pair][0].start, places[pair][1].start]) for pair in bought]
-        noisy = [self._noisy[:, places[pair][0], places[pair][1]] for pair in bought]
-        expected = [independent[pair] for pair in bought]
-        if self._classes is None:
-            drawn, usual = _drawn_apart(noisy, expected, variances)
-        else:
-            drawn, usual = drawn_in(noisy, expected, variances)
-        for pair, table in zip(bought, drawn, strict=True):
-            believed[:, places[pair][0], places[pair][1]] = table
-        for pair, (a, b) in places.items():
-            if bought and pair not in self.bought:
-                believed[:, a, b] = independent[pair]
-                weights[a, b] = 1 / (max(variances) + usual * float(independent[pair].mean()))
-        return believed, weights
+        bought = [places[pair] for pair in places if pair in self.bought]
+        variances = [1 / float(self._weights[a.start, b.start]) for a, b in bought]
+        noisy = [self._noisy[:, a, b] for a, b in bought]
+        expected = [table for pair, table in independent.items() if pair in self.bought]
+        draw = _drawn_apart if self._classes is None else drawn_in
+        return independent, draw(noisy, expected, variances), variances
 
     def _pooled(self, grouped: Float[np.ndarray, "1 groups"]) -> Float[np.ndarray, "1 groups"]:
         """Rows of each group, by single columns and by the margins of all pairs that were bought."""
@@ -857,7 +895,7 @@ class Board:
             np.outer(levels, np.bincount(groups, weights=self.shares[domain.index(name)])) * domain.num_rows
             for name, groups in target.groups.items()
         ]
-        return drawn_in(target.noisy, independent, [stddev**2 for stddev in target.stddevs])[0]
+        return drawn_in(target.noisy, independent, [stddev**2 for stddev in target.stddevs]).tables
 
     def _alone(self) -> Float[np.ndarray, "classes features"]:
         """Rows of each level of each column within each class, from single columns and pairs with the target."""
@@ -937,9 +975,23 @@ def _slices(groups: dict[str, Groups]) -> dict[str, slice]:
     return {name: slice(a, b) for name, (a, b) in zip(groups, itertools.pairwise(ends), strict=True)}
 
 
-def _drawn_apart(
-    noisy: Sequence[np.ndarray], independent: Sequence[np.ndarray], variances: Sequence[float]
-) -> tuple[list[np.ndarray], float]:
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """Noisy counts, drawn towards expected ones, and what is believed of how far the true ones are from these."""
+
+    tables: list[np.ndarray]
+    usual: float
+    """The usual strength: the variance of a count for each row that is expected in it."""
+    belief: Float[np.ndarray, "tables strengths"]
+    """How likely each strength is."""
+    signal: Float[np.ndarray, "tables strengths"]
+    """The variance of a count of usual size that it means."""
+
+
+NOTHING = Drawn([], 0.0, np.ones((0, 1)), np.ones((0, 1)))
+
+
+def _drawn_apart(noisy: Sequence[np.ndarray], independent: Sequence[np.ndarray], variances: Sequence[float]) -> Drawn:
     """As `drawn_in`, for tables whose margins are known better than they tell, and so small that one says little of its
     own strength of dependence: what is not in the margins, by strengths that are a mixture of a few.
 
@@ -948,18 +1000,20 @@ def _drawn_apart(
 
     >>> even = np.full((1, 2, 2), 50.0)
     >>> strong, weak = np.array([[[90.0, 10], [10, 90]]]), np.array([[[51.0, 49], [49, 51]]])
-    >>> [table.round().tolist() for table in _drawn_apart([strong, *[weak] * 50], [even] * 51, [100.0] * 51)[0][:2]]
+    >>> drawn = _drawn_apart([strong, *[weak] * 50], [even] * 51, [100.0] * 51)
+    >>> [table.round().tolist() for table in drawn.tables[:2]]
     [[[[89.0, 11.0], [11.0, 89.0]]], [[[50.0, 50.0], [50.0, 50.0]]]]
     """
     if not noisy:
-        return [], 0.0
+        return NOTHING
     away = [_interaction(counts - expected) for counts, expected in zip(noisy, independent, strict=True)]
     free = np.asarray([math.prod(size - 1 for size in table.shape[1:]) for table in away])
     squares = np.asarray([float((distance**2).sum()) for distance in away])
     rows = np.asarray([float(expected.mean()) for expected in independent])
     most = float((squares / free / rows).max())
     strengths = np.concatenate([[0.0], most * 3.0 ** -np.arange(STRENGTHS)])
-    spread = np.asarray(variances)[:, None] + rows[:, None] * strengths + 1e-12  # without noise, no division by zero
+    signals = rows[:, None] * strengths
+    spread = np.asarray(variances)[:, None] + signals + 1e-12  # without noise, no division by zero
     logs = -free[:, None] / 2 * np.log(spread) - squares[:, None] / 2 / spread
     likely = np.exp(logs - logs.max(axis=1, keepdims=True))
     parts = np.full(len(strengths), 1 / len(strengths))
@@ -971,7 +1025,7 @@ def _drawn_apart(
     for distance, expected, variance, own in zip(away, independent, variances, belief, strict=True):
         signal = strengths * expected[..., None]
         drawn.append(expected + distance * ((signal / (signal + variance + 1e-12)) @ own))
-    return drawn, float(parts @ strengths)
+    return Drawn(drawn, float(parts @ strengths), belief, signals)
 
 
 def _interaction(distance: Float[np.ndarray, "classes a b"]) -> Float[np.ndarray, "classes a b"]:
@@ -980,9 +1034,7 @@ def _interaction(distance: Float[np.ndarray, "classes a b"]) -> Float[np.ndarray
     return distance - distance.mean(axis=2, keepdims=True)
 
 
-def drawn_in(
-    noisy: Sequence[np.ndarray], independent: Sequence[np.ndarray], variances: Sequence[float]
-) -> tuple[list[np.ndarray], float]:
+def drawn_in(noisy: Sequence[np.ndarray], independent: Sequence[np.ndarray], variances: Sequence[float]) -> Drawn:
     """Noisy counts, drawn towards those of independent columns by how far they stand out of their noise, and how far
     they usually do.
 
@@ -990,25 +1042,26 @@ def drawn_in(
     the noisy counts themselves, of small tables mostly off all of them together.
 
     >>> even = np.full((2, 2), 50.0)
-    >>> drawn_in([np.array([[90.0, 10], [10, 90]])], [even], [1.0])[0][0].round(1).tolist()
+    >>> drawn_in([np.array([[90.0, 10], [10, 90]])], [even], [1.0]).tables[0].round(1).tolist()
     [[90.0, 10.0], [10.0, 90.0]]
-    >>> drawn_in([np.array([[51.0, 49], [49, 51]])], [even], [100.0])[0][0].tolist()
+    >>> drawn_in([np.array([[51.0, 49], [49, 51]])], [even], [100.0]).tables[0].tolist()
     [[50.0, 50.0], [50.0, 50.0]]
     """
     if not noisy:
-        return [], 0.0
+        return NOTHING
     away = [counts - expected for counts, expected in zip(noisy, independent, strict=True)]
     own = [
         (float((distance**2).sum()) - variance * distance.size) / float(expected.sum())
         for distance, expected, variance in zip(away, independent, variances, strict=True)
     ]
     usual = max(0.0, float(np.mean(own)))
-    drawn = []
+    drawn, signals = [], []
     for distance, expected, variance, alone in zip(away, independent, variances, own, strict=True):
         strength = max(0.0, (distance.size * alone + ENOUGH_CELLS * usual) / (distance.size + ENOUGH_CELLS))
         signal = strength * expected
         drawn.append(expected + distance * signal / (signal + variance + 1e-12))  # without noise, no division by zero
-    return drawn, usual
+        signals.append([float(signal.mean())])
+    return Drawn(drawn, usual, np.ones((len(drawn), 1)), np.asarray(signals))
 
 
 def _spread(shares: Float[np.ndarray, " codes"], groups: Groups) -> Float[np.ndarray, "codes groups"]:
@@ -1036,6 +1089,39 @@ def allotted(precision: float, cells: Sequence[int]) -> list[float]:
     """
     third = np.asarray(cells, dtype=float) ** (1 / 3)
     return (math.sqrt(float(np.sum(third**2)) / precision) / third).tolist()
+
+
+def dealt(
+    precision: float,
+    cells: Float[np.ndarray, " tables"],
+    known: Float[np.ndarray, " tables"],
+    belief: Float[np.ndarray, "tables strengths"],
+    signal: Float[np.ndarray, "tables strengths"],
+) -> Float[np.ndarray, " tables"]:
+    """More precision for each table, this much in all, for about the least sum of expected errors.
+
+    The error of a count with signal v, counted with precision p so far and q more, is about (1 / v + p + q)^(-1/2). The
+    last of q is worth the same everywhere, and less than that where there is none.
+
+    >>> one = np.ones(3)
+    >>> dealt(6.0, 4 * one, one, np.ones((3, 1)), np.array([[0.0], [100.0], [100.0]])).round(2).tolist()
+    [0.0, 3.0, 3.0]
+    """
+    steps = precision * PRECISIONS
+    worth = np.zeros((len(cells), len(steps)))
+    for part, variance in zip(belief.T, np.maximum(signal, 1e-30).T, strict=True):
+        worth += part[:, None] * (1 / variance[:, None] + known[:, None] + steps) ** -1.5
+    worth *= cells[:, None]
+    amounts = np.concatenate([[0.0], steps])
+    low, high = math.log(max(worth.min(), 1e-300)) - 1, math.log(max(worth.max(), 1e-300)) + 1
+    for _ in range(60):
+        price = (low + high) / 2
+        enough = amounts[(worth > math.exp(price)).sum(axis=1)].sum() > precision
+        low, high = (price, high) if enough else (low, price)
+    more = amounts[(worth > math.exp(high)).sum(axis=1)]
+    if not more.any():
+        more = np.asarray(allotted(precision, cells.astype(int).tolist())) ** -2.0
+    return more * (precision / more.sum())
 
 
 def merged(counts: Float[np.ndarray, " codes"], floor: float, *, ordered: bool) -> Groups:
