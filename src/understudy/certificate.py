@@ -173,7 +173,7 @@ def mechanism_in_words(event: Event) -> str:
             of = "" if count == 1 else f" of {count} histograms"
             return f"discrete Gaussian noise, standard deviation {stddev:.4g} on every count{of}{unit}"
         case Gaussian(multiplier, count):
-            return f"Gaussian noise, multiplier {multiplier:.4g}, {count} times"
+            return f"Gaussian noise, multiplier {multiplier:.4g}{f', {count} times' * (count > 1)}"
         case SubsampledGaussian(rate, multiplier, steps):
             return f"{steps} noisy gradient steps, sampling rate {rate:.4g}, noise multiplier {multiplier:.4g}"
         case Choices(epsilon, rounds):

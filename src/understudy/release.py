@@ -424,6 +424,10 @@ class Release:
             mask = self._allowed_by(column, conjunct)
             if mask is not None:
                 allowed[column.name] = allowed.get(column.name, np.ones(column.size, dtype=bool)) & mask
+                if not allowed[column.name].any():
+                    raise ConditionError(
+                        f"No row can meet the condition: it leaves {column.name!r} no value.{_values_of(column)}"
+                    )
         return allowed
 
     def _allowed_by(self, column: CategoricalCodec | NumericCodec, conjunct: Conjunct) -> np.ndarray | None:
@@ -534,6 +538,14 @@ def _resolution(origin: Origin, column: NumericCodec) -> float:
     return (
         10.0 ** -int(scale[1]) if scale else {"float": 2.0**-22, "halffloat": 2.0**-9}.get(known.arrow, 0.0) * largest
     )
+
+
+def _values_of(column: CategoricalCodec | NumericCodec) -> str:
+    """What a column can be, for a message: a release holds it anyway."""
+    if not isinstance(column, CategoricalCodec):
+        return ""
+    listed = [repr(value) for value in column.categories if value is not None]
+    return f" Its values are {', '.join(listed[:10])}{' and others' * (len(listed) > 10)}."
 
 
 def _widened(conjunct: Conjunct, resolution: float) -> tuple[str | None, tuple[Constant, ...]]:
