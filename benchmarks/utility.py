@@ -161,7 +161,8 @@ def as_markdown(results: list[dict], suite: str) -> str:
         "",
         "Declared schemas, means over the seeds; seeded runs on public data. Delta 1e-5; 1e-6 for acs_income_2018, "
         "which has more than 100,000 rows. Of tables without a target, tvd2 and tvd3 are over all pairs, or 500 fixed "
-        "ones, and 500 fixed triples. Seconds are those of fitting and sampling, on machines that others used too.",
+        "ones, and 500 fixed triples. Seconds are those of fitting and sampling, on machines that others used too; "
+        "some runs came one after the other in one process, and did not compile again.",
         "",
         f"Command: `python benchmarks/utility.py {suite} --scorer score.py`, in several runs. "
         f"Date: {datetime.date.today()}. Machines: {'; '.join(machines)}.",
@@ -180,7 +181,9 @@ def as_markdown(results: list[dict], suite: str) -> str:
             continue
         shown = [f"{statistics.fmean(r[key] for r in good):.4f}" if key in good[0] else "" for key in FIGURES]
         shown += [f"{statistics.fmean(row[key] for row in good):.0f}" for key in ("cpu", "wall")]
-        seeds = ", ".join(str(seed) for seed in sorted(row["seed"] for row in good))
+        numbers = sorted(row["seed"] for row in good)
+        whole = numbers == list(range(len(numbers))) and len(numbers) > 3
+        seeds = f"0 to {numbers[-1]}" if whole else ", ".join(map(str, numbers))
         lines.append(f"| {table} | {epsilon:g} | {method} | {seeds} | " + " | ".join(shown) + " |")
     return "\n".join(lines) + "\n"
 
