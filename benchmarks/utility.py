@@ -37,6 +37,12 @@ SUITES = {
         "epsilons": [1.0, 0.1, 3.0],
         "methods": ["gem", "aim", "mst", "independent"],
     },
+    "recounts": {
+        "title": "gem with and without recounts",
+        "tables": ["adult", "bank", "accidents"],
+        "epsilons": [1.0],
+        "methods": ["gem", "gem(recount_share=0)", "gem(recount_share=0.5)"],
+    },
     "wide": {
         "title": "30,000 rows of 1,000 boolean columns, most of them rare",
         "tables": ["wide"],

@@ -200,6 +200,34 @@ def test_without_a_schema(place: Path, tmp_path: Path) -> None:
     assert statement.rows_declared is None
 
 
+@pytest.mark.parametrize(
+    ("out", "folder"),
+    [("fake.csv", "fake"), ("fake_0.5.csv", "fake_0.5"), ("a.b.csv.gz", "a.b"), ("x.sqlite::t", "x-t"), ("f.tab", "f")],
+)
+def test_the_release_lies_beside_the_table(out: str, folder: str, tmp_path: Path) -> None:
+    """Under its name, whatever else than a known ending that holds."""
+    table = tmp_path / "few.csv"
+    table.write_text("a\n" + "x\n" * 50)
+    assert run(["synth", str(table), "--not-private", "--method", "independent", "-q", "-o", str(tmp_path / out)]) == 0
+    assert (tmp_path / f"{folder}.release" / "release.json").exists()
+
+
+def test_a_condition_is_read_before_anything_is_bought(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a schema too; what shows only afterwards leaves the release, and says that drawing from it is free."""
+    table, out = tmp_path / "few.csv", tmp_path / "fake.csv"
+    table.write_text("a\n" + "x\n" * 200)
+    command = ["synth", str(table), "--epsilon", "3", "--method", "independent", "-q", "-o", str(out), "--where"]
+    for typo in ("b = 'x'", "a = "):
+        assert run([*command, typo]) == 2
+        assert list(tmp_path.iterdir()) == [table]
+    assert run([*command, "a = 'y'"]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "it leaves 'a' no value. Its values are 'x', 'other'. The budget is spent and the release is kept" in said
+    assert f"at no cost with 'understudy sample {tmp_path / 'fake.release'}'" in said
+    assert not out.exists()
+    assert run(["sample", str(tmp_path / "fake.release"), "--where", "a = 'x'", "-o", str(out), "-q"]) == 0
+
+
 def test_parquet_to_parquet(tmp_path: Path) -> None:
     table = pa.table(
         {

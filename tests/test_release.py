@@ -45,23 +45,35 @@ def copied(folder: Path, tmp_path: Path) -> Path:
 # --- What is said of bought lists ---
 
 
-def test_lists_that_lost_much_are_told() -> None:
-    """How many rows a value needs stands in the plan and, where it is much, in a warning; both by public facts and what
-    was bought. Values of twice as many rows are listed, those of half as many are not; noise is a sixth of it."""
+def test_what_bought_lists_and_bounds_lost_is_told() -> None:
+    """In the plan, and after the run, as a warning where it is much; all by public facts and what was bought. Values of
+    twice as many rows as are named are kept, those of half as many are not; noise is a sixth of it."""
     schema = us.Schema(columns=(us.Column(name="c", kind="categorical", nullable=False),), rows=1500)
-    (note,) = us.plan(schema, "independent", GUARANTEE).notes
+    plan = us.plan(schema, "independent", GUARANTEE)
+    (note,) = plan.notes
     assert "a value in fewer than about 38 rows becomes 'other'" in note
     table = pa.table({"c": ["much"] * (1500 - 76 - 19) + ["enough"] * 76 + ["little"] * 19})
     release = us.fit(table, "independent", GUARANTEE, schema=schema, seed=0)
     assert set(release.sample(2000, seed=0)["c"].to_pylist()) == {"much", "enough", "other"}
     (told,) = release.notes
-    assert told.startswith("Warning: values in fewer than about 38 of 1,500 rows became 'other': ")
-    rare = us.fit(table.slice(0, 100), "independent", GUARANTEE, schema=dataclasses.replace(schema, rows=100), seed=0)
-    assert "rows became 'other' (c: one value left, or none)" in rare.notes[0]
-    assert us.fit(table, "independent", us.Guarantee(4.0, 1e-6), schema=schema, seed=0).notes == ()
+    assert told.startswith("Warning: lists of categories were bought; values kept: c 2; all others became 'other'. ")
+    assert f"about 38 rows, give or take {plan['categories'].event.stddev:.2g}, " in told
+    (less,) = us.fit(table, "independent", us.Guarantee(4.0, 1e-6), schema=schema, seed=0).notes
+    assert less.startswith("Lists of categories were bought; values kept: c ")
     listed = us.Column(name="c", kind="categorical", nullable=False, categories=("much", "enough", "little"))
     declared = us.fit(table, "independent", GUARANTEE, schema=us.Schema(columns=(listed,), rows=1500), seed=0)
     assert declared.notes == us.plan(declared.schema, "independent", GUARANTEE).notes == ()
+    numbers = us.fit(pa.table({"n": list(range(500)) * 2}), "independent", us.Guarantee.not_private())
+    (cut,) = numbers.notes
+    assert cut.startswith("Numbers and dates were cut to bounds that were bought: n 0 to ")
+
+
+def test_columns_that_lost_most_come_first() -> None:
+    """Behind the target, which comes before all; and no more than eight."""
+    names = [f"c{number}" for number in range(10)]
+    table = pa.table({name: [f"v{row % (12 - at)}" for row in range(2000)] for at, name in enumerate(names)})
+    (told,) = us.fit(table, "independent", us.Guarantee.not_private(), target="c0").notes
+    assert "values kept: c0 12, c9 3, c8 4, c7 5, c6 6, c5 7, c4 8, c3 9 and 2 more; " in told
 
 
 # --- Frames ---

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from understudy._version import __version__
-from understudy.errors import CheckpointError, ConfigError, TableError, UnderstudyError
+from understudy.errors import CheckpointError, ConditionError, ConfigError, TableError, UnderstudyError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -166,8 +166,8 @@ def synth(
     _check_json(json_file, force)
     if rows is not None:
         check_size(rows, "The number of synthetic rows")
-    if where is not None and schema is not None:
-        _check_where(where, schema)
+    if where is not None:
+        _check_where(where, source, schema)
     binning = _binning(bins, max_bins)
     release = _fit(
         source,
@@ -184,10 +184,16 @@ def synth(
         resume=resume,
     )
     release.save(folder, force=force or finished)
-    fake = release.sample_arrow(rows, where=where)
+    _show_spent(release, quiet)
+    try:
+        fake = release.sample_arrow(rows, where=where)
+    except ConditionError as error:
+        raise ConditionError(
+            f"{error} The budget is spent and the release is kept: draw from it at no cost with 'understudy sample "
+            f"{folder}', and another --where."
+        ) from None
     write_table(fake, out, origin=release.origin, force=force)
     say = _sayer(quiet)
-    _show_spent(release, quiet)
     _note_on_draft(release, quiet, given=schema is not None)
     say(f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'CERTIFICATE.md'}")
     _write_certificate_json(release, json_file, force)
@@ -565,14 +571,18 @@ def _refuse_own_input(source: str, out: str) -> None:
 
 
 def _release_folder(out: str) -> Path:
-    """fake.csv -> fake.release, and so for DATABASE::TABLE."""
+    """fake.csv -> fake.release, fake_0.5.csv.gz -> fake_0.5.release, and so for DATABASE::TABLE."""
+    from understudy.tables.places import TABLE_ENDINGS
+
     path, _, table = out.partition("::")
     if "://" in path:
         raise TableError("The synthetic table goes to a file. Name one, such as fake.parquet.")
     place = Path(path)
     if not place.name:
         raise TableError(f"Name the synthetic table to write, such as fake.csv; found {out!r}.")
-    stem = place.name.split(".")[0] or place.stem
+    stem = place.name
+    while (ending := Path(stem).suffix) in TABLE_ENDINGS:
+        stem = stem.removesuffix(ending)
     return place.with_name(f"{stem}-{table}.release" if table else f"{stem}.release")
 
 
@@ -878,12 +888,16 @@ def _check_json(json_file: str | None, force: bool) -> None:
         check_writable(json_file, force=force)
 
 
-def _check_where(where: str, schema: Path) -> None:
+def _check_where(where: str, source: str, schema: Path | None) -> None:
     """Before any budget is spent: can this condition be read?"""
     from understudy.schema import Schema
-    from understudy.tables import where_columns
+    from understudy.tables import as_arrow, where_columns
 
-    where_columns(where, [column.name for column in Schema.read(schema).modelled])
+    if schema is None:
+        names = as_arrow(source, None)[0].column_names
+    else:
+        names = [column.name for column in Schema.read(schema).modelled]
+    where_columns(where, names)
 
 
 def _write_json(content: object, json_file: str, *, force: bool) -> None:

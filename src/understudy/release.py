@@ -32,6 +32,7 @@ from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_d
 from understudy.errors import ConditionError, ConfigError, ReleaseError, SchemaError, UnderstudyError
 from understudy.features import PublicRows
 from understudy.labelled import MODELS, Model
+from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.discovery import Binning, plan_discovery, rows_to_be_listed
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise, fresh_key
@@ -183,7 +184,7 @@ def fit(
             bought=bought_facts(schema, codec),
             method=express(synthesizer),
         )
-        release = Release(model, codec, statement, origin, run, (*notes, *_lost_values(buying, codec)))
+        release = Release(model, codec, statement, origin, run, (*notes, *_in_words(buying, codec)))
         if run is not None:
             run.keep(release._files())
         return release
@@ -292,19 +293,32 @@ def _one_line(sentence: str) -> str:
     return " ".join(sentence.split())
 
 
-def _lost_values(buying: Plan, codec: Codec) -> tuple[str, ...]:
-    """A warning where lists of categories were bought with noise that hides much; by public and bought facts alone."""
-    if "categories" not in buying or rows_to_be_listed(buying) <= MUCH_OF_A_COLUMN * codec.num_rows:
-        return ()
-    bought = [column for column in codec.columns if column.name in buying["categories"].columns]
-    short = [column.name for column in bought if isinstance(column, CategoricalCodec) and len(column.categories) <= 2]
-    named = f" ({', '.join(short[:5])}{', ...' * (len(short) > 5)}: one value left, or none)" if short else ""
-    sentence = (
-        f"Warning: values in fewer than about {rows_to_be_listed(buying):,} of {codec.num_rows:,} rows became 'other'"
-        f"{named}: lists were bought with much noise. Categories that a schema lists cost nothing: begin one by "
-        "'understudy schema draft'."
-    )
-    return (_one_line(sentence),)
+def _in_words(buying: Plan, codec: Codec) -> tuple[str, ...]:
+    """What was bought instead of declared, and so may have lost something; by public and bought facts alone."""
+    columns = sorted(codec.columns, key=lambda column: (column.name != codec.schema.target, column.size))
+    said = []
+    if "categories" in buying:
+        names, event = buying["categories"].columns, buying["categories"].event
+        enough = rows_to_be_listed(buying["categories"])
+        assert isinstance(event, DiscreteGaussian)
+        kept = [
+            f"{column.name} {len(column.categories) - 1}"
+            for column in columns
+            if isinstance(column, CategoricalCodec) and column.name in names
+        ]
+        said.append(
+            f"{'Warning: l' if enough > MUCH_OF_A_COLUMN * codec.num_rows else 'L'}ists of categories were bought; "
+            f"values kept: {_some(kept)}; all others became 'other'. A value needs about {enough:,} rows, give or take "
+            f"{event.stddev:.2g}, to be kept. What a schema lists, from a code book and not this table, costs nothing."
+        )
+    if "bounds" in buying:
+        cut = [f"{column.name} {column.extent}" for column in columns if column.name in buying["bounds"].columns]
+        said.append(f"Numbers and dates were cut to bounds that were bought: {_some(cut)}. Declare bounds to set them.")
+    return tuple(map(_one_line, said))
+
+
+def _some(words: list[str], most: int = 8) -> str:
+    return ", ".join(words[:most]) + f" and {len(words) - most} more" * (len(words) > most)
 
 
 def bought_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
@@ -329,7 +343,7 @@ class Release:
     checkpoint: Checkpoint | None = dataclasses.field(default=None, repr=False, compare=False)
     """The folder of the run that made it, until it is saved. No part of the release."""
     notes: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
-    """Why `auto` chose its method, and warnings of the plan: from facts known before any look, and not saved."""
+    """Why `auto` chose its method, warnings of the plan, and what was bought: public or noisy facts, and not saved."""
 
     @property
     def schema(self) -> Schema:
@@ -541,9 +555,9 @@ def _resolution(origin: Origin, column: NumericCodec) -> float:
 
 
 def _values_of(column: CategoricalCodec | NumericCodec) -> str:
-    """What a column can be, for a message: a release holds it anyway."""
+    """What a column can be, for a message: a release says it anyway."""
     if not isinstance(column, CategoricalCodec):
-        return ""
+        return f" It goes from {column.extent}."
     listed = [repr(value) for value in column.categories if value is not None]
     return f" Its values are {', '.join(listed[:10])}{' and others' * (len(listed) > 10)}."
 

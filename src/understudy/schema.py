@@ -248,7 +248,7 @@ class Domain:
 
     def index(self, name: str) -> int:
         if name not in self._positions:
-            raise SchemaError(f"The domain has no column {name!r}.{did_you_mean(name, self.names)}")
+            raise SchemaError(f"There is no column {name!r} to be modelled.{did_you_mean(name, self.names)}")
         return self._positions[name]
 
     def only(self, columns: Iterable[str]) -> "Domain":

@@ -23,6 +23,7 @@ from understudy.privacy.discovery import (
     Histogram,
     _counts_of,
     _public_edges,
+    WIDE,
     category_threshold,
     discover_bounds,
     discover_categories,
@@ -114,6 +115,14 @@ def test_the_threshold_is_the_least_that_hides_one_unit(stddev: float, delta: fl
     threshold = category_threshold(DiscreteGaussian(stddev, 1, k), delta)
     assert exact_tail(stddev, threshold - k) <= delta / k
     assert exact_tail(stddev, threshold - 1 - k) > delta / k
+
+
+@pytest.mark.parametrize(("delta", "k"), [(1e-3, 1), (1e-7, 5), (1e-10, 1)])
+def test_the_threshold_of_wide_noise_hides_one_unit_too(delta: float, k: int) -> None:
+    """Without a sum over its mass function, and at most three rows above the least."""
+    threshold = category_threshold(DiscreteGaussian(1.5 * WIDE, 1, k), delta)
+    assert exact_tail(1.5 * WIDE, threshold - k) <= delta / k < exact_tail(1.5 * WIDE, threshold - k - 3)
+    assert category_threshold(DiscreteGaussian(1e12), delta) > 1e12  # nothing of that length is laid out
 
 
 @pytest.mark.parametrize(("stddev", "factor"), [(1.0, 4.5), (5.0, 1.5)])

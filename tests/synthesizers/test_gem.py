@@ -169,20 +169,22 @@ def test_noise_is_drawn_on_fine_steps(stddev: float) -> None:
 
 @pytest.mark.parametrize("rows_per_unit", [1, 3])
 @pytest.mark.parametrize(
-    ("settings", "others"),
+    ("target", "settings", "others"),
     [
-        ({"mode": "one_shot"}, [3]),
-        ({"mode": "one_shot", "triples_share": 0.4}, [3 + 4]),
-        ({"mode": "one_shot", "recount_share": 0.4}, range(3 + 1, 3 + 3 + 1)),
-        ({"mode": "adaptive", "picks": 2, "rounds": 2}, [2]),
-        ({"mode": "adaptive", "picks": 2, "rounds": 2, "triples_share": 0.1}, [2 + 4]),
+        ("t", {"mode": "one_shot"}, [3 + 3]),
+        ("t", {"mode": "one_shot", "triples_share": 0.4}, [3 + 3 + 4]),
+        ("t", {"mode": "one_shot", "recount_share": 0.4}, range(3 + 3 + 1, 3 + 3 + 3 + 1)),
+        ("t", {"mode": "adaptive", "picks": 2, "rounds": 2}, [3 + 2]),
+        ("t", {"mode": "adaptive", "picks": 2, "rounds": 2, "triples_share": 0.1}, [3 + 2 + 4]),
+        (None, {"mode": "one_shot", "triples_share": 0.2}, range(6 + 1 + 4, 6 + 6 + 4 + 1)),
+        (None, {"mode": "adaptive", "picks": 50}, range(6 + 1, 6 + 6 + 1)),  # all are bought, and recounted
     ],
 )
 def test_all_answers_of_a_run_are_within_what_was_paid(
-    settings: dict, others: Sequence[int], rows_per_unit: int, monkeypatch: pytest.MonkeyPatch
+    target: str | None, settings: dict, others: Sequence[int], rows_per_unit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By what is really drawn, rounds, groups, triples, recounts and cliques included: all looks are charged before."""
-    rows = table(1000)
+    rows = table(1000, target=target)
     rows.max_rows_per_unit = rows_per_unit
     run = ledger(2.0, rows_per_unit=rows_per_unit)
     gem = GEM(**settings, **SMALL, cliques=(("a", "b", "c"),))
@@ -201,7 +203,7 @@ def test_all_answers_of_a_run_are_within_what_was_paid(
     assert isinstance(event, Gaussian)
     spent = math.fsum((rows_per_unit / stddev) ** 2 for stddev in answered) * event.noise_multiplier**2
     assert 1 - 1e-6 <= spent <= 1 + ROOM / 2
-    assert len(answered) - (4 + 3 + 1) in others
+    assert len(answered) - (4 + 1) in others
 
 
 def test_allotted_noise_is_the_best() -> None:
@@ -237,12 +239,13 @@ def test_dealt_precision_is_about_the_best() -> None:
         assert error(found) - error(np.zeros(6)) <= 0.97 * (best.fun - error(np.zeros(6)))
 
 
-def test_pairs_are_counted_again_where_it_is_worth_it() -> None:
+@pytest.mark.parametrize("target", [None, "h"])
+def test_pairs_are_counted_again_where_it_is_worth_it(target: str | None) -> None:
     """Those that stand out of their noise get more of what was kept back, and both counts are told as one."""
     draw = np.random.default_rng(0)
     codes = draw.integers(0, 2, (2000, 8)).astype(np.int32)
     codes[:, 1] = np.where(draw.random(2000) < 0.9, codes[:, 0], codes[:, 1])
-    domain = Domain(names=tuple("abcdefgh"), sizes=(2,) * 8, num_rows=2000)
+    domain = Domain(names=tuple("abcdefgh"), sizes=(2,) * 8, num_rows=2000, target=target)
     answers: dict[tuple, list[tuple[float, np.ndarray]]] = {}
 
     class Listening(Purse):
@@ -260,28 +263,35 @@ def test_pairs_are_counted_again_where_it_is_worth_it() -> None:
     board = Board(GEM(), domain, purse, most_pairs=None)
     board.buy(purse, board.pairs, board.for_pairs(purse) / 2)
     kept = board.for_pairs(purse)
-    assert {len(told) for clique, told in answers.items() if len(clique) == 2} == {1}
+    assert {len(answers[board.query(pair).clique]) for pair in board.pairs} == {1}
     board.recount(purse, kept)
     assert purse.left == pytest.approx(0.0, abs=1e-6 * purse.precision)
-    more = {clique: told[1][0] ** -2 for clique, told in answers.items() if len(clique) == 2 and len(told) == 2}
+    told = {pair: answers[board.query(pair).clique] for pair in board.pairs}
+    more = {pair: both[1][0] ** -2 for pair, both in told.items() if len(both) == 2}
     assert sum(more.values()) == pytest.approx(kept)
     assert more.pop(("a", "b")) > 1.3 * max(more.values(), default=0.0)
-    for clique, told in answers.items():
-        if len(clique) == 2:
-            a, b = (board._slices[name] for name in clique)
-            parts = np.asarray([stddev**-2 for stddev, _ in told])
-            joint = np.tensordot(parts, np.asarray([counts for _, counts in told]), 1) / parts.sum()
-            np.testing.assert_allclose(board._noisy[0, a, b], joint, rtol=1e-4)
-            np.testing.assert_allclose(board._weights[a, b], parts.sum(), rtol=1e-5)
+    for pair, both in told.items():
+        a, b = (board._slices[name] for name in pair)
+        parts = np.asarray([stddev**-2 for stddev, _ in both])
+        joint = np.tensordot(parts, np.asarray([counts for _, counts in both]), 1) / parts.sum()
+        np.testing.assert_allclose(board._noisy[:, a, b], joint.reshape(-1, 2, 2), rtol=1e-4)
+        np.testing.assert_allclose(board._weights[a, b], parts.sum(), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("target", "share", "again"), [(None, None, True), (None, 0.0, False), ("a", None, False), ("a", 0.3, True)]
+    ("target", "share", "triples", "again"),
+    [
+        (None, None, 0.0, True),
+        (None, None, 0.3, True),
+        (None, 0.0, 0.0, False),
+        ("a", None, 0.0, False),
+        ("a", 0.3, 0.0, True),
+    ],
 )
 def test_what_is_kept_back_for_recounts(
-    target: str | None, share: float | None, again: bool, monkeypatch: pytest.MonkeyPatch
+    target: str | None, share: float | None, triples: float, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unasked a half without a target, and nothing with one: what the settings and the pages say."""
+    """Unasked a half without a target, and nothing with one: what the plan, the settings and the pages say."""
     rows = table(500)
     domain = dataclasses.replace(rows.domain, target=target)
     shares: list[float] = []
@@ -294,9 +304,11 @@ def test_what_is_kept_back_for_recounts(
         shares.append((before - purse.left) / bought)
 
     monkeypatch.setattr(Board, "recount", heard)
-    run, gem = ledger(2.0), GEM(mode="one_shot", recount_share=share, **SMALL)
-    gem.fit(Rows(rows._codes, domain), gem.plan(domain, run.remaining), run, key=jax.random.key(0))
+    run, gem = ledger(2.0), GEM(mode="one_shot", recount_share=share, triples_share=triples, **SMALL)
+    plan = gem.plan(domain, run.remaining)
+    gem.fit(Rows(rows._codes, domain), plan, run, key=jax.random.key(0))
     assert shares == [pytest.approx(share or 0.5, rel=1e-3) if again else pytest.approx(0.0, abs=1e-5)]
+    assert any(f"A part of {share or 0.5} of what pairs get is kept back" in note for note in plan.notes) == again
 
 
 def test_merged_groups_hold_what_they_must() -> None:

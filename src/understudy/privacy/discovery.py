@@ -12,6 +12,7 @@ Four purchases at most, each planned before any value is read and each one bundl
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -34,6 +35,7 @@ FINEST = 2**20  # cells of the finest level at most
 SPLIT_AT = 4.0  # a cell is split when its noisy count is above so many standard deviations
 LEAST_SPREAD = 0.25  # of an even share: noise must not tear holes into a smooth column
 STANDS_OUT = 3.0  # a cell keeps its own mass above so many; the cells between are pooled
+WIDE = 1e4  # from this standard deviation on, the mass function of discrete noise is too long to be summed
 DELTA_SHARE = 0.1  # of the guarantee's delta, for thresholded category lists
 SHARES = {"size": 0.05, "categories": 0.3, "bounds": 0.2, "histograms": 0.25}
 YEARS = (1800, 2200)
@@ -152,16 +154,17 @@ def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
     plan = Plan(tuple(looks))
     if "categories" not in plan:
         return plan
+    enough = rows_to_be_listed(plan["categories"])
     note = (
-        f"Categories of {_columns(listed)} are bought: a value in fewer than about {rows_to_be_listed(plan):,} rows "
-        "becomes 'other'. Those that the schema lists cost nothing."
+        f"Categories of {_columns(listed)} are bought: a value in fewer than about {enough:,} rows becomes 'other'. "
+        "Those that the schema lists cost nothing."
     )
     return dataclasses.replace(plan, notes=(note,))
 
 
-def rows_to_be_listed(plan: Plan) -> int:
+def rows_to_be_listed(look: Look) -> int:
     """How many rows a value must be in to be listed, but for the noise of its count."""
-    event, look = _paid(plan["categories"], 0), plan["categories"]
+    event = _paid(look, 0)
     return category_threshold(event, look.delta / event.count)
 
 
@@ -196,7 +199,7 @@ def discover_categories(values: Mapping[str, pa.Array], look: Look, ledger: Ledg
     """
     event = _paid(look, len(values))
     ledger.charge(look)
-    threshold = rows_to_be_listed(Plan((look,)))
+    threshold = rows_to_be_listed(look)
     kept = {}
     for name, column in values.items():
         counted = pc.value_counts(_plain(column.drop_null()))
@@ -213,9 +216,16 @@ def _plain(column: pa.Array) -> pa.Array:
     return pc.add(column.filter(pc.is_finite(column)), pa.scalar(0.0, column.type))
 
 
+@functools.lru_cache(maxsize=64)
 def category_threshold(event: DiscreteGaussian, delta: float) -> int:
-    """The least t with P(k + Z >= t) <= delta / k, for k rows a unit and the discrete noise Z that is drawn."""
+    """The least t with P(k + Z >= t) <= delta / k, for k rows a unit and the discrete noise Z that is drawn.
+
+    Of wide noise not quite the least: P(Z >= t) is at most the normal tail beyond t - 1, since the mass falls and its
+    sum without the usual factor is stddev (2 pi)^(1/2) or more.
+    """
     k = event.sensitivity
+    if event.stddev > WIDE:
+        return k + 2 + math.ceil(event.stddev * float(stats.norm.isf(delta / k)))
     low, high = 0, 2 + int(40 * event.stddev)
     while low < high:
         middle = (low + high) // 2

@@ -266,7 +266,7 @@ def _kind_in_words(wanted: Any) -> str:
     if typing.get_origin(wanted) in (typing.Union, types.UnionType):
         return " or ".join(_kind_in_words(part) for part in parts)
     if wanted == tuple[tuple[str, ...], ...]:
-        return "a list of lists of columns, as in [[a, b], [c, d]]"
+        return 'a list of lists of columns, as in [["a", "b"], ["c", "d"]]'
     if typing.get_origin(wanted) is tuple:
         many = "" if parts[1:] == (...,) else f" of {len(parts)}"
         return f"a list{many}, each {_kind_in_words(parts[0])}"

@@ -242,7 +242,7 @@ class GEM:
             noise = left.after(looks).calibrate(lambda noise: [Gaussian(noise)])
             what = f"counts of every column, and of {picks} pairs of columns{by}{triples}"
         looks.append(Look("marginals", what, Gaussian(noise), columns=domain.names))
-        return Plan((*looks, *critic), (reason, *self._notes(domain)))
+        return Plan((*looks, *critic), (reason, *self._notes(domain, mode)))
 
     def _critic_look(self, domain: Domain, budget: Budget) -> list[Look]:
         """The critic's steps at their share, reserved before the marginals take what is left."""
@@ -291,10 +291,22 @@ class GEM:
         quiet = noise <= TRIPLES_NOISE * (domain.declared_rows or UNKNOWN_SIZE)
         return mode == "one_shot" and domain.target is None and few and triples <= FEW_TRIPLES and quiet
 
-    def _notes(self, domain: Domain) -> tuple[str, ...]:
-        if domain.target is None:
-            return ()
-        return (f"Pairs of columns are counted within classes of {domain.target!r}, at most {self.most_classes}.",)
+    def _notes(self, domain: Domain, mode: str) -> tuple[str, ...]:
+        notes = []
+        if domain.target is not None:
+            notes.append(
+                f"Pairs of columns are counted within classes of {domain.target!r}, at most {self.most_classes}."
+            )
+        if self._for_recounts(domain) and mode == "one_shot":
+            part = f"{self._for_recounts(domain):.3g}"
+            notes.append(
+                f"A part of {part} of what pairs get is kept back, for those of which a better count is worth most."
+            )
+        return tuple(notes)
+
+    def _for_recounts(self, domain: Domain) -> float:
+        unasked = FOR_RECOUNTS if domain.target is None else 0.0
+        return unasked if self.recount_share is None else self.recount_share
 
     def _num_picks(self, domain: Domain) -> int:
         """Settings and names decide, never sizes, which may be bought."""
@@ -382,10 +394,7 @@ class GEM:
             expected = board.expected(heads_of(fit, state.average, state.latents))
             board.buy(purse, board.worst(expected, choose, count, precision), precision)
         if not counts:
-            again = (
-                (FOR_RECOUNTS if domain.target is None else 0.0) if self.recount_share is None else self.recount_share
-            )
-            board.buy(purse, board.pairs, board.for_pairs(purse) * (1 - again))
+            board.buy(purse, board.pairs, board.for_pairs(purse) * (1 - self._for_recounts(domain)))
             board.recount(purse, board.for_pairs(purse))
         told = _part(tell, 0.5, 0.5) if counts else tell
         rates = falling(self.rate, round(self.steps * board.patience))
@@ -873,7 +882,7 @@ class Board:
             noise = self._singles_noise[self._domain.index(name)]
             precision[at] = 1 / (noise**2 * np.bincount(self._groups[name]))
             sums[at] = grouped[0, at] * precision[at]
-        for pair in self.bought:
+        for pair in (pair for pair in self.pairs if pair in self.bought):  # in one order, to the last digit
             places = [self._slices[name] for name in pair]
             table = self._noisy[0, places[0], places[1]]
             for axis, at in enumerate(places):

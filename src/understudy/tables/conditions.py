@@ -2,7 +2,6 @@
 
 import functools
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -146,8 +145,7 @@ def _exact_name(path: list[str], expression: str, names: Sequence[str]) -> str:
     alike = [name for name in names if name.lower() == written.lower()]
     if len(alike) == 1:
         return alike[0]
-    hint = "; texts stand in single quotes" if re.search(rf'"{re.escape(written)}"', expression) else ""
-    raise _cannot(expression, f"there is no column {written!r}{hint}", names)
+    raise _cannot(expression, f"there is no column {written!r}; texts stand in single quotes", names)
 
 
 def _cannot(expression: str, reason: str, names: Sequence[str]) -> ConditionError:
