@@ -16,6 +16,7 @@ import pytest
 import understudy as us
 from understudy.cli import run
 from understudy.demo import demo_schema, demo_table
+from understudy.privacy.accounting import DiscreteGaussian
 
 GUARANTEE = us.Guarantee(2.0, 1e-6)
 
@@ -57,7 +58,9 @@ def test_what_bought_lists_and_bounds_lost_is_told() -> None:
     assert set(release.sample(2000, seed=0)["c"].to_pylist()) == {"much", "enough", "other"}
     (told,) = release.notes
     assert told.startswith("Warning: lists of categories were bought; values kept: c 2; all others became 'other'. ")
-    assert f"about 38 rows, give or take {plan['categories'].event.stddev:.2g}, " in told
+    event = plan["categories"].event
+    assert isinstance(event, DiscreteGaussian)
+    assert f"about 38 rows, give or take {event.stddev:.2g}, " in told
     (less,) = us.fit(table, "independent", us.Guarantee(4.0, 1e-6), schema=schema, seed=0).notes
     assert less.startswith("Lists of categories were bought; values kept: c ")
     listed = us.Column(name="c", kind="categorical", nullable=False, categories=("much", "enough", "little"))
