@@ -202,7 +202,7 @@ def test_without_a_schema(place: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("out", "folder"),
-    [("fake.csv", "fake"), ("fake_0.5.csv", "fake_0.5"), ("a.b.csv.gz", "a.b"), ("x.sqlite::t", "x-t"), ("f.tab", "f")],
+    [("fake.csv", "fake"), ("fake_0.5.csv", "fake_0.5"), ("a.b.csv.gz", "a.b"), ("x.sqlite::t", "x-t"), ("F.PQ", "F")],
 )
 def test_the_release_lies_beside_the_table(out: str, folder: str, tmp_path: Path) -> None:
     """Under its name, whatever else than a known ending that holds."""

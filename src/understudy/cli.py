@@ -581,8 +581,8 @@ def _release_folder(out: str) -> Path:
     if not place.name:
         raise TableError(f"Name the synthetic table to write, such as fake.csv; found {out!r}.")
     stem = place.name
-    while (ending := Path(stem).suffix) in TABLE_ENDINGS:
-        stem = stem.removesuffix(ending)
+    while Path(stem).suffix.lower() in TABLE_ENDINGS:
+        stem = Path(stem).stem
     return place.with_name(f"{stem}-{table}.release" if table else f"{stem}.release")
 
 

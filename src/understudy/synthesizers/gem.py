@@ -1,10 +1,11 @@
 """GEM: a generator trained on privately measured marginals.
 
 After Liu, Vietri and Wu, "Iterative methods for private synthetic data: unifying framework and new methods", 2021.
-Deviations: unless the table is wide for its budget, all marginals of the workload are bought at once, under one
-Gaussian price that does not depend on their number or sizes; levels too rare for the noise are counted together; with a
-target, pairs of columns are counted within its classes; the loss is that of `adversarial/measured.py`. With a
-`critic_share` a critic, trained by DP-SGD as that of `dpgan`, looks for what the marginals do not show.
+Deviations: unless the table is wide for its budget, all marginals of the workload are bought, and without a target some
+pairs twice, under one Gaussian price that does not depend on their number or sizes; levels too rare for the noise are
+counted together; with a target, pairs of columns are counted within its classes; the loss is that of
+`adversarial/measured.py`. With a `critic_share` a critic, trained by DP-SGD as that of `dpgan`, looks for what the
+marginals do not show.
 """
 
 import dataclasses
@@ -847,14 +848,14 @@ class Board:
         """
         believed, weights = self._noisy.copy(), self._weights.copy()
         independent, drawn, variances = self._drawn()
-        tables = iter(drawn.tables)
+        tables, most = iter(drawn.tables), max(variances, default=0.0)
         for pair, expected in independent.items():
             a, b = (self._slices[name] for name in pair)
             if pair in self.bought:
                 believed[:, a, b] = next(tables)
             elif self.bought:
                 believed[:, a, b] = expected
-                weights[a, b] = 1 / (max(variances) + drawn.usual * float(expected.mean()))
+                weights[a, b] = 1 / (most + drawn.usual * float(expected.mean()))
         return believed, weights
 
     def _drawn(self) -> tuple[dict[tuple[str, str], np.ndarray], "Drawn", list[float]]:
