@@ -4,6 +4,7 @@ What only the values show is no error at all: `fit` says the same as always, and
 """
 
 import contextlib
+import gc
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.cli import run
+from understudy.cli import _progress, run
 
 SECRET = "Zx81Canary"
 
@@ -534,6 +535,37 @@ def test_interrupted(place: Path) -> None:
     assert "Traceback" not in rest
     assert _contents(place) == before
     assert not [path for path in place.iterdir() if path.name.startswith(".") or stat.S_ISFIFO(path.stat().st_mode)]
+
+
+@pytest.mark.parametrize("tells_more", [True, False])
+def test_an_interrupt_inside_a_callback_is_not_lost(tells_more: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    """Python prints and forgets what is raised in callbacks of the garbage collector, and JAX has one."""
+    sent, came_to = [], []
+
+    def press(phase: str, info: dict) -> None:
+        if not sent:
+            sent.append(phase)
+            signal.raise_signal(signal.SIGINT)
+
+    def work() -> None:
+        with _progress(True, "") as tell:
+            gc.collect()
+            came_to.append("here")
+            if tells_more:
+                tell(0.5, "")
+                came_to.append("too far")
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.callbacks.append(press)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    finally:
+        gc.callbacks.remove(press)
+        after = signal.signal(signal.SIGINT, before)
+    assert came_to == ["here"]
+    assert after is signal.default_int_handler
+    assert "KeyboardInterrupt" not in capfd.readouterr().err
 
 
 def test_a_folder_that_is_no_release_is_never_replaced(

@@ -6,7 +6,9 @@ Heavy imports stand inside the commands, so that `understudy --help` is instant.
 import contextlib
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -588,6 +590,46 @@ def _release_folder(out: str) -> Path:
 
 @contextlib.contextmanager
 def _progress(quiet: bool, words: str) -> Iterator[Callable[[float, str], None]]:
+    """What tells of progress, and ends the work where Ctrl-C was pressed."""
+    with _no_interrupt_lost() as check, _shown(quiet, words) as show:
+
+        def tell(share: float, now: str) -> None:
+            check()
+            show(share, now)
+
+        yield tell
+
+
+@contextlib.contextmanager
+def _no_interrupt_lost() -> Iterator[Callable[[], None]]:
+    """Raises again, when asked and at the end, an interrupt that came in a callback of the garbage collector, where JAX
+    has one: what is raised there is printed and forgotten."""
+    pressed: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        pressed.append(number)
+        raise KeyboardInterrupt
+
+    def check() -> None:
+        if pressed:
+            raise KeyboardInterrupt
+
+    print_others, usual = sys.unraisablehook, signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
+        yield check  # whoever ignores or handles interrupts goes on doing so
+        return
+    signal.signal(signal.SIGINT, note)
+    sys.unraisablehook = lambda lost: None if lost.exc_type is KeyboardInterrupt else print_others(lost)
+    try:
+        yield check
+        check()
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        sys.unraisablehook = print_others
+
+
+@contextlib.contextmanager
+def _shown(quiet: bool, words: str) -> Iterator[Callable[[float, str], None]]:
     """A bar with the time left on a terminal, plain lines elsewhere, nothing when quiet."""
     if quiet:
         yield lambda share, now: None
