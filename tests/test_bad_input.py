@@ -540,7 +540,8 @@ def test_interrupted(place: Path) -> None:
 @pytest.mark.parametrize("tells_more", [True, False])
 def test_an_interrupt_inside_a_callback_is_not_lost(tells_more: bool, capfd: pytest.CaptureFixture[str]) -> None:
     """Python prints and forgets what is raised in callbacks of the garbage collector, and JAX has one."""
-    sent, came_to = [], []
+    sent: list[str] = []
+    came_to: list[str] = []
 
     def press(phase: str, info: dict) -> None:
         if not sent:
