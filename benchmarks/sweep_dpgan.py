@@ -141,7 +141,7 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dia
     def member(keys: jax.Array, one: Dials, draws: Draws, warm_draws: Draws | None) -> jax.Array:
         state = start(settings, one, keys[0], conditioned=conditions is not None, marginal=anchored)
         if public is not None:
-            free = Dials(jnp.float32(0), one.critic_rate, one.generator_rate, jnp.float32(np.inf))
+            free = Dials(jnp.float32(0), one.critic_rate, one.generator_rate, jnp.float32(np.inf), is_private=False)
             state = start(plain, free, keys[0], conditioned=conditions is not None, marginal=anchored)
             state = advance(plain, state, public, free, keys[4], warm_draws, conditions, marginal=anchored)
             state = carried_over(settings, one, state)

@@ -4,6 +4,7 @@ The look itself is `noisy_direction` of `privacy/gradients.py`; what is written 
 where clip bounds come from.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -152,10 +153,10 @@ def clip_from_rows(
     present = jnp.ones((len(rows), 1), dtype=bool)
     units = (rows[:, None], present, None if fakes is None else fakes[:, None], keys)
     groups = grouped_by_size(of_unit, critic, units, num_groups) if regroup else clip.groups
-    changed = Clip(clip.bounds, groups, clip.allocation)
+    changed = dataclasses.replace(clip, groups=groups)
     norms = public_norms(of_unit, critic, units, changed)
     bounds = jnp.mean(jnp.where(jnp.isfinite(norms), norms, 0.0), axis=0)
-    return Clip(jnp.clip(bounds, LEAST_CLIP, MOST_CLIP), groups, clip.allocation)
+    return dataclasses.replace(changed, bounds=jnp.clip(bounds, LEAST_CLIP, MOST_CLIP))
 
 
 def one_hot_blocks(sizes: tuple[int, ...]) -> Blocks:

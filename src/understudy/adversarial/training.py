@@ -42,7 +42,7 @@ from understudy.networks import (
     starts,
 )
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip, noisy_direction
-from understudy.privacy.sampling import Draws, Units, chunk_size, poisson_draws
+from understudy.privacy.sampling import Draws, Units, chunk_size, num_slots, poisson_draws
 
 if TYPE_CHECKING:
     from understudy.checkpoint import Slot  # reads tables; training alone must not need to
@@ -141,12 +141,13 @@ class Dials(eqx.Module):
     generator_rate: Float[Array, ""]
     clip: Float[Array, ""]
     """The clip bound; infinite without privacy."""
+    is_private: bool = eqx.field(static=True, default=True)
+    """False: critic steps neither clip nor add noise. One for the whole population: it is compiled in."""
 
     @classmethod
     def of(cls, noise_multiplier: float, critic_rate: float, generator_rate: float, clip: float) -> "Dials":
-        return cls(
-            *(jnp.asarray(value, jnp.float32) for value in (noise_multiplier, critic_rate, generator_rate, clip))
-        )
+        numbers = (jnp.asarray(value, jnp.float32) for value in (noise_multiplier, critic_rate, generator_rate, clip))
+        return cls(*numbers, is_private=bool(np.isfinite(clip)))
 
 
 class State(eqx.Module):
@@ -218,7 +219,8 @@ def _first_clip(settings: Settings, critic: Any, dials: Dials) -> Clip:
     groups = None
     if settings.groups > 1:
         groups = tuple(jnp.full(leaf.shape[0], number % settings.groups) for number, leaf in enumerate(leaves))
-    return Clip(jnp.broadcast_to(dials.clip, (settings.groups,)), groups, settings.allocation)
+    bounds = jnp.broadcast_to(dials.clip, (settings.groups,))
+    return Clip(bounds, groups, settings.allocation, dials.is_private)
 
 
 def trained_part(network: Any) -> PyTree:
@@ -296,7 +298,8 @@ def draws_of(settings: Settings, key: PRNGKeyArray, units: Units, first: int, co
         return jax.vmap(functools.partial(jax.random.fold_in, jax.random.split(run)[1]))(steps)
 
     keys = jax.vmap(keys_of)(key.reshape(-1)).reshape(*key.shape, count, settings.critic_steps)
-    return poisson_draws(keys, units, rate=settings.rate, chunk=settings.chunk or chunk_size(settings.batch))
+    chunk = chunk_size(settings.batch, settings.chunk)
+    return poisson_draws(keys, units, rate=settings.rate, chunk=chunk, slots=num_slots(settings.batch))
 
 
 def _critic_step(
@@ -506,7 +509,7 @@ def _adapted(settings: Settings, clip: Clip, noisy: PyTree, within: Array | None
         bounds = 0.99 * clip.bounds + 0.01 * jnp.maximum(norm, 0.1 * dials.clip)
     else:
         return clip
-    return Clip(jnp.clip(bounds, LEAST_CLIP, MOST_CLIP), clip.groups, clip.allocation)
+    return dataclasses.replace(clip, bounds=jnp.clip(bounds, LEAST_CLIP, MOST_CLIP))
 
 
 # ------------------------------------------------------------------------------------------------------------ the host

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from understudy.learners.models import Layers
 from understudy.privacy.gradients import Clip, noisy_direction
 from understudy.privacy.mechanisms import PaidSteps
-from understudy.privacy.sampling import Draws, chunk_size, poisson_draws
+from understudy.privacy.sampling import Draws, chunk_size, num_slots, poisson_draws
 
 STEPS_AT_ONCE = 1 << 22
 """Places that are drawn at once: as many steps as fit are one program."""
@@ -99,14 +99,14 @@ def trained(
     """
     draw_key, step_key = jax.random.split(key)
     draw_keys, noise_keys = jax.random.split(draw_key, paid.steps), jax.random.split(step_key, paid.steps)
-    room = chunk_size(descent.batch)
-    at_once = max(1, min(paid.steps, STEPS_AT_ONCE // room))
+    chunk, slots = chunk_size(descent.batch), num_slots(descent.batch)
+    at_once = max(1, min(paid.steps, STEPS_AT_ONCE // slots))
     advance = _advance(of_row, paid, descent)
     adam = optax.scale_by_adam()
     state = Carry(network, adam.init(eqx.filter(network, eqx.is_inexact_array)), network)
     for first in range(0, paid.steps, at_once):
         here = slice(first, min(first + at_once, paid.steps))
-        draws = poisson_draws(draw_keys[here], paid.units, rate=paid.rate, chunk=room)
+        draws = poisson_draws(draw_keys[here], paid.units, rate=paid.rate, chunk=chunk, slots=slots)
         numbers = jnp.arange(here.start, here.stop)
         state = advance(state, (draws, noise_keys[here], numbers))
         if progress is not None:

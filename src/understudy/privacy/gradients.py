@@ -25,19 +25,31 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from understudy.errors import ConfigError
 from understudy.privacy.device_noise import normals
 from understudy.privacy.sampling import Draws, Units, sum_over_draw
+from understudy.privacy.sums import (
+    MOST_NOISE,
+    SUMS_THAT_CHANGE,
+    Fixed,
+    add_totals,
+    block_error,
+    block_size,
+    gamma,
+    grid_error,
+    grid_step,
+    is_fixed,
+    to_float,
+    to_grid,
+    total_of_blocks,
+)
 
 Loss = Callable[[Any, Any], Float[Array, ""]]
 """(critic, one unit's rows and randomness) -> the unit's loss. It may depend on nothing else that is private."""
 
-ROUNDING = 1 - 2**-9
-"""Clipped norms stay so far below the bound that rounding cannot cross it.
-
-A device may round the factors of a product to 11 significant bits (TF32). A unit's part of the sum is then the product
-of its own rounded factors, at most (1 + 2^-11)^2 as long. The rest of the margin is for sums in float32, whose order
-changes when a unit comes: half of it is used at 65,000 aligned gradients in one draw.
-"""
 CANCELLING = 0.03
-"""Where the terms of one unit cancel, the rounding of their sum counts: its norm is never taken below this share."""
+"""Where the terms of one unit cancel, the rounding of their sum counts: its norm is never taken below this fraction."""
+LEAST_RESIDUAL = 2.0**-14
+"""What is left of an input after subtracting earlier ones counts as nothing below this fraction: it may be rounding."""
+COUNT_STEP = 2.0**-20
+"""The grid of noisy counts; exact counts are multiples of one half."""
 LEAST_CLIP, MOST_CLIP = 1e-4, 1e4
 """Bounds of bounds: float32 noise of such sizes is neither infinite nor nothing."""
 TINY = 1e-12
@@ -58,10 +70,18 @@ class Clip(eqx.Module):
     """For each parameter array, the group of each entry of its first axis. None: one group."""
     allocation: str = eqx.field(static=True, default="optimal")
     """How noise is shared among groups: "uniform" or "optimal" (least total noise)."""
+    is_private: bool = eqx.field(static=True, default=True)
+    """False: nothing is clipped, rounded to a grid or given noise, whatever the bounds are."""
 
     @classmethod
     def flat(cls, bound: float) -> "Clip":
-        return cls(jnp.asarray([bound], dtype=jnp.float32))
+        """One bound for all parameters; infinite for a run without privacy."""
+        return cls(jnp.asarray([bound], dtype=jnp.float32), is_private=math.isfinite(bound))
+
+    @property
+    def steps(self) -> Float[Array, " groups"] | None:
+        """The public grid of each group's sum."""
+        return grid_step(self.bounds) if self.is_private else None
 
 
 class NoisySum(NamedTuple):
@@ -141,27 +161,52 @@ def _has_rules(loss: Loss, critic: PyTree) -> bool:
 
 def clipped_sum(
     loss: Loss, critic: PyTree, units: PyTree, taken: Bool[Array, " units"], clip: Clip
-) -> tuple[PyTree, Float[Array, " groups"]]:
+) -> tuple[PyTree, Fixed]:
     """The sum of the units' gradients, each clipped; and how many of the taken ones lay within each bound, less half.
 
-    Exact: noise must follow. With `taken` false a unit adds nothing, and neither does one whose gradient is not finite.
+    Both as whole numbers on a public grid (`sums.py`), except that gradients without privacy are floats. Exact: noise
+    must follow. With `taken` false a unit adds nothing, and neither does one whose gradient is not finite.
 
-    Formal guarantee: adding or removing one unit moves the part of the sum in group j by at most `clip.bounds[j]` in
-    L2 norm, and each count by 1/2, provided that `loss` sees one unit at a time.
+    Formal guarantee: filling one empty place, or filling one and exchanging the unit in another, moves the computed sum
+    in group j by at most `clip.bounds[j]` in L2 norm, rounding included, and each count by 1/2; provided that `loss`
+    sees one unit at a time. Clipping stays below the bound by `rounding_margin` for that reason.
     """
     if not _has_rules(loss, critic):
-        return _summed_in_pieces(loss, critic, units, taken, clip)
+        return _sum_in_pieces(loss, critic, units, taken, clip)
     parts = _ghost_parts(loss, critic, units)
     groups = _groups(critic, clip)
     squares = _group_squares([part.squares() for part in parts], groups, len(clip.bounds))
-    keep, finite, within = _coefficients(squares, taken, clip)
-    leaves = [part.summed(keep, finite, group) for part, group in zip(parts, groups, strict=True)]
+    uses = max((part.uses for part in parts), default=1)
+    block = block_size(uses, CANCELLING)
+    keep, finite, within = _coefficients(squares, taken, clip, rounding_margin(_parameters(critic), block, uses))
+    blocks = -(-len(taken) // block) if clip.is_private else 1
+    leaves = [
+        total_of_blocks(part.block_sums(_Weights(keep, finite, group), blocks), _along_first_of(clip.steps, group, leaf))
+        for part, group, leaf in zip(parts, groups, _parameters(critic), strict=True)
+    ]
     return _with_parameters(critic, leaves), within
+
+
+def rounding_margin(parameters: Sequence[Array], block: int, uses: int = 1) -> float:
+    """How far below its bound a norm is clipped, as a fraction, so that no rounding crosses the bound.
+
+    The sum of three errors, each at most: of the block sums that change; of rounding them to the grid; and of a unit's
+    own computed norm, a sum of positive numbers over inputs and outputs, and of its products. Where a layer is used
+    several times for a unit, its norm is that of a combination of orthogonalised inputs: they are orthogonal to
+    gamma(inputs), coefficients are rounded relative to the terms, and residuals below LEAST_RESIDUAL are left out.
+    """
+    inputs = max(leaf.size // max(len(leaf), 1) if leaf.ndim else 1 for leaf in parameters)
+    outputs = sum(leaf.shape[0] if leaf.ndim else 1 for leaf in parameters)
+    own_norm = gamma(inputs + outputs + 32)
+    if uses > 1:
+        own_norm += uses * gamma(4 * (inputs + 4)) + (LEAST_RESIDUAL + gamma(16 * uses)) / CANCELLING
+    entries = sum(leaf.size for leaf in parameters)
+    return SUMS_THAT_CHANGE * (block_error(block, uses, CANCELLING) + grid_error(entries)) + own_norm
 
 
 def add_noise(
     exact_sum: PyTree,
-    exact_within: Float[Array, " groups"],
+    exact_within: Fixed,
     clip: Clip,
     *,
     noise_multiplier: Float[Array, ""] | float,
@@ -171,32 +216,41 @@ def add_noise(
     """Noise on a clipped sum, once for all its chunks.
 
     Formal guarantee: with the noise stated below this is a Gaussian mechanism whose noise is `noise_multiplier` times
-    its sensitivity: sum_j (bound_j / stddev_j)^2 = 1 / noise_multiplier^2. Counts, if wanted, are charged beside it
-    (`multiplier_beside_counts`). Not covered: the float32 grid of the noise (64 bits a draw, to 9 standard
-    deviations), timing, memory.
+    its sensitivity: sum_j (bound_j / stddev_j)^2 = 1 / noise_multiplier^2. Noise is rounded to the grid of the sum and
+    added as a whole number, so the result is a function of the exact sum plus noise. Counts, if wanted, are charged
+    beside it (`multiplier_beside_counts`). Not covered: the float32 grid of the noise itself (64 bits a draw, to 9
+    standard deviations), timing, memory.
     """
-    leaves, structure = jax.tree_util.tree_flatten(exact_sum)
-    groups = _group_of_leaves(leaves, clip)
-    stddevs = group_stddevs(leaves, clip, noise_multiplier)
-    sizes = [leaf.size for leaf in leaves]
+    if not clip.is_private:
+        return NoisySum(exact_sum, None if count_stddev is None else to_float(exact_within, jnp.float32(COUNT_STEP)))
+    leaves, structure = jax.tree_util.tree_flatten(exact_sum, is_leaf=is_fixed)
+    groups = _group_of_leaves([leaf.high for leaf in leaves], clip)
+    stddevs = group_stddevs([leaf.high for leaf in leaves], clip, noise_multiplier)
+    stddevs = jnp.where(stddevs <= MOST_NOISE * clip.bounds, stddevs, jnp.nan)  # no number rather than less noise
+    sizes = [leaf.high.size for leaf in leaves]
     noise_key, count_key = jax.random.split(key)
     draws = jnp.split(normals(noise_key, sum(sizes)), np.cumsum(sizes)[:-1])
     noisy = [
-        leaf + draw.reshape(leaf.shape) * _along_first(stddevs[group], leaf)
+        _with_noise(leaf, draw.reshape(leaf.high.shape), *(_along_first_of(x, group, leaf.high) for x in (stddevs, clip.steps)))
         for leaf, draw, group in zip(leaves, draws, groups, strict=True)
     ]
     within = None
     if count_stddev is not None:
-        within = exact_within + count_stddev * normals(count_key, len(clip.bounds))
+        counts = normals(count_key, len(clip.bounds))
+        within = _with_noise(exact_within, counts, jnp.float32(count_stddev), jnp.float32(COUNT_STEP))
     return NoisySum(jax.tree_util.tree_unflatten(structure, noisy), within)
+
+
+def _with_noise(exact: Fixed, normal: Array, stddev: Array, step: Array) -> Array:
+    noise = normal * stddev
+    return jnp.where(jnp.isnan(noise), jnp.nan, to_float(add_totals(exact, to_grid(noise, step)), step))
 
 
 def group_stddevs(
     leaves: Sequence[Array], clip: Clip, noise_multiplier: Float[Array, ""] | float
 ) -> Float[Array, " groups"]:
     """The noise of each group, so that all groups together cost what one flat clip of this multiplier costs."""
-    # Without noise nothing is clipped either, and zero times infinity must stay zero.
-    bounds = jnp.where(jnp.asarray(noise_multiplier) == 0, 0.0, clip.bounds)
+    bounds = clip.bounds
     if len(bounds) == 1:
         return noise_multiplier * bounds
     if clip.allocation == "uniform":
@@ -279,8 +333,22 @@ class _Part(NamedTuple):
 
     squares: Callable[[], Float[Array, "rows units"]]
     """The squared gradient of each entry of the array's first axis."""
-    summed: Callable[[Float[Array, "rows groups"], Bool[Array, " rows"], Array], Array]
-    """The weighted sum over rows, given each row's weight in each group."""
+    block_sums: Callable[["_Weights", int], Float[Array, "blocks ..."]]
+    """Weighted sums over so many equal blocks of rows."""
+    uses: int = 1
+    """How many times a row's loss uses the array in products that are summed without being held."""
+
+
+class _Weights(NamedTuple):
+    """How much of each row's gradient enters the sum of one parameter array."""
+
+    keep: Float[Array, "rows groups"]
+    finite: Bool[Array, " rows"]
+    group: Int[Array, " units"]
+
+    def apply(self, gradients: Float[Array, "rows units"]) -> Float[Array, "rows units"]:
+        weights = self.keep if self.keep.shape[1] == 1 else self.keep[:, self.group]
+        return jnp.where(self.finite[:, None], gradients, 0.0) * weights
 
 
 @dataclasses.dataclass
@@ -411,25 +479,25 @@ def _linear_parts(layer: eqx.nn.Linear, given: list[tuple[Array, Array]], back: 
             return (jnp.linalg.norm(given[0][0], axis=1, keepdims=True) * jnp.abs(back[0])) ** 2
         return _squares_of_sum([raw for raw, _ in given], back)
 
-    def weight_sum(keep: Array, finite: Array, group: Array) -> Array:
-        return sum(  # type: ignore[return-value]
-            jnp.matmul(_weighted(d, keep, finite, group).T, clean, precision=_precision(len(given)))
-            for (_, clean), d in zip(given, back, strict=True)
+    def weight_sums(weights: _Weights, blocks: int) -> Array:
+        outputs = [_in_blocks(weights.apply(d), blocks) for d in back]
+        inputs = [_in_blocks(clean, blocks) for _, clean in given]
+        # All bits of every factor, whatever a device takes by default: the error of a block's sum is proven for them.
+        exact = jax.lax.Precision.HIGHEST
+        return jnp.einsum(
+            "bro,bri->boi", jnp.concatenate(outputs, axis=1), jnp.concatenate(inputs, axis=1), precision=exact
         )
 
-    parts = [_Part(weight_squares, weight_sum)] if given else [_nothing(layer.weight)]
+    parts = [_Part(weight_squares, weight_sums, len(given))] if given else [_nothing(layer.weight)]
     if layer.bias is not None:
         parts.append(_vector_part(sum(back)) if given else _nothing(layer.bias))  # type: ignore[arg-type]
     return parts
 
 
-def _precision(terms: int) -> jax.lax.Precision:
-    """What CPUs (float32) and GPUs (TF32) do by themselves is within `ROUNDING`; others may round to fewer bits.
-
-    Of several terms that nearly cancel, rounding is relative to the terms and the bound to their sum: all bits then.
-    """
-    known = jax.default_backend() in ("cpu", "gpu") and terms == 1
-    return jax.lax.Precision.DEFAULT if known else jax.lax.Precision.HIGHEST
+def _in_blocks(rows: Float[Array, "rows units"], blocks: int) -> Float[Array, "blocks block units"]:
+    """Equal blocks of rows, the last one filled up with zeros."""
+    block = -(-len(rows) // blocks)
+    return jnp.pad(rows, ((0, blocks * block - len(rows)), (0, 0))).reshape(blocks, block, rows.shape[1])
 
 
 def _squares_of_sum(given: list[Array], back: list[Array]) -> Float[Array, "rows units"]:
@@ -443,14 +511,16 @@ def _squares_of_sum(given: list[Array], back: list[Array]) -> Float[Array, "rows
     along_basis = [jnp.zeros_like(back[0]) for _ in given]
     terms = jnp.zeros_like(back[0])
     for a, d in zip(given, back, strict=True):
-        terms = terms + jnp.linalg.norm(a, axis=1, keepdims=True) * jnp.abs(d)
+        whole = jnp.linalg.norm(a, axis=1, keepdims=True)
+        terms = terms + whole * jnp.abs(d)
         for _ in range(2):
             for number, unit in enumerate(basis):
                 along = jnp.sum(a * unit, axis=1, keepdims=True)
                 a, along_basis[number] = a - along * unit, along_basis[number] + along * d
         length = jnp.linalg.norm(a, axis=1, keepdims=True)
+        length = jnp.where(length > LEAST_RESIDUAL * whole, length, 0.0)
         along_basis[len(basis)] = along_basis[len(basis)] + length * d
-        basis.append(a / jnp.maximum(length, 1e-30))
+        basis.append(jnp.where(length > 0, a, 0.0) / jnp.maximum(length, 1e-30))
     return jnp.maximum(sum(part**2 for part in along_basis), (CANCELLING * terms) ** 2)
 
 
@@ -468,18 +538,13 @@ def _norm_parts(layer: eqx.nn.LayerNorm, given: list[tuple[Array, Array]], back:
 def _vector_part(gradients: Float[Array, "rows units"]) -> _Part:
     """A parameter vector: its per-example gradients are small enough to be held."""
     return _Part(
-        lambda: gradients**2, lambda keep, finite, group: _weighted(gradients, keep, finite, group).sum(axis=0)
+        lambda: gradients**2, lambda weights, blocks: _in_blocks(weights.apply(gradients), blocks).sum(axis=1)
     )
 
 
 def _nothing(leaf: Array) -> _Part:
     """A layer that the loss does not use."""
-    return _Part(lambda: jnp.zeros((1, leaf.shape[0])), lambda keep, finite, group: jnp.zeros_like(leaf))
-
-
-def _weighted(gradients: Array, keep: Array, finite: Array, group: Array) -> Array:
-    weights = keep if keep.shape[1] == 1 else keep[:, group]
-    return jnp.where(finite[:, None], gradients, 0.0) * weights
+    return _Part(lambda: jnp.zeros((1, leaf.shape[0])), lambda weights, blocks: jnp.zeros((1, *leaf.shape)))
 
 
 # --------------------------------------------------------------------------------------------------- groups and weights
@@ -495,8 +560,11 @@ def _group_of_leaves(leaves: Sequence[Array], clip: Clip) -> list[Array]:
     return [jnp.zeros(leaf.shape[0] if leaf.ndim else 1, dtype=np.int32) for leaf in leaves]
 
 
-def _along_first(values: Array, leaf: Array) -> Array:
-    return values.reshape(values.shape[:1] + (1,) * (leaf.ndim - 1)) if leaf.ndim else values[0]
+def _along_first_of(values: Array | None, group: Array, leaf: Array) -> Array | None:
+    """The value of each entry's group, shaped to go with an array of parameters."""
+    if values is None:
+        return None
+    return values[group].reshape(group.shape + (1,) * (leaf.ndim - 1)) if leaf.ndim else values[group[0]]
 
 
 def _group_squares(squares: Sequence[Array], groups: Sequence[Array], num_groups: int) -> Array:
@@ -509,15 +577,16 @@ def _group_squares(squares: Sequence[Array], groups: Sequence[Array], num_groups
     )
 
 
-def _coefficients(squares: Array, taken: Array, clip: Clip) -> tuple[Array, Array, Array]:
+def _coefficients(squares: Array, taken: Array, clip: Clip, margin: float) -> tuple[Array, Array, Fixed]:
     """How much of each row's gradient is kept in each group; which rows are finite; how many are within, less half."""
     norms = jnp.sqrt(squares)
     finite = jnp.all(jnp.isfinite(norms), axis=1)
-    scale = jnp.minimum(1.0, clip.bounds * ROUNDING / jnp.maximum(norms, TINY))
-    scale = jnp.where(jnp.isinf(clip.bounds), 1.0, scale)  # without privacy nothing is clipped
+    scale = jnp.ones_like(norms)
+    if clip.is_private:
+        scale = jnp.minimum(1.0, clip.bounds * (1 - margin) / jnp.maximum(norms, TINY))
     keep = jnp.where((taken & finite)[:, None], scale, 0.0)
     within = jnp.where(taken[:, None], jnp.where((norms <= clip.bounds) & finite[:, None], 0.5, -0.5), 0.0)
-    return keep, finite, within.sum(axis=0)
+    return keep, finite, to_grid(within.sum(axis=0), jnp.float32(COUNT_STEP))
 
 
 # ------------------------------------------------------------------------------------------------------- without a rule
@@ -525,8 +594,8 @@ def _coefficients(squares: Array, taken: Array, clip: Clip) -> tuple[Array, Arra
 
 def per_example_sum(
     loss: Loss, critic: PyTree, units: PyTree, taken: Bool[Array, " units"], clip: Clip
-) -> tuple[PyTree, Float[Array, " groups"]]:
-    """The same as `clipped_sum` from gradients of every row: the slow and obvious way, for any layer."""
+) -> tuple[PyTree, Fixed]:
+    """The same as `clipped_sum` from gradients of every row, as one block: the slow and obvious way, for any layer."""
     trained, rest = eqx.partition(critic, eqx.is_inexact_array)
     gradients = jax.vmap(lambda unit: jax.grad(lambda inside: loss(eqx.combine(inside, rest), unit))(trained))(units)
     leaves, structure = jax.tree_util.tree_flatten(gradients)
@@ -534,20 +603,22 @@ def per_example_sum(
     squares = [
         (leaf**2).reshape(*leaf.shape[:2], -1).sum(axis=2) if leaf.ndim > 1 else leaf[:, None] ** 2 for leaf in leaves
     ]
-    keep, finite, within = _coefficients(_group_squares(squares, groups, len(clip.bounds)), taken, clip)
+    margin = rounding_margin(_parameters(critic), len(taken))
+    keep, finite, within = _coefficients(_group_squares(squares, groups, len(clip.bounds)), taken, clip, margin)
     summed = []
     for leaf, group in zip(leaves, groups, strict=True):
         weights = jnp.broadcast_to(keep if keep.shape[1] == 1 else keep[:, group], (len(keep), len(group)))
         finite_here = finite.reshape(-1, *[1] * (leaf.ndim - 1))
         clean = jnp.where(finite_here, leaf, 0.0)
         weights = weights.reshape(*weights.shape, *[1] * (leaf.ndim - 2)) if leaf.ndim > 1 else weights[:, 0]
-        summed.append((clean * weights).sum(axis=0))
+        total = (clean * weights).sum(axis=0)
+        summed.append(total_of_blocks(total[None], _along_first_of(clip.steps, group, total)))
     return jax.tree_util.tree_unflatten(structure, summed), within
 
 
-def _summed_in_pieces(
+def _sum_in_pieces(
     loss: Loss, critic: PyTree, units: PyTree, taken: Array, clip: Clip
-) -> tuple[PyTree, Float[Array, " groups"]]:
+) -> tuple[PyTree, Fixed]:
     """`per_example_sum` over pieces of the rows, so that memory stays small."""
     rows = len(taken)
     pieces = -(-rows // PIECE)
@@ -557,12 +628,12 @@ def _summed_in_pieces(
         padded = jnp.concatenate([array, jnp.repeat(array[:1], padding, axis=0)])
         return padded.reshape(pieces, PIECE, *array.shape[1:])
 
-    def add(total: PyTree, piece: tuple[PyTree, Array]) -> tuple[PyTree, None]:
-        return jax.tree_util.tree_map(jnp.add, total, per_example_sum(loss, critic, *piece, clip)), None
+    def more(total: PyTree, piece: tuple[PyTree, Array]) -> tuple[PyTree, None]:
+        return add_totals(total, per_example_sum(loss, critic, *piece, clip)), None
 
-    zero = eqx.filter(jax.tree_util.tree_map(jnp.zeros_like, eqx.filter(critic, eqx.is_inexact_array)), eqx.is_array)
-    start = (zero, jnp.zeros(len(clip.bounds)))
-    cut_units = jax.tree_util.tree_map(cut, units)
     cut_taken = jnp.concatenate([taken, jnp.zeros(padding, dtype=bool)]).reshape(pieces, PIECE)
-    total, _ = jax.lax.scan(add, start, (cut_units, cut_taken))
-    return total
+    cut_units = jax.tree_util.tree_map(cut, units)
+    first = jax.tree_util.tree_map(lambda array: array[0], (cut_units, cut_taken))
+    shapes = jax.eval_shape(lambda piece: per_example_sum(loss, critic, *piece, clip), first)
+    zero = jax.tree_util.tree_map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+    return jax.lax.scan(more, zero, (cut_units, cut_taken))[0]

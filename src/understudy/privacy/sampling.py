@@ -12,16 +12,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.random import fold_in
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt32
 
 from understudy.errors import ConfigError
 from understudy.privacy.device_noise import word_pairs
+from understudy.privacy.sums import BLOCK, add_totals
 
 COIN_BITS = 32
 DIGITS = 12
 """A rate is rounded up to so many binary digits: each costs random bits, and 1/4000 of a rate costs next to nothing."""
 LANES = 256
 """Places are found in rows of so many words: short running sums are fast where one long one is not."""
+LAST = np.uint32(0xFFFFFFFF)
+UNITS_AT_ONCE = 8192
+"""A larger batch is handled in chunks of at most this many units."""
 WORDS_AT_ONCE = {"cpu": 1 << 23}
 """Random words held at once while drawing; elsewhere 2^27."""
 
@@ -55,22 +60,35 @@ def drawn_rate(rate: float) -> float:
     return math.ldexp(math.ceil(math.ldexp(rate, -lowest)), lowest)
 
 
-def chunk_size(expected: float) -> int:
-    """Room for nearly every draw at once: five standard deviations above what is expected, a multiple of 8."""
-    return 8 * math.ceil((expected + 5 * math.sqrt(expected) + 1) / 8)
+def num_slots(expected: float) -> int:
+    """Room for nearly every batch: five standard deviations above the expected size."""
+    return math.ceil(expected + 5 * math.sqrt(expected) + 1)
 
 
-def poisson_draws(keys: PRNGKeyArray, units: PyTree, *, rate: float, chunk: int) -> Draws:
-    """One Poisson draw of `units` for each key, in as many chunks as the largest needs. `keys` may have any shape.
+def chunk_size(expected: float, most: int | None = None) -> int:
+    """Units handled at once: equal parts of the slots of a batch, in whole blocks."""
+    slots = num_slots(expected)
+    chunks = -(-slots // min(most or UNITS_AT_ONCE, UNITS_AT_ONCE))
+    blocks = -(-slots // (chunks * BLOCK))
+    return blocks * -(-slots // (chunks * blocks))
 
-    Formal guarantee: in each draw each unit is taken with probability `drawn_rate(rate)`, independently of all others,
-    once; none is dropped. Not covered: how many chunks there are shows in time and memory.
+
+def poisson_draws(keys: PRNGKeyArray, units: PyTree, *, rate: float, chunk: int, slots: int | None = None) -> Draws:
+    """One Poisson batch of `units` for each key, in as many chunks as the largest needs. `keys` may have any shape.
+
+    Formal guarantee: in each batch each unit is taken with probability `drawn_rate(rate)`, independently of all others,
+    once; none is dropped. A batch of n units lies in max(n, slots) slots, in a uniformly random arrangement. So the
+    arrangements of a batch and of the same batch with one unit more can be coupled such that they differ in one slot,
+    which is empty without the unit; or, from `slots` units on, in two: the unit takes a slot, and whoever had it moves
+    to the end. `slots` (a chunk unless given) must be public. Not covered: how many chunks there are shows in time and
+    memory.
     """
     num_units = jax.tree_util.tree_leaves(units)[0].shape[0]
     flat, heads = keys.reshape(-1), round(drawn_rate(rate) * 2**COIN_BITS)
-    chunks = 1
+    slots = chunk if slots is None else slots
+    chunks = -(-slots // chunk)
     while True:
-        at, taken, most = _places(flat, num_units, heads, chunks * chunk)
+        at, taken, most = _places(flat, num_units, heads, chunks * chunk, slots)
         if int(most) <= chunks * chunk:
             shape = (*keys.shape, chunks, chunk)
             return Draws(at.reshape(shape), taken.reshape(shape))
@@ -80,33 +98,34 @@ def poisson_draws(keys: PRNGKeyArray, units: PyTree, *, rate: float, chunk: int)
 def sum_over_draw(
     part: Callable[[PyTree, Bool[Array, " chunk"], PRNGKeyArray], Total], units: PyTree, draw: Draws, key: PRNGKeyArray
 ) -> Total:
-    """Adds up `part` over the chunks of one draw: a chunk of units, which of them are taken, and a key of its own."""
+    """Adds up `part` over the chunks of one batch: a chunk of units, which of them are taken, and a key of its own."""
 
     def chunk_sum(number: int | Array, at: Array, taken: Array) -> Total:
         rows = jax.tree_util.tree_map(lambda array: jnp.take(array, at, axis=0, mode="clip"), units)
         return part(rows, taken, jax.random.fold_in(key, number))
 
-    def add(total: Total, chunk: tuple[Array, Array, Array]) -> tuple[Total, None]:
-        return jax.tree_util.tree_map(jnp.add, total, chunk_sum(*chunk)), None
+    def more(total: Total, chunk: tuple[Array, Array, Array]) -> tuple[Total, None]:
+        return add_totals(total, chunk_sum(*chunk)), None
 
     total = chunk_sum(0, draw.at[0], draw.taken[0])
     if len(draw.at) == 1:
         return total
-    return jax.lax.scan(add, total, (jnp.arange(1, len(draw.at)), draw.at[1:], draw.taken[1:]))[0]
+    return jax.lax.scan(more, total, (jnp.arange(1, len(draw.at)), draw.at[1:], draw.taken[1:]))[0]
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2, 3))
+@functools.partial(jax.jit, static_argnums=(1, 2, 3, 4))
 def _places(
-    keys: PRNGKeyArray, num_units: int, heads: int, capacity: int
+    keys: PRNGKeyArray, num_units: int, heads: int, capacity: int, slots: int
 ) -> tuple[Int[Array, "draws capacity"], Bool[Array, "draws capacity"], Int[Array, ""]]:
-    """The places of each draw's units in order, as far as they fit; and the size of the largest draw."""
+    """The places of each batch's units, arranged at random, as far as they fit; and the size of the largest batch."""
     num_words = -(-num_units // 32)
     rows = -(-num_words // LANES)
     room = WORDS_AT_ONCE.get(jax.default_backend(), 1 << 27)
     at_once = max(1, min(len(keys), room // (num_words * _planes(heads))))
 
     def one(key: PRNGKeyArray) -> tuple[Array, Array, Array]:
-        words = coins(key, num_words, heads)
+        coin_key, slot_key = jax.random.split(key)
+        words = coins(coin_key, num_words, heads)
         words = words.at[-1].set(words[-1] & np.uint32((1 << (num_units - 32 * (num_words - 1))) - 1))
         counts = jax.lax.population_count(words).astype(jnp.int32)
         within = jnp.cumsum(jnp.pad(counts, (0, rows * LANES - num_words)).reshape(rows, LANES), axis=1)
@@ -116,10 +135,29 @@ def _places(
         taken = wanted <= ranks[-1]
         word = jnp.minimum(jnp.searchsorted(ranks, wanted, method="scan_unrolled"), num_words - 1)
         place = _place_in_word(words[word], wanted - (ranks[word] - counts[word]))
-        return jnp.where(taken, 32 * word + place, 0), taken, ranks[-1]
+        at = _arrange(jnp.where(taken, 32 * word + place, -1), jnp.maximum(ranks[-1], slots), slot_key)
+        return jnp.maximum(at, 0), at >= 0, ranks[-1]
 
     at, taken, sizes = jax.lax.map(one, keys, batch_size=at_once)
     return at, taken, sizes.max()
+
+
+def _arrange(at: Int[Array, " capacity"], used: Int[Array, ""], key: PRNGKeyArray) -> Int[Array, " capacity"]:
+    """The first `used` entries in uniformly random order, the others where they are.
+
+    Sorted by random numbers of 64 bits, which are drawn again until no two are equal: then every order is as likely.
+    """
+    slot = jnp.arange(len(at))
+
+    def toss(attempt: Array) -> tuple[Array, Array, Array]:
+        # Slots beyond those used have the largest numbers, so that they stay at the end, in order.
+        numbers = (jnp.where(slot < used, word, LAST) for word in word_pairs(fold_in(key, attempt), len(at)))
+        first, second, order = jax.lax.sort((*numbers, slot), num_keys=2, is_stable=True)
+        twice = (first[1:] == first[:-1]) & (second[1:] == second[:-1]) & (slot[:-1] < used)
+        return attempt + 1, twice.any() & (used > 0), order
+
+    _, _, order = jax.lax.while_loop(lambda state: state[1], lambda state: toss(state[0]), toss(jnp.asarray(0)))
+    return at[order]
 
 
 def _place_in_word(words: UInt32[Array, " places"], rank: Int[Array, " places"]) -> Int[Array, " places"]:

@@ -1,0 +1,123 @@
+"""Sums over units whose computed value one unit moves by a bounded amount, rounding included.
+
+A float sum is rounded after every addition, so in a long one a unit more changes how everybody else is rounded, and the
+computed sum moves further than the unit itself (Casacuberta et al. 2022). Here a sum is taken in three steps:
+
+1. Units are added in blocks of at most `BLOCK`, in float32, in any order. The error of a block's sum is at most
+   `block_error` times the sum of the norms in it, whatever the device does (fused or split products, atomic additions).
+2. Each block's sum is rounded to a public grid and from there on held as a whole number, in two words of 32 bits.
+   Whole numbers are added without error and in any order.
+3. Noise is rounded to the same grid, which commutes with adding whole numbers, and added as a whole number. So the
+   result is a function of (exact sum on the grid + noise): what is done with it, and how it overflows, reveals no more.
+
+A unit more or less therefore moves the sum before noise by its own clipped gradient, plus the errors of those blocks
+whose members change: one block, or two in a batch larger than its public number of slots (`sampling.poisson_draws`).
+Needs nothing but NumPy, JAX and Equinox.
+"""
+
+import math
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+BLOCK = 128
+"""Units whose float32 sum is taken at once, at most."""
+BLOCK_ERROR = 2.0**-7.75
+"""How far a block's sum may be off, in clip bounds: where the terms of one unit cancel, blocks are smaller for it."""
+SUMS_THAT_CHANGE = 4
+"""Block sums that one unit more or less changes, counted before and after: two blocks at most."""
+FINENESS = 22
+"""The grid is 2^-22 to 2^-23 of the clip bound: fine enough that rounding a million parameters moves 0.05 % of it."""
+WORD = 20
+"""The lower word holds this many bits. Sums wrap around only above 2^28 aligned units in a batch, harmlessly."""
+MOST_NOISE = 2.0**22
+"""Noise above this many clip bounds would not fit the words."""
+UNIT_ROUNDOFF = 2.0**-24
+
+Total = TypeVar("Total")
+
+
+class Fixed(eqx.Module):
+    """Whole numbers high * 2^20 + low, counting steps of a public grid."""
+
+    high: Int[Array, "..."]
+    low: Int[Array, "..."]
+
+
+def grid_step(bound: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The public grid for sums of vectors of norm at most `bound`: a power of two, so that dividing by it is exact."""
+    bits = jax.lax.bitcast_convert_type(bound.astype(jnp.float32), jnp.uint32)
+    power = jax.lax.bitcast_convert_type(bits & np.uint32(0x7F800000), jnp.float32)
+    usable = (bound > 1e-30) & (bound < 1e30)  # elsewhere the grid leaves float32: no number rather than a wrong one
+    return jnp.where(usable, power, jnp.nan) * np.float32(2.0**-FINENESS)
+
+
+def to_grid(values: Float[Array, "..."], step: Float[Array, "..."]) -> Fixed:
+    """The nearest points of the grid. Exact but for that rounding, for values below 2^50 steps."""
+    steps = values / step
+    high = jnp.rint(steps * np.float32(2.0**-WORD))
+    low = jnp.rint(steps - high * np.float32(2.0**WORD))
+    return Fixed(high.astype(jnp.int32), low.astype(jnp.int32))
+
+
+def is_fixed(node: object) -> bool:
+    return isinstance(node, Fixed)
+
+
+def add_totals(first: Total, second: Total) -> Total:
+    """The sum of two trees of totals. Carrying keeps lower words below 2^20, so only upper ones can wrap around."""
+
+    def add(one: Any, other: Any) -> Any:
+        return _carry(jax.tree_util.tree_map(jnp.add, one, other)) if is_fixed(one) else one + other
+
+    return jax.tree_util.tree_map(add, first, second, is_leaf=is_fixed)
+
+
+def total_of_blocks(sums: Float[Array, "blocks ..."], step: Float[Array, "..."] | None) -> Fixed | Float[Array, "..."]:
+    """Block sums on the grid, added up; at most 2^11 of them. Without a grid, for runs without privacy, as floats."""
+    if step is None:
+        return sums.sum(axis=0)
+    assert len(sums) <= 2 ** (31 - WORD), "more blocks than the lower word has room for"
+    fixed = to_grid(sums, step)
+    return _carry(Fixed(fixed.high.sum(axis=0), fixed.low.sum(axis=0)))
+
+
+def to_float(total: Fixed, step: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Rounded to float32: only for a total that carries noise, or in tests."""
+    high = total.high.astype(jnp.float32) * np.float32(2.0**WORD)
+    return (high + total.low.astype(jnp.float32)) * step
+
+
+def block_size(uses: int, cancelling: float) -> int:
+    """Units in a block: the largest power of two up to BLOCK whose error is below BLOCK_ERROR."""
+    return next(b for b in (BLOCK >> k for k in range(12)) if b <= 1 or block_error(b, uses, cancelling) <= BLOCK_ERROR)
+
+
+def block_error(block: int, uses: int, cancelling: float) -> float:
+    """Error of a block's sum, relative to the largest clipped norm in it.
+
+    Each entry is a sum of block * uses products in some order: it is off by at most gamma(block * uses + 1) times the
+    sum of their absolute values (Higham 2002, section 3.1), whose norm is at most `block` times the norm of a unit, or
+    of the terms of a unit, which are at most 1 / cancelling times as long as their sum.
+    """
+    terms = block if uses <= 1 else block / cancelling
+    return gamma(block * max(uses, 1) + 1) * terms
+
+
+def gamma(roundings: int) -> float:
+    """The relative error of so many float32 operations in a row, at most."""
+    return roundings * UNIT_ROUNDOFF / (1 - roundings * UNIT_ROUNDOFF)
+
+
+def grid_error(num_parameters: int) -> float:
+    """The norm of what rounding to the grid changes, relative to the clip bound: half a step in each entry."""
+    return math.sqrt(num_parameters) * 2.0 ** -(FINENESS + 1)
+
+
+def _carry(total: Fixed) -> Fixed:
+    carried = total.low >> WORD
+    return Fixed(total.high + carried, total.low - (carried << WORD))
