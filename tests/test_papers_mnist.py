@@ -20,7 +20,7 @@ from understudy.adversarial.losses import LOSSES
 from understudy.adversarial.training import draws_of, generated
 from understudy.boosting import judged
 from understudy.errors import BudgetExceeded
-from understudy.privacy.gradients import Clip, clipped_sum, has_rules, noisy_direction
+from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient, has_rules, noisy_direction
 from understudy.privacy.sampling import Draws
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -101,7 +101,7 @@ def _clipped(critic: mnist.Critic, codes: np.ndarray, clip: float, taken: Sequen
     units, of_unit = mnist.units_of(codes), unit_loss(LOSSES["kl_wgan"], SETTINGS.blocks, None, paired=False)
     given = (units.rows, units.present, None, jax.random.split(jax.random.key(0), len(codes)))
     mask = jnp.ones(len(codes), bool) if taken is None else jnp.asarray(taken)
-    return _vector(clipped_sum(of_unit, critic, given, mask, Clip.flat(clip))[0])
+    return _vector(exact_gradient(clipped_sum(of_unit, critic, given, mask, Clip.flat(clip))[0], Clip.flat(clip)))
 
 
 @pytest.mark.slow

@@ -15,7 +15,15 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray
 from scipy import stats
 
 from understudy.errors import ConfigError
-from understudy.privacy.sampling import Draws, chunk_size, coins_from, drawn_rate, poisson_draws, sum_over_draw
+from understudy.privacy.sampling import (
+    Draws,
+    chunk_size,
+    coins_from,
+    drawn_rate,
+    num_slots,
+    poisson_draws,
+    sum_over_draw,
+)
 
 WORDS = 2**32
 
@@ -216,7 +224,6 @@ def test_a_population_draws_as_its_members_do() -> None:
 
 
 @given(st.floats(min_value=1e-3, max_value=1e5))
-def test_a_chunk_holds_nearly_every_draw(expected: float) -> None:
-    size = chunk_size(expected)
-    assert size % 8 == 0
-    assert expected + 5 * math.sqrt(expected) < size < expected + 5 * math.sqrt(expected) + 10
+def test_slots_hold_nearly_every_batch(expected: float) -> None:
+    slots = num_slots(expected)
+    assert expected + 5 * math.sqrt(expected) < slots < expected + 5 * math.sqrt(expected) + 3

@@ -21,7 +21,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jaxtyping import Array, Float  # noqa: E402
 
-from understudy.privacy.gradients import Clip, clipped_sum  # noqa: E402
+from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient  # noqa: E402
 
 BATCH, NOISE, BOUND, RATE = 64, 2.5, 1 / 8, 0.1
 """Rows of a draw, noise multiplier, clip bound, learning rate of the encoder."""
@@ -64,7 +64,9 @@ def _loss(encoder: Part, decoder: Part, row: Float[Array, " 2"]) -> Float[Array,
 def _sums(rows: np.ndarray, encoder: Part, decoder: Part) -> tuple[float, float]:
     """The decoder's sum of clipped gradients, and the encoder's of exact ones."""
     units, taken = jnp.asarray(rows), jnp.ones(len(rows), dtype=bool)
-    noised, _ = clipped_sum(lambda part, row: _loss(encoder, part, row), decoder, units, taken, Clip.flat(BOUND))
+    clip = Clip.flat(BOUND)
+    noised, _ = clipped_sum(lambda part, row: _loss(encoder, part, row), decoder, units, taken, clip)
+    noised = exact_gradient(noised, clip)
     plain, _ = clipped_sum(lambda part, row: _loss(part, decoder, row), encoder, units, taken, Clip.flat(math.inf))
     return float(noised.layer.weight[0, 0]), float(plain.layer.weight[0, 0])
 
@@ -101,6 +103,7 @@ def joint() -> dict[str, float]:
     def total(rows: np.ndarray, at: Both) -> np.ndarray:
         units, taken = jnp.asarray(rows, jnp.float32), jnp.ones(len(rows), dtype=bool)
         summed, _ = clipped_sum(lambda it, row: _loss(it.encoder, it.decoder, row), at, units, taken, clip)
+        summed = exact_gradient(summed, clip)
         return np.array([float(summed.encoder.layer.weight[0, 0]), float(summed.decoder.layer.weight[0, 0])])
 
     drawn = np.concatenate([ORDINARY, [[OUTLIER, -OUTLIER]]])

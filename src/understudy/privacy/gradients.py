@@ -181,7 +181,9 @@ def clipped_sum(
     keep, finite, within = _coefficients(squares, taken, clip, rounding_margin(_parameters(critic), block, uses))
     blocks = -(-len(taken) // block) if clip.is_private else 1
     leaves = [
-        total_of_blocks(part.block_sums(_Weights(keep, finite, group), blocks), _along_first_of(clip.steps, group, leaf))
+        total_of_blocks(
+            part.block_sums(_Weights(keep, finite, group), blocks), _along_first_of(clip.steps, group, leaf)
+        )
         for part, group, leaf in zip(parts, groups, _parameters(critic), strict=True)
     ]
     return _with_parameters(critic, leaves), within
@@ -202,6 +204,17 @@ def rounding_margin(parameters: Sequence[Array], block: int, uses: int = 1) -> f
         own_norm += uses * gamma(4 * (inputs + 4)) + (LEAST_RESIDUAL + gamma(16 * uses)) / CANCELLING
     entries = sum(leaf.size for leaf in parameters)
     return SUMS_THAT_CHANGE * (block_error(block, uses, CANCELLING) + grid_error(entries)) + own_norm
+
+
+def exact_gradient(exact_sum: PyTree, clip: Clip) -> PyTree:
+    """A clipped sum as floats, without noise: for tests and public rows only."""
+    if not clip.is_private:
+        return exact_sum
+    leaves, structure = jax.tree_util.tree_flatten(exact_sum, is_leaf=is_fixed)
+    groups = _group_of_leaves([leaf.high for leaf in leaves], clip)
+    steps = [_along_first_of(clip.steps, group, leaf.high) for leaf, group in zip(leaves, groups, strict=True)]
+    floats = [to_float(leaf, step) for leaf, step in zip(leaves, steps, strict=True)]
+    return jax.tree_util.tree_unflatten(structure, floats)
 
 
 def add_noise(
@@ -231,7 +244,9 @@ def add_noise(
     noise_key, count_key = jax.random.split(key)
     draws = jnp.split(normals(noise_key, sum(sizes)), np.cumsum(sizes)[:-1])
     noisy = [
-        _with_noise(leaf, draw.reshape(leaf.high.shape), *(_along_first_of(x, group, leaf.high) for x in (stddevs, clip.steps)))
+        _with_noise(
+            leaf, draw.reshape(leaf.high.shape), *(_along_first_of(x, group, leaf.high) for x in (stddevs, clip.steps))
+        )
         for leaf, draw, group in zip(leaves, draws, groups, strict=True)
     ]
     within = None
@@ -537,9 +552,7 @@ def _norm_parts(layer: eqx.nn.LayerNorm, given: list[tuple[Array, Array]], back:
 
 def _vector_part(gradients: Float[Array, "rows units"]) -> _Part:
     """A parameter vector: its per-example gradients are small enough to be held."""
-    return _Part(
-        lambda: gradients**2, lambda weights, blocks: _in_blocks(weights.apply(gradients), blocks).sum(axis=1)
-    )
+    return _Part(lambda: gradients**2, lambda weights, blocks: _in_blocks(weights.apply(gradients), blocks).sum(axis=1))
 
 
 def _nothing(leaf: Array) -> _Part:
@@ -616,9 +629,7 @@ def per_example_sum(
     return jax.tree_util.tree_unflatten(structure, summed), within
 
 
-def _sum_in_pieces(
-    loss: Loss, critic: PyTree, units: PyTree, taken: Array, clip: Clip
-) -> tuple[PyTree, Fixed]:
+def _sum_in_pieces(loss: Loss, critic: PyTree, units: PyTree, taken: Array, clip: Clip) -> tuple[PyTree, Fixed]:
     """`per_example_sum` over pieces of the rows, so that memory stays small."""
     rows = len(taken)
     pieces = -(-rows // PIECE)

@@ -450,9 +450,7 @@ def warmed_up(
     plain = dataclasses.replace(
         settings, rate=drawn_rate(batch / len(units.rows)), batch=batch, groups=1, adaptive="none", count_stddev=0.0
     )
-    free = dataclasses.replace(
-        dials, noise_multiplier=jnp.float32(0.0), clip=jnp.float32(math.inf), is_private=False
-    )
+    free = dataclasses.replace(dials, noise_multiplier=jnp.float32(0.0), clip=jnp.float32(math.inf), is_private=False)
     state, _ = train(
         plain,
         units,

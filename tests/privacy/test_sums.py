@@ -1,0 +1,329 @@
+"""Sums on a grid: exact, without order, and moved by one unit by no more than its bound, however large the batch."""
+
+import functools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import Array
+
+from understudy.privacy.gradients import CANCELLING, Clip, clipped_sum
+from understudy.privacy.sampling import Draws, Units, chunk_size, num_slots, poisson_draws, sum_over_draw
+from understudy.privacy.sums import (
+    BLOCK,
+    BLOCK_ERROR,
+    FINENESS,
+    WORD,
+    Fixed,
+    add_totals,
+    block_error,
+    block_size,
+    grid_error,
+    grid_step,
+    to_float,
+    to_grid,
+    total_of_blocks,
+)
+
+FLOATS = st.floats(-256.0, 256.0, width=32, allow_subnormal=False)
+
+
+def whole(total: Fixed) -> list[int]:
+    """Each total as one whole number."""
+    pairs = zip(np.asarray(total.high).ravel().tolist(), np.asarray(total.low).ravel().tolist(), strict=True)
+    return [high * 2**WORD + low for high, low in pairs]
+
+
+# ------------------------------------------------------------------------------------------------------ whole numbers
+
+
+@given(bound=st.floats(2.0**-90, 2.0**90, width=32))
+def test_the_grid_is_a_power_of_two_just_below_its_part_of_the_bound(bound: float) -> None:
+    step = float(grid_step(jnp.float32(bound)))
+    assert math.frexp(step)[0] == 0.5
+    assert bound * 2.0 ** -(FINENESS + 1) < step <= bound * 2.0**-FINENESS
+
+
+@pytest.mark.parametrize("bound", [0.0, -1.0, 1e-40, math.inf, math.nan])
+def test_a_bound_without_a_grid_gives_no_number(bound: float) -> None:
+    """A sum on a wrong grid would go unnoticed; one that is no number ends the training."""
+    assert math.isnan(float(grid_step(jnp.float32(bound))))
+
+
+@given(values=st.lists(FLOATS, min_size=1, max_size=20), bound=st.sampled_from([1e-4, 0.3, 1.0, 77.0]))
+def test_values_go_to_the_nearest_point_of_the_grid(values: list[float], bound: float) -> None:
+    step = grid_step(jnp.float32(bound))
+    scaled = jnp.asarray(values, jnp.float32) * np.float32(bound)
+    for value, number in zip(np.asarray(scaled).tolist(), whole(to_grid(scaled, step)), strict=True):
+        exact = Fraction(value) / Fraction(float(step))
+        assert abs(exact - number) <= Fraction(1, 2)
+
+
+@settings(max_examples=15)
+@given(blocks=st.integers(1, 40), seed=st.integers(0, 2**20))
+def test_totals_are_exact_and_have_no_order(blocks: int, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    sums = jnp.asarray(draw.normal(size=(blocks, 5)) * BLOCK, jnp.float32)
+    step = grid_step(jnp.float32(1.0))
+    expected = np.asarray([whole(to_grid(block, step)) for block in sums], dtype=object).sum(axis=0)
+    assert whole(total_of_blocks(sums, step)) == expected.tolist()  # type: ignore[arg-type]
+    one_by_one = functools.reduce(add_totals, [to_grid(block, step) for block in sums[::-1]])
+    assert whole(one_by_one) == expected.tolist()
+
+
+def test_totals_wrap_around_as_one_number() -> None:
+    """Beyond the upper word a total is exact modulo 2^52 steps, so what overflows shows no more than the total."""
+    step = jnp.float32(1.0)
+    large = to_grid(jnp.asarray([2.0**50, -(2.0**50), 2.0**50 - 2.0**30]), step)
+    total, expected = large, np.asarray(whole(large), dtype=object)
+    for _ in range(9):
+        total, expected = add_totals(total, large), expected + np.asarray(whole(large), dtype=object)
+    modulus = 2 ** (32 + WORD)
+    assert [number % modulus for number in whole(total)] == [number % modulus for number in expected.tolist()]
+
+
+@given(noise=FLOATS, first=FLOATS, second=FLOATS)
+def test_rounding_noise_commutes_with_adding_a_total(noise: float, first: float, second: float) -> None:
+    """So (total + rounded noise) is a function of (total + noise): the difference of two totals goes through it."""
+    step = grid_step(jnp.float32(1.0))
+    totals = [to_grid(jnp.asarray([value], jnp.float32), step) for value in (first, second)]
+    rounded = to_grid(jnp.asarray([noise], jnp.float32), step)
+    noisy = [whole(add_totals(total, rounded))[0] for total in totals]
+    exact = Fraction(float(np.float32(noise))) / Fraction(float(step))
+    assert noisy[0] - noisy[1] == whole(totals[0])[0] - whole(totals[1])[0]
+    assert abs(noisy[0] - whole(totals[0])[0] - exact) <= Fraction(1, 2)
+
+
+@given(values=st.lists(FLOATS, min_size=1, max_size=10))
+def test_a_total_comes_back_as_the_nearest_floats(values: list[float]) -> None:
+    step = grid_step(jnp.float32(1.0))
+    array = jnp.asarray(values, jnp.float32)
+    np.testing.assert_allclose(to_float(to_grid(array, step), step), array, rtol=2e-7, atol=float(step))
+
+
+# -------------------------------------------------------------------------------------------------- errors of a block
+
+
+@pytest.mark.parametrize("order", ["forward", "backward", "pairwise", "product"])
+def test_a_block_is_off_by_less_than_its_error(order: str) -> None:
+    """Values that all round the same way, added one by one or as the device likes: near the bound, never beyond it."""
+    worst = 0.0
+    for seed in range(200):
+        draw = np.random.default_rng(seed)
+        values = draw.uniform(0.5, 1.0, BLOCK).astype(np.float32)
+        if seed % 2:  # each addition rounds up by nearly half a unit in the last place
+            total = np.float32(values[0])
+            for at in range(1, BLOCK):
+                place = np.spacing(total + np.float32(0.75))
+                values[at] = (
+                    np.float32(0.75) - np.float32((total + np.float64(0.75)) % place) + place * np.float32(0.51)
+                )
+                total = np.float32(total + values[at])
+        found = _added(values, order)
+        exact = float(sum(Fraction(float(value)) for value in values))
+        worst = max(worst, abs(found - exact))
+    assert worst <= block_error(BLOCK, 1, CANCELLING)
+    assert order != "forward" or worst > block_error(BLOCK, 1, CANCELLING) / 50  # the attack bites
+
+
+def _added(values: np.ndarray, order: str) -> float:
+    if order == "product":
+        return float(jnp.matmul(jnp.asarray(values)[None], jnp.ones((len(values), 1), jnp.float32))[0, 0])
+    if order == "pairwise":
+        while len(values) > 1:
+            values = values[::2] + values[1::2]
+        return float(values[0])
+    total = np.float32(0)
+    for value in values if order == "forward" else values[::-1]:
+        total = np.float32(total + value)
+    return float(total)
+
+
+def test_blocks_shrink_where_terms_cancel() -> None:
+    sizes = [block_size(uses, CANCELLING) for uses in (1, 2, 4, 8, 64)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == BLOCK
+    assert all(
+        block_error(size, uses, CANCELLING) <= BLOCK_ERROR for size, uses in zip(sizes, (1, 2, 4, 8, 64), strict=True)
+    )
+    assert grid_error(10**6) < 2e-4
+
+
+# ------------------------------------------------------------------------------------------------ sensitivity at scale
+
+
+class Net(eqx.Module):
+    """One layer of each kind that has a rule, on one number."""
+
+    layer: eqx.nn.Linear
+    norm: eqx.nn.LayerNorm
+
+    def __init__(self) -> None:
+        self.layer = eqx.nn.Linear(1, 1, key=jax.random.key(0))
+        self.norm = eqx.nn.LayerNorm(2)
+
+
+def loss_for(parameter: str) -> Callable[[Any, tuple], Array]:
+    """The gradient of this parameter is the unit's value; that of every other one is zero."""
+
+    def of_unit(net: Net, unit: tuple) -> Array:
+        value = unit[0][0][0]
+        if parameter == "bias":
+            return value * jnp.sum(net.layer(jnp.zeros(1)))
+        if parameter == "weight":
+            return jnp.sum(net.layer(unit[0][0])) - jnp.sum(jax.lax.stop_gradient(net.layer(unit[0][0])))
+        return value * jnp.sum(net.norm(jnp.asarray([-1.0, 1.0]))) / math.sqrt(8)
+
+    return of_unit
+
+
+@functools.cache
+def _compiled(parameter: str) -> Callable[[Units, Draws], Any]:
+    @eqx.filter_jit
+    def total(units: Units, draw: Draws) -> Any:
+        def part(drawn: Units, taken: Array, key: Array) -> Any:
+            return clipped_sum(loss_for(parameter), Net(), (drawn.rows, drawn.present), taken, Clip.flat(1.0))
+
+        return sum_over_draw(part, units, draw, jax.random.key(0))[0]
+
+    return total
+
+
+def exact_total(values: np.ndarray, slots: np.ndarray, chunk: int, parameter: str) -> np.ndarray:
+    """The computed sum, all parameters as one vector; a slot of -1 is empty."""
+    at = np.pad(slots, (0, -len(slots) % chunk), constant_values=-1).reshape(-1, chunk)
+    draw = Draws(jnp.asarray(np.maximum(at, 0)), jnp.asarray(at >= 0))
+    units = Units(jnp.asarray(values, jnp.float32)[:, None, None], jnp.ones((len(values), 1), bool))
+    leaves = jax.tree_util.tree_leaves(_compiled(parameter)(units, draw), is_leaf=lambda x: isinstance(x, Fixed))
+    step = float(grid_step(jnp.float32(1.0)))
+    return np.concatenate([np.asarray(whole(leaf), np.float64) for leaf in leaves]) * step
+
+
+def random_values(size: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(0.5, 0.998, size)
+
+
+def midpoint_values(size: int, block: int) -> np.ndarray:
+    """Rows for which a running float32 sum of block sums is just above the middle of two floats with the first unit
+    of the block, and just below it with another one that is a little smaller: each block adds to what one unit moves.
+    """
+    values, total, gap = np.full(size, 0.75), 0.0, 2.0**-10
+    base = 0.75 * (block - 2)
+    for first in range(0, size - block + 1, block):
+        place = 2.0 ** (math.floor(math.log2(total + base + 1)) - 23)
+        values[first] = mine = 0.99609375 - (first // block % 480) * gap
+        if place > 2 * gap:
+            rest = 0.75 + (place / 2 + gap / 2 - (base + mine + 0.75)) % place
+            while rest > 0.99:
+                rest -= place
+            if rest > 0.05:
+                values[first + 1] = rest
+        total += values[first : first + block].sum()
+    return values
+
+
+def largest_move(values: np.ndarray, chunk: int, parameter: str, *, seed: int = 0) -> float:
+    """How far the unit of the last value moves the sum: into an empty slot, and into the slot of another unit, which
+    goes to the end; in table order, where later units do not move, and in random order.
+    """
+    others, unit, draw = len(values) - 1, len(values) - 1, np.random.default_rng(seed)
+    moves = []
+    for order in (np.arange(others), draw.permutation(others)):
+        for slot in (0, others // 2, others - 1):
+            with_gap = np.insert(order, slot, -1)
+            filled = np.where(with_gap < 0, unit, with_gap)
+            exchanged = np.append(np.where(np.arange(others) == slot, unit, order), order[slot])
+            closed = np.append(order, -1)
+            for before, after in ((with_gap, filled), (closed, exchanged)):
+                both = [exact_total(values, slots, chunk, parameter) for slots in (before, after)]
+                moves.append(float(np.linalg.norm(both[1] - both[0])))
+    return max(moves)
+
+
+SIZES = [
+    pytest.param(2**power, marks=[] if power <= 13 else pytest.mark.slow) for power in (12, 13, 15, 16, 18, 20, 21)
+]
+
+
+@pytest.mark.parametrize("parameter", ["bias", "weight", "norm"])
+@pytest.mark.parametrize("chunk", [None, 256, 4096])
+@pytest.mark.parametrize("size", SIZES)
+def test_one_unit_moves_the_computed_sum_by_at_most_the_bound(size: int, chunk: int | None, parameter: str) -> None:
+    """Random rows, and rows made to break float32 sums; nothing is allowed for rounding."""
+    room = chunk_size(size, chunk)
+    for values in (random_values(size, seed=size), midpoint_values(size, BLOCK), midpoint_values(size, 8192)):
+        values[-1] = 5.0  # clipped to the bound
+        moved = largest_move(values, room, parameter)
+        assert 0.97 < moved <= 1.0, moved
+
+
+@settings(max_examples=20)
+@given(data=st.data(), seed=st.integers(0, 2**20))
+def test_neighbours_of_any_shape_move_by_at_most_the_bound(data: st.DataObject, seed: int) -> None:
+    size = data.draw(st.integers(2, 400))
+    values = np.random.default_rng(seed).choice([1e-6, 0.3, 0.9, 1.0, 3.0, 1e8, -0.7], size=size)
+    assert largest_move(values, 256, "bias", seed=seed) <= 1.0
+
+
+def test_the_attack_breaks_a_plain_float32_sum() -> None:
+    """The same rows, block by block into one float32 total: without the first unit it moves by twice its bound."""
+
+    def total(values: np.ndarray) -> float:
+        found = np.float32(0)
+        for first in range(0, len(values), 8192):
+            found += np.float32(values[first : first + 8192].sum())
+        return float(found)
+
+    values = midpoint_values(2**19, 8192)
+    assert total(values) - total(values[1:]) > 1.9
+
+
+# ------------------------------------------------------------------------------------------------- random arrangements
+
+
+def test_a_batch_lies_in_random_slots() -> None:
+    """Every order of three units in four slots is as likely: chi-square over 24 arrangements, 1 false alarm in 10^6."""
+    keys = jax.random.split(jax.random.key(0), 24_000)
+    draws = poisson_draws(keys, jnp.arange(3), rate=1.0, chunk=4)
+    slots = np.where(np.asarray(draws.taken), np.asarray(draws.at), 3)[:, 0]
+    _, counts = np.unique(slots @ np.asarray([64, 16, 4, 1]), return_counts=True)
+    assert len(counts) == 24
+    statistic = float((((counts - 1000) ** 2) / 1000).sum())
+    assert 3.6 < statistic < 69.3  # chi-square with 23 degrees of freedom, 1e-6 on either side
+
+
+def test_batches_above_their_slots_are_in_random_order_without_gaps() -> None:
+    draws = poisson_draws(jax.random.split(jax.random.key(1), 6000), jnp.arange(3), rate=1.0, chunk=2, slots=2)
+    taken, at = (np.asarray(array).reshape(6000, 4) for array in (draws.taken, draws.at))
+    np.testing.assert_array_equal(taken, np.broadcast_to([True, True, True, False], (6000, 4)))
+    _, counts = np.unique(at[:, :3] @ np.asarray([9, 3, 1]), return_counts=True)
+    assert len(counts) == 6
+    assert 0.03 < float((((counts - 1000) ** 2) / 1000).sum()) < 35.9  # 5 degrees of freedom, 1e-6 on either side
+
+
+def test_one_unit_more_fills_an_empty_slot_and_moves_nobody() -> None:
+    """The coupling of the proof: the same key, the unit at the table's end, more slots than units."""
+    for seed in range(20):
+        key = jax.random.key(seed)
+        before, after = (poisson_draws(key, jnp.arange(n), rate=1.0, chunk=64, slots=60) for n in (50, 51))
+        changed = np.flatnonzero(np.where(before.taken, before.at, -1) != np.where(after.taken, after.at, -1))
+        assert len(changed) == 1
+        assert not np.asarray(before.taken).ravel()[changed[0]]
+        assert np.asarray(after.at).ravel()[changed[0]] == 50
+
+
+@given(expected=st.floats(1, 1e7), most=st.sampled_from([None, 1, 100, 256, 5000, 10**6]))
+def test_chunks_have_room_for_the_slots_in_whole_blocks(expected: float, most: int | None) -> None:
+    chunk, slots = chunk_size(expected, most), num_slots(expected)
+    chunks = -(-slots // chunk)
+    assert chunk <= min(most or 8192, 8192) + BLOCK
+    assert chunks * chunk < slots + chunk
+    assert chunks * chunk - slots <= max(chunks * -(-chunk // BLOCK), 1) * 2
