@@ -85,7 +85,7 @@ def test_a_member_of_a_population_is_the_same_run_alone() -> None:
     units, members = table(), 3
     keys = jax.random.split(jax.random.key(7), (members, 2))
     dials = Dials(
-        *(jnp.asarray(values) for values in ([0.5, 1.0, 2.0], [5e-3, 2e-3, 5e-3], [4e-3] * 3, [1.0, 0.5, 2.0]))
+        jnp.asarray([0.5, 1.0, 2.0]), jnp.asarray([5e-3, 2e-3, 5e-3]), jnp.full(3, 4e-3), jnp.asarray([1.0, 0.5, 2.0])
     )
     draws = draws_of(SMALL, keys[:, 1], units, 0, 20)
 

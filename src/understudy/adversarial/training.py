@@ -146,8 +146,10 @@ class Dials(eqx.Module):
 
     @classmethod
     def of(cls, noise_multiplier: float, critic_rate: float, generator_rate: float, clip: float) -> "Dials":
-        numbers = (jnp.asarray(value, jnp.float32) for value in (noise_multiplier, critic_rate, generator_rate, clip))
-        return cls(*numbers, is_private=bool(np.isfinite(clip)))
+        noise, critic, generator, bound = (
+            jnp.asarray(value, jnp.float32) for value in (noise_multiplier, critic_rate, generator_rate, clip)
+        )
+        return cls(noise, critic, generator, bound, is_private=bool(np.isfinite(clip)))
 
 
 class State(eqx.Module):

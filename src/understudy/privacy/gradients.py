@@ -78,11 +78,6 @@ class Clip(eqx.Module):
         """One bound for all parameters; infinite for a run without privacy."""
         return cls(jnp.asarray([bound], dtype=jnp.float32), is_private=math.isfinite(bound))
 
-    @property
-    def steps(self) -> Float[Array, " groups"] | None:
-        """The public grid of each group's sum."""
-        return grid_step(self.bounds) if self.is_private else None
-
 
 class NoisySum(NamedTuple):
     """What leaves this file: everything in it carries noise."""
@@ -135,7 +130,7 @@ def noisy_direction(
     part_key, noise_key = jax.random.split(key)
     chunk = draw.at.shape[-1]
 
-    def part(drawn: Units, taken: Array, chunk_key: PRNGKeyArray) -> tuple[PyTree, Array]:
+    def part(drawn: Units, taken: Array, chunk_key: PRNGKeyArray) -> tuple[PyTree, Fixed]:
         keys_key, fake_key = jax.random.split(chunk_key)
         keys = jax.random.split(keys_key, chunk)
         fakes = None
@@ -181,9 +176,7 @@ def clipped_sum(
     keep, finite, within = _coefficients(squares, taken, clip, rounding_margin(_parameters(critic), block, uses))
     blocks = -(-len(taken) // block) if clip.is_private else 1
     leaves = [
-        total_of_blocks(
-            part.block_sums(_Weights(keep, finite, group), blocks), _along_first_of(clip.steps, group, leaf)
-        )
+        total_of_blocks(part.block_sums(_Weights(keep, finite, group), blocks), _steps_of(clip, group, leaf))
         for part, group, leaf in zip(parts, groups, _parameters(critic), strict=True)
     ]
     return _with_parameters(critic, leaves), within
@@ -212,8 +205,7 @@ def exact_gradient(exact_sum: PyTree, clip: Clip) -> PyTree:
         return exact_sum
     leaves, structure = jax.tree_util.tree_flatten(exact_sum, is_leaf=is_fixed)
     groups = _group_of_leaves([leaf.high for leaf in leaves], clip)
-    steps = [_along_first_of(clip.steps, group, leaf.high) for leaf, group in zip(leaves, groups, strict=True)]
-    floats = [to_float(leaf, step) for leaf, step in zip(leaves, steps, strict=True)]
+    floats = [to_float(leaf, _steps_of(clip, group, leaf.high)) for leaf, group in zip(leaves, groups, strict=True)]
     return jax.tree_util.tree_unflatten(structure, floats)
 
 
@@ -235,7 +227,11 @@ def add_noise(
     standard deviations), timing, memory.
     """
     if not clip.is_private:
-        return NoisySum(exact_sum, None if count_stddev is None else to_float(exact_within, jnp.float32(COUNT_STEP)))
+        # Nothing bounds these sums, so no noise covers them: asked for any, there is no number.
+        nothing = jnp.where(jnp.asarray(noise_multiplier) == 0, 0.0, jnp.nan)
+        gradient = jax.tree_util.tree_map(lambda leaf: leaf + nothing, exact_sum)
+        counts = to_float(exact_within, jnp.float32(COUNT_STEP)) + nothing
+        return NoisySum(gradient, None if count_stddev is None else counts)
     leaves, structure = jax.tree_util.tree_flatten(exact_sum, is_leaf=is_fixed)
     groups = _group_of_leaves([leaf.high for leaf in leaves], clip)
     stddevs = group_stddevs([leaf.high for leaf in leaves], clip, noise_multiplier)
@@ -245,7 +241,10 @@ def add_noise(
     draws = jnp.split(normals(noise_key, sum(sizes)), np.cumsum(sizes)[:-1])
     noisy = [
         _with_noise(
-            leaf, draw.reshape(leaf.high.shape), *(_along_first_of(x, group, leaf.high) for x in (stddevs, clip.steps))
+            leaf,
+            draw.reshape(leaf.high.shape),
+            _along_first(stddevs[group], leaf.high),
+            _steps_of(clip, group, leaf.high),
         )
         for leaf, draw, group in zip(leaves, draws, groups, strict=True)
     ]
@@ -256,7 +255,8 @@ def add_noise(
     return NoisySum(jax.tree_util.tree_unflatten(structure, noisy), within)
 
 
-def _with_noise(exact: Fixed, normal: Array, stddev: Array, step: Array) -> Array:
+def _with_noise(exact: Fixed, normal: Array, stddev: Array, step: Array | None) -> Array:
+    assert step is not None
     noise = normal * stddev
     return jnp.where(jnp.isnan(noise), jnp.nan, to_float(add_totals(exact, to_grid(noise, step)), step))
 
@@ -444,7 +444,7 @@ def _parameters(critic: PyTree) -> list[Array]:
     return jax.tree_util.tree_leaves(eqx.filter(critic, eqx.is_inexact_array))
 
 
-def _with_parameters(critic: PyTree, leaves: Sequence[Array]) -> PyTree:
+def _with_parameters(critic: PyTree, leaves: Sequence[Array | Fixed]) -> PyTree:
     structure = jax.tree_util.tree_structure(eqx.filter(critic, eqx.is_inexact_array))
     return jax.tree_util.tree_unflatten(structure, leaves)
 
@@ -573,11 +573,13 @@ def _group_of_leaves(leaves: Sequence[Array], clip: Clip) -> list[Array]:
     return [jnp.zeros(leaf.shape[0] if leaf.ndim else 1, dtype=np.int32) for leaf in leaves]
 
 
-def _along_first_of(values: Array | None, group: Array, leaf: Array) -> Array | None:
-    """The value of each entry's group, shaped to go with an array of parameters."""
-    if values is None:
-        return None
-    return values[group].reshape(group.shape + (1,) * (leaf.ndim - 1)) if leaf.ndim else values[group[0]]
+def _along_first(values: Array, leaf: Array) -> Array:
+    return values.reshape(values.shape[:1] + (1,) * (leaf.ndim - 1)) if leaf.ndim else values[0]
+
+
+def _steps_of(clip: Clip, group: Array, leaf: Array) -> Array | None:
+    """The grid of each entry of an array of parameters; None without privacy."""
+    return _along_first(grid_step(clip.bounds)[group], leaf) if clip.is_private else None
 
 
 def _group_squares(squares: Sequence[Array], groups: Sequence[Array], num_groups: int) -> Array:
@@ -625,7 +627,7 @@ def per_example_sum(
         clean = jnp.where(finite_here, leaf, 0.0)
         weights = weights.reshape(*weights.shape, *[1] * (leaf.ndim - 2)) if leaf.ndim > 1 else weights[:, 0]
         total = (clean * weights).sum(axis=0)
-        summed.append(total_of_blocks(total[None], _along_first_of(clip.steps, group, total)))
+        summed.append(total_of_blocks(total[None], _steps_of(clip, group, total)))
     return jax.tree_util.tree_unflatten(structure, summed), within
 
 
@@ -640,11 +642,12 @@ def _sum_in_pieces(loss: Loss, critic: PyTree, units: PyTree, taken: Array, clip
         return padded.reshape(pieces, PIECE, *array.shape[1:])
 
     def more(total: PyTree, piece: tuple[PyTree, Array]) -> tuple[PyTree, None]:
-        return add_totals(total, per_example_sum(loss, critic, *piece, clip)), None
+        units, taken = piece
+        return add_totals(total, per_example_sum(loss, critic, units, taken, clip)), None
 
     cut_taken = jnp.concatenate([taken, jnp.zeros(padding, dtype=bool)]).reshape(pieces, PIECE)
     cut_units = jax.tree_util.tree_map(cut, units)
     first = jax.tree_util.tree_map(lambda array: array[0], (cut_units, cut_taken))
-    shapes = jax.eval_shape(lambda piece: per_example_sum(loss, critic, *piece, clip), first)
+    shapes = jax.eval_shape(lambda units, taken: per_example_sum(loss, critic, units, taken, clip), *first)
     zero = jax.tree_util.tree_map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
     return jax.lax.scan(more, zero, (cut_units, cut_taken))[0]

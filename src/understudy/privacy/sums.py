@@ -86,8 +86,9 @@ def total_of_blocks(sums: Float[Array, "blocks ..."], step: Float[Array, "..."] 
     return _carry(Fixed(fixed.high.sum(axis=0), fixed.low.sum(axis=0)))
 
 
-def to_float(total: Fixed, step: Float[Array, "..."]) -> Float[Array, "..."]:
+def to_float(total: Fixed, step: Float[Array, "..."] | None) -> Float[Array, "..."]:
     """Rounded to float32: only for a total that carries noise, or in tests."""
+    assert step is not None
     high = total.high.astype(jnp.float32) * np.float32(2.0**WORD)
     return (high + total.low.astype(jnp.float32)) * step
 
