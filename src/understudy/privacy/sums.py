@@ -58,7 +58,7 @@ def grid_step(bound: Float[Array, "..."]) -> Float[Array, "..."]:
 
 def to_grid(values: Float[Array, "..."], step: Float[Array, "..."]) -> Fixed:
     """The nearest points of the grid. Exact but for that rounding, for values below 2^50 steps."""
-    steps = values / step
+    steps = values * _inverse(step)
     high = jnp.rint(steps * np.float32(2.0**-WORD))
     low = jnp.rint(steps - high * np.float32(2.0**WORD))
     return Fixed(high.astype(jnp.int32), low.astype(jnp.int32))
@@ -117,6 +117,13 @@ def gamma(roundings: int) -> float:
 def grid_error(num_parameters: int) -> float:
     """The norm of what rounding to the grid changes, relative to the clip bound: half a step in each entry."""
     return math.sqrt(num_parameters) * 2.0 ** -(FINENESS + 1)
+
+
+def _inverse(step: Float[Array, "..."]) -> Float[Array, "..."]:
+    """One over a power of two, exactly: a device may divide with an error in the last place."""
+    bits = jax.lax.bitcast_convert_type(jnp.asarray(step, jnp.float32), jnp.uint32)
+    power = jax.lax.bitcast_convert_type(np.uint32(254 << 23) - bits, jnp.float32)
+    return jnp.where(jnp.isnan(step), jnp.nan, power)
 
 
 def _carry(total: Fixed) -> Fixed:
