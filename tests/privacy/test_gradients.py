@@ -540,16 +540,15 @@ def test_the_variance_of_repeated_sums_is_the_charged_one(kind: str) -> None:
         kind, in_groups(critic, [0.5, 2.0])
     )
     units, taken = units_of(10, 1), jnp.ones(10, bool)
-    exact, exact_within = summed(row_loss, critic, units, taken, clip)
+    leaves, exact_within = as_sum(summed(row_loss, critic, units, taken, clip), clip)
     draw = jax.jit(
         jax.vmap(
             lambda key: noisy_sum(row_loss, critic, units, taken, clip, noise_multiplier=1.7, key=key, count_stddev=3.0)
         )
     )
     drawn = draw(jax.random.split(jax.random.key(6), 5000))
-    leaves = jax.tree_util.tree_leaves(exact)
     noise = [
-        (np.asarray(many) - np.asarray(one)).reshape(5000, one.shape[0], -1)
+        (np.asarray(many) - one).reshape(5000, one.shape[0], -1)
         for many, one in zip(jax.tree_util.tree_leaves(drawn.gradient), leaves, strict=True)
     ]
     groups: Any = clip.groups or [np.zeros(leaf.shape[0], int) for leaf in leaves]
@@ -571,7 +570,7 @@ def test_the_variance_of_repeated_sums_is_the_charged_one(kind: str) -> None:
         assert len(values) >= 200_000
         assert abs(values.var() / stddev**2 - 1) < 0.02
         assert abs(values.mean()) < 5 * stddev / math.sqrt(len(values))
-    counts = np.asarray(drawn.within) - np.asarray(exact_within)
+    counts = np.asarray(drawn.within) - exact_within
     assert abs(counts.var() / 9 - 1) < 6 * math.sqrt(2 / counts.size)
     assert abs(counts.mean()) < 5 * 3 / math.sqrt(counts.size)
     # No two coordinates, the counts among them, share any of their noise.
