@@ -1,9 +1,9 @@
 """Exact samplers: given uniform bits, results follow their law as real numbers define it, not as floats approximate it.
 
 Every random decision has the form "is a uniform number U in [0, 1) less than p?". The first 64 bits of U are compared
-with p computed in floats whose error is bounded. In the rare case (about 2^-40 of the decisions) that the two are closer
-than the bound, more bits of U are read and p is computed with more digits, until the comparison is certain. So no
-decision is rounded, and none depends on how a machine computes its floats.
+with p computed in floats whose error is bounded. Where the two are closer than the bound (about 2^-40 of the decisions)
+more bits of U are read and p is computed with more digits, until the comparison is certain. So no decision is rounded,
+and none depends on how a machine computes its floats.
 """
 
 import decimal
@@ -30,10 +30,10 @@ EXACTLY = False
 class BitStream:
     """Uniform bits expanded from a secret, as many as needed, in parts that are told apart by integer labels.
 
-    Each part is SHAKE-256 of the seed and the encoded label. With a secret in front that has full entropy, SHAKE-256 is
-    a pseudorandom function of what follows (a sponge needs no HMAC: its output does not reveal its state), so different
-    inputs give independent uniform bits to anyone who cannot try 2^256 secrets. Encodings are injective, so no two parts
-    share an input.
+    Each part is SHAKE-256 of the seed and the encoded label. The seed begins with a secret of 256 bits, and SHAKE-256
+    with a secret prefix is a pseudorandom function of what follows: a sponge needs no HMAC around it, since its output
+    does not reveal the 512 bits of its capacity. So parts are independent and uniform to anyone who cannot try 2^256
+    secrets. Encodings are injective: no two parts share an input.
     """
 
     def __init__(self, seed: bytes):
