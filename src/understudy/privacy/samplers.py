@@ -129,10 +129,8 @@ def _chunk(stream: BitStream, law: "_GaussianLaw", chunk: int, count: int) -> In
         words = stream.words(3 * len(left), chunk, attempt).reshape(3, -1)
         values, accepted, doubtful = law.candidates(words)
         for at in np.flatnonzero(doubtful):
-            exact = law.exact_candidate(
-                [int(word) for word in words[:, at]],
-                lambda which, number, at=int(at), attempt=attempt: stream.word(chunk, attempt, at, which, number),
-            )
+            more = functools.partial(stream.word, chunk, attempt, int(at))
+            exact = law.exact_candidate([int(word) for word in words[:, at]], more)
             values[at], accepted[at] = exact or 0, exact is not None
         drawn[left[accepted]] = values[accepted]
         left = left[~accepted]
@@ -241,7 +239,7 @@ def exponential_choice(stream: BitStream, scores: Float[np.ndarray, " candidates
         weight = int(weights[at])
         if (first + 1) * weight <= int(low[at]) << 64 and not EXACTLY:
             return at
-        uniform = Uniform(first, lambda number, attempt=attempt: stream.word(attempt, number))
+        uniform = Uniform(first, functools.partial(stream.word, attempt))
         x = (highest - Fraction(float(scores[at]))) / Fraction(scale)
         if uniform.is_below_exp(x, Fraction(weight, 2**k)):
             return at
