@@ -240,6 +240,7 @@ class Slot:
     def _write(self, name: str, tree: Any, words: dict[str, str]) -> None:
         leaves = jax.device_get(jax.tree_util.tree_leaves(eqx.filter(tree, eqx.is_array)))
         arrays = {str(number): np.asarray(leaf, order="C") for number, leaf in enumerate(leaves)}
+        words = {**words, "digest": _digest_of(list(arrays.values()), words)}
         _write(self._folder / f"{name}.safetensors", safetensors.numpy.save(arrays, metadata=words))
 
     def _read(self, name: str, like: Tree) -> tuple[Tree, dict[str, str]] | None:
@@ -254,6 +255,8 @@ class Slot:
                 found = [file.get_tensor(str(number)) for number in range(len(leaves))]
         except (OSError, safetensors.SafetensorError) as error:
             raise self._damaged() from error
+        if words.pop("digest", None) != _digest_of(found, words):  # trained on, it would be another release
+            raise self._damaged()
         if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(found, leaves, strict=True)):
             raise self._damaged()
         return eqx.combine(jax.tree_util.tree_unflatten(form, list(map(jnp.asarray, found))), rest), words
@@ -263,6 +266,13 @@ class Slot:
             f"The state of the training in {self._folder} cannot be read. Delete the files {self._name}* in it: the "
             "run then goes on from the training's beginning."
         )
+
+
+def _digest_of(arrays: Sequence[np.ndarray], words: Mapping[str, str]) -> str:
+    digest = hashlib.blake2b(json.dumps(words, sort_keys=True).encode(), digest_size=32)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def _begun(folder: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, str]) -> bytes:
