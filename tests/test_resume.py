@@ -598,10 +598,15 @@ def test_states_are_written_on_a_schedule_in_time(tmp_path: Path, monkeypatch: p
     assert writes == [63.0, 126.0, 189.0]
 
 
-def test_a_state_of_another_shape_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_state_or_one_of_another_shape_is_refused(tmp_path: Path) -> None:
     Slot(tmp_path, 1, 0.0).offer({"a": jnp.zeros(3)})
     with pytest.raises(CheckpointError, match="cannot be read"):
         Slot(tmp_path, 1, 0.0).load({"a": jnp.zeros(4)})
+    whole = (tmp_path / "training-1.safetensors").read_bytes()
+    for at in (whole.index(b'"0"}') + 1, len(whole) - 1):  # how many states are kept, and a number of this one
+        (tmp_path / "training-1.safetensors").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(CheckpointError, match="cannot be read"):
+            Slot(tmp_path, 1, 0.0).load({"a": jnp.zeros(3)})
     (tmp_path / "training-1.safetensors").write_bytes(b"torn")
     with pytest.raises(CheckpointError, match="cannot be read"):
         Slot(tmp_path, 1, 0.0).load({"a": jnp.zeros(3)})

@@ -178,6 +178,19 @@ def test_the_error_of_an_acceptance_probability_is_within_its_bound(stddev: floa
         assert max(abs(low), abs(high)) <= margin / 2
 
 
+@pytest.mark.parametrize("stddev", [0.5, 1.0, 6.5, 1e9, MOST_STDDEV])
+def test_remainders_are_uniform(stddev: float) -> None:
+    """Of all 63-bit words as many whole turns of the layer's width as fit, and no part of a turn."""
+    law = samplers._GaussianLaw(stddev)
+    assert law._fit % law.width == 0
+    assert 2**63 - law.width < law._fit <= 2**63
+    # The words at the end of the kept ones, and the first one beyond: 2 w is the word w with a plus sign.
+    words = np.asarray([[2 * (law._fit - 1), min(2 * law._fit, 2**64 - 2)], [2**63, 2**63], [1, 1]], dtype=np.uint64)
+    values, accepted, doubtful = law.candidates(words)
+    assert values[0] == law.width - 1
+    assert not (accepted | doubtful)[1] or law._fit == 2**63
+
+
 @pytest.mark.parametrize("stddev", [0.4, 1.0, 2.6])
 def test_candidates_and_acceptances_make_the_law(stddev: float) -> None:
     """P(candidate) P(accept) is the mass function, up to one factor: the proof's equation, in numbers."""
@@ -303,6 +316,14 @@ def test_noisy_argmax_takes_any_finite_scores(source: str) -> None:
     assert origin.noisy_argmax(np.array([-1.7e308, 1.7e308]), 1e-200) == 1
     assert {origin.noisy_argmax(np.array([-7, -7]), 1.0) for _ in range(200)} == {0, 1}
     assert {origin.noisy_argmax(np.array([-1.7e308, 1.7e308]), 1.7e308) for _ in range(200)} == {0, 1}
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 7])
+def test_noisy_argmax_among_equals_is_uniform(count: int) -> None:
+    """Words beyond a whole multiple of the total weight would favour the first candidates by some percent."""
+    origin = SeededNoise(13)
+    picks = np.bincount([origin.noisy_argmax(np.ones(count), 0.1) for _ in range(20_000)], minlength=count)
+    assert stats.chisquare(picks).pvalue > LEVEL
 
 
 def test_noisy_argmax_among_many() -> None:
