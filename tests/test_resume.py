@@ -28,9 +28,10 @@ from understudy.adversarial.critics import one_hot_blocks
 from understudy.adversarial.training import Dials, Kept, Settings, State, train
 from understudy.checkpoint import Checkpoint, Slot
 from understudy.cli import run
-from understudy.errors import CheckpointError, ConfigError
-from understudy.privacy.journal import Journal, JournaledNoise, table_digest
-from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
+from understudy.errors import CheckpointError, ConfigError, UnderstudyError
+from understudy.privacy.digest import table_digest
+from understudy.privacy.noise import NoiseSource, SeededNoise
+from understudy.privacy.samplers import BitStream
 from understudy.privacy.sampling import Units
 from understudy.synthesizers.independent import Independent
 
@@ -70,16 +71,6 @@ def files_of(folder: Path) -> dict[str, bytes]:
 # -------------------------------------------------------------------------------------------------------------- draws
 
 
-Opened = Callable[[Path], Journal]
-
-
-@pytest.fixture
-def opened() -> Iterator[Opened]:
-    """Journals, closed at the test's end."""
-    with contextlib.ExitStack() as stack:
-        yield lambda path: stack.enter_context(contextlib.closing(Journal(path)))
-
-
 def draws(noise: NoiseSource) -> list[np.ndarray]:
     """All kinds, in several shapes and scales."""
     return [
@@ -96,122 +87,65 @@ def same(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
     return all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(first, second, strict=True))
 
 
-def test_draws_are_read_back_and_fresh_ones_follow(opened: Opened, tmp_path: Path) -> None:
-    path = tmp_path / "journal"
-    first = draws(JournaledNoise(SecureNoise(), opened(path)))
-    again = JournaledNoise(SecureNoise(), opened(path))
-    assert same(first, draws(again))
-    size = path.stat().st_size
-    fresh = draws(again)
-    assert path.stat().st_size > size
-    # 64 fresh bits equal old ones with probability 2^-64.
-    assert not np.array_equal(first[2], fresh[2])
-    both = JournaledNoise(SecureNoise(), opened(path))
-    assert same(first, draws(both))
-    assert same(fresh, draws(both))
+def test_a_resumed_run_draws_the_same_from_its_first_draw_on(tmp_path: Path) -> None:
+    folders = [tmp_path / "run", tmp_path / "copy", tmp_path / "another"]
+    with Checkpoint.open(folders[0], {}, {}) as begun:
+        noise = begun.noise_source(None)
+        assert not noise.seeded
+        first, second = draws(noise), draws(noise)
+    shutil.copytree(folders[0], folders[1])
+    for folder in folders[:2]:
+        with Checkpoint.open(folder, {}, {}, resume=True) as resumed:
+            noise = resumed.noise_source(None)
+            assert same(first, draws(noise))
+            assert same(second, draws(noise))
+            assert same(draws(resumed.noise_source(5)), draws(SeededNoise(5)))
+    with Checkpoint.open(folders[2], {}, {}) as another:  # 64 bits of a key agree with probability 2^-64
+        assert not np.array_equal(draws(another.noise_source(None))[2], first[2])
 
 
-def test_a_seeded_source_goes_on_where_it_was(opened: Opened, tmp_path: Path) -> None:
-    """Two rounds of draws with a kill between them are the two rounds of one run."""
-    whole = SeededNoise(5)
-    expected = [draws(whole), draws(whole)]
-    assert same(expected[0], draws(JournaledNoise(SeededNoise(5), opened(tmp_path / "journal"))))
-    resumed = JournaledNoise(SeededNoise(5), opened(tmp_path / "journal"))
-    assert resumed.seeded
-    assert same(expected[0], draws(resumed))
-    assert same(expected[1], draws(resumed))
+def test_the_secret_is_on_disk_before_the_first_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written whole, synced, and its folder synced, when the first draw is asked for."""
+    folder, happened = tmp_path / "checkpoint", []
+    fsync, replace, bits = os.fsync, os.replace, NoiseSource._next
+
+    def synced(handle: int) -> None:
+        happened.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        fsync(handle)
+
+    def renamed(old: Path, new: Path) -> None:
+        happened.append(Path(new).name)
+        replace(old, new)
+
+    def drawn(self: NoiseSource, *draw: Any) -> BitStream:
+        happened.append("draw")
+        return bits(self, *draw)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    monkeypatch.setattr(NoiseSource, "_next", drawn)
+    us.fit(people(), "independent", GUARANTEE, checkpoint=folder)
+    before = happened[: happened.index("draw")]
+    assert before[-3:] == ["file", "run.json", "folder"]
+    secret = bytes.fromhex(json.loads((folder / "run.json").read_bytes())["secret"])
+    assert len(secret) == 32
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        lambda noise: noise.discrete_gaussian(3.0, (3, 2)),
-        lambda noise: noise.discrete_gaussian(2.0, (2, 3)),
-        lambda noise: noise.noisy_argmax(np.arange(6.0), 3.0),
-        lambda noise: noise.key(),
-    ],
-)
-def test_another_question_gets_no_noise(opened: Opened, tmp_path: Path, other: Callable[[NoiseSource], object]) -> None:
-    JournaledNoise(SecureNoise(), opened(tmp_path / "journal")).discrete_gaussian(3.0, (2, 3))
-    with pytest.raises(CheckpointError, match="another way"):
-        other(JournaledNoise(SecureNoise(), opened(tmp_path / "journal")))
-
-
-def test_another_seed_is_noticed(opened: Opened, tmp_path: Path) -> None:
-    JournaledNoise(SeededNoise(1), opened(tmp_path / "journal")).discrete_gaussian(30.0, (20,))
-    with pytest.raises(CheckpointError, match="another way"):
-        JournaledNoise(SeededNoise(2), opened(tmp_path / "journal")).discrete_gaussian(30.0, (20,))
-
-
-def test_a_torn_record_is_dropped_wherever_it_is_torn(opened: Opened, tmp_path: Path) -> None:
-    """It was never returned, so it is drawn anew; all before it stays."""
-    path = tmp_path / "journal"
-    noise = JournaledNoise(SecureNoise(), opened(path))
-    first = noise.discrete_gaussian(3.0, (5,))
-    start = path.stat().st_size
-    noise.discrete_gaussian(3.0, (5,))
-    whole = path.read_bytes()
-    damaged = whole[:-1] + bytes([whole[-1] ^ 1])
-    torn = [whole[:cut] for cut in range(start, len(whole))] + [damaged]
-    torn += [whole[:start] + bytes(length) for length in (1, 15, 16, 17, 500)]  # a file grown before its bytes came
-    for left in torn:
-        path.write_bytes(left)
-        resumed = JournaledNoise(SecureNoise(), opened(path))
-        assert np.array_equal(first, resumed.discrete_gaussian(3.0, (5,)))
-        fresh = resumed.discrete_gaussian(3.0, (5,))
-        again = JournaledNoise(SecureNoise(), opened(path))
-        assert np.array_equal(first, again.discrete_gaussian(3.0, (5,)))
-        assert np.array_equal(fresh, again.discrete_gaussian(3.0, (5,)))
-
-
-def test_damage_before_the_end_is_no_torn_record(opened: Opened, tmp_path: Path) -> None:
-    """Whatever lies behind it was used: it must not be drawn again."""
-    path = tmp_path / "journal"
-    draws(JournaledNoise(SecureNoise(), opened(path)))
-    whole = path.read_bytes()
-    for at in (0, 30, 100):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(CheckpointError, match="damaged"):
-            draws(JournaledNoise(SecureNoise(), opened(path)))
-        assert len(path.read_bytes()) == len(whole)
-
-
-@pytest.mark.parametrize("draw", ["discrete_gaussian", "noisy_argmax", "key"])
-def test_a_draw_is_on_disk_before_it_is_returned(
-    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draw: str
-) -> None:
-    """Nothing comes back from a draw that was not written and synced; one that was is the one after a resume."""
-    path = tmp_path / "journal"
-    questions: dict[str, Callable[[NoiseSource], object]] = {
-        "discrete_gaussian": lambda noise: noise.discrete_gaussian(1e9, (3,)).tolist(),
-        "noisy_argmax": lambda noise: noise.noisy_argmax(np.zeros(2**12), 1.0),
-        "key": lambda noise: jax.random.key_data(noise.key()).tolist(),
-    }
-    with monkeypatch.context() as patch:
-        patch.setattr(Journal, "append", _killed)
-        with pytest.raises(Killed):
-            questions[draw](JournaledNoise(SecureNoise(), opened(path)))
-    synced: list[bytes] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", lambda handle: synced.append(path.read_bytes()))
-        returned = questions[draw](JournaledNoise(SecureNoise(), opened(path)))
-    assert synced == [path.read_bytes()] != [b""]
-    assert questions[draw](JournaledNoise(SecureNoise(), opened(path))) == returned
+def test_a_damaged_secret_is_no_secret(unfinished: Path) -> None:
+    """Another secret would be other noise: one digit changed, dropped or added is a refusal."""
+    content = json.loads((unfinished / "run.json").read_bytes())
+    secret = content["secret"]
+    other = "0" if secret[5] != "0" else "1"
+    for damaged in (secret[:5] + other + secret[6:], secret[:-2], secret + "00", "", "zz" * 32, None, 7):
+        (unfinished / "run.json").write_text(json.dumps({**content, "secret": damaged}))
+        with pytest.raises(CheckpointError, match="cannot be read"):
+            us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
+    (unfinished / "run.json").write_text(json.dumps(content))
+    us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
 
 
 def _killed(*arguments: object) -> None:
     raise Killed
-
-
-def test_a_million_cells_are_small_on_disk(opened: Opened, tmp_path: Path) -> None:
-    """Noise of some units takes a byte a cell."""
-    noise = SeededNoise(0).discrete_gaussian(8.0, (1000, 1000))
-    journal = opened(tmp_path / "journal")
-    journal.append({"kind": "cells"}, noise)
-    assert (tmp_path / "journal").stat().st_size < 1.001 * noise.size
-    read = opened(tmp_path / "journal").read()
-    assert read is not None
-    assert np.array_equal(read[1], noise.ravel())
 
 
 # ---------------------------------------------------------------------------------------------------------- which run
@@ -255,7 +189,7 @@ def unfinished(tmp_path: Path) -> Path:
     folder = tmp_path / "checkpoint"
     with pytest.raises(Killed):
         us.fit(people(), "independent", GUARANTEE, progress=killed_at(0.5), checkpoint=folder)
-    assert (folder / "journal").stat().st_size
+    assert files_of(folder).keys() == {"run.json"}
     return folder
 
 
@@ -337,7 +271,7 @@ def test_a_checkpoint_is_its_owners_alone(unfinished: Path) -> None:
         for place in (folder, unfinished, checkpoint.folder):
             assert stat.S_IMODE(place.stat().st_mode) == 0o700
             assert {stat.S_IMODE(path.stat().st_mode) for path in place.iterdir()} == {0o600}
-        assert len(files_of(checkpoint.folder)) == 5
+        assert len(files_of(checkpoint.folder)) == 4
     folder.chmod(0o750)
     with pytest.raises(CheckpointError, match="no secret"):
         us.fit(people(), "independent", GUARANTEE, checkpoint=folder, resume=True)
@@ -355,13 +289,28 @@ def test_a_refused_run_leaves_no_checkpoint(tmp_path: Path) -> None:
         assert not (tmp_path / "checkpoint").exists()
 
 
-def test_the_end_of_a_run(opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_drew_nothing_leaves_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that drew keeps it, and so does one that was resumed: it may have drawn before."""
+    folder = tmp_path / "checkpoint"
+
+    def fit(**how: Any) -> None:
+        us.fit(people(), "independent", GUARANTEE, checkpoint=folder, **how)
+
+    for draw, kept in ((0, False), (1, True)):
+        with killed_before_draw(draw), pytest.raises(Killed):
+            fit()
+        assert folder.exists() is kept
+    with killed_before_draw(0), pytest.raises(Killed):
+        fit(resume=True)
+    assert folder.exists()
+
+
+def test_the_end_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checkpoint outlives `fit`, is deleted by `save`, and nothing of it is in the release."""
     folder, place = tmp_path / "checkpoint", tmp_path / "release"
     release = us.fit(people(), "independent", GUARANTEE, checkpoint=folder)
     content = json.loads((folder / "run.json").read_bytes())
-    keys = _keys_in(opened(folder / "journal"))
-    assert len(keys) == 1
+    secret = bytes.fromhex(content["secret"])
     assert copy.deepcopy(release).checkpoint is None
     with monkeypatch.context() as patch:  # a kill when the release is in its place
         patch.setattr(Checkpoint, "delete", _killed)
@@ -372,17 +321,9 @@ def test_the_end_of_a_run(opened: Opened, tmp_path: Path, monkeypatch: pytest.Mo
     us.fit(people(), "independent", GUARANTEE, checkpoint=folder, resume=True).save(place, force=True)
     assert files_of(place) == written
     assert not folder.exists()
-    secrets = [content["key"].encode(), content["tables"]["table"].encode(), *keys]
+    secrets = [secret, content["secret"].encode(), content["check"].encode(), content["tables"]["table"].encode()]
     assert not any(secret in data for secret in secrets for data in written.values())
     release.save(tmp_path / "copy")  # once more, without a checkpoint
-
-
-def _keys_in(journal: Journal) -> list[bytes]:
-    keys = []
-    while (found := journal.read()) is not None:
-        if found[0]["kind"] == "key":
-            keys.append(found[1].astype(np.uint32).tobytes())
-    return keys
 
 
 def test_a_result_that_was_reached_is_handed_out_and_never_computed_again(
@@ -433,7 +374,7 @@ def test_saving_deletes_no_later_run(tmp_path: Path) -> None:
     assert files_of(folder) == before
 
 
-@pytest.mark.parametrize("left", [(), ("journal",), ("journal", "training-1.safetensors", "run.json.part")])
+@pytest.mark.parametrize("left", [(), ("released.txt",), ("training-1.safetensors", "run.json.part")])
 def test_a_kill_while_a_run_begins_or_ends_leaves_nothing_to_resume(tmp_path: Path, left: tuple[str, ...]) -> None:
     """What came of a deleted checkpoint must not be taken for a run: its release is out."""
     folder = tmp_path / "checkpoint"
@@ -449,27 +390,133 @@ def test_a_kill_while_a_run_begins_or_ends_leaves_nothing_to_resume(tmp_path: Pa
 # ---------------------------------------------------------------------------------------------------- the same result
 
 
+@contextlib.contextmanager
+def killed_before_draw(number: int) -> Iterator[None]:
+    """Kills a run when it asks for this draw, counted from 0."""
+    bits = NoiseSource._next
+
+    def limited(self: NoiseSource, *draw: Any) -> BitStream:
+        if self.num_draws == number:
+            raise Killed
+        return bits(self, *draw)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NoiseSource, "_next", limited)
+        yield
+
+
+TRAINING = f"dpgan(steps=40, rate=0.25, {NETS})"
+FUZZED = ["mst", "aim(max_rounds=4)", "mwem(rounds=3)", "gem(steps=20)", TRAINING]
+
+
+def released(place: Path, method: str, **how: Any) -> dict[str, bytes]:
+    """The files of the release, as they would be saved."""
+    return us.fit(people(), method, GUARANTEE, checkpoint=place, **how)._files()
+
+
+def stopped_before(draw: int, place: Path, method: str) -> bool:
+    """Whether the run was killed there; else it came to its end before."""
+    with killed_before_draw(draw):
+        try:
+            released(place, method)
+        except Killed:
+            return True
+    return False
+
+
+def resumed_copies_agree(folder: Path, method: str) -> dict[str, bytes]:
+    """Resumes the run and a copy of its folder, and demands the same bytes."""
+    copy = folder.with_name(f"{folder.name}-copy")
+    shutil.copytree(folder, copy)
+    first, second = (released(place, method, resume=True) for place in (folder, copy))
+    assert first == second
+    return first
+
+
+@pytest.mark.parametrize("draw", [2, 7, 11])
+def test_copies_of_a_killed_run_have_one_release(tmp_path: Path, draw: int) -> None:
+    """Unseeded, killed after its counts, before its choice and near its end."""
+    assert stopped_before(draw, tmp_path / "run", "mst")
+    resumed_copies_agree(tmp_path / "run", "mst")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", FUZZED)
+def test_copies_of_a_run_killed_before_any_draw_have_one_release(tmp_path: Path, method: str) -> None:
+    """And once more when the resumed run is killed at a later draw, copied and resumed again."""
+    for draw in range(1, 200):
+        folder = tmp_path / f"run-{draw}"
+        if not stopped_before(draw, folder, method):
+            break
+        later = tmp_path / f"later-{draw}"
+        shutil.copytree(folder, later)
+        expected = resumed_copies_agree(folder, method)
+        with killed_before_draw(draw + 2), contextlib.suppress(Killed):
+            released(later, method, resume=True)
+        assert resumed_copies_agree(later, method) == expected
+    assert draw > 4
+
+
+@pytest.mark.parametrize(
+    ("method", "share"), [("mst", 0.6), ("mst", 2.0), pytest.param(TRAINING, 0.6, marks=pytest.mark.slow)]
+)
+def test_a_checkpoint_that_lost_something_has_the_same_release_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, share: float
+) -> None:
+    """Each file deleted, emptied, cut and with a byte changed: the same bytes or a refusal, never another release.
+
+    For a run that was killed on its way, and (beyond 1) for one whose result was not yet saved.
+    """
+    monkeypatch.setenv(checkpoints.SECONDS, "0")
+    folder, outcomes = tmp_path / "run", []
+    with contextlib.suppress(Killed):
+        released(folder, method, progress=killed_at(share))
+    assert (folder / "release.json").exists() is (share > 1)
+    shutil.copytree(folder, tmp_path / "whole")
+    expected = released(tmp_path / "whole", method, resume=True)
+    for path in sorted(folder.iterdir()):
+        for number, left in enumerate(damages(path.read_bytes())):
+            damaged = tmp_path / f"{path.name}-{number}"
+            shutil.copytree(folder, damaged)
+            if left is None:
+                (damaged / path.name).unlink()
+            else:
+                (damaged / path.name).write_bytes(left)
+            try:
+                found = released(damaged, method, resume=True)
+            except UnderstudyError:
+                outcomes.append("refused")
+            else:
+                assert found == expected, (path.name, number)
+                outcomes.append("same")
+    assert "refused" in outcomes
+
+
+def damages(whole: bytes) -> Iterator[bytes | None]:
+    """Nothing left (None: no file), a part, and one bit changed in several places."""
+    yield None
+    for share in (0, 0.1, 0.5, 0.9):
+        yield whole[: int(share * len(whole))]
+    yield whole[:-1]
+    for at in (*range(9, 90, 20), len(whole) // 9, len(whole) // 2, len(whole) - 3):
+        yield whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+
+
 @pytest.mark.parametrize("method", ["mst", "aim(max_rounds=4)"])
-def test_a_marginal_method_killed_anywhere_has_the_same_release(method: str, tmp_path: Path) -> None:
-    """Seeded, so that fresh draws can be compared too: wherever the journal ends, the release is that of one run."""
-    folder = tmp_path / "whole"
+def test_a_marginal_method_killed_anywhere_has_the_release_of_a_whole_run(method: str, tmp_path: Path) -> None:
+    """Seeded, so that a run that was never killed can be compared too."""
     us.fit(people(), method, GUARANTEE, seed=7).save(tmp_path / "release")
-    us.fit(people(), method, GUARANTEE, seed=7, checkpoint=folder)
-    whole = (folder / "journal").read_bytes()
-    for number, share in enumerate((0.0, 0.3, 0.8)):
-        killed = tmp_path / f"killed-{number}"
-        shutil.copytree(folder, killed)
-        (killed / "release.json").unlink()  # not yet at its result
-        (killed / "journal").write_bytes(whole[: int(share * len(whole))])
-        release = us.fit(people(), method, GUARANTEE, seed=7, checkpoint=killed, resume=True)
-        assert (killed / "journal").read_bytes() == whole
-        release.save(tmp_path / f"release-{number}")
-        assert files_of(tmp_path / f"release-{number}") == files_of(tmp_path / "release")
+    for draw in (1, 4, 9):
+        killed = tmp_path / f"killed-{draw}"
+        with killed_before_draw(draw), pytest.raises(Killed):
+            us.fit(people(), method, GUARANTEE, seed=7, checkpoint=killed)
+        us.fit(people(), method, GUARANTEE, seed=7, checkpoint=killed, resume=True).save(tmp_path / f"release-{draw}")
+        assert files_of(tmp_path / f"release-{draw}") == files_of(tmp_path / "release")
 
 
 @pytest.mark.slow
 def test_an_unseeded_training_killed_on_its_way_has_one_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three runs with the same journal: from its training's beginning, from a saved state, and killed once more."""
+    """Three runs with the same secret: from its training's beginning, from a saved state, and killed once more."""
     monkeypatch.setenv(checkpoints.SECONDS, "0")
     folders = [tmp_path / name for name in ("late", "early", "twice")]
     with pytest.raises(Killed):
@@ -551,10 +598,15 @@ def test_states_are_written_on_a_schedule_in_time(tmp_path: Path, monkeypatch: p
     assert writes == [63.0, 126.0, 189.0]
 
 
-def test_a_state_of_another_shape_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_state_or_one_of_another_shape_is_refused(tmp_path: Path) -> None:
     Slot(tmp_path, 1, 0.0).offer({"a": jnp.zeros(3)})
     with pytest.raises(CheckpointError, match="cannot be read"):
         Slot(tmp_path, 1, 0.0).load({"a": jnp.zeros(4)})
+    whole = (tmp_path / "training-1.safetensors").read_bytes()
+    for at in (whole.index(b'"0"}') + 1, len(whole) - 1):  # how many states are kept, and a number of this one
+        (tmp_path / "training-1.safetensors").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(CheckpointError, match="cannot be read"):
+            Slot(tmp_path, 1, 0.0).load({"a": jnp.zeros(3)})
     (tmp_path / "training-1.safetensors").write_bytes(b"torn")
     with pytest.raises(CheckpointError, match="cannot be read"):
         Slot(tmp_path, 1, 0.0).load({"a": jnp.zeros(3)})
@@ -597,13 +649,13 @@ def test_a_command_killed_while_counting_and_while_training(tmp_path: Path, guar
     assert run(["fit", table, *command[2:], "-o", str(tmp_path / "whole")]) == 0
     assert not (tmp_path / "whole.checkpoint").exists()
     folder = tmp_path / "killed.checkpoint"
-    killed_when(started(tmp_path, [*command, "-o", "killed"]), lambda: has_bytes(folder / "journal"))
+    killed_when(started(tmp_path, [*command, "-o", "killed"]), lambda: has_bytes(folder / "run.json"))
     assert not (folder / "training-1.safetensors").exists()
-    counted = (folder / "journal").read_bytes()
+    begun = (folder / "run.json").read_bytes()
     killed_when(
         started(tmp_path, [*command, "-o", "killed", "--resume"]), lambda: has_bytes(folder / "training-1.safetensors")
     )
-    assert (folder / "journal").read_bytes().startswith(counted[:-200])
+    assert (folder / "run.json").read_bytes() == begun
     assert not (tmp_path / "killed").exists()
     assert run(["fit", table, *command[2:], "-o", str(tmp_path / "killed")]) == 2  # not without --resume
     last = started(tmp_path, [*command, "-o", "killed", "--resume"])

@@ -37,6 +37,9 @@ NOT_COVERED = (
     "Scores, plots and reports that compare the synthetic table with the real one. They read real rows.",
     "Choices a person made after looking at the real rows, such as trying several settings and keeping the best.",
     "What someone with access to the machine can observe: running time, memory, and files.",
+    "Whoever has the secret of the run and can subtract its noise. The secret is 256 bits from the operating system, "
+    "from which SHAKE-256 expands all noise on counts and choices, and keys of 64 bits for the noise of trained "
+    "networks (Threefry). It is in no release; a checkpoint holds it while the run is unfinished.",
     "Low-order bits of floating-point arithmetic, in the scores by which a private choice compares its candidates and "
     "in the noise of trained networks. Counts carry exact discrete noise and are not affected.",
 )

@@ -1,16 +1,19 @@
-"""What a run must not lose: its draws, and the state of its training, in a private folder beside the release.
+"""What a run must not lose: the secret of its noise, and the state of its training, in a private folder beside it.
 
-The folder holds what no release may hold (keys, noise, noisy answers), so it is its owner's alone, never lies inside a
-release, and is deleted when the release is saved. It belongs to one run: the same key with another table or another
-setting would put the same noise on two answers, and their difference is exact. A keyed hash of the table and the
-settings in words tell whether a run is the same.
+All noise of a run is expanded from the secret, and everything else follows from the table, the settings and the noise:
+resumed from wherever it was killed, and from any copy of the folder, a run comes to the same release. The folder holds
+what no release may hold, so it is its owner's alone, never lies inside a release, and is deleted when the release is
+saved. It belongs to one run: the same secret with another table or another setting would put the same noise on two
+answers, and their difference is exact. A keyed hash of the table and the settings in words tell whether a run is the
+same.
 """
 
 import contextlib
+import hashlib
+import hmac
 import json
 import os
 import re
-import secrets
 import shutil
 import stat
 import time
@@ -29,8 +32,8 @@ import safetensors.numpy
 
 from understudy.errors import BudgetExceeded, CheckpointError, ConfigError, SchemaError
 from understudy.files import explained, require_free
-from understudy.privacy.journal import Journal, JournaledNoise, table_digest
-from understudy.privacy.noise import NoiseSource
+from understudy.privacy.digest import table_digest
+from understudy.privacy.noise import SECRET_BYTES, NoiseSource, new_secret, noise_source
 
 try:
     import fcntl
@@ -38,12 +41,10 @@ except ImportError:  # no such locks on this system
     fcntl = None  # type: ignore[assignment]
 
 FORMAT = "understudy-checkpoint"
-FORMAT_VERSION = 1
-RUN, JOURNAL, RELEASED, RESULT = "run.json", "journal", "released.txt", "release.json"
+FORMAT_VERSION = 2
+RUN, RELEASED, RESULT = "run.json", "released.txt", "release.json"
 RESULTS = (r"model\.safetensors", r"certificate\.json", r"CERTIFICATE\.md", r"release\.json")
-OWN = re.compile(
-    rf"(run\.json|journal|released\.txt|{'|'.join(RESULTS)}|training-\d+(-kept-\d+)?\.safetensors)(\.part)?"
-)
+OWN = re.compile(rf"(run\.json|released\.txt|{'|'.join(RESULTS)}|training-\d+(-kept-\d+)?\.safetensors)(\.part)?")
 """The files that a checkpoint consists of."""
 
 SECONDS = "UNDERSTUDY_CHECKPOINT_SECONDS"
@@ -97,11 +98,10 @@ def _require_own(folder: Path) -> None:
 class Checkpoint:
     """The folder of one unfinished run. `with` closes it; a run that ended in a refusal leaves none."""
 
-    def __init__(self, folder: Path, key: bytes, lock: int | None):
-        self.folder, self._key, self._lock = folder, key, lock
+    def __init__(self, folder: Path, secret: bytes, lock: int | None, *, resumed: bool):
+        self.folder, self._secret, self._lock, self._resumed = folder, secret, lock, resumed
         self._slots, self._seconds = 0, _seconds()
-        self._journal = Journal(folder / JOURNAL)
-        _sync(folder)
+        self._noise: NoiseSource | None = None
 
     @classmethod
     def open(
@@ -128,8 +128,8 @@ class Checkpoint:
         try:
             require_place(folder, resume=resume)  # again: another process may have been quicker
             _require_own(folder)
-            key = _key_of(folder, tables, facts) if resume else _begun(folder, tables, facts)
-            return cls(folder, key, lock)
+            secret = _secret_of(folder, tables, facts) if resume else _begun(folder, tables, facts)
+            return cls(folder, secret, lock, resumed=resume)
         except BaseException:
             _unlock(lock)
             raise
@@ -141,7 +141,8 @@ class Checkpoint:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         refused = isinstance(error, ConfigError | SchemaError | BudgetExceeded)  # resumed, it would end there again
-        useless = refused or (error is not None and self._journal.is_empty)
+        unused = not self._resumed and (self._noise is None or self._noise.num_draws == 0)
+        useless = refused or (error is not None and unused)
         self.close()
         if useless:
             self.delete()
@@ -152,13 +153,16 @@ class Checkpoint:
 
     def close(self) -> None:
         """Lets another process go on with the run."""
-        self._journal.close()
         _unlock(self._lock)
         self._lock = None
 
-    def journaled(self, source: NoiseSource) -> NoiseSource:
-        """This source, but for the draws that the run has made already."""
-        return JournaledNoise(source, self._journal)
+    def noise_source(self, seed: int | None) -> NoiseSource:
+        """The run's noise from its first draw on: the same in every process that runs or resumes it.
+
+        The secret was on disk before this could be called, so no draw is lost with a process.
+        """
+        self._noise = noise_source(seed, self._secret)
+        return self._noise
 
     def slot(self) -> "Slot":
         """A place for the state of one training; those of a run are told apart by the order in which they begin."""
@@ -191,7 +195,7 @@ class Checkpoint:
     def _is_mine(self) -> bool:
         """Whether the folder still holds this run, and not a later one of the same name."""
         try:
-            return json.loads((self.folder / RUN).read_bytes())["key"] == self._key.hex()
+            return json.loads((self.folder / RUN).read_bytes())["secret"] == self._secret.hex()
         except (OSError, ValueError, LookupError, TypeError):
             return False
 
@@ -236,6 +240,7 @@ class Slot:
     def _write(self, name: str, tree: Any, words: dict[str, str]) -> None:
         leaves = jax.device_get(jax.tree_util.tree_leaves(eqx.filter(tree, eqx.is_array)))
         arrays = {str(number): np.asarray(leaf, order="C") for number, leaf in enumerate(leaves)}
+        words = {**words, "digest": _digest_of(list(arrays.values()), words)}
         _write(self._folder / f"{name}.safetensors", safetensors.numpy.save(arrays, metadata=words))
 
     def _read(self, name: str, like: Tree) -> tuple[Tree, dict[str, str]] | None:
@@ -250,6 +255,8 @@ class Slot:
                 found = [file.get_tensor(str(number)) for number in range(len(leaves))]
         except (OSError, safetensors.SafetensorError) as error:
             raise self._damaged() from error
+        if words.pop("digest", None) != _digest_of(found, words):  # trained on, it would be another release
+            raise self._damaged()
         if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(found, leaves, strict=True)):
             raise self._damaged()
         return eqx.combine(jax.tree_util.tree_unflatten(form, list(map(jnp.asarray, found))), rest), words
@@ -261,29 +268,45 @@ class Slot:
         )
 
 
+def _digest_of(arrays: Sequence[np.ndarray], words: Mapping[str, str]) -> str:
+    digest = hashlib.blake2b(json.dumps(words, sort_keys=True).encode(), digest_size=32)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
 def _begun(folder: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, str]) -> bytes:
-    """Writes down which run this is, and returns its key."""
+    """Writes down which run this is, and returns its secret."""
     for leftover in folder.iterdir():  # of a run that was killed while it began or ended
         leftover.unlink()
-    key = secrets.token_bytes(32)
+    secret = new_secret()
     run = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "key": key.hex(),
-        "tables": {name: table_digest(table, key) for name, table in tables.items()},
+        "secret": secret.hex(),
+        "check": _derived(secret, "check").hex(),
+        "tables": {name: table_digest(table, _derived(secret, "tables")) for name, table in tables.items()},
         "facts": dict(facts),
     }
     _write(folder / RUN, json.dumps(run, indent=1, ensure_ascii=False).encode())
-    return key
+    return secret
 
 
-def _key_of(folder: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, str]) -> bytes:
-    """The key of the run that lies there, if it is this one."""
+def _derived(secret: bytes, purpose: str) -> bytes:
+    """A key of its own for each purpose, so that the secret itself is used for noise alone."""
+    return hashlib.blake2b(purpose.encode(), key=secret, digest_size=32).digest()
+
+
+def _secret_of(folder: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, str]) -> bytes:
+    """The secret of the run that lies there, if it is this one."""
     try:
         run = json.loads((folder / RUN).read_bytes())
         if (run["format"], run["format_version"]) != (FORMAT, FORMAT_VERSION):
             raise ValueError("another format")
-        key, old_tables, old_facts = bytes.fromhex(run["key"]), dict(run["tables"]), dict(run["facts"])
+        secret, old_tables, old_facts = bytes.fromhex(run["secret"]), dict(run["tables"]), dict(run["facts"])
+        # A damaged secret would be other noise: the second answer to a query that may have been answered.
+        if len(secret) != SECRET_BYTES or not hmac.compare_digest(run["check"], _derived(secret, "check").hex()):
+            raise ValueError("damaged")
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(
             f"{folder} cannot be read ({type(error).__name__}), so its run cannot go on. Delete it and start anew."
@@ -294,9 +317,9 @@ def _key_of(folder: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, st
             short = len(old) + len(new) <= 160 and "\n" not in old + new
             raise _other_run(folder, f"the {name}", f" (it was {old}, now it is {new})" if short else "")
     for name in sorted({*old_tables, *tables}):
-        if name not in tables or old_tables.get(name) != table_digest(tables[name], key):
+        if name not in tables or old_tables.get(name) != table_digest(tables[name], _derived(secret, "tables")):
             raise _other_run(folder, f"the {name}")
-    return key
+    return secret
 
 
 def _other_run(folder: Path, what: str, told: str = "") -> CheckpointError:

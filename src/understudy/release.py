@@ -35,7 +35,7 @@ from understudy.labelled import MODELS, Model
 from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.discovery import Binning, plan_discovery, rows_to_be_listed
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
-from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise, fresh_key
+from understudy.privacy.noise import SeededNoise, fresh_key, noise_source
 from understudy.schema import Domain, Schema, match_columns
 from understudy.synthesizers import AUTO, express, name_of, read_method
 from understudy.synthesizers.auto import Facts, choose
@@ -58,7 +58,7 @@ FORMAT_VERSION = 1
 FILES = ("model.safetensors", "certificate.json", "CERTIFICATE.md")
 """What lies in a release folder beside release.json."""
 
-LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "optax", "opendp", "pyarrow")
+LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "optax", "pyarrow")
 ARITHMETIC = ("jax_enable_x64", "jax_threefry_partitionable", "jax_default_matmul_precision", "jax_default_prng_impl")
 """Versions and options that a resumed run must share."""
 
@@ -115,9 +115,9 @@ def fit(
     `public` is a table of the same columns that anyone may see, or a function that returns one, such as a simulator:
     methods that can start from it, and its rows have no protection at all.
 
-    `checkpoint` names a folder in which the run keeps its draws and its training: after a kill, the same call with
-    `resume=True` goes on from there to the same release. The folder is secret (it holds the noise) until saving the
-    release deletes it. Without it nothing is written.
+    `checkpoint` names a folder in which the run keeps the secret of its noise and its training: after a kill, the same
+    call with `resume=True` goes on from there to the same release. Saving the release deletes the folder; whoever reads
+    it before can subtract the noise. Without it nothing is written.
 
     Formal guarantee: (epsilon, delta)-differential privacy of the returned release under add-or-remove of one protected
     unit, as its `statement` says, provided that no seed was given. Every look is charged on one ledger before it
@@ -140,7 +140,7 @@ def fit(
     guarantee = guarantee.with_delta_for(schema.rows)
     binning = binning or Binning()
 
-    source: NoiseSource = SecureNoise() if seed is None else SeededNoise(checked_seed(seed))
+    seed = None if seed is None else checked_seed(seed)
     # The method is chosen and priced before anything is bought: bought values must not move a price.
     domain = assumed_domain(schema, binning)
     budget = _budget(guarantee, schema)
@@ -167,7 +167,7 @@ def fit(
     with run or contextlib.nullcontext():
         if run is not None and run.is_finished:  # never computed again: other arithmetic would be another release
             return dataclasses.replace(Release.load(run.folder), checkpoint=run)
-        noise = source if run is None else run.journaled(source)
+        noise = noise_source(seed) if run is None else run.noise_source(seed)
         ledger = Ledger(guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, checkpoint=run)
         codec, rows = fit_codec(conform(arrow, schema), schema, buying, ledger, binning)
         fitting = synthesizer.plan(codec.domain, ledger.remaining).under(name_of(synthesizer))

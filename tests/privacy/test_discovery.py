@@ -495,13 +495,20 @@ def test_binning_refuses_what_it_cannot_do(settings_: dict, message: str) -> Non
 
 
 def test_bounds_are_found_where_only_many_cells_together_are_heavy() -> None:
-    """Some thirty births in each of ninety years: no single year stands out, the decades do."""
-    look = Look("bounds", "bounds of 1 column", DiscreteGaussian(30.0))
+    """Some thirty births in each of ninety years, noise of ten: hardly a single year stands out, the decades do.
+
+    One seed in twenty finds less than 95 percent of the rows, so the median of nine does once in 20,000 times; with
+    single years alone it is about 73 percent.
+    """
+    look = Look("bounds", "bounds of 1 column", DiscreteGaussian(10.0))
     days = np.random.default_rng(0).integers(-14_610, 18_262, 3000)  # 1930 to 2019
-    book = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))
-    lower, upper = discover_bounds({"born": days}, {"born": "date"}, look, book)["born"]
-    assert np.mean((days >= lower) & (days <= upper)) > 0.95
-    assert upper - lower < 150 * 366
+    covered = []
+    for seed in range(9):
+        book = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(seed))
+        lower, upper = discover_bounds({"born": days}, {"born": "date"}, look, book)["born"]
+        covered.append(np.mean((days >= lower) & (days <= upper)))
+        assert upper - lower < 150 * 366
+    assert np.median(covered) > 0.95
 
 
 def test_reals_with_decimals_get_one_cell_for_each_number() -> None:

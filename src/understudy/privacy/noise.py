@@ -1,85 +1,106 @@
-"""Where randomness comes from: the operating system for real runs, a seed for tests and public data.
+"""Where randomness comes from: a secret of 256 bits, drawn from the operating system for a real run.
 
-Counts get exact discrete Gaussian noise and choices exact Gumbel-max, both from OpenDP's proven samplers, whose bits
-come from the operating system. A seeded source draws from the same laws and marks everything it touches: whoever knows
-the seed can subtract the noise.
+All noise of a run is expanded from its secret, each draw from bits of its own, and turned into counts and choices by
+the exact samplers beside this file. So a run is a function of the table, the settings and the secret: repeated from the
+same secret it comes to the same answers, and no query gets a second noise. Whoever has the secret can subtract the
+noise: it is kept nowhere but in the checkpoint of an unfinished run.
+
+A seeded source derives its secret from the seed and marks everything it touches: whoever knows or guesses the seed can
+subtract the noise.
 """
 
-import functools
-import os
-from typing import TYPE_CHECKING, Protocol
+import math
+import secrets
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from understudy.errors import ConfigError
+from understudy.privacy.samplers import BitStream, discrete_gaussian, encoded, exponential_choice
 
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
-WIDE = 1e4  # above it a table would be long, and a rounded normal is within 1e-9 of the discrete law
+SECRET_BYTES = 32
+TAG = "understudy noise 1"
+"""Separates these bits from any other use of SHAKE-256; the number is that of the samplers' version."""
 MOST_STDDEV = 2.0**57
 """A draw passes 2^62 less than once in 10^220; beyond 2^63 the samplers would stop, and show what is added to them."""
 MOST_SUM = 2**62
 """Exact sums are held within it, so that with their noise they fit 64 bits."""
-TAIL = 14  # standard deviations kept by the seeded sampler's table: the mass beyond is below 1e-43
+LEAST_SCALE = 1e-290
+"""Of a choice: smaller ones are not representable with full precision."""
+TAIL = 14  # standard deviations over which the mass function is summed: the mass beyond is below 1e-43
 
 
-class SecureNoise:
-    """Exact samplers on the operating system's entropy."""
+class NoiseSource:
+    """The draws of one run, numbered from 0: what a ledger draws from.
 
-    seeded = False
+    Formal guarantee: to whoever lacks the secret, draws are independent and follow the laws below exactly, except for
+    the advantage of telling SHAKE-256 with a secret prefix from a random function. The bits of a draw follow from the
+    secret, its number, its kind and its public parameters (no scores), so the same secret gives the same draw again,
+    and a draw that differs in any of them shares no bit with it.
+    """
+
+    seeded: bool
+
+    def __init__(self, secret: bytes):
+        assert len(secret) == SECRET_BYTES
+        self._secret, self.num_draws = secret, 0
 
     def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
         """Integers with probability proportional to exp(-x^2 / (2 stddev^2))."""
-        draw = _opendp_gaussian(checked_stddev(stddev))
-        zeros = [0] * int(np.prod(shape))
-        return np.asarray(draw(zeros) if zeros else [], dtype=np.int64).reshape(shape)
+        stddev = checked_stddev(float(stddev))
+        stream = self._next("discrete_gaussian", stddev, *map(int, shape))
+        return discrete_gaussian(stream, stddev, math.prod(shape)).reshape(shape)
 
     def noisy_argmax(self, scores: np.ndarray, scale: float) -> int:
-        """Index of the largest score after Gumbel noise of this scale."""
-        return int(_opendp_argmax(scale)(np.asarray(scores, dtype=float).tolist()))
+        """Index of the largest score after Gumbel noise of this scale: odds of exp(score / scale)."""
+        scores, scale = np.asarray(scores, dtype=np.float64), float(scale)
+        if not LEAST_SCALE <= scale < math.inf:
+            raise ConfigError(f"The scale of a private choice must be positive and finite, found {scale:g}.")
+        assert scores.ndim == 1
+        assert np.isfinite(scores).all(), "scores are finite by construction"
+        return exponential_choice(self._next("noisy_argmax", scale, len(scores)), scores, scale)
 
     def key(self) -> "PRNGKeyArray":
         """A JAX key from as many bits as it holds; `jax.random.key(int)` would keep only 32 of them."""
-        words = np.frombuffer(os.urandom(8), dtype=np.uint32)
+        words = self._next("key").words(1).view(np.uint32)
         return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
 
+    def _next(self, kind: str, *parameters: int | float) -> BitStream:
+        number, self.num_draws = self.num_draws, self.num_draws + 1
+        return BitStream(encoded(TAG, self._secret, number, kind, *parameters))
 
-class SeededNoise:
-    """The same laws from a seed: repeatable, therefore not private."""
+
+class SecureNoise(NoiseSource):
+    """From a secret that nobody knows: a new one, or that of the run being resumed."""
+
+    seeded = False
+
+    def __init__(self, secret: bytes | None = None):
+        super().__init__(new_secret() if secret is None else secret)
+
+
+class SeededNoise(NoiseSource):
+    """From a seed: repeatable by anyone, therefore not private."""
 
     seeded = True
 
     def __init__(self, seed: int):
-        self._generator = np.random.default_rng(seed)
-
-    def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
-        if checked_stddev(stddev) > WIDE:
-            return np.rint(stddev * self._generator.standard_normal(shape)).astype(np.int64)
-        support, cumulative = _discrete_gaussian_table(stddev)
-        return support[np.searchsorted(cumulative, self._generator.random(shape), side="right")]
-
-    def noisy_argmax(self, scores: np.ndarray, scale: float) -> int:
-        return int(np.argmax(np.asarray(scores, dtype=float) + self._generator.gumbel(scale=scale, size=len(scores))))
-
-    def key(self) -> "PRNGKeyArray":
-        words = self._generator.integers(2**32, size=2, dtype=np.uint32)
-        return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+        super().__init__(BitStream(encoded("understudy seed", int(seed))).words(SECRET_BYTES // 8).tobytes())
 
 
-class NoiseSource(Protocol):
-    """What a ledger draws from."""
+def noise_source(seed: int | None, secret: bytes | None = None) -> NoiseSource:
+    """The source of a run: seeded, or from its secret; None: from a new one."""
+    return SecureNoise(secret) if seed is None else SeededNoise(seed)
 
-    @property
-    def seeded(self) -> bool: ...
 
-    def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray: ...
-
-    def noisy_argmax(self, scores: np.ndarray, scale: float) -> int: ...
-
-    def key(self) -> "PRNGKeyArray": ...
+def new_secret() -> bytes:
+    """256 bits from the operating system."""
+    return secrets.token_bytes(SECRET_BYTES)
 
 
 def checked_stddev(stddev: float) -> float:
@@ -116,41 +137,7 @@ def discrete_gaussian_tail(stddev: float, threshold: int) -> float:
     >>> discrete_gaussian_tail(1.0, 1)  # continuous: 0.159
     0.30052...
     """
-    support, mass = _discrete_gaussian_mass(stddev)
-    return float(mass[support >= threshold].sum())
-
-
-def _discrete_gaussian_mass(stddev: float) -> tuple[np.ndarray, np.ndarray]:
     reach = int(np.ceil(TAIL * stddev)) + 1
     support = np.arange(-reach, reach + 1)
     mass = np.exp(-((support / stddev) ** 2) / 2)
-    return support, mass / mass.sum()
-
-
-@functools.lru_cache(maxsize=32)
-def _discrete_gaussian_table(stddev: float) -> tuple[np.ndarray, np.ndarray]:
-    support, mass = _discrete_gaussian_mass(stddev)
-    cumulative = np.cumsum(mass)
-    cumulative[-1] = 1.0
-    return support, cumulative
-
-
-@functools.lru_cache(maxsize=32)
-def _opendp_gaussian(stddev: float):
-    dp = _opendp()
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
-    return dp.m.make_gaussian(*space, scale=stddev)
-
-
-@functools.lru_cache(maxsize=32)
-def _opendp_argmax(scale: float):
-    dp = _opendp()
-    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.linf_distance(T=float)
-    return dp.m.make_noisy_max(*space, dp.zero_concentrated_divergence(), scale=scale)
-
-
-def _opendp():
-    import opendp.prelude as dp  # seconds to import, and only real runs need it
-
-    dp.enable_features("contrib")
-    return dp
+    return float(mass[support >= threshold].sum() / mass.sum())
