@@ -23,6 +23,7 @@ ORDER = (
     "tables.places",
     "tables.texts",
     "tables.casting",
+    "tables.cells",
     "tables.spelling",
     "tables.textfiles",
     "tables.jsonlines",

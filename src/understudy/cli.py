@@ -60,6 +60,14 @@ Force = Annotated[bool, typer.Option("--force", help="Replace the output if it e
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with a run that was killed: the same command, to the same result.")
 ]
+KeepTypes = Annotated[
+    bool,
+    typer.Option(
+        "--keep-types",
+        help="Give columns the storage types of TABLE instead of those of their declared kinds. Taken as public: the "
+        "certificate says so.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless something is wrong.")]
 Terse = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no hints.")]
 JsonFile = Annotated[
@@ -145,6 +153,7 @@ def synth(
     max_bins: MaxBins = 32,
     seed: Seed = None,
     public: Public = None,
+    keep_types: KeepTypes = False,
     resume: Resume = False,
     force: Force = False,
     quiet: Quiet = False,
@@ -182,6 +191,7 @@ def synth(
         seed,
         quiet,
         public=public,
+        keep_types=keep_types,
         checkpoint=checkpoint,
         resume=resume,
     )
@@ -216,6 +226,7 @@ def fit(
     max_bins: MaxBins = 32,
     seed: Seed = None,
     public: Public = None,
+    keep_types: KeepTypes = False,
     resume: Resume = False,
     force: Force = False,
     quiet: Quiet = False,
@@ -245,6 +256,7 @@ def fit(
         seed,
         quiet,
         public=public,
+        keep_types=keep_types,
         checkpoint=checkpoint,
         resume=resume,
     )
@@ -521,6 +533,7 @@ def _fit(
     quiet: bool,
     *,
     public: str | None,
+    keep_types: bool,
     checkpoint: Path,
     resume: bool,
 ) -> "Release":
@@ -541,6 +554,7 @@ def _fit(
                 binning=binning,
                 seed=seed,
                 public=public,
+                keep_types=keep_types,
                 progress=progress,
                 checkpoint=checkpoint,
                 resume=resume,
