@@ -82,8 +82,10 @@ FIT = ("fit", "bad.csv", "--epsilon", "1", "-o", "r")
 FILES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", r"bad\.csv is empty \(0 bytes\)"),
     "blank": (b"\n\n  \n", "no header line"),
-    "header only": (b"name,age,score\n", "has a header but no rows"),
-    "header without end": (b"name,age,score", "has a header but no rows"),
+    "not UTF-8 and too wide": (
+        f"name,age,score\n{SECRET}\xff,1,0.5,7\n".encode("latin1"),
+        r"is not UTF-8 \(line 2",
+    ),
     "ragged": (
         f"name,age,score\nann,1,0.5\nbob,{SECRET}\nann,2,0.1\n".encode(),
         "line 3: expected 3 fields .* found 2",

@@ -248,8 +248,8 @@ def statement_conditions(statement: Statement) -> list[str]:
         conditions.append(
             "the kinds and storage types of the columns, and the spelling of dates, digits and truth values, were "
             "drafted from the table instead of being declared by a person. They follow from its values, also where the "
-            "source has types (tools choose those by the values), and one row can change them. Declare a schema to lift "
-            "this condition."
+            "source has types (tools choose those by the values), and one row can change them. Declare a schema to "
+            "lift this condition."
         )
     return conditions
 

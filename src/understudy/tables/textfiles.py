@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
@@ -73,18 +74,22 @@ class _WithLastLine(io.RawIOBase):
     """A stream with one more line after its last, which it ends first where that was left open."""
 
     def __init__(self, stream: pa.NativeFile, line: bytes):
-        self._stream, self._line, self._last = stream, line, b"\n"
+        self._stream, self._line, self._last = stream, line + b"\n", b""
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1, /) -> bytes:
-        data = bytes(self._stream.read(size if size >= 0 else None))
-        if data:
-            self._last = data[-1:]
-            return data
-        line, self._line = self._line, b""
-        return (b"" if self._last in b"\r\n" else b"\n") + line + b"\n" if line else b""
+        """As many bytes as are wanted, until there are no more: the parser finds the header in the first ones."""
+        pieces, wanted = [], sys.maxsize if size < 0 else size
+        while wanted and (piece := bytes(self._stream.read(wanted if size >= 0 else None))):
+            pieces.append(piece)
+            wanted, self._last = wanted - len(piece), piece[-1:]
+        if wanted:
+            line = self._line if self._last in b"\r\n" else b"\n" + self._line
+            pieces.append(line[:wanted])
+            self._line, self._last = line[wanted:], b"\n"
+        return b"".join(pieces)
 
 
 def _require_even_lines(place: Place, header: Sequence[str], delimiter: str) -> None:
