@@ -1,7 +1,7 @@
 """Neighbours: the command line on a table, and on the same table with one odd row more.
 
-With a declared schema and a fixed seed nothing but noisy answers may differ: neither the exit code, nor what is said, the
-files that are written, any field of release.json and certificate.json that is no noise, or the synthetic table's types.
+With a declared schema and a fixed seed nothing but noisy answers may differ: neither the exit code, nor what is said,
+the files that are written, any field of release.json and certificate.json that is no noise, or the synthetic types.
 """
 
 import contextlib
@@ -283,8 +283,8 @@ def test_one_odd_row_changes_noise_only(
 
 
 def test_the_pairs_cover_all_sources_kinds_and_odd_rows() -> None:
-    for found, known in zip(zip(*PAIRS, strict=True), (SOURCES, KINDS, ODD), strict=True):
-        assert set(found) == set(known)
+    sources, kinds, odd = zip(*PAIRS, strict=True)
+    assert (set(sources), set(kinds), set(odd)) == (set(SOURCES), set(KINDS), set(ODD))
 
 
 @pytest.mark.slow

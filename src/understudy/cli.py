@@ -54,7 +54,10 @@ Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of 
 Target = Annotated[str | None, typer.Option("--target", help="The column that matters most.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="For tests and public data: marks the release 'not private'.")]
 Public = Annotated[
-    str | None, typer.Option("--public", help="A public table of the same columns to start from; not protected.")
+    str | None,
+    typer.Option(
+        "--public", help="A public table of the same columns to start from; not protected. Never SOURCE itself."
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
 Resume = Annotated[
@@ -64,7 +67,7 @@ KeepTypes = Annotated[
     bool,
     typer.Option(
         "--keep-types",
-        help="Give columns the storage types of TABLE instead of those of their declared kinds. Taken as public: the "
+        help="Give columns the storage types of SOURCE instead of those of their declared kinds. Taken as public: the "
         "certificate says so.",
     ),
 ]
