@@ -107,6 +107,15 @@ def test_file_that_is_no_table(which: str, declared: bool, place: Path, said) ->
     assert re.search(words, said(*FIT, *(("--schema", "good.toml") if declared else ())))
 
 
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("line", ['{"name": "SECRET\xff", "age": 1, "score": 1.5}', '{"name": "SECRET\xff'])
+def test_json_lines_that_are_not_utf8(line: str, declared: bool, place: Path, said) -> None:
+    good = '{"name": "ann", "age": 1, "score": 0.5}'
+    (place / "bad.jsonl").write_bytes(f"{good}\n{line.replace('SECRET', SECRET)}\n".encode("latin1"))
+    arguments = ("fit", "bad.jsonl", *FIT[2:], *(("--schema", "good.toml") if declared else ()))
+    assert re.search(r"bad\.jsonl is not UTF-8 \(line 2", said(*arguments))
+
+
 @pytest.mark.parametrize("command", ["fit", "synth", "draft", "check"])
 def test_missing_file(command: str, said) -> None:
     arguments = {

@@ -559,3 +559,24 @@ def test_nothing_is_spilled_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with sandbox() as inside, contextlib.closing(connect()) as plain:
         for connection in (inside, plain):
             assert connection.execute("SELECT current_setting('temp_directory')").fetchall() == [("",)]
+
+
+def test_integers_of_128_bits(tmp_path: Path) -> None:
+    """polars makes them of a column with one very large value. Arrow does not have them."""
+    schema = Schema(columns=(Column(name="x", kind="integer"), Column(name="y", kind="categorical")))
+    for cells, read in (([1, -5, None], [1, -5, None]), ([1, 10**20, -(10**20)], [1, 2**63 - 1, -(2**63)])):
+        frame = pl.DataFrame({"x": pl.Series(cells, dtype=pl.Int128), "y": ["a", None, "b"]})
+        frame.write_parquet(tmp_path / "x.parquet")
+        frame.write_ipc(tmp_path / "x.arrow")
+        tables = [read_table(tmp_path / name, schema=schema) for name in ("x.parquet", "x.arrow")]
+        for table, origin in [*tables, from_frame(frame, schema=schema)]:
+            assert table.to_pydict() == {"x": read, "y": ["a", None, "b"]}
+            assert origin.columns["x"].arrow == "int64"
+
+
+def test_polars_objects_are_read_by_value() -> None:
+    schema = Schema(columns=(Column(name="x", kind="integer"),))
+    frame = pl.DataFrame({"x": pl.Series([1, "2", {CANARY: 1}, None], dtype=pl.Object)})
+    assert from_frame(frame, schema=schema)[0].to_pydict() == {"x": [1, 2, None, None]}
+    with pytest.raises(us.TableError, match="type that Arrow cannot hold"):
+        from_frame(frame)

@@ -37,7 +37,7 @@ def _read_by_polars(place: Place) -> pa.Table:
         )
     import polars as pl
 
-    frame = pl.read_parquet(place.path) if place.suffix == ".parquet" else pl.read_ipc(place.path, memory_map=False)
+    frame = pl.read_parquet(place.path) if place.suffix == ".parquet" else pl.read_ipc(place.path)
     columns = {}
     for series in frame.get_columns():
         try:
