@@ -234,19 +234,21 @@ def schema_of(kind: str) -> Schema:
     return Schema(columns=(Column(name=HEAD, kind="integer", bounds=(0, 9)), KINDS[kind].column))
 
 
-def check_pair(
-    folder: Path, source: str, kind: str, odd: Sequence[str], capsys: pytest.CaptureFixture[str], *, num_rows: int
-) -> None:
+def check_pair(folder: Path, source: str, kind: str, odd: Sequence[str], capsys: pytest.CaptureFixture[str]) -> int:
+    """Compares the outcome with that of each odd row; returns how many of these the tool could write."""
     schema_of(kind).write(folder / "schema.toml", force=True)
-    values = (KINDS[kind].texts.split() * num_rows)[:num_rows]
+    values = (KINDS[kind].texts.split() * NUM_ROWS)[:NUM_ROWS]
     first = outcome(folder, SOURCES[source](folder, values), capsys)
     assert first["exit code"] == 0, first["standard error"]
+    compared = 0
     for name in odd:
         try:
             given = SOURCES[source](folder, [*values, ODD[name]])
         except TOOL_ERRORS:
             continue  # the tool that would have made the table cannot: there is none to read
         assert outcome(folder, given, capsys) == first, name
+        compared += 1
+    return compared
 
 
 PAIRS = [
@@ -279,7 +281,7 @@ PAIRS = [
 def test_one_odd_row_changes_noise_only(
     folder: Path, source: str, kind: str, odd: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    check_pair(folder, source, kind, [odd], capsys, num_rows=NUM_ROWS)
+    assert check_pair(folder, source, kind, [odd], capsys) == 1
 
 
 def test_the_pairs_cover_all_sources_kinds_and_odd_rows() -> None:
@@ -291,7 +293,7 @@ def test_the_pairs_cover_all_sources_kinds_and_odd_rows() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_all_odd_rows(folder: Path, source: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    check_pair(folder, source, kind, list(ODD), capsys, num_rows=NUM_ROWS)
+    assert check_pair(folder, source, kind, list(ODD), capsys) > len(ODD) / 2
 
 
 # ------------------------------------------------------------------------------------------------ nobody, or one person

@@ -416,6 +416,18 @@ def test_ids_of_every_type_are_grouped_alike() -> None:
         ids = pa.array(["7", "8", "7", "8", None]).cast(held)
         assert marks(pa.table({"i": ids, "x": [1] * 5}))[:4] == expected
         assert marks(pa.table({"i": ids.slice(0, 4), "x": [1] * 4})) == expected
+    assert marks(pa.table({"i": [True, False, True, False], "x": [1] * 4})) == expected
+    assert marks(pa.table({"i": [[7], [8], [7], [8]], "x": [1] * 4})) == [False] * 4  # no plain value is no id
+
+
+def test_moments_with_a_zone_are_dates_of_utc_in_every_type() -> None:
+    schema = Schema(columns=(Column(name="x", kind="date"),))
+    moment = dt.datetime(2020, 1, 1, 0, 30, tzinfo=dt.timezone(dt.timedelta(hours=1)))
+    typed = pa.table({"x": pa.array([moment], pa.timestamp("us", "Europe/Berlin"))})
+    objects = pd.DataFrame({"x": pd.Series([moment, "x"], dtype=object)})
+    texts = pa.table({"x": [moment.isoformat()]})
+    for frame in (typed, typed.to_pandas(), pl.from_arrow(typed), objects, texts):
+        assert from_frame(frame, schema=schema)[0].column("x").to_pylist()[0] == dt.date(2019, 12, 31)
 
 
 # ------------------------------------------------------------------------------------------------------------- origin
