@@ -1,4 +1,5 @@
-"""Two rules about the source: imports point one way, and only `privacy/` draws noise or sees exact counts."""
+"""Rules about the source: imports point one way, and only `privacy/` draws noise, sees exact counts, or compares and
+measures private tables."""
 
 import ast
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ ORDER = (
     "tables.places",
     "tables.texts",
     "tables.casting",
+    "tables.cells",
     "tables.spelling",
     "tables.textfiles",
     "tables.jsonlines",
@@ -152,6 +154,41 @@ ALLOWED: dict[tuple[str, str], str] = {
 """(file, rule) to the reason why it may: latent vectors of a generator, for example, hide no statistic."""
 
 
+EXACT_FACTS = {"equals", "num_rows", "null_count"}
+"""What a table tells of itself exactly."""
+
+TABLE_NAMES = {"table", "arrow", "frame", "private"}
+"""By these names `==` and `len` are known to be about a table."""
+
+PUBLIC_SIZES = {"domain", "_domain", "codec", "chains", "self"}
+"""Owners of a `num_rows` that is declared or noisy: `Domain`, `Codec`, and what is made of them."""
+
+NOT_PRIVATE = ("privacy", "tables", "evaluation", "benchmark")
+"""Where the rule does not hold: in the one folder that may, in the readers, which serve public and private tables alike
+(`test_neighbours.py` holds them to it), and where all tables are outside the guarantee."""
+
+ALLOWED_EXACT: dict[tuple[str, str], str] = {
+    ("cli.py", "demo"): "the embedded table is public",
+    ("cli.py", "synth"): "synthetic rows",
+    ("cli.py", "sample"): "synthetic rows",
+    ("encoding.py", "Codec.encode"): "shape of the codes, which go into Rows",
+    ("encoding.py", "Codec.places"): "shape of the places, which go into Rows",
+    ("learners/shells.py", "Estimator._declared_table"): "X and y of two lengths are no table; no message says which",
+    ("release.py", "fit"): "the size of the public table, for the certificate",
+    ("release.py", "_public_table"): "a public table without rows is refused",
+    ("release.py", "Release._draw_where"): "synthetic rows",
+    ("release.py", "Release._renumbered"): "synthetic rows",
+    ("schema_formats.py", "_read_smartnoise"): "a description of a table, not a table",
+    ("synthesizers/selected.py", "_shares"): "counts of synthetic rows",
+    ("schema_check.py", "check"): "for the steward only: no part of a release",
+    ("schema_check.py", "_reading_findings"): "for the steward only",
+    ("schema_check.py", "_row_findings"): "for the steward only",
+    ("schema_check.py", "_unit_findings"): "for the steward only",
+    ("schema_check.py", "_value_findings"): "for the steward only",
+}
+"""(file, function) to the reason why it may."""
+
+
 # -------------------------------------------------------------------------------------------------------------- imports
 
 
@@ -243,6 +280,52 @@ def _rules_broken(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[st
             yield "imports pickle"
 
 
+# ---------------------------------------------------------------------------------------------------- exact comparisons
+
+
+def exact_uses(source: str) -> Iterator[tuple[str, int, str]]:
+    """Where a file reads an exact fact of a table: the function, the line, and what it reads."""
+
+    def walk(node: ast.AST, scope: tuple[str, ...]) -> Iterator[tuple[str, int, str]]:
+        inner = scope
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inner = (*scope, node.name)
+        fact = _exact_fact(node)
+        if fact:
+            yield ".".join(scope), getattr(node, "lineno", 0), fact
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, inner)
+
+    yield from walk(ast.parse(source), ())
+
+
+def _exact_fact(node: ast.AST) -> str:
+    match node:
+        case ast.Attribute(attr=attr, value=owner) if attr in EXACT_FACTS and isinstance(node.ctx, ast.Load):
+            is_public = attr == "num_rows" and _last_name(owner) in PUBLIC_SIZES
+            return "" if is_public else f".{attr}"
+        case ast.Compare(ops=ops) if any(isinstance(op, ast.Eq | ast.NotEq) for op in ops):
+            sides = (node.left, *node.comparators)
+            return "==" if any(isinstance(s, ast.Name) and s.id in TABLE_NAMES for s in sides) else ""
+        case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name)]) if name in TABLE_NAMES:
+            return "len"
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]) if name in EXACT_FACTS:
+            return f".{name}"
+    return ""
+
+
+def _last_name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def exact_faults(source: str, file: str) -> list[str]:
+    return [
+        f"{file}:{line}: {function or 'the module'} reads {fact} of a table"
+        for function, line, fact in exact_uses(source)
+        if (file, function) not in ALLOWED_EXACT
+    ]
+
+
 # ---------------------------------------------------------------------------------------------------------------- tests
 
 
@@ -308,6 +391,39 @@ def test_opendp_is_for_tests_alone() -> None:
 def test_the_noise_rule_can_fail(source: str, fault: str) -> None:
     faults = noise_faults(source, "synthesizers/bad.py")
     assert any(each.endswith(fault) for each in faults), faults
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.parts[0] not in NOT_PRIVATE], ids=str)
+def test_no_private_table_is_compared_or_measured(file: Path) -> None:
+    assert not exact_faults((SOURCE / file).read_text(), file.as_posix())
+
+
+def test_every_exception_is_needed() -> None:
+    """What stands in the list and is used no more would hide the next use."""
+    used = {(file.as_posix(), function) for file in FILES for function, _, _ in exact_uses((SOURCE / file).read_text())}
+    assert set(ALLOWED_EXACT) <= used
+
+
+@pytest.mark.parametrize(
+    ("source", "fact"),
+    [
+        ("def fit(table, public):\n    if public.equals(table): raise ConfigError", ".equals"),
+        ("def fit_codec(table, ledger): return noisy_size(table.num_rows, ledger)", ".num_rows"),
+        ("def f(rows): return rows.column('x').null_count > 0", ".null_count"),
+        ("def f(table, other): return table == other", "=="),
+        ("def f(other, table): return other != table", "=="),
+        ("def f(table): return len(table)", "len"),
+        ("def f(table): return getattr(table, 'num_rows')", ".num_rows"),
+        ("class Codec:\n    def fit(self, table): return table.num_rows", ".num_rows"),
+    ],
+)
+def test_the_rule_against_comparisons_can_fail(source: str, fact: str) -> None:
+    assert any(f"reads {fact} of a table" in fault for fault in exact_faults(source, "encoding.py"))
+
+
+def test_the_rule_against_comparisons_lets_public_sizes_be() -> None:
+    source = "x = rows.domain.num_rows + codec.num_rows\nself.num_rows = num_rows\nassert len(names) == 2"
+    assert not exact_faults(source, "marginals.py")
 
 
 def test_the_noise_rule_lets_samplers_be() -> None:

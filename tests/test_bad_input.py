@@ -82,8 +82,10 @@ FIT = ("fit", "bad.csv", "--epsilon", "1", "-o", "r")
 FILES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", r"bad\.csv is empty \(0 bytes\)"),
     "blank": (b"\n\n  \n", "no header line"),
-    "header only": (b"name,age,score\n", "has a header but no rows"),
-    "header without end": (b"name,age,score", "has a header but no rows"),
+    "not UTF-8 and too wide": (
+        f"name,age,score\n{SECRET}\xff,1,0.5,7\n".encode("latin1"),
+        r"is not UTF-8 \(line 2",
+    ),
     "ragged": (
         f"name,age,score\nann,1,0.5\nbob,{SECRET}\nann,2,0.1\n".encode(),
         "line 3: expected 3 fields .* found 2",
@@ -103,6 +105,15 @@ def test_file_that_is_no_table(which: str, declared: bool, place: Path, said) ->
     content, words = FILES[which]
     (place / "bad.csv").write_bytes(content)
     assert re.search(words, said(*FIT, *(("--schema", "good.toml") if declared else ())))
+
+
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("line", ['{"name": "SECRET\xff", "age": 1, "score": 1.5}', '{"name": "SECRET\xff'])
+def test_json_lines_that_are_not_utf8(line: str, declared: bool, place: Path, said) -> None:
+    good = '{"name": "ann", "age": 1, "score": 0.5}'
+    (place / "bad.jsonl").write_bytes(f"{good}\n{line.replace('SECRET', SECRET)}\n".encode("latin1"))
+    arguments = ("fit", "bad.jsonl", *FIT[2:], *(("--schema", "good.toml") if declared else ()))
+    assert re.search(r"bad\.jsonl is not UTF-8 \(line 2", said(*arguments))
 
 
 @pytest.mark.parametrize("command", ["fit", "synth", "draft", "check"])

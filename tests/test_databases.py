@@ -1,6 +1,7 @@
 """Tables of SQLite, DuckDB and PostgreSQL, read for real; PostgreSQL only where a server can be started."""
 
 import contextlib
+import dataclasses
 import datetime as dt
 import glob
 import importlib.util
@@ -68,8 +69,16 @@ def test_several_tables(tmp_path: Path, name: str) -> None:
 
 def test_an_empty_table(tmp_path: Path) -> None:
     write_table(PEOPLE.slice(0, 0), f"{tmp_path / 'x.sqlite'}::people")
-    with pytest.raises(TableError, match="has a header but no rows"):
-        read_table(tmp_path / "x.sqlite")
+    write_table(PEOPLE.slice(0, 0), f"{tmp_path / 'x.duckdb'}::people")
+    schema = Schema.draft(PEOPLE.schema)
+    for name in ("x.sqlite", "x.duckdb"):
+        for given in (None, schema, dataclasses.replace(schema, drafted=False)):
+            table, _ = read_table(tmp_path / name, schema=given)
+            assert (table.num_rows, table.column_names) == (0, PEOPLE.column_names)
+    with contextlib.closing(sqlite3.connect(tmp_path / "y.sqlite")) as connection:
+        connection.execute("CREATE TABLE t (a)")
+    with pytest.raises(TableError, match="kinds of its columns cannot be found"):
+        read_table(tmp_path / "y.sqlite")
 
 
 def test_sqlite_values_of_another_type_are_null(tmp_path: Path) -> None:
@@ -87,9 +96,11 @@ def test_sqlite_values_of_another_type_are_null(tmp_path: Path) -> None:
 
 def test_a_schema_reads_text_columns(tmp_path: Path) -> None:
     write_table(pa.table({"a": ["1", "x"]}), f"{tmp_path / 'x.sqlite'}::t")
-    table, origin = read_table(tmp_path / "x.sqlite", schema=Schema(columns=(Column(name="a", kind="integer"),)))
-    assert table.column("a").to_pylist() == [1, None]
-    assert origin.columns["a"].arrow == "string"
+    schema = Schema(columns=(Column(name="a", kind="integer"),))
+    for keep_types, held in ((False, "int64"), (True, "string")):
+        table, origin = read_table(tmp_path / "x.sqlite", schema=schema, keep_types=keep_types)
+        assert table.column("a").to_pylist() == [1, None]
+        assert origin.columns["a"].arrow == held
 
 
 @pytest.mark.parametrize("value", [1, 2.5, "x", None])

@@ -130,8 +130,8 @@ def test_not_a_table(table: object) -> None:
         us.fit(table, "mst", GUARANTEE)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame({"a": []}), pl.DataFrame({"a": []}), pa.table({"a": []})])
-def test_no_rows(frame: pd.DataFrame) -> None:
+@pytest.mark.parametrize("frame", [pd.DataFrame({"a": []}, dtype=object), pl.DataFrame({"a": []}), pa.table({"a": []})])
+def test_no_rows_and_no_types(frame: pd.DataFrame) -> None:
     with pytest.raises(us.TableError, match="no rows"):
         us.fit(frame, "mst", GUARANTEE)
 

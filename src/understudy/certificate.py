@@ -32,7 +32,7 @@ _EVENTS = {
 
 NOT_COVERED = (
     "Other releases made from the same people's data. Guarantees add up: keep a record of all of them.",
-    "What was taken as public: column names, kinds and types, and the facts listed above. If a declared list or bound "
+    "What was taken as public: column names and kinds, and the facts listed above. If a declared list or bound "
     "was itself read off the private table, it is outside this guarantee.",
     "Scores, plots and reports that compare the synthetic table with the real one. They read real rows.",
     "Choices a person made after looking at the real rows, such as trying several settings and keeping the best.",
@@ -41,7 +41,8 @@ NOT_COVERED = (
     "from which SHAKE-256 expands all noise on counts and choices, and keys of 64 bits for the noise of trained "
     "networks (Threefry). It is in no release; a checkpoint holds it while the run is unfinished.",
     "Low-order bits of floating-point arithmetic, in the scores by which a private choice compares its candidates and "
-    "in the noise of trained networks. Counts carry exact discrete noise and are not affected.",
+    "in the noise of trained networks. The sums of gradients under that noise are covered, rounding included; counts carry "
+    "exact discrete noise and are not affected.",
 )
 
 
@@ -70,6 +71,7 @@ def to_json(statement: Statement) -> dict[str, object]:
         "public": {
             "rows": statement.rows_declared,
             "kinds_drafted": statement.drafted,
+            "storage_types_kept": statement.types_kept,
             "table_rows": statement.public_table,
             "declared": list(statement.declared),
             "bought": list(statement.bought),
@@ -95,6 +97,7 @@ def from_json(content: Mapping) -> Statement:
         unit=guarantee["unit"]["column"],
         rows_declared=public["rows"],
         drafted=public["kinds_drafted"],
+        types_kept=public.get("storage_types_kept", False),
         public_table=public.get("table_rows"),
         declared=tuple(public["declared"]),
         bought=tuple(public["bought"]),
@@ -240,14 +243,19 @@ def statement_conditions(statement: Statement) -> list[str]:
             f"training began on a table of {statement.public_table:,} rows that was called public by whoever ran this. "
             "Nobody in that table is protected, and if it holds rows of the private one they are not protected either."
         )
-    if not statement.drafted:
-        return conditions
-    return [
-        *conditions,
-        "the kinds of the columns, and the spelling of dates, digits and truth values, were drafted from the table "
-        "instead of being declared by a person. Where a format does not fix them (text files, untyped columns) they "
-        "are read off the values, and one row can change them. Declare a schema to lift this condition.",
-    ]
+    if statement.types_kept and not statement.drafted:
+        conditions.append(
+            "storage types of the source are taken as public (keep_types). Tools choose them by the values, and one "
+            "row can change them. Without this setting types follow from the declared kinds."
+        )
+    if statement.drafted:
+        conditions.append(
+            "the kinds and storage types of the columns, and the spelling of dates, digits and truth values, were "
+            "drafted from the table instead of being declared by a person. They follow from its values, also where the "
+            "source has types (tools choose those by the values), and one row can change them. Declare a schema to "
+            "lift this condition."
+        )
+    return conditions
 
 
 def rounded_up(value: float, digits: int) -> str:
@@ -295,9 +303,10 @@ def _protected(statement: Statement) -> list[str]:
 
 
 def _public(statement: Statement) -> list[str]:
+    types = " and storage types" if statement.drafted or statement.types_kept else ""
     lines = [
         "## What was taken as public",
-        "Column names, kinds and storage types, and on the word of whoever ran this:",
+        f"Column names{',' if types else ' and'} kinds{types}, and on the word of whoever ran this:",
     ]
     lines.append(_bullets(statement.declared or ["nothing else"]))
     if statement.bought:

@@ -54,11 +54,22 @@ Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of 
 Target = Annotated[str | None, typer.Option("--target", help="The column that matters most.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="For tests and public data: marks the release 'not private'.")]
 Public = Annotated[
-    str | None, typer.Option("--public", help="A public table of the same columns to start from; not protected.")
+    str | None,
+    typer.Option(
+        "--public", help="A public table of the same columns to start from; not protected. Never SOURCE itself."
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with a run that was killed: the same command, to the same result.")
+]
+KeepTypes = Annotated[
+    bool,
+    typer.Option(
+        "--keep-types",
+        help="Give columns the storage types of SOURCE instead of those of their declared kinds. Taken as public: the "
+        "certificate says so.",
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless something is wrong.")]
 Terse = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no hints.")]
@@ -145,6 +156,7 @@ def synth(
     max_bins: MaxBins = 32,
     seed: Seed = None,
     public: Public = None,
+    keep_types: KeepTypes = False,
     resume: Resume = False,
     force: Force = False,
     quiet: Quiet = False,
@@ -182,6 +194,7 @@ def synth(
         seed,
         quiet,
         public=public,
+        keep_types=keep_types,
         checkpoint=checkpoint,
         resume=resume,
     )
@@ -216,6 +229,7 @@ def fit(
     max_bins: MaxBins = 32,
     seed: Seed = None,
     public: Public = None,
+    keep_types: KeepTypes = False,
     resume: Resume = False,
     force: Force = False,
     quiet: Quiet = False,
@@ -245,6 +259,7 @@ def fit(
         seed,
         quiet,
         public=public,
+        keep_types=keep_types,
         checkpoint=checkpoint,
         resume=resume,
     )
@@ -521,6 +536,7 @@ def _fit(
     quiet: bool,
     *,
     public: str | None,
+    keep_types: bool,
     checkpoint: Path,
     resume: bool,
 ) -> "Release":
@@ -541,6 +557,7 @@ def _fit(
                 binning=binning,
                 seed=seed,
                 public=public,
+                keep_types=keep_types,
                 progress=progress,
                 checkpoint=checkpoint,
                 resume=resume,

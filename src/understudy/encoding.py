@@ -367,7 +367,7 @@ def fit_codec(table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binni
         kept = rows_within_units(table.column(schema.unit), schema.max_rows_per_unit)
         table = table.filter(pa.array(kept))
         units = unit_numbers(table.column(schema.unit))
-    num_rows = noisy_size(table.num_rows, plan["size"], ledger) if schema.rows is None else schema.rows
+    num_rows = noisy_size(table, plan["size"], ledger) if schema.rows is None else schema.rows
     categories = _bought_categories(table, schema, plan, ledger)
     histograms = _histograms(table, schema, plan, ledger, binning, num_rows=num_rows)
     columns = tuple(_column_codec(column, categories, histograms, binning) for column in schema.modelled)

@@ -48,6 +48,7 @@ from understudy.tables import (
     atomic_folder,
     conform,
     filter_where,
+    is_same_source,
     restyle,
     to_frame,
     where_columns,
@@ -103,6 +104,7 @@ def fit(
     binning: Binning | None = None,
     seed: int | None = None,
     public: "Frame | str | os.PathLike[str] | Callable[[], Frame] | None" = None,
+    keep_types: bool = False,
     progress: Progress | None = None,
     checkpoint: "str | os.PathLike[str] | None" = None,
     resume: bool = False,
@@ -113,7 +115,11 @@ def fit(
     a schema the kinds are drafted from the table's types and everything else is bought.
 
     `public` is a table of the same columns that anyone may see, or a function that returns one, such as a simulator:
-    methods that can start from it, and its rows have no protection at all.
+    methods that can start from it, and its rows have no protection at all. It must be another source than `table`;
+    rows are never compared.
+
+    With a declared schema the types of the synthetic columns are those of the declared kinds. `keep_types` gives back
+    the types that the columns of `table` have, which then count as public: the certificate states that condition.
 
     `checkpoint` names a folder in which the run keeps the secret of its noise and its training: after a kill, the same
     call with `resume=True` goes on from there to the same release. Saving the release deletes the folder; whoever reads
@@ -129,7 +135,7 @@ def fit(
         require_place(checkpoint, resume=resume)
     elif resume:
         raise ConfigError("resume=True needs the folder of the run to resume: give checkpoint too.")
-    arrow, origin = as_arrow(table, schema)
+    arrow, origin = as_arrow(table, schema, keep_types=keep_types)
     schema = schema or Schema.draft(arrow.schema)
     schema = schema if target is None else schema.with_target(target)
     match_columns(schema, arrow.column_names)
@@ -153,16 +159,11 @@ def fit(
             f"{express(synthesizer)} learns from a public table: give one (--public; in Python public=), or use other "
             "settings."
         )
-    open_table = None if public is None else _public_table(public, synthesizer, schema)
-    if open_table is not None and open_table.equals(conform(arrow, schema)):
-        raise ConfigError(
-            "The public table is the private one: training on it without noise would protect nobody. Give a table that "
-            "anyone may see, or none."
-        )
+    open_table = None if public is None else _public_table(public, table, synthesizer, schema)
     if progress is not None:
         progress(0.0, "reading the table")
     tables = {"table": arrow} if open_table is None else {"table": arrow, "public table": open_table}
-    facts = _facts(schema, express(synthesizer), guarantee, binning, seed, origin)
+    facts = _facts(schema, express(synthesizer), guarantee, binning, seed, origin, keep_types=keep_types)
     run = None if checkpoint is None else Checkpoint.open(checkpoint, tables, facts, resume=resume)
     with run or contextlib.nullcontext():
         if run is not None and run.is_finished:  # never computed again: other arithmetic would be another release
@@ -179,6 +180,7 @@ def fit(
             unit=schema.unit,
             rows_declared=schema.rows,
             drafted=schema.drafted,
+            types_kept=keep_types,
             declared=declared_facts(schema),
             public_table=None if open_table is None else open_table.num_rows,
             bought=bought_facts(schema, codec),
@@ -191,7 +193,14 @@ def fit(
 
 
 def _facts(
-    schema: Schema, method: str, guarantee: Guarantee, binning: Binning, seed: int | None, origin: Origin
+    schema: Schema,
+    method: str,
+    guarantee: Guarantee,
+    binning: Binning,
+    seed: int | None,
+    origin: Origin,
+    *,
+    keep_types: bool,
 ) -> dict[str, str]:
     """All but the tables that a result follows from: what must be the same when a run is resumed."""
     device = jax.devices()[0]
@@ -203,6 +212,7 @@ def _facts(
         "binning": repr(binning),
         "seed": repr(seed),
         "form of the table": json.dumps(origin.to_dict(), sort_keys=True),
+        "keep_types": repr(keep_types),
         "device": f"{device.platform} {device.device_kind}",
         # What moves the last digits: with other ones the same noise would lie on other answers.
         "number of processor cores": str(_num_cores()),
@@ -218,20 +228,30 @@ def _num_cores() -> int:
 
 
 def _public_table(
-    public: "Frame | str | os.PathLike[str] | Callable[[], Frame]", synthesizer: Any, schema: Schema
+    public: "Frame | str | os.PathLike[str] | Callable[[], Frame]", private: object, synthesizer: Any, schema: Schema
 ) -> pa.Table:
-    """A table that anyone may see, in the schema's columns; refused before any look if it cannot be used."""
+    """A table that anyone may see, in the schema's columns; refused before any look if it cannot be used.
+
+    Of the private table only the source is compared: whether the rows are equal must not show.
+    """
     if not _takes_public(synthesizer):
         raise ConfigError(
             f"{name_of(synthesizer)} cannot use a public table. Methods that can: dpgan, dpctgan, autogan, and "
             "boosted, drs, selected and quail around them. Leave it out, or choose one of them."
         )
     try:
-        arrow, _ = as_arrow(public() if callable(public) else public, schema)
+        source = public() if callable(public) else public
+        is_private = is_same_source(source, private)
+        arrow, _ = as_arrow(source, schema)
         match_columns(schema, arrow.column_names)
         table = conform(arrow, schema)
     except UnderstudyError as error:
         raise type(error)(f"The public table: {error} Give one with the columns of the schema.") from error
+    if is_private:
+        raise ConfigError(
+            "The public table is the private one: training on it without noise would protect nobody. Give a table that "
+            "anyone may see, or none."
+        )
     if not table.num_rows:
         raise ConfigError("The public table has no rows. Give one with rows, or none at all.")
     return table

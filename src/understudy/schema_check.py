@@ -76,7 +76,7 @@ def _column_findings(schema: Schema, column_names: Sequence[str]) -> Iterator[Fi
 def _row_findings(schema: Schema, table: pa.Table) -> Iterator[Finding]:
     num_rows = table.num_rows
     if not num_rows:
-        yield Finding(level="error", topic="rows", column=None, message="It has no rows.")
+        yield Finding(level="warning", topic="rows", column=None, message="It has no rows.")
     elif schema.rows is None:
         message = "rows is not declared, so a noisy count is bought. Where the size is public, declare it."
         yield Finding(level="note", topic="rows", column=None, message=message)

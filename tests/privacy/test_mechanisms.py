@@ -154,13 +154,13 @@ def test_counts_beyond_the_price_are_refused_untouched() -> None:
 
 def test_the_size_has_the_charged_noise_and_is_paid_first() -> None:
     look = Look("size", "size", DiscreteGaussian(4.0))
-    sizes = np.array([noisy_size(1000, look, ledger(noise=SeededNoise(seed))) for seed in range(1500)]) - 1000
+    sizes = np.array([noisy_size(range(1000), look, ledger(noise=SeededNoise(seed))) for seed in range(1500)]) - 1000
     assert chi_square(sizes, 4.0) > 1e-3
     assert max(chi_square(sizes, 3.2), chi_square(sizes, 4.8)) < 1e-3
-    assert min(noisy_size(0, look, ledger(noise=SeededNoise(seed))) for seed in range(50)) == 1
+    assert min(noisy_size((), look, ledger(noise=SeededNoise(seed))) for seed in range(50)) == 1
     book = ledger(1.0)
     with pytest.raises(BudgetExceeded):
-        noisy_size(1000, Look("size", "size", DiscreteGaussian(0.1)), book)
+        noisy_size(range(1000), Look("size", "size", DiscreteGaussian(0.1)), book)
     book.charge(Look("size", "size", DiscreteGaussian(100.0)))
 
 

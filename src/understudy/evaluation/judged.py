@@ -156,8 +156,6 @@ class Layout:
 
     def read(self, table: pa.Table, what: str) -> "Judged":
         """A table on this scale; `what` names it in messages."""
-        if not table.num_rows:
-            raise TableError(f"The {what} has no rows, so there is nothing to judge.")
         table = _columns_of(table, self.schema, what)
         return Judged(self, {trait.name: _values(table.column(trait.name), trait) for trait in self.traits})
 

@@ -323,6 +323,8 @@ class Statement:
     """Rows of the table, public on somebody's word, where training began; None: there was none."""
     drafted: bool = False
     """Kinds were read off the table rather than declared by a person."""
+    types_kept: bool = False
+    """Synthetic columns have the storage types of the source, which were taken as public."""
     declared: tuple[str, ...] = ()
     """Sentences: what the schema declares to be public."""
     bought: tuple[str, ...] = ()

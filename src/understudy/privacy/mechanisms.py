@@ -7,7 +7,7 @@ review what a marginal method can learn, read this file.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from typing import Protocol
 
 import jax.numpy as jnp
@@ -329,8 +329,8 @@ class Counter:
         return _with_noise(self._rows, query, self.stddev, self._ledger)
 
 
-def noisy_size(num_rows: int, look: Look, ledger: Ledger) -> int:
-    """The number of rows with discrete Gaussian noise, at least one.
+def noisy_size(table: Sized, look: Look, ledger: Ledger) -> int:
+    """The number of rows of a private table with discrete Gaussian noise, at least one.
 
     Formal guarantee: the price of `look` under add/remove of one unit, which moves the count by at most the event's
     sensitivity.
@@ -338,7 +338,7 @@ def noisy_size(num_rows: int, look: Look, ledger: Ledger) -> int:
     event = look.event
     assert isinstance(event, DiscreteGaussian)
     ledger.charge(look)
-    return max(1, num_rows + int(ledger.noise.discrete_gaussian(event.stddev, (1,))[0]))
+    return max(1, len(table) + int(ledger.noise.discrete_gaussian(event.stddev, (1,))[0]))
 
 
 @dataclasses.dataclass(frozen=True)

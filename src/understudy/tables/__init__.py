@@ -1,11 +1,13 @@
 """The two edges of the package: frames, files and databases, in and out; in between, a table is a `pyarrow.Table`.
 
-What goes in comes out: the same library, the same column types, the same spelling in text files. An `Origin` remembers
-this as type names and text formats, and holds no value and no category of the data, so it may lie in a release.
+What goes in comes out: the same library or file format, and without a declared schema the same column types and the
+same spelling in text files. An `Origin` remembers this as type names and text formats, and holds no value and no
+category of the data, so it may lie in a release.
 
 Text files carry no types, so kinds are found by fixed rules over all values of a column (`docs/tables.md`). With a
 declared schema nothing is found out: values are read as the declared kind, what cannot be read so becomes null, and
-types and spelling of the output follow from the schema alone. No message of this package contains a value of a row.
+types and spelling of the output follow from the schema alone, whatever the types of the source (`keep_types` keeps
+those). No message of this package contains a value of a row.
 """
 
 from understudy.files import atomic_folder, atomic_write
@@ -14,6 +16,7 @@ from understudy.tables.conditions import Conjunct, Constant, filter_where, where
 from understudy.tables.frames import Frame, as_arrow, from_frame, read_column, to_frame
 from understudy.tables.origins import ColumnOrigin, Origin
 from understudy.tables.output import check_writable, write_table
+from understudy.tables.places import is_same_source
 from understudy.tables.reading import read_table
 from understudy.tables.spelling import restyle
 
@@ -30,6 +33,7 @@ __all__ = [
     "conform",
     "filter_where",
     "from_frame",
+    "is_same_source",
     "read_column",
     "read_table",
     "restyle",

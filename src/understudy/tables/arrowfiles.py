@@ -1,20 +1,53 @@
 """Parquet, Arrow and Feather files."""
 
+import importlib.util
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 
+from understudy.errors import TableError
 from understudy.tables.casting import bare
 from understudy.tables.places import Place
 
 
 def read_parquet(place: Place) -> pa.Table:
-    return bare(pq.ParquetFile(place.path).read())
+    try:
+        return bare(pq.ParquetFile(place.path).read())
+    except pa.ArrowNotImplementedError:
+        return _read_by_polars(place)
 
 
 def read_arrow(place: Place) -> pa.Table:
+    try:
+        return bare(_read_ipc(place))
+    except pa.ArrowNotImplementedError:
+        return _read_by_polars(place)
+
+
+def _read_by_polars(place: Place) -> pa.Table:
+    """For integers of 128 bits, which polars makes of a column with one very large value and which Arrow does not have.
+
+    Columns of a type that Arrow does not have become texts.
+    """
+    if importlib.util.find_spec("polars") is None:
+        raise TableError(
+            f"{place} has a type of column that polars alone writes. Install the package polars to read it."
+        )
+    import polars as pl
+
+    frame = pl.read_parquet(place.path) if place.suffix == ".parquet" else pl.read_ipc(place.path)
+    columns = {}
+    for series in frame.get_columns():
+        try:
+            columns[series.name] = series.to_arrow()
+        except pa.ArrowException:
+            columns[series.name] = series.cast(pl.String).to_arrow()
+    return pa.table(columns)
+
+
+def _read_ipc(place: Place) -> pa.Table:
     with pa.memory_map(str(place.path)) as file:
         try:
             table = pa.ipc.open_file(file).read_all()
@@ -24,7 +57,7 @@ def read_arrow(place: Place) -> pa.Table:
                 table = pa.ipc.open_stream(file).read_all()
             except pa.ArrowInvalid:
                 table = pa.feather.read_table(str(place.path))  # the first version of Feather
-    return bare(table)
+    return table
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:

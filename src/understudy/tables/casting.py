@@ -1,6 +1,5 @@
 """Columns of one type as another: what was read as its declared kind, and back to the type of its origin."""
 
-import contextlib
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN
 
@@ -33,9 +32,12 @@ WHOLE = ("integer", "boolean")
 def conform(table: pa.Table, schema: Schema) -> pa.Table:
     """Reads each column as its declared kind, value by value; what cannot be read so becomes null.
 
-    Never an error over a value: only over a type that no value of that kind can have. Integers are rounded, and clamped
-    to 64 bits. Columns that the schema does not name stay as they are. Spelling (a field's metadata) is what the schema
-    declares; of a drafted schema, what it leaves open is found from the values.
+    With a declared schema the types and the spelling (a field's metadata) of the answer follow from the schema alone,
+    whatever the types of the table: tools choose those by the values. So does the unit, whose values are only compared.
+    Integers are rounded, and clamped to 64 bits. Other columns that are not modelled stay as they are.
+
+    With a drafted schema the table's own types stay where they fit the kind, a type that no value of the kind can have
+    is refused, and the spelling that the schema leaves open is found from the values.
     """
     columns: list[pa.ChunkedArray] = []
     fields: list[pa.Field] = []
@@ -43,24 +45,41 @@ def conform(table: pa.Table, schema: Schema) -> pa.Table:
         style = {key: value for key, value in style_of(field).items() if key != "untyped"}
         if field.name in schema and schema[field.name].modelled:
             column = schema[field.name]
-            values, found = _as_declared(values, column, drafted=schema.drafted)
-            style = (style | found if schema.drafted else {}) | _declared_spelling(column)
+            if schema.drafted:
+                values, found = _as_drafted(values, column)
+            else:
+                values, style, found = in_declared_type(values, column), {}, {}
+            style = style | found | _declared_spelling(column)
+        elif field.name == schema.unit and not schema.drafted:
+            values = _as_unit(values)
         columns.append(values)
         fields.append(field.with_type(values.type).with_metadata(style or None))
     return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
 
 
-def given_back(own: pa.Schema, conformed: pa.Schema, schema: Schema) -> pa.Schema:
-    """The types to give back, with their spelling: a column's own, or where it had none that of its declared kind.
+def _as_unit(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Whole numbers and texts are compared as they are, all else by its text."""
+    held = _held(values.type)
+    return values if pa.types.is_integer(held) or is_text(held) else in_declared_type(values, _AS_TEXT)
 
-    Columns that are not given back have no place here.
+
+def given_back(own: pa.Schema, conformed: pa.Schema, schema: Schema, *, keep_types: bool = False) -> pa.Schema:
+    """The types to give back, with their spelling: with a declared schema those of the declared kinds.
+
+    With `keep_types`, or a drafted schema, a column's own; where it has none, that of its kind. Columns that are not
+    given back have no place here.
     """
     fields = []
     for field, read in zip(own, conformed, strict=True):
         if field.name not in schema or schema[field.name].drop or schema[field.name].kind == "text":
             continue
         column = schema[field.name]
-        held = _id_type(field) if column.kind == "id" else _type_given_back(field, read, column, drafted=schema.drafted)
+        if not (keep_types or schema.drafted):
+            held = pa.int64() if column.kind == "id" else read.type
+        elif column.kind == "id":
+            held = _id_type(field)
+        else:
+            held = _type_given_back(field, read, column, drafted=schema.drafted)
         fields.append(read.with_type(held))
     return pa.schema(fields, own.metadata)
 
@@ -106,10 +125,29 @@ def _declared_spelling(column: Column) -> dict[str, str]:
     return style if column.decimals is None else {**style, "decimals": str(column.decimals), "padded": "true"}
 
 
+_NO_RULE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
+
+
+def _as_drafted(values: pa.ChunkedArray, column: Column) -> tuple[pa.ChunkedArray, dict[str, str]]:
+    """One column as the drafted kind, and the spelling of its values; a type without values of that kind is refused."""
+    try:
+        return _as_declared(values, column, drafted=True)
+    except _NO_RULE:
+        held = _held(values.type)
+        found = "nested values" if pa.types.is_nested(held) else held  # names inside may be those of people
+        raise SchemaError(
+            f"Column {column.name!r} is declared {column.kind!r}, and the table holds {found} there."
+            " Change its kind in the schema, or the table."
+        ) from None
+
+
 def _as_declared(
     values: pa.ChunkedArray, column: Column, *, drafted: bool = False
 ) -> tuple[pa.ChunkedArray, dict[str, str]]:
-    """One column as its declared kind, with nulls where a value cannot be read so; and the spelling, if `drafted`."""
+    """One column as its declared kind, with nulls where a value cannot be read so; and the spelling, if `drafted`.
+
+    Raises one of `_NO_RULE` for a type that no value of that kind can have.
+    """
     kind, held = read_kind(column), _held(values.type)
     if pa.types.is_null(held):
         values, held = pa.chunked_array([pa.nulls(len(values), pa.string())]), pa.string()
@@ -125,33 +163,39 @@ def _as_declared(
         return by_distinct(values, convert)
     if kind == "categorical" and drafted and column.categories is None and _is_number(held):
         return values, {}
-    try:
-        return _retyped(values, held, kind), {}
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        found = "nested values" if pa.types.is_nested(held) else held  # names inside may be those of people
-        raise SchemaError(
-            f"Column {column.name!r} is declared {column.kind!r}, and the table holds {found} there."
-            " Change its kind in the schema, or the table."
-        ) from None
+    return _retyped(values, held, kind), {}
 
 
 def in_declared_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     """A typed column in the one type of its declared kind; nulls where no value of its type can be read so.
 
-    For columns whose own type pandas takes from their values: then nothing may depend on that type but the cells.
+    Each cell is read as it would be in a column of another type: moments with a zone count in UTC, and bytes are texts.
     """
-    target = declared_type(column)
+    target, held = declared_type(column), _held(values.type)
     try:
-        read, _ = _as_declared(values, column)
-    except SchemaError:
+        if _is_bytes(held):
+            values = as_text(values)
+        elif pa.types.is_date(target) and pa.types.is_timestamp(held):
+            values = microseconds(values.cast(held)).cast(pa.timestamp("us"))
+        read, _ = _as_declared(values, column if column.modelled else _AS_TEXT)
+    except _NO_RULE:
         return pa.chunked_array([pa.nulls(len(values), target)])
     if pa.types.is_timestamp(target):
         return microseconds(read).cast(target)
     return rounded(read) if pa.types.is_uint64(read.type) else as_type(read, target)
 
 
+_AS_TEXT = Column(name="", kind="categorical")
+
+
+def _is_bytes(held: pa.DataType) -> bool:
+    types = pa.types
+    variable = types.is_binary(held) or types.is_large_binary(held) or types.is_binary_view(held)
+    return variable or types.is_fixed_size_binary(held)
+
+
 def declared_type(column: Column) -> pa.DataType:
-    """The one type of a declared kind, where the source has none of its own."""
+    """The one type of a declared kind, whatever the source has."""
     if not column.modelled:
         return pa.string()
     return {
@@ -264,13 +308,23 @@ def _inner_column(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if is_text(held):
         values = _without_broken_texts(values)
     if types.is_large_string(held) or types.is_string_view(held):
-        with contextlib.suppress(pa.ArrowInvalid):  # a piece of more than 2 GB stays large
-            return values.cast(pa.string())
+        return pa.chunked_array([piece for chunk in values.chunks for piece in _as_strings(chunk)], pa.string())
     if types.is_float16(held):
         values = values.cast(pa.float32())
     if types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
         return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
     return values.cast(pa.date32(), safe=False) if types.is_date64(held) else values
+
+
+def _as_strings(texts: pa.Array) -> list[pa.Array]:
+    """The same texts, of which no piece has more than the 2 GB that a plain string array holds."""
+    try:
+        return [texts.cast(pa.string())]
+    except pa.ArrowInvalid:
+        if len(texts) == 1:  # a text of more than 2 GB
+            return [pa.nulls(1, pa.string())]
+        half = len(texts) // 2
+        return [*_as_strings(texts.slice(0, half)), *_as_strings(texts.slice(half))]
 
 
 def _without_broken_texts(values: pa.ChunkedArray) -> pa.ChunkedArray:

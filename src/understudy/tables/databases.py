@@ -13,7 +13,9 @@ import duckdb
 import pyarrow as pa
 
 from understudy.errors import TableError
+from understudy.schema import Column, Schema
 from understudy.tables.casting import bare
+from understudy.tables.cells import read_cells
 from understudy.tables.engine import connect, named, quoted
 from understudy.tables.places import Place, said_plainly
 from understudy.tables.spelling import as_text, require_distinct_by_case, spelled
@@ -167,20 +169,47 @@ def _sqlite_kind(declared: str) -> str:
 
 
 def read_sqlite(place: Place) -> pa.Table:
+    with _sqlite_table(place) as (connection, name, kinds):
+        table = _sqlite_rows(connection, name, kinds)
+    columns, wanted = list(table.columns), _sqlite_schema(kinds)
+    for i, kind in enumerate(kinds.values()):
+        if kind in ("date", "datetime", "zoned"):
+            read = _read_each(columns[i], "date" if kind == "date" else "datetime", zoned=kind == "zoned")
+            columns[i] = read.cast(wanted.field(i).type)
+    return pa.table(columns, schema=wanted)
+
+
+def read_sqlite_cells(place: Place, schema: Schema) -> tuple[pa.Table, pa.Schema]:
+    """Each value by its own type, as a declared schema reads it; and the types that the table declares.
+
+    What creates the table may have chosen those by the values.
+    """
+    with _sqlite_table(place) as (connection, name, kinds):
+        connection.text_factory = utf8
+        wanted = [schema[column] if column in schema else Column(name=column, kind="text") for column in kinds]
+        pieces: list[list[pa.ChunkedArray]] = [[read_cells((), column)] for column in wanted]
+        cursor = connection.execute(f"SELECT {', '.join(map(named, kinds))} FROM {named(name)}")
+        while rows := cursor.fetchmany(1 << 16):
+            for read, cells, column in zip(pieces, zip(*rows, strict=True), wanted, strict=True):
+                read.append(read_cells(cells, column))
+        columns = [pa.chunked_array([chunk for part in read for chunk in part.chunks], read[0].type) for read in pieces]
+        return pa.table(columns, names=list(kinds)), _sqlite_schema(kinds)
+
+
+@contextlib.contextmanager
+def _sqlite_table(place: Place) -> Iterator[tuple[sqlite3.Connection, str, dict[str, str]]]:
+    """A connection, the name of the table, and the kind that each of its columns is declared to be."""
     with contextlib.closing(sqlite3.connect(f"{place.path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
         rows = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
         name = _chosen(place, [row[0] for row in rows if not row[0].startswith("sqlite_")])
         info = connection.execute(f"PRAGMA table_info({named(name)})").fetchall()
-        kinds = {row[1]: _sqlite_kind(row[2] or "") for row in info}
-        table = _sqlite_rows(connection, name, kinds)
-    columns, fields = list(table.columns), list(table.schema)
-    for i, (column, kind) in enumerate(kinds.items()):
-        if kind == "":
-            fields[i] = untyped(fields[i])
-        elif kind in ("date", "datetime", "zoned"):
-            columns[i] = _read_each(columns[i], "date" if kind == "date" else "datetime", zoned=kind == "zoned")
-            fields[i] = pa.field(column, columns[i].type)
-    return pa.table(columns, schema=pa.schema(fields))
+        yield connection, name, {row[1]: _sqlite_kind(row[2] or "") for row in info}
+
+
+def _sqlite_schema(kinds: Mapping[str, str]) -> pa.Schema:
+    moments = {"date": pa.date32(), "datetime": pa.timestamp("us"), "zoned": pa.timestamp("us", "UTC")}
+    fields = [pa.field(column, moments.get(kind, _SQLITE_KINDS[kind][1])) for column, kind in kinds.items()]
+    return pa.schema([f if kind else untyped(f) for f, kind in zip(fields, kinds.values(), strict=True)])
 
 
 def _read_each(texts: pa.ChunkedArray, kind: str, *, zoned: bool = False) -> pa.ChunkedArray:

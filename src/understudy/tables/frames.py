@@ -1,11 +1,9 @@
 """Frames of pandas, polars and pyarrow: what goes in comes out."""
 
-import math
+import contextlib
 import os
 import re
 from collections.abc import Mapping
-from datetime import date, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -21,18 +19,18 @@ from understudy.tables.casting import (
     as_type,
     bare,
     conform,
-    declared_type,
     given_back,
     in_declared_type,
     inner_form,
     is_zoned,
     read_kind,
 )
+from understudy.tables.cells import read_cells
 from understudy.tables.origins import Origin
-from understudy.tables.places import require_names
+from understudy.tables.places import require_names, require_typed
 from understudy.tables.reading import read_table
 from understudy.tables.spelling import restyle
-from understudy.tables.texts import MOST, cell_text, plain_cell
+from understudy.tables.texts import cell_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,27 +39,28 @@ if TYPE_CHECKING:
 Frame: TypeAlias = "pd.DataFrame | pl.DataFrame | pa.Table"
 
 
-def as_arrow(table: "Frame | str | os.PathLike[str]", schema: Schema | None = None) -> tuple[pa.Table, Origin]:
+def as_arrow(
+    table: "Frame | str | os.PathLike[str]", schema: Schema | None = None, *, keep_types: bool = False
+) -> tuple[pa.Table, Origin]:
     """A frame, or the file or database table that a path names, as Arrow, and what it was."""
     if isinstance(table, str | os.PathLike):
-        return read_table(table if isinstance(table, str) else Path(table), schema=schema)
-    return from_frame(table, schema=schema)
+        return read_table(table if isinstance(table, str) else Path(table), schema=schema, keep_types=keep_types)
+    return from_frame(table, schema=schema, keep_types=keep_types)
 
 
-def from_frame(frame: object, *, schema: Schema | None = None) -> tuple[pa.Table, Origin]:
+def from_frame(frame: object, *, schema: Schema | None = None, keep_types: bool = False) -> tuple[pa.Table, Origin]:
     """A pandas, polars or pyarrow table (or another that narwhals knows) as Arrow, and what it was.
 
-    With a schema each column is read as the declared kind, as by `conform`. The types of the origin are the frame's
-    own, except those that pandas takes from the values (those of NumPy, objects, and lists of categories): with a
-    declared schema such a column is read cell by cell, and its type is that of its kind.
+    With a schema each column is read as the declared kind, as by `conform`. With a declared schema the types of the
+    origin are those of the kinds: the libraries choose their own by the values. `keep_types` keeps the frame's.
     """
     if isinstance(frame, pa.RecordBatch):
         frame = pa.Table.from_batches([frame])
     if isinstance(frame, pa.Table):
         require_names(frame.column_names, "The table")
-        return _entered(frame, "pyarrow", schema=schema)
+        return _entered(frame, "pyarrow", schema=schema, keep_types=keep_types)
     if _is_pandas(frame):
-        return _from_pandas(cast("pd.DataFrame", frame), schema)
+        return _from_pandas(cast("pd.DataFrame", frame), schema, keep_types=keep_types)
     try:
         native = nw.from_native(frame)  # type: ignore[call-overload]
     except (TypeError, ValueError):
@@ -75,18 +74,34 @@ def from_frame(frame: object, *, schema: Schema | None = None) -> tuple[pa.Table
     if not isinstance(native, nw.DataFrame):
         raise TableError(f"Expected a table, found one column ({type(frame).__qualname__}). Put it into a frame.")
     if native.implementation.is_pandas_like():
-        return _from_pandas(native.to_pandas(), schema)
+        return _from_pandas(native.to_pandas(), schema, keep_types=keep_types)
     library = "polars" if native.implementation.is_polars() else "pyarrow"
     dtypes = {}
     if library == "polars":
         dtypes = {name: dtype.base_type().__name__ for name, dtype in native.to_native().schema.items()}
+    require_names(native.columns, "The frame")
+    columns = {name: _arrow_column(native[name], _declared(schema, name)) for name in native.columns}
+    return _entered(pa.table(columns), library, dtypes, schema=schema, keep_types=keep_types)
+
+
+def _declared(schema: Schema | None, name: str) -> Column | None:
+    """A column of a declared schema; None where kinds are drafted."""
+    if schema is None or schema.drafted:
+        return None
+    return schema[name] if name in schema else Column(name=name, kind="text")  # it will be refused for its name
+
+
+def _arrow_column(series: nw.Series, column: Column | None) -> pa.Array | pa.ChunkedArray:
+    """A series as Arrow; of a type that Arrow does not have, its cells, read as they are declared."""
     try:
-        table = native.to_arrow()
+        if series.dtype != nw.Object:  # of which polars hands out addresses
+            return series.to_arrow()
+        reason = "objects"
     except Exception as error:  # each library has its own; none may speak, for they quote values
-        raise TableError(
-            f"This {type(frame).__qualname__} has a column that Arrow cannot hold ({type(error).__name__})."
-        ) from None
-    return _entered(table, library, dtypes, schema=schema)
+        reason = type(error).__name__
+    if column is not None:
+        return read_cells(series.to_list(), column)
+    raise TableError(f"Column {series.name!r} is of a type that Arrow cannot hold ({reason}). Convert it first.")
 
 
 def _entered(
@@ -95,26 +110,28 @@ def _entered(
     dtypes: Mapping[str, str] | None = None,
     *,
     schema: Schema | None = None,
+    keep_types: bool = False,
     own: pa.Schema | None = None,
 ) -> tuple[pa.Table, Origin]:
     """The table in its inner form; `own` are the types to give back, where they are not those of the table."""
-    if table.num_rows == 0:
-        raise TableError("The table has columns but no rows. It needs at least one row.")
     dtypes = dict(dtypes or {})
     table = bare(table)
     own = table.schema if own is None else own
     inside = inner_form(table)
     if schema is None:
+        require_typed(table, "The table")
         return inside, Origin.of(own, library, dtypes=dtypes)
     conformed = conform(inside, schema)
-    back = given_back(own, conformed.schema, schema)
-    if not schema.drafted:
-        dtypes = {field.name: _declared_dtype(dtypes.get(field.name, ""), schema, field, own) for field in back}
+    back = given_back(own, conformed.schema, schema, keep_types=keep_types)
+    if not (schema.drafted or keep_types):
+        dtypes = {field.name: _dtype_of_kind(schema[field.name]) for field in back} if library == "pandas" else {}
+    elif not schema.drafted:
+        dtypes = {field.name: _kept_dtype(dtypes.get(field.name, ""), schema, field, own) for field in back}
     return conformed, Origin.of(back, library, dtypes=dtypes)
 
 
-def _declared_dtype(dtype: str, schema: Schema, back: pa.Field, own: pa.Schema) -> str:
-    """The frame library's type for what is given back: a missing value must not show in it."""
+def _kept_dtype(dtype: str, schema: Schema, back: pa.Field, own: pa.Schema) -> str:
+    """The frame library's type for what is given back: that of the frame, where it can hold it."""
     if read_kind(schema[back.name]) in WHOLE and dtype in ("Float32", "Float64"):
         return "Int64"
     # A type that cannot hold what is given back is none.
@@ -125,7 +142,7 @@ def _is_pandas(frame: object) -> bool:
     return nw.dependencies.is_pandas_dataframe(frame)
 
 
-def _from_pandas(frame: "pd.DataFrame", schema: Schema | None) -> tuple[pa.Table, Origin]:
+def _from_pandas(frame: "pd.DataFrame", schema: Schema | None, *, keep_types: bool = False) -> tuple[pa.Table, Origin]:
     import pandas as pd
 
     if isinstance(frame.columns, pd.MultiIndex):
@@ -144,20 +161,21 @@ def _from_pandas(frame: "pd.DataFrame", schema: Schema | None) -> tuple[pa.Table
     columns, dtypes, own = {}, {}, []
     for name in frame.columns:
         series = frame[name]
-        column = schema[name] if schema is not None and name in schema else None
-        as_cells = schema is not None and (not schema.drafted or (column is not None and column.kind == "id"))
-        if as_cells and _is_typed_by_values(series.dtype):
-            column = column or Column(name=name, kind="text")  # it will be refused for its name
-            columns[name] = _read_cells(series, column)
-            dtypes[name] = _dtype_of_kind(series.dtype, column)
-            own.append(pa.field(name, pa.int64() if column.kind == "id" else columns[name].type))
-            continue
-        columns[name] = _pandas_column(series)
-        dtypes[name] = _pandas_dtype(series.dtype)
-        held = columns[name].type
-        guessed = series.dtype == object and pa.types.is_decimal(held)  # its digits are those of the values
-        own.append(pa.field(name, pa.float64() if guessed else held))
-    return _entered(pa.table(columns), "pandas", dtypes, schema=schema, own=pa.schema(own))
+        column = _declared(schema, name)
+        if column is None and schema is not None and name in schema and schema[name].kind == "id":
+            column = schema[name] if _is_typed_by_values(series.dtype) else None
+        if column is None:
+            columns[name] = _pandas_column(series)
+            held = columns[name].type
+            guessed = series.dtype == object and pa.types.is_decimal(held)  # its digits are those of the values
+            held, dtypes[name] = pa.float64() if guessed else held, _pandas_dtype(series.dtype)
+        else:
+            columns[name] = _read_series(series, column)
+            held, dtypes[name] = pa.int64() if column.kind == "id" else columns[name].type, _dtype_of_kind(column)
+            if keep_types:
+                held, dtypes[name] = _own_type(series, column, held)
+        own.append(pa.field(name, held))
+    return _entered(pa.table(columns), "pandas", dtypes, schema=schema, keep_types=keep_types, own=pa.schema(own))
 
 
 def _is_typed_by_values(dtype: object) -> bool:
@@ -171,124 +189,72 @@ def _is_typed_by_values(dtype: object) -> bool:
     return isinstance(dtype, np.dtype) or (isinstance(dtype, pd.StringDtype) and dtype.na_value is not pd.NA)
 
 
-def _dtype_of_kind(dtype: object, column: Column) -> str:
+def _dtype_of_kind(column: Column) -> str:
     """The pandas type of a declared kind; that of texts has no name here, for it is another in each pandas."""
-    import pandas as pd
-
     moment = "datetime64[us, UTC]" if is_zoned(column) else "datetime64[us]"
     kinds = {"integer": "int64", "real": "float64", "boolean": "bool", "date": "datetime64[us]", "datetime": moment}
-    name = "int64" if column.kind == "id" else kinds.get(read_kind(column), "")
+    return "int64" if column.kind == "id" else kinds.get(read_kind(column), "")
+
+
+def _own_type(series: "pd.Series", column: Column, read: pa.DataType) -> tuple[pa.DataType, str]:
+    """A series' own type, in Arrow and in the words of pandas; of objects and plain texts that of their kind."""
+    import pandas as pd
+
+    dtype, name = series.dtype, _dtype_of_kind(column)
+    held = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+    if not (pd.api.types.is_object_dtype(held) or (isinstance(held, pd.StringDtype) and held.na_value is not pd.NA)):
+        return _pandas_column(series.iloc[:0]).type, _pandas_dtype(dtype)
     if isinstance(dtype, pd.CategoricalDtype) and column.modelled:
-        return f"category[{name}]{' ordered' if dtype.ordered else ''}"
-    return name
+        name = f"category[{name}]{' ordered' if dtype.ordered else ''}"
+    return read, name
 
 
-def _read_cells(series: "pd.Series", column: Column) -> pa.ChunkedArray:
+def _read_series(series: "pd.Series", column: Column) -> pa.ChunkedArray:
     """A column in the type of its declared kind, each cell by its own type: as a column of that type would be read."""
     import pandas as pd
 
     if isinstance(series.dtype, pd.CategoricalDtype):
-        listed = _read_cells(pd.Series(series.dtype.categories), column).combine_chunks()
+        listed = _read_series(pd.Series(series.dtype.categories), column).combine_chunks()
         codes = pa.array(series.cat.codes.to_numpy())
         return pa.chunked_array([listed.take(pc.if_else(pc.less(codes, 0), None, codes))], listed.type)
     if isinstance(series.dtype, pd.SparseDtype):
         series = series.sparse.to_dense()
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biufM":
         numbers = series.astype("float64") if series.dtype.kind == "f" else series
-        values = pa.chunked_array([pa.array(numbers, from_pandas=True)])
-        return in_declared_type(values, column if column.modelled else Column(name=column.name, kind="categorical"))
-    cells = series.to_numpy(dtype=object)
-    try:
-        texts = pa.chunked_array([pa.array(cells, pa.string(), from_pandas=True)])
-    except (pa.ArrowException, UnicodeEncodeError, ArithmeticError):  # not all are texts
-        return _read_mixture(cells, column)
-    return in_declared_type(texts, column) if column.modelled else texts
+        return in_declared_type(pa.chunked_array([pa.array(numbers, from_pandas=True)]), column)
+    if isinstance(series.dtype, np.dtype):
+        with contextlib.suppress(pa.ArrowException, UnicodeEncodeError, ArithmeticError):  # where all are texts
+            texts = pa.array(series.to_numpy(dtype=object), pa.string(), from_pandas=True)
+            return in_declared_type(pa.chunked_array([texts]), column)
+        return read_cells(series.to_numpy(dtype=object), column)
+    with contextlib.suppress(pa.ArrowException, UnicodeEncodeError, ArithmeticError, TypeError):
+        values = pa.array(series, from_pandas=True)
+        if not isinstance(values.type, pa.BaseExtensionType):  # of which only pandas knows what it means
+            return in_declared_type(_inner(values), column)
+    return read_cells(series.to_numpy(dtype=object), column)
 
 
 def read_column(values: object, column: Column) -> pa.ChunkedArray:
     """One column apart from its table, as `from_frame` would read it there: an array, a series, or a plain sequence.
 
-    No type is taken from the values: those of a sequence or of an array of objects are read one by one, by the declared
-    kind. Arrow and polars have types of their own.
+    No type is taken from the values: it is that of the declared kind.
     """
     if nw.dependencies.is_pandas_series(values):
-        series = cast("pd.Series", values)
-        return _read_cells(series, column) if _is_typed_by_values(series.dtype) else _inner(_pandas_column(series))
+        return _read_series(cast("pd.Series", values), column)
     if nw.dependencies.is_polars_series(values):
-        try:
-            return _inner(cast("pl.Series", values).to_arrow())
-        except Exception as error:  # it may quote values
-            raise TableError(f"Arrow cannot hold this series ({type(error).__name__}).") from None
+        series = nw.from_native(cast("pl.Series", values), series_only=True)
+        return in_declared_type(_inner(_arrow_column(series, column)), column)
     if isinstance(values, pa.Array | pa.ChunkedArray):
-        return _inner(values)
+        return in_declared_type(_inner(values), column)
     cells = np.asarray(values) if hasattr(values, "__array__") else np.asarray(values, dtype=object)
     if cells.dtype.kind in "biuf":
         numbers = cells.astype("float64") if cells.dtype.kind == "f" else cells
         return in_declared_type(_inner(pa.array(numbers)), column)
-    return _read_mixture(cells.astype(object), column)
+    return read_cells(cells.astype(object), column)
 
 
 def _inner(values: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
     return inner_form(pa.table({"values": values})).column(0)
-
-
-_CELL_TYPES = {
-    "text": pa.string(),
-    "truth": pa.bool_(),
-    "integer": pa.int64(),
-    "real": pa.float64(),
-    "day": pa.date32(),
-    "moment": pa.timestamp("us"),
-    "placed": pa.timestamp("us", "UTC"),
-}
-
-
-def _read_mixture(cells: np.ndarray, column: Column) -> pa.ChunkedArray:
-    """Cells of any types: those of one type are read together, and put back in their places."""
-    target = declared_type(column)
-    if pa.types.is_string(target):
-        return pa.chunked_array([pa.array(map(cell_text, cells), target)])
-    groups: dict[str, list] = {name: [] for name in _CELL_TYPES}
-    places: dict[str, list[int]] = {name: [] for name in _CELL_TYPES}
-    for place, cell in enumerate(cells):
-        name, value = _typed_cell(cell)
-        if name:
-            groups[name].append(value)
-            places[name].append(place)
-    read = [
-        in_declared_type(pa.chunked_array([pa.array(values, _CELL_TYPES[name])]), column)
-        for name, values in groups.items()
-        if values
-    ]
-    order = np.full(len(cells), -1)
-    order[[place for listed in places.values() for place in listed]] = np.arange(sum(map(len, places.values())))
-    return pa.chunked_array([chunk for part in read for chunk in part.chunks], target).take(
-        pa.array(order, mask=order < 0)
-    )
-
-
-def _typed_cell(cell: object) -> tuple[str, object]:
-    """The name of a cell's type, and its value; no name for a null, and for what is no plain value."""
-    cell = plain_cell(cell)
-    match cell:
-        case str():
-            return "text", cell
-        case bool():
-            return "truth", cell
-        case Decimal():
-            whole = cell == cell.to_integral_value()
-            return _typed_cell(int(cell)) if whole else ("real", float(cell))
-        case int() if cell.bit_length() > 1023:  # beyond the floats
-            return "real", math.copysign(math.inf, cell > 0 or -1)
-        case int():
-            return ("integer", int(cell)) if -MOST <= cell <= MOST else ("real", float(cell))
-        case float():
-            return "real", cell
-        case datetime():
-            return "placed" if cell.tzinfo else "moment", cell
-        case date():
-            return "day", cell
-    return "", None
 
 
 def _pandas_column(series: "pd.Series") -> pa.ChunkedArray | pa.Array:

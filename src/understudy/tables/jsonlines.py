@@ -35,6 +35,7 @@ def read_json_lines(place: Place) -> pa.Table:
         moments = [field for field in table.schema if pa.types.is_timestamp(field.type)]
         if moments:  # pyarrow guesses at times; the rules for text decide instead
             table = parsed(pa.schema([field.with_type(pa.string()) for field in moments])).select(table.column_names)
+        table.validate(full=True)  # texts that are not UTF-8 pass the parser
     except pa.ArrowInvalid as error:
         require_utf8(place)
         mixed = re.search(r"Column\(/([^)]*)\) changed from (\w+) to (\w+)", str(error))
@@ -55,7 +56,7 @@ def read_json_texts(place: Place, names: Sequence[str]) -> pa.Table:
 
     Only the keys `names` are taken. An absent key is a null, and a line that is no JSON object a row of nulls.
     """
-    pieces = []
+    pieces = [pa.schema([(name, pa.string()) for name in names]).empty_table()]
     for lines in _pieces(place):
         with sandbox() as connection:
             connection.register("t", pa.table({"line": pa.array(lines, pa.string())}))

@@ -60,9 +60,31 @@ class Place:
             raise TableError(f"{path}: only text files are read and written compressed. Decompress it first.")
         return cls(path, suffix, table, compressed=compressed)
 
+    @property
+    def _plain_table(self) -> str:
+        """Without the schema that needs no naming; files ignore case in names."""
+        if self.suffix == "postgres":
+            return (self.table or "").removeprefix("public.")
+        return (self.table or "").lower().removeprefix("main.")
+
     def __str__(self) -> str:
         address = re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", self.url) if self.url else str(self.path)
         return f"{address}::{self.table}" if self.table else address
+
+
+def is_same_source(first: object, second: object) -> bool:
+    """Whether two sources are one: the same object, file, or table of a database. Reads no row of either."""
+    if not (isinstance(first, str | os.PathLike) and isinstance(second, str | os.PathLike)):
+        return first is second
+    one, other = (Place.of(os.fspath(source)) for source in (first, second))
+    if one.suffix == "postgres" or other.suffix == "postgres":
+        same = one.url == other.url
+    else:
+        same = os.path.realpath(one.path) == os.path.realpath(other.path)
+        with contextlib.suppress(OSError):
+            same = same or os.path.samefile(one.path, other.path)
+    # Without a name the only table is meant.
+    return same and (one.table is None or other.table is None or one._plain_table == other._plain_table)
 
 
 def _suffix_of(path: Path) -> str:
@@ -81,13 +103,13 @@ def _database_kind(path: Path) -> str:
     return ".sqlite"
 
 
-def require_file(path: Path) -> None:
+def require_file(path: Path, *, may_be_empty: bool = False) -> None:
     """There is a file to read, and this user may."""
     if not path.exists():
         raise TableError(f"{path} does not exist. Check the spelling and the folder.")
     if not os.access(path, os.R_OK):
         raise TableError(f"{path} may not be read by this user. Change its permissions.")
-    if path.stat().st_size == 0:
+    if path.stat().st_size == 0 and not may_be_empty:
         raise TableError(f"{path} is empty (0 bytes). Expected a table with a header and rows.")
 
 
@@ -105,6 +127,18 @@ def require_names(names: Sequence[str], where: str) -> None:
             raise TableError(
                 f"Column {position} of {where} has no name (pandas writes its index so). Name it, or leave it out."
             )
+
+
+def require_typed(table: pa.Table, where: str) -> None:
+    """Without a schema, a table without rows needs types of its own: there is nothing else to know its kinds by."""
+    if table.num_rows:
+        return
+    open_ = [repr(f.name) for f in table.schema if pa.types.is_null(f.type) or b"untyped" in (f.metadata or {})]
+    if open_:
+        raise TableError(
+            f"{where} has columns but no rows, so the kinds of its columns cannot be found ({', '.join(open_[:5])})."
+            " Declare them in a schema."
+        )
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
@@ -16,6 +17,9 @@ from understudy.tables.places import TEXT_SUFFIXES, Place, require_names
 from understudy.tables.spelling import as_text, spelled
 from understudy.tables.texts import untyped
 
+_END = "end"
+"""Stands in every field of a row that is put after the last one, and taken off again."""
+
 
 def read_delimited(place: Place) -> pa.Table:
     """All columns as text, without types; an empty field is null."""
@@ -28,12 +32,13 @@ def read_delimited(place: Place) -> pa.Table:
         _require_even_lines(place, header, delimiter)
         if "straddling" in str(error):
             raise TableError(f"{place} has a row longer than 16 MB. Is a closing quote missing?") from None
-        if "Empty CSV" in str(error):
-            raise TableError(f"{place} has a header but no rows. A table needs at least one row.") from None
         raise
-    _require_closed_quote(place, table)
+    rows = table.num_rows - 1
+    # An unclosed quote swallows all that follows, without a complaint of the parser: then there is no such last row.
+    if any(values[rows].as_py() != _END for values in table.columns):
+        raise TableError(f"{place}: a quote is opened and never closed, so the last field runs to the end of the file.")
     mark = {"delimiter": delimiter} if delimiter != "," else None
-    return table.cast(pa.schema([untyped(field) for field in table.schema], mark))
+    return table.slice(0, rows).cast(pa.schema([untyped(field) for field in table.schema], mark))
 
 
 def _parsed(
@@ -42,16 +47,18 @@ def _parsed(
     delimiter: str,
     *,
     threads: bool = True,
-    on_ragged: Callable[[pa.csv.InvalidRow], str] = lambda row: "error",
+    on_ragged: Callable[[pa.csv.InvalidRow], str] | None = None,
 ) -> pa.Table:
+    """The table, and one row more, which says `_END`."""
     with pa.input_stream(str(place.path), compression="detect") as stream:
         return pa.csv.read_csv(
-            stream,
+            _WithLastLine(stream, delimiter.join([_END] * len(header)).encode()),
             read_options=pa.csv.ReadOptions(use_threads=threads, block_size=1 << 24),
             parse_options=pa.csv.ParseOptions(
                 delimiter=delimiter,
                 newlines_in_values=True,
                 ignore_empty_lines=len(header) > 1,  # of one column, an empty line is a null
+                # None unless needed: a row that is not UTF-8 makes pyarrow print an error of its own.
                 invalid_row_handler=on_ragged,
             ),
             convert_options=pa.csv.ConvertOptions(
@@ -61,6 +68,28 @@ def _parsed(
                 quoted_strings_can_be_null=True,
             ),
         )
+
+
+class _WithLastLine(io.RawIOBase):
+    """A stream with one more line after its last, which it ends first where that was left open."""
+
+    def __init__(self, stream: pa.NativeFile, line: bytes):
+        self._stream, self._line, self._last = stream, line + b"\n", b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        """As many bytes as are wanted, until there are no more: the parser finds the header in the first ones."""
+        pieces, wanted = [], sys.maxsize if size < 0 else size
+        while wanted and (piece := bytes(self._stream.read(wanted if size >= 0 else None))):
+            pieces.append(piece)
+            wanted, self._last = wanted - len(piece), piece[-1:]
+        if wanted:
+            line = self._line if self._last in b"\r\n" else b"\n" + self._line
+            pieces.append(line[:wanted])
+            self._line, self._last = line[wanted:], b"\n"
+        return b"".join(pieces)
 
 
 def _require_even_lines(place: Place, header: Sequence[str], delimiter: str) -> None:
@@ -140,21 +169,6 @@ def _physical_line(place: Place, row: int | None, delimiter: str) -> str:
                 return str(end_of_last + 1)
             end_of_last = reader.line_num
     return str(row)
-
-
-def _require_closed_quote(place: Place, table: pa.Table) -> None:
-    """An unclosed quote swallows all that follows, without a complaint of the parser: then the file ends in a field."""
-    if table.num_rows == 0 or place.compressed:
-        return
-    last = table.column(table.num_columns - 1)[-1].as_py()
-    if last is None:
-        return
-    raw = last.replace('"', '""').encode()
-    with place.path.open("rb") as file:
-        file.seek(max(0, place.path.stat().st_size - len(raw) - 1))
-        tail = file.read()
-    if tail.endswith(raw) and (b"\n" in raw or b"\r" in raw or tail[: -len(raw)] == b'"'):
-        raise TableError(f"{place}: a quote is opened and never closed, so the last field runs to the end of the file.")
 
 
 def write_delimited(table: pa.Table, path: Path, delimiter: str) -> None:

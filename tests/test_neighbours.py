@@ -1,0 +1,425 @@
+"""Neighbours: the command line on a table, and on the same table with one odd row more.
+
+With a declared schema and a fixed seed nothing but noisy answers may differ: neither the exit code, nor what is said,
+the files that are written, any field of release.json and certificate.json that is no noise, or the synthetic types.
+"""
+
+import contextlib
+import csv
+import dataclasses
+import datetime as dt
+import io
+import json
+import re
+import sqlite3
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import understudy as us
+from understudy.cli import run
+from understudy.release import Release
+from understudy.schema import Column, Schema
+from understudy.tables import read_table
+
+# --------------------------------------------------------------------------------------------------------------- tables
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A declared column, and texts that are values of it."""
+
+    column: Column
+    texts: str
+
+
+MOMENTS = (dt.datetime(2000, 1, 1), dt.datetime(2030, 1, 1))
+DAYS = (dt.date(2000, 1, 1), dt.date(2030, 1, 1))
+KINDS = {
+    "real": Kind(Column(name="x", kind="real", bounds=(0.0, 100.0)), "10 20 30"),
+    "real with decimals": Kind(Column(name="x", kind="real", bounds=(0.0, 100.0), decimals=1), "10 20.5 30"),
+    "integer": Kind(Column(name="x", kind="integer", bounds=(0, 100)), "10 20 30"),
+    "categorical": Kind(Column(name="x", kind="categorical"), "10 20 30"),
+    "categorical of integers": Kind(Column(name="x", kind="categorical", categories=(10, 20)), "10 20 20"),
+    "categorical of texts": Kind(Column(name="x", kind="categorical", categories=("10", "20")), "10 20 20"),
+    "datetime": Kind(Column(name="x", kind="datetime", bounds=MOMENTS), "2020-01-01T10:00:00 2021-06-01T00:00:00"),
+    "date": Kind(Column(name="x", kind="date", bounds=DAYS), "2020-01-01 2021-06-01"),
+    "boolean": Kind(Column(name="x", kind="boolean"), "true false true"),
+}
+ODD = {
+    "missing": "",
+    "fraction": "1.5",
+    "word": "unknown",
+    "huge number": "99999999999999999999",
+    "old date": "0400-01-01",
+    "microseconds": "2020-01-01T10:00:00.123456",
+    "quoted line break": "\n",
+    "spaces": " ",
+    "NUL": "a\x00b",
+    "odd unicode": "\u202e\U0001f600\ufffe",
+    "infinity": "inf",
+    "not a number": "NaN",
+}
+NUM_ROWS = 240
+HEAD, OTHER = "y", "1"  # the odd value stands in the last field
+
+
+def as_csv(values: Sequence[str]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((HEAD, "x"))
+    writer.writerows((OTHER, value) for value in values)
+    return text.getvalue()
+
+
+def number(text: str) -> object:
+    """A text as a tool that guesses types would store it."""
+    for read in (int, float):
+        with contextlib.suppress(ValueError):
+            return read(text)
+    return {"true": True, "false": False, "": None}.get(text, text)
+
+
+def write_csv(folder: Path, values: Sequence[str]) -> str:
+    (folder / "t.csv").write_text(as_csv(values), newline="")
+    return "t.csv"
+
+
+def write_json_lines(folder: Path, values: Sequence[str]) -> str:
+    lines = (json.dumps({HEAD: int(OTHER), "x": number(value)}) + "\n" for value in values)
+    (folder / "t.jsonl").write_text("".join(lines))
+    return "t.jsonl"
+
+
+def write_pandas(folder: Path, values: Sequence[str]) -> str:
+    pd.read_csv(folder / write_csv(folder, values)).to_parquet(folder / "t.parquet")
+    return "t.parquet"
+
+
+def write_pandas_dates(folder: Path, values: Sequence[str]) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        frame = pd.read_csv(folder / write_csv(folder, values), parse_dates=["x"], dtype_backend="numpy_nullable")
+    frame.to_parquet(folder / "t.parquet")
+    return "t.parquet"
+
+
+def write_polars(folder: Path, values: Sequence[str]) -> str:
+    name = write_csv(folder, values)
+    pl.read_csv(folder / name, try_parse_dates=True, infer_schema_length=None).write_parquet(folder / "t.parquet")
+    return "t.parquet"
+
+
+def write_pyarrow(folder: Path, values: Sequence[str]) -> str:
+    options = pa.csv.ParseOptions(newlines_in_values=True)
+    pq.write_table(pa.csv.read_csv(folder / write_csv(folder, values), parse_options=options), folder / "t.parquet")
+    return "t.parquet"
+
+
+def write_sqlite(folder: Path, values: Sequence[str]) -> str:
+    """As pandas writes a frame: the column's type is that of its values."""
+    frame = pd.read_csv(folder / write_csv(folder, values))
+    (folder / "t.sqlite").unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(folder / "t.sqlite")) as connection:
+        frame.to_sql("t", connection, index=False)
+        connection.commit()
+    return "t.sqlite::t"
+
+
+def write_duckdb(folder: Path, values: Sequence[str]) -> str:
+    path = folder / write_csv(folder, values)
+    (folder / "t.duckdb").unlink(missing_ok=True)
+    with contextlib.closing(duckdb.connect(str(folder / "t.duckdb"))) as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT * FROM read_csv('{path}', sample_size = -1)")
+    return "t.duckdb::t"
+
+
+SOURCES: dict[str, Callable[[Path, Sequence[str]], str]] = {
+    "CSV": write_csv,
+    "JSON lines": write_json_lines,
+    "Parquet by pandas": write_pandas,
+    "Parquet by pandas with dates": write_pandas_dates,
+    "Parquet by polars": write_polars,
+    "Parquet by pyarrow": write_pyarrow,
+    "SQLite": write_sqlite,
+    "DuckDB": write_duckdb,
+}
+TOOL_ERRORS = (pa.ArrowException, pl.exceptions.PolarsError, duckdb.Error, ValueError, OverflowError)
+
+
+# ------------------------------------------------------------------------------------------------------------- outcomes
+
+
+def without_noise(name: str, content: object) -> object:
+    """A document with every noisy answer replaced by a word; what is left is public, or it is a leak."""
+    if name == "certificate.json":
+        assert isinstance(content, dict)
+        noisy = [re.sub(r"[\d,]+", "N", line) for line in content["public"]["bought"]]
+        return {**content, "public": {**content["public"], "bought": noisy}}
+    if name != "release.json":
+        return None
+    assert isinstance(content, dict)
+    codec = content["codec"]
+    columns = [
+        {key: type(value).__name__ if key in NOISY[column["type"]] else value for key, value in column.items()}
+        for column in codec["columns"]
+    ]
+    for column in columns:
+        if column["type"] == "categorical":  # the list may be noisy, the type of its values may not
+            column["categories"] = sorted({type(value).__name__ for value in column["categories"]})
+    codec = {**codec, "columns": columns, "num_rows": type(codec["num_rows"]).__name__}
+    model = {**content["model"], "structure": sorted(content["model"]["structure"])}
+    return {key: value for key, value in content.items() if not key.startswith("sha256")} | {
+        "codec": codec,
+        "model": model,
+    }
+
+
+NOISY = {
+    "numeric": {"starts", "stops", "masses", "first_run"},  # bins are cut from a noisy histogram
+    "categorical": {"default"},  # the place of "other" behind a list that is estimated privately
+}
+
+
+def said(text: str) -> list[str]:
+    """Lines on standard error, without times and noisy numbers."""
+    return [re.sub(r"\d[\d,.]*", "N", line) for line in text.splitlines()]
+
+
+def outcome(folder: Path, source: str, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, object]:
+    """All that a run of the command line leaves behind, without noise."""
+    arguments = ["synth", source, "-o", "fake.parquet", "--schema", "schema.toml", "--epsilon", "1", "--delta", "1e-6"]
+    before = {path.name for path in folder.iterdir()}
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        code = run([*arguments, "--method", "independent", "--seed", "7", "-n", "20", "--force", *more])
+    captured = capsys.readouterr()
+    found: dict[str, object] = {
+        "exit code": code,
+        "standard error": said(captured.err),
+        "standard output": captured.out,
+        "warnings": [str(warning.message) for warning in warned],
+        "files": sorted({path.name for path in folder.iterdir()} - before),
+    }
+    release = folder / "fake.release"
+    if release.exists():
+        found["release files"] = sorted(path.name for path in release.iterdir())
+        for name in ("release.json", "certificate.json"):
+            found[name] = without_noise(name, json.loads((release / name).read_text()))
+        found["origin"] = Release.load(release).origin.to_dict()
+        found["synthetic types"] = str(pq.read_schema(folder / "fake.parquet"))
+    for path in sorted(release.rglob("*"), reverse=True) if release.exists() else ():
+        path.unlink()
+    with contextlib.suppress(FileNotFoundError):
+        release.rmdir()
+    (folder / "fake.parquet").unlink(missing_ok=True)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def schema_of(kind: str) -> Schema:
+    return Schema(columns=(Column(name=HEAD, kind="integer", bounds=(0, 9)), KINDS[kind].column))
+
+
+def check_pair(folder: Path, source: str, kind: str, odd: Sequence[str], capsys: pytest.CaptureFixture[str]) -> int:
+    """Compares the outcome with that of each odd row; returns how many of these the tool could write."""
+    schema_of(kind).write(folder / "schema.toml", force=True)
+    values = (KINDS[kind].texts.split() * NUM_ROWS)[:NUM_ROWS]
+    first = outcome(folder, SOURCES[source](folder, values), capsys)
+    assert first["exit code"] == 0, first["standard error"]
+    compared = 0
+    for name in odd:
+        try:
+            given = SOURCES[source](folder, [*values, ODD[name]])
+        except TOOL_ERRORS:
+            continue  # the tool that would have made the table cannot: there is none to read
+        assert outcome(folder, given, capsys) == first, name
+        compared += 1
+    return compared
+
+
+PAIRS = [
+    ("CSV", "real", "quoted line break"),
+    ("CSV", "boolean", "NUL"),
+    ("CSV", "categorical", "odd unicode"),
+    ("JSON lines", "integer", "huge number"),
+    ("JSON lines", "categorical of integers", "word"),
+    ("JSON lines", "real with decimals", "not a number"),
+    ("Parquet by pandas", "real", "missing"),
+    ("Parquet by pandas", "categorical of texts", "fraction"),
+    ("Parquet by pandas", "boolean", "word"),
+    ("Parquet by pandas with dates", "datetime", "word"),
+    ("Parquet by polars", "integer", "huge number"),
+    ("Parquet by polars", "datetime", "microseconds"),
+    ("Parquet by polars", "categorical", "fraction"),
+    ("Parquet by pyarrow", "date", "microseconds"),
+    ("Parquet by pyarrow", "real with decimals", "infinity"),
+    ("Parquet by pyarrow", "categorical of integers", "spaces"),
+    ("SQLite", "integer", "fraction"),
+    ("SQLite", "categorical", "word"),
+    ("SQLite", "date", "old date"),
+    ("DuckDB", "real", "huge number"),
+    ("DuckDB", "boolean", "missing"),
+    ("DuckDB", "datetime", "old date"),
+]
+
+
+@pytest.mark.parametrize(("source", "kind", "odd"), PAIRS)
+def test_one_odd_row_changes_noise_only(
+    folder: Path, source: str, kind: str, odd: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check_pair(folder, source, kind, [odd], capsys) == 1
+
+
+def test_the_pairs_cover_all_sources_kinds_and_odd_rows() -> None:
+    sources, kinds, odd = zip(*PAIRS, strict=True)
+    assert (set(sources), set(kinds), set(odd)) == (set(SOURCES), set(KINDS), set(ODD))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_all_odd_rows(folder: Path, source: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_pair(folder, source, kind, list(ODD), capsys) > len(ODD) / 2
+
+
+# ------------------------------------------------------------------------------------------------ nobody, or one person
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_nobody_looks_like_one_person(folder: Path, source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also for the one row that has no value at all, from which a tool learns as little as from none."""
+    schema_of("integer").write(folder / "schema.toml")
+    found = [outcome(folder, SOURCES[source](folder, values), capsys) for values in ([], ["10"], [""])]
+    assert found[0]["exit code"] == 0, found[0]["standard error"]
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_empty_frames(library: str) -> None:
+    schema = schema_of("categorical of texts")
+    types = []
+    for num_rows in (0, 1):
+        table = pa.table({HEAD: [1], "x": ["10"]}).slice(0, num_rows)
+        frame = {"pandas": table.to_pandas, "polars": lambda t=table: pl.from_arrow(t), "pyarrow": lambda t=table: t}
+        release = us.fit(frame[library](), "independent", us.Guarantee(1.0, 1e-6), schema=schema, seed=1)
+        sampled = release.sample(5, seed=0)
+        types.append((release.origin, str(sampled.schema if library != "pandas" else sampled.dtypes)))
+    assert types[0] == types[1]
+
+
+# -------------------------------------------------------------------------------------------------------- public tables
+
+
+def public_outcomes(private: object, public: object) -> str:
+    """Whether a run with this public table gets past the checks."""
+
+    class Stop(Exception):
+        pass
+
+    def stop(share: float, words: str) -> None:
+        raise Stop
+
+    try:
+        us.fit(private, "dpgan(steps=8)", us.Guarantee(1.0, 1e-6), schema=PUBLIC, public=public, progress=stop)
+    except us.ConfigError as error:
+        return str(error)
+    except Stop:
+        return ""
+    raise AssertionError("nothing stopped the run")
+
+
+PUBLIC = Schema(columns=(Column(name="x", kind="integer", bounds=(0, 9)), Column(name="y", kind="boolean")), rows=100)
+
+
+def survey(num_rows: int) -> pa.Table:
+    return pa.table({"x": [1] * num_rows, "y": [True] * num_rows})
+
+
+def test_a_public_table_is_no_question_about_the_private_rows() -> None:
+    """Whoever knows all rows but one must not learn from a refusal whether that one is there."""
+    known = survey(100)
+    for private in (survey(100), survey(101), survey(100).to_pandas()):
+        assert public_outcomes(private, known) == ""
+
+
+@pytest.fixture
+def places(folder: Path) -> Path:
+    pq.write_table(survey(100), folder / "a.parquet")
+    pq.write_table(survey(100), folder / "copy.parquet")
+    (folder / "link.parquet").symlink_to("a.parquet")
+    (folder / "hard.parquet").hardlink_to(folder / "a.parquet")
+    for name in ("one.duckdb", "two.duckdb"):
+        with contextlib.closing(duckdb.connect(str(folder / name))) as connection:
+            connection.execute("CREATE TABLE t AS SELECT 1 AS x, true AS y FROM range(100)")
+            if name == "two.duckdb":
+                connection.execute("CREATE TABLE u AS FROM t")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("private", "public", "same"),
+    [
+        ("a.parquet", "a.parquet", True),
+        ("a.parquet", "../{folder}/a.parquet", True),
+        ("a.parquet", "link.parquet", True),
+        ("a.parquet", "hard.parquet", True),
+        ("a.parquet", "copy.parquet", False),
+        ("one.duckdb::t", "one.duckdb", True),
+        ("one.duckdb::t", "one.duckdb::main.t", True),
+        ("two.duckdb::t", "two.duckdb::u", False),
+        ("two.duckdb::t", "one.duckdb::t", False),
+    ],
+)
+def test_the_source_of_the_private_table_is_refused(places: Path, private: str, public: str, same: bool) -> None:
+    public = public.format(folder=places.name)
+    for given in (public, Path(public)):
+        assert ("is the private one" in public_outcomes(private, given)) == same
+
+
+def test_the_object_of_the_private_table_is_refused() -> None:
+    frame = survey(100)
+    assert "is the private one" in public_outcomes(frame, frame)
+    assert "is the private one" in public_outcomes(frame, lambda: frame)
+
+
+# ------------------------------------------------------------------------------------------------------ types on demand
+
+
+def test_kept_types_are_a_condition(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema_of("integer").write(folder / "schema.toml")
+    pq.write_table(pa.table({HEAD: pa.array([1, 2], pa.int8()), "x": pa.array([10, 20], pa.uint16())}), "t.parquet")
+    plain, kept = outcome(folder, "t.parquet", capsys), outcome(folder, "t.parquet", capsys, "--keep-types")
+    assert (plain["synthetic types"], kept["synthetic types"]) == ("y: int64\nx: int64", "y: int8\nx: uint16")
+    conditions = [found["certificate.json"]["conditions"] for found in (plain, kept)]  # type: ignore[index]
+    assert conditions[0] == []
+    (condition,) = conditions[1]
+    assert condition.startswith("storage types of the source are taken as public")
+    release = us.fit("t.parquet", "independent", us.Guarantee(1.0, 1e-6), schema=schema_of("integer"), keep_types=True)
+    assert "**On one condition:** storage types of the source are taken as public" in release.certificate
+    release.save("kept.release")
+    assert Release.load("kept.release").statement == release.statement
+    assert (
+        read_table("t.parquet", schema=schema_of("integer"))[1]
+        == us.fit("t.parquet", "independent", us.Guarantee(1.0, 1e-6), schema=schema_of("integer")).origin
+    )
+
+
+def test_drafted_types_are_a_condition(folder: Path) -> None:
+    pq.write_table(pa.table({"x": pa.array([10, 20], pa.uint16())}), "t.parquet")
+    release = us.fit("t.parquet", "independent", us.Guarantee(1.0, 1e-6))
+    assert "**On one condition:** the kinds and storage types of the columns" in release.certificate
+    assert str(release.sample_arrow(5).schema.field("x").type) == "uint16"
