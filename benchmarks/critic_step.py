@@ -1,11 +1,13 @@
 """How much a private critic step costs beside the same step without privacy.
 
     python benchmarks/critic_step.py --populations 1 16 84 256 --write
+    CRITIC_STEP_BATCH=20000 python benchmarks/critic_step.py --populations 1 --skip-per-example --write
 
-Three steps, each scanned: private (a Poisson draw, clipped sum, noise), plain (as many rows by uniform positions, mean
-loss, one backward pass), and private by gradients of every row. All take the same generated rows and Adam, so that
-what differs is the look at the rows. Populations are mapped over keys and networks. Needs nothing but NumPy, JAX,
-Equinox and Optax. Rows are drawn from a seed: no table is read.
+Four steps, each scanned: private (a Poisson batch, clipped sum, noise), float32 (the same with one plain float32 sum,
+whose sensitivity is not proven: what the proof costs), plain (as many rows by uniform positions, mean loss, one backward
+pass), and private by gradients of every row. All take the same generated rows and Adam, so that what differs is the
+query of the rows. Populations are mapped over keys and networks. Needs nothing but NumPy, JAX, Equinox and Optax. Rows
+are drawn from a seed: no table is read.
 """
 
 import argparse
@@ -33,13 +35,32 @@ from understudy.adversarial.critics import unit_loss  # noqa: E402
 from understudy.adversarial.losses import LOSSES  # noqa: E402
 from understudy.networks import Block, Critic  # noqa: E402
 from understudy.privacy.device_noise import normals  # noqa: E402
-from understudy.privacy.gradients import Clip, add_noise, clipped_sum, per_example_sum  # noqa: E402
-from understudy.privacy.sampling import Draws, Units, chunk_size, poisson_draws, sum_over_draw  # noqa: E402
+from understudy.privacy.gradients import (  # noqa: E402
+    Clip,
+    _coefficients,
+    _ghost_parts,
+    _group_squares,
+    _groups,
+    _Weights,
+    _with_parameters,
+    add_noise,
+    clipped_sum,
+    per_example_sum,
+)
+from understudy.privacy.sampling import (  # noqa: E402
+    Draws,
+    Units,
+    chunk_size,
+    num_slots,
+    poisson_draws,
+    sum_over_draw,
+)
 
-ROWS, BATCH, SEED = 32_561, 500, 0
+BATCH, SEED = int(os.environ.get("CRITIC_STEP_BATCH", "500")), 0
+ROWS = max(32_561, 4 * BATCH)
 WIDTHS = (256, 256)
 BLOCKS = (*(Block("one_hot", 13) for _ in range(8)), Block("tanh", 2))  # 106 features
-RATE, CHUNK = BATCH / ROWS, chunk_size(BATCH)
+RATE, CHUNK, SLOTS = BATCH / ROWS, chunk_size(BATCH), num_slots(BATCH)
 LOSS = LOSSES["gan"]
 CLIP, NOISE_MULTIPLIER, LEARNING_RATE = 1.0, 1.0, 4e-4
 ADAM = optax.scale_by_adam(b1=0.5, b2=0.9)
@@ -57,11 +78,37 @@ def rows_and_fakes() -> tuple[Units, jax.Array]:
     return Units(jnp.asarray(rows[:, None]), jnp.ones((ROWS, 1), bool)), jnp.asarray(fakes)
 
 
-# ---------------------------------------------------------------------------------------------------------- three looks
+# ------------------------------------------------------------------------------------------------------------ the steps
+
+
+def float32_sum(loss: Callable, critic: Any, units: Any, taken: jax.Array, clip: Clip) -> tuple[Any, jax.Array]:
+    """A clipped sum as one product in float32: faster, and moved by one unit beyond the bound."""
+    parts, groups = _ghost_parts(loss, critic, units), _groups(critic, clip)
+    squares = _group_squares([part.squares() for part in parts], groups, 1)
+    keep, finite, _ = _coefficients(squares, taken, clip, 0.0)
+    weighted = (part.block_sums(_Weights(keep, finite, group), 1)[0] for part, group in zip(parts, groups, strict=True))
+    return _with_parameters(critic, list(weighted)), jnp.zeros(1)
+
+
+def float32(critic: Any, units: Units, draw: Draws, key: jax.Array) -> Any:
+    part_key, noise_key = jax.random.split(key)
+    of_unit = unit_loss(LOSS, BLOCKS, None, paired=False)
+
+    def part(drawn: Units, taken: jax.Array, chunk_key: jax.Array) -> Any:
+        keys = jax.random.split(chunk_key, CHUNK)
+        return float32_sum(of_unit, critic, (drawn.rows, drawn.present, None, keys), taken, Clip.flat(CLIP))
+
+    leaves, structure = jax.tree_util.tree_flatten(sum_over_draw(part, units, draw, part_key)[0])
+    noise = jnp.split(normals(noise_key, sum(leaf.size for leaf in leaves)), np.cumsum([leaf.size for leaf in leaves]))
+    noisy = [
+        (leaf + NOISE_MULTIPLIER * CLIP * each.reshape(leaf.shape)) / BATCH
+        for leaf, each in zip(leaves, noise, strict=False)
+    ]
+    return jax.tree_util.tree_unflatten(structure, noisy)
 
 
 def private(summed: Callable = clipped_sum) -> Gradient:
-    """The look of the training loop, with either way to the clipped sum."""
+    """The query of the training loop, with either way to the clipped sum."""
     of_unit = unit_loss(LOSS, BLOCKS, None, paired=False)
 
     def gradient(critic: Any, units: Units, draw: Draws, key: jax.Array) -> Any:
@@ -87,11 +134,16 @@ def plain(critic: Any, units: Units, draw: Draws, key: jax.Array) -> Any:
     )
 
 
-STEPS: dict[str, Gradient] = {"private": private(), "plain": plain, "per example": private(per_example_sum)}
+STEPS: dict[str, Gradient] = {
+    "private": private(),
+    "float32": float32,
+    "plain": plain,
+    "per example": private(per_example_sum),
+}
 
 
 def scanned(gradient: Gradient) -> Callable:
-    """Critic steps: the look, the fakes' gradient, Adam."""
+    """Critic steps: the query, the fakes' gradient, Adam."""
 
     def run(
         critic: Any, moments: Any, units: Units, fakes: jax.Array, draws: Draws, keys: jax.Array
@@ -131,7 +183,7 @@ def timed(members: int, num_steps: int, repeats: int, names: list[str]) -> dict[
     coin_keys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, 1), num_steps))(keys)
 
     def drawn() -> Draws:
-        return poisson_draws(coin_keys, units, rate=RATE, chunk=CHUNK)
+        return poisson_draws(coin_keys, units, rate=RATE, chunk=CHUNK, slots=SLOTS)
 
     draws = jax.block_until_ready(drawn())
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -163,6 +215,7 @@ def parts(num_steps: int, repeats: int) -> dict[str, float]:
         moved = jax.tree_util.tree_map(lambda leaf: leaf + carry if eqx.is_inexact_array(leaf) else leaf, critic)
         if bound is not None:
             found = clipped_sum(of_unit, moved, chunk_units, jnp.ones(CHUNK, bool), bound)[0]
+            found = jax.tree_util.tree_map(lambda leaf: leaf.astype(jnp.float32), found)
         else:
             trained, rest = eqx.partition(moved, eqx.is_inexact_array)
             real = chunk_units[0][:, 0]
@@ -194,9 +247,9 @@ def parts(num_steps: int, repeats: int) -> dict[str, float]:
     keys, seconds = jax.random.split(jax.random.key(2), num_steps), []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        jax.block_until_ready(poisson_draws(keys, units, rate=RATE, chunk=CHUNK))
+        jax.block_until_ready(poisson_draws(keys, units, rate=RATE, chunk=CHUNK, slots=SLOTS))
         seconds.append((time.perf_counter() - began) / num_steps)
-    return {**found, "coins and places": statistics.median(seconds[1:]) * 1e6}
+    return {**found, "coins, places and arrangement": statistics.median(seconds[1:]) * 1e6}
 
 
 # --------------------------------------------------------------------------------------------------------------- report
@@ -211,13 +264,15 @@ def report(arguments: argparse.Namespace) -> str:
     lines += [f"Python {platform.python_version()}, JAX {jax.__version__}, Equinox {eqx.__version__}."]
     lines += [f"Critic 106-256-256-1, {ROWS:,} rows, batch {BATCH} (chunk {CHUNK}), scans of {arguments.steps} steps,"]
     lines += [f"median of {arguments.repeats} interleaved rounds. The target for plain / private is {TARGET}.", ""]
-    lines += ["| population | step | compilation, s | one step, ms | steps/s of all members | speed beside plain |"]
-    lines += ["|---:|---|---:|---:|---:|---:|"]
+    columns = (
+        "population | step | compilation, s | one step, ms | steps/s of all members | beside plain | beside float32"
+    )
+    lines += [f"| {columns} |", "|---:|---|---:|---:|---:|---:|---:|"]
     for members in arguments.populations:
         found = timed(members, arguments.steps, arguments.repeats, names)
         for name, (compilation, seconds) in found.items():
-            speed = found["plain"][1] / seconds
-            figures = f"{compilation:.1f} | {seconds * 1e3:.3f} | {members / seconds:,.0f} | {speed:.2f}"
+            beside = " | ".join(f"{found[other][1] / seconds:.2f}" for other in ("plain", "float32"))
+            figures = f"{compilation:.1f} | {seconds * 1e3:.3f} | {members / seconds:,.0f} | {beside}"
             lines += [f"| {members} | {name} | {figures} |"]
     if arguments.parts:
         lines += [
@@ -247,7 +302,7 @@ def main() -> None:
     text = report(arguments)
     print(text)
     if arguments.write:
-        kind = jax.devices()[0].device_kind.lower().replace(" ", "_")
+        kind = jax.devices()[0].device_kind.lower().replace(" ", "_") + f"_batch_{BATCH}" * (BATCH != 500)
         (HERE / "results" / f"critic_step_{kind}.md").write_text(text)
 
 

@@ -41,8 +41,8 @@ NOT_COVERED = (
     "from which SHAKE-256 expands all noise on counts and choices, and keys of 64 bits for the noise of trained "
     "networks (Threefry). It is in no release; a checkpoint holds it while the run is unfinished.",
     "Low-order bits of floating-point arithmetic, in the scores by which a private choice compares its candidates and "
-    "in the noise of trained networks. The sums of gradients under that noise are covered, rounding included; counts carry "
-    "exact discrete noise and are not affected.",
+    "in the noise of trained networks. The sums of gradients under that noise are covered, rounding included; counts "
+    "carry exact discrete noise and are not affected.",
 )
 
 

@@ -324,6 +324,6 @@ def test_one_unit_more_fills_an_empty_slot_and_moves_nobody() -> None:
 def test_chunks_have_room_for_the_slots_in_whole_blocks(expected: float, most: int | None) -> None:
     chunk, slots = chunk_size(expected, most), num_slots(expected)
     chunks = -(-slots // chunk)
-    assert chunk <= min(most or 8192, 8192) + BLOCK
+    assert chunk <= min(most or 2**15, 2**15) + BLOCK
     assert chunks * chunk < slots + chunk
     assert chunks * chunk - slots <= max(chunks * -(-chunk // BLOCK), 1) * 2

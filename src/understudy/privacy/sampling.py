@@ -25,8 +25,8 @@ DIGITS = 12
 LANES = 256
 """Places are found in rows of so many words: short running sums are fast where one long one is not."""
 LAST = np.uint32(0xFFFFFFFF)
-UNITS_AT_ONCE = 8192
-"""A larger batch is handled in chunks of at most this many units."""
+UNITS_AT_ONCE = {"cpu": 1 << 13}
+"""A larger batch is handled in chunks of at most this many units; elsewhere 2^15."""
 WORDS_AT_ONCE = {"cpu": 1 << 23}
 """Random words held at once while drawing; elsewhere 2^27."""
 
@@ -68,7 +68,8 @@ def num_slots(expected: float) -> int:
 def chunk_size(expected: float, most: int | None = None) -> int:
     """Units handled at once: equal parts of the slots of a batch, in whole blocks."""
     slots = num_slots(expected)
-    chunks = -(-slots // min(most or UNITS_AT_ONCE, UNITS_AT_ONCE))
+    room = UNITS_AT_ONCE.get(jax.default_backend(), 1 << 15)
+    chunks = -(-slots // min(most or room, room))
     blocks = -(-slots // (chunks * BLOCK))
     return blocks * -(-slots // (chunks * blocks))
 
