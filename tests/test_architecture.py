@@ -75,6 +75,7 @@ ORDER = (
     "learners.methods",
     "synthesizers",
     "certificate",
+    "spent",
     "release",
     "learners.shells",
     "learners.estimators",

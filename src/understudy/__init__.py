@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from understudy.errors import ReleaseError as ReleaseError
     from understudy.errors import SchemaError as SchemaError
     from understudy.errors import TableError as TableError
+    from understudy.errors import TrainingError as TrainingError
     from understudy.errors import UnderstudyError as UnderstudyError
     from understudy.evaluation.scorecard import Scorecard as Scorecard
     from understudy.evaluation.scorecard import evaluate as evaluate
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from understudy.schema import Column as Column
     from understudy.schema import Domain as Domain
     from understudy.schema import Schema as Schema
+    from understudy.spent import SpentError as SpentError
     from understudy.synthesizers.aim import AIM as AIM
     from understudy.synthesizers.gem import GEM as GEM
     from understudy.synthesizers.independent import Independent as Independent
@@ -47,7 +49,9 @@ _PLACES = {
     "ConfigError": "errors",
     "ReleaseError": "errors",
     "SchemaError": "errors",
+    "SpentError": "spent",
     "TableError": "errors",
+    "TrainingError": "errors",
     "UnderstudyError": "errors",
     "Binning": "privacy.discovery",
     "Guarantee": "privacy.ledger",

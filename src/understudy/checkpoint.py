@@ -27,7 +27,7 @@ import pyarrow as pa
 import safetensors
 import safetensors.numpy
 
-from understudy.errors import BudgetExceeded, CheckpointError, ConfigError, SchemaError
+from understudy.errors import CheckpointError, ConfigError
 from understudy.files import explained, require_free
 from understudy.privacy.journal import Journal, JournaledNoise, table_digest
 from understudy.privacy.noise import NoiseSource
@@ -39,10 +39,10 @@ except ImportError:  # no such locks on this system
 
 FORMAT = "understudy-checkpoint"
 FORMAT_VERSION = 1
-RUN, JOURNAL, RELEASED, RESULT = "run.json", "journal", "released.txt", "release.json"
+RUN, JOURNAL, RELEASED, SPENT, RESULT = "run.json", "journal", "released.txt", "spent.txt", "release.json"
 RESULTS = (r"model\.safetensors", r"certificate\.json", r"CERTIFICATE\.md", r"release\.json")
 OWN = re.compile(
-    rf"(run\.json|journal|released\.txt|{'|'.join(RESULTS)}|training-\d+(-kept-\d+)?\.safetensors)(\.part)?"
+    rf"(run\.json|journal|released\.txt|spent\.txt|{'|'.join(RESULTS)}|training-\d+(-kept-\d+)?\.safetensors)(\.part)?"
 )
 """The files that a checkpoint consists of."""
 
@@ -72,6 +72,11 @@ def require_place(folder: str | os.PathLike[str], *, resume: bool) -> None:
     elif any(not OWN.fullmatch(name) for name in os.listdir(folder)):
         raise CheckpointError(f"{folder} holds other files than a checkpoint's, so it is not used. Move it away.")
     unfinished = is_unfinished(folder)
+    if unfinished and not resume and (folder / SPENT).exists():
+        raise CheckpointError(
+            f"{folder} holds a run that failed after it had spent its budget: --resume (resume=True) repeats it with "
+            "the same noise. To start anew, delete that folder: a new run spends a budget of its own."
+        )
     if resume and not unfinished:
         raise CheckpointError(f"There is nothing to resume: {folder} holds no unfinished run. Run without --resume.")
     if unfinished and not resume:
@@ -95,11 +100,13 @@ def _require_own(folder: Path) -> None:
 
 
 class Checkpoint:
-    """The folder of one unfinished run. `with` closes it; a run that ended in a refusal leaves none."""
+    """The folder of one unfinished run. `with` closes it; a run that failed before its first charge leaves none."""
 
     def __init__(self, folder: Path, key: bytes, lock: int | None):
         self.folder, self._key, self._lock = folder, key, lock
         self._slots, self._seconds = 0, _seconds()
+        self.is_charged = False
+        """Whether a query was charged, in this process or before: then its noise is kept, however the run ends."""
         self._journal = Journal(folder / JOURNAL)
         _sync(folder)
 
@@ -129,7 +136,9 @@ class Checkpoint:
             require_place(folder, resume=resume)  # again: another process may have been quicker
             _require_own(folder)
             key = _key_of(folder, tables, facts) if resume else _begun(folder, tables, facts)
-            return cls(folder, key, lock)
+            checkpoint = cls(folder, key, lock)
+            checkpoint.is_charged = resume
+            return checkpoint
         except BaseException:
             _unlock(lock)
             raise
@@ -140,10 +149,8 @@ class Checkpoint:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        refused = isinstance(error, ConfigError | SchemaError | BudgetExceeded)  # resumed, it would end there again
-        useless = refused or (error is not None and self._journal.is_empty)
         self.close()
-        if useless:
+        if error is not None and not self.is_charged:
             self.delete()
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
@@ -179,6 +186,19 @@ class Checkpoint:
         """What the release will be, just before it is put into its place."""
         if self._is_mine():
             _write(self.folder / RELEASED, digest.encode())
+
+    @property
+    def spent_record(self) -> Path | None:
+        """Where the record of this run's spending lies, if it failed before; None: nowhere."""
+        try:
+            record = Path((self.folder / SPENT).read_text())
+        except OSError:
+            return None
+        return record if record.is_dir() else None
+
+    def note_spent(self, record: Path) -> None:
+        """That the run failed after its first charge, and where the record of that is."""
+        _write(self.folder / SPENT, str(record).encode())
 
     def delete(self) -> None:
         """Ends the run. Without its first file a checkpoint is none, so a kill on the way leaves nothing to resume."""
