@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from understudy.errors import ReleaseError as ReleaseError
     from understudy.errors import SchemaError as SchemaError
     from understudy.errors import TableError as TableError
-    from understudy.errors import TrainingError as TrainingError
     from understudy.errors import UnderstudyError as UnderstudyError
     from understudy.evaluation.scorecard import Scorecard as Scorecard
     from understudy.evaluation.scorecard import evaluate as evaluate
@@ -51,7 +50,6 @@ _PLACES = {
     "SchemaError": "errors",
     "SpentError": "spent",
     "TableError": "errors",
-    "TrainingError": "errors",
     "UnderstudyError": "errors",
     "Binning": "privacy.discovery",
     "Guarantee": "privacy.ledger",
