@@ -26,12 +26,14 @@ from understudy.learners.models import Model
 from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Look, Plan, spent_by
 from understudy.privacy.mechanisms import Rows, noisy_counts
+from understudy.privacy.noise import SecureNoise
 from understudy.schema import MERGED_SIZE, Domain
 from understudy.spent import SpentError, read_record
 from understudy.synthesizers.mwem import MOST_CELLS, MWEM
 
 SOURCE = Path(us.__file__).parent
 GUARANTEE = us.Guarantee(3.0, 1e-6)
+ROUGH = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick about training
 NETS = "latent=2, generator_widths=[4, 4], critic_widths=[4]"
 DIVERGES = f"dpgan(steps=4, rate=0.25, critic_rate=1e38, generator_rate=1e38, {NETS})"
 AUTOGAN = f"steps=2, autoencoder_steps=2, autoencoder_widths=[], {NETS}"
@@ -62,7 +64,7 @@ def texts(num_columns: int = 6, num_values: int = 25, each: int = 60) -> tuple[u
     counts = each + 4 * np.arange(num_values)
     column = np.repeat([f"v{i:02}" for i in range(num_values)], counts)
     table = pa.table({f"c{k}": draw.permutation(column) for k in range(num_columns)})
-    return open_schema(**{name: "categorical" for name in table.column_names}), table
+    return open_schema(**dict.fromkeys(table.column_names, "categorical")), table
 
 
 def numbers(num_rows: int = 300) -> tuple[us.Schema, pa.Table]:
@@ -71,11 +73,11 @@ def numbers(num_rows: int = 300) -> tuple[us.Schema, pa.Table]:
     return open_schema(x="real", y="real"), table
 
 
-def planned_epsilon(schema: us.Schema, method: str) -> float:
-    return spent_by(us.plan(schema, method, GUARANTEE), GUARANTEE).epsilon
+def planned_epsilon(schema: us.Schema, method: str, guarantee: us.Guarantee = GUARANTEE) -> float:
+    return spent_by(us.plan(schema, method, guarantee), guarantee).epsilon
 
 
-# ------------------------------------------------------------------------- estimated sizes refuse nothing after a charge
+# ------------------------------------------------------------------------ estimated sizes refuse nothing after a charge
 
 
 def test_a_histogram_over_estimated_categories_is_fitted_by_merging_the_rarest(charged: list[str]) -> None:
@@ -107,16 +109,16 @@ def test_what_merging_cannot_fit_is_refused_before_the_first_charge(charged: lis
 def test_a_code_is_refused_by_what_may_be_estimated_and_else_fits_what_was(charged: list[str]) -> None:
     schema, table = texts(num_columns=2, num_values=3)
     with pytest.raises(ConfigError, match=r"code \(2005\) is wider than the data: a row has 2004 features at most"):
-        us.fit(table, f"autogan(code=2005, {AUTOGAN})", GUARANTEE, schema=schema)
+        us.fit(table, f"autogan(code=2005, {AUTOGAN})", ROUGH, schema=schema)
     assert not charged
-    release = us.fit(table, f"autogan(code=2000, {AUTOGAN})", GUARANTEE, schema=schema, seed=1)
+    release = us.fit(table, f"autogan(code=2000, {AUTOGAN})", ROUGH, schema=schema, seed=1)
     assert "autoencoder" in charged
     assert release.sample(5, seed=0).num_rows == 5
 
 
 def test_conditions_over_estimated_numbers_find_a_column(charged: list[str]) -> None:
     schema, table = numbers()
-    release = us.fit(table, f"patectgan({PATE}, features=modes)", GUARANTEE, schema=schema, seed=1)
+    release = us.fit(table, f"patectgan({PATE}, features=modes)", ROUGH, schema=schema, seed=1)
     assert {"size", "bounds", "histograms", "votes"} <= set(charged)
     assert release.sample(5, seed=0).num_rows == 5
 
@@ -172,25 +174,25 @@ def test_the_largest_sizes_bound_what_a_codec_can_get() -> None:
     assert assumed.only(["a", "d"]).largest.sizes == (6, 6)
 
 
-# ------------------------------------------------------------------------------------------------- what fails all the same
+# ----------------------------------------------------------------------------------------------- what fails all the same
 
 
 def test_a_diverged_training_is_a_spending(charged: list[str], tmp_path: Path) -> None:
     schema, table = numbers()
     with pytest.raises(SpentError) as caught:
-        us.fit(table, DIVERGES, GUARANTEE, schema=schema)
+        us.fit(table, DIVERGES, ROUGH, schema=schema)
     error = caught.value
     assert "critic" in charged
     assert isinstance(error.__cause__, TrainingError)
     assert isinstance(error, UnderstudyError)
     assert error.record is None
-    plan = us.plan(schema, DIVERGES, GUARANTEE)
+    plan = us.plan(schema, DIVERGES, ROUGH)
     assert error.statement.looks == plan.looks
-    assert error.statement.epsilon == planned_epsilon(schema, DIVERGES)
+    assert error.statement.epsilon == planned_epsilon(schema, DIVERGES, ROUGH)
     assert not error.statement.released
     assert re.fullmatch(
-        r"Training diverged before step \d+: .* Nothing was released, but epsilon 2\.99\d+ at delta 1e-06 is spent\. To "
-        r"keep a record of that: error\.save\(folder\)\.",
+        r"Training diverged before step \d+: .* Nothing was released, but epsilon 0\.29\d+ at delta 1e-06 is spent\. "
+        r"To keep a record of that: error\.save\(folder\)\.",
         str(error),
     )
     error.save(tmp_path / "record")
@@ -199,13 +201,16 @@ def test_a_diverged_training_is_a_spending(charged: list[str], tmp_path: Path) -
         error.save(tmp_path / "record")
 
 
+class Broken(MWEM):
+    """Plans as mwem does, and refuses by what was estimated."""
+
+    def fit(self, *given: Any, **more: Any) -> Any:
+        raise ConfigError("A row has 63 features and the table 1,234 rows.")
+
+
 def test_the_whole_plan_is_spent_however_early_the_run_fails(tmp_path: Path) -> None:
     """The first query of four is made; the record has the cost of all of them, and nothing that was estimated."""
     schema, table = texts(num_columns=2, num_values=5)
-
-    class Broken(MWEM):
-        def fit(self, *given: Any, **more: Any) -> Any:
-            raise ConfigError("A row has 63 features and the table 1,234 rows.")
 
     with pytest.raises(SpentError) as caught:
         us.fit(table, Broken(rounds=1), GUARANTEE, schema=schema, checkpoint=tmp_path / "run.checkpoint")
@@ -274,7 +279,7 @@ def test_the_checkpoint_of_a_failed_run_serves_the_identical_run_alone(tmp_path:
 
     def fit(**more: Any) -> SpentError:
         with pytest.raises(SpentError) as caught:
-            us.fit(table, DIVERGES, GUARANTEE, schema=schema, checkpoint=folder, **more)
+            us.fit(table, DIVERGES, ROUGH, schema=schema, checkpoint=folder, **more)
         return caught.value
 
     first = fit()
@@ -286,9 +291,9 @@ def test_the_checkpoint_of_a_failed_run_serves_the_identical_run_alone(tmp_path:
     assert str(again) == str(first)
     assert (folder / "journal").read_bytes() == noise
     with pytest.raises(CheckpointError, match="spent its budget"):
-        us.fit(table, DIVERGES, GUARANTEE, schema=schema, checkpoint=folder)
+        us.fit(table, DIVERGES, ROUGH, schema=schema, checkpoint=folder)
     with pytest.raises(CheckpointError, match="the table differs"):
-        us.fit(table.slice(1), DIVERGES, GUARANTEE, schema=schema, checkpoint=folder, resume=True)
+        us.fit(table.slice(1), DIVERGES, ROUGH, schema=schema, checkpoint=folder, resume=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.checkpoint", "run.spent"]
     for path in folder.iterdir():
         path.unlink()
@@ -297,30 +302,14 @@ def test_the_checkpoint_of_a_failed_run_serves_the_identical_run_alone(tmp_path:
 
 
 def test_a_record_that_cannot_be_written_does_not_hide_the_spending(tmp_path: Path) -> None:
-    schema, table = numbers()
-    place = tmp_path / "here"
-    place.mkdir()
-
-    def unwritable(share: float, now: str) -> None:
-        if share > 0:
-            place.chmod(0o500)
-            (tmp_path / "here" / "run.spent").exists()
-            raise MemoryError
-
-    try:
-        with pytest.raises(UnderstudyError) as caught:
-            us.fit(
-                table,
-                "dpgan(steps=2)",
-                GUARANTEE,
-                schema=schema,
-                checkpoint=place / "run.checkpoint",
-                progress=unwritable,
-            )
-    finally:
-        place.chmod(0o700)
-    assert isinstance(caught.value, SpentError)
-    assert caught.value.statement.epsilon > 2.9
+    """The name of the checkpoint is as long as names may be: there is no room for that of a file beside it."""
+    schema, table = texts(num_columns=2, num_values=5)
+    folder = tmp_path / f"{'x' * 244}.checkpoint"
+    with pytest.raises(SpentError, match=r"the name is too long.*error\.save\(folder\)") as caught:
+        us.fit(table, Broken(rounds=1), GUARANTEE, schema=schema, checkpoint=folder)
+    assert caught.value.record is None
+    caught.value.save(tmp_path / "record")
+    assert read_record(tmp_path / "record") == caught.value.statement
 
 
 def test_the_command_says_what_is_spent_and_where_it_is_recorded(
@@ -336,7 +325,7 @@ def test_the_command_says_what_is_spent_and_where_it_is_recorded(
         "--schema",
         "people.toml",
         "--epsilon",
-        "3",
+        "0.3",
         "--method",
         DIVERGES,
         "-o",
@@ -346,7 +335,7 @@ def test_the_command_says_what_is_spent_and_where_it_is_recorded(
     assert run(command) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "Nothing was released, but epsilon 2.99" in said
+    assert "Nothing was released, but epsilon 0.29" in said
     assert said.endswith("The record of that is out.spent/.\n")
     assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.checkpoint", "out.spent"]
     content = json.loads(Path("out.spent/certificate.json").read_text())
@@ -370,7 +359,7 @@ def test_the_command_says_what_is_spent_and_where_it_is_recorded(
 
 def test_the_certificate_of_a_failed_run_claims_no_release() -> None:
     look = Look("counts", "counts of a marginal", DiscreteGaussian(10.0))
-    ledger = Ledger(Guarantee(1.0, 1e-6), noise=us.Ledger(Guarantee(1.0, 1e-6), noise=_noise()).noise)
+    ledger = Ledger(Guarantee(1.0, 1e-6), noise=SecureNoise())
     statement = ledger.statement([look], method="mst")
     assert not ledger.looks
     words = certificate.to_markdown(statement)
@@ -383,13 +372,7 @@ def test_the_certificate_of_a_failed_run_claims_no_release() -> None:
     assert "Everything in this release" in certificate.to_markdown(certificate.from_json(old))
 
 
-def _noise() -> Any:
-    from understudy.privacy.noise import SecureNoise
-
-    return SecureNoise()
-
-
-# ---------------------------------------------------------------------------------------------------------------- learners
+# -------------------------------------------------------------------------------------------------------------- learners
 
 
 class Failing:
@@ -424,7 +407,7 @@ def test_a_learner_that_fails_after_its_query_carries_the_statement() -> None:
     assert not statement.bought
 
 
-# -------------------------------------------------------------------------------------- settings by what may be estimated
+# ------------------------------------------------------------------------------------- settings by what may be estimated
 
 SPLITS = ("", "splits=[[a, b, n, r]]", "splits=[[a, b], [n, r]]", "split_factor=3")
 COUNTING = [
@@ -476,7 +459,7 @@ def tables(draw: st.DrawFn) -> tuple[us.Schema, pa.Table]:
 
 
 def check_outcome(method: str, data: tuple[us.Schema, pa.Table], binning: us.Binning, fails_at: int | None) -> None:
-    """A release, a refusal before the first charge, or a record of all that was planned."""
+    """A release, a refusal before the first charge that the plan makes too, or a record of all that was planned."""
     schema, table = data
     told = itertools.count()
     charges: list[Look] = []
@@ -490,30 +473,32 @@ def check_outcome(method: str, data: tuple[us.Schema, pa.Table], binning: us.Bin
         if next(told) == fails_at:
             raise ConfigError(f"A histogram would have 987654 cells. {'Nothing was'} looked at.")
 
+    def outcome() -> us.Release | UnderstudyError:
+        try:
+            return us.fit(table, method, GUARANTEE, schema=schema, binning=binning, progress=fails, seed=7)
+        except UnderstudyError as error:
+            return error
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "charge", noted)
-        try:
-            release = us.fit(table, method, GUARANTEE, schema=schema, binning=binning, progress=fails, seed=7)
-        except SpentError as error:
-            assert charges
-            looks = us.plan(schema, method, GUARANTEE, binning=binning).looks
-            assert error.statement.looks == looks
-            assert error.statement.epsilon == spent_by(looks, GUARANTEE).epsilon
-            assert {(look.key, look.event) for look in charges} <= {(look.key, look.event) for look in looks}
-            assert "looked at" not in str(error)
-            assert "987654" not in str(error)
-            assert fails_at is not None or isinstance(error.__cause__, TrainingError), error.__cause__
-            assert fails_at is not None or method == DIVERGES
-            return
-        except UnderstudyError:
-            assert not charges
-            with pytest.raises(UnderstudyError):
-                if fails_at is None:
-                    us.plan(schema, method, GUARANTEE, binning=binning)
-                raise
-            return
+        ended = outcome()
+    if isinstance(ended, UnderstudyError) and not charges:
+        assert not isinstance(ended, SpentError)
+        if fails_at is None:
+            with pytest.raises(UnderstudyError, match=re.escape(str(ended))):
+                us.plan(schema, method, GUARANTEE, binning=binning)
+        return
+    assert isinstance(ended, us.Release | SpentError), ended
     looks = us.plan(schema, method, GUARANTEE, binning=binning).looks
-    assert [(look.key, look.event) for look in release.statement.looks] == [(look.key, look.event) for look in looks]
+    costs = [(look.key, look.event, look.delta) for look in looks]
+    assert [(look.key, look.event, look.delta) for look in ended.statement.looks] == costs
+    assert ended.statement.epsilon == spent_by(looks, GUARANTEE).epsilon
+    assert ended.statement.released == isinstance(ended, us.Release)
+    if isinstance(ended, SpentError):
+        assert {(look.key, look.event, look.delta) for look in charges} <= set(costs)
+        assert "looked at" not in str(ended)
+        assert "987654" not in str(ended)
+        assert fails_at is not None or (method == DIVERGES and isinstance(ended.__cause__, TrainingError))
 
 
 BINNINGS = st.builds(us.Binning, max_bins=st.sampled_from([2, 32]), max_categories=st.sampled_from([1, 3, 1000]))
@@ -537,7 +522,7 @@ def test_after_a_charge_there_is_a_release_or_a_record_of_every_method(
     check_outcome(method, data, binning, fails_at)
 
 
-# ------------------------------------------------------------------------------------------------------------- the source
+# ------------------------------------------------------------------------------------------------------------ the source
 
 
 def _texts(path: Path) -> Iterator[str]:
