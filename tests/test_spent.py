@@ -77,7 +77,7 @@ def planned_epsilon(schema: us.Schema, method: str, guarantee: us.Guarantee = GU
     return spent_by(us.plan(schema, method, guarantee), guarantee).epsilon
 
 
-# ------------------------------------------------------------------------ estimated sizes refuse nothing after a charge
+# ---------------------------------------------------------------------- estimated sizes refuse nothing after a charge
 
 
 def test_a_histogram_over_estimated_categories_is_fitted_by_merging_the_rarest(charged: list[str]) -> None:
@@ -174,7 +174,7 @@ def test_the_largest_sizes_bound_what_a_codec_can_get() -> None:
     assert assumed.only(["a", "d"]).largest.sizes == (6, 6)
 
 
-# ----------------------------------------------------------------------------------------------- what fails all the same
+# --------------------------------------------------------------------------------------------- what fails all the same
 
 
 def test_a_diverged_training_is_a_spending(charged: list[str], tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_the_certificate_of_a_failed_run_claims_no_release() -> None:
     assert "Everything in this release" in certificate.to_markdown(certificate.from_json(old))
 
 
-# -------------------------------------------------------------------------------------------------------------- learners
+# ------------------------------------------------------------------------------------------------------------ learners
 
 
 class Failing:
@@ -407,7 +407,7 @@ def test_a_learner_that_fails_after_its_query_carries_the_statement() -> None:
     assert not statement.bought
 
 
-# ------------------------------------------------------------------------------------- settings by what may be estimated
+# ----------------------------------------------------------------------------------- settings by what may be estimated
 
 SPLITS = ("", "splits=[[a, b, n, r]]", "splits=[[a, b], [n, r]]", "split_factor=3")
 COUNTING = [
@@ -522,7 +522,7 @@ def test_after_a_charge_there_is_a_release_or_a_record_of_every_method(
     check_outcome(method, data, binning, fails_at)
 
 
-# ------------------------------------------------------------------------------------------------------------ the source
+# ---------------------------------------------------------------------------------------------------------- the source
 
 
 def _texts(path: Path) -> Iterator[str]:
