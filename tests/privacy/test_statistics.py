@@ -357,7 +357,7 @@ def test_looks_are_charged_first_and_refused_where_they_do_not_fit() -> None:
     codes, places = made_up(6, 5)
     blocks = class_blocks(DOMAIN, SCALES, "y", ["job"], [])
     ledger = Ledger(Guarantee(1.0, 1e-5), noise=SeededNoise(0))
-    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+    with pytest.raises(BudgetExceeded, match="This query was not made"):
         noisy_class_sums(table(codes, places), "y", blocks, ONE, ledger, weights=block_weights(blocks))
     assert not ledger.looks
     dear = Look("sums", "sums", Gaussian(5.0))

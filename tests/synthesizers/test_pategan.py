@@ -337,5 +337,5 @@ def test_unit_rows_stay_with_one_teacher_whatever_the_seed() -> None:
         assert sum(map(len, seen)) == 40
         assert paid.scale == pytest.approx(10.0 * np.sqrt(5))
     larger = Ledger(us.Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=3)
-    with pytest.raises(UnderstudyError, match="Nothing was looked at"):
+    with pytest.raises(UnderstudyError, match="This query was not made"):
         pay_for_votes(rows, Look("votes", "votes", Gaussian(10.0)), larger, teachers=7, queries=5)

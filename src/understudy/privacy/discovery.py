@@ -197,7 +197,7 @@ def _paid(look: Look, vectors: int) -> DiscreteGaussian:
     """The event of a look, if it pays for so many vectors of counts."""
     event = look.event
     if not isinstance(event, DiscreteGaussian) or vectors > event.count:
-        raise BudgetExceeded(f"'{look.what}' does not pay for {vectors} vectors of counts. Nothing was looked at.")
+        raise BudgetExceeded(f"'{look.what}' does not pay for {vectors} vectors of counts. This query was not made.")
     return event
 
 

@@ -252,7 +252,7 @@ class Ledger:
         if isinstance(look.event, DiscreteGaussian) and look.event.sensitivity < self.max_rows_per_unit:
             raise BudgetExceeded(
                 f"'{look.what}' is priced for {look.event.sensitivity} rows a unit, and a unit may own "
-                f"{self.max_rows_per_unit}. Nothing was looked at. Plan it with the budget's max_rows_per_unit."
+                f"{self.max_rows_per_unit}. This query was not made. Plan it with the budget's max_rows_per_unit."
             )
         views = list(self._views())
         for view in views:
@@ -370,7 +370,7 @@ def _check_fits(budget: Budget, look: Look) -> None:
         if open_delta <= 0 or not accounting.fits(events, budget.epsilon, open_delta, slack=slack):
             raise BudgetExceeded(
                 f"'{look.what}' would exceed the budget of epsilon {budget.epsilon:g} at delta {budget.delta:g}. "
-                "Nothing was looked at. Raise epsilon, or plan fewer looks."
+                "This query was not made. Raise epsilon, or plan fewer looks."
             )
 
 
