@@ -226,8 +226,8 @@ def open_rows(rows: Rows, look: Look, ledger: Ledger) -> tuple[np.ndarray, np.nd
     assert isinstance(look.event, NonPrivate)
     if ledger.guarantee.is_private:
         raise BudgetExceeded(
-            f"'{look.what}' has no bound, so no budget covers it. This query was not made. Use --not-private (in Python: "
-            "Guarantee.not_private()), or another method."
+            f"'{look.what}' has no bound, so no budget covers it. This query was not made. Use --not-private (in "
+            "Python: Guarantee.not_private()), or another method."
         )
     ledger.charge(look)
     return rows._codes, rows._places
