@@ -6,8 +6,8 @@
 Four steps, each scanned: private (a Poisson batch, clipped sum, noise), float32 (the same with one plain float32 sum,
 whose sensitivity is not proven: what the proof costs), plain (as many rows by uniform positions, mean loss, one
 backward pass), and private by gradients of every row. All take the same generated rows and Adam, so that what differs
-is the query of the rows. Populations are mapped over keys and networks. Needs nothing but NumPy, JAX, Equinox and Optax. Rows
-are drawn from a seed: no table is read.
+is the query of the rows. Populations are mapped over keys and networks. Needs nothing but NumPy, JAX, Equinox and
+Optax. Rows are drawn from a seed: no table is read.
 """
 
 import argparse

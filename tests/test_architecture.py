@@ -78,6 +78,7 @@ ORDER = (
     "learners.methods",
     "synthesizers",
     "certificate",
+    "spent",
     "release",
     "learners.shells",
     "learners.estimators",

@@ -396,7 +396,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_full_disk(small_disk: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A table and a release that do not fit: one line, and nothing of them is left."""
+    """A table and a release that do not fit: one line, and nothing of them is left but the run, which can be resumed:
+    its first query was charged."""
     fit = ["fit", str(place / "good.csv"), "--schema", str(place / "good.toml"), "--epsilon", "1", "-q"]
     assert run([*fit, "-o", str(place / "r")]) == 0
     assert run(["sample", str(place / "r"), "-n", "20000", "-o", str(small_disk / "fake.csv")]) == 2
@@ -406,7 +407,10 @@ def test_full_disk(small_disk: Path, place: Path, capsys: pytest.CaptureFixture[
     error = capsys.readouterr().err.splitlines()
     assert len(error) == 3
     assert all("the disk is full" in line for line in error)
-    assert [path.name for path in small_disk.iterdir()] == ["filler"]
+    assert {path.name for path in small_disk.iterdir()} == {"filler", "r.checkpoint"}
+    (small_disk / "filler").unlink()
+    assert run([*fit, "-o", str(small_disk / "r"), "--resume"]) == 2  # the release itself is larger than this disk
+    assert {path.name for path in small_disk.iterdir()} == {"r.checkpoint"}
 
 
 # --- What only the values show ---

@@ -417,9 +417,9 @@ class Untouchable(Rows):
 
 def test_picks_are_paid_before_the_rows_are_touched() -> None:
     dear = Look("p", "p", Choices(1.0, 50))
-    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+    with pytest.raises(BudgetExceeded, match="This query was not made"):
         noisy_picks(Untouchable(), FUNCTIONS, dear, book(epsilon=0.1))
-    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+    with pytest.raises(BudgetExceeded, match="This query was not made"):
         noisy_closest(Untouchable(), [("a",)], [[np.ones(3) / 3]], dear, book(epsilon=0.1))
 
 

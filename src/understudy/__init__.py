@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from understudy.schema import Column as Column
     from understudy.schema import Domain as Domain
     from understudy.schema import Schema as Schema
+    from understudy.spent import SpentError as SpentError
     from understudy.synthesizers.aim import AIM as AIM
     from understudy.synthesizers.gem import GEM as GEM
     from understudy.synthesizers.independent import Independent as Independent
@@ -47,6 +48,7 @@ _PLACES = {
     "ConfigError": "errors",
     "ReleaseError": "errors",
     "SchemaError": "errors",
+    "SpentError": "spent",
     "TableError": "errors",
     "UnderstudyError": "errors",
     "Binning": "privacy.discovery",

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from understudy._version import __version__
+from understudy.files import json_bytes
 from understudy.privacy import accounting
 from understudy.privacy.accounting import (
     ZCDP,
@@ -55,6 +56,7 @@ def to_json(statement: Statement) -> dict[str, object]:
         "understudy_version": __version__,
         "private": statement.is_private,
         "seeded": statement.seeded,
+        "released": statement.released,
         "conditions": statement_conditions(statement),
         "method": statement.method,
         "guarantee": {
@@ -102,7 +104,13 @@ def from_json(content: Mapping) -> Statement:
         declared=tuple(public["declared"]),
         bought=tuple(public["bought"]),
         method=content["method"],
+        released=content.get("released", True),
     )
+
+
+def to_files(statement: Statement) -> dict[str, bytes]:
+    """The certificate as the two files of a folder."""
+    return {"certificate.json": json_bytes(to_json(statement)), "CERTIFICATE.md": to_markdown(statement).encode()}
 
 
 def planned(plan: Plan, guarantee: Guarantee, spent: Spent) -> Statement:
@@ -217,6 +225,16 @@ def _verdict(statement: Statement) -> list[str]:
         f"**epsilon = {rounded_up(statement.epsilon, 4)}, delta = {delta}** "
         f"(asked for: epsilon at most {statement.epsilon_target:g})"
     )
+    if not statement.released:
+        seeded = " Its noise came from a fixed seed, so even that figure is not private." if statement.seeded else ""
+        return [
+            "> **SPENT, NOTHING RELEASED.** This run failed after its first query, and nothing of it was released. Its "
+            f"whole planned privacy cost counts as spent.{seeded}",
+            headline,
+            "Count these figures with those of all other releases of the same people's data. A new run spends a budget "
+            "of its own.",
+            *[f"> **On one condition:** {condition}" for condition in statement_conditions(statement)],
+        ]
     if statement.seeded:
         return [
             "> **SEEDED: NOT PRIVATE.** The noise of this run came from a fixed seed. Whoever knows or guesses the "
@@ -326,6 +344,11 @@ def _purchases(statement: Statement) -> list[str]:
         "Every look at the private rows, in order. Prices do not simply add up: composed together they cost the figure "
         "at the head of this page."
     )
+    if not statement.released:
+        explained = (
+            "Every query that was planned, in order. The run failed on its way, so the last ones may not have been "
+            "made; they count all the same. Composed together they cost the figure at the head of this page."
+        )
     if any(look.branch is not None for look in statement.looks):
         explained += (
             " Each unit is in one part of the table only, by a secret coin of its own, so nobody pays for looks at "

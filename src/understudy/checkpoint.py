@@ -30,7 +30,7 @@ import pyarrow as pa
 import safetensors
 import safetensors.numpy
 
-from understudy.errors import BudgetExceeded, CheckpointError, ConfigError, SchemaError
+from understudy.errors import CheckpointError, ConfigError
 from understudy.files import explained, require_free
 from understudy.privacy.digest import table_digest
 from understudy.privacy.noise import SECRET_BYTES, NoiseSource, new_secret, noise_source
@@ -42,9 +42,11 @@ except ImportError:  # no such locks on this system
 
 FORMAT = "understudy-checkpoint"
 FORMAT_VERSION = 2
-RUN, RELEASED, RESULT = "run.json", "released.txt", "release.json"
+RUN, RELEASED, SPENT, RESULT = "run.json", "released.txt", "spent.txt", "release.json"
 RESULTS = (r"model\.safetensors", r"certificate\.json", r"CERTIFICATE\.md", r"release\.json")
-OWN = re.compile(rf"(run\.json|released\.txt|{'|'.join(RESULTS)}|training-\d+(-kept-\d+)?\.safetensors)(\.part)?")
+OWN = re.compile(
+    rf"(run\.json|released\.txt|spent\.txt|{'|'.join(RESULTS)}|training-\d+(-kept-\d+)?\.safetensors)(\.part)?"
+)
 """The files that a checkpoint consists of."""
 
 SECONDS = "UNDERSTUDY_CHECKPOINT_SECONDS"
@@ -73,6 +75,11 @@ def require_place(folder: str | os.PathLike[str], *, resume: bool) -> None:
     elif any(not OWN.fullmatch(name) for name in os.listdir(folder)):
         raise CheckpointError(f"{folder} holds other files than a checkpoint's, so it is not used. Move it away.")
     unfinished = is_unfinished(folder)
+    if unfinished and not resume and (folder / SPENT).exists():
+        raise CheckpointError(
+            f"{folder} holds a run that failed after it had spent its budget: --resume (resume=True) repeats it with "
+            "the same noise. To start anew, delete that folder: a new run spends a budget of its own."
+        )
     if resume and not unfinished:
         raise CheckpointError(f"There is nothing to resume: {folder} holds no unfinished run. Run without --resume.")
     if unfinished and not resume:
@@ -96,12 +103,13 @@ def _require_own(folder: Path) -> None:
 
 
 class Checkpoint:
-    """The folder of one unfinished run. `with` closes it; a run that ended in a refusal leaves none."""
+    """The folder of one unfinished run. `with` closes it; a run that failed before its first charge leaves none."""
 
     def __init__(self, folder: Path, secret: bytes, lock: int | None, *, resumed: bool):
-        self.folder, self._secret, self._lock, self._resumed = folder, secret, lock, resumed
+        self.folder, self._secret, self._lock = folder, secret, lock
         self._slots, self._seconds = 0, _seconds()
-        self._noise: NoiseSource | None = None
+        self.is_charged = resumed
+        """Whether a query was charged, in this process or before: then its noise is kept, however the run ends."""
 
     @classmethod
     def open(
@@ -140,11 +148,8 @@ class Checkpoint:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        refused = isinstance(error, ConfigError | SchemaError | BudgetExceeded)  # resumed, it would end there again
-        unused = not self._resumed and (self._noise is None or self._noise.num_draws == 0)
-        useless = refused or (error is not None and unused)
         self.close()
-        if useless:
+        if error is not None and not self.is_charged:
             self.delete()
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
@@ -161,8 +166,7 @@ class Checkpoint:
 
         The secret was on disk before this could be called, so no draw is lost with a process.
         """
-        self._noise = noise_source(seed, self._secret)
-        return self._noise
+        return noise_source(seed, self._secret)
 
     def slot(self) -> "Slot":
         """A place for the state of one training; those of a run are told apart by the order in which they begin."""
@@ -183,6 +187,19 @@ class Checkpoint:
         """What the release will be, just before it is put into its place."""
         if self._is_mine():
             _write(self.folder / RELEASED, digest.encode())
+
+    @property
+    def spent_record(self) -> Path | None:
+        """Where the record of this run's spending lies, if it failed before; None: nowhere."""
+        try:
+            record = Path((self.folder / SPENT).read_text())
+        except OSError:
+            return None
+        return record if record.is_dir() else None
+
+    def note_spent(self, record: Path) -> None:
+        """That the run failed after its first charge, and where the record of that is."""
+        _write(self.folder / SPENT, str(record).encode())
 
     def delete(self) -> None:
         """Ends the run. Without its first file a checkpoint is none, so a kill on the way leaves nothing to resume."""

@@ -85,6 +85,10 @@ CertificateOf = Annotated[
 ]
 Bins = Annotated[str, typer.Option("--bins", help="How numbers become bins: tree, equal or uniform.")]
 MaxBins = Annotated[int, typer.Option("--max-bins", help="At most so many bins for a numeric column.")]
+MaxCategories = Annotated[
+    int,
+    typer.Option("--max-categories", help="At most so many categories of a column are kept where they are estimated."),
+]
 NumRows = Annotated[
     int | None, typer.Option("-n", "--rows", help="Number of synthetic rows. Default: the public size.")
 ]
@@ -154,6 +158,7 @@ def synth(
     where: Where = None,
     bins: Bins = "tree",
     max_bins: MaxBins = 32,
+    max_categories: MaxCategories = 1000,
     seed: Seed = None,
     public: Public = None,
     keep_types: KeepTypes = False,
@@ -164,7 +169,8 @@ def synth(
 ) -> None:
     """Fit, sample and certify in one go. The release folder stays beside the table, as OUT.release/.
 
-    While it runs, OUT.release.checkpoint/ beside it holds what --resume needs: private, never to be shared.
+    While it runs, OUT.release.checkpoint/ beside it holds what --resume needs: private, never to be shared. A run that
+    fails after its first query has spent its budget: OUT.release.spent/ records that.
     """
     from understudy.files import require_free_folder
     from understudy.release import check_size, saved_by
@@ -182,7 +188,7 @@ def synth(
         check_size(rows, "The number of synthetic rows")
     if where is not None:
         _check_where(where, source, schema)
-    binning = _binning(bins, max_bins)
+    binning = _binning(bins, max_bins, max_categories)
     release = _fit(
         source,
         schema,
@@ -211,7 +217,7 @@ def synth(
     say = _sayer(quiet)
     _note_on_draft(release, quiet, given=schema is not None)
     say(f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'CERTIFICATE.md'}")
-    _write_certificate_json(release, json_file, force)
+    _write_certificate_json(release.statement, json_file, force)
 
 
 @app.command()
@@ -227,6 +233,7 @@ def fit(
     target: Target = None,
     bins: Bins = "tree",
     max_bins: MaxBins = 32,
+    max_categories: MaxCategories = 1000,
     seed: Seed = None,
     public: Public = None,
     keep_types: KeepTypes = False,
@@ -237,7 +244,8 @@ def fit(
 ) -> None:
     """Fit a method and write a release folder: a model to sample from, and its certificate.
 
-    While it runs, OUT.checkpoint/ beside it holds what --resume needs: private, never to be shared.
+    While it runs, OUT.checkpoint/ beside it holds what --resume needs: private, never to be shared. A run that fails
+    after its first query has spent its budget: OUT.spent/ records that.
     """
     from understudy.files import require_free_folder
     from understudy.release import saved_by
@@ -247,7 +255,7 @@ def fit(
     finished = resume and saved_by(checkpoint, out)  # killed between its last two acts
     require_free_folder(out, force=force or finished, marker="release.json")
     _check_json(json_file, force)
-    binning = _binning(bins, max_bins)
+    binning = _binning(bins, max_bins, max_categories)
     release = _fit(
         source,
         schema,
@@ -267,7 +275,7 @@ def fit(
     _show_spent(release, quiet)
     _note_on_draft(release, quiet, given=schema is not None)
     _sayer(quiet)(f"Wrote {out}. Next: understudy sample {out} -o fake.csv")
-    _write_certificate_json(release, json_file, force)
+    _write_certificate_json(release.statement, json_file, force)
 
 
 @app.command()
@@ -296,17 +304,19 @@ def sample(
 
 @app.command()
 def certificate(
-    folder: Annotated[Path, typer.Argument(help="A release folder.")],
+    folder: Annotated[Path, typer.Argument(help="A release folder, or the record of a failed run.")],
     json_file: JsonFile = None,
     force: Force = False,
 ) -> None:
-    """Show the guarantee of a release, in words or as JSON."""
+    """Show the guarantee of a release, or what a failed run has spent, in words or as JSON."""
+    from understudy.certificate import to_markdown
     from understudy.release import Release
+    from understudy.spent import read_record
 
-    release = Release.load(folder)
+    statement = read_record(folder) or Release.load(folder).statement
     if json_file != "-":
-        _show_markdown(release.certificate)
-    _write_certificate_json(release, json_file, force)
+        _show_markdown(to_markdown(statement))
+    _write_certificate_json(statement, json_file, force)
 
 
 @app.command()
@@ -410,6 +420,7 @@ def plan(
     rows: Annotated[int | None, typer.Option("--rows", help="Assumed number of rows, for the notes.")] = None,
     bins: Bins = "tree",
     max_bins: MaxBins = 32,
+    max_categories: MaxCategories = 1000,
     json_file: JsonFile = None,
     force: Force = False,
 ) -> None:
@@ -421,7 +432,7 @@ def plan(
     declared = Schema.read(schema)
     declared = declared if target is None else declared.with_target(target)
     synthesizer = _method(method, settings)
-    made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=_binning(bins, max_bins))
+    made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=_binning(bins, max_bins, max_categories))
     _show_plan(made, guarantee.with_delta_for(declared.rows), json_file, force)
 
 
@@ -507,10 +518,10 @@ def _guarantee(epsilon: float | None, delta: float | None, not_private: bool) ->
     return Guarantee(epsilon, delta)
 
 
-def _binning(bins: str, max_bins: int) -> "Binning":
+def _binning(bins: str, max_bins: int, max_categories: int) -> "Binning":
     from understudy.privacy.discovery import Binning
 
-    return Binning(bins=bins, max_bins=max_bins)
+    return Binning(bins=bins, max_bins=max_bins, max_categories=max_categories)
 
 
 def _method(expression: str, settings: list[str] | None) -> Any:
@@ -932,11 +943,11 @@ def _cell(value: object) -> str:
     return "-" if value is None else f"{value:.3g}" if isinstance(value, int | float) else ""
 
 
-def _write_certificate_json(release: "Release", json_file: str | None, force: bool) -> None:
+def _write_certificate_json(statement: "Statement", json_file: str | None, force: bool) -> None:
     from understudy.certificate import to_json
 
     if json_file is not None:
-        _write_json(to_json(release.statement), json_file, force=force)
+        _write_json(to_json(statement), json_file, force=force)
 
 
 def _check_json(json_file: str | None, force: bool) -> None:
@@ -984,6 +995,8 @@ def run(arguments: list[str] | None = None) -> int:
     except Interrupted as error:
         return _refuse(str(error), INTERRUPTED)
     except UnderstudyError as error:
+        if os.environ.get("UNDERSTUDY_DEBUG") and isinstance(error.__cause__, Exception):
+            raise
         return _refuse(" ".join(str(error).split()))
     except KeyboardInterrupt:
         return _refuse("interrupted; nothing was written.", INTERRUPTED)

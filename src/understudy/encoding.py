@@ -8,7 +8,7 @@ so no value can make it fail: numbers are clamped to their bounds, unknown categ
 import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime
 
 import jax
@@ -27,6 +27,7 @@ from understudy.privacy.discovery import (
     discover_bounds,
     discover_categories,
     discover_histograms,
+    largest_counts,
     paid_levels,
 )
 from understudy.privacy.ledger import Ledger, Plan
@@ -38,6 +39,8 @@ from understudy.tables.engine import computed
 
 OTHER = "other"
 DEFAULT_SIZE = 1000  # assumed by a plan when the number of rows is neither declared nor given
+STAND_IN = 10  # the size that a plan for people assumes of a column whose categories are estimated
+MERGED_PART = 0.05  # of the longest list, which is merged at once where a method holds less: few steps for long lists
 
 
 @dataclasses.dataclass(frozen=True)
@@ -326,16 +329,14 @@ class Codec:
 def assumed_domain(schema: Schema, binning: Binning, *, num_rows: int | None = None) -> Domain:
     """The domain as far as it is public before any purchase: for plans, which read no data.
 
-    Sizes that will be bought are stand-ins; no method's price depends on them.
+    Sizes that will be bought are stand-ins, for plans that people read. No method's price depends on them, and no
+    refusal: those are decided on the domain's `largest` sizes.
     """
-    sizes = []
-    for column in schema.modelled:
-        if column.kind == "boolean":
-            sizes.append(2 + column.nullable)
-        elif column.kind == "categorical":
-            sizes.append(len(column.categories) + column.nullable if column.categories else 10)
-        else:
-            sizes.append(binning.max_bins + column.nullable)
+    most_sizes = _most_sizes(schema, binning)
+    sizes = [
+        min(size, STAND_IN) if column.bought == "categories" else size
+        for column, size in zip(schema.modelled, most_sizes, strict=True)
+    ]
     rows = schema.rows or num_rows or DEFAULT_SIZE
     names = tuple(column.name for column in schema.modelled)
     numbers = tuple(column.name for column in schema.modelled if column.kind in BOUNDED)
@@ -347,7 +348,22 @@ def assumed_domain(schema: Schema, binning: Binning, *, num_rows: int | None = N
         numbers=numbers,
         declared_rows=schema.rows,
         bought=_bought_sizes(schema),
+        most_sizes=most_sizes,
     )
+
+
+def _most_sizes(schema: Schema, binning: Binning) -> tuple[int, ...]:
+    """The largest number of codes that each modelled column can have, whatever will be bought."""
+    sizes = []
+    for column in schema.modelled:
+        if column.kind == "boolean":
+            size = 2
+        elif column.kind == "categorical":
+            size = binning.max_categories + 1 if column.categories is None else len(column.categories)  # with "other"
+        else:
+            size = binning.max_bins
+        sizes.append(size + column.nullable)
+    return tuple(sizes)
 
 
 def _bought_sizes(schema: Schema) -> tuple[str, ...]:
@@ -355,26 +371,41 @@ def _bought_sizes(schema: Schema) -> tuple[str, ...]:
     return tuple(column.name for column in schema.modelled if column.bought == "categories")
 
 
-def fit_codec(table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning) -> tuple[Codec, Rows]:
+TooLarge = Callable[[Domain], tuple[str, ...]]
+"""The columns of a domain that have too many codes together for a method; none: it holds all of them."""
+
+
+def fit_codec(
+    table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning, too_large: TooLarge | None = None
+) -> tuple[Codec, Rows]:
     """Buys what the schema leaves open, then encodes the rows that may be used.
 
-    Formal guarantee: the price of `plan`. Encoding itself is row by row by public rules and releases nothing.
+    Where a method says that estimated lists are `too_large` for it, their rarest categories become "other" too.
+
+    Formal guarantee: the price of `plan`. Encoding itself is row by row by public rules and releases nothing; merging
+    follows from noisy counts and public limits.
     """
     if ledger.max_rows_per_unit < schema.max_rows_per_unit:
-        raise BudgetExceeded("The ledger is kept for fewer rows a unit than the schema allows. Nothing was looked at.")
+        raise BudgetExceeded("The ledger is kept for fewer rows a unit than the schema allows.")
     units = None
     if schema.unit is not None:
         kept = rows_within_units(table.column(schema.unit), schema.max_rows_per_unit)
         table = table.filter(pa.array(kept))
         units = unit_numbers(table.column(schema.unit))
     num_rows = noisy_size(table, plan["size"], ledger) if schema.rows is None else schema.rows
-    categories = _bought_categories(table, schema, plan, ledger)
+    categories = _bought_categories(table, schema, plan, ledger, binning)
     histograms = _histograms(table, schema, plan, ledger, binning, num_rows=num_rows)
-    columns = tuple(_column_codec(column, categories, histograms, binning) for column in schema.modelled)
-    codec = Codec(columns, schema, num_rows)
+
+    def codec_of(categories: Mapping[str, Collection[Category]]) -> Codec:
+        columns = tuple(_column_codec(column, categories, histograms, binning) for column in schema.modelled)
+        return Codec(columns, schema, num_rows)
+
+    if too_large is not None:
+        categories = merge_rarest(codec_of(categories).domain, categories, too_large)
+    codec = codec_of(categories)
     rows = Rows(
         codec.encode(table),
-        codec.domain,
+        dataclasses.replace(codec.domain, most_sizes=_most_sizes(schema, binning)),
         max_rows_per_unit=schema.max_rows_per_unit,
         units=units,
         places=lambda: codec.places(table),
@@ -383,11 +414,32 @@ def fit_codec(table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binni
     return codec, rows
 
 
-def _bought_categories(table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger) -> dict[str, list]:
+def merge_rarest(
+    domain: Domain, noisy_counts: Mapping[str, dict[Category, int]], too_large: TooLarge
+) -> dict[str, dict[Category, int]]:
+    """Estimated lists of categories of which as few as need be were merged into "other" for a method to hold them.
+
+    Step by step the longest list among the columns that are too large loses its rarest categories, down to one.
+    Post-processing of noisy counts.
+    """
+    kept = dict(noisy_counts)
+    while longest := max(
+        (n for n in too_large(domain) if len(kept.get(n, ())) > 1), key=lambda n: len(kept[n]), default=""
+    ):
+        fewer = min(len(kept[longest]) - 1, math.floor((1 - MERGED_PART) * len(kept[longest])))
+        gone, kept[longest] = len(kept[longest]) - fewer, largest_counts(kept[longest], fewer)
+        sizes = [size - gone * (name == longest) for name, size in zip(domain.names, domain.sizes, strict=True)]
+        domain = dataclasses.replace(domain, sizes=tuple(sizes))
+    return kept
+
+
+def _bought_categories(
+    table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning
+) -> dict[str, dict[Category, int]]:
     if "categories" not in plan:
         return {}
     values = {name: _decoded(table.column(name)) for name in plan["categories"].columns}
-    return discover_categories(values, plan["categories"], ledger)
+    return discover_categories(values, plan["categories"], ledger, most=binning.max_categories)
 
 
 def _histograms(
@@ -418,7 +470,10 @@ def _histograms(
 
 
 def _column_codec(
-    column: Column, categories: Mapping[str, list], histograms: Mapping[str, Histogram], binning: Binning
+    column: Column,
+    categories: Mapping[str, Collection[Category]],
+    histograms: Mapping[str, Histogram],
+    binning: Binning,
 ) -> ColumnCodec:
     if column.kind in BOUNDED:
         histogram = histograms[column.name]
@@ -430,7 +485,7 @@ def _column_codec(
     if column.categories is not None:
         default = 0 if column.unknown is None else column.categories.index(column.unknown)
         return CategoricalCodec(column.name, column.categories, column.nullable, default)
-    found = categories[column.name]
+    found = list(categories[column.name])
     listed = (*found, _name_of_other(found))
     return CategoricalCodec(column.name, listed, column.nullable, len(found))
 

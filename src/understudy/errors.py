@@ -17,8 +17,15 @@ class ConfigError(UnderstudyError):
     """A guarantee, method or setting that cannot be honoured."""
 
 
+class TrainingError(ConfigError):
+    """A fit that cannot be completed, found after its first query: a diverged training, too little memory.
+
+    Its text holds no size, count or value, estimated or exact: it is shown after queries were answered.
+    """
+
+
 class BudgetExceeded(UnderstudyError):
-    """A look would cost more than the guarantee leaves. Nothing was looked at."""
+    """A query would cost more than the guarantee leaves, and was not made."""
 
 
 class ReleaseError(UnderstudyError):

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import os
 import shutil
 import tempfile
@@ -10,6 +11,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from understudy.errors import TableError, UnderstudyError
+
+
+def json_bytes(content: object) -> bytes:
+    """Readable JSON, always the same for the same content."""
+    return (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def require_free(path: Path, *, force: bool) -> None:

@@ -7,6 +7,7 @@ plain arrays; loading one runs no code from it.
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import importlib.metadata
 import inspect
@@ -31,13 +32,15 @@ from understudy.checkpoint import Checkpoint, release_of, require_place
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_domain, fit_codec
 from understudy.errors import ConditionError, ConfigError, ReleaseError, SchemaError, UnderstudyError
 from understudy.features import PublicRows
+from understudy.files import json_bytes
 from understudy.labelled import MODELS, Model
 from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.discovery import Binning, plan_discovery, rows_to_be_listed
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
 from understudy.privacy.noise import SeededNoise, fresh_key, noise_source
 from understudy.schema import Domain, Schema, match_columns
-from understudy.synthesizers import AUTO, express, name_of, read_method
+from understudy.spent import accountable, read_record
+from understudy.synthesizers import AUTO, express, name_of, read_method, too_large_for
 from understudy.synthesizers.auto import Facts, choose
 from understudy.tables import (
     Conjunct,
@@ -127,7 +130,8 @@ def fit(
 
     Formal guarantee: (epsilon, delta)-differential privacy of the returned release under add-or-remove of one protected
     unit, as its `statement` says, provided that no seed was given. Every look is charged on one ledger before it
-    happens. Not covered: what the schema declares public, timing and memory.
+    happens. A run that fails after its first charge raises `SpentError`, whose `statement` has the whole planned cost;
+    any other error has spent nothing. Not covered: what the schema declares public, timing and memory.
     """
     if not isinstance(guarantee, Guarantee):
         raise ConfigError("Say what to guarantee: us.Guarantee(epsilon=1.0), or us.Guarantee.not_private().")
@@ -152,7 +156,8 @@ def fit(
     budget = _budget(guarantee, schema)
     synthesizer, reasons = choose_method(method, domain, budget)
     buying = plan_discovery(schema, budget, binning)
-    planned = synthesizer.plan(domain, budget.after(buying.looks))  # refuses what cannot be paid before any look
+    # Refuses what cannot be paid, and what the largest sizes would not fit, before any query.
+    planned = synthesizer.plan(domain, budget.after(buying.looks)).under(name_of(synthesizer))
     notes = (*reasons, *(note for note in planned.notes if note.startswith("Warning:")))
     if public is None and _needs_public(synthesizer):
         raise ConfigError(
@@ -170,26 +175,29 @@ def fit(
             return dataclasses.replace(Release.load(run.folder), checkpoint=run)
         noise = noise_source(seed) if run is None else run.noise_source(seed)
         ledger = Ledger(guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, checkpoint=run)
-        codec, rows = fit_codec(conform(arrow, schema), schema, buying, ledger, binning)
-        fitting = synthesizer.plan(codec.domain, ledger.remaining).under(name_of(synthesizer))
-        warm = {}
-        if open_table is not None:
-            warm["public"] = PublicRows(codec.encode(open_table), codec.places(open_table))
-        model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress, **warm)
-        statement = ledger.statement(
-            unit=schema.unit,
-            rows_declared=schema.rows,
-            drafted=schema.drafted,
-            types_kept=keep_types,
-            declared=declared_facts(schema),
-            public_table=None if open_table is None else open_table.num_rows,
-            bought=bought_facts(schema, codec),
-            method=express(synthesizer),
-        )
-        release = Release(model, codec, statement, origin, run, (*notes, *_in_words(buying, codec)))
-        if run is not None:
-            run.keep(release._files())
-        return release
+        public_facts: dict[str, Any] = {
+            "unit": schema.unit,
+            "rows_declared": schema.rows,
+            "drafted": schema.drafted,
+            "types_kept": keep_types,
+            "declared": declared_facts(schema),
+            "public_table": None if open_table is None else open_table.num_rows,
+            "method": express(synthesizer),
+        }
+        whole = (*buying.looks, *planned.looks)
+        with accountable(ledger, lambda: ledger.statement(whole, **public_facts), run):
+            table_rows, too_large = conform(arrow, schema), functools.partial(too_large_for, synthesizer)
+            codec, rows = fit_codec(table_rows, schema, buying, ledger, binning, too_large)
+            fitting = synthesizer.plan(rows.domain, ledger.remaining).under(name_of(synthesizer))
+            warm = {}
+            if open_table is not None:
+                warm["public"] = PublicRows(codec.encode(open_table), codec.places(open_table))
+            model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress, **warm)
+            statement = ledger.statement(bought=bought_facts(schema, codec), **public_facts)
+            release = Release(model, codec, statement, origin, run, (*notes, *_in_words(buying, codec)))
+            if run is not None:
+                run.keep(release._files())
+            return release
 
 
 def _facts(
@@ -488,8 +496,7 @@ class Release:
         kind = next(name for name, cls in MODELS.items() if isinstance(self.model, cls))
         files = {
             "model.safetensors": safetensors.numpy.save({k: np.ascontiguousarray(v) for k, v in arrays.items()}),
-            "certificate.json": _json(certificate.to_json(self.statement)),
-            "CERTIFICATE.md": self.certificate.encode(),
+            **certificate.to_files(self.statement),
         }
         content = {
             "format": FORMAT,
@@ -503,13 +510,18 @@ class Release:
             "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
         }
         # Last of all the digest of everything above it, against damage to this file (a checksum, not a signature).
-        files["release.json"] = _json({**content, "sha256_above": hashlib.sha256(_json(content)).hexdigest()})
+        files["release.json"] = json_bytes({**content, "sha256_above": hashlib.sha256(json_bytes(content)).hexdigest()})
         return files
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Release":
         """Reads a release folder; refuses one that is incomplete, altered or of another version."""
         folder = Path(folder)
+        if not (folder / "release.json").exists() and read_record(folder) is not None:
+            raise ReleaseError(
+                f"{folder} is the record of a run that failed: its budget is spent, and nothing was released. "
+                f"'understudy certificate {folder}' shows it."
+            )
         content = _read_json(folder, "release.json")
         if content.get("format") != FORMAT:
             raise ReleaseError(f"{folder} holds a release.json that Understudy did not write. Name a release folder.")
@@ -624,13 +636,9 @@ def checked_seed(seed: int) -> int:
     return seed
 
 
-def _json(content: object) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
-
-
 def _check_sums(folder: Path, content: Mapping) -> None:
     above = {key: value for key, value in content.items() if key != "sha256_above"}
-    found = {name: _read_bytes(folder, name) for name in FILES} | {"release.json": _json(above)}
+    found = {name: _read_bytes(folder, name) for name in FILES} | {"release.json": json_bytes(above)}
     noted = {**content["sha256"], "release.json": content["sha256_above"]}
     for name, data in found.items():
         if hashlib.sha256(data).hexdigest() != noted[name]:

@@ -201,6 +201,10 @@ class Schema:
         )
 
 
+MERGED_SIZE = 3
+"""Codes of an estimated list of categories that is merged as far as it may be: a category, "other", and nulls."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Domain:
     """The encoded table's public shape: how many codes each column has, and the public number of rows.
@@ -229,9 +233,14 @@ class Domain:
     bought: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """Columns whose number of codes is bought: no price may follow from it."""
 
+    most_sizes: tuple[int, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    """The largest size that each column can have, by facts known before any query; empty: the sizes are known."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
+        if self.most_sizes and len(self.most_sizes) != len(self.sizes):
+            raise SchemaError(f"A domain needs one largest size for each of its names; found {self.most_sizes}.")
         if len(self.names) != len(self.sizes) or len(set(self.names)) != len(self.names):
             raise SchemaError(f"A domain needs one size for each of its names; found {self.names} and {self.sizes}.")
         if min(self.sizes, default=1) < 1 or self.num_rows < 1:
@@ -267,7 +276,23 @@ class Domain:
             numbers=tuple(name for name in self.numbers if name in names),
             declared_rows=self.declared_rows,
             bought=tuple(name for name in self.bought if name in names),
+            most_sizes=tuple(self.most_sizes[at] for at in kept) if self.most_sizes else (),
         )
+
+    @property
+    def largest(self) -> "Domain":
+        """The same with every column at its largest size. Whatever is refused by sizes is decided on this or on
+        `merged`: estimated sizes are noisy answers, and a refusal after a query would come too late."""
+        return dataclasses.replace(self, sizes=self.most_sizes or self.sizes)
+
+    @property
+    def merged(self) -> "Domain":
+        """The largest domain that is left when estimated lists of categories are merged as far as they may be."""
+        sizes = [
+            min(size, MERGED_SIZE) if name in self.bought else size
+            for name, size in zip(self.names, self.largest.sizes, strict=True)
+        ]
+        return dataclasses.replace(self, sizes=tuple(sizes))
 
     def shape(self, clique: Clique) -> tuple[int, ...]:
         return tuple(self.sizes[self.index(name)] for name in clique)

@@ -293,7 +293,7 @@ def test_laplace_votes_cost_their_epsilon_each() -> None:
 
 def test_no_more_queries_than_were_paid_for() -> None:
     codes, teacher = table()
-    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+    with pytest.raises(BudgetExceeded, match="on 9 that were charged"):
         train_by_votes(
             SETTINGS,
             VOTING,

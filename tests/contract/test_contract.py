@@ -317,7 +317,7 @@ def test_refused_plan_touches_no_row(method: str) -> None:
     rows, _ = _neighbours()
     plan = read_method(method).plan(rows.domain, Budget(8.0, 1e-6, max_rows_per_unit=2))
     ledger = us.Ledger(us.Guarantee(0.5, 1e-6), noise=SeededNoise(0), max_rows_per_unit=2)
-    with pytest.raises(us.BudgetExceeded, match="Nothing was looked at"):
+    with pytest.raises(us.BudgetExceeded, match="This query was not made"):
         read_method(method).fit(rows, plan, ledger, key=jax.random.key(0))
     assert rows.requested == {}
     assert ledger.looks == ()

@@ -28,6 +28,7 @@ from understudy.privacy.discovery import (
     discover_bounds,
     discover_categories,
     discover_histograms,
+    largest_counts,
     paid_levels,
     plan_discovery,
 )
@@ -160,7 +161,7 @@ def test_each_column_gets_its_share_of_delta() -> None:
     again = SeededNoise(3)
     for name in ("x", "y"):
         noisy = threshold - 3 + again.discrete_gaussian(3.0, (300,))
-        assert found[name] == [value for value, count in zip(names, noisy, strict=True) if count >= threshold]
+        assert found[name] == {v: count for v, count in zip(names, noisy.tolist(), strict=True) if count >= threshold}
 
 
 def test_lists_are_sorted_and_hold_only_what_occurs_often() -> None:
@@ -169,14 +170,38 @@ def test_lists_are_sorted_and_hold_only_what_occurs_often() -> None:
     values = ["z"] * 90 + [None] * 500 + ["a"] * 100 + ["once"] + ["m"] * 80
     column = pa.array(values).dictionary_encode().cast(pa.string())
     item = look(1.0, delta=1e-6)
-    assert discover_categories({"x": column}, item, ledger(noise=noise)) == {"x": ["a", "m", "z"]}
+
+    def listed(column: pa.Array, book: Ledger) -> list:
+        return list(discover_categories({"x": column}, item, book)["x"])
+
+    assert listed(column, ledger(noise=noise)) == ["a", "m", "z"]
     assert noise.shapes == [(4,)]
-    assert discover_categories({"x": column[::-1]}, item, ledger()) == {"x": ["a", "m", "z"]}
+    assert listed(column[::-1], ledger()) == ["a", "m", "z"]
     for empty in (pa.array([], pa.string()), pa.nulls(7, pa.string()), pa.array(["solo"])):
-        assert discover_categories({"x": empty}, item, ledger()) == {"x": []}
+        assert listed(empty, ledger()) == []
     numbers = pa.array([10] * 50 + [-3] * 50 + [9] * 50)
-    assert discover_categories({"x": numbers}, item, ledger()) == {"x": [-3, 9, 10]}
-    assert discover_categories({"x": pa.array([True] * 50 + [False] * 60)}, item, ledger()) == {"x": [False, True]}
+    assert listed(numbers, ledger()) == [-3, 9, 10]
+    assert listed(pa.array([True] * 50 + [False] * 60), ledger()) == [False, True]
+
+
+def test_the_cap_keeps_the_largest_noisy_counts() -> None:
+    """As an obvious version has it, on the very noise that was drawn: many counts tie, and values settle it."""
+    names = [f"{i:03}" for i in range(200)]
+    exact = 60 + np.arange(200) // 20
+    order = np.random.default_rng(0).permutation(200)
+    column = pa.array(np.concatenate([np.repeat(names[at], exact[at]) for at in order]))
+    item = look(1.0, delta=1e-6)
+    found = discover_categories({"x": column}, item, ledger(noise=SeededNoise(5)), most=70)["x"]
+    noisy = dict(
+        zip([names[at] for at in order], exact[order] + SeededNoise(5).discrete_gaussian(1.0, (200,)), strict=True)
+    )
+    ranked = sorted(noisy, key=lambda name: (-noisy[name], name))
+    assert noisy[ranked[69]] == noisy[ranked[70]]  # the cut falls among equal counts
+    assert list(found) == sorted(ranked[:70])
+    assert all(found[name] == noisy[name] for name in found)
+    everything = discover_categories({"x": column}, item, ledger(noise=SeededNoise(5)))["x"]
+    assert len(everything) == 200
+    assert largest_counts(everything, 70) == found  # post-processing of what passes the threshold
 
 
 @pytest.mark.parametrize("start", [0.0, -0.0, 2.5, math.nan, math.inf])

@@ -147,7 +147,7 @@ def test_counts_beyond_the_price_are_refused_untouched() -> None:
     book = ledger(5.0)
     with pytest.raises(BudgetExceeded, match=r"priced for 1 marginals and 1 rows a unit, not for 2 and 1"):
         noisy_counts(untouchable(), [("a",), ("b",)], Look("c", "c", DiscreteGaussian(50.0)), book)
-    with pytest.raises(BudgetExceeded, match=r"not for 1 and 2. Nothing was looked at"):
+    with pytest.raises(BudgetExceeded, match=r"not for 1 and 2. This query was not made"):
         noisy_counts(untouchable(k=2), [("a",)], Look("c", "c", DiscreteGaussian(50.0)), book)
     assert not book.looks
 
@@ -206,7 +206,7 @@ def test_answers_are_paid_at_once_and_no_more_are_given() -> None:
     book = ledger(1.0)
     with pytest.raises(BudgetExceeded, match=r"would exceed"):
         noisy_answers(untouchable(), Look("c", "c", DiscreteGaussian(20.0, 1000)), book)
-    with pytest.raises(BudgetExceeded, match=r"priced for 1 rows a unit, not for 2. Nothing was looked at"):
+    with pytest.raises(BudgetExceeded, match=r"priced for 1 rows a unit, not for 2. This query was not made"):
         noisy_answers(untouchable(k=2), Look("c", "c", DiscreteGaussian(50.0, 2)), book)
     assert not book.looks
     look = Look("c", "c", DiscreteGaussian(50.0, 2))
@@ -215,7 +215,9 @@ def test_answers_are_paid_at_once_and_no_more_are_given() -> None:
     for query in (("a",), Box(("a",), ((0, 1),))):
         with pytest.raises(AssertionError, match="touched"):
             ask(query)
-    with pytest.raises(BudgetExceeded, match=r"All answers that were paid for have been given. Nothing was looked at"):
+    with pytest.raises(
+        BudgetExceeded, match=r"All answers that were paid for have been given. This query was not made"
+    ):
         ask(("b",))
 
 
@@ -322,7 +324,7 @@ def test_a_chooser_makes_no_more_picks_than_were_paid() -> None:
     assert book.looks == (look,)
     for _ in range(3):
         assert choose(candidates()) in (0, 1, 2)
-    with pytest.raises(BudgetExceeded, match=r"All choices that were paid for have been made. Nothing was looked at"):
+    with pytest.raises(BudgetExceeded, match=r"All choices that were paid for have been made. This query was not made"):
         choose(candidates())
     assert book.looks == (look,)
 
@@ -358,9 +360,9 @@ def test_several_picks_are_one_after_another_among_what_is_left() -> None:
             assert abs(np.mean(found == left[0]) - expected[0]) < 4.5 * math.sqrt(
                 expected[0] * expected[1] / len(found)
             )
-    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+    with pytest.raises(BudgetExceeded, match="This query was not made"):
         choose.several(whole, 1)
-    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+    with pytest.raises(BudgetExceeded, match="This query was not made"):
         Chooser(rows, epsilon, 9, ledger()).several(whole, 4)
 
 
@@ -396,7 +398,9 @@ def test_a_filter_charges_its_lump_first_and_once() -> None:
 
 def test_a_filter_refuses_to_overspend_untouched() -> None:
     purse = Filter(untouchable(), Look("r", "r", ZCDP(0.01)), ledger(5.0))
-    with pytest.raises(BudgetExceeded, match=r"A look at rho 0\.02 does not fit the 0.01 left.*Nothing was looked at"):
+    with pytest.raises(
+        BudgetExceeded, match=r"A look at rho 0\.02 does not fit the 0.01 left.*This query was not made"
+    ):
         purse.noisy_counts(("a",), 1 / math.sqrt(2 * 0.02))
     with pytest.raises(BudgetExceeded):
         purse.noisy_choice(candidates(), math.sqrt(8 * 0.0101))
@@ -471,7 +475,7 @@ def test_stretches_are_all_paid_before_the_rows_are_handed_out(dear: int) -> Non
     """Whichever does not fit, nothing is read; where all fit, each keeps its own steps and noise."""
     looks = [Look(f"s{number}", "steps", SubsampledGaussian(0.5, 20.0 + number, 3)) for number in range(3)]
     refused = [*looks[:dear], Look("dear", "steps", SubsampledGaussian(1.0, 1.0, 9)), *looks[dear + 1 :]]
-    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+    with pytest.raises(BudgetExceeded, match="This query was not made"):
         pay_for_stretches(Closed(np.zeros((3, 3), np.int32), DOMAIN), refused, ledger(5.0))
     book = ledger(5.0)
     paid = pay_for_stretches(table([(0, 0, 0)]), looks, book)

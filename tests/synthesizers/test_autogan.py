@@ -504,7 +504,7 @@ def test_the_published_encoder_gets_no_finite_epsilon() -> None:
     plan = method.plan(domain, Budget(math.inf, 1e-6))
     assert isinstance(plan["encoder"].event, NonPrivate)
     ledger = Ledger(us.Guarantee(900.0, 1e-3), noise=SeededNoise(0))
-    with pytest.raises(us.BudgetExceeded, match="Nothing was looked at"):
+    with pytest.raises(us.BudgetExceeded, match="This query was not made"):
         method.fit(Rows(np.zeros((10, 2), np.int32), domain), plan, ledger, key=jax.random.key(0))
     assert ledger.looks == ()
     quiet = dataclasses.replace(plan, looks=tuple(look for look in plan if look.key != "encoder"))

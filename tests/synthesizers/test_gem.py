@@ -87,10 +87,10 @@ def test_the_bundle_holds_no_more_than_its_price(rows_per_unit: int) -> None:
     for query, stddev in zip(queries, stddevs, strict=True):
         purse.noisy_counts([query], [stddev])
     assert purse.left == pytest.approx(0.0, abs=1e-9)
-    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+    with pytest.raises(BudgetExceeded, match="This query was not made"):
         purse.noisy_counts([("t",)], [1e3])
     again = pay_for_marginals(rows, look, ledger(10.0, rows_per_unit=rows_per_unit))
-    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+    with pytest.raises(BudgetExceeded, match="This query was not made"):
         again.noisy_counts(queries, [0.99 * stddev for stddev in stddevs])
 
 

@@ -464,7 +464,7 @@ def test_same_seed_same_model() -> None:
 def test_a_spent_ledger_refuses_before_any_look() -> None:
     plan = MWEM().plan(FOUR, dataclasses.replace(BUDGET, epsilon=8.0))
     ledger = Ledger(Guarantee(0.5, 1e-6), noise=SeededNoise(0), max_rows_per_unit=PER_UNIT)
-    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+    with pytest.raises(BudgetExceeded, match="This query was not made"):
         MWEM().fit(Rows(_codes(FOUR), FOUR, max_rows_per_unit=PER_UNIT), plan, ledger, key=jax.random.key(0))
     assert ledger.looks == ()
 

@@ -193,7 +193,7 @@ def test_the_learner_cannot_spend_what_is_reserved() -> None:
     assert spent_by([greedy], GUARANTEE).epsilon < 1.0
     ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0))
     dear = dataclasses.replace(plan, looks=(greedy, *plan.looks[1:]))
-    with pytest.raises(us.BudgetExceeded, match="Nothing was looked at"):
+    with pytest.raises(us.BudgetExceeded, match="This query was not made"):
         method.fit(rows, dear, ledger, key=jax.random.key(0))
     assert ledger.looks == ()
 

@@ -125,7 +125,7 @@ def test_rows_are_encoded_after_the_charge() -> None:
         raise AssertionError("the rows were touched")
 
     rows = Rows(np.zeros((4, 2), np.int32), MIXED, places=places, scales=(None, INCOME))
-    with pytest.raises(BudgetExceeded, match="Nothing was looked at"):
+    with pytest.raises(BudgetExceeded, match="This query was not made"):
         noisy_picks(rows, RowFunctions(of_features, 4, layout=LAYOUT), Look("p", "p", Choices(1.0, 99)), book(0.1))
     with pytest.raises(AssertionError, match="touched"):
         noisy_picks(rows, RowFunctions(of_features, 4, layout=LAYOUT), LOOK, book(50.0))

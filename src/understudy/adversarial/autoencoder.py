@@ -28,7 +28,6 @@ from understudy.adversarial.training import (
     stepped,
     trained_part,
 )
-from understudy.errors import ConfigError
 from understudy.networks import (
     Autoencoder,
     Blocks,
@@ -233,14 +232,8 @@ def train_autoencoder(
     def more(state: State, first: int, count: int) -> State:
         return run(state, fixed, units, bound, multiplier, key, draws_of(recipe.engine, key, units, first, count))
 
-    try:
-        state, _ = driven(more, begun(recipe, network), iterations=steps, progress=progress, slot=slot)
-    except ConfigError as error:
-        if "diverged" not in str(error):
-            raise
-        raise ConfigError(
-            "The training of the autoencoder diverged: a network is no longer finite. Lower autoencoder_rate."
-        ) from None
+    advice = "It is the autoencoder: lower autoencoder_rate."
+    state, _ = driven(more, begun(recipe, network), iterations=steps, advice=advice, progress=progress, slot=slot)
     return state.average
 
 

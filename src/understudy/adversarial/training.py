@@ -27,7 +27,7 @@ from understudy.adversarial.critics import (
     unit_loss,
 )
 from understudy.adversarial.losses import LOSSES
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, TrainingError
 from understudy.networks import (
     GENERATORS,
     Blocks,
@@ -612,7 +612,7 @@ def driven(
         state = after
         done += length
         if not finite:
-            raise ConfigError(
+            raise TrainingError(
                 f"Training diverged before step {done * steps_each}: a network is no longer finite. {advice}"
             )
         if keep_every and done % keep_every == 0 and done // keep_every > first:
@@ -649,7 +649,7 @@ def _explained_memory() -> Iterator[None]:
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        raise ConfigError(
+        raise TrainingError(
             "The training does not fit into memory. Set a smaller chunk (rows handled at once: less memory, the same "
             "guarantee), such as chunk=256, or a smaller rate, which also changes the plan."
         ) from None

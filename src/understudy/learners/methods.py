@@ -31,7 +31,14 @@ from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps
 from understudy.privacy.objective import noisy_minimisers
 from understudy.privacy.sampling import drawn_rate
-from understudy.privacy.statistics import Moments, block_weights, class_blocks, noisy_class_sums, noisy_moments
+from understudy.privacy.statistics import (
+    Moments,
+    block_weights,
+    check_rows,
+    class_blocks,
+    noisy_class_sums,
+    noisy_moments,
+)
 from understudy.schema import Domain
 
 METHODS = ("sgd", "objective")
@@ -55,7 +62,7 @@ def target_of(domain: Domain, named: str | None, *, numeric: bool) -> str:
         raise ConfigError(
             f"A classifier predicts categories, and {target!r} is a number. Use a regression, or declare categories."
         )
-    if not numeric and size < 2:
+    if not numeric and size < 2 and target not in domain.bought:
         raise ConfigError(f"The target {target!r} has one class only: there is nothing to learn. Declare at least two.")
     return target
 
@@ -91,6 +98,19 @@ def check_class_weight(weight: object) -> None:
         raise ConfigError(f'class_weight must be None, "bought" or a positive number for each class, found {weight!r}.')
 
 
+def check_classes(weight: ClassWeight, target: str, domain: Domain) -> None:
+    """Refuses weights that are not one for each declared class, before any query."""
+    if not isinstance(weight, tuple):
+        return
+    if target in domain.bought:
+        raise ConfigError(
+            f"class_weight needs the classes of {target!r} declared. List them as categories in the schema."
+        )
+    (size,) = domain.shape((target,))
+    if len(weight) != size:
+        raise ConfigError(f"class_weight needs one number for each of the {size} classes, found {len(weight)}.")
+
+
 def class_look(target: str, budget: Budget) -> Look:
     """Noisy counts of the target, for all of this budget."""
 
@@ -109,8 +129,7 @@ def class_weights(
     if weight is None:
         return np.ones(size)
     if isinstance(weight, tuple):
-        if len(weight) != size:
-            raise ConfigError(f"class_weight needs one number for each of the {size} classes, found {len(weight)}.")
+        check_classes(weight, target, rows.domain)
         return np.asarray(weight, dtype=np.float64)
     (noisy,) = noisy_counts(rows, [(target,)], plan["classes"], ledger)
     factors = 1 / np.maximum(noisy, max(noisy.max(), 1.0) / MOST_WEIGHT)
@@ -231,6 +250,7 @@ class Logistic(Steps):
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Counts of the classes if they are bought, then what is left for the steps, or for the minimum."""
         target = target_of(domain, self.target, numeric=False)
+        check_classes(self.class_weight, target, domain)
         looks = []
         if self.class_weight == BOUGHT:
             looks.append(class_look(target, budget.part(self.class_share)))
@@ -295,6 +315,7 @@ class Perceptron(Steps):
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Counts of the classes if they are bought, then what is left for the steps."""
         target = target_of(domain, self.target, numeric=False)
+        check_classes(self.class_weight, target, domain)
         looks = []
         if self.class_weight == BOUGHT:
             looks.append(class_look(target, budget.part(self.class_share)))
@@ -474,6 +495,7 @@ class Linear:
         """One bundle of moments."""
         target = target_of(domain, self.target, numeric=True)
         seen = seen_columns(domain, target, self.columns)
+        check_rows(domain)
         noise = budget.calibrate(lambda noise: [Gaussian(noise)])
         what = f"products of the inputs and the target, of {len(seen)} columns"
         return Plan((Look("moments", what, Gaussian(noise), (target, *seen)),))

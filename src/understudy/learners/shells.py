@@ -29,6 +29,7 @@ from understudy.privacy.ledger import Guarantee, Ledger, Statement
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 from understudy.release import bought_facts, checked_seed, declared_facts
 from understudy.schema import Category, Column, Schema, match_columns
+from understudy.spent import accountable
 from understudy.tables import as_arrow, conform, read_column
 
 if TYPE_CHECKING:
@@ -64,8 +65,9 @@ class Estimator(BaseEstimator, abc.ABC):
         """Learns from a table that holds the target, or from inputs and labels.
 
         Formal guarantee: (epsilon, delta)-differential privacy of everything that is kept, under add-or-remove of one
-        protected unit, as `statement_` says, provided that no seed was given. Not covered: what was declared, timing
-        and memory, scores.
+        protected unit, as `statement_` says, provided that no seed was given. A fit that fails after its first charge
+        raises `SpentError`, whose `statement` has the whole planned cost; any other error has spent nothing. Not
+        covered: what was declared, timing and memory, scores.
         """
         if not isinstance(self.guarantee, Guarantee):
             raise ConfigError(
@@ -88,17 +90,20 @@ class Estimator(BaseEstimator, abc.ABC):
         # All prices are set before anything is bought: bought values must not move one.
         buying = plan_discovery(schema, ledger.remaining, binning)
         plan = method.plan(assumed_domain(schema, binning), ledger.remaining.after(buying.looks))
-        codec, rows = fit_codec(table, schema, buying, ledger, binning)
-        model = method.fit(rows, plan.under(self._name), ledger, key=noise.key())
-        statement = ledger.statement(
-            unit=schema.unit,
-            rows_declared=schema.rows,
-            drafted=schema.drafted,
-            declared=declared_facts(schema),
-            bought=bought_facts(schema, codec),
-            method=self._name,
-        )
-        return self._fitted(model, codec, statement)
+        public_facts: dict[str, Any] = {
+            "unit": schema.unit,
+            "rows_declared": schema.rows,
+            "drafted": schema.drafted,
+            "declared": declared_facts(schema),
+            "method": self._name,
+        }
+        plan = plan.under(self._name)
+        whole = (*buying.looks, *plan.looks)
+        with accountable(ledger, lambda: ledger.statement(whole, **public_facts)):
+            codec, rows = fit_codec(table, schema, buying, ledger, binning)
+            model = method.fit(rows, plan, ledger, key=noise.key())
+            statement = ledger.statement(bought=bought_facts(schema, codec), **public_facts)
+            return self._fitted(model, codec, statement)
 
     def _fitted(self, model: Model, codec: Codec, statement: Statement) -> Self:
         self.model_, self.codec_, self.statement_ = model, codec, statement

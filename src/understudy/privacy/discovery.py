@@ -26,7 +26,7 @@ from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.noise import discrete_gaussian_tail
-from understudy.schema import BOUNDED, Column, Schema
+from understudy.schema import BOUNDED, Category, Column, Schema
 
 BINNINGS = ("tree", "equal", "uniform")
 LEVELS = 3  # of the tree, for columns with more cells than FLAT
@@ -38,13 +38,17 @@ STANDS_OUT = 3.0  # a cell keeps its own mass above so many; the cells between a
 WIDE = 1e4  # from this standard deviation on, the mass function of discrete noise is too long to be summed
 DELTA_SHARE = 0.1  # of the guarantee's delta, for thresholded category lists
 SHARES = {"size": 0.05, "categories": 0.3, "bounds": 0.2, "histograms": 0.25}
+MAX_CATEGORIES = 1000
+"""A 2-way marginal of two such columns has a million cells, which every method here still holds. At epsilon 1 a
+category needs some 200 rows to be kept, so a table of fewer than 200,000 rows never reaches it."""
+MOST_CATEGORIES = 100_000
 YEARS = (1800, 2200)
 TICKS_PER_DAY = {"date": 1, "datetime": 86_400_000_000}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Binning:
-    """How numeric columns become a few codes."""
+    """How columns become a few codes."""
 
     bins: str = "tree"
     """`tree` and `equal` buy a fine histogram and cut it into near-equal masses; `uniform` buys nothing."""
@@ -52,11 +56,18 @@ class Binning:
     max_bins: int = 32
     """At most so many codes for a numeric column, besides the one for nulls."""
 
+    max_categories: int = MAX_CATEGORIES
+    """At most so many categories of a column are kept where they are estimated privately: those with the largest noisy
+    counts. The others become "other"."""
+
     def __post_init__(self):
         if self.bins not in BINNINGS:
             raise ConfigError(f"bins must be one of {', '.join(BINNINGS)}, found {self.bins!r}.")
         if not isinstance(self.max_bins, int) or not 2 <= self.max_bins <= 1000:
             raise ConfigError(f"max_bins must be a whole number from 2 to 1000, found {self.max_bins!r}.")
+        most = self.max_categories
+        if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST_CATEGORIES:
+            raise ConfigError(f"max_categories must be a whole number from 1 to {MOST_CATEGORIES:,}, found {most!r}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,8 +167,8 @@ def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
         return plan
     enough = rows_to_be_listed(plan["categories"])
     note = (
-        f"Categories of {_columns(listed)} are bought: a value in fewer than about {enough:,} rows becomes 'other'. "
-        "Those that the schema lists cost nothing."
+        f"Categories of {_columns(listed)} are bought: a value in fewer than about {enough:,} rows becomes 'other', "
+        f"and at most {binning.max_categories:,} values of a column are kept. Those that the schema lists cost nothing."
     )
     return dataclasses.replace(plan, notes=(note,))
 
@@ -186,16 +197,20 @@ def _paid(look: Look, vectors: int) -> DiscreteGaussian:
     """The event of a look, if it pays for so many vectors of counts."""
     event = look.event
     if not isinstance(event, DiscreteGaussian) or vectors > event.count:
-        raise BudgetExceeded(f"'{look.what}' does not pay for {vectors} vectors of counts. Nothing was looked at.")
+        raise BudgetExceeded(f"'{look.what}' does not pay for {vectors} vectors of counts. This query was not made.")
     return event
 
 
-def discover_categories(values: Mapping[str, pa.Array], look: Look, ledger: Ledger) -> dict[str, list]:
-    """For each column the values that pass the threshold, sorted; the rest will be "other".
+def discover_categories(
+    values: Mapping[str, pa.Array], look: Look, ledger: Ledger, *, most: int = MAX_CATEGORIES
+) -> dict[str, dict[Category, int]]:
+    """For each column the values that pass the threshold with their noisy counts, sorted by value; the rest will be
+    "other". Of more than `most`, those with the largest noisy counts; of equal counts, the values that sort first.
 
     Formal guarantee: the price of `look`. A value that only one unit has passes with probability delta_c at most, which
     `look.delta` adds once for each column; every other value's count gets discrete Gaussian noise. Only values that
-    occur are drawn for, and the list is sorted by value, so neither order nor absence tells more. Not covered: timing.
+    occur are drawn for, and the list is sorted by value, so neither order nor absence tells more. Keeping the largest
+    is post-processing of the noisy counts above the threshold. Not covered: timing.
     """
     event = _paid(look, len(values))
     ledger.charge(look)
@@ -205,8 +220,21 @@ def discover_categories(values: Mapping[str, pa.Array], look: Look, ledger: Ledg
         counted = pc.value_counts(_plain(column.drop_null()))
         exact = counted.field("counts").to_numpy(zero_copy_only=False)
         noisy = exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
-        kept[name] = sorted(counted.field("values").filter(pa.array(noisy >= threshold)).to_pylist())
+        passes = noisy >= threshold
+        listed = counted.field("values").filter(pa.array(passes)).to_pylist()
+        kept[name] = largest_counts(dict(zip(listed, noisy[passes].tolist(), strict=True)), most)
     return kept
+
+
+def largest_counts(noisy_counts: Mapping[Category, int], most: int) -> dict[Category, int]:
+    """At most so many values, those with the largest noisy counts and of equal ones the first, sorted by value.
+
+    >>> largest_counts({"c": 7, "a": 5, "b": 7, "d": 5}, 3)
+    {'a': 5, 'b': 7, 'c': 7}
+    """
+    ordered = sorted(noisy_counts)
+    kept = sorted(ordered, key=lambda value: -noisy_counts[value])[:most]  # sorting is stable
+    return {value: noisy_counts[value] for value in sorted(kept)}
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -252,11 +252,13 @@ class Ledger:
         if isinstance(look.event, DiscreteGaussian) and look.event.sensitivity < self.max_rows_per_unit:
             raise BudgetExceeded(
                 f"'{look.what}' is priced for {look.event.sensitivity} rows a unit, and a unit may own "
-                f"{self.max_rows_per_unit}. Nothing was looked at. Plan it with the budget's max_rows_per_unit."
+                f"{self.max_rows_per_unit}. This query was not made. Plan it with the budget's max_rows_per_unit."
             )
         views = list(self._views())
         for view in views:
             _check_fits(view.remaining.after([look]), look)
+        if self._checkpoint is not None and self.guarantee.is_private:
+            self._checkpoint.is_charged = True  # from here on its noise must not be thrown away
         for view in views:
             view._own.append(look)
 
@@ -285,10 +287,16 @@ class Ledger:
         """Both figures for everything that has been charged so far."""
         return spent_by(self.looks, self.guarantee)
 
-    def statement(self, **facts: "str | int | bool | tuple[str, ...] | None") -> "Statement":
-        """What ran, for the certificate; `facts` are the public ones of `Statement`."""
+    def statement(
+        self, planned: Sequence[Look] | None = None, **facts: "str | int | bool | tuple[str, ...] | None"
+    ) -> "Statement":
+        """What ran, for the certificate; `facts` are the public ones of `Statement`.
+
+        With `planned`, the statement of a run that failed: nothing was released, and every planned query counts.
+        """
         assert self.guarantee.delta is not None
-        spent = self.spent()
+        looks = self.looks if planned is None else tuple(planned)
+        spent = spent_by(looks, self.guarantee)
         return Statement(
             epsilon_target=self.guarantee.epsilon,
             delta=self.guarantee.delta,
@@ -298,7 +306,8 @@ class Ledger:
             accountant=spent.accountant,
             seeded=self.noise.seeded,
             max_rows_per_unit=self.max_rows_per_unit,
-            looks=self.looks,
+            looks=looks,
+            released=planned is None,
             **facts,  # type: ignore[arg-type]
         )
 
@@ -330,6 +339,8 @@ class Statement:
     bought: tuple[str, ...] = ()
     """Sentences: what the schema left open."""
     method: str = ""
+    released: bool = True
+    """False: the run failed after its first query; it is stated at its planned cost, and nothing was released."""
 
     @property
     def is_private(self) -> bool:
@@ -361,7 +372,7 @@ def _check_fits(budget: Budget, look: Look) -> None:
         if open_delta <= 0 or not accounting.fits(events, budget.epsilon, open_delta, slack=slack):
             raise BudgetExceeded(
                 f"'{look.what}' would exceed the budget of epsilon {budget.epsilon:g} at delta {budget.delta:g}. "
-                "Nothing was looked at. Raise epsilon, or plan fewer looks."
+                "This query was not made. Raise epsilon, or plan fewer looks."
             )
 
 

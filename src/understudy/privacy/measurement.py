@@ -61,12 +61,12 @@ class Purse:
         """The cells of each marginal with noise of its own standard deviation; without privacy, as they are."""
         if len(queries) != len(stddevs) or not all(0 < stddev <= MOST_NOISE for stddev in stddevs):
             raise BudgetExceeded(
-                f"Each marginal needs a standard deviation above 0 and up to {MOST_NOISE:g}. Nothing was looked at."
+                f"Each marginal needs a standard deviation above 0 and up to {MOST_NOISE:g}. This query was not made."
             )
         wanted = math.fsum(stddev**-2 for stddev in stddevs)
         if self._used + wanted > self.precision * (1 + ROOM / 2):
             raise BudgetExceeded(
-                "These marginals are more precise than what is left of their price. Nothing was looked at."
+                "These marginals are more precise than what is left of their price. This query was not made."
             )
         self._used = math.nextafter(self._used + wanted, math.inf)  # rounded up: no answer is too noisy to count
         return [self._with_noise(query, stddev) for query, stddev in zip(queries, stddevs, strict=True)]

@@ -157,7 +157,7 @@ def check_units(rows: Rows, ledger: Ledger) -> None:
     if rows.max_rows_per_unit < ledger.max_rows_per_unit:
         raise BudgetExceeded(
             f"These rows are bounded to {rows.max_rows_per_unit} a unit, and a unit may own "
-            f"{ledger.max_rows_per_unit}. Nothing was looked at."
+            f"{ledger.max_rows_per_unit}. This query was not made."
         )
 
 
@@ -226,8 +226,8 @@ def open_rows(rows: Rows, look: Look, ledger: Ledger) -> tuple[np.ndarray, np.nd
     assert isinstance(look.event, NonPrivate)
     if ledger.guarantee.is_private:
         raise BudgetExceeded(
-            f"'{look.what}' has no bound, so no budget covers it. Nothing was looked at. Use --not-private (in Python: "
-            "Guarantee.not_private()), or another method."
+            f"'{look.what}' has no bound, so no budget covers it. This query was not made. Use --not-private (in "
+            "Python: Guarantee.not_private()), or another method."
         )
     ledger.charge(look)
     return rows._codes, rows._places
@@ -260,7 +260,7 @@ def pay_for_votes(
     assert isinstance(event, Gaussian | Pure)
     if isinstance(event, Pure) and queries > event.rounds:
         raise BudgetExceeded(
-            f"'{look.what}' is priced for {event.rounds} votes, not for {queries}. Nothing was looked at."
+            f"'{look.what}' is priced for {event.rounds} votes, not for {queries}. This query was not made."
         )
     check_units(rows, ledger)
     ledger.charge(look)
@@ -284,7 +284,7 @@ def noisy_counts(rows: Rows, cliques: Sequence[Clique], look: Look, ledger: Ledg
     if len(cliques) > event.count or rows.max_rows_per_unit > event.sensitivity:
         raise BudgetExceeded(
             f"'{look.what}' is priced for {event.count} marginals and {event.sensitivity} rows a unit, "
-            f"not for {len(cliques)} and {rows.max_rows_per_unit}. Nothing was looked at."
+            f"not for {len(cliques)} and {rows.max_rows_per_unit}. This query was not made."
         )
     ledger.charge(look)  # before the draw: a refused release must not exist
     return [_with_noise(rows, clique, event.stddev, ledger) for clique in cliques]
@@ -307,8 +307,8 @@ def noisy_answers(rows: Rows, look: Look, ledger: Ledger) -> "Counter":
     assert isinstance(event, DiscreteGaussian)
     if rows.max_rows_per_unit > event.sensitivity:
         raise BudgetExceeded(
-            f"'{look.what}' is priced for {event.sensitivity} rows a unit, not for {rows.max_rows_per_unit}. Nothing "
-            "was looked at."
+            f"'{look.what}' is priced for {event.sensitivity} rows a unit, not for {rows.max_rows_per_unit}. This "
+            "query was not made."
         )
     check_units(rows, ledger)
     ledger.charge(look)
@@ -324,7 +324,7 @@ class Counter:
 
     def __call__(self, query: Clique | Box) -> np.ndarray:
         if self.left == 0:
-            raise BudgetExceeded("All answers that were paid for have been given. Nothing was looked at.")
+            raise BudgetExceeded("All answers that were paid for have been given. This query was not made.")
         self.left -= 1
         return _with_noise(self._rows, query, self.stddev, self._ledger)
 
@@ -380,7 +380,7 @@ class Chooser:
     def several(self, candidates: Candidates, count: int) -> list[int]:
         """So many different ones, each a pick of its own among those that the picks before it left."""
         if count > min(self._left, len(candidates.cliques)):
-            raise BudgetExceeded("All choices that were paid for have been made. Nothing was looked at.")
+            raise BudgetExceeded("All choices that were paid for have been made. This query was not made.")
         self._left -= count
         return _choose(self._rows, candidates, self._epsilon, self._ledger, count)
 
@@ -449,6 +449,6 @@ class Filter:
     def _spend(self, rho: float) -> None:
         if not rho > 0 or self.used + rho > self.rho:
             raise BudgetExceeded(
-                f"A look at rho {rho:g} does not fit the {self.remaining:g} left of the lump. Nothing was looked at."
+                f"A look at rho {rho:g} does not fit the {self.remaining:g} left of the lump. This query was not made."
             )
         self.used = math.nextafter(self.used + rho, math.inf)  # rounded up: no spend is too small to count

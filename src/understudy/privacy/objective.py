@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 from scipy import special
 
-from understudy.errors import BudgetExceeded, ConfigError
+from understudy.errors import BudgetExceeded, TrainingError
 from understudy.privacy.accounting import Pure
 from understudy.privacy.device_noise import word_pairs
 from understudy.privacy.ledger import Ledger, Look
@@ -170,7 +170,7 @@ def minimiser(
         if near:
             break
     if not np.linalg.norm(gradient(at)) <= small:
-        raise ConfigError(
+        raise TrainingError(
             "The exact minimum was not reached, and only it is private: nothing is released. Raise the penalty, or use "
             'method="sgd".'
         )

@@ -228,11 +228,7 @@ def _paid_stddevs(rows: Rows, look: Look, ledger: Ledger, weights: Sequence[floa
     if event.count != 1 or sum(weight**2 for weight in weights) > 1 + ROOM:
         raise BudgetExceeded(f"'{look.what}' is priced for one sum of weights whose squares add up to 1, not for this.")
     check_units(rows, ledger)
-    if rows.domain.num_rows * steps > MOST_SUM:
-        raise ConfigError(
-            f"Such sums are for up to {int(MOST_SUM / steps):,} rows, and the public number is "
-            f"{rows.domain.num_rows:,}. Nothing was looked at."
-        )
+    check_rows(rows.domain, steps)
     unit = event.noise_multiplier * rows.max_rows_per_unit * (1 + ROOM)
     stddevs = tuple(unit / weight if weight else math.inf for weight in weights)
     if ledger.guarantee.is_private:
@@ -240,6 +236,18 @@ def _paid_stddevs(rows: Rows, look: Look, ledger: Ledger, weights: Sequence[floa
             checked_stddev(stddev * steps if weight else 0.0)  # a part without weight is not looked at
     ledger.charge(look)  # before the look: a refused one must not happen
     return stddevs
+
+
+def check_rows(domain: Domain, steps: float = STEPS**2) -> None:
+    """Refuses sums over more declared rows than 64 bits hold, in plans as well: before any query.
+
+    An estimated number of rows is a noisy answer, and nothing is refused by it: sums beyond 64 bits are clamped.
+    """
+    if domain.declared_rows is not None and domain.declared_rows * steps > MOST_SUM:
+        raise ConfigError(
+            f"Such sums are for up to {int(MOST_SUM / steps):,} rows, and {domain.declared_rows:,} are declared. Use "
+            "another learner, or another encoder."
+        )
 
 
 def _whole(sums: Float[np.ndarray, "..."]) -> np.ndarray:

@@ -16,6 +16,7 @@ import typing
 from typing import Any
 
 from understudy.errors import ConfigError
+from understudy.schema import Domain
 
 SYNTHESIZERS = {
     "independent": "understudy.synthesizers.independent:Independent",
@@ -79,6 +80,14 @@ def name_of(part: object) -> str:
     """The name under which the class of a synthesizer, or of a learner, is registered."""
     here, places = f"{type(part).__module__}:{type(part).__name__}", {**SYNTHESIZERS, **LEARNERS}
     return next((name for name, place in places.items() if place == here), type(part).__name__.lower())
+
+
+def too_large_for(synthesizer: Any, domain: Domain) -> tuple[str, ...]:
+    """Columns that have too many codes together for a method, or for the one that it is put around; usually none."""
+    if hasattr(synthesizer, "too_large"):
+        return synthesizer.too_large(domain)
+    inner = getattr(synthesizer, "inner", None)
+    return () if inner is None else too_large_for(inner, domain)
 
 
 def read_method(expression: str, settings: dict[str, object] | None = None) -> Any:

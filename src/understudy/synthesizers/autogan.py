@@ -54,7 +54,7 @@ from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps
 from understudy.privacy.sampling import Units, drawn_rate
-from understudy.privacy.statistics import noisy_gram
+from understudy.privacy.statistics import check_rows, noisy_gram
 from understudy.schema import Domain
 from understudy.synthesizers.dpgan import DPGAN, PUBLIC_BATCH, ledger_key, shares
 
@@ -64,8 +64,6 @@ MOST_CODE = 32
 MOST_GRAM = 4096
 """Features of which all products are bought for dp_pca; more would take gigabytes."""
 UNSOUND = "the encoder, by exact gradients that nothing bounds, as published"
-MOST_BINS = 257
-"""Taken for the most features of a number, whatever bins it gets."""
 
 Progress = Callable[[float, str], None]
 
@@ -206,13 +204,18 @@ class AutoGAN(DPGAN):
         noise = budget.after(looks).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} critic steps, each on about one unit in {1 / rate:.0f}"
         looks.append(Look("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
-        notes = () if domain.target is None else ("The target is a column like any other here.",)
-        return Plan(tuple(looks), notes)
+        notes = [] if domain.target is None else ["The target is a column like any other here."]
+        if self.too_large(domain.largest):
+            notes.append(
+                f"Where estimated categories make more than {MOST_GRAM:,} features, the rarest of them become 'other'. "
+                "Declare them in the schema to keep them."
+            )
+        return Plan(tuple(looks), tuple(notes))
 
     def _check_domain(self, domain: Domain) -> None:
         """Refuses a table that these settings do not fit. Public facts only."""
         most = self._most_features(domain)
-        if self.code is not None and self.code > most and not domain.bought:
+        if self.code is not None and self.code > most:
             raise ConfigError(
                 f"code ({self.code}) is wider than the data: a row has {most} features at most. An autoencoder must "
                 "narrow them: use a smaller code, or leave it out."
@@ -223,19 +226,29 @@ class AutoGAN(DPGAN):
                 "reconstruction=bce is for features that are 0 or 1, and with features=typed every column of this "
                 "table is a number. Use reconstruction=typed, or features=binned."
             )
-        if self.encoder == "dp_pca" and sum(domain.sizes) > MOST_GRAM:
+        if self.encoder == "dp_pca":
+            check_rows(domain)
+        if self.too_large(domain.merged):
             raise ConfigError(
-                f"dp_pca buys all products of features: at most {MOST_GRAM}, found {sum(domain.sizes)}. Use "
+                f"dp_pca measures all products of features: at most {MOST_GRAM}, found {sum(domain.merged.sizes)}. Use "
                 "encoder=random or encoder=joint."
             )
 
+    def too_large(self, domain: Domain) -> tuple[str, ...]:
+        """All columns, where dp_pca would measure too many products; estimated categories are merged until it fits."""
+        return domain.names if self.encoder == "dp_pca" and sum(domain.sizes) > MOST_GRAM else ()
+
     def _most_features(self, domain: Domain) -> int:
-        """How many features a row has at most, by facts known before any look; of columns with a bought list of
-        categories nothing is known then but a stand-in."""
-        # How many bins a number has may follow from what was bought: a refusal by it would show it.
-        of_number = 2 + (FEW - 1).bit_length() if self.features == "typed" else max(MOST_BINS, self.num_modes + 2)
+        """How many features a row has at most, by facts known before any query."""
+
+        def of_number(size: int) -> int:
+            if self.features == "typed":
+                return 2 + (FEW - 1).bit_length()
+            return size if self.features == "binned" else max(size, self.num_modes + 2)
+
         return sum(
-            of_number if name in domain.numbers else size for name, size in zip(domain.names, domain.sizes, strict=True)
+            of_number(size) if name in domain.numbers else size
+            for name, size in zip(domain.names, domain.largest.sizes, strict=True)
         )
 
     # ------------------------------------------------------------------------------------------------------------- fit
@@ -371,11 +384,8 @@ class AutoGAN(DPGAN):
         encoder_key, decoder_key = jax.random.split(key)
         blocks = layout.blocks
         features = num_features(blocks)
-        code = min(MOST_CODE, max(2, len(layout.columns) // 2), features) if self.code is None else self.code
-        if code > features:
-            raise ConfigError(
-                f"code ({code}) is wider than the data: a row has {features} features. Use a smaller one."
-            )
+        wanted = min(MOST_CODE, max(2, len(layout.columns) // 2)) if self.code is None else self.code
+        code = min(wanted, features)  # estimated categories and bins may be fewer than the plan allows
         centre = _centre(blocks, marginal)
         encoder = Encoder(centre, self._hidden, code, key=encoder_key)
         if self.encoder == "random":

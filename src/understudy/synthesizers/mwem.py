@@ -115,6 +115,12 @@ class MWEM:
         was bought must not move a price. Groups may follow from sizes, since they change no price.
         """
         groups = self._groups(domain)
+        if crowded := self.too_large(domain.merged):
+            raise ConfigError(
+                f"A histogram of the columns {', '.join(crowded)} may have {domain.merged.size(crowded):,} cells in "
+                f"{len(crowded)} columns; it may have at most {MOST_CELLS:,} cells and {MOST_COLUMNS} columns. Use "
+                "smaller splits (or leave them out), fewer bins (--max-bins), or drop columns."
+            )
         noise = budget.calibrate(lambda noise: list(self._events(domain, budget, noise).values()))
         answers, rounds = self._turns(domain)
         chosen = f"counts of {answers} marginal{'s' if answers > 1 else ''}, in a public order"
@@ -162,12 +168,27 @@ class MWEM:
             notes.append(
                 f"Queries with the target {domain.target!r} count {self.target_weight:g} times in the choices."
             )
+        if self.too_large(domain.largest):
+            notes.append(
+                f"Where estimated categories make a histogram larger than {MOST_CELLS:,} cells, the rarest of them "
+                "become 'other'. Declare them in the schema, or use smaller splits, to keep them."
+            )
         if max(cells) > MANY_CELLS:
             notes.append(
                 f"The largest histogram has {max(cells):,} cells: a run takes minutes and up to "
                 f"{max(cells) * 40 / 2**30:.1g} GB. Smaller splits are quicker."
             )
         return tuple(notes)
+
+    def too_large(self, domain: Domain) -> tuple[str, ...]:
+        """The columns of a group whose histogram would be larger than is held; none: all groups fit.
+
+        Estimated lists of categories are merged until they do (`encoding.merge_rarest`).
+        """
+        return next(
+            (group for group in self._groups(domain) if domain.size(group) > MOST_CELLS or len(group) > MOST_COLUMNS),
+            (),
+        )
 
     def _groups(self, domain: Domain) -> list[Clique]:
         """The groups of columns, from settings, sizes and the target alone."""
@@ -179,14 +200,6 @@ class MWEM:
             groups = [domain.names[start : start + self.split_factor] for start in starts]
         else:
             groups = _automatic_groups(domain)
-        for group in groups:
-            if domain.size(group) > MOST_CELLS or len(group) > MOST_COLUMNS:
-                raise ConfigError(
-                    f"A histogram of the columns {', '.join(group)} would have {domain.size(group):,} cells in "
-                    f"{len(group)} columns; it may have at most {MOST_CELLS:,} cells and {MOST_COLUMNS} columns. "
-                    "Nothing was looked at. Use smaller splits (or leave them out), fewer bins (--max-bins), or drop "
-                    "columns."
-                )
         # With the longest axis last, sums over the others run over memory in order.
         return [tuple(sorted(group, key=lambda name: (domain.shape((name,)), name))) for group in groups]
 
@@ -207,7 +220,9 @@ class MWEM:
         """
         domain = rows.domain
         answers, rounds = self._turns(domain)
-        histograms = [Histogram(domain, group) for group in self._groups(domain)]  # refuses before any charge
+        if self.too_large(domain):
+            raise ConfigError("These columns have more codes than the plan allows. Merge some, as understudy.fit does.")
+        histograms = [Histogram(domain, group) for group in self._groups(domain)]
         ask = noisy_answers(rows, plan["counts"], ledger)
         choose = noisy_choices(rows, plan["choices"], ledger) if "choices" in plan else None
         of_column = {name: histogram for histogram in histograms for name in histogram.group}

@@ -7,6 +7,7 @@ condition of a real row from that row; the condition of a generated row is part 
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Array
@@ -14,7 +15,7 @@ from jaxtyping import Array
 from understudy.adversarial.critics import Conditions
 from understudy.adversarial.training import Settings
 from understudy.errors import ConfigError
-from understudy.features import FEW, Layout
+from understudy.features import Layout, Levels
 from understudy.networks import Blocks
 from understudy.privacy.ledger import Budget, Plan
 from understudy.privacy.mechanisms import Rows
@@ -49,14 +50,16 @@ class PATECTGAN(PATEGAN):
             raise ConfigError(NO_CONDITION.format(self.features))
         return super().plan(domain, budget)
 
-    def _check_layout(self, rows: Rows) -> None:
-        """Before anything is bought: scales are public, and they tell which columns are shown level by level."""
-        few = [
-            scale is None or (self.features == "modes" and scale.whole is not None and scale.whole <= FEW)
-            for scale in rows.scales
-        ]
-        if self.features != "binned" and not any(few):
-            raise ConfigError(NO_CONDITION.format(self.features))
+    def _layout(self, rows: Rows, marginals: Sequence[np.ndarray] | None) -> Layout:
+        """As that of pategan; where no column is discrete, the number with the fewest bins is shown bin by bin.
+
+        Which numbers are discrete may follow from bounds that were estimated, so nothing is refused by it.
+        """
+        layout = super()._layout(rows, marginals)
+        if any(column is not None for column in layout.discrete):
+            return layout
+        at = int(np.argmin(rows.domain.sizes))
+        return Layout((*layout.columns[:at], Levels(rows.domain.sizes[at]), *layout.columns[at + 1 :]))
 
     def _settings(self, blocks: Blocks, cross: int | None) -> Settings:
         return dataclasses.replace(super()._settings(blocks, cross), condition_weight=self.condition_weight)

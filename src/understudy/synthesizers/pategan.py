@@ -10,7 +10,7 @@ counts as in `dpgan`, by default also to those of each column with the target.
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -294,9 +294,8 @@ class PATEGAN:
         domain, look = rows.domain, plan["votes"]
         assert isinstance(look.event, Gaussian | Pure)
         teachers, queries = self.chosen(domain, look.event)
-        self._check_layout(rows)
         marginals, crossed = bought_shares(rows, plan, ledger)
-        layout = layout_of(self.features, domain, rows.scales, marginals, modes=self.modes, num_modes=self.num_modes)
+        layout = self._layout(rows, marginals)
         marginal, held = anchors(layout, marginals, crossed)
         is_binned = self.features == "binned"
         paid = pay_for_votes(
@@ -362,8 +361,8 @@ class PATEGAN:
 
         return state, kept, model_of
 
-    def _check_layout(self, rows: Rows) -> None:
-        """Any layout will do."""
+    def _layout(self, rows: Rows, marginals: Sequence[np.ndarray] | None) -> Layout:
+        return layout_of(self.features, rows.domain, rows.scales, marginals, modes=self.modes, num_modes=self.num_modes)
 
     def _conditions(self, layout: Layout, marginal: Array | None, num_rows: int) -> Conditions | None:
         """None: this generator takes no condition."""

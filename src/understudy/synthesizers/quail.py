@@ -24,7 +24,7 @@ from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.selection import part_sizes, split_by_coin
 from understudy.schema import Domain
-from understudy.synthesizers import AUTO, LEARNERS, learner_class, name_of
+from understudy.synthesizers import AUTO, LEARNERS, learner_class, name_of, too_large_for
 
 LEARN, IMITATE = "rows to learn from", "rows to imitate"
 """The two parts of the units with `disjoint`, as the ledger calls them."""
@@ -108,6 +108,10 @@ class Quail:
         if self.disjoint:
             inner = _all_on_one_part(inner, name_of(self.inner))
         return Plan((*looks, *inner.under(name_of(self.inner)).looks), (*self._notes(targets, learners), *inner.notes))
+
+    def too_large(self, domain: Domain) -> tuple[str, ...]:
+        """As the inner method has it, of the columns that it makes."""
+        return too_large_for(self.inner, domain.only(self._columns_of(domain)[1]))
 
     def _columns_of(self, domain: Domain) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The targets, and all other columns."""

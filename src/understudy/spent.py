@@ -1,0 +1,109 @@
+"""Runs that fail after their first query: the budget is spent, nothing is released, and a record says so.
+
+Sizes that are estimated privately cannot make a run fail: whatever they can refuse is decided on the largest sizes
+before the first charge. What is left (a diverged training, too little memory, an error of ours) becomes a `SpentError`.
+It carries the statement of the whole plan, charged so far or not: that the run failed follows from noisy answers, and
+is covered by what they cost.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from understudy import certificate
+from understudy.certificate import rounded_up
+from understudy.checkpoint import Checkpoint
+from understudy.errors import CheckpointError, TableError, TrainingError, UnderstudyError
+from understudy.files import atomic_folder
+from understudy.privacy.ledger import Ledger, Statement
+
+ENDING = ".spent"
+"""Of a record's folder, which lies beside the checkpoint of the run."""
+
+
+class SpentError(UnderstudyError):
+    """A run that failed after its first query: its planned privacy cost is spent, and nothing was released."""
+
+    def __init__(self, failure: str, statement: Statement, record: Path | None = None):
+        super().__init__(failure, statement, record)  # all of them, so that a copy can be made
+        self.failure, self.statement, self.record = failure, statement, record
+
+    def __str__(self) -> str:
+        figures = f"epsilon {rounded_up(self.statement.epsilon, 4)} at delta {rounded_up(self.statement.delta, 2)}"
+        kept = "To keep a record of that: error.save(folder)."
+        if self.record is not None:
+            kept = f"The record of that is {_shortest(self.record)}{os.sep}."
+        return f"{self.failure} Nothing was released, but {figures} is spent. {kept}"
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the record as a folder, whole or not at all: a certificate without a model."""
+        with atomic_folder(folder) as inside:
+            for name, data in certificate.to_files(self.statement).items():
+                (inside / name).write_bytes(data)
+
+
+@contextlib.contextmanager
+def accountable(
+    ledger: Ledger, statement: Callable[[], Statement], checkpoint: Checkpoint | None = None
+) -> Iterator[None]:
+    """Turns whatever fails after the first charge into a `SpentError`; before it, errors pass as they are.
+
+    `statement` makes that of the whole plan. Runs without a guarantee have nothing to spend. With a `checkpoint` the
+    record is written beside it, and errors of files pass: such a run goes on where it was, like one that was killed.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not ledger.looks or not ledger.guarantee.is_private:
+            raise
+        if checkpoint is not None and isinstance(error, CheckpointError | TableError):
+            raise
+        raise _recorded(_failure(error), statement(), checkpoint) from error
+
+
+def read_record(folder: str | os.PathLike[str]) -> Statement | None:
+    """The statement in the record of a failed run; None: the folder is no such record."""
+    try:
+        content = json.loads((Path(folder) / "certificate.json").read_bytes())
+        statement = certificate.from_json(content)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    return None if statement.released else statement
+
+
+def _failure(error: Exception) -> str:
+    """What failed, in a sentence that holds no size, count or value: other texts than ours may quote one."""
+    if isinstance(error, TrainingError):
+        return str(error)
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return "The run does not fit into memory. Lower max_categories or max_bins, or choose another method."
+    return f"The run ended with an error inside Understudy ({type(error).__name__}). Please report it."
+
+
+def _recorded(failure: str, statement: Statement, checkpoint: Checkpoint | None) -> SpentError:
+    """The error, its record written where there is a place for it."""
+    if checkpoint is None:
+        return SpentError(failure, statement)
+    if checkpoint.spent_record is not None:  # the identical run, resumed: it spent once
+        return SpentError(failure, statement, checkpoint.spent_record)
+    record = _free_place(checkpoint.folder)
+    try:
+        SpentError(failure, statement).save(record)
+        checkpoint.note_spent(record)
+    except UnderstudyError as unwritten:
+        return SpentError(f"{failure} ({unwritten})", statement)
+    return SpentError(failure, statement, record)
+
+
+def _free_place(checkpoint: Path) -> Path:
+    """run.checkpoint -> run.spent, run-2.spent, ...: another run's record is never replaced."""
+    stem, number = checkpoint.name.removesuffix(".checkpoint"), 1
+    while (place := checkpoint.with_name(f"{stem}{f'-{number}' * (number > 1)}{ENDING}")).exists():
+        number += 1
+    return place
+
+
+def _shortest(path: Path) -> str:
+    return min(str(path), os.path.relpath(path), key=len)
