@@ -52,6 +52,7 @@ def to_json(statement: Statement) -> dict[str, object]:
         "private": statement.is_private,
         "seeded": statement.seeded,
         "conditions": statement_conditions(statement),
+        "warnings": list(statement.warnings),
         "method": statement.method,
         "guarantee": {
             "epsilon": _finite(statement.epsilon),
@@ -95,6 +96,7 @@ def from_json(content: Mapping) -> Statement:
         public_table=public.get("table_rows"),
         declared=tuple(public["declared"]),
         bought=tuple(public["bought"]),
+        warnings=tuple(content.get("warnings", ())),
         method=content["method"],
     )
 
@@ -138,6 +140,7 @@ def _purchase(look: Look, statement: Statement) -> dict[str, object]:
         "columns": list(look.columns),
         "event": event,
         "delta": look.delta,
+        "tail_delta": accounting.tail_delta([look.event]),
         "branch": look.branch,
         "epsilon_alone": _finite(price_alone(look, statement)),
     }
@@ -221,6 +224,7 @@ def _verdict(statement: Statement) -> list[str]:
     return [
         headline,
         *conditions,
+        *(f"> **Warning:** {warning}" for warning in statement.warnings),
         "Everything in this release was computed under differential privacy. Whether or not any one "
         f"{_unit_word(statement)} is in the original table, every possible outcome of the release is about equally "
         f"likely: its odds change by a factor of at most e^epsilon = {rounded_up(math.exp(statement.epsilon), 3)}, "

@@ -90,7 +90,7 @@ def plan(
     synthesizer, reason = choose_method(method, domain, budget)
     buying = plan_discovery(schema, budget, binning)
     fitting = synthesizer.plan(domain, budget.after(buying.looks)).under(name_of(synthesizer))
-    return Plan(buying.looks + fitting.looks, reason + buying.notes + fitting.notes)
+    return Plan(buying.looks + fitting.looks, reason + _said(guarantee.warnings) + buying.notes + fitting.notes)
 
 
 def fit(
@@ -184,7 +184,8 @@ def fit(
             bought=bought_facts(schema, codec),
             method=express(synthesizer),
         )
-        release = Release(model, codec, statement, origin, run, (*notes, *_in_words(buying, codec)))
+        said = (*notes, *_said(statement.warnings), *_in_words(buying, codec))
+        release = Release(model, codec, statement, origin, run, said)
         if run is not None:
             run.keep(release._files())
         return release
@@ -286,6 +287,10 @@ def declared_facts(schema: Schema) -> tuple[str, ...]:
         ],
     }
     return (*facts, *(_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names))
+
+
+def _said(warnings: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"Warning: {warning}" for warning in warnings)
 
 
 def _one_line(sentence: str) -> str:

@@ -257,7 +257,7 @@ def pay_for_votes(
     rows: however many these are, it moves each count by one at most.
     """
     event = look.event
-    assert isinstance(event, Gaussian | Pure)
+    assert isinstance(event, Gaussian | Pure) and event.floating
     if isinstance(event, Pure) and queries > event.rounds:
         raise BudgetExceeded(
             f"'{look.what}' is priced for {event.rounds} votes, not for {queries}. Nothing was looked at."

@@ -166,7 +166,7 @@ class PATEGAN:
         left = budget.after(looks)
         event: Gaussian | Pure
         if self.law == "gaussian":
-            event = Gaussian(left.calibrate(lambda noise: [Gaussian(noise)]))
+            event = Gaussian(left.calibrate(lambda noise: [Gaussian(noise, floating=True)]), floating=True)
         else:
             rounds = self.queries or 1
             event = Pure(1 / left.calibrate(lambda noise: [Pure(1 / noise, rounds)]), rounds)
