@@ -54,18 +54,19 @@ def _check_event(event: object, sound: bool) -> None:
         raise ConfigError(f"{event} has no price: expected positive noise and at least one repetition.")
 
 
-def _normal_escape(shift: float) -> float:
-    """The probability that a vector of normals cut off at NORMAL_END, moved by `shift` in L2 norm, leaves the range of
-    the vector that is not moved; in standard deviations.
+def normal_escape(shift: float, *, end: float = NORMAL_END, coordinates: int = MOST_COORDINATES) -> float:
+    """The probability, at most, that a vector of normals that end at `end`, moved by `shift`, leaves its old range.
 
-    Coordinate i, moved by v_i, leaves it with probability g(|v_i|), g(v) = Q(R - v) - Q(R) with the normal tail Q. Let
-    h(v) = g(v) - density(R) v. Its third derivative is positive up to R - 1, so h(v) / v^2 grows there and h(v_i) sums
-    to h(shift) at most, in one coordinate; the |v_i| sum to shift * sqrt(coordinates) at most.
+    In standard deviations; the shift is an L2 norm. Coordinate i, moved by v_i, leaves with probability g(|v_i|), where
+    g(v) = Q(end - v) - Q(end) with the normal tail Q. Let h(v) = g(v) - density(end) v. Its third derivative is not
+    negative up to end - 1, so h(v) / v^2 grows there, and the h(v_i) sum to h(shift) at most: all in one coordinate.
+    The |v_i| sum to shift * sqrt(coordinates) at most.
     """
-    if shift >= NORMAL_END - 1:
+    if shift >= end - 1:
         return 1.0
-    one = float(special.ndtr(shift - NORMAL_END) - special.ndtr(-NORMAL_END))
-    return min(1.0, one + float(stats.norm.pdf(NORMAL_END)) * shift * math.sqrt(MOST_COORDINATES))
+    density = math.exp(-(end**2) / 2) / math.sqrt(2 * math.pi)
+    one = float(special.ndtr(shift - end) - special.ndtr(-end)) - density * shift
+    return min(1.0, one + density * shift * math.sqrt(coordinates))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Gaussian:
 
     @property
     def tail_delta(self) -> float:
-        return self.count * _normal_escape(1 / self.noise_multiplier) if self.floating else 0.0
+        return self.count * normal_escape(1 / self.noise_multiplier) if self.floating else 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,12 +146,12 @@ class SubsampledGaussian:
         """What the ends of the noise add to delta: the hockey-stick divergence of a step grows by this at any epsilon.
 
         P is the law of a step with the unit, Q without it, q the sampling rate. From P to Q: with probability q the
-        unit is in the batch, and then P leaves the range of Q with that of `_normal_escape`. From Q to P: where a
+        unit is in the batch, and then P leaves the range of Q with that of `normal_escape`. From Q to P: where a
         batch with the unit cannot go, P is still (1 - q) Q, so nothing is added at epsilon above -log(1 - q), and
         below it at most e^epsilon q times what such a batch would have had there: q / (1 - q) times an escape, or for
         q near one the escape of Q.
         """
-        return self.steps * min(1.0, 2 * self.rate) * _normal_escape(1 / self.noise_multiplier)
+        return self.steps * min(1.0, 2 * self.rate) * normal_escape(1 / self.noise_multiplier)
 
     def renyi_curve(self) -> np.ndarray:
         accountant = rdp.RdpAccountant(SUBSAMPLED_ORDERS)
