@@ -188,7 +188,7 @@ def synth(
     release.save(folder, force=force or finished)
     _show_spent(release, quiet)
     try:
-        fake = release.sample_arrow(rows, where=where)
+        fake = release.sample_arrow(rows, where=where, seed=seed)
     except ConditionError as error:
         raise ConditionError(
             f"{error} The budget is spent and the release is kept: draw from it at no cost with 'understudy sample "
