@@ -63,9 +63,7 @@ def claims() -> Iterator[list[Figures]]:
     def noted_statement(self: Ledger, **facts: Any) -> Statement:
         statement = end_of_run(self, **facts)
         queries = tuple((_as_json(look.event), look.delta, look.branch) for look in statement.looks)
-        made.append(
-            Figures(queries, statement.delta, statement.epsilon, statement.epsilon_pld, statement.epsilon_rdp)
-        )
+        made.append(Figures(queries, statement.delta, statement.epsilon, statement.epsilon_pld, statement.epsilon_rdp))
         return statement
 
     def noted_certificate(statement: Statement) -> dict[str, object]:

@@ -43,6 +43,7 @@ ORDER = (
     "privacy.journal",
     "checkpoint",
     "privacy.ledger",
+    "privacy.totals",
     "privacy.mechanisms",
     "privacy.statistics",
     "privacy.measurement",

@@ -35,6 +35,7 @@ from understudy.labelled import MODELS, Model
 from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.discovery import Binning, plan_discovery, rows_to_be_listed
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
+from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise, fresh_key
 from understudy.schema import Domain, Schema, match_columns
 from understudy.synthesizers import AUTO, express, name_of, read_method
@@ -182,6 +183,7 @@ def fit(
             declared=declared_facts(schema),
             public_table=None if open_table is None else open_table.num_rows,
             bought=bought_facts(schema, codec),
+            warnings=size_warnings(rows, schema),
             method=express(synthesizer),
         )
         said = (*notes, *_said(statement.warnings), *_in_words(buying, codec))
@@ -287,6 +289,16 @@ def declared_facts(schema: Schema) -> tuple[str, ...]:
         ],
     }
     return (*facts, *(_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names))
+
+
+def size_warnings(rows: Rows, schema: Schema) -> tuple[str, ...]:
+    """Where the noisy totals contradict the declared number of rows: a sentence.
+
+    Of a unit with many rows only some are used: fewer rows than declared are no contradiction then.
+    """
+    warning = rows.totals.warning
+    fewer = schema.rows is not None and rows.totals.measured < schema.rows
+    return () if warning is None or (schema.unit is not None and fewer) else (warning,)
 
 
 def _said(warnings: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ It imports neither dp-accounting nor the package. It works on dictionaries as th
 
 *Loss distributions.* The privacy loss of each event is rounded to the nearest point of a grid of step h and shifted so
 that its mean stays right. The rounding errors of N independent losses are then independent, of mean zero and within a
-range of h, so by Hoeffding's inequality their sum passes t = h sqrt(N log(2 / eta) / 2) with probability eta at most, and
-delta(epsilon) lies between those of the rounded sum at epsilon + t and epsilon - t, give or take eta (the idea of Gopi,
+range of h, so by Hoeffding's inequality their sum passes t = h sqrt(N log(2 / eta) / 2) with probability eta at most,
+and delta(epsilon) lies between those of the rounded sum at epsilon + t and epsilon - t, give or take eta (the idea of Gopi,
 Lee and Wutschitz 2021). What losses beyond the ends of the grid can do is bounded by Chernoff's inequality. So there is
 a bracket for epsilon, up to the rounding of float64; and one FFT for a thousand steps.
 
@@ -72,7 +72,8 @@ def errors_in(figures: Figures) -> list[str]:
         return []  # no promise, so none is broken
     if not queries:
         return [] if epsilon == 0 else [f"epsilon is {epsilon}, and nothing was asked"]
-    partitions = sorted({partition for _, _, partition in queries if partition is not None}) or [None]
+    named = sorted({partition for _, _, partition in queries if partition is not None})
+    partitions: list[str | None] = [*named] or [None]
     own_figures = []
     for name in partitions:
         own = [(event, taken) for event, taken, partition in queries if partition in (None, name)]
@@ -316,9 +317,7 @@ def _bracket(losses: Sequence[_Loss], delta: float) -> Bracket:
     masses = np.maximum(np.fft.fftshift(np.fft.irfft(spectrum, size)), 0.0)
     at = step * (np.arange(size) - size // 2) + shift
     lost, off = 3 * improbable + FOURIER_NOISE, step * spread
-    return Bracket(
-        max(0.0, _epsilon_at(at, masses, delta + lost) - off), _epsilon_at(at, masses, delta - lost) + off
-    )
+    return Bracket(max(0.0, _epsilon_at(at, masses, delta + lost) - off), _epsilon_at(at, masses, delta - lost) + off)
 
 
 def _reach(losses: Sequence[_Loss], improbable: float) -> float:

@@ -27,7 +27,7 @@ from understudy.learners.models import Classifier, LogitModel, Model, OneVersusR
 from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.ledger import Guarantee, Ledger, Statement
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
-from understudy.release import bought_facts, checked_seed, declared_facts
+from understudy.release import bought_facts, checked_seed, declared_facts, size_warnings
 from understudy.schema import Category, Column, Schema, match_columns
 from understudy.tables import as_arrow, conform, read_column
 
@@ -91,6 +91,7 @@ class Estimator(BaseEstimator, abc.ABC):
         codec, rows = fit_codec(table, schema, buying, ledger, binning)
         model = method.fit(rows, plan.under(self._name), ledger, key=noise.key())
         statement = ledger.statement(
+            warnings=size_warnings(rows, schema),
             unit=schema.unit,
             rows_declared=schema.rows,
             drafted=schema.drafted,
