@@ -5,8 +5,8 @@ It imports neither dp-accounting nor the package. It works on dictionaries as th
 *Loss distributions.* The privacy loss of each event is rounded to the nearest point of a grid of step h and shifted so
 that its mean stays right. The rounding errors of N independent losses are then independent, of mean zero and within a
 range of h, so by Hoeffding's inequality their sum passes t = h sqrt(N log(2 / eta) / 2) with probability eta at most,
-and delta(epsilon) lies between those of the rounded sum at epsilon + t and epsilon - t, give or take eta (the idea of Gopi,
-Lee and Wutschitz 2021). What losses beyond the ends of the grid can do is bounded by Chernoff's inequality. So there is
+and delta(epsilon) lies between those of the rounded sum at epsilon + t and epsilon - t, give or take eta (Gopi, Lee
+and Wutschitz 2021). What losses beyond the ends of the grid can do is bounded by Chernoff's inequality. So there is
 a bracket for epsilon, up to the rounding of float64; and one FFT for a thousand steps.
 
 *Renyi divergence.* The infimum over all real orders, where the first accountant has a list of them.

@@ -267,8 +267,9 @@ def check_tails(events: Sequence[Event], delta: float) -> None:
     """Refuses a delta that floating-point noise cannot honour."""
     if delta < LEAST_FLOATING_DELTA and any(is_floating(event) for event in events):
         raise ConfigError(
-            f"delta {delta:g} is below {LEAST_FLOATING_DELTA:g}, the smallest that the floating-point noise of training "
-            f"steps and votes can honour. Use {LEAST_FLOATING_DELTA:g} or more, or a method that counts, such as mst."
+            f"delta {delta:g} is below {LEAST_FLOATING_DELTA:g}, the smallest that the floating-point noise of "
+            f"training steps and votes can honour. Use {LEAST_FLOATING_DELTA:g} or more, or a method that only counts, "
+            "such as mst."
         )
 
 
