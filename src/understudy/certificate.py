@@ -219,18 +219,23 @@ def _verdict(statement: Statement) -> list[str]:
             "> **SEEDED: NOT PRIVATE.** The noise of this run came from a fixed seed. Whoever knows or guesses the "
             "seed can subtract it. Use such a run for tests and public data only.",
             f"Had the noise been secret, the guarantee would be: {headline}.",
+            *_warnings(statement),
         ]
     conditions = [f"> **On one condition:** {condition}" for condition in statement_conditions(statement)]
     return [
         headline,
         *conditions,
-        *(f"> **Warning:** {warning}" for warning in statement.warnings),
+        *_warnings(statement),
         "Everything in this release was computed under differential privacy. Whether or not any one "
         f"{_unit_word(statement)} is in the original table, every possible outcome of the release is about equally "
         f"likely: its odds change by a factor of at most e^epsilon = {rounded_up(math.exp(statement.epsilon), 3)}, "
         f"except with a probability of about {delta}. Whatever is computed from the release alone, such as more "
         "synthetic rows, is covered as well and costs nothing.",
     ]
+
+
+def _warnings(statement: Statement) -> list[str]:
+    return [f"> **Warning:** {warning}" for warning in statement.warnings]
 
 
 def statement_conditions(statement: Statement) -> list[str]:
