@@ -165,7 +165,7 @@ GUARANTEE = Guarantee(10.0, 1e-6)
 
 def changed(looks: tuple[Look, ...], key: str, **parameters: object) -> tuple[Look, ...]:
     return tuple(
-        dataclasses.replace(look, event=dataclasses.replace(look.event, **parameters))  # type: ignore[type-var]
+        dataclasses.replace(look, event=dataclasses.replace(look.event, **parameters))  # type: ignore[type-var, arg-type]
         if look.key == key
         else look
         for look in looks
