@@ -1,13 +1,16 @@
-"""What all tests share: a compilation cache, no network, and the folder of public tables."""
+"""What all tests share: a compilation cache, no network, the folder of public tables, and a second accountant."""
 
+import dataclasses
 import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jaxtyping
 import pytest
 from hypothesis import settings
+from second_accountant import Figures, errors_in
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,6 +46,57 @@ def no_network() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", refuse)
         yield
+
+
+@pytest.fixture(scope="session")
+def claims() -> Iterator[list[Figures]]:
+    """The figures of every statement that a run ends with, and of every certificate.json, in the order of their making.
+
+    Runs and certificates stay what they are: the originals are called, and their results are noted and handed on.
+    """
+    from understudy import certificate
+    from understudy.privacy.ledger import Ledger, Statement
+
+    made: list[Figures] = []
+    end_of_run, to_json = Ledger.statement, certificate.to_json
+
+    def noted_statement(self: Ledger, **facts: Any) -> Statement:
+        statement = end_of_run(self, **facts)
+        queries = tuple((_as_json(look.event), look.delta, look.branch) for look in statement.looks)
+        made.append(Figures(queries, statement.delta, statement.epsilon, statement.epsilon_pld, statement.epsilon_rdp))
+        return statement
+
+    def noted_certificate(statement: Statement) -> dict[str, object]:
+        content = to_json(statement)
+        made.append(Figures.of(content))
+        return content
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "statement", noted_statement)
+        patch.setattr(certificate, "to_json", noted_certificate)
+        yield made
+
+
+ERRORS: dict[str, list[str]] = {}
+"""What the second accountant says of all figures that it has seen in this process."""
+
+
+@pytest.fixture(autouse=True)
+def _figures_are_right(claims: list[Figures], request: pytest.FixtureRequest) -> Iterator[None]:
+    """Epsilon of every certificate that a test makes is computed again, by code that shares nothing with the first."""
+    yield
+    new, claims[:] = list(claims), []
+    if request.node.get_closest_marker("made_up_figures") is not None:
+        return
+    for figures in new:
+        if repr(figures) not in ERRORS:
+            ERRORS[repr(figures)] = errors_in(figures)
+        if wrong := ERRORS[repr(figures)]:
+            pytest.fail(f"A certificate of this test is wrong: {'; '.join(wrong)}. {figures}")
+
+
+def _as_json(event: Any) -> dict[str, Any]:
+    return {"type": type(event).__name__, **dataclasses.asdict(event)}
 
 
 @pytest.fixture(scope="session")

@@ -46,6 +46,7 @@ ORDER = (
     "privacy.digest",
     "checkpoint",
     "privacy.ledger",
+    "privacy.totals",
     "privacy.mechanisms",
     "privacy.statistics",
     "privacy.measurement",

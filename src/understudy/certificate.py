@@ -58,6 +58,7 @@ def to_json(statement: Statement) -> dict[str, object]:
         "seeded": statement.seeded,
         "released": statement.released,
         "conditions": statement_conditions(statement),
+        "warnings": list(statement.warnings),
         "method": statement.method,
         "guarantee": {
             "epsilon": _finite(statement.epsilon),
@@ -103,6 +104,7 @@ def from_json(content: Mapping) -> Statement:
         public_table=public.get("table_rows"),
         declared=tuple(public["declared"]),
         bought=tuple(public["bought"]),
+        warnings=tuple(content.get("warnings", ())),
         method=content["method"],
         released=content.get("released", True),
     )
@@ -152,6 +154,7 @@ def _purchase(look: Look, statement: Statement) -> dict[str, object]:
         "columns": list(look.columns),
         "event": event,
         "delta": look.delta,
+        "tail_delta": accounting.tail_delta([look.event]),
         "branch": look.branch,
         "epsilon_alone": _finite(price_alone(look, statement)),
     }
@@ -240,17 +243,23 @@ def _verdict(statement: Statement) -> list[str]:
             "> **SEEDED: NOT PRIVATE.** The noise of this run came from a fixed seed. Whoever knows or guesses the "
             "seed can subtract it. Use such a run for tests and public data only.",
             f"Had the noise been secret, the guarantee would be: {headline}.",
+            *_warnings(statement),
         ]
     conditions = [f"> **On one condition:** {condition}" for condition in statement_conditions(statement)]
     return [
         headline,
         *conditions,
+        *_warnings(statement),
         "Everything in this release was computed under differential privacy. Whether or not any one "
         f"{_unit_word(statement)} is in the original table, every possible outcome of the release is about equally "
         f"likely: its odds change by a factor of at most e^epsilon = {rounded_up(math.exp(statement.epsilon), 3)}, "
         f"except with a probability of about {delta}. Whatever is computed from the release alone, such as more "
         "synthetic rows, is covered as well and costs nothing.",
     ]
+
+
+def _warnings(statement: Statement) -> list[str]:
+    return [f"> **Warning:** {warning}" for warning in statement.warnings]
 
 
 def statement_conditions(statement: Statement) -> list[str]:

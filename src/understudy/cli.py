@@ -52,7 +52,10 @@ NotPrivate = Annotated[bool, typer.Option("--not-private", help="In place of --e
 Method = Annotated[str, typer.Option("--method", help="A name or expression; see 'understudy methods'.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of the method, name=value. Repeatable.")]
 Target = Annotated[str | None, typer.Option("--target", help="The column that matters most.")]
-Seed = Annotated[int | None, typer.Option("--seed", help="For tests and public data: marks the release 'not private'.")]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", help="For tests and public data: fixes noise and draws, and marks it all 'not private'."),
+]
 Public = Annotated[
     str | None,
     typer.Option(
@@ -207,7 +210,7 @@ def synth(
     release.save(folder, force=force or finished)
     _show_spent(release, quiet)
     try:
-        fake = release.sample_arrow(rows, where=where)
+        fake = release.sample_arrow(rows, where=where, seed=seed)
     except ConditionError as error:
         raise ConditionError(
             f"{error} The budget is spent and the release is kept: draw from it at no cost with 'understudy sample "

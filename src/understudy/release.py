@@ -37,6 +37,7 @@ from understudy.labelled import MODELS, Model
 from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.discovery import Binning, plan_discovery, rows_to_be_listed
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
+from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise, fresh_key, noise_source
 from understudy.schema import Domain, Schema, match_columns
 from understudy.spent import accountable, read_record
@@ -94,7 +95,7 @@ def plan(
     synthesizer, reason = choose_method(method, domain, budget)
     buying = plan_discovery(schema, budget, binning)
     fitting = synthesizer.plan(domain, budget.after(buying.looks)).under(name_of(synthesizer))
-    return Plan(buying.looks + fitting.looks, reason + buying.notes + fitting.notes)
+    return Plan(buying.looks + fitting.looks, reason + _said(guarantee.warnings) + buying.notes + fitting.notes)
 
 
 def fit(
@@ -193,8 +194,10 @@ def fit(
             if open_table is not None:
                 warm["public"] = PublicRows(codec.encode(open_table), codec.places(open_table))
             model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress, **warm)
-            statement = ledger.statement(bought=bought_facts(schema, codec), **public_facts)
-            release = Release(model, codec, statement, origin, run, (*notes, *_in_words(buying, codec)))
+            warnings, bought = size_warnings(rows, schema), bought_facts(schema, codec)
+            statement = ledger.statement(warnings=warnings, bought=bought, **public_facts)
+            said = (*notes, *_said(statement.warnings), *_in_words(buying, codec))
+            release = Release(model, codec, statement, origin, run, said)
             if run is not None:
                 run.keep(release._files())
             return release
@@ -314,6 +317,20 @@ def declared_facts(schema: Schema) -> tuple[str, ...]:
         ],
     }
     return (*facts, *(_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names))
+
+
+def size_warnings(rows: Rows, schema: Schema) -> tuple[str, ...]:
+    """Where the noisy totals contradict the declared number of rows: a sentence.
+
+    Of a unit with many rows only some are used: fewer rows than declared are no contradiction then.
+    """
+    warning = rows.totals.warning
+    fewer = schema.rows is not None and rows.totals.measured < schema.rows
+    return () if warning is None or (schema.unit is not None and fewer) else (warning,)
+
+
+def _said(warnings: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"Warning: {warning}" for warning in warnings)
 
 
 def _one_line(sentence: str) -> str:

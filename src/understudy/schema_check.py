@@ -88,8 +88,8 @@ def _row_findings(schema: Schema, table: pa.Table) -> Iterator[Finding]:
             yield Finding(level="warning", topic="delta", column=None, message=message)
     elif schema.rows != num_rows:
         message = (
-            f"rows is declared as {schema.rows}, and there are {num_rows}. Sums are divided by the declared number,"
-            " and delta follows from it: mend it if it is far off."
+            f"rows is declared as {schema.rows}, and there are {num_rows}. Batches are planned by the declared"
+            " number, and delta follows from it: correct it if it is far off."
         )
         yield Finding(level="warning", topic="rows", column=None, message=message)
 

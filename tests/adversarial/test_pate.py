@@ -174,7 +174,8 @@ def paid(pay: Callable[..., PaidVotes], queries: int = 400) -> tuple[PaidVotes, 
     codes, _ = table()
     rows = Rows(codes, Domain(names=("a", "b", "c"), sizes=(3, 4, 2), num_rows=NUM_ROWS))
     ledger = Ledger(us.Guarantee(3.0, 1e-6), noise=SeededNoise(0))
-    look = Look("votes", "votes", Gaussian(ledger.remaining.calibrate(lambda noise: [Gaussian(noise)])))
+    event = Gaussian(ledger.remaining.calibrate(lambda noise: [Gaussian(noise, floating=True)]), floating=True)
+    look = Look("votes", "votes", event)
     return pay(rows, look, ledger, teachers=TEACHERS, queries=queries), ledger, look
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import safetensors.numpy
+from second_accountant import Figures, errors_in
 
 import understudy as us
 from understudy.cli import run
@@ -239,6 +240,13 @@ def test_rows_obey_the_drafted_schema(with_nothing: Fitted) -> None:
         original.schema.field(n).type for n in fake.column_names
     ]
     assert pc.all(pc.is_finite(fake.column("income").drop_null())).as_py()
+
+
+def test_a_second_accountant_confirms_epsilon(with_declared: Fitted, with_nothing: Fitted) -> None:
+    """From the purchases of certificate.json alone, by code that shares nothing with the first."""
+    for fitted in (with_declared, with_nothing):
+        content = json.loads((fitted.folder / "certificate.json").read_text(encoding="utf-8"))
+        assert errors_in(Figures.of(content)) == []
 
 
 def test_default_size_is_the_public_one(with_declared: Fitted, with_nothing: Fitted) -> None:

@@ -331,11 +331,11 @@ def test_unit_rows_stay_with_one_teacher_whatever_the_seed() -> None:
     )
     for seed in range(3):
         ledger = Ledger(us.Guarantee(1.0, 1e-6), noise=SeededNoise(seed), max_rows_per_unit=2)
-        paid = pay_for_votes(rows, Look("votes", "votes", Gaussian(10.0)), ledger, teachers=7, queries=5)
+        paid = pay_for_votes(rows, Look("votes", "votes", Gaussian(10.0, floating=True)), ledger, teachers=7, queries=5)
         ends = np.cumsum(np.asarray(paid.parts.size))
         seen = [set(part.tolist()) for part in np.split(np.asarray(paid.parts.rows)[:, 0], ends[:-1])]
         assert sum(map(len, seen)) == 40
         assert paid.scale == pytest.approx(10.0 * np.sqrt(5))
     larger = Ledger(us.Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=3)
     with pytest.raises(UnderstudyError, match="This query was not made"):
-        pay_for_votes(rows, Look("votes", "votes", Gaussian(10.0)), larger, teachers=7, queries=5)
+        pay_for_votes(rows, Look("votes", "votes", Gaussian(10.0, floating=True)), larger, teachers=7, queries=5)

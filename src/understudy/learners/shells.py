@@ -27,7 +27,7 @@ from understudy.learners.models import Classifier, LogitModel, Model, OneVersusR
 from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.ledger import Guarantee, Ledger, Statement
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
-from understudy.release import bought_facts, checked_seed, declared_facts
+from understudy.release import bought_facts, checked_seed, declared_facts, size_warnings
 from understudy.schema import Category, Column, Schema, match_columns
 from understudy.spent import accountable
 from understudy.tables import as_arrow, conform, read_column
@@ -102,7 +102,8 @@ class Estimator(BaseEstimator, abc.ABC):
         with accountable(ledger, lambda: ledger.statement(whole, **public_facts)):
             codec, rows = fit_codec(table, schema, buying, ledger, binning)
             model = method.fit(rows, plan, ledger, key=noise.key())
-            statement = ledger.statement(bought=bought_facts(schema, codec), **public_facts)
+            warnings, bought = size_warnings(rows, schema), bought_facts(schema, codec)
+            statement = ledger.statement(warnings=warnings, bought=bought, **public_facts)
             return self._fitted(model, codec, statement)
 
     def _fitted(self, model: Model, codec: Codec, statement: Statement) -> Self:

@@ -29,6 +29,13 @@ LEAST_NOISE = 1e-6  # where a search stops that meets no resistance: the events 
 NO_NOISE = 1e-3
 """Standard deviation of runs that are not private: the discrete Gaussian of this scale is zero."""
 
+LEAST_FLOATING_DELTA = 1e-12
+"""A smaller delta is refused where noise is floating-point. What its ends add to delta is taken off as well, but below
+this figure the bound on it, not the privacy of the run, would decide how much noise is needed."""
+NORMAL_END = 9.0  # standard deviations that every sampler of normals reaches (64 bits: 9.08)
+MOST_COORDINATES = 2**26
+"""Of one noise vector, as in `device_noise`, which refuses more."""
+
 
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
@@ -45,6 +52,21 @@ def _check_event(event: object, sound: bool) -> None:
     """An event with a negative price would lower the sum of all others."""
     if not sound:
         raise ConfigError(f"{event} has no price: expected positive noise and at least one repetition.")
+
+
+def normal_escape(shift: float, *, end: float = NORMAL_END, coordinates: int = MOST_COORDINATES) -> float:
+    """The probability, at most, that a vector of normals that end at `end`, moved by `shift`, leaves its old range.
+
+    In standard deviations; the shift is an L2 norm. Coordinate i, moved by v_i, leaves with probability g(|v_i|), where
+    g(v) = Q(end - v) - Q(end) with the normal tail Q. Let h(v) = g(v) - density(end) v. Its third derivative is not
+    negative up to end - 1, so h(v) / v^2 grows there, and the h(v_i) sum to h(shift) at most: all in one coordinate.
+    The |v_i| sum to shift * sqrt(coordinates) at most.
+    """
+    if shift >= end - 1:
+        return 1.0
+    density = math.exp(-(end**2) / 2) / math.sqrt(2 * math.pi)
+    one = float(special.ndtr(shift - end) - special.ndtr(-end)) - density * shift
+    return min(1.0, one + density * shift * math.sqrt(coordinates))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +102,8 @@ class Gaussian:
 
     noise_multiplier: float
     count: int = 1
+    floating: bool = False
+    """The noise is a vector of floating-point normals; else whole numbers on a fine grid, from an exact sampler."""
 
     def __post_init__(self) -> None:
         _check_event(self, self.noise_multiplier > 0 and self.count >= 1)
@@ -92,6 +116,10 @@ class Gaussian:
     @property
     def rho(self) -> float:
         return self.count / (2 * self.noise_multiplier**2)
+
+    @property
+    def tail_delta(self) -> float:
+        return self.count * normal_escape(1 / self.noise_multiplier) if self.floating else 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +138,20 @@ class SubsampledGaussian:
             self.noise_multiplier, sampling_prob=self.rate, value_discretization_interval=grid
         )
         return one.self_compose(self.steps)
+
+    floating = True
+
+    @property
+    def tail_delta(self) -> float:
+        """What the ends of the noise add to delta: the hockey-stick divergence of a step grows by this at any epsilon.
+
+        P is the law of a step with the unit, Q without it, q the sampling rate. From P to Q: with probability q the
+        unit is in the batch, and then P leaves the range of Q with that of `normal_escape`. From Q to P: where a
+        batch with the unit cannot go, P is still (1 - q) Q, so nothing is added at epsilon above -log(1 - q), and
+        below it at most e^epsilon q times what such a batch would have had there: q / (1 - q) times an escape, or for
+        q near one the escape of Q.
+        """
+        return self.steps * min(1.0, 2 * self.rate) * normal_escape(1 / self.noise_multiplier)
 
     def renyi_curve(self) -> np.ndarray:
         accountant = rdp.RdpAccountant(SUBSAMPLED_ORDERS)
@@ -159,6 +201,17 @@ class Pure:
     def pld(self, grid: float) -> pld.PrivacyLossDistribution:
         return Choices(self.epsilon, self.rounds).pld(grid)  # randomized response dominates both
 
+    floating = True
+
+    @property
+    def tail_delta(self) -> float:
+        """What the ends of the noise add to delta: all of its numbers are logarithms of 63 bits and more.
+
+        Up to 2^15 numbers, each of which ends with probability 2^-63: so far in total variation from noise that does
+        not end. A round is then (epsilon, (1 + e^epsilon) 2^-48)-DP.
+        """
+        return min(1.0, self.rounds * (1 + math.exp(min(self.epsilon, 100.0))) * 2.0**-48)
+
     @property
     def rho(self) -> float:
         # Bun and Steinke 2016, proposition 1.4. A quarter of it, as for choices, needs a bounded range.
@@ -191,6 +244,33 @@ class NonPrivate:
 
 
 Event = DiscreteGaussian | Gaussian | SubsampledGaussian | Choices | Pure | ZCDP | NonPrivate
+
+
+def is_floating(event: Event) -> bool:
+    """Whether its noise is floating-point, and so has ends."""
+    return getattr(event, "floating", False)
+
+
+def tail_delta(events: Sequence[Event]) -> float:
+    """What the ends of floating-point noise add to the delta of a run: a term for each event.
+
+    A hockey-stick divergence that grows by eta at every epsilon, in one part of a composition, lets that of the whole
+    grow by eta at most; so terms add up.
+
+    >>> f"{tail_delta([SubsampledGaussian(1 / 32, 1.0, 1000)]):.0e}"
+    '6e-13'
+    """
+    return sum(event.tail_delta for event in events if isinstance(event, Gaussian | SubsampledGaussian | Pure))
+
+
+def check_tails(events: Sequence[Event], delta: float) -> None:
+    """Refuses a delta that floating-point noise cannot honour."""
+    if delta < LEAST_FLOATING_DELTA and any(is_floating(event) for event in events):
+        raise ConfigError(
+            f"delta {delta:g} is below {LEAST_FLOATING_DELTA:g}, the smallest that the floating-point noise of "
+            f"training steps and votes can honour. Use {LEAST_FLOATING_DELTA:g} or more, or a method that only counts, "
+            "such as mst."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,7 +373,8 @@ def rdp_epsilon(events: Sequence[Event], delta: float) -> float:
 
 
 def spent(events: Sequence[Event], delta: float, *, grid: float = 1e-5) -> Spent:
-    """Both figures for one run."""
+    """Both figures for one run; what the ends of its noise add to delta is taken off first."""
+    delta -= tail_delta(events)
     if delta <= 0 and events:
         return Spent(math.inf, math.inf)
     return Spent(pld_epsilon(events, delta, grid), rdp_epsilon(events, delta))
@@ -306,6 +387,7 @@ def fits(events: Sequence[Event], epsilon: float, delta: float, *, slack: float 
     """
     if not events:
         return True
+    delta -= tail_delta(events)
     if delta <= 0:
         return False
     most = epsilon * (1 + slack)
@@ -328,13 +410,20 @@ def calibrate(
     def passes_either(noise: float) -> bool:
         return fits([*already, *events_of_noise(noise)], epsilon, delta)
 
-    def passes_rdp(noise: float) -> bool:
-        return rdp_epsilon([*already, *events_of_noise(noise)], delta) <= epsilon
+    def by_renyi(noise: float) -> float:
+        run = [*already, *events_of_noise(noise)]
+        left = delta - tail_delta(run)
+        return rdp_epsilon(run, left) if left > 0 else math.inf
+
+    def by_losses(noise: float) -> float:
+        run = [*already, *events_of_noise(noise)]
+        left = delta - tail_delta(run)
+        return pld_epsilon(run, left, grid_for(epsilon)) if left > 0 else math.inf
 
     if not fits(already, epsilon, delta):
         raise BudgetExceeded("The budget is already spent. Raise epsilon, or leave more of it to this part.")
     # The Renyi figure is cheap and finds the neighbourhood; the dear one then only searches below it.
-    high = _least_passing(passes_rdp, 1.0, tolerance=0.02)
+    high = _least_passing(lambda noise: by_renyi(noise) <= epsilon, 1.0, tolerance=0.02)
     if high is None:
         high = _least_passing(passes_either, 1.0, tolerance=0.02)
     if high is None:
@@ -342,12 +431,10 @@ def calibrate(
             f"No amount of noise fits this part into epsilon {epsilon:g} at delta {delta:g}. Raise epsilon or delta."
         )
     # Where the privacy-loss distribution is the looser one there is no need to ask it again.
-    by_rdp = pld_epsilon([*already, *events_of_noise(high)], delta, grid_for(epsilon)) > epsilon
+    renyi_alone = by_losses(high) > epsilon
 
     def price(noise: float) -> float:
-        run = [*already, *events_of_noise(noise)]
-        figure = rdp_epsilon(run, delta)
-        return figure if by_rdp else min(figure, pld_epsilon(run, delta, grid_for(epsilon)))
+        return by_renyi(noise) if renyi_alone else min(by_renyi(noise), by_losses(noise))
 
     return _fill(price, high, epsilon, tolerance=tolerance)
 
@@ -361,6 +448,8 @@ def _fill(price: Callable[[float], float], high: float, epsilon: float, *, toler
     for _ in range(60):
         if at_high >= (1 - tolerance) * epsilon or high < LEAST_NOISE:
             break
+        if high < (1 + tolerance / 100) * low:
+            break  # not epsilon but the ends of the noise stop the search: below, they take all of delta
         goal = (1 - tolerance / 2) * epsilon
         noise = high * (max(at_high, epsilon / 100) / goal) ** (1 / slope)
         noise = noise if noise > low else math.sqrt(low * high)
@@ -394,7 +483,8 @@ def _least_passing(passes: Callable[[float], bool], start: float, *, tolerance: 
 
 def largest_rho(*, epsilon: float, delta: float, already: Sequence[Event] = (), tolerance: float = 1e-4) -> float:
     """The largest zCDP lump that still fits beside `already`, by the Renyi accountant (the only one that holds it)."""
-    before = rdp_epsilon(already, delta)
+    delta -= tail_delta(already)
+    before = rdp_epsilon(already, delta) if delta > 0 else math.inf
     if before >= epsilon:
         raise BudgetExceeded(
             f"By the Renyi accountant, the only one that holds a zCDP lump, the looks before it cost epsilon "

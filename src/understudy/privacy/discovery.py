@@ -352,7 +352,6 @@ def _noisy_tree(
     repeats = paid // levels  # levels that are paid for but not needed: the same count again, averaged
     cells = grid.cells(values)
     scale = stddev / math.sqrt(repeats)
-    heavy = max(SPLIT_AT * stddev, num_rows / 1000)
     parents: np.ndarray = np.zeros(1, dtype=np.int64)
     masses: np.ndarray | None = None  # at the root nothing is known yet
     runs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -362,6 +361,9 @@ def _noisy_tree(
         exact = _counts_of(cells // width, children.ravel()).reshape(children.shape)
         noisy = exact + ledger.noise.discrete_gaussian(stddev, (repeats, *children.shape)).mean(axis=0)
         noisy[children * width >= grid.num_cells] = 0.0  # beyond the upper bound
+        if level == 1:  # a declared size far above what is there must not hide heavy cells
+            most = max(0.0, float(noisy.sum())) + 4 * scale * math.sqrt(noisy.size)
+            heavy = max(SPLIT_AT * stddev, min(num_rows, most) / 1000)
         blocks = _blocks(noisy, scale)
         mass = _block_masses(blocks, masses, scale)
         starts = children[blocks.row, blocks.first] * width

@@ -17,6 +17,8 @@ from understudy.privacy.noise import NoiseSource
 
 DEFAULT_DELTA = 1e-6
 MOST_DELTA = 0.01
+LARGE_DELTA = 1e-4
+"""A larger delta needs declared rows, which show what it means, and stands in the certificate as a warning."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +52,16 @@ class Guarantee:
     def is_private(self) -> bool:
         return math.isfinite(self.epsilon)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What readers of a plan, a run and its certificate should know, a sentence each."""
+        if not self.is_private or self.delta is None or self.delta <= LARGE_DELTA:
+            return ()
+        return (
+            f"delta {self.delta:g} is large: with about this probability the guarantee does not hold for a unit, and "
+            f"its rows may be published. {LARGE_DELTA:g} or less is usual.",
+        )
+
     def with_delta_for(self, declared_rows: int | None) -> "Guarantee":
         """The same guarantee with its delta settled: as given, else from the declared size, never from the rows."""
         if not self.is_private:
@@ -60,6 +72,12 @@ class Guarantee:
             raise ConfigError(
                 f"delta {self.delta:g} is no promise: it is the chance that the guarantee fails. Use {MOST_DELTA:g} or "
                 "less; 1e-6 is a common choice."
+            )
+        if declared_rows is None and self.delta > LARGE_DELTA:
+            raise ConfigError(
+                f"delta {self.delta:g} is larger than {LARGE_DELTA:g}, and the schema declares no number of rows: in a "
+                f"table of {math.ceil(1 / self.delta):,} rows or more it would allow publishing a whole row. Use "
+                f"{DEFAULT_DELTA:g}, or declare rows in the schema."
             )
         if declared_rows is not None and self.delta > 1 / declared_rows:
             raise ConfigError(
@@ -180,6 +198,7 @@ class Budget:
         """The least noise for which everything before and these events together still meet the target."""
         if not self.is_private:
             return NO_NOISE
+        accounting.check_tails((*self._events, *events_of_noise(1.0)), self.delta)
         return accounting.calibrate(events_of_noise, epsilon=self.epsilon, delta=self._open_delta, already=self._events)
 
     def rho(self) -> float:
@@ -246,14 +265,17 @@ class Ledger:
         """Enter a look before it happens, or refuse it.
 
         Formal guarantee: after any number of accepted charges, one of the two accountants holds the composition of all
-        of them within the guarantee's epsilon at its delta (less the deltas of thresholded lists). A refused charge
-        raises before its caller has touched a row.
+        of them within the guarantee's epsilon at its delta (less the deltas of thresholded lists, and what the ends of
+        floating-point noise add). A refused charge raises before its caller has touched a row.
         """
         if isinstance(look.event, DiscreteGaussian) and look.event.sensitivity < self.max_rows_per_unit:
             raise BudgetExceeded(
                 f"'{look.what}' is priced for {look.event.sensitivity} rows a unit, and a unit may own "
                 f"{self.max_rows_per_unit}. This query was not made. Plan it with the budget's max_rows_per_unit."
             )
+        if self.guarantee.is_private:
+            assert self.guarantee.delta is not None
+            accounting.check_tails([look.event], self.guarantee.delta)
         views = list(self._views())
         for view in views:
             _check_fits(view.remaining.after([look]), look)
@@ -288,7 +310,11 @@ class Ledger:
         return spent_by(self.looks, self.guarantee)
 
     def statement(
-        self, planned: Sequence[Look] | None = None, **facts: "str | int | bool | tuple[str, ...] | None"
+        self,
+        planned: Sequence[Look] | None = None,
+        *,
+        warnings: tuple[str, ...] = (),
+        **facts: "str | int | bool | tuple[str, ...] | None",
     ) -> "Statement":
         """What ran, for the certificate; `facts` are the public ones of `Statement`.
 
@@ -308,6 +334,7 @@ class Ledger:
             max_rows_per_unit=self.max_rows_per_unit,
             looks=looks,
             released=planned is None,
+            warnings=(*self.guarantee.warnings, *warnings),
             **facts,  # type: ignore[arg-type]
         )
 
@@ -338,6 +365,8 @@ class Statement:
     """Sentences: what the schema declares to be public."""
     bought: tuple[str, ...] = ()
     """Sentences: what the schema left open."""
+    warnings: tuple[str, ...] = ()
+    """Sentences: what a reader should know about this run, from public facts and noisy answers."""
     method: str = ""
     released: bool = True
     """False: the run failed after its first query; it is stated at its planned cost, and nothing was released."""

@@ -52,6 +52,11 @@ class Purse:
         self._used = 0.0
 
     @property
+    def num_rows(self) -> int:
+        """The public number of rows; where the noisy totals contradict a declared one, what they say."""
+        return self._rows.num_rows
+
+    @property
     def left(self) -> float:
         return max(0.0, self.precision - self._used)
 
@@ -74,7 +79,10 @@ class Purse:
     def _with_noise(self, query: Clique | Grouped, stddev: float) -> np.ndarray:
         exact = self._rows._exact_answer(query)
         if not self._ledger.guarantee.is_private:
+            self._rows._note_total(exact, 0.0)
             return exact.astype(float)
         steps = 2.0 ** max(0, math.ceil(math.log2(FINE / stddev)))  # a power of two: dividing by it is exact
         noise = self._ledger.noise.discrete_gaussian(stddev * (1 + ROOM) * steps, exact.shape)
-        return exact + noise / steps  # rounded correctly, so a function of the noisy sum alone
+        noisy = exact + noise / steps  # rounded correctly, so a function of the noisy sum alone
+        self._rows._note_total(noisy, stddev)
+        return noisy

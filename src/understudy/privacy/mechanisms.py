@@ -26,6 +26,7 @@ from understudy.privacy.accounting import (
 )
 from understudy.privacy.ledger import Ledger, Look
 from understudy.privacy.sampling import Units
+from understudy.privacy.totals import Totals
 from understudy.privacy.votes import Parts, parted, scale_of
 from understudy.schema import Domain, Scale
 
@@ -74,6 +75,8 @@ class Rows:
         units: np.ndarray | None = None,
         places: Callable[[], np.ndarray] | None = None,
         scales: Sequence[Scale | None] | None = None,
+        totals: Totals | None = None,
+        fraction: float = 1.0,
     ):
         self._codes = codes
         self._units = units
@@ -82,6 +85,9 @@ class Rows:
         self.scales: tuple[Scale | None, ...] = tuple(scales or (None,) * len(domain.names))
         """What is public about each numeric column."""
         self.max_rows_per_unit = max_rows_per_unit
+        self.totals = totals or Totals(domain.declared_rows)
+        """What the noisy answers about these rows, and all parts of them, say of their number."""
+        self._fraction = fraction  # of the table's units, each by a coin of its own
         self._cache: dict[Clique | Box | Grouped, np.ndarray] = {}
 
     @functools.cached_property
@@ -100,7 +106,28 @@ class Rows:
             units=self._units,
             places=lambda: self._places[:, at],
             scales=[self.scales[index] for index in at],
+            totals=self.totals,
+            fraction=self._fraction,
         )
+
+    @property
+    def num_rows(self) -> int:
+        """The public number of rows; where the noisy totals contradict a declared one, what they say."""
+        if not self.totals.contradicted:
+            return self.domain.num_rows
+        return max(1, round(self._fraction * self.totals.measured))
+
+    @property
+    def measured_domain(self) -> Domain:
+        """The domain with that number of rows: for what is done with answers, never for what a plan says."""
+        return dataclasses.replace(self.domain, num_rows=self.num_rows)
+
+    def _note_total(self, noisy_counts: np.ndarray, stddev: float) -> None:
+        """For every marginal that is answered: its cells hold each row once."""
+        whole = (self.domain.declared_rows or self.domain.num_rows) * self.max_rows_per_unit
+        spread = whole * self._fraction * (1 - self._fraction)
+        variance = stddev**2 * noisy_counts.size
+        self.totals.note(float(noisy_counts.sum()), variance, fraction=self._fraction, spread=spread)
 
     def _exact_counts(self, clique: Clique) -> np.ndarray:
         """Cells of one marginal, in the clique's own order of columns."""
@@ -258,6 +285,7 @@ def pay_for_votes(
     """
     event = look.event
     assert isinstance(event, Gaussian | Pure)
+    assert event.floating, "the ends of floating-point votes must be charged"
     if isinstance(event, Pure) and queries > event.rounds:
         raise BudgetExceeded(
             f"'{look.what}' is priced for {event.rounds} votes, not for {queries}. This query was not made."
@@ -293,7 +321,10 @@ def noisy_counts(rows: Rows, cliques: Sequence[Clique], look: Look, ledger: Ledg
 def _with_noise(rows: Rows, query: Clique | Box, stddev: float, ledger: Ledger) -> np.ndarray:
     shape = (1,) if isinstance(query, Box) else rows.domain.shape(query)
     noise = ledger.noise.discrete_gaussian(stddev, shape)
-    return (rows._exact_answer(query) + noise).astype(float)
+    noisy = (rows._exact_answer(query) + noise).astype(float)
+    if not isinstance(query, Box):
+        rows._note_total(noisy, stddev)
+    return noisy
 
 
 def noisy_answers(rows: Rows, look: Look, ledger: Ledger) -> "Counter":

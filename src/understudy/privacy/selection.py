@@ -70,7 +70,7 @@ class Picker:
 
     def __init__(self, exact_sums: Int[np.ndarray, " functions"], event: Choices, rows: Rows, ledger: Ledger):
         self._exact_sums, self._left, self._ledger = exact_sums, event.rounds, ledger
-        self._num_rows = rows.domain.num_rows
+        self._num_rows = rows.num_rows
         self._scale = math.nextafter(rows.max_rows_per_unit / event.epsilon, math.inf)
 
     def __call__(self, public_means: Float[np.ndarray, " functions"]) -> int:
@@ -122,7 +122,7 @@ def noisy_closest(
         [
             -np.mean(
                 [
-                    0.5 * np.abs(rows._exact_counts(clique) - rows.domain.num_rows * shares).sum()
+                    0.5 * np.abs(rows._exact_counts(clique) - rows.num_rows * shares).sum()
                     for clique, shares in zip(cliques, marginals, strict=True)
                 ]
             )
@@ -153,7 +153,7 @@ def split_by_coin(rows: Rows, share: float, ledger: Ledger) -> tuple[Rows, Rows]
     coins = np.asarray(jax.random.bits(ledger.noise.key(), (len(numbers),), np.uint32))
     held = (coins < share * 2.0**32)[unit_of_row] if len(numbers) else np.zeros(0, dtype=bool)
     sizes = part_sizes(rows.domain, share)
-    return _part(rows, ~held, sizes[0]), _part(rows, held, sizes[1])
+    return _part(rows, ~held, sizes[0], 1 - share), _part(rows, held, sizes[1], share)
 
 
 def part_sizes(domain: Domain, share: float) -> tuple[int, int]:
@@ -161,7 +161,7 @@ def part_sizes(domain: Domain, share: float) -> tuple[int, int]:
     return max(1, round((1 - share) * domain.num_rows)), max(1, round(share * domain.num_rows))
 
 
-def _part(rows: Rows, kept: np.ndarray, num_rows: int) -> Rows:
+def _part(rows: Rows, kept: np.ndarray, num_rows: int, share: float) -> Rows:
     return Rows(
         rows._codes[kept],
         dataclasses.replace(rows.domain, num_rows=num_rows),
@@ -169,6 +169,8 @@ def _part(rows: Rows, kept: np.ndarray, num_rows: int) -> Rows:
         units=None if rows._units is None else rows._units[kept],
         places=lambda: rows._places[kept],
         scales=rows.scales,
+        totals=rows.totals,
+        fraction=rows._fraction * share,
     )
 
 
@@ -180,7 +182,7 @@ def _exact_sums(rows: Rows, functions: RowFunctions, key: PRNGKeyArray | None) -
         counts = rows._exact_counts(clique).reshape(-1)
         parts += [counts * int(STEPS), (num_rows - counts) * int(STEPS)]
     if functions.constant:
-        parts.append(np.asarray([round(0.5 * rows.domain.num_rows * STEPS)]))
+        parts.append(np.asarray([round(0.5 * rows.num_rows * STEPS)]))
     return np.concatenate(parts).astype(np.int64)
 
 

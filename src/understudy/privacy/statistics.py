@@ -200,6 +200,8 @@ def noisy_class_sums(
     answers = {}
     for block, stddev in zip(blocks, stddevs, strict=True):
         noisy = _with_noise(_exact_class_sums(rows, target, block), stddev, STEPS, ledger)
+        if block.what in ("classes", "levels"):
+            rows._note_total(noisy, stddev if ledger.guarantee.is_private else 0.0)
         answers[block.what, block.column] = (noisy, stddev if ledger.guarantee.is_private else 0.0)
     return answers
 

@@ -114,12 +114,12 @@ class AIM:
         """
         domain = rows.domain
         purse = Filter(rows, plan["rounds"], ledger)
-        weights = self._weights(domain)
         price = purse.rho / self._most_rounds(domain)
         alone = rows.max_rows_per_unit / math.sqrt(2 * price)  # nothing to choose: the whole price buys counts
         measured = [Measurement(single, purse.noisy_counts(single, alone), alone) for single in domain.singles]
+        weights = self._weights(rows.measured_domain)
         stddev, epsilon = _settings(price, rows.max_rows_per_unit)
-        model = self._estimate(domain, measured, None, 10 * self.iterations)
+        model = self._estimate(rows, measured, None, 10 * self.iterations)
         last = False
         while not last:
             if last := purse.remaining < 2 * price:
@@ -133,7 +133,7 @@ class AIM:
             chosen = purse.noisy_choice(scores, epsilon)
             clique = cliques[chosen]
             measured.append(Measurement(clique, purse.noisy_counts(clique, stddev), stddev))
-            model = self._estimate(domain, measured, model, self.iterations * (10 if last else 1))
+            model = self._estimate(rows, measured, model, self.iterations * (10 if last else 1))
             if np.abs(model.marginal(clique) - expected[chosen]).sum() <= offsets[chosen]:
                 price *= 4  # noise hid what there was to learn: halve it
                 stddev, epsilon = _settings(price, rows.max_rows_per_unit)
@@ -160,12 +160,12 @@ class AIM:
         return [clique for clique in weights if fits(clique)]
 
     def _estimate(
-        self, domain: Domain, measured: Sequence[Measurement], model: GraphicalModel | None, iterations: int
+        self, rows: Rows, measured: Sequence[Measurement], model: GraphicalModel | None, iterations: int
     ) -> GraphicalModel:
         return estimate(
-            domain,
+            rows.domain,
             measured,
-            total=domain.num_rows,
+            total=rows.num_rows,
             iterations=iterations,
             entropy=self.entropy,
             warm_start=model,

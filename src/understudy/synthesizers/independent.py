@@ -48,7 +48,8 @@ class Independent:
     ) -> GraphicalModel:
         """Formal guarantee: the price of the plan's one look; all else is post-processing."""
         domain = rows.domain
-        model = estimate(domain, measure(rows, domain.singles, plan["singles"], ledger), total=domain.num_rows)
+        measured = measure(rows, domain.singles, plan["singles"], ledger)
+        model = estimate(domain, measured, total=rows.num_rows)
         if progress is not None:
             progress(1.0, f"{len(domain.names)} columns measured")
         smoothed = tuple(np.log(table + self.smoothing) for table in model.marginals(model.cliques))

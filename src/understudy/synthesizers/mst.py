@@ -94,19 +94,21 @@ class MST:
         """Formal guarantee: the joint price of the plan's looks; estimation and sampling are post-processing."""
         domain, tell = rows.domain, progress or (lambda share, words: None)
         singles = measure(rows, domain.singles, plan["singles"], ledger)
-        draft = self._estimate(domain, singles)
+        draft = self._estimate(rows, singles)
         tell(0.3, "columns measured")
         if "tree" not in plan:
             return draft
         tree = self._choose_tree(domain, draft, noisy_choices(rows, plan["tree"], ledger), plan["pairs"])
         tell(0.6, "tree chosen")
         pairs = measure(rows, tree, plan["pairs"], ledger)
-        model = self._estimate(domain, singles + pairs)
+        model = self._estimate(rows, singles + pairs)
         tell(1.0, "model estimated")
         return model
 
-    def _estimate(self, domain: Domain, measurements: list[Measurement]) -> GraphicalModel:
-        return estimate(domain, measurements, total=domain.num_rows, iterations=self.iterations, entropy=self.entropy)
+    def _estimate(self, rows: Rows, measurements: list[Measurement]) -> GraphicalModel:
+        return estimate(
+            rows.domain, measurements, total=rows.num_rows, iterations=self.iterations, entropy=self.entropy
+        )
 
     def _choose_tree(self, domain: Domain, draft: GraphicalModel, choose: Chooser, pairs_look: Look) -> list[Clique]:
         """Kruskal's algorithm with noisy choices: each round adds a pair that joins two parts.

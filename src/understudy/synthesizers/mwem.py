@@ -222,7 +222,7 @@ class MWEM:
         answers, rounds = self._turns(domain)
         if self.too_large(domain):
             raise ConfigError("These columns have more codes than the plan allows. Merge some, as understudy.fit does.")
-        histograms = [Histogram(domain, group) for group in self._groups(domain)]
+        histograms = [Histogram(domain, group, lambda: rows.num_rows) for group in self._groups(domain)]
         ask = noisy_answers(rows, plan["counts"], ledger)
         choose = noisy_choices(rows, plan["choices"], ledger) if "choices" in plan else None
         of_column = {name: histogram for histogram in histograms for name in histogram.group}
@@ -256,7 +256,7 @@ class MWEM:
             home(query).observe(query, ask(query))
         for histogram in histograms:
             histogram.update(self.mw_passes * LAST_PASSES)
-        return _model(domain, histograms, average=self.average)
+        return _model(rows.measured_domain, histograms, average=self.average)
 
     def _pool(self, domain: Domain, groups: Sequence[Clique], key: PRNGKeyArray) -> list[Query]:
         """All queries of the workload, narrow ones and those with the target first."""
@@ -355,8 +355,9 @@ def _random_boxes(domain: Domain, group: Clique, count: int, rng: np.random.Gene
 class Histogram:
     """Shares of all cells of a group of columns, kept as logarithms, and the noisy answers that they follow."""
 
-    def __init__(self, domain: Domain, group: Clique):
-        self.group, self.num_rows = group, domain.num_rows
+    def __init__(self, domain: Domain, group: Clique, num_rows: Callable[[], int] | None = None):
+        """`num_rows`: how many rows there are by all that is known at the time; left out, as many as are public."""
+        self.group, self._num_rows = group, num_rows or (lambda: domain.num_rows)
         self.log_shares = np.full(domain.shape(group), -math.log(domain.size(group)))
         self.answers: dict[Query, np.ndarray] = {}
         self._times: Tally[Query] = Tally()
@@ -374,13 +375,13 @@ class Histogram:
         Steps are summed up as logarithms, so that a weight that rounds to zero on the way is not lost. A step is one
         over the greatest count that is answered or expected, for the curvature of the likelihood is at most that.
         """
-        shares, mass = np.exp(self.log_shares), 1.0
+        shares, mass, num_rows = np.exp(self.log_shares), 1.0, self._num_rows()
         steps = {query: np.zeros(answer.shape) for query, answer in self.answers.items()}
         parts = {query: _Part.of(shares, self.group, query) for query in self.answers}
         for _, (query, answer) in itertools.product(range(passes), self.answers.items()):
             part = parts[query]
             weight = part.sum()
-            count = weight / mass * self.num_rows
+            count = weight / mass * num_rows
             step = (answer - count) / max(np.abs(answer).max(), count.max(), 1.0)
             growth, grown = np.exp(step), float((weight * np.exp(step)).sum())
             steps[query] += step
@@ -402,7 +403,7 @@ class Histogram:
 
     def expected(self, queries: Iterable[Query]) -> dict[Query, np.ndarray]:
         """What the histogram answers, in rows."""
-        counts = np.exp(self.log_shares) * self.num_rows
+        counts = np.exp(self.log_shares) * self._num_rows()
         tables: dict[Clique, np.ndarray] = {}
         answers: dict[Query, np.ndarray] = {}
         for query in queries:

@@ -166,7 +166,7 @@ class PATEGAN:
         left = budget.after(looks)
         event: Gaussian | Pure
         if self.law == "gaussian":
-            event = Gaussian(left.calibrate(lambda noise: [Gaussian(noise)]))
+            event = Gaussian(left.calibrate(lambda noise: [Gaussian(noise, floating=True)]), floating=True)
         else:
             rounds = self.queries or 1
             event = Pure(1 / left.calibrate(lambda noise: [Pure(1 / noise, rounds)]), rounds)
@@ -311,7 +311,7 @@ class PATEGAN:
         )
         settings = dataclasses.replace(settings, held_with=target_block(domain) if crossed is not None else None)
         dials = Dials.of(0.0, self.critic_rate, self.generator_rate, math.inf)
-        conditions = self._conditions(layout, marginal, domain.num_rows)
+        conditions = self._conditions(layout, marginal, rows.num_rows)
         network_key, feature_key, warm_key = jax.random.split(key, 3)
         warm = None
         if public is not None:

@@ -1,0 +1,213 @@
+"""The second accountant: right where the answer is known, in agreement with the first, and blind to no mistake."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import second_accountant
+from scipy import optimize, special, stats
+from second_accountant import Event, Figures, errors_in, loss_bracket, renyi_epsilon
+
+import understudy as us
+from understudy.privacy import accounting
+from understudy.privacy.accounting import Choices, DiscreteGaussian, Gaussian, Pure, SubsampledGaussian
+from understudy.privacy.ledger import Guarantee, Look, spent_by
+from understudy.release import plan
+
+SMALL = "steps=16, latent=4, generator_widths=[16, 16], critic_widths=[8]"
+METHODS = (
+    "independent",
+    "mst",
+    "aim",
+    "mwem",
+    "gem",
+    "gem(critic_share=0.3, critic_steps=20)",
+    "gem(mode=adaptive)",
+    f"dpgan({SMALL})",
+    f"dpgan({SMALL}, adaptive=quantile)",
+    f"dpctgan({SMALL})",
+    f"autogan({SMALL}, autoencoder_steps=16)",
+    f"autogan({SMALL}, encoder=dp_pca)",
+    "bayesgan(steps=16, generator_chains=2)",
+    "pategan(iterations=16)",
+    "pategan(law=laplace, iterations=16, queries=160)",
+    "patectgan(iterations=16)",
+    f"boosted(dpgan({SMALL}), rounds=40, checkpoints=4, every=4)",
+    f"drs(dpgan({SMALL}))",
+    f"selected(dpgan({SMALL}), task=marginals, checkpoints=4, holdout=0.3)",
+    "quail(independent, target=a, learner=prior)",
+    "quail(mst, target=a, classifier_share=0.5, disjoint=true)",
+)
+"""One of every method and wrapper, and of what else they charge for."""
+
+COLUMNS = {
+    "a": us.Column(name="a", kind="categorical", categories=("x", "y", "z"), nullable=False),
+    "b": us.Column(name="b", kind="categorical", categories=("u", "v"), nullable=False),
+    "c": us.Column(name="c", kind="integer", bounds=(0, 50)),
+    "d": us.Column(name="d", kind="boolean"),
+}
+DECLARED = us.Schema(columns=tuple(COLUMNS.values()), rows=5000)
+OPEN = us.Schema(columns=tuple(us.Column(name=name, kind=column.kind) for name, column in COLUMNS.items()))
+
+
+def as_json(event: accounting.Event) -> Event:
+    return {"type": type(event).__name__, **dataclasses.asdict(event)}
+
+
+def figures(looks: "tuple[Look, ...]", guarantee: Guarantee) -> Figures:
+    """As the first accountant has them."""
+    spent = spent_by(looks, guarantee)
+    queries = tuple((as_json(look.event), look.delta, look.branch) for look in looks)
+    assert guarantee.delta is not None
+    return Figures(queries, guarantee.delta, spent.epsilon, spent.pld, spent.rdp)
+
+
+# ------------------------------------------------------------------------------------------------- where it is known
+
+
+@pytest.mark.parametrize(("multiplier", "delta"), [(0.5, 1e-5), (3.73, 1e-5), (20.0, 1e-6), (5.0, 1e-9)])
+def test_gaussians_have_their_exact_curve(multiplier: float, delta: float) -> None:
+    """Balle and Wang 2018, theorem 8."""
+
+    def excess(epsilon: float) -> float:
+        middle, reach = 1 / (2 * multiplier), epsilon * multiplier
+        return float(special.ndtr(middle - reach) - math.exp(epsilon) * special.ndtr(-middle - reach) - delta)
+
+    exact = optimize.brentq(excess, 0.0, 100.0) if excess(0.0) > 0 else 0.0
+    bracket = loss_bracket([as_json(Gaussian(multiplier * 2, count=4))], delta)
+    assert bracket is not None
+    assert bracket.lower <= exact <= bracket.upper
+    assert bracket.upper - bracket.lower < 0.005 * exact
+
+
+def test_randomized_response_has_its_binomial() -> None:
+    epsilon, rounds, delta = 0.3, 7, 1e-4
+    keep = 1 / (1 + math.exp(-epsilon))
+    high = stats.binom.pmf(np.arange(rounds + 1), rounds, keep)
+
+    def excess(total: float) -> float:
+        return float(np.maximum(high - math.exp(total) * high[::-1], 0).sum()) - delta
+
+    exact = optimize.brentq(excess, 0.0, rounds * epsilon)
+    for event in (Pure(epsilon, rounds), Choices(epsilon, rounds)):
+        bracket = loss_bracket([as_json(event)], delta)
+        assert bracket is not None
+        assert bracket.lower <= exact <= bracket.upper < exact + 0.005
+
+
+def test_a_mixture_of_events_has_the_divergence_of_all_outcomes() -> None:
+    """Brute force: every outcome of two counts and two steps, on grids, in both directions."""
+    stddev, rate, multiplier, delta = 1.5, 0.3, 1.2, 1e-3
+    counts = np.arange(-20, 22)
+    noise = np.exp(-(counts**2) / (2 * stddev**2))
+    count_pair = noise / noise.sum(), np.exp(-((counts - 1) ** 2) / (2 * stddev**2)) / noise.sum()
+    at = np.linspace(-9, 10, 191)
+    without = stats.norm.pdf(at, 0, multiplier) * (at[1] - at[0])
+    step_pair = without, (1 - rate) * without + rate * stats.norm.pdf(at, 1, multiplier) * (at[1] - at[0])
+    joint = [np.einsum("i,j,k->ijk", count_pair[side], step_pair[side], step_pair[side]).ravel() for side in (0, 1)]
+
+    def excess(epsilon: float) -> float:
+        ways = ((joint[0], joint[1]), (joint[1], joint[0]))
+        return max(float(np.maximum(p - math.exp(epsilon) * q, 0).sum()) for p, q in ways) - delta
+
+    exact = optimize.brentq(excess, 0.0, 20.0)
+    bracket = loss_bracket([as_json(DiscreteGaussian(stddev)), as_json(SubsampledGaussian(rate, multiplier, 2))], delta)
+    assert bracket is not None
+    assert bracket.lower - 1e-3 <= exact <= bracket.upper + 1e-3
+    assert bracket.upper - bracket.lower < 0.01
+
+
+def test_zcdp_is_near_its_closed_bound() -> None:
+    """Bun and Steinke 2016: rho + 2 sqrt(rho log(1 / delta)), which the newer conversion improves a little."""
+    for rho, delta in itertools.product((1e-4, 0.02, 0.5), (1e-5, 1e-9)):
+        closed = rho + 2 * math.sqrt(rho * math.log(1 / delta))
+        assert 0.6 * closed < renyi_epsilon([{"type": "ZCDP", "rho": rho}], delta) < closed
+
+
+def test_no_code_is_shared() -> None:
+    text = Path(second_accountant.__file__).read_text()
+    imported = [line.split()[1].split(".")[0] for line in text.splitlines() if line.startswith(("import ", "from "))]
+    assert set(imported) == {"collections", "dataclasses", "math", "numpy", "scipy", "typing"}
+
+
+# ------------------------------------------------------------------------------------------- agreement, and mistakes
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_is_charged_what_it_costs(method: str) -> None:
+    """Plans, which a run charges line by line. Those with networks share a schema, and so most of their planning."""
+    guarantee = Guarantee(10.0, 1e-6)  # where the first accountant's grid is coarse, and quick
+    made = plan(DECLARED if "gan" in method else OPEN, method, guarantee)
+    assert errors_in(figures(made.looks, guarantee)) == []
+
+
+RUN = (
+    Look("size", "size", DiscreteGaussian(80.0)),
+    Look("categories", "categories", DiscreteGaussian(40.0, 3), delta=1e-7),
+    Look("tree", "tree", Choices(0.02, 5)),
+    Look("votes", "votes", Pure(0.01, 6)),
+    Look("sums", "sums", Gaussian(9.0)),
+    Look("steps", "steps", SubsampledGaussian(0.05, 2.0, 120)),
+)
+FEW = (Look("counts", "counts", DiscreteGaussian(20.0, 4, 3)), Look("lump", "lump", accounting.ZCDP(0.01)))
+PARTED = (
+    Look("counts", "counts", DiscreteGaussian(30.0, 4)),
+    Look("train", "train", SubsampledGaussian(0.05, 1.0, 100), branch="train"),
+    Look("held", "held", Choices(0.2, 3), branch="held"),
+)
+GUARANTEE = Guarantee(10.0, 1e-6)
+
+
+def changed(looks: tuple[Look, ...], key: str, **parameters: object) -> tuple[Look, ...]:
+    return tuple(
+        dataclasses.replace(look, event=dataclasses.replace(look.event, **parameters))  # type: ignore[type-var, arg-type]
+        if look.key == key
+        else look
+        for look in looks
+    )
+
+
+def without_delta(looks: tuple[Look, ...]) -> tuple[Look, ...]:
+    return tuple(dataclasses.replace(look, delta=0.0) for look in looks)
+
+
+@pytest.mark.parametrize("looks", [RUN, FEW, PARTED], ids=["run", "several rows a unit", "partitions"])
+def test_what_is_right_is_taken_for_right(looks: tuple[Look, ...]) -> None:
+    assert errors_in(figures(looks, GUARANTEE)) == []
+
+
+SABOTAGE: dict[str, Callable[[], tuple[tuple[Look, ...], tuple[Look, ...]]]] = {
+    "steps halved": lambda: (RUN, changed(RUN, "steps", steps=60)),
+    "a twentieth of the steps forgotten": lambda: (RUN, changed(RUN, "steps", steps=114)),
+    "sampling rate halved": lambda: (RUN, changed(RUN, "steps", rate=0.025)),
+    "noise of steps overstated": lambda: (RUN, changed(RUN, "steps", noise_multiplier=2.1)),
+    "sensitivity ignored": lambda: (FEW, changed(FEW, "counts", sensitivity=1)),
+    "vectors of a bundle forgotten": lambda: (RUN, changed(RUN, "categories", count=1)),
+    "delta not taken off": lambda: (RUN, without_delta(RUN)),
+    "a choice forgotten": lambda: (RUN, changed(RUN, "tree", rounds=3)),
+    "votes forgotten": lambda: (RUN, tuple(look for look in RUN if look.key != "votes")),
+    "a sum forgotten": lambda: (RUN, tuple(look for look in RUN if look.key != "sums")),
+    "a zCDP budget forgotten": lambda: (FEW, FEW[:1]),
+    "the cheaper partition": lambda: (PARTED, tuple(look for look in PARTED if look.branch != "train")),
+    "the partition alone": lambda: (PARTED, tuple(look for look in PARTED if look.branch is not None)),
+}
+"""What ran, and what a mistaken accountant would have priced in its place."""
+
+
+@pytest.mark.parametrize("mistake", SABOTAGE)
+def test_a_mistake_is_found(mistake: str) -> None:
+    ran, priced = SABOTAGE[mistake]()
+    wrong = dataclasses.replace(figures(priced, GUARANTEE), queries=figures(ran, GUARANTEE).queries)
+    assert errors_in(wrong)
+
+
+def test_the_smaller_figure_is_the_guarantee() -> None:
+    right = figures(RUN, GUARANTEE)
+    assert errors_in(dataclasses.replace(right, epsilon=0.9 * right.epsilon))
+    assert errors_in(dataclasses.replace(right, by_renyi=0.9 * right.by_losses, epsilon=0.9 * right.by_losses))
+    assert errors_in(Figures((), 1e-6, 0.5, 0.5, 0.5))
+    assert not errors_in(Figures((), 1e-6, 0.0, 0.0, 0.0))
