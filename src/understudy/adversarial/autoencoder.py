@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 RECONSTRUCTIONS = ("typed", "bce")
 REDUCTIONS = ("sum", "mean")
+LEAST_REACH = 1e-3  # of rows that hardly vary: their codes stay finite
 AT_ONCE = 4096
 """Rows that are encoded at once."""
 
@@ -263,11 +264,12 @@ def principal_encoder(
 ) -> Encoder:
     """The leading eigenvectors of a noisy second-moment matrix as one linear layer. Post-processing.
 
-    Rows had norm one at most in it, and have about `reach` as they are: codes are scaled to a spread of about one.
+    Rows had norm one at most in it, and have about `reach` as they are: codes are scaled to a spread of about one. Where
+    every column has one value alone, there is no spread to scale by.
     """
     values, vectors = np.linalg.eigh((noisy_gram + noisy_gram.T) / 2)
     leading = np.argsort(values)[::-1][:code]
-    spread = reach * np.sqrt(np.maximum(values[leading], num_rows * 1e-3) / num_rows)
+    spread = max(reach, LEAST_REACH) * np.sqrt(np.maximum(values[leading], num_rows * 1e-3) / num_rows)
     weight = jnp.asarray((vectors[:, leading] / spread).T, dtype=jnp.float32)
     empty = Encoder(centre, (), code, key=jax.random.key(0))
     layer = eqx.tree_at(lambda it: (it.weight, it.bias), empty.layers[0], (weight, jnp.zeros(code)))
