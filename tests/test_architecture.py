@@ -37,6 +37,7 @@ ORDER = (
     "tables",
     "privacy.accounting",
     "privacy.device_noise",
+    "privacy.sums",
     "privacy.sampling",
     "privacy.gradients",
     "privacy.langevin",
