@@ -125,7 +125,7 @@ def test_conditions_over_estimated_numbers_find_a_column(charged: list[str]) -> 
 
 def test_class_weights_need_declared_classes(charged: list[str]) -> None:
     schema, table = texts(num_columns=2, num_values=3)
-    with pytest.raises(ConfigError, match="class_weight needs the classes of 'c0' declared"):
+    with pytest.raises(ConfigError, match="class_weight needs the classes of 'c0' to be declared"):
         us.fit(table, "quail(mst, target=c0, learner=mlp(class_weight=[1, 2]))", GUARANTEE, schema=schema)
     assert not charged
 

@@ -38,12 +38,12 @@ NOT_COVERED = (
     "Scores, plots and reports that compare the synthetic table with the real one. They read real rows.",
     "Choices a person made after looking at the real rows, such as trying several settings and keeping the best.",
     "What someone with access to the machine can observe: running time, memory, and files.",
-    "Whoever has the secret of the run and can subtract its noise. The secret is 256 bits from the operating system, "
-    "from which SHAKE-256 expands all noise on counts and choices, and keys of 64 bits for the noise of trained "
-    "networks (Threefry). It is in no release; a checkpoint holds it while the run is unfinished.",
+    "Anyone who has the secret of the run, and so can subtract its noise. The secret is 256 bits from the operating "
+    "system. SHAKE-256 expands it into all noise on counts and selections, and into 64-bit keys for the noise of "
+    "trained networks (Threefry). It is part of no release; a checkpoint holds it while the run is unfinished.",
     "Low-order bits of floating-point arithmetic, in the scores by which a private choice compares its candidates and "
-    "in the noise of trained networks. The sums of gradients under that noise are covered, rounding included; counts "
-    "carry exact discrete noise and are not affected.",
+    "in the noise of trained networks. The sums of gradients that this noise is added to are covered, rounding "
+    "included; counts carry exact discrete noise and are not affected.",
 )
 
 
@@ -111,7 +111,7 @@ def from_json(content: Mapping) -> Statement:
 
 
 def to_files(statement: Statement) -> dict[str, bytes]:
-    """The certificate as the two files of a folder."""
+    """The certificate as two files, by name."""
     return {"certificate.json": json_bytes(to_json(statement)), "CERTIFICATE.md": to_markdown(statement).encode()}
 
 
@@ -229,13 +229,13 @@ def _verdict(statement: Statement) -> list[str]:
         f"(asked for: epsilon at most {statement.epsilon_target:g})"
     )
     if not statement.released:
-        seeded = " Its noise came from a fixed seed, so even that figure is not private." if statement.seeded else ""
+        seeded = " Its noise came from a fixed seed, so the figures below do not hold." if statement.seeded else ""
         return [
-            "> **SPENT, NOTHING RELEASED.** This run failed after its first query, and nothing of it was released. Its "
-            f"whole planned privacy cost counts as spent.{seeded}",
+            "> **SPENT, NOTHING RELEASED.** This run failed after its first query, and nothing was released. Its whole "
+            f"planned privacy cost counts as spent.{seeded}",
             headline,
-            "Count these figures with those of all other releases of the same people's data. A new run spends a budget "
-            "of its own.",
+            "Add these figures to those of all other releases of the same people's data. A new run spends a budget of "
+            "its own.",
             *[f"> **On one condition:** {condition}" for condition in statement_conditions(statement)],
         ]
     if statement.seeded:
@@ -272,13 +272,13 @@ def statement_conditions(statement: Statement) -> list[str]:
         )
     if statement.types_kept and not statement.drafted:
         conditions.append(
-            "storage types of the source are taken as public (keep_types). Tools choose them by the values, and one "
-            "row can change them. Without this setting types follow from the declared kinds."
+            "storage types of the source are taken as public (keep_types). Many tools choose them by the values, and "
+            "then one row can change them. Without this setting, types follow from the declared kinds."
         )
     if statement.drafted:
         conditions.append(
             "the kinds and storage types of the columns, and the spelling of dates, digits and truth values, were "
-            "drafted from the table instead of being declared by a person. They follow from its values, also where the "
+            "drafted from the table instead of being declared by a person. They depend on its values, even where the "
             "source has types (tools choose those by the values), and one row can change them. Declare a schema to "
             "lift this condition."
         )
@@ -355,8 +355,8 @@ def _purchases(statement: Statement) -> list[str]:
     )
     if not statement.released:
         explained = (
-            "Every query that was planned, in order. The run failed on its way, so the last ones may not have been "
-            "made; they count all the same. Composed together they cost the figure at the head of this page."
+            "Every planned query, in order. The run failed before its end, so the last ones may not have been made; "
+            "they count all the same. Composed together they cost the figure at the head of this page."
         )
     if any(look.branch is not None for look in statement.looks):
         explained += (

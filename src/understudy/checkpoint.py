@@ -1,11 +1,10 @@
-"""What a run must not lose: the secret of its noise, and the state of its training, in a private folder beside it.
+"""What a run must not lose: the secret of its noise and the state of its training, in a private folder beside it.
 
 All noise of a run is expanded from the secret, and everything else follows from the table, the settings and the noise:
-resumed from wherever it was killed, and from any copy of the folder, a run comes to the same release. The folder holds
-what no release may hold, so it is its owner's alone, never lies inside a release, and is deleted when the release is
-saved. It belongs to one run: the same secret with another table or another setting would put the same noise on two
-answers, and their difference is exact. A keyed hash of the table and the settings in words tell whether a run is the
-same.
+wherever it was killed, and from any copy of the folder, a run resumes to the same release. The folder holds what no
+release may contain, so only its owner can read it, it never lies inside a release, and it is deleted when the release
+is saved. It belongs to one run: the same secret with another table or other settings would add the same noise to two
+answers, and their difference would be exact. A keyed hash of the table, and the settings as text, identify the run.
 """
 
 import contextlib
@@ -77,8 +76,8 @@ def require_place(folder: str | os.PathLike[str], *, resume: bool) -> None:
     unfinished = is_unfinished(folder)
     if unfinished and not resume and (folder / SPENT).exists():
         raise CheckpointError(
-            f"{folder} holds a run that failed after it had spent its budget: --resume (resume=True) repeats it with "
-            "the same noise. To start anew, delete that folder: a new run spends a budget of its own."
+            f"{folder} holds a run that failed after spending its budget: --resume (resume=True) repeats it with the "
+            "same noise. To start anew, delete that folder. A new run spends a budget of its own."
         )
     if resume and not unfinished:
         raise CheckpointError(f"There is nothing to resume: {folder} holds no unfinished run. Run without --resume.")
@@ -109,7 +108,7 @@ class Checkpoint:
         self.folder, self._secret, self._lock = folder, secret, lock
         self._slots, self._seconds = 0, _seconds()
         self.is_charged = resumed
-        """Whether a query was charged, in this process or before: then its noise is kept, however the run ends."""
+        """Whether a query was charged, in this process or an earlier one: then a failed run keeps its secret."""
 
     @classmethod
     def open(
@@ -164,7 +163,7 @@ class Checkpoint:
     def noise_source(self, seed: int | None) -> NoiseSource:
         """The run's noise from its first draw on: the same in every process that runs or resumes it.
 
-        The secret was on disk before this could be called, so no draw is lost with a process.
+        The secret is on disk before this can be called, so no draw is lost when a process dies.
         """
         return noise_source(seed, self._secret)
 
@@ -190,7 +189,7 @@ class Checkpoint:
 
     @property
     def spent_record(self) -> Path | None:
-        """Where the record of this run's spending lies, if it failed before; None: nowhere."""
+        """The folder that records what this run spent, if it has failed before; else None."""
         try:
             record = Path((self.folder / SPENT).read_text())
         except OSError:
@@ -198,7 +197,7 @@ class Checkpoint:
         return record if record.is_dir() else None
 
     def note_spent(self, record: Path) -> None:
-        """That the run failed after its first charge, and where the record of that is."""
+        """Notes that the run failed after its first charge, and where the record of that is."""
         _write(self.folder / SPENT, str(record).encode())
 
     def delete(self) -> None:
@@ -272,7 +271,7 @@ class Slot:
                 found = [file.get_tensor(str(number)) for number in range(len(leaves))]
         except (OSError, safetensors.SafetensorError) as error:
             raise self._damaged() from error
-        if words.pop("digest", None) != _digest_of(found, words):  # trained on, it would be another release
+        if words.pop("digest", None) != _digest_of(found, words):  # continuing from it would give another release
             raise self._damaged()
         if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(found, leaves, strict=True)):
             raise self._damaged()
@@ -310,18 +309,18 @@ def _begun(folder: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, str
 
 
 def _derived(secret: bytes, purpose: str) -> bytes:
-    """A key of its own for each purpose, so that the secret itself is used for noise alone."""
+    """A separate key for each purpose, so that the secret itself is used only for noise."""
     return hashlib.blake2b(purpose.encode(), key=secret, digest_size=32).digest()
 
 
 def _secret_of(folder: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, str]) -> bytes:
-    """The secret of the run that lies there, if it is this one."""
+    """The secret of the run in this folder, if it is the same run."""
     try:
         run = json.loads((folder / RUN).read_bytes())
         if (run["format"], run["format_version"]) != (FORMAT, FORMAT_VERSION):
             raise ValueError("another format")
         secret, old_tables, old_facts = bytes.fromhex(run["secret"]), dict(run["tables"]), dict(run["facts"])
-        # A damaged secret would be other noise: the second answer to a query that may have been answered.
+        # A damaged secret would give other noise: a second answer to a query that may already have been answered.
         if len(secret) != SECRET_BYTES or not hmac.compare_digest(run["check"], _derived(secret, "check").hex()):
             raise ValueError("damaged")
     except (OSError, ValueError, LookupError, TypeError) as error:

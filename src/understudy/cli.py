@@ -54,12 +54,16 @@ Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of 
 Target = Annotated[str | None, typer.Option("--target", help="The column that matters most.")]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", help="For tests and public data: fixes noise and draws, and marks it all 'not private'."),
+    typer.Option(
+        "--seed",
+        help="For tests and public data: makes noise and samples reproducible, and marks all output 'not private'.",
+    ),
 ]
 Public = Annotated[
     str | None,
     typer.Option(
-        "--public", help="A public table of the same columns to start from; not protected. Never SOURCE itself."
+        "--public",
+        help="A public table with the same columns to start from; it is not protected. Must not be SOURCE itself.",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
@@ -70,8 +74,8 @@ KeepTypes = Annotated[
     bool,
     typer.Option(
         "--keep-types",
-        help="Give columns the storage types of SOURCE instead of those of their declared kinds. Taken as public: the "
-        "certificate says so.",
+        help="Give columns the storage types of SOURCE instead of those of their declared kinds. The types are then "
+        "taken as public, and the certificate says so.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless something is wrong.")]
@@ -90,7 +94,9 @@ Bins = Annotated[str, typer.Option("--bins", help="How numbers become bins: tree
 MaxBins = Annotated[int, typer.Option("--max-bins", help="At most so many bins for a numeric column.")]
 MaxCategories = Annotated[
     int,
-    typer.Option("--max-categories", help="At most so many categories of a column are kept where they are estimated."),
+    typer.Option(
+        "--max-categories", help="The most categories kept for a column whose categories are estimated privately."
+    ),
 ]
 NumRows = Annotated[
     int | None, typer.Option("-n", "--rows", help="Number of synthetic rows. Default: the public size.")
@@ -173,7 +179,7 @@ def synth(
     """Fit, sample and certify in one go. The release folder stays beside the table, as OUT.release/.
 
     While it runs, OUT.release.checkpoint/ beside it holds what --resume needs: private, never to be shared. A run that
-    fails after its first query has spent its budget: OUT.release.spent/ records that.
+    fails after its first query has spent its budget, and OUT.release.spent/ records that.
     """
     from understudy.files import require_free_folder
     from understudy.release import check_size, saved_by
@@ -248,7 +254,7 @@ def fit(
     """Fit a method and write a release folder: a model to sample from, and its certificate.
 
     While it runs, OUT.checkpoint/ beside it holds what --resume needs: private, never to be shared. A run that fails
-    after its first query has spent its budget: OUT.spent/ records that.
+    after its first query has spent its budget, and OUT.spent/ records that.
     """
     from understudy.files import require_free_folder
     from understudy.release import saved_by
@@ -311,7 +317,7 @@ def certificate(
     json_file: JsonFile = None,
     force: Force = False,
 ) -> None:
-    """Show the guarantee of a release, or what a failed run has spent, in words or as JSON."""
+    """Show the guarantee of a release, or what a failed run has spent, as text or JSON."""
     from understudy.certificate import to_markdown
     from understudy.release import Release
     from understudy.spent import read_record

@@ -39,8 +39,8 @@ from understudy.tables.engine import computed
 
 OTHER = "other"
 DEFAULT_SIZE = 1000  # assumed by a plan when the number of rows is neither declared nor given
-STAND_IN = 10  # the size that a plan for people assumes of a column whose categories are estimated
-MERGED_PART = 0.05  # of the longest list, which is merged at once where a method holds less: few steps for long lists
+STAND_IN = 10  # assumed number of codes, in plans that people read, of a column whose categories are estimated
+MERGED_PART = 0.05  # fraction of the longest list that is merged per step: long lists need few steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -329,8 +329,8 @@ class Codec:
 def assumed_domain(schema: Schema, binning: Binning, *, num_rows: int | None = None) -> Domain:
     """The domain as far as it is public before any purchase: for plans, which read no data.
 
-    Sizes that will be bought are stand-ins, for plans that people read. No method's price depends on them, and no
-    refusal: those are decided on the domain's `largest` sizes.
+    Sizes that will be estimated privately are placeholders, for plans that people read. No privacy cost depends on
+    them, and no refusal does: refusals are decided by the domain's `largest` sizes.
     """
     most_sizes = _most_sizes(schema, binning)
     sizes = [
@@ -353,7 +353,7 @@ def assumed_domain(schema: Schema, binning: Binning, *, num_rows: int | None = N
 
 
 def _most_sizes(schema: Schema, binning: Binning) -> tuple[int, ...]:
-    """The largest number of codes that each modelled column can have, whatever will be bought."""
+    """The largest number of codes that each modelled column can have, whatever is estimated."""
     sizes = []
     for column in schema.modelled:
         if column.kind == "boolean":
@@ -372,7 +372,7 @@ def _bought_sizes(schema: Schema) -> tuple[str, ...]:
 
 
 TooLarge = Callable[[Domain], tuple[str, ...]]
-"""The columns of a domain that have too many codes together for a method; none: it holds all of them."""
+"""The columns of a domain that together have too many codes for a method; empty: the method can hold them all."""
 
 
 def fit_codec(
@@ -380,13 +380,13 @@ def fit_codec(
 ) -> tuple[Codec, Rows]:
     """Buys what the schema leaves open, then encodes the rows that may be used.
 
-    Where a method says that estimated lists are `too_large` for it, their rarest categories become "other" too.
+    Where estimated lists are `too_large` for a method, their rarest categories become "other" too.
 
-    Formal guarantee: the price of `plan`. Encoding itself is row by row by public rules and releases nothing; merging
-    follows from noisy counts and public limits.
+    Formal guarantee: the privacy cost of `plan`. Encoding itself works row by row by public rules and releases nothing;
+    merging depends only on noisy counts and public limits.
     """
     if ledger.max_rows_per_unit < schema.max_rows_per_unit:
-        raise BudgetExceeded("The ledger is kept for fewer rows a unit than the schema allows.")
+        raise BudgetExceeded("The ledger is set up for fewer rows per unit than the schema allows.")
     units = None
     if schema.unit is not None:
         kept = rows_within_units(table.column(schema.unit), schema.max_rows_per_unit)
@@ -417,9 +417,9 @@ def fit_codec(
 def merge_rarest(
     domain: Domain, noisy_counts: Mapping[str, dict[Category, int]], too_large: TooLarge
 ) -> dict[str, dict[Category, int]]:
-    """Estimated lists of categories of which as few as need be were merged into "other" for a method to hold them.
+    """Merges as few estimated categories into "other" as a method needs to hold the lists.
 
-    Step by step the longest list among the columns that are too large loses its rarest categories, down to one.
+    In each step the longest list among the columns that are too large loses its rarest categories; one always stays.
     Post-processing of noisy counts.
     """
     kept = dict(noisy_counts)

@@ -18,14 +18,14 @@ class ConfigError(UnderstudyError):
 
 
 class TrainingError(ConfigError):
-    """A fit that cannot be completed, found after its first query: a diverged training, too little memory.
+    """A fit that cannot be completed after its first query: training diverged, or memory ran out.
 
-    Its text holds no size, count or value, estimated or exact: it is shown after queries were answered.
+    Its text contains no size, count or value, estimated or exact, since it is shown after queries were answered.
     """
 
 
 class BudgetExceeded(UnderstudyError):
-    """A query would cost more than the guarantee leaves, and was not made."""
+    """A query would cost more than is left of the budget, and was not made."""
 
 
 class ReleaseError(UnderstudyError):

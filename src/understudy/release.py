@@ -119,20 +119,20 @@ def fit(
     a schema the kinds are drafted from the table's types and everything else is bought.
 
     `public` is a table of the same columns that anyone may see, or a function that returns one, such as a simulator:
-    methods that can start from it, and its rows have no protection at all. It must be another source than `table`;
+    methods that can start from it, and its rows have no protection at all. It must not be the same source as `table`;
     rows are never compared.
 
     With a declared schema the types of the synthetic columns are those of the declared kinds. `keep_types` gives back
-    the types that the columns of `table` have, which then count as public: the certificate states that condition.
+    the types of the columns of `table`, which are then taken as public: the certificate states that condition.
 
-    `checkpoint` names a folder in which the run keeps the secret of its noise and its training: after a kill, the same
-    call with `resume=True` goes on from there to the same release. Saving the release deletes the folder; whoever reads
-    it before can subtract the noise. Without it nothing is written.
+    `checkpoint` names a folder in which the run keeps the secret of its noise and the state of its training: if it is
+    killed, the same call with `resume=True` continues to the same release. Saving the release deletes the folder;
+    anyone who reads it before can subtract the noise. Without `checkpoint` nothing is written.
 
     Formal guarantee: (epsilon, delta)-differential privacy of the returned release under add-or-remove of one protected
     unit, as its `statement` says, provided that no seed was given. Every look is charged on one ledger before it
     happens. A run that fails after its first charge raises `SpentError`, whose `statement` has the whole planned cost;
-    any other error has spent nothing. Not covered: what the schema declares public, timing and memory.
+    any other error spends nothing. Not covered: what the schema declares public, timing and memory.
     """
     if not isinstance(guarantee, Guarantee):
         raise ConfigError("Say what to guarantee: us.Guarantee(epsilon=1.0), or us.Guarantee.not_private().")
@@ -157,7 +157,7 @@ def fit(
     budget = _budget(guarantee, schema)
     synthesizer, reasons = choose_method(method, domain, budget)
     buying = plan_discovery(schema, budget, binning)
-    # Refuses what cannot be paid, and what the largest sizes would not fit, before any query.
+    # Before any query, refuses what exceeds the budget, and what would not fit at the largest sizes.
     planned = synthesizer.plan(domain, budget.after(buying.looks)).under(name_of(synthesizer))
     notes = (*reasons, *(note for note in planned.notes if note.startswith("Warning:")))
     if public is None and _needs_public(synthesizer):
@@ -241,9 +241,9 @@ def _num_cores() -> int:
 def _public_table(
     public: "Frame | str | os.PathLike[str] | Callable[[], Frame]", private: object, synthesizer: Any, schema: Schema
 ) -> pa.Table:
-    """A table that anyone may see, in the schema's columns; refused before any look if it cannot be used.
+    """A table that anyone may see, in the schema's columns; refused before any query if it cannot be used.
 
-    Of the private table only the source is compared: whether the rows are equal must not show.
+    It is compared with the private table by source only: whether their rows are equal must not be revealed.
     """
     if not _takes_public(synthesizer):
         raise ConfigError(
@@ -320,9 +320,9 @@ def declared_facts(schema: Schema) -> tuple[str, ...]:
 
 
 def size_warnings(rows: Rows, schema: Schema) -> tuple[str, ...]:
-    """Where the noisy totals contradict the declared number of rows: a sentence.
+    """A sentence, if the noisy totals contradict the declared number of rows.
 
-    Of a unit with many rows only some are used: fewer rows than declared are no contradiction then.
+    With a unit column, only some rows of a unit with many are used, so fewer rows than declared are no contradiction.
     """
     warning = rows.totals.warning
     fewer = schema.rows is not None and rows.totals.measured < schema.rows
@@ -536,7 +536,7 @@ class Release:
         folder = Path(folder)
         if not (folder / "release.json").exists() and read_record(folder) is not None:
             raise ReleaseError(
-                f"{folder} is the record of a run that failed: its budget is spent, and nothing was released. "
+                f"{folder} is the record of a run that failed: its budget was spent, and nothing was released. "
                 f"'understudy certificate {folder}' shows it."
             )
         content = _read_json(folder, "release.json")

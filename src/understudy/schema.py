@@ -202,7 +202,7 @@ class Schema:
 
 
 MERGED_SIZE = 3
-"""Codes of an estimated list of categories that is merged as far as it may be: a category, "other", and nulls."""
+"""Codes of an estimated list of categories that is merged as far as possible: one category, "other", and null."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -234,7 +234,7 @@ class Domain:
     """Columns whose number of codes is bought: no price may follow from it."""
 
     most_sizes: tuple[int, ...] = dataclasses.field(default=(), compare=False, repr=False)
-    """The largest size that each column can have, by facts known before any query; empty: the sizes are known."""
+    """The largest size that each column can have, from facts known before any query; empty: the sizes are known."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
@@ -281,13 +281,13 @@ class Domain:
 
     @property
     def largest(self) -> "Domain":
-        """The same with every column at its largest size. Whatever is refused by sizes is decided on this or on
+        """The same with every column at its largest size. Refusals that depend on sizes are decided on this or on
         `merged`: estimated sizes are noisy answers, and a refusal after a query would come too late."""
         return dataclasses.replace(self, sizes=self.most_sizes or self.sizes)
 
     @property
     def merged(self) -> "Domain":
-        """The largest domain that is left when estimated lists of categories are merged as far as they may be."""
+        """The largest domain that remains when estimated lists of categories are merged as far as possible."""
         sizes = [
             min(size, MERGED_SIZE) if name in self.bought else size
             for name, size in zip(self.names, self.largest.sizes, strict=True)

@@ -88,7 +88,7 @@ def _row_findings(schema: Schema, table: pa.Table) -> Iterator[Finding]:
             yield Finding(level="warning", topic="delta", column=None, message=message)
     elif schema.rows != num_rows:
         message = (
-            f"rows is declared as {schema.rows}, and there are {num_rows}. Batches are planned by the declared"
+            f"rows is declared as {schema.rows}, but there are {num_rows}. Batches are planned with the declared"
             " number, and delta follows from it: correct it if it is far off."
         )
         yield Finding(level="warning", topic="rows", column=None, message=message)

@@ -1,9 +1,9 @@
 """Runs that fail after their first query: the budget is spent, nothing is released, and a record says so.
 
-Sizes that are estimated privately cannot make a run fail: whatever they can refuse is decided on the largest sizes
-before the first charge. What is left (a diverged training, too little memory, an error of ours) becomes a `SpentError`.
-It carries the statement of the whole plan, charged so far or not: that the run failed follows from noisy answers, and
-is covered by what they cost.
+Sizes that are estimated privately cannot make a run fail: refusals that depend on sizes are decided on the largest
+sizes, before the first charge. All other failures (training diverges, memory runs out, a bug) become a `SpentError`.
+It carries the statement of the whole plan, whether charged yet or not. The fact that the run failed follows from noisy
+answers, so their privacy cost covers it.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from understudy.files import atomic_folder
 from understudy.privacy.ledger import Ledger, Statement
 
 ENDING = ".spent"
-"""Of a record's folder, which lies beside the checkpoint of the run."""
+"""Suffix of a record's folder, which lies beside the checkpoint of the run."""
 
 
 class SpentError(UnderstudyError):
     """A run that failed after its first query: its planned privacy cost is spent, and nothing was released."""
 
     def __init__(self, failure: str, statement: Statement, record: Path | None = None):
-        super().__init__(failure, statement, record)  # all of them, so that a copy can be made
+        super().__init__(failure, statement, record)  # all arguments, so that the error can be copied and pickled
         self.failure, self.statement, self.record = failure, statement, record
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class SpentError(UnderstudyError):
         return f"{self.failure} Nothing was released, but {figures} is spent. {kept}"
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the record as a folder, whole or not at all: a certificate without a model."""
+        """Writes the record, a certificate without a model, as a folder: completely or not at all."""
         with atomic_folder(folder) as inside:
             for name, data in certificate.to_files(self.statement).items():
                 (inside / name).write_bytes(data)
@@ -48,10 +48,10 @@ class SpentError(UnderstudyError):
 def accountable(
     ledger: Ledger, statement: Callable[[], Statement], checkpoint: Checkpoint | None = None
 ) -> Iterator[None]:
-    """Turns whatever fails after the first charge into a `SpentError`; before it, errors pass as they are.
+    """Turns any error after the first charge into a `SpentError`; earlier errors pass unchanged.
 
-    `statement` makes that of the whole plan. Runs without a guarantee have nothing to spend. With a `checkpoint` the
-    record is written beside it, and errors of files pass: such a run goes on where it was, like one that was killed.
+    `statement` returns the statement of the whole plan. Runs without a guarantee have no budget to spend. With a
+    `checkpoint` the record is written beside it, and file errors pass: such a run can be resumed, like a killed one.
     """
     try:
         yield
@@ -64,7 +64,7 @@ def accountable(
 
 
 def read_record(folder: str | os.PathLike[str]) -> Statement | None:
-    """The statement in the record of a failed run; None: the folder is no such record."""
+    """The statement in the record of a failed run; None if the folder is not such a record."""
     try:
         content = json.loads((Path(folder) / "certificate.json").read_bytes())
         statement = certificate.from_json(content)
@@ -74,19 +74,19 @@ def read_record(folder: str | os.PathLike[str]) -> Statement | None:
 
 
 def _failure(error: Exception) -> str:
-    """What failed, in a sentence that holds no size, count or value: other texts than ours may quote one."""
+    """What failed, without any size, count or value: messages of other libraries may quote one."""
     if isinstance(error, TrainingError):
         return str(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
-        return "The run does not fit into memory. Lower max_categories or max_bins, or choose another method."
-    return f"The run ended with an error inside Understudy ({type(error).__name__}). Please report it."
+        return "The run does not fit into memory. Lower max_categories or max_bins, or use another method."
+    return f"The run failed with an error inside Understudy ({type(error).__name__}). Please report it."
 
 
 def _recorded(failure: str, statement: Statement, checkpoint: Checkpoint | None) -> SpentError:
-    """The error, its record written where there is a place for it."""
+    """The error, after writing its record if there is a checkpoint to put it beside."""
     if checkpoint is None:
         return SpentError(failure, statement)
-    if checkpoint.spent_record is not None:  # the identical run, resumed: it spent once
+    if checkpoint.spent_record is not None:  # the identical run, resumed: it spends only once
         return SpentError(failure, statement, checkpoint.spent_record)
     record = _free_place(checkpoint.folder)
     try:

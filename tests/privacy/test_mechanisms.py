@@ -215,9 +215,7 @@ def test_answers_are_paid_at_once_and_no_more_are_given() -> None:
     for query in (("a",), Box(("a",), ((0, 1),))):
         with pytest.raises(AssertionError, match="touched"):
             ask(query)
-    with pytest.raises(
-        BudgetExceeded, match=r"All answers that were paid for have been given. This query was not made"
-    ):
+    with pytest.raises(BudgetExceeded, match=r"All charged answers have been given. This query was not made"):
         ask(("b",))
 
 
@@ -324,7 +322,7 @@ def test_a_chooser_makes_no_more_picks_than_were_paid() -> None:
     assert book.looks == (look,)
     for _ in range(3):
         assert choose(candidates()) in (0, 1, 2)
-    with pytest.raises(BudgetExceeded, match=r"All choices that were paid for have been made. This query was not made"):
+    with pytest.raises(BudgetExceeded, match=r"All charged selections have been made. This query was not made"):
         choose(candidates())
     assert book.looks == (look,)
 
@@ -375,7 +373,7 @@ def test_choices_are_paid_before_the_rows_are_touched() -> None:
     assert len(book.looks) == 1
     with pytest.raises(AssertionError, match="touched"):
         choose(candidates())
-    with pytest.raises(BudgetExceeded, match=r"All choices"):  # a pick that failed was made all the same
+    with pytest.raises(BudgetExceeded, match=r"All charged selections"):  # a pick that failed was made all the same
         choose(candidates())
 
 
@@ -398,9 +396,7 @@ def test_a_filter_charges_its_lump_first_and_once() -> None:
 
 def test_a_filter_refuses_to_overspend_untouched() -> None:
     purse = Filter(untouchable(), Look("r", "r", ZCDP(0.01)), ledger(5.0))
-    with pytest.raises(
-        BudgetExceeded, match=r"A look at rho 0\.02 does not fit the 0.01 left.*This query was not made"
-    ):
+    with pytest.raises(BudgetExceeded, match=r"A query at rho 0\.02 exceeds the 0.01 left.*This query was not made"):
         purse.noisy_counts(("a",), 1 / math.sqrt(2 * 0.02))
     with pytest.raises(BudgetExceeded):
         purse.noisy_choice(candidates(), math.sqrt(8 * 0.0101))

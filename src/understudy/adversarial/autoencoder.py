@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 RECONSTRUCTIONS = ("typed", "bce")
 REDUCTIONS = ("sum", "mean")
-LEAST_REACH = 1e-3  # of rows that hardly vary: their codes stay finite
+LEAST_REACH = 1e-3  # keeps codes finite where rows hardly vary
 AT_ONCE = 4096
 """Rows that are encoded at once."""
 
@@ -233,7 +233,7 @@ def train_autoencoder(
     def more(state: State, first: int, count: int) -> State:
         return run(state, fixed, units, bound, multiplier, key, draws_of(recipe.engine, key, units, first, count))
 
-    advice = "It is the autoencoder: lower autoencoder_rate."
+    advice = "This was the autoencoder: lower autoencoder_rate."
     state, _ = driven(more, begun(recipe, network), iterations=steps, advice=advice, progress=progress, slot=slot)
     return state.average
 
@@ -264,8 +264,8 @@ def principal_encoder(
 ) -> Encoder:
     """The leading eigenvectors of a noisy second-moment matrix as one linear layer. Post-processing.
 
-    Rows had norm one at most in it, and have about `reach` as they are: codes are scaled to a spread of about one. Where
-    every column has one value alone, there is no spread to scale by.
+    Rows had norm one at most in it, and have about `reach` as they are: codes are scaled to a spread of about one. If
+    every column has a single value, there is no spread to scale by, and `LEAST_REACH` is used.
     """
     values, vectors = np.linalg.eigh((noisy_gram + noisy_gram.T) / 2)
     leading = np.argsort(values)[::-1][:code]

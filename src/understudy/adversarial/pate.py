@@ -359,7 +359,7 @@ def train_by_votes(
     """
     if iterations * voting.asked > queries:
         raise BudgetExceeded(
-            f"{iterations} iterations of {voting.asked} queries were to be run on {queries} that were charged."
+            f"{iterations} iterations of {voting.asked} queries each were requested on {queries} that were charged."
         )
     run_key, teacher_key = jax.random.split(key)
     state = begun(

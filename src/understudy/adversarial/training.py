@@ -142,7 +142,7 @@ class Dials(eqx.Module):
     clip: Float[Array, ""]
     """The clip bound; infinite without privacy."""
     is_private: bool = eqx.field(static=True, default=True)
-    """False: critic steps neither clip nor add noise. One for the whole population: it is compiled in."""
+    """False: critic steps neither clip nor add noise. The same for the whole population, since it is compiled in."""
 
     @classmethod
     def of(cls, noise_multiplier: float, critic_rate: float, generator_rate: float, clip: float) -> "Dials":

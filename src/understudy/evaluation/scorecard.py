@@ -407,7 +407,7 @@ def _read(source: Source, schema: Schema | None, what: str) -> tuple[pa.Table, l
     except (TableError, SchemaError) as error:
         raise type(error)(f"The {what} cannot be read. {error}") from None
     if not table.num_rows:
-        raise TableError(f"The {what} has no rows, so there is nothing to judge.")
+        raise TableError(f"The {what} has no rows, so there is nothing to evaluate.")
     found = _null_counts(table)
     names = () if schema is None else (column.name for column in schema.modelled)
     lost = {

@@ -99,12 +99,12 @@ def check_class_weight(weight: object) -> None:
 
 
 def check_classes(weight: ClassWeight, target: str, domain: Domain) -> None:
-    """Refuses weights that are not one for each declared class, before any query."""
+    """Refuses, before any query, weights that are not one number for each declared class."""
     if not isinstance(weight, tuple):
         return
     if target in domain.bought:
         raise ConfigError(
-            f"class_weight needs the classes of {target!r} declared. List them as categories in the schema."
+            f"class_weight needs the classes of {target!r} to be declared. List them as categories in the schema."
         )
     (size,) = domain.shape((target,))
     if len(weight) != size:

@@ -66,7 +66,7 @@ class Estimator(BaseEstimator, abc.ABC):
 
         Formal guarantee: (epsilon, delta)-differential privacy of everything that is kept, under add-or-remove of one
         protected unit, as `statement_` says, provided that no seed was given. A fit that fails after its first charge
-        raises `SpentError`, whose `statement` has the whole planned cost; any other error has spent nothing. Not
+        raises `SpentError`, whose `statement` has the whole planned cost; any other error spends nothing. Not
         covered: what was declared, timing and memory, scores.
         """
         if not isinstance(self.guarantee, Guarantee):

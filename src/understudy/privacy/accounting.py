@@ -30,11 +30,11 @@ NO_NOISE = 1e-3
 """Standard deviation of runs that are not private: the discrete Gaussian of this scale is zero."""
 
 LEAST_FLOATING_DELTA = 1e-12
-"""A smaller delta is refused where noise is floating-point. What its ends add to delta is taken off as well, but below
-this figure the bound on it, not the privacy of the run, would decide how much noise is needed."""
+"""A smaller delta is refused where noise is floating-point. What the finite range of the noise adds to delta is
+subtracted in any case, but below this figure that bound, not the privacy of the run, would determine the noise."""
 NORMAL_END = 9.0  # standard deviations that every sampler of normals reaches (64 bits: 9.08)
 MOST_COORDINATES = 2**26
-"""Of one noise vector, as in `device_noise`, which refuses more."""
+"""The most coordinates of one noise vector, as in `device_noise`, which refuses more."""
 
 
 @contextlib.contextmanager
@@ -55,12 +55,12 @@ def _check_event(event: object, sound: bool) -> None:
 
 
 def normal_escape(shift: float, *, end: float = NORMAL_END, coordinates: int = MOST_COORDINATES) -> float:
-    """The probability, at most, that a vector of normals that end at `end`, moved by `shift`, leaves its old range.
+    """A bound on the probability that a vector of normals, truncated at `end` and moved by `shift`, leaves its range.
 
-    In standard deviations; the shift is an L2 norm. Coordinate i, moved by v_i, leaves with probability g(|v_i|), where
-    g(v) = Q(end - v) - Q(end) with the normal tail Q. Let h(v) = g(v) - density(end) v. Its third derivative is not
-    negative up to end - 1, so h(v) / v^2 grows there, and the h(v_i) sum to h(shift) at most: all in one coordinate.
-    The |v_i| sum to shift * sqrt(coordinates) at most.
+    Both in standard deviations; the shift is an L2 norm. Coordinate i, moved by v_i, leaves with probability g(|v_i|),
+    where g(v) = Q(end - v) - Q(end) with the normal tail Q. Let h(v) = g(v) - density(end) v. Its third derivative is
+    nonnegative up to end - 1, so h(v) / v^2 increases there, and the h(v_i) sum to at most h(shift), the case of a
+    single coordinate. The |v_i| sum to at most shift * sqrt(coordinates).
     """
     if shift >= end - 1:
         return 1.0
@@ -103,7 +103,7 @@ class Gaussian:
     noise_multiplier: float
     count: int = 1
     floating: bool = False
-    """The noise is a vector of floating-point normals; else whole numbers on a fine grid, from an exact sampler."""
+    """True: the noise is a vector of floating-point normals; else integers on a fine grid, from an exact sampler."""
 
     def __post_init__(self) -> None:
         _check_event(self, self.noise_multiplier > 0 and self.count >= 1)
@@ -143,13 +143,13 @@ class SubsampledGaussian:
 
     @property
     def tail_delta(self) -> float:
-        """What the ends of the noise add to delta: the hockey-stick divergence of a step grows by this at any epsilon.
+        """What the finite range of the noise adds to delta: a bound on what the divergence of each step grows by.
 
-        P is the law of a step with the unit, Q without it, q the sampling rate. From P to Q: with probability q the
-        unit is in the batch, and then P leaves the range of Q with that of `normal_escape`. From Q to P: where a
-        batch with the unit cannot go, P is still (1 - q) Q, so nothing is added at epsilon above -log(1 - q), and
-        below it at most e^epsilon q times what such a batch would have had there: q / (1 - q) times an escape, or for
-        q near one the escape of Q.
+        The divergence is the hockey-stick one, at any epsilon. P is the distribution of a step with the unit, Q without
+        it, q the sampling rate. From P to Q: with probability q the unit is in the batch, and then P leaves the range
+        of Q with the probability of `normal_escape`. From Q to P: outside the range of a batch with the unit, P is
+        still (1 - q) Q, so nothing is added at epsilon above -log(1 - q), and below it at most e^epsilon q times the
+        mass that such a batch would have had there: q / (1 - q) times an escape, or for q near one the escape of Q.
         """
         return self.steps * min(1.0, 2 * self.rate) * normal_escape(1 / self.noise_multiplier)
 
@@ -205,10 +205,10 @@ class Pure:
 
     @property
     def tail_delta(self) -> float:
-        """What the ends of the noise add to delta: all of its numbers are logarithms of 63 bits and more.
+        """What the finite range of the noise adds to delta: its numbers are logarithms of uniforms of at least 63 bits.
 
-        Up to 2^15 numbers, each of which ends with probability 2^-63: so far in total variation from noise that does
-        not end. A round is then (epsilon, (1 + e^epsilon) 2^-48)-DP.
+        There are up to 2^15 numbers, each of which meets its end with probability 2^-63, so the noise is within 2^-48
+        in total variation of noise of infinite range. A round is then (epsilon, (1 + e^epsilon) 2^-48)-DP.
         """
         return min(1.0, self.rounds * (1 + math.exp(min(self.epsilon, 100.0))) * 2.0**-48)
 
@@ -247,15 +247,15 @@ Event = DiscreteGaussian | Gaussian | SubsampledGaussian | Choices | Pure | ZCDP
 
 
 def is_floating(event: Event) -> bool:
-    """Whether its noise is floating-point, and so has ends."""
+    """Whether its noise is floating-point, and so has a finite range."""
     return getattr(event, "floating", False)
 
 
 def tail_delta(events: Sequence[Event]) -> float:
-    """What the ends of floating-point noise add to the delta of a run: a term for each event.
+    """What the finite range of floating-point noise adds to the delta of a run: one term for each event.
 
-    A hockey-stick divergence that grows by eta at every epsilon, in one part of a composition, lets that of the whole
-    grow by eta at most; so terms add up.
+    If the hockey-stick divergence of one part of a composition grows by eta at every epsilon, that of the whole grows
+    by at most eta, so the terms add up.
 
     >>> f"{tail_delta([SubsampledGaussian(1 / 32, 1.0, 1000)]):.0e}"
     '6e-13'
@@ -373,7 +373,7 @@ def rdp_epsilon(events: Sequence[Event], delta: float) -> float:
 
 
 def spent(events: Sequence[Event], delta: float, *, grid: float = 1e-5) -> Spent:
-    """Both figures for one run; what the ends of its noise add to delta is taken off first."""
+    """Both figures for one run, after subtracting from delta what the finite range of its noise adds."""
     delta -= tail_delta(events)
     if delta <= 0 and events:
         return Spent(math.inf, math.inf)
@@ -449,7 +449,7 @@ def _fill(price: Callable[[float], float], high: float, epsilon: float, *, toler
         if at_high >= (1 - tolerance) * epsilon or high < LEAST_NOISE:
             break
         if high < (1 + tolerance / 100) * low:
-            break  # not epsilon but the ends of the noise stop the search: below, they take all of delta
+            break  # the finite range of the noise, not epsilon, ends the search: below, it uses up all of delta
         goal = (1 - tolerance / 2) * epsilon
         noise = high * (max(at_high, epsilon / 100) / goal) ** (1 / slope)
         noise = noise if noise > low else math.sqrt(low * high)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, UInt32
 from understudy.errors import ConfigError
 
 MOST_COORDINATES = 2**26
-"""Of one vector of normals: for so many the accountant has a bound on what their ends add to delta."""
+"""The most coordinates of one vector: up to here the accountant bounds what the finite range adds to delta."""
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
@@ -73,12 +73,12 @@ def normals(key: PRNGKeyArray, count: int) -> Float[Array, " count"]:
     A float32 normal from one word lies on a coarse grid that ends at 5.4 standard deviations, and with many parameters
     and steps its ends would be met. Here the first word is read twice, as a distance from the middle and as a distance
     from the end, both with the full precision of a float, and the second word goes on where the first one ends: the
-    smallest tail is 2^-64, at 9.1 standard deviations. What these ends add to delta is charged for vectors of up to
-    `MOST_COORDINATES`; longer ones are refused.
+    smallest tail is 2^-64, at 9.1 standard deviations. What this finite range adds to delta is charged for vectors of
+    up to `MOST_COORDINATES`; longer ones are refused.
     """
     if count > MOST_COORDINATES:
         raise ConfigError(
-            f"A noise vector may have up to {MOST_COORDINATES:,} numbers, found {count:,}. Use smaller networks."
+            f"A noise vector may have at most {MOST_COORDINATES:,} coordinates, found {count:,}. Use smaller networks."
         )
     return normals_of(*word_pairs(key, count))
 

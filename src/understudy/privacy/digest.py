@@ -1,4 +1,4 @@
-"""A fingerprint of the private table, by which a resumed run knows it again."""
+"""A fingerprint of the private table, by which a resumed run recognises it."""
 
 import hashlib
 import json
@@ -9,16 +9,16 @@ import pyarrow.compute as pc
 
 
 def table_digest(table: pa.Table, key: bytes) -> str:
-    """Names, types and values of a table as one keyed hash: without the key nobody can try out tables.
+    """A keyed hash of the names, types and values of a table. Without the key nobody can test guessed tables.
 
-    Computed from the private rows without noise: it is for the checkpoint's folder and for comparing, nothing else.
+    Computed from the private rows without noise: for the checkpoint folder and for comparisons only.
     """
     digest = hashlib.blake2b(key=key, digest_size=32)
     digest.update(f"{table.num_rows} rows".encode())
     for name, column in zip(table.column_names, table.columns, strict=True):
         digest.update(json.dumps([name, str(column.type)]).encode())
         digest.update(np.packbits(pc.is_valid(column).to_numpy()).tobytes())
-        # Null places may hold anything, and the same rows may come in other chunks.
+        # The memory behind nulls is arbitrary, and the same rows may be chunked differently.
         values = pa.table({"": column.drop_null()}).combine_chunks()
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, values.schema) as stream:

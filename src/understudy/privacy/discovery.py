@@ -39,8 +39,8 @@ WIDE = 1e4  # from this standard deviation on, the mass function of discrete noi
 DELTA_SHARE = 0.1  # of the guarantee's delta, for thresholded category lists
 SHARES = {"size": 0.05, "categories": 0.3, "bounds": 0.2, "histograms": 0.25}
 MAX_CATEGORIES = 1000
-"""A 2-way marginal of two such columns has a million cells, which every method here still holds. At epsilon 1 a
-category needs some 200 rows to be kept, so a table of fewer than 200,000 rows never reaches it."""
+"""A 2-way marginal of two such columns has a million cells, which every method here can still hold. At epsilon 1 a
+category needs about 200 rows to be kept, so a table of fewer than 200,000 rows never reaches this limit."""
 MOST_CATEGORIES = 100_000
 YEARS = (1800, 2200)
 TICKS_PER_DAY = {"date": 1, "datetime": 86_400_000_000}
@@ -48,7 +48,7 @@ TICKS_PER_DAY = {"date": 1, "datetime": 86_400_000_000}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Binning:
-    """How columns become a few codes."""
+    """How columns are encoded in a small number of codes."""
 
     bins: str = "tree"
     """`tree` and `equal` buy a fine histogram and cut it into near-equal masses; `uniform` buys nothing."""
@@ -57,8 +57,8 @@ class Binning:
     """At most so many codes for a numeric column, besides the one for nulls."""
 
     max_categories: int = MAX_CATEGORIES
-    """At most so many categories of a column are kept where they are estimated privately: those with the largest noisy
-    counts. The others become "other"."""
+    """The most categories kept for a column whose categories are estimated privately: those with the largest noisy
+    counts. The rest become "other"."""
 
     def __post_init__(self):
         if self.bins not in BINNINGS:
@@ -167,8 +167,9 @@ def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
         return plan
     enough = rows_to_be_listed(plan["categories"])
     note = (
-        f"Categories of {_columns(listed)} are bought: a value in fewer than about {enough:,} rows becomes 'other', "
-        f"and at most {binning.max_categories:,} values of a column are kept. Those that the schema lists cost nothing."
+        f"Categories of {_columns(listed)} are estimated privately: a value in fewer than about {enough:,} rows "
+        f"becomes 'other', and at most {binning.max_categories:,} values of a column are kept. Categories listed in "
+        "the schema cost nothing."
     )
     return dataclasses.replace(plan, notes=(note,))
 
@@ -197,19 +198,19 @@ def _paid(look: Look, vectors: int) -> DiscreteGaussian:
     """The event of a look, if it pays for so many vectors of counts."""
     event = look.event
     if not isinstance(event, DiscreteGaussian) or vectors > event.count:
-        raise BudgetExceeded(f"'{look.what}' does not pay for {vectors} vectors of counts. This query was not made.")
+        raise BudgetExceeded(f"'{look.what}' does not cover {vectors} vectors of counts. This query was not made.")
     return event
 
 
 def discover_categories(
     values: Mapping[str, pa.Array], look: Look, ledger: Ledger, *, most: int = MAX_CATEGORIES
 ) -> dict[str, dict[Category, int]]:
-    """For each column the values that pass the threshold with their noisy counts, sorted by value; the rest will be
-    "other". Of more than `most`, those with the largest noisy counts; of equal counts, the values that sort first.
+    """For each column the values that pass the threshold with their noisy counts, sorted by value; the rest become
+    "other". If more than `most` pass, those with the largest noisy counts; of equal counts, the values that sort first.
 
     Formal guarantee: the price of `look`. A value that only one unit has passes with probability delta_c at most, which
     `look.delta` adds once for each column; every other value's count gets discrete Gaussian noise. Only values that
-    occur are drawn for, and the list is sorted by value, so neither order nor absence tells more. Keeping the largest
+    occur get noise, and the list is sorted by value, so neither order nor absence reveals more. Keeping the largest
     is post-processing of the noisy counts above the threshold. Not covered: timing.
     """
     event = _paid(look, len(values))
@@ -227,7 +228,7 @@ def discover_categories(
 
 
 def largest_counts(noisy_counts: Mapping[Category, int], most: int) -> dict[Category, int]:
-    """At most so many values, those with the largest noisy counts and of equal ones the first, sorted by value.
+    """At most `most` values, those with the largest noisy counts (of equal counts, the first), sorted by value.
 
     >>> largest_counts({"c": 7, "a": 5, "b": 7, "d": 5}, 3)
     {'a': 5, 'b': 7, 'c': 7}
@@ -361,7 +362,7 @@ def _noisy_tree(
         exact = _counts_of(cells // width, children.ravel()).reshape(children.shape)
         noisy = exact + ledger.noise.discrete_gaussian(stddev, (repeats, *children.shape)).mean(axis=0)
         noisy[children * width >= grid.num_cells] = 0.0  # beyond the upper bound
-        if level == 1:  # a declared size far above what is there must not hide heavy cells
+        if level == 1:  # a declared size far above the true one must not hide heavy cells
             most = max(0.0, float(noisy.sum())) + 4 * scale * math.sqrt(noisy.size)
             heavy = max(SPLIT_AT * stddev, min(num_rows, most) / 1000)
         blocks = _blocks(noisy, scale)

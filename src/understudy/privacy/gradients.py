@@ -45,9 +45,9 @@ Loss = Callable[[Any, Any], Float[Array, ""]]
 """(critic, one unit's rows and randomness) -> the unit's loss. It may depend on nothing else that is private."""
 
 CANCELLING = 0.03
-"""Where the terms of one unit cancel, the rounding of their sum counts: its norm is never taken below this fraction."""
+"""Where the terms of one unit cancel, rounding of their sum matters: its norm is at least this fraction of theirs."""
 LEAST_RESIDUAL = 2.0**-14
-"""What is left of an input after subtracting earlier ones counts as nothing below this fraction: it may be rounding."""
+"""What is left of an input after projecting out earlier ones is zeroed below this fraction: it may be rounding."""
 COUNT_STEP = 2.0**-20
 """The grid of noisy counts; exact counts are multiples of one half."""
 LEAST_CLIP, MOST_CLIP = 1e-4, 1e4
@@ -71,7 +71,7 @@ class Clip(eqx.Module):
     allocation: str = eqx.field(static=True, default="optimal")
     """How noise is shared among groups: "uniform" or "optimal" (least total noise)."""
     is_private: bool = eqx.field(static=True, default=True)
-    """False: nothing is clipped, rounded to a grid or given noise, whatever the bounds are."""
+    """False: gradients are not clipped, not rounded to a grid and get no noise, whatever the bounds are."""
 
     @classmethod
     def flat(cls, bound: float) -> "Clip":
@@ -159,12 +159,12 @@ def clipped_sum(
 ) -> tuple[PyTree, Fixed]:
     """The sum of the units' gradients, each clipped; and how many of the taken ones lay within each bound, less half.
 
-    Both as whole numbers on a public grid (`sums.py`), except that gradients without privacy are floats. Exact: noise
-    must follow. With `taken` false a unit adds nothing, and neither does one whose gradient is not finite.
+    Both are integers on a public grid (`sums.py`), except that gradients without privacy are floats. They are exact:
+    noise must be added. A unit that is not `taken` adds nothing, nor does one whose gradient is not finite.
 
-    Formal guarantee: filling one empty place, or filling one and exchanging the unit in another, moves the computed sum
-    in group j by at most `clip.bounds[j]` in L2 norm, rounding included, and each count by 1/2; provided that `loss`
-    sees one unit at a time. Clipping stays below the bound by `rounding_margin` for that reason.
+    Formal guarantee: filling one empty slot, or filling one and replacing the unit in another, moves the computed sum
+    in group j by at most `clip.bounds[j]` in L2 norm, rounding included, and each count by 1/2, provided that `loss`
+    sees one unit at a time. For this, gradients are clipped to less than the bound, by `rounding_margin`.
     """
     if not _has_rules(loss, critic):
         return _sum_in_pieces(loss, critic, units, taken, clip)
@@ -183,11 +183,11 @@ def clipped_sum(
 
 
 def rounding_margin(parameters: Sequence[Array], block: int, uses: int = 1) -> float:
-    """How far below its bound a norm is clipped, as a fraction, so that no rounding crosses the bound.
+    """How far below its bound a norm is clipped, as a fraction of it, so that no rounding crosses the bound.
 
-    The sum of three errors, each at most: of the block sums that change; of rounding them to the grid; and of a unit's
-    own computed norm, a sum of positive numbers over inputs and outputs, and of its products. Where a layer is used
-    several times for a unit, its norm is that of a combination of orthogonalised inputs: they are orthogonal to
+    The sum of bounds on three errors: of the block sums that change; of rounding them to the grid; and of a unit's own
+    computed norm, a sum of positive numbers over inputs and outputs, and of its products. Where a layer is used several
+    times for a unit, its norm is that of a combination of orthogonalised inputs: they are orthogonal up to
     gamma(inputs), coefficients are rounded relative to the terms, and residuals below LEAST_RESIDUAL are left out.
     """
     inputs = max(leaf.size // max(len(leaf), 1) if leaf.ndim else 1 for leaf in parameters)
@@ -222,12 +222,12 @@ def add_noise(
 
     Formal guarantee: with the noise stated below this is a Gaussian mechanism whose noise is `noise_multiplier` times
     its sensitivity: sum_j (bound_j / stddev_j)^2 = 1 / noise_multiplier^2. Noise is rounded to the grid of the sum and
-    added as a whole number, so the result is a function of the exact sum plus noise. Counts, if wanted, are charged
-    beside it (`multiplier_beside_counts`). Not covered: the float32 grid of the noise itself (64 bits a draw, to 9
+    added as an integer, so the result is a function of the exact sum plus noise. Counts, if requested, are charged in
+    addition (`multiplier_beside_counts`). Not covered: the float32 grid of the noise itself (64 bits per draw, up to 9
     standard deviations), timing, memory.
     """
     if not clip.is_private:
-        # Nothing bounds these sums, so no noise covers them: asked for any, there is no number.
+        # These sums are unbounded, so no noise covers them: if noise is requested, the result is NaN.
         nothing = jnp.where(jnp.asarray(noise_multiplier) == 0, 0.0, jnp.nan)
         gradient = jax.tree_util.tree_map(lambda leaf: leaf + nothing, exact_sum)
         counts = to_float(exact_within, jnp.float32(COUNT_STEP)) + nothing
@@ -235,7 +235,7 @@ def add_noise(
     leaves, structure = jax.tree_util.tree_flatten(exact_sum, is_leaf=is_fixed)
     groups = _group_of_leaves([leaf.high for leaf in leaves], clip)
     stddevs = group_stddevs([leaf.high for leaf in leaves], clip, noise_multiplier)
-    stddevs = jnp.where(stddevs <= MOST_NOISE * clip.bounds, stddevs, jnp.nan)  # no number rather than less noise
+    stddevs = jnp.where(stddevs <= MOST_NOISE * clip.bounds, stddevs, jnp.nan)  # NaN rather than too little noise
     sizes = [leaf.high.size for leaf in leaves]
     noise_key, count_key = jax.random.split(key)
     draws = jnp.split(normals(noise_key, sum(sizes)), np.cumsum(sizes)[:-1])
@@ -349,9 +349,9 @@ class _Part(NamedTuple):
     squares: Callable[[], Float[Array, "rows units"]]
     """The squared gradient of each entry of the array's first axis."""
     block_sums: Callable[["_Weights", int], Float[Array, "blocks ..."]]
-    """Weighted sums over so many equal blocks of rows."""
+    """Weighted sums over the given number of equal blocks of rows."""
     uses: int = 1
-    """How many times a row's loss uses the array in products that are summed without being held."""
+    """How many times a row's loss uses the array in products that are summed without being stored."""
 
 
 class _Weights(NamedTuple):
@@ -497,7 +497,7 @@ def _linear_parts(layer: eqx.nn.Linear, given: list[tuple[Array, Array]], back: 
     def weight_sums(weights: _Weights, blocks: int) -> Array:
         outputs = [_in_blocks(weights.apply(d), blocks) for d in back]
         inputs = [_in_blocks(clean, blocks) for _, clean in given]
-        # All bits of every factor, whatever a device takes by default: the error of a block's sum is proven for them.
+        # All bits of every factor, whatever a device uses by default: the error bound of a block's sum assumes them.
         exact = jax.lax.Precision.HIGHEST
         return jnp.einsum(
             "bro,bri->boi", jnp.concatenate(outputs, axis=1), jnp.concatenate(inputs, axis=1), precision=exact
@@ -510,7 +510,7 @@ def _linear_parts(layer: eqx.nn.Linear, given: list[tuple[Array, Array]], back: 
 
 
 def _in_blocks(rows: Float[Array, "rows units"], blocks: int) -> Float[Array, "blocks block units"]:
-    """Equal blocks of rows, the last one filled up with zeros."""
+    """Equal blocks of rows, the last one padded with zeros."""
     block = -(-len(rows) // blocks)
     return jnp.pad(rows, ((0, blocks * block - len(rows)), (0, 0))).reshape(blocks, block, rows.shape[1])
 
@@ -578,7 +578,7 @@ def _along_first(values: Array, leaf: Array) -> Array:
 
 
 def _steps_of(clip: Clip, group: Array, leaf: Array) -> Array | None:
-    """The grid of each entry of an array of parameters; None without privacy."""
+    """The grid step of each entry of a parameter array; None without privacy."""
     return _along_first(grid_step(clip.bounds)[group], leaf) if clip.is_private else None
 
 
@@ -610,7 +610,7 @@ def _coefficients(squares: Array, taken: Array, clip: Clip, margin: float) -> tu
 def per_example_sum(
     loss: Loss, critic: PyTree, units: PyTree, taken: Bool[Array, " units"], clip: Clip
 ) -> tuple[PyTree, Fixed]:
-    """The same as `clipped_sum` from gradients of every row, as one block: the slow and obvious way, for any layer."""
+    """The same as `clipped_sum`, from the gradient of every row, as one block: slow and obvious, for any layer."""
     trained, rest = eqx.partition(critic, eqx.is_inexact_array)
     gradients = jax.vmap(lambda unit: jax.grad(lambda inside: loss(eqx.combine(inside, rest), unit))(trained))(units)
     leaves, structure = jax.tree_util.tree_flatten(gradients)

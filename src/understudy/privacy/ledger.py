@@ -18,7 +18,7 @@ from understudy.privacy.noise import NoiseSource
 DEFAULT_DELTA = 1e-6
 MOST_DELTA = 0.01
 LARGE_DELTA = 1e-4
-"""A larger delta needs declared rows, which show what it means, and stands in the certificate as a warning."""
+"""A larger delta needs declared rows, which show what it means, and causes a warning in the certificate."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Guarantee:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What readers of a plan, a run and its certificate should know, a sentence each."""
+        """What readers of a plan, a run and its certificate should know, one sentence each."""
         if not self.is_private or self.delta is None or self.delta <= LARGE_DELTA:
             return ()
         return (
-            f"delta {self.delta:g} is large: with about this probability the guarantee does not hold for a unit, and "
-            f"its rows may be published. {LARGE_DELTA:g} or less is usual.",
+            f"delta {self.delta:g} is large: with up to about this probability the guarantee fails for a unit, and its "
+            f"rows may be published. Usual values are {LARGE_DELTA:g} or less.",
         )
 
     def with_delta_for(self, declared_rows: int | None) -> "Guarantee":
@@ -75,8 +75,8 @@ class Guarantee:
             )
         if declared_rows is None and self.delta > LARGE_DELTA:
             raise ConfigError(
-                f"delta {self.delta:g} is larger than {LARGE_DELTA:g}, and the schema declares no number of rows: in a "
-                f"table of {math.ceil(1 / self.delta):,} rows or more it would allow publishing a whole row. Use "
+                f"delta {self.delta:g} is larger than {LARGE_DELTA:g}, and the schema declares no number of rows: with "
+                f"{math.ceil(1 / self.delta):,} rows or more, it would allow publishing a whole row. Use "
                 f"{DEFAULT_DELTA:g}, or declare rows in the schema."
             )
         if declared_rows is not None and self.delta > 1 / declared_rows:
@@ -265,8 +265,8 @@ class Ledger:
         """Enter a look before it happens, or refuse it.
 
         Formal guarantee: after any number of accepted charges, one of the two accountants holds the composition of all
-        of them within the guarantee's epsilon at its delta (less the deltas of thresholded lists, and what the ends of
-        floating-point noise add). A refused charge raises before its caller has touched a row.
+        of them within the guarantee's epsilon at its delta (less the deltas of thresholded lists, and what the finite
+        range of floating-point noise adds). A refused charge raises before its caller has read a row.
         """
         if isinstance(look.event, DiscreteGaussian) and look.event.sensitivity < self.max_rows_per_unit:
             raise BudgetExceeded(
@@ -280,7 +280,7 @@ class Ledger:
         for view in views:
             _check_fits(view.remaining.after([look]), look)
         if self._checkpoint is not None and self.guarantee.is_private:
-            self._checkpoint.is_charged = True  # from here on its noise must not be thrown away
+            self._checkpoint.is_charged = True  # from here on the secret must not be discarded
         for view in views:
             view._own.append(look)
 
@@ -316,9 +316,9 @@ class Ledger:
         warnings: tuple[str, ...] = (),
         **facts: "str | int | bool | tuple[str, ...] | None",
     ) -> "Statement":
-        """What ran, for the certificate; `facts` are the public ones of `Statement`.
+        """What was charged, for the certificate; `facts` are the public facts of `Statement`.
 
-        With `planned`, the statement of a run that failed: nothing was released, and every planned query counts.
+        With `planned`: the statement of a run that failed. Nothing was released, and every planned query counts.
         """
         assert self.guarantee.delta is not None
         looks = self.looks if planned is None else tuple(planned)
@@ -369,7 +369,7 @@ class Statement:
     """Sentences: what a reader should know about this run, from public facts and noisy answers."""
     method: str = ""
     released: bool = True
-    """False: the run failed after its first query; it is stated at its planned cost, and nothing was released."""
+    """False: the run failed after its first query. The statement has its planned cost, and nothing was released."""
 
     @property
     def is_private(self) -> bool:
@@ -401,7 +401,7 @@ def _check_fits(budget: Budget, look: Look) -> None:
         if open_delta <= 0 or not accounting.fits(events, budget.epsilon, open_delta, slack=slack):
             raise BudgetExceeded(
                 f"'{look.what}' would exceed the budget of epsilon {budget.epsilon:g} at delta {budget.delta:g}. "
-                "This query was not made. Raise epsilon, or plan fewer looks."
+                "This query was not made. Raise epsilon, or plan fewer queries."
             )
 
 

@@ -53,7 +53,7 @@ class Purse:
 
     @property
     def num_rows(self) -> int:
-        """The public number of rows; where the noisy totals contradict a declared one, what they say."""
+        """The public number of rows; if the noisy totals contradict the declared number, their estimate."""
         return self._rows.num_rows
 
     @property
@@ -70,9 +70,7 @@ class Purse:
             )
         wanted = math.fsum(stddev**-2 for stddev in stddevs)
         if self._used + wanted > self.precision * (1 + ROOM / 2):
-            raise BudgetExceeded(
-                "These marginals are more precise than what is left of their price. This query was not made."
-            )
+            raise BudgetExceeded("These marginals cost more than is left of their budget. This query was not made.")
         self._used = math.nextafter(self._used + wanted, math.inf)  # rounded up: no answer is too noisy to count
         return [self._with_noise(query, stddev) for query, stddev in zip(queries, stddevs, strict=True)]
 
@@ -83,6 +81,6 @@ class Purse:
             return exact.astype(float)
         steps = 2.0 ** max(0, math.ceil(math.log2(FINE / stddev)))  # a power of two: dividing by it is exact
         noise = self._ledger.noise.discrete_gaussian(stddev * (1 + ROOM) * steps, exact.shape)
-        noisy = exact + noise / steps  # rounded correctly, so a function of the noisy sum alone
+        noisy = exact + noise / steps  # correctly rounded, so a function of the noisy sum alone
         self._rows._note_total(noisy, stddev)
         return noisy

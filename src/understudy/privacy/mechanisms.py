@@ -86,8 +86,8 @@ class Rows:
         """What is public about each numeric column."""
         self.max_rows_per_unit = max_rows_per_unit
         self.totals = totals or Totals(domain.declared_rows)
-        """What the noisy answers about these rows, and all parts of them, say of their number."""
-        self._fraction = fraction  # of the table's units, each by a coin of its own
+        """The number of rows as estimated by the noisy answers about these rows and all their partitions."""
+        self._fraction = fraction  # of the table's units, each kept independently at random
         self._cache: dict[Clique | Box | Grouped, np.ndarray] = {}
 
     @functools.cached_property
@@ -112,18 +112,18 @@ class Rows:
 
     @property
     def num_rows(self) -> int:
-        """The public number of rows; where the noisy totals contradict a declared one, what they say."""
+        """The public number of rows; if the noisy totals contradict the declared number, their estimate."""
         if not self.totals.contradicted:
             return self.domain.num_rows
         return max(1, round(self._fraction * self.totals.measured))
 
     @property
     def measured_domain(self) -> Domain:
-        """The domain with that number of rows: for what is done with answers, never for what a plan says."""
+        """The domain with that number of rows: for post-processing answers, never for plans."""
         return dataclasses.replace(self.domain, num_rows=self.num_rows)
 
     def _note_total(self, noisy_counts: np.ndarray, stddev: float) -> None:
-        """For every marginal that is answered: its cells hold each row once."""
+        """Called for every answered marginal: its cells count each row once."""
         whole = (self.domain.declared_rows or self.domain.num_rows) * self.max_rows_per_unit
         spread = whole * self._fraction * (1 - self._fraction)
         variance = stddev**2 * noisy_counts.size
@@ -285,7 +285,7 @@ def pay_for_votes(
     """
     event = look.event
     assert isinstance(event, Gaussian | Pure)
-    assert event.floating, "the ends of floating-point votes must be charged"
+    assert event.floating, "the finite range of floating-point votes must be charged"
     if isinstance(event, Pure) and queries > event.rounds:
         raise BudgetExceeded(
             f"'{look.what}' is priced for {event.rounds} votes, not for {queries}. This query was not made."
@@ -355,7 +355,7 @@ class Counter:
 
     def __call__(self, query: Clique | Box) -> np.ndarray:
         if self.left == 0:
-            raise BudgetExceeded("All answers that were paid for have been given. This query was not made.")
+            raise BudgetExceeded("All charged answers have been given. This query was not made.")
         self.left -= 1
         return _with_noise(self._rows, query, self.stddev, self._ledger)
 
@@ -411,7 +411,7 @@ class Chooser:
     def several(self, candidates: Candidates, count: int) -> list[int]:
         """So many different ones, each a pick of its own among those that the picks before it left."""
         if count > min(self._left, len(candidates.cliques)):
-            raise BudgetExceeded("All choices that were paid for have been made. This query was not made.")
+            raise BudgetExceeded("All charged selections have been made. This query was not made.")
         self._left -= count
         return _choose(self._rows, candidates, self._epsilon, self._ledger, count)
 
@@ -480,6 +480,6 @@ class Filter:
     def _spend(self, rho: float) -> None:
         if not rho > 0 or self.used + rho > self.rho:
             raise BudgetExceeded(
-                f"A look at rho {rho:g} does not fit the {self.remaining:g} left of the lump. This query was not made."
+                f"A query at rho {rho:g} exceeds the {self.remaining:g} left of the budget. This query was not made."
             )
         self.used = math.nextafter(self.used + rho, math.inf)  # rounded up: no spend is too small to count

@@ -1,12 +1,12 @@
-"""Where randomness comes from: a secret of 256 bits, drawn from the operating system for a real run.
+"""Where randomness comes from: a 256-bit secret, drawn from the operating system unless the run is seeded.
 
-All noise of a run is expanded from its secret, each draw from bits of its own, and turned into counts and choices by
-the exact samplers beside this file. So a run is a function of the table, the settings and the secret: repeated from the
-same secret it comes to the same answers, and no query gets a second noise. Whoever has the secret can subtract the
-noise: it is kept nowhere but in the checkpoint of an unfinished run.
+All noise of a run is expanded from its secret, with separate bits for each draw, and turned into noise on counts and
+into selections by the exact samplers in `samplers.py`. So a run is a function of the table, the settings and the
+secret: repeated with the same secret it gives the same answers, and no query gets fresh noise a second time. Anyone who
+has the secret can subtract the noise: it is stored nowhere but in the checkpoint of an unfinished run.
 
-A seeded source derives its secret from the seed and marks everything it touches: whoever knows or guesses the seed can
-subtract the noise.
+A seeded source derives its secret from the seed and marks everything it touches: anyone who knows or guesses the seed
+can subtract the noise.
 """
 
 import math
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 SECRET_BYTES = 32
 TAG = "understudy noise 1"
-"""Separates these bits from any other use of SHAKE-256; the number is that of the samplers' version."""
+"""Separates these bits from any other use of SHAKE-256; the number is the version of the samplers."""
 MOST_STDDEV = 2.0**57
 """A draw passes 2^62 less than once in 10^220; beyond 2^63 the samplers would stop, and show what is added to them."""
 MOST_SUM = 2**62
 """Exact sums are held within it, so that with their noise they fit 64 bits."""
 LEAST_SCALE = 1e-290
-"""Of a choice: smaller ones are not representable with full precision."""
+"""The least scale of a selection: smaller ones cannot be represented with full precision."""
 TAIL = 14  # standard deviations over which the mass function is summed: the mass beyond is below 1e-43
 
 
 class NoiseSource:
-    """The draws of one run, numbered from 0: what a ledger draws from.
+    """The noise of one run, drawn through a ledger; draws are numbered from 0.
 
-    Formal guarantee: to whoever lacks the secret, draws are independent and follow the laws below exactly, except for
-    the advantage of telling SHAKE-256 with a secret prefix from a random function. The bits of a draw follow from the
-    secret, its number, its kind and its public parameters (no scores), so the same secret gives the same draw again,
-    and a draw that differs in any of them shares no bit with it.
+    Formal guarantee: to anyone without the secret, draws are independent and follow the distributions below exactly, up
+    to the advantage of telling SHAKE-256 with a secret prefix from a random function. The bits of a draw follow from
+    the secret, its number, its kind and its public parameters (no scores), so the same secret gives the same draw
+    again, and a draw that differs in any of these uses independent bits.
     """
 
     seeded: bool
@@ -57,10 +57,10 @@ class NoiseSource:
         return discrete_gaussian(stream, stddev, math.prod(shape)).reshape(shape)
 
     def noisy_argmax(self, scores: np.ndarray, scale: float) -> int:
-        """Index of the largest score after Gumbel noise of this scale: odds of exp(score / scale)."""
+        """Index of the largest score after Gumbel noise of this scale: probabilities are as exp(score / scale)."""
         scores, scale = np.asarray(scores, dtype=np.float64), float(scale)
         if not LEAST_SCALE <= scale < math.inf:
-            raise ConfigError(f"The scale of a private choice must be positive and finite, found {scale:g}.")
+            raise ConfigError(f"The scale of a private selection must be positive and finite, found {scale:g}.")
         assert scores.ndim == 1
         assert np.isfinite(scores).all(), "scores are finite by construction"
         return exponential_choice(self._next("noisy_argmax", scale, len(scores)), scores, scale)
@@ -76,7 +76,7 @@ class NoiseSource:
 
 
 class SecureNoise(NoiseSource):
-    """From a secret that nobody knows: a new one, or that of the run being resumed."""
+    """Noise from a secret that nobody knows: a new one, or that of the run being resumed."""
 
     seeded = False
 
@@ -85,7 +85,7 @@ class SecureNoise(NoiseSource):
 
 
 class SeededNoise(NoiseSource):
-    """From a seed: repeatable by anyone, therefore not private."""
+    """Noise from a seed: reproducible by anyone, therefore not private."""
 
     seeded = True
 
@@ -94,7 +94,7 @@ class SeededNoise(NoiseSource):
 
 
 def noise_source(seed: int | None, secret: bytes | None = None) -> NoiseSource:
-    """The source of a run: seeded, or from its secret; None: from a new one."""
+    """The noise source of a run: seeded, or from its secret, or (if both are None) from a new secret."""
     return SecureNoise(secret) if seed is None else SeededNoise(seed)
 
 

@@ -119,7 +119,7 @@ def random_term(size: int, beta: float, key: PRNGKeyArray) -> Float[np.ndarray, 
     All of it in float64 from 64 bits a number. In float32 the term would lie on a coarse lattice, and whoever has a
     table in mind could tell by it whether the released answer came from that table.
     """
-    assert size <= 2**15, "the ends of longer terms add more to delta than is charged"
+    assert size <= 2**15, "the finite range of longer terms adds more to delta than is charged"
     direction_key, length_key = jax.random.split(key)
     high, low = _words(direction_key, size)
     below = high >= 2.0**31  # one bit for the side, and 63 for the tail, where a float64 is finest

@@ -1,9 +1,9 @@
-"""Exact samplers: given uniform bits, results follow their law as real numbers define it, not as floats approximate it.
+"""Exact samplers: given uniform bits, samples follow their distribution exactly, not a float approximation of it.
 
 Every random decision has the form "is a uniform number U in [0, 1) less than p?". The first 64 bits of U are compared
-with p computed in floats whose error is bounded. Where the two are closer than the bound (about 2^-40 of the decisions)
-more bits of U are read and p is computed with more digits, until the comparison is certain. So no decision is rounded,
-and none depends on how a machine computes its floats.
+with p computed in floats whose error is bounded. Where the two are closer than the bound (a fraction of about 2^-40
+of the decisions), more bits of U are read and p is computed with more digits, until the comparison is certain. So no
+decision is affected by rounding, and none depends on how a machine computes its floats.
 """
 
 import decimal
@@ -18,17 +18,17 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64, UInt64
 
 CHUNK = 2**16
-"""Cells that are drawn together, to bound memory. With another size the same secret gives other noise."""
+"""Cells that are drawn together, to bound memory. With another chunk size the same secret gives other noise."""
 EPSILON = 2.0**-53
 """Relative error of one rounding to a float."""
 FAR = 2000.0
 """Standard deviations beyond which an acceptance probability is less than 2^-64, whatever the layer."""
 EXACTLY = False
-"""Whether every decision takes the path with high precision. For tests: it must change no result."""
+"""Whether every decision takes the high-precision path. For tests: it must not change any result."""
 
 
 class BitStream:
-    """Uniform bits expanded from a secret, as many as needed, in parts that are told apart by integer labels.
+    """Uniform bits expanded from a secret, as many as needed, in parts that are identified by integer labels.
 
     Each part is SHAKE-256 of the seed and the encoded label. The seed begins with a secret of 256 bits, and SHAKE-256
     with a secret prefix is a pseudorandom function of what follows: a sponge needs no HMAC around it, since its output
@@ -50,7 +50,7 @@ class BitStream:
 
 
 def encoded(*parts: int | float | str | bytes) -> bytes:
-    """An injective encoding: how many parts, then for each one its type, its length and its bytes."""
+    """An injective encoding: the number of parts, then for each one its type, its length and its bytes."""
     data = struct.pack(">Q", len(parts))
     for part in parts:
         match part:
@@ -73,7 +73,7 @@ class Uniform:
         self._bits, self._num_bits, self._next_word = first, 64, next_word
 
     def is_below_exp(self, x: Fraction, over: Fraction = Fraction(1)) -> bool:
-        """Whether it is less than exp(-x) / over, for x >= 0 and over > 0. Ends with probability one."""
+        """Whether it is less than exp(-x) / over, for x >= 0 and over > 0. Terminates with probability one."""
         while True:
             low, high = exp_bounds(x, self._num_bits)
             unit = over / 2**self._num_bits
@@ -107,13 +107,14 @@ def exp_bounds(x: Fraction, num_bits: int) -> tuple[Fraction, Fraction]:
 def discrete_gaussian(stream: BitStream, stddev: float, count: int) -> Int64[np.ndarray, " count"]:
     """Integers x with probability proportional to exp(-x^2 / (2 stddev^2)), for the exact value of the float `stddev`.
 
-    Rejection from layers (Canonne, Kamath and Steinke 2020, algorithm 3, with its two rejections made one). Let
+    Rejection from layers (Canonne, Kamath and Steinke 2020, algorithm 3, with its two rejections combined). Let
     t = floor(stddev) + 1. A candidate is y = u + t v with a random sign, u uniform in {0, ..., t - 1} and v geometric,
     P(v) proportional to e^-v. It is accepted with probability exp(-a),
 
         a = y^2 / (2 stddev^2) - v + stddev^2 / (2 t^2) = u / t + (y - stddev^2 / t)^2 / (2 stddev^2) >= 0,
 
-    and a negative zero never. Then P(candidate) P(accept) is proportional to exp(-y^2 / (2 stddev^2)) for either sign.
+    and negative zero is always rejected. Then P(candidate) P(accept) is proportional to exp(-y^2 / (2 stddev^2)) for
+    either sign.
     """
     law = _GaussianLaw(stddev)
     chunks = [
@@ -123,7 +124,7 @@ def discrete_gaussian(stream: BitStream, stddev: float, count: int) -> Int64[np.
 
 
 def _chunk(stream: BitStream, law: "_GaussianLaw", chunk: int, count: int) -> Int64[np.ndarray, " count"]:
-    """Candidates for all cells, then for those that had none accepted, and so on."""
+    """Candidates for all cells, then again for the cells whose candidate was rejected, and so on."""
     drawn, left = np.zeros(count, dtype=np.int64), np.arange(count)
     for attempt in itertools.count():
         words = stream.words(3 * len(left), chunk, attempt).reshape(3, -1)
@@ -146,17 +147,17 @@ class _GaussianLaw:
         self.stddev = stddev
         self.width = int(stddev) + 1  # t
         self._fit = 2**63 - 2**63 % self.width
-        """How many of the 63-bit integers to keep, so that their remainders by t are uniform."""
+        """How many of the 63-bit integers to keep, so that their remainders modulo t are uniform."""
         self._variance = Fraction(stddev) ** 2
         self._least = self._variance / (2 * self.width**2)
 
     def candidates(
         self, words: UInt64[np.ndarray, "3 cells"]
     ) -> tuple[Int64[np.ndarray, " cells"], Bool[np.ndarray, " cells"], Bool[np.ndarray, " cells"]]:
-        """From three words for each cell: a signed integer, whether it is accepted, whether that is in doubt."""
+        """From three words for each cell: a signed integer, whether it is accepted, and whether that is in doubt."""
         whole, negative = words[0] >> 1, (words[0] & 1).astype(bool)
         layer, layer_doubtful = _layers(words[1])
-        # Layers end at 44 here and the width at 2^57 + 1, so this stays below 2^63.
+        # Layers are at most 44 here and the width at most 2^57 + 1, so this stays below 2^63.
         size = whole % self.width + np.uint64(self.width) * layer
         chance, doubt = self.acceptance(size, layer)
         uniform = words[2].astype(np.float64)
@@ -183,7 +184,7 @@ class _GaussianLaw:
         return chance, chance * (EPSILON * (8 * square + 4 * layer + 64)) + 4
 
     def exact_candidate(self, words: list[int], more: Callable[[int, int], int]) -> int | None:
-        """The same candidate with every decision certain; None: rejected. `more(1 or 2, n)` goes on with that word."""
+        """The same candidate with every decision certain; None: rejected. `more(1 or 2, n)` extends that word."""
         whole, negative = words[0] >> 1, words[0] & 1
         if whole >= self._fit:
             return None
@@ -200,7 +201,7 @@ class _GaussianLaw:
 
 
 def _layers(words: UInt64[np.ndarray, " cells"]) -> tuple[UInt64[np.ndarray, " cells"], Bool[np.ndarray, " cells"]]:
-    """How many k >= 1 have U < e^-k, for the numbers U that begin with these words; and where 64 bits cannot tell."""
+    """How many k >= 1 have U < e^-k, for the numbers U that begin with these words; and where 64 bits do not decide."""
     edges = _layer_edges()
     not_above = np.searchsorted(edges, words, side="right")
     return (len(edges) - not_above).astype(np.uint64), edges[not_above - 1] == words
@@ -211,7 +212,7 @@ def _layer_edges() -> UInt64[np.ndarray, " layers"]:
     """floor(2^64 e^-k) in ascending order, for k from 45, where it is 0, to 1."""
     bounds = [exp_bounds(Fraction(k), 128) for k in range(45, 0, -1)]
     floors = [{int(bound * 2**64) for bound in pair} for pair in bounds]
-    assert all(len(floor) == 1 for floor in floors), "128 bits tell these numbers from integers"
+    assert all(len(floor) == 1 for floor in floors), "128 bits separate these numbers from integers"
     return np.asarray([floor.pop() for floor in floors], dtype=np.uint64)
 
 
@@ -222,9 +223,9 @@ def exponential_choice(stream: BitStream, scores: Float[np.ndarray, " candidates
     """An index i with probability proportional to exp(scores[i] / scale), for the exact values of these floats.
 
     Rejection from integer weights: with x_i = (max score - scores[i]) / scale and integers w_i >= 2^k exp(-x_i), an
-    index is drawn in exact proportion to w_i and accepted with probability 2^k exp(-x_i) / w_i, which is 1 less about
-    2^-43 wherever the weight matters. So one attempt is nearly always enough, and in doubt one number is computed with
-    high precision, not all of them.
+    index is drawn in exact proportion to w_i and accepted with probability 2^k exp(-x_i) / w_i, about 1 - 2^-43
+    wherever the weight matters. So one attempt is nearly always enough, and in case of doubt only one number is
+    computed with high precision.
     """
     k = 62 - len(scores).bit_length()
     low, weights = weight_bounds(scores, scale, k)
@@ -251,8 +252,9 @@ def weight_bounds(
 ) -> tuple[UInt64[np.ndarray, " candidates"], UInt64[np.ndarray, " candidates"]]:
     """Integers below and above 2^k exp((score - max score) / scale) for k <= 61; the upper ones are at least 1.
 
-    Halves cannot overflow when subtracted. The exponent has a relative error of 3 roundings, the exponential adds less
-    than 32 of its own, and exponents beyond 64 give less than 1 either way: 2^9 roundings are more than enough.
+    Scores are halved so that their difference cannot overflow. The exponent has a relative error of 3 roundings, the
+    exponential adds less than 32 of its own, and exponents beyond 64 give less than 1 either way: 2^9 roundings are
+    more than enough.
     """
     with np.errstate(over="ignore"):
         exponent = (scores / 2 - scores.max() / 2) / (scale / 2)

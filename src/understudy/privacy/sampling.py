@@ -61,12 +61,12 @@ def drawn_rate(rate: float) -> float:
 
 
 def num_slots(expected: float) -> int:
-    """Room for nearly every batch: five standard deviations above the expected size."""
+    """Enough slots for nearly every batch: five standard deviations above the expected size."""
     return math.ceil(expected + 5 * math.sqrt(expected) + 1)
 
 
 def chunk_size(expected: float, most: int | None = None) -> int:
-    """Units handled at once: equal parts of the slots of a batch, in whole blocks."""
+    """Units handled at once: the slots of a batch in equal chunks of whole blocks."""
     slots = num_slots(expected)
     room = UNITS_AT_ONCE.get(jax.default_backend(), 1 << 15)
     chunks = -(-slots // min(most or room, room))
@@ -78,11 +78,11 @@ def poisson_draws(keys: PRNGKeyArray, units: PyTree, *, rate: float, chunk: int,
     """One Poisson batch of `units` for each key, in as many chunks as the largest needs. `keys` may have any shape.
 
     Formal guarantee: in each batch each unit is taken with probability `drawn_rate(rate)`, independently of all others,
-    once; none is dropped. A batch of n units lies in max(n, slots) slots, in a uniformly random arrangement. So the
-    arrangements of a batch and of the same batch with one unit more can be coupled such that they differ in one slot,
-    which is empty without the unit; or, from `slots` units on, in two: the unit takes a slot, and whoever had it moves
-    to the end. `slots` (a chunk unless given) must be public. Not covered: how many chunks there are shows in time and
-    memory.
+    once; none is dropped. A batch of n units occupies max(n, slots) slots, in a uniformly random arrangement. So the
+    arrangements of a batch and of the same batch with one more unit can be coupled such that they differ in one slot,
+    which is empty without the unit; or, from `slots` units on, in two: the unit takes a slot, and the unit that had it
+    moves to the end. `slots` (by default one chunk) must be public. Not covered: the number of chunks, which shows in
+    time and memory.
     """
     num_units = jax.tree_util.tree_leaves(units)[0].shape[0]
     flat, heads = keys.reshape(-1), round(drawn_rate(rate) * 2**COIN_BITS)
@@ -118,7 +118,7 @@ def sum_over_draw(
 def _places(
     keys: PRNGKeyArray, num_units: int, heads: int, capacity: int, slots: int
 ) -> tuple[Int[Array, "draws capacity"], Bool[Array, "draws capacity"], Int[Array, ""]]:
-    """The places of each batch's units, arranged at random, as far as they fit; and the size of the largest batch."""
+    """The indices of each batch's units, arranged at random, as far as they fit; and the size of the largest batch."""
     num_words = -(-num_units // 32)
     rows = -(-num_words // LANES)
     room = WORDS_AT_ONCE.get(jax.default_backend(), 1 << 27)
@@ -144,9 +144,9 @@ def _places(
 
 
 def _arrange(at: Int[Array, " capacity"], used: Int[Array, ""], key: PRNGKeyArray) -> Int[Array, " capacity"]:
-    """The first `used` entries in uniformly random order, the others where they are.
+    """The first `used` entries in uniformly random order, the others unmoved.
 
-    Sorted by random numbers of 64 bits, which are drawn again until no two are equal: then every order is as likely.
+    Sorted by random 64-bit numbers, which are redrawn until no two are equal: then every order is equally likely.
     """
     slot = jnp.arange(len(at))
 

@@ -94,7 +94,7 @@ class Picker:
 
     def _pick(self, candidates: np.ndarray, exact_scores: np.ndarray) -> int:
         if self._left == 0:
-            raise BudgetExceeded("All picks that were paid for have been made. This query was not made.")
+            raise BudgetExceeded("All charged selections have been made. This query was not made.")
         self._left -= 1
         if not self._ledger.guarantee.is_private:
             return int(candidates[np.argmax(exact_scores)])

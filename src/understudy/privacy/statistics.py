@@ -241,13 +241,13 @@ def _paid_stddevs(rows: Rows, look: Look, ledger: Ledger, weights: Sequence[floa
 
 
 def check_rows(domain: Domain, steps: float = STEPS**2) -> None:
-    """Refuses sums over more declared rows than 64 bits hold, in plans as well: before any query.
+    """Refuses sums over more declared rows than 64 bits can hold, already in the plan, before any query.
 
-    An estimated number of rows is a noisy answer, and nothing is refused by it: sums beyond 64 bits are clamped.
+    An estimated number of rows is a noisy answer and causes no refusal: sums beyond 64 bits are clamped.
     """
     if domain.declared_rows is not None and domain.declared_rows * steps > MOST_SUM:
         raise ConfigError(
-            f"Such sums are for up to {int(MOST_SUM / steps):,} rows, and {domain.declared_rows:,} are declared. Use "
+            f"These sums hold at most {int(MOST_SUM / steps):,} rows, and {domain.declared_rows:,} are declared. Use "
             "another learner, or another encoder."
         )
 

@@ -1,18 +1,19 @@
 """Sums over units whose computed value one unit moves by a bounded amount, rounding included.
 
-A float sum is rounded after every addition, so in a long one a unit more changes how everybody else is rounded, and the
-computed sum moves further than the unit itself (Casacuberta et al. 2022). Here a sum is taken in three steps:
+A float sum is rounded after every addition, so in a long one an additional unit changes how all others are rounded, and
+the computed sum moves further than the unit itself (Casacuberta et al. 2022). Here a sum is taken in three steps:
 
 1. Units are added in blocks of at most `BLOCK`, in float32, in any order. The error of a block's sum is at most
    `block_error` times the sum of the norms in it, whatever the device does (fused or split products, atomic additions).
-2. Each block's sum is rounded to a public grid and from there on held as a whole number, in two words of 32 bits.
-   Whole numbers are added without error and in any order.
-3. Noise is rounded to the same grid, which commutes with adding whole numbers, and added as a whole number. So the
-   result is a function of (exact sum on the grid + noise): what is done with it, and how it overflows, reveals no more.
+2. Each block's sum is rounded to a public grid and from there on held as an integer, in two 32-bit words. Integers are
+   added without error and in any order.
+3. Noise is rounded to the same grid, which commutes with adding integers, and added as an integer. So the result is a
+   function of (exact sum on the grid + noise): what is done with it, and how it overflows, reveals no more.
 
-A unit more or less therefore moves the sum before noise by its own clipped gradient, plus the errors of those blocks
-whose members change: one block, or two in a batch larger than its public number of slots (`sampling.poisson_draws`).
-Needs nothing but NumPy, JAX and Equinox.
+Adding or removing a unit therefore moves the sum before noise by its own clipped gradient, plus the errors of the
+blocks whose members change: one block, or two in a batch larger than its public number of slots
+(`sampling.poisson_draws`).
+This module needs only NumPy, JAX and Equinox.
 """
 
 import math
@@ -25,24 +26,24 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 BLOCK = 128
-"""Units whose float32 sum is taken at once, at most."""
+"""The most units whose float32 sum is taken at once."""
 BLOCK_ERROR = 2.0**-7.75
-"""How far a block's sum may be off, in clip bounds: where the terms of one unit cancel, blocks are smaller for it."""
+"""How far a block's sum may be off, in clip bounds. Blocks are smaller where the terms of one unit may cancel."""
 SUMS_THAT_CHANGE = 4
-"""Block sums that one unit more or less changes, counted before and after: two blocks at most."""
+"""Block sums that change when a unit is added or removed: at most two blocks, each counted before and after."""
 FINENESS = 22
-"""The grid is 2^-22 to 2^-23 of the clip bound: fine enough that rounding a million parameters moves 0.05 % of it."""
+"""The grid step is 2^-23 to 2^-22 of the clip bound: with a million parameters, rounding adds 0.05 % to the margin."""
 WORD = 20
-"""The lower word holds this many bits. Sums wrap around only above 2^28 aligned units in a batch, harmlessly."""
+"""The lower word holds this many bits. Sums wrap around, harmlessly, only above 2^28 aligned units in a batch."""
 MOST_NOISE = 2.0**22
-"""Noise above this many clip bounds would not fit the words."""
+"""Noise above this many clip bounds would not fit into the words."""
 UNIT_ROUNDOFF = 2.0**-24
 
 Total = TypeVar("Total")
 
 
 class Fixed(eqx.Module):
-    """Whole numbers high * 2^20 + low, counting steps of a public grid."""
+    """Integers high * 2^20 + low, counting steps of a public grid."""
 
     high: Int[Array, "..."]
     low: Int[Array, "..."]
@@ -52,12 +53,12 @@ def grid_step(bound: Float[Array, "..."]) -> Float[Array, "..."]:
     """The public grid for sums of vectors of norm at most `bound`: a power of two, so that dividing by it is exact."""
     bits = jax.lax.bitcast_convert_type(bound.astype(jnp.float32), jnp.uint32)
     power = jax.lax.bitcast_convert_type(bits & np.uint32(0x7F800000), jnp.float32)
-    usable = (bound > 1e-30) & (bound < 1e30)  # elsewhere the grid leaves float32: no number rather than a wrong one
+    usable = (bound > 1e-30) & (bound < 1e30)  # otherwise the step is outside float32: NaN rather than a wrong number
     return jnp.where(usable, power, jnp.nan) * np.float32(2.0**-FINENESS)
 
 
 def to_grid(values: Float[Array, "..."], step: Float[Array, "..."]) -> Fixed:
-    """The nearest points of the grid. Exact but for that rounding, for values below 2^50 steps."""
+    """The nearest points of the grid. Exact apart from that rounding, for values below 2^50 steps."""
     steps = values * _inverse(step)
     high = jnp.rint(steps * np.float32(2.0**-WORD))
     low = jnp.rint(steps - high * np.float32(2.0**WORD))
@@ -69,7 +70,7 @@ def is_fixed(node: object) -> bool:
 
 
 def add_totals(first: Total, second: Total) -> Total:
-    """The sum of two trees of totals. Carrying keeps lower words below 2^20, so only upper ones can wrap around."""
+    """The sum of two trees of totals. Carrying keeps low words below 2^20, so only high words can wrap around."""
 
     def add(one: Any, other: Any) -> Any:
         return _carry(jax.tree_util.tree_map(jnp.add, one, other)) if is_fixed(one) else one + other
@@ -87,7 +88,7 @@ def total_of_blocks(sums: Float[Array, "blocks ..."], step: Float[Array, "..."] 
 
 
 def to_float(total: Fixed, step: Float[Array, "..."] | None) -> Float[Array, "..."]:
-    """Rounded to float32: only for a total that carries noise, or in tests."""
+    """A total rounded to float32: only for one that carries noise, or in tests."""
     assert step is not None
     high = total.high.astype(jnp.float32) * np.float32(2.0**WORD)
     return (high + total.low.astype(jnp.float32)) * step
@@ -110,12 +111,12 @@ def block_error(block: int, uses: int, cancelling: float) -> float:
 
 
 def gamma(roundings: int) -> float:
-    """The relative error of so many float32 operations in a row, at most."""
+    """A bound on the relative error of this many float32 operations in a row."""
     return roundings * UNIT_ROUNDOFF / (1 - roundings * UNIT_ROUNDOFF)
 
 
 def grid_error(num_parameters: int) -> float:
-    """The norm of what rounding to the grid changes, relative to the clip bound: half a step in each entry."""
+    """A bound on the norm of the rounding error of the grid, relative to the clip bound: half a step in each entry."""
     return math.sqrt(num_parameters) * 2.0 ** -(FINENESS + 1)
 
 

@@ -1,33 +1,33 @@
-"""The number of rows as noisy marginals tell it: post-processing of answers that were charged for other reasons.
+"""The number of rows as estimated from noisy marginals: post-processing of answers that are charged anyway.
 
 Every marginal counts each row once, so the sum of its noisy cells estimates the number of rows. A declared number that
-these sums contradict is a mistake of whoever declared it; shares must then be taken of the measured number.
+these sums contradict was declared by mistake; fractions of the rows are then computed with the measured number.
 """
 
 import math
 
 CONTRADICTED = 4.0
-"""A declared size further off than so many standard deviations is not believed: by chance once in 16,000 runs."""
+"""A declared size that is off by more standard deviations is contradicted: by chance once in 16,000 runs."""
 LEAST_VARIANCE = 1.0
-"""Of a sum, in squared rows: runs without noise count to the row, and a row more or less is no contradiction."""
+"""Of a sum, in squared rows: without noise sums are exact, and a single row more or less is no contradiction."""
 
 
 class Totals:
-    """The noisy totals of one run, for all parts of its rows together."""
+    """The noisy totals of one run, over all partitions of its rows."""
 
     def __init__(self, declared: int | None):
         self._declared = declared
         self._weighted, self._precision = 0.0, 0.0
 
     def note(self, noisy_total: float, variance: float, *, fraction: float = 1.0, spread: float = 0.0) -> None:
-        """One marginal's sum, over a random `fraction` of the rows whose size has the variance `spread`."""
+        """Adds the sum of one marginal over a random `fraction` of the rows, whose number has variance `spread`."""
         weight = fraction**2 / (max(variance, LEAST_VARIANCE) + spread)
         self._weighted += weight * noisy_total / fraction
         self._precision += weight
 
     @property
     def measured(self) -> float:
-        """The number of rows by all marginals together, each weighted by its precision; NaN before the first."""
+        """The number of rows as estimated by all marginals, weighted by their precision; NaN before the first one."""
         return self._weighted / self._precision if self._precision else math.nan
 
     @property
@@ -39,12 +39,12 @@ class Totals:
 
     @property
     def warning(self) -> str | None:
-        """What readers of the run and of its certificate should know; None: nothing."""
+        """What readers of the run and its certificate should know; None if there is nothing."""
         if not self.contradicted or self._declared is None:
             return None
         digits = max(0, math.floor(math.log10(math.sqrt(self._precision) * max(self.measured, 1.0))))
         about = float(f"{max(self.measured, 0.0):.{digits}e}")
         return (
             f"the declared number of rows ({self._declared:,}) contradicts the measured totals (about {about:,.0f}). "
-            "Fractions were computed with the measured totals. Correct rows in the schema."
+            "Fractions of the rows were computed with the measured totals. Correct rows in the schema."
         )

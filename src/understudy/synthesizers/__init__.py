@@ -83,7 +83,7 @@ def name_of(part: object) -> str:
 
 
 def too_large_for(synthesizer: Any, domain: Domain) -> tuple[str, ...]:
-    """Columns that have too many codes together for a method, or for the one that it is put around; usually none."""
+    """Columns that together have too many codes for a method, or for the method that it wraps; usually none."""
     if hasattr(synthesizer, "too_large"):
         return synthesizer.too_large(domain)
     inner = getattr(synthesizer, "inner", None)

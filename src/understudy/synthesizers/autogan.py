@@ -207,7 +207,7 @@ class AutoGAN(DPGAN):
         notes = [] if domain.target is None else ["The target is a column like any other here."]
         if self.too_large(domain.largest):
             notes.append(
-                f"Where estimated categories make more than {MOST_GRAM:,} features, the rarest of them become 'other'. "
+                f"If estimated categories give more than {MOST_GRAM:,} features, the rarest of them become 'other'. "
                 "Declare them in the schema to keep them."
             )
         return Plan(tuple(looks), tuple(notes))
@@ -239,7 +239,7 @@ class AutoGAN(DPGAN):
         return domain.names if self.encoder == "dp_pca" and sum(domain.sizes) > MOST_GRAM else ()
 
     def _most_features(self, domain: Domain) -> int:
-        """How many features a row has at most, by facts known before any query."""
+        """The most features that a row can have, from facts known before any query."""
 
         def of_number(size: int) -> int:
             if self.features == "typed":

@@ -318,7 +318,7 @@ class BayesGAN:
         multipliers = [event.noise_multiplier for event in events if isinstance(event, SubsampledGaussian)]
         if not multipliers or events != self._events(self._stairs(domain.num_rows), min(multipliers)):
             raise BudgetExceeded(
-                "This plan prices other updates than these settings make. Plan with the settings that are fitted."
+                "This plan charges for other updates than these settings make. Plan with the settings that are fitted."
             )
 
     def _chains(self, blocks: Blocks, num_rows: int) -> Chains:

@@ -170,8 +170,8 @@ class MWEM:
             )
         if self.too_large(domain.largest):
             notes.append(
-                f"Where estimated categories make a histogram larger than {MOST_CELLS:,} cells, the rarest of them "
-                "become 'other'. Declare them in the schema, or use smaller splits, to keep them."
+                f"If estimated categories make a histogram larger than {MOST_CELLS:,} cells, the rarest of them become "
+                "'other'. To keep them, declare them in the schema or use smaller splits."
             )
         if max(cells) > MANY_CELLS:
             notes.append(
@@ -181,7 +181,7 @@ class MWEM:
         return tuple(notes)
 
     def too_large(self, domain: Domain) -> tuple[str, ...]:
-        """The columns of a group whose histogram would be larger than is held; none: all groups fit.
+        """The columns of a group whose histogram would be too large; empty if all groups fit.
 
         Estimated lists of categories are merged until they do (`encoding.merge_rarest`).
         """
@@ -356,7 +356,7 @@ class Histogram:
     """Shares of all cells of a group of columns, kept as logarithms, and the noisy answers that they follow."""
 
     def __init__(self, domain: Domain, group: Clique, num_rows: Callable[[], int] | None = None):
-        """`num_rows`: how many rows there are by all that is known at the time; left out, as many as are public."""
+        """`num_rows` returns the current estimate of the number of rows; by default the public number."""
         self.group, self._num_rows = group, num_rows or (lambda: domain.num_rows)
         self.log_shares = np.full(domain.shape(group), -math.log(domain.size(group)))
         self.answers: dict[Query, np.ndarray] = {}

@@ -51,9 +51,9 @@ class PATECTGAN(PATEGAN):
         return super().plan(domain, budget)
 
     def _layout(self, rows: Rows, marginals: Sequence[np.ndarray] | None) -> Layout:
-        """As that of pategan; where no column is discrete, the number with the fewest bins is shown bin by bin.
+        """The layout of pategan; if no column is discrete, the numeric column with the fewest bins is shown bin by bin.
 
-        Which numbers are discrete may follow from bounds that were estimated, so nothing is refused by it.
+        Which numeric columns are discrete may depend on estimated bounds, so this causes no refusal.
         """
         layout = super()._layout(rows, marginals)
         if any(column is not None for column in layout.discrete):

@@ -110,7 +110,7 @@ class Quail:
         return Plan((*looks, *inner.under(name_of(self.inner)).looks), (*self._notes(targets, learners), *inner.notes))
 
     def too_large(self, domain: Domain) -> tuple[str, ...]:
-        """As the inner method has it, of the columns that it makes."""
+        """As for the inner method, among the columns that it generates."""
         return too_large_for(self.inner, domain.only(self._columns_of(domain)[1]))
 
     def _columns_of(self, domain: Domain) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,13 +1,13 @@
 """The two edges of the package: frames, files and databases, in and out; in between, a table is a `pyarrow.Table`.
 
 What goes in comes out: the same library or file format, and without a declared schema the same column types and the
-same spelling in text files. An `Origin` remembers this as type names and text formats, and holds no value and no
-category of the data, so it may lie in a release.
+same spelling in text files. An `Origin` records this as type names and text formats, and holds no value or category of
+the data, so it may be part of a release.
 
 Text files carry no types, so kinds are found by fixed rules over all values of a column (`docs/tables.md`). With a
 declared schema nothing is found out: values are read as the declared kind, what cannot be read so becomes null, and
-types and spelling of the output follow from the schema alone, whatever the types of the source (`keep_types` keeps
-those). No message of this package contains a value of a row.
+types and spelling of the output follow from the schema alone, whatever the types of the source (unless `keep_types`
+keeps those). No message of this package contains a value of a row.
 """
 
 from understudy.files import atomic_folder, atomic_write

@@ -27,14 +27,12 @@ def read_arrow(place: Place) -> pa.Table:
 
 
 def _read_by_polars(place: Place) -> pa.Table:
-    """For integers of 128 bits, which polars makes of a column with one very large value and which Arrow does not have.
+    """For 128-bit integers, which polars uses for a column with one very large value and which Arrow does not have.
 
-    Columns of a type that Arrow does not have become texts.
+    Columns of a type that Arrow does not have become text.
     """
     if importlib.util.find_spec("polars") is None:
-        raise TableError(
-            f"{place} has a type of column that polars alone writes. Install the package polars to read it."
-        )
+        raise TableError(f"{place} has a column type that only polars writes. Install the package polars to read it.")
     import polars as pl
 
     frame = pl.read_parquet(place.path) if place.suffix == ".parquet" else pl.read_ipc(place.path)

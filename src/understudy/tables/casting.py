@@ -32,12 +32,12 @@ WHOLE = ("integer", "boolean")
 def conform(table: pa.Table, schema: Schema) -> pa.Table:
     """Reads each column as its declared kind, value by value; what cannot be read so becomes null.
 
-    With a declared schema the types and the spelling (a field's metadata) of the answer follow from the schema alone,
-    whatever the types of the table: tools choose those by the values. So does the unit, whose values are only compared.
-    Integers are rounded, and clamped to 64 bits. Other columns that are not modelled stay as they are.
+    With a declared schema the types and the spelling (a field's metadata) of the result follow from the schema alone,
+    whatever the types of the table: tools choose those by the values. The same holds for the unit column, whose values
+    are only compared. Integers are rounded, and clamped to 64 bits. Other columns that are not modelled stay unchanged.
 
     With a drafted schema the table's own types stay where they fit the kind, a type that no value of the kind can have
-    is refused, and the spelling that the schema leaves open is found from the values.
+    is refused, and any spelling that the schema leaves open is inferred from the values.
     """
     columns: list[pa.ChunkedArray] = []
     fields: list[pa.Field] = []
@@ -58,7 +58,7 @@ def conform(table: pa.Table, schema: Schema) -> pa.Table:
 
 
 def _as_unit(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Whole numbers and texts are compared as they are, all else by its text."""
+    """Integers and strings are compared as they are, everything else as text."""
     held = _held(values.type)
     return values if pa.types.is_integer(held) or is_text(held) else in_declared_type(values, _AS_TEXT)
 
@@ -66,8 +66,8 @@ def _as_unit(values: pa.ChunkedArray) -> pa.ChunkedArray:
 def given_back(own: pa.Schema, conformed: pa.Schema, schema: Schema, *, keep_types: bool = False) -> pa.Schema:
     """The types to give back, with their spelling: with a declared schema those of the declared kinds.
 
-    With `keep_types`, or a drafted schema, a column's own; where it has none, that of its kind. Columns that are not
-    given back have no place here.
+    With `keep_types`, or a drafted schema, a column's own type; if it has none, that of its kind. Columns that are not
+    given back are left out.
     """
     fields = []
     for field, read in zip(own, conformed, strict=True):
@@ -134,7 +134,7 @@ def _as_drafted(values: pa.ChunkedArray, column: Column) -> tuple[pa.ChunkedArra
         return _as_declared(values, column, drafted=True)
     except _NO_RULE:
         held = _held(values.type)
-        found = "nested values" if pa.types.is_nested(held) else held  # names inside may be those of people
+        found = "nested values" if pa.types.is_nested(held) else held  # field names inside may be names of people
         raise SchemaError(
             f"Column {column.name!r} is declared {column.kind!r}, and the table holds {found} there."
             " Change its kind in the schema, or the table."
@@ -144,7 +144,7 @@ def _as_drafted(values: pa.ChunkedArray, column: Column) -> tuple[pa.ChunkedArra
 def _as_declared(
     values: pa.ChunkedArray, column: Column, *, drafted: bool = False
 ) -> tuple[pa.ChunkedArray, dict[str, str]]:
-    """One column as its declared kind, with nulls where a value cannot be read so; and the spelling, if `drafted`.
+    """One column as its declared kind, with nulls where a value cannot be read as such; and the spelling, if `drafted`.
 
     Raises one of `_NO_RULE` for a type that no value of that kind can have.
     """
@@ -169,7 +169,7 @@ def _as_declared(
 def in_declared_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     """A typed column in the one type of its declared kind; nulls where no value of its type can be read so.
 
-    Each cell is read as it would be in a column of another type: moments with a zone count in UTC, and bytes are texts.
+    Each cell is read as in a column of any other type: datetimes with a zone are taken in UTC, and bytes as text.
     """
     target, held = declared_type(column), _held(values.type)
     try:
@@ -317,7 +317,7 @@ def _inner_column(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _as_strings(texts: pa.Array) -> list[pa.Array]:
-    """The same texts, of which no piece has more than the 2 GB that a plain string array holds."""
+    """The same strings, in pieces of at most the 2 GB that a plain string array can hold."""
     try:
         return [texts.cast(pa.string())]
     except pa.ArrowInvalid:

@@ -14,7 +14,7 @@ from understudy.tables.casting import declared_type, in_declared_type
 from understudy.tables.texts import MOST, cell_text, plain_cell
 
 _PLAIN_TYPES = {frozenset({int}): pa.int64(), frozenset({float}): pa.float64(), frozenset({str}): pa.string()}
-"""What needs no look at single cells."""
+"""Types of cells that are read as a whole column."""
 
 _CELL_TYPES = {
     "text": pa.string(),
@@ -28,9 +28,9 @@ _CELL_TYPES = {
 
 
 def read_cells(cells: Sequence[object] | np.ndarray, column: Column) -> pa.ChunkedArray:
-    """Python objects in the type of the declared kind, each read by its own type: as a column of that would be.
+    """Python objects in the type of the declared kind, each read by its own type, as in a column of that type.
 
-    Those of one type are read together, and put back in their places.
+    Objects of one type are read together and put back in their places.
     """
     target = declared_type(column)
     plain = _PLAIN_TYPES.get(frozenset(map(type, cells)) - {type(None)})
@@ -59,7 +59,7 @@ def read_cells(cells: Sequence[object] | np.ndarray, column: Column) -> pa.Chunk
 
 
 def _typed_cell(cell: object) -> tuple[str, object]:
-    """The name of a cell's type, and its value; no name for a null, and for what is no plain value."""
+    """The name of a cell's type, and its value; an empty name for a null or anything that is not a plain value."""
     cell = plain_cell(cell)
     match cell:
         case str():
@@ -69,7 +69,7 @@ def _typed_cell(cell: object) -> tuple[str, object]:
         case Decimal():
             whole = cell == cell.to_integral_value()
             return _typed_cell(int(cell)) if whole else ("real", float(cell))
-        case int() if cell.bit_length() > 1023:  # beyond the floats
+        case int() if cell.bit_length() > 1023:  # outside the range of floats
             return "real", math.copysign(math.inf, cell > 0 or -1)
         case int():
             return ("integer", int(cell)) if -MOST <= cell <= MOST else ("real", float(cell))

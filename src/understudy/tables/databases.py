@@ -180,9 +180,9 @@ def read_sqlite(place: Place) -> pa.Table:
 
 
 def read_sqlite_cells(place: Place, schema: Schema) -> tuple[pa.Table, pa.Schema]:
-    """Each value by its own type, as a declared schema reads it; and the types that the table declares.
+    """Each value by its own type, as a declared schema reads it; and the types that the database table declares.
 
-    What creates the table may have chosen those by the values.
+    The tool that created the table may have chosen those by the values.
     """
     with _sqlite_table(place) as (connection, name, kinds):
         connection.text_factory = utf8
@@ -198,7 +198,7 @@ def read_sqlite_cells(place: Place, schema: Schema) -> tuple[pa.Table, pa.Schema
 
 @contextlib.contextmanager
 def _sqlite_table(place: Place) -> Iterator[tuple[sqlite3.Connection, str, dict[str, str]]]:
-    """A connection, the name of the table, and the kind that each of its columns is declared to be."""
+    """A connection, the name of the table, and the declared kind of each of its columns."""
     with contextlib.closing(sqlite3.connect(f"{place.path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
         rows = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
         name = _chosen(place, [row[0] for row in rows if not row[0].startswith("sqlite_")])

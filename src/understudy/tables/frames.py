@@ -88,13 +88,13 @@ def _declared(schema: Schema | None, name: str) -> Column | None:
     """A column of a declared schema; None where kinds are drafted."""
     if schema is None or schema.drafted:
         return None
-    return schema[name] if name in schema else Column(name=name, kind="text")  # it will be refused for its name
+    return schema[name] if name in schema else Column(name=name, kind="text")  # will be refused later, by its name
 
 
 def _arrow_column(series: nw.Series, column: Column | None) -> pa.Array | pa.ChunkedArray:
-    """A series as Arrow; of a type that Arrow does not have, its cells, read as they are declared."""
+    """A series as Arrow; if Arrow does not have its type, its cells, each read as declared."""
     try:
-        if series.dtype != nw.Object:  # of which polars hands out addresses
+        if series.dtype != nw.Object:  # for which polars returns addresses
             return series.to_arrow()
         reason = "objects"
     except Exception as error:  # each library has its own; none may speak, for they quote values
@@ -131,7 +131,7 @@ def _entered(
 
 
 def _kept_dtype(dtype: str, schema: Schema, back: pa.Field, own: pa.Schema) -> str:
-    """The frame library's type for what is given back: that of the frame, where it can hold it."""
+    """The frame library's type for the column given back: that of the frame, if it can hold the values."""
     if read_kind(schema[back.name]) in WHOLE and dtype in ("Float32", "Float64"):
         return "Int64"
     # A type that cannot hold what is given back is none.
@@ -167,7 +167,7 @@ def _from_pandas(frame: "pd.DataFrame", schema: Schema | None, *, keep_types: bo
         if column is None:
             columns[name] = _pandas_column(series)
             held = columns[name].type
-            guessed = series.dtype == object and pa.types.is_decimal(held)  # its digits are those of the values
+            guessed = series.dtype == object and pa.types.is_decimal(held)  # its precision follows from the values
             held, dtypes[name] = pa.float64() if guessed else held, _pandas_dtype(series.dtype)
         else:
             columns[name] = _read_series(series, column)
@@ -197,7 +197,7 @@ def _dtype_of_kind(column: Column) -> str:
 
 
 def _own_type(series: "pd.Series", column: Column, read: pa.DataType) -> tuple[pa.DataType, str]:
-    """A series' own type, in Arrow and in the words of pandas; of objects and plain texts that of their kind."""
+    """The type of a series, in Arrow and as pandas names it; for objects and plain text, that of the kind."""
     import pandas as pd
 
     dtype, name = series.dtype, _dtype_of_kind(column)
@@ -223,13 +223,13 @@ def _read_series(series: "pd.Series", column: Column) -> pa.ChunkedArray:
         numbers = series.astype("float64") if series.dtype.kind == "f" else series
         return in_declared_type(pa.chunked_array([pa.array(numbers, from_pandas=True)]), column)
     if isinstance(series.dtype, np.dtype):
-        with contextlib.suppress(pa.ArrowException, UnicodeEncodeError, ArithmeticError):  # where all are texts
+        with contextlib.suppress(pa.ArrowException, UnicodeEncodeError, ArithmeticError):  # if all are strings
             texts = pa.array(series.to_numpy(dtype=object), pa.string(), from_pandas=True)
             return in_declared_type(pa.chunked_array([texts]), column)
         return read_cells(series.to_numpy(dtype=object), column)
     with contextlib.suppress(pa.ArrowException, UnicodeEncodeError, ArithmeticError, TypeError):
         values = pa.array(series, from_pandas=True)
-        if not isinstance(values.type, pa.BaseExtensionType):  # of which only pandas knows what it means
+        if not isinstance(values.type, pa.BaseExtensionType):  # only pandas knows what these mean
             return in_declared_type(_inner(values), column)
     return read_cells(series.to_numpy(dtype=object), column)
 
@@ -237,7 +237,7 @@ def _read_series(series: "pd.Series", column: Column) -> pa.ChunkedArray:
 def read_column(values: object, column: Column) -> pa.ChunkedArray:
     """One column apart from its table, as `from_frame` would read it there: an array, a series, or a plain sequence.
 
-    No type is taken from the values: it is that of the declared kind.
+    The type does not depend on the values: it is that of the declared kind.
     """
     if nw.dependencies.is_pandas_series(values):
         return _read_series(cast("pd.Series", values), column)

@@ -35,7 +35,7 @@ def read_json_lines(place: Place) -> pa.Table:
         moments = [field for field in table.schema if pa.types.is_timestamp(field.type)]
         if moments:  # pyarrow guesses at times; the rules for text decide instead
             table = parsed(pa.schema([field.with_type(pa.string()) for field in moments])).select(table.column_names)
-        table.validate(full=True)  # texts that are not UTF-8 pass the parser
+        table.validate(full=True)  # the parser accepts strings that are not UTF-8
     except pa.ArrowInvalid as error:
         require_utf8(place)
         mixed = re.search(r"Column\(/([^)]*)\) changed from (\w+) to (\w+)", str(error))

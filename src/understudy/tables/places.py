@@ -62,7 +62,7 @@ class Place:
 
     @property
     def _plain_table(self) -> str:
-        """Without the schema that needs no naming; files ignore case in names."""
+        """The name without the default database schema; in file databases names ignore case."""
         if self.suffix == "postgres":
             return (self.table or "").removeprefix("public.")
         return (self.table or "").lower().removeprefix("main.")
@@ -73,7 +73,7 @@ class Place:
 
 
 def is_same_source(first: object, second: object) -> bool:
-    """Whether two sources are one: the same object, file, or table of a database. Reads no row of either."""
+    """Whether two sources are the same object, file or database table. Reads no row of either."""
     if not (isinstance(first, str | os.PathLike) and isinstance(second, str | os.PathLike)):
         return first is second
     one, other = (Place.of(os.fspath(source)) for source in (first, second))
@@ -83,7 +83,7 @@ def is_same_source(first: object, second: object) -> bool:
         same = os.path.realpath(one.path) == os.path.realpath(other.path)
         with contextlib.suppress(OSError):
             same = same or os.path.samefile(one.path, other.path)
-    # Without a name the only table is meant.
+    # Without a name, the only table of the database is meant.
     return same and (one.table is None or other.table is None or one._plain_table == other._plain_table)
 
 
@@ -130,7 +130,7 @@ def require_names(names: Sequence[str], where: str) -> None:
 
 
 def require_typed(table: pa.Table, where: str) -> None:
-    """Without a schema, a table without rows needs types of its own: there is nothing else to know its kinds by."""
+    """Without a schema, a table without rows needs types of its own: its kinds cannot be inferred otherwise."""
     if table.num_rows:
         return
     open_ = [repr(f.name) for f in table.schema if pa.types.is_null(f.type) or b"untyped" in (f.metadata or {})]

@@ -35,13 +35,13 @@ def read_table(
     """Reads a file or a database table: `people.csv`, `people.sqlite::patients`, `postgresql://me@host/db::public.people`.
 
     With a schema each column is read as the declared kind, and what cannot be read so is null: never an error. A
-    declared schema (not a drafted one) alone decides types and spelling of the origin: for all rows it is the same.
-    `keep_types` keeps the types that the source has, where it has any.
+    declared schema (not a drafted one) alone decides types and spelling of the origin, whatever the rows.
+    `keep_types` keeps the types that the source has, if it has any.
     """
     place = Place.of(source)
     declared = schema if schema is not None and not schema.drafted else None
     if place.suffix != "postgres":
-        # Of JSON lines, a file of no rows is empty.
+        # A JSON lines file without rows is empty.
         require_file(place.path, may_be_empty=place.suffix == ".jsonl" and declared is not None)
     own: pa.Schema | None = None
     with said_plainly(place):

@@ -18,7 +18,7 @@ from understudy.tables.spelling import as_text, spelled
 from understudy.tables.texts import untyped
 
 _END = "end"
-"""Stands in every field of a row that is put after the last one, and taken off again."""
+"""Fills every field of an extra row that is appended after the last one and removed again."""
 
 
 def read_delimited(place: Place) -> pa.Table:
@@ -34,7 +34,7 @@ def read_delimited(place: Place) -> pa.Table:
             raise TableError(f"{place} has a row longer than 16 MB. Is a closing quote missing?") from None
         raise
     rows = table.num_rows - 1
-    # An unclosed quote swallows all that follows, without a complaint of the parser: then there is no such last row.
+    # The parser silently lets an unclosed quote swallow all that follows: then the extra last row is missing.
     if any(values[rows].as_py() != _END for values in table.columns):
         raise TableError(f"{place}: a quote is opened and never closed, so the last field runs to the end of the file.")
     mark = {"delimiter": delimiter} if delimiter != "," else None
@@ -49,7 +49,7 @@ def _parsed(
     threads: bool = True,
     on_ragged: Callable[[pa.csv.InvalidRow], str] | None = None,
 ) -> pa.Table:
-    """The table, and one row more, which says `_END`."""
+    """The table with one extra row, which holds `_END`."""
     with pa.input_stream(str(place.path), compression="detect") as stream:
         return pa.csv.read_csv(
             _WithLastLine(stream, delimiter.join([_END] * len(header)).encode()),
@@ -58,7 +58,7 @@ def _parsed(
                 delimiter=delimiter,
                 newlines_in_values=True,
                 ignore_empty_lines=len(header) > 1,  # of one column, an empty line is a null
-                # None unless needed: a row that is not UTF-8 makes pyarrow print an error of its own.
+                # None unless needed: with a handler, a row that is not UTF-8 makes pyarrow print an error of its own.
                 invalid_row_handler=on_ragged,
             ),
             convert_options=pa.csv.ConvertOptions(
@@ -71,7 +71,7 @@ def _parsed(
 
 
 class _WithLastLine(io.RawIOBase):
-    """A stream with one more line after its last, which it ends first where that was left open."""
+    """A stream with one extra line appended; a last line without a line break gets one first."""
 
     def __init__(self, stream: pa.NativeFile, line: bytes):
         self._stream, self._line, self._last = stream, line + b"\n", b""
@@ -80,7 +80,7 @@ class _WithLastLine(io.RawIOBase):
         return True
 
     def read(self, size: int = -1, /) -> bytes:
-        """As many bytes as are wanted, until there are no more: the parser finds the header in the first ones."""
+        """As many bytes as requested, unless the stream ends: the parser looks for the header in the first ones."""
         pieces, wanted = [], sys.maxsize if size < 0 else size
         while wanted and (piece := bytes(self._stream.read(wanted if size >= 0 else None))):
             pieces.append(piece)
