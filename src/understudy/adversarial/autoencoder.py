@@ -264,8 +264,8 @@ def principal_encoder(
 ) -> Encoder:
     """The leading eigenvectors of a noisy second-moment matrix as one linear layer. Post-processing.
 
-    Rows had norm one at most in it, and have about `reach` as they are: codes are scaled to a spread of about one. Where
-    every column has one value alone, there is no spread to scale by.
+    Rows had norm one at most in it, and have about `reach` as they are: codes are scaled to a spread of about one.
+    Where every column has one value alone, there is no spread to scale by.
     """
     values, vectors = np.linalg.eigh((noisy_gram + noisy_gram.T) / 2)
     leading = np.argsort(values)[::-1][:code]
