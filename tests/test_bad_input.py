@@ -453,7 +453,10 @@ def test_fit_says_nothing_of_the_values(
     """Whatever is in the columns, the words, the charges and the exit code are those of the good table."""
     monkeypatch.chdir(place)
     # aim tells how many marginals it has measured, which follows from paid and noisy answers, and so differs by chance.
-    arguments = ["--schema", "good.toml", "--epsilon", "1", "--method", "mst", "--json", "-", "-o", "r", "--force"]
+    (place / "right.toml").write_text(SCHEMA.replace("rows = 600", "rows = 60"))
+    arguments = ["--schema", "right.toml", "--epsilon", "1", "--method", "mst", "--json", "-", "-o", "r", "--force"]
+    # By chance the noisy totals contradict the declared size once in 16,000 runs, and fit says so: not with this seed.
+    arguments += ["--seed", "7"]
     expected = _told(["fit", "good.csv", *arguments], capsys)
     assert expected[0] == 0
     for together in (
@@ -487,15 +490,16 @@ def test_check_tells_the_steward(
 def test_many_distinct_strings(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """100,000 of them, to be bought: none passes the threshold, and fit says what it says of two."""
+    """100,000 of them, to be bought: none passes the threshold, and fit says what it says where there is none."""
     monkeypatch.chdir(place)
     columns = '[columns.name]\nkind = "categorical"\n[columns.group]\nkind = "categorical"\ncategories = ["a", "b"]\n'
     (place / "open.toml").write_text(f"[table]\nrows = 100000\n{columns}")
     (place / "many.csv").write_text("name,group\n" + "".join(f"{SECRET}{i},{'ab'[i % 2]}\n" for i in range(100_000)))
-    (place / "few.csv").write_text("name,group\n" + "".join(f"{'xy'[i % 2]},{'ab'[i % 2]}\n" for i in range(20)))
-    arguments = ["--schema", "open.toml", "--epsilon", "1", "--method", "mst", "--json", "-", "-o", "r", "--force"]
-    assert _told(["fit", "many.csv", *arguments], capsys) == (few := _told(["fit", "few.csv", *arguments], capsys))
-    assert few[0] == 0
+    (place / "none.csv").write_text("name,group\n" + "".join(f",{'ab'[i % 2]}\n" for i in range(100_000)))
+    arguments = ["--schema", "open.toml", "--epsilon", "1", "--method", "mst", "--json", "-", "--seed", "7"]
+    arguments += ["-o", "r", "--force"]
+    assert _told(["fit", "many.csv", *arguments], capsys) == (none := _told(["fit", "none.csv", *arguments], capsys))
+    assert none[0] == 0
     assert run(["fit", "many.csv", *arguments[:-3], "-o", "r", "--force", "-q"]) == 0
     assert SECRET.encode() not in b"".join(_contents(place / "r").values())
     capsys.readouterr()
