@@ -374,8 +374,10 @@ def test_file_that_may_not_be_read(capsys: pytest.CaptureFixture[str]) -> None:
         place.chmod(0o755)
         (place / "secret.csv").write_text(GOOD)
         (place / "secret.csv").chmod(0)
+        (place / "out").mkdir()
+        (place / "out").chmod(0o777)
         with _as_nobody():
-            assert run(["fit", f"{place}/secret.csv", "--epsilon", "1", "-o", f"{tempfile.gettempdir()}/none"]) == 2
+            assert run(["fit", f"{place}/secret.csv", "--epsilon", "1", "-o", f"{place}/out/none"]) == 2
         assert "may not be read by this user" in capsys.readouterr().err
 
 
@@ -634,5 +636,8 @@ def test_errors_leave_one_line_also_at_exit(place: Path) -> None:
     arguments = ["synth", "bare.csv", "--epsilon", "1", "-o", "o.csv"]
     done = subprocess.run([*NAMELESS, *arguments], cwd=place, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    said = "understudy: bare.csv has a header but no rows. A table needs at least one row."
+    said = (
+        "understudy: bare.csv has columns but no rows, so the kinds of its columns cannot be found ('a', 'b'). Declare "
+        "them in a schema."
+    )
     assert done.stderr.splitlines() == [said]

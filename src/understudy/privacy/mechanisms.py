@@ -111,7 +111,7 @@ class Rows:
         )
 
     @property
-    def num_rows(self) -> int:
+    def public_num_rows(self) -> int:
         """The public number of rows; where the noisy totals contradict a declared one, what they say."""
         if not self.totals.contradicted:
             return self.domain.num_rows
@@ -120,7 +120,7 @@ class Rows:
     @property
     def measured_domain(self) -> Domain:
         """The domain with that number of rows: for what is done with answers, never for what a plan says."""
-        return dataclasses.replace(self.domain, num_rows=self.num_rows)
+        return dataclasses.replace(self.domain, num_rows=self.public_num_rows)
 
     def _note_total(self, noisy_counts: np.ndarray, stddev: float) -> None:
         """For every marginal that is answered: its cells hold each row once."""
