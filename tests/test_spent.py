@@ -286,10 +286,10 @@ def test_the_checkpoint_of_a_failed_run_serves_the_identical_run_alone(tmp_path:
     assert first.record == tmp_path / "run.spent"
     record = {path.name: path.read_bytes() for path in first.record.iterdir()}
     assert set(record) == {"certificate.json", "CERTIFICATE.md"}
-    noise = (folder / "journal").read_bytes()
+    noise = (folder / "run.json").read_bytes()
     again = fit(resume=True)
     assert str(again) == str(first)
-    assert (folder / "journal").read_bytes() == noise
+    assert (folder / "run.json").read_bytes() == noise
     with pytest.raises(CheckpointError, match="spent its budget"):
         us.fit(table, DIVERGES, ROUGH, schema=schema, checkpoint=folder)
     with pytest.raises(CheckpointError, match="the table differs"):

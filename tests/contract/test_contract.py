@@ -237,7 +237,8 @@ def test_rows_obey_the_drafted_schema(with_nothing: Fitted) -> None:
     fake = with_nothing.release.sample(500, seed=0)
     assert fake.column_names == [name for name in KINDS if name != "remark"]
     assert [fake.schema.field(n).type for n in fake.column_names] == [
-        pa.int64() if KINDS[n] == "id" else original.schema.field(n).type for n in fake.column_names
+        {"id": pa.int64(), "categorical": pa.string()}.get(KINDS[n], original.schema.field(n).type)
+        for n in fake.column_names
     ]
     assert pc.all(pc.is_finite(fake.column("income").drop_null())).as_py()
 
