@@ -60,8 +60,8 @@ def claims() -> Iterator[list[Figures]]:
     made: list[Figures] = []
     end_of_run, to_json = Ledger.statement, certificate.to_json
 
-    def noted_statement(self: Ledger, **facts: Any) -> Statement:
-        statement = end_of_run(self, **facts)
+    def noted_statement(self: Ledger, *planned: Any, **facts: Any) -> Statement:
+        statement = end_of_run(self, *planned, **facts)
         queries = tuple((_as_json(look.event), look.delta, look.branch) for look in statement.looks)
         made.append(Figures(queries, statement.delta, statement.epsilon, statement.epsilon_pld, statement.epsilon_rdp))
         return statement

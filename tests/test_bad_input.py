@@ -374,8 +374,10 @@ def test_file_that_may_not_be_read(capsys: pytest.CaptureFixture[str]) -> None:
         place.chmod(0o755)
         (place / "secret.csv").write_text(GOOD)
         (place / "secret.csv").chmod(0)
+        (place / "out").mkdir()
+        (place / "out").chmod(0o777)
         with _as_nobody():
-            assert run(["fit", f"{place}/secret.csv", "--epsilon", "1", "-o", f"{tempfile.gettempdir()}/none"]) == 2
+            assert run(["fit", f"{place}/secret.csv", "--epsilon", "1", "-o", f"{place}/out/none"]) == 2
         assert "may not be read by this user" in capsys.readouterr().err
 
 
@@ -453,7 +455,10 @@ def test_fit_says_nothing_of_the_values(
     """Whatever is in the columns, the words, the charges and the exit code are those of the good table."""
     monkeypatch.chdir(place)
     # aim tells how many marginals it has measured, which follows from paid and noisy answers, and so differs by chance.
-    arguments = ["--schema", "good.toml", "--epsilon", "1", "--method", "mst", "--json", "-", "-o", "r", "--force"]
+    (place / "right.toml").write_text(SCHEMA.replace("rows = 600", "rows = 60"))
+    arguments = ["--schema", "right.toml", "--epsilon", "1", "--method", "mst", "--json", "-", "-o", "r", "--force"]
+    # By chance the noisy totals contradict the declared size once in 16,000 runs, and fit says so: not with this seed.
+    arguments += ["--seed", "7"]
     expected = _told(["fit", "good.csv", *arguments], capsys)
     assert expected[0] == 0
     for together in (
@@ -487,15 +492,16 @@ def test_check_tells_the_steward(
 def test_many_distinct_strings(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """100,000 of them, to be bought: none passes the threshold, and fit says what it says of two."""
+    """100,000 of them, to be bought: none passes the threshold, and fit says what it says where there is none."""
     monkeypatch.chdir(place)
     columns = '[columns.name]\nkind = "categorical"\n[columns.group]\nkind = "categorical"\ncategories = ["a", "b"]\n'
     (place / "open.toml").write_text(f"[table]\nrows = 100000\n{columns}")
     (place / "many.csv").write_text("name,group\n" + "".join(f"{SECRET}{i},{'ab'[i % 2]}\n" for i in range(100_000)))
-    (place / "few.csv").write_text("name,group\n" + "".join(f"{'xy'[i % 2]},{'ab'[i % 2]}\n" for i in range(20)))
-    arguments = ["--schema", "open.toml", "--epsilon", "1", "--method", "mst", "--json", "-", "-o", "r", "--force"]
-    assert _told(["fit", "many.csv", *arguments], capsys) == (few := _told(["fit", "few.csv", *arguments], capsys))
-    assert few[0] == 0
+    (place / "none.csv").write_text("name,group\n" + "".join(f",{'ab'[i % 2]}\n" for i in range(100_000)))
+    arguments = ["--schema", "open.toml", "--epsilon", "1", "--method", "mst", "--json", "-", "--seed", "7"]
+    arguments += ["-o", "r", "--force"]
+    assert _told(["fit", "many.csv", *arguments], capsys) == (none := _told(["fit", "none.csv", *arguments], capsys))
+    assert none[0] == 0
     assert run(["fit", "many.csv", *arguments[:-3], "-o", "r", "--force", "-q"]) == 0
     assert SECRET.encode() not in b"".join(_contents(place / "r").values())
     capsys.readouterr()
@@ -630,5 +636,8 @@ def test_errors_leave_one_line_also_at_exit(place: Path) -> None:
     arguments = ["synth", "bare.csv", "--epsilon", "1", "-o", "o.csv"]
     done = subprocess.run([*NAMELESS, *arguments], cwd=place, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    said = "understudy: bare.csv has a header but no rows. A table needs at least one row."
+    said = (
+        "understudy: bare.csv has columns but no rows, so the kinds of its columns cannot be found ('a', 'b'). Declare "
+        "them in a schema."
+    )
     assert done.stderr.splitlines() == [said]

@@ -44,16 +44,17 @@ METHODS = {
     "aim": 0.1,
     "mwem": 0.06,
     "gem(steps=200, components=200, width=16, depth=1, latent=8)": 0.08,
-    "dpgan(steps=20, latent=8, generator_widths=[32], critic_widths=[16], chunk=512)": 0.15,
+    "dpgan(steps=60, latent=8, generator_widths=[32], critic_widths=[16], chunk=512)": 0.15,
 }
-"""Methods with the distance that they stay below; with the size that was declared all were at 0.16 to 0.6."""
+"""Methods with the distance that they stay below; with the declared size all but dpgan were at 0.1 to 0.6."""
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("num_rows", "declared"), [(180_000, 200), (2_000, 100_000)])
 def test_a_wrong_size_makes_no_wrong_fractions(method: str, num_rows: int, declared: int) -> None:
     real = table(num_rows)
-    release = us.fit(real, method, us.Guarantee(1.0, 1e-6), schema=schema(declared), seed=1)
+    epsilon = 8.0 if method.startswith("dpgan") else 1.0  # few steps are planned quickly at a large epsilon
+    release = us.fit(real, method, us.Guarantee(epsilon, 1e-6), schema=schema(declared), seed=1)
     assert distance(real, release.sample_arrow(20_000, seed=2)) < METHODS[method]
     (warning,) = release.statement.warnings
     assert f"the declared number of rows ({declared:,}) contradicts the measured totals (about " in warning
@@ -77,7 +78,7 @@ def test_wrong_by_little_is_no_contradiction() -> None:
 
 
 def test_a_million_rows_declared_as_few_can_be_sampled_from_mst() -> None:
-    """Estimates once had cells of probability zero everywhere: "No row can meet this condition"."""
+    """Also under a condition on a rare category, which must not have become impossible."""
     real = table(1_000_000)
     release = us.fit(real, "mst", us.Guarantee(1.0, 1e-6), schema=schema(32_561), seed=1)
     assert distance(real, release.sample_arrow(1000, where="a = 'z'", seed=0)) > 0.5

@@ -286,10 +286,10 @@ def test_the_checkpoint_of_a_failed_run_serves_the_identical_run_alone(tmp_path:
     assert first.record == tmp_path / "run.spent"
     record = {path.name: path.read_bytes() for path in first.record.iterdir()}
     assert set(record) == {"certificate.json", "CERTIFICATE.md"}
-    noise = (folder / "journal").read_bytes()
+    noise = (folder / "run.json").read_bytes()
     again = fit(resume=True)
     assert str(again) == str(first)
-    assert (folder / "journal").read_bytes() == noise
+    assert (folder / "run.json").read_bytes() == noise
     with pytest.raises(CheckpointError, match="spent its budget"):
         us.fit(table, DIVERGES, ROUGH, schema=schema, checkpoint=folder)
     with pytest.raises(CheckpointError, match="the table differs"):
@@ -514,7 +514,8 @@ def test_after_a_charge_there_is_a_release_or_a_record(
 
 
 @pytest.mark.slow
-@settings(max_examples=250)
+@pytest.mark.filterwarnings("ignore:Rejection sampling kept no row")  # errors in tests, and no failure of a run
+@settings(max_examples=100)
 @given(method=st.sampled_from(COUNTING + TRAINING), data=tables(), binning=BINNINGS, fails_at=FAILS)
 def test_after_a_charge_there_is_a_release_or_a_record_of_every_method(
     method: str, data: tuple[us.Schema, pa.Table], binning: us.Binning, fails_at: int | None

@@ -76,7 +76,7 @@ def require_place(folder: str | os.PathLike[str], *, resume: bool) -> None:
     unfinished = is_unfinished(folder)
     if unfinished and not resume and (folder / SPENT).exists():
         raise CheckpointError(
-            f"{folder} holds a run that failed after spending its budget: --resume (resume=True) repeats it with the "
+            f"{folder} holds a run that failed and has spent its budget: --resume (resume=True) repeats it with the "
             "same noise. To start anew, delete that folder. A new run spends a budget of its own."
         )
     if resume and not unfinished:

@@ -137,7 +137,14 @@ def test_no_code_is_shared() -> None:
 # ------------------------------------------------------------------------------------------- agreement, and mistakes
 
 
-@pytest.mark.parametrize("method", METHODS)
+IN_RUNS = ("ctgan", "autogan", "bayesgan", "boosted", "drs", "selected", "critic", "quantile")
+"""Whose plans take long; in the default suite the certificates of their small runs, in tests/synthesizers, stand in."""
+
+
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(m, marks=pytest.mark.slow if any(word in m for word in IN_RUNS) else (), id=m) for m in METHODS],
+)
 def test_every_method_is_charged_what_it_costs(method: str) -> None:
     """Plans, which a run charges line by line. Those with networks share a schema, and so most of their planning."""
     guarantee = Guarantee(10.0, 1e-6)  # where the first accountant's grid is coarse, and quick

@@ -189,7 +189,7 @@ class Steps:
         progress: Progress | None,
     ) -> Layers:
         paid = pay_for_steps(rows, plan["steps"], ledger, _SinglePrecision(examples))
-        batch = max(1, round(paid.rate * rows.num_rows))
+        batch = max(1, round(paid.rate * rows.public_num_rows))
         descent = Descent(batch, self.clip, self.learning_rate, self.penalty)
         network = Network(sizes, key=key)
         return trained(network, of_row, paid, descent, key=ledger.noise.key(), progress=progress).as_arrays()
@@ -520,7 +520,7 @@ class Linear:
         coefficients = self._solved(moments, exclusive(inputs))
         residual = None
         if moments.square is not None:
-            residual = _residual(moments, coefficients, rows.num_rows)
+            residual = _residual(moments, coefficients, rows.public_num_rows)
         layers = Layers((coefficients[None, :],), (np.zeros(1),))
         return NumberModel(inputs, layers, edges, residual)
 

@@ -52,9 +52,9 @@ class Purse:
         self._used = 0.0
 
     @property
-    def num_rows(self) -> int:
+    def public_num_rows(self) -> int:
         """The public number of rows; if the noisy totals contradict the declared number, their estimate."""
-        return self._rows.num_rows
+        return self._rows.public_num_rows
 
     @property
     def left(self) -> float:

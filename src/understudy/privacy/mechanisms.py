@@ -111,7 +111,7 @@ class Rows:
         )
 
     @property
-    def num_rows(self) -> int:
+    def public_num_rows(self) -> int:
         """The public number of rows; if the noisy totals contradict the declared number, their estimate."""
         if not self.totals.contradicted:
             return self.domain.num_rows
@@ -120,7 +120,7 @@ class Rows:
     @property
     def measured_domain(self) -> Domain:
         """The domain with that number of rows: for post-processing answers, never for plans."""
-        return dataclasses.replace(self.domain, num_rows=self.num_rows)
+        return dataclasses.replace(self.domain, num_rows=self.public_num_rows)
 
     def _note_total(self, noisy_counts: np.ndarray, stddev: float) -> None:
         """Called for every answered marginal: its cells count each row once."""

@@ -70,7 +70,7 @@ class Picker:
 
     def __init__(self, exact_sums: Int[np.ndarray, " functions"], event: Choices, rows: Rows, ledger: Ledger):
         self._exact_sums, self._left, self._ledger = exact_sums, event.rounds, ledger
-        self._num_rows = rows.num_rows
+        self._num_rows = rows.public_num_rows
         self._scale = math.nextafter(rows.max_rows_per_unit / event.epsilon, math.inf)
 
     def __call__(self, public_means: Float[np.ndarray, " functions"]) -> int:
@@ -122,7 +122,7 @@ def noisy_closest(
         [
             -np.mean(
                 [
-                    0.5 * np.abs(rows._exact_counts(clique) - rows.num_rows * shares).sum()
+                    0.5 * np.abs(rows._exact_counts(clique) - rows.public_num_rows * shares).sum()
                     for clique, shares in zip(cliques, marginals, strict=True)
                 ]
             )
@@ -182,7 +182,7 @@ def _exact_sums(rows: Rows, functions: RowFunctions, key: PRNGKeyArray | None) -
         counts = rows._exact_counts(clique).reshape(-1)
         parts += [counts * int(STEPS), (num_rows - counts) * int(STEPS)]
     if functions.constant:
-        parts.append(np.asarray([round(0.5 * rows.num_rows * STEPS)]))
+        parts.append(np.asarray([round(0.5 * rows.public_num_rows * STEPS)]))
     return np.concatenate(parts).astype(np.int64)
 
 

@@ -165,7 +165,7 @@ class AIM:
         return estimate(
             rows.domain,
             measured,
-            total=rows.num_rows,
+            total=rows.public_num_rows,
             iterations=iterations,
             entropy=self.entropy,
             warm_start=model,

@@ -312,7 +312,7 @@ class AutoGAN(DPGAN):
         phases = _phases(progress, self.autoencoder_steps, self.steps)
         autoencoder = self._on_private_rows(autoencoder, rows, plan, ledger, layout.blocks, shown, phases[0])
 
-        settings = self._settings(layout.blocks, rows.num_rows)
+        settings = self._settings(layout.blocks, rows.public_num_rows)
         make, code = GENERATORS[self.arch], autoencoder.decoder.layers[0].weight.shape[1]
         codes: Any = make(self.latent, 0, self.generator_widths, code, key=generator_key)
 
@@ -393,7 +393,7 @@ class AutoGAN(DPGAN):
         if self.encoder == "dp_pca":
             gram = noisy_gram(rows, Shifted(layout, centre), plan["moments"], ledger)
             reach = math.sqrt(float(np.sum(np.where(is_level(blocks), centre * (1 - centre), 0.25))))
-            encoder = principal_encoder(gram, rows.num_rows, reach, centre, code)
+            encoder = principal_encoder(gram, rows.public_num_rows, reach, centre, code)
         decoder = Decoder(code, tuple(reversed(self._hidden)), features, key=decoder_key)
         if marginal is not None:
             decoder = with_shares(decoder, blocks, np.asarray(marginal))
@@ -449,7 +449,7 @@ class AutoGAN(DPGAN):
             return autoencoder
         paid = pay_for_steps(rows, plan["autoencoder"], ledger, shown)
         learns = {"joint": "both", "unsound_paper": "unsound"}.get(self.encoder, "decoder")
-        batch = max(1, round(paid.rate * rows.num_rows))
+        batch = max(1, round(paid.rate * rows.public_num_rows))
         whole = learns != "decoder"
         trained = train_autoencoder(
             self._recipe(blocks, paid.rate, batch, learns),

@@ -210,7 +210,7 @@ class DPGAN:
         is_binned = self.features == "binned"
         paid = pay_for_steps(rows, plan["critic"], ledger, None if is_binned else layout)
         # Per step each unit counts once, so the public number of units is the public number of rows or less.
-        settings = self._settings(layout.blocks, rows.num_rows)
+        settings = self._settings(layout.blocks, rows.public_num_rows)
         held_with = target_block(domain) if crossed is not None else None
         # What is drawn is what was paid, whoever planned it.
         settings = dataclasses.replace(settings, rate=paid.rate, held_with=held_with)
@@ -222,7 +222,7 @@ class DPGAN:
             multiplier = multiplier_beside_counts(multiplier, self.groups, stddev)
         clip = self.clip if multiplier else math.inf
         dials = Dials.of(multiplier, self.critic_rate, self.generator_rate, clip)
-        conditions = self._conditions(layout, marginal, rows.num_rows)
+        conditions = self._conditions(layout, marginal, rows.public_num_rows)
         network_key, feature_key, warm_key = jax.random.split(key, 3)
         warm, public_units = None, None
         if public is not None:
@@ -399,10 +399,10 @@ def bought_shares(rows: Rows, plan: Plan, ledger: Ledger) -> tuple[list[np.ndarr
     assert isinstance(event, DiscreteGaussian)
     others = [name for name in domain.names if name != target]
     found = noisy_counts(rows, [(target, name) for name in others], plan["pairs"], ledger)
-    noise, own = event.stddev / rows.num_rows, marginals[domain.index(target)]
+    noise, own = event.stddev / rows.public_num_rows, marginals[domain.index(target)]
     crossed = dict(zip(others, found, strict=True))
     blocks = [
-        believed(crossed[name] / rows.num_rows, own, marginal, noise) if name in crossed else np.diag(own) * 0
+        believed(crossed[name] / rows.public_num_rows, own, marginal, noise) if name in crossed else np.diag(own) * 0
         for name, marginal in zip(domain.names, marginals, strict=True)
     ]
     return marginals, np.concatenate(blocks, axis=1)

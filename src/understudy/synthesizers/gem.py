@@ -452,7 +452,7 @@ class GEM:
         settings = Settings(
             blocks=blocks,
             rate=paid.rate,
-            batch=max(1, round(paid.rate * rows.num_rows)),
+            batch=max(1, round(paid.rate * rows.public_num_rows)),
             latent=1,
             critic_widths=self.critic_widths,
             generator_batch=GENERATOR_BATCH,
@@ -469,7 +469,7 @@ class GEM:
         centre, sums = _seen(domain, rows.scales, board.shares)
         critic = Centred(Critic(len(sums[0]), self.critic_widths, key=key), centre, sums)
         terms = board.terms()
-        hold = 1 / self.critic_weight / (1 + by_chance(terms, rows.num_rows))
+        hold = 1 / self.critic_weight / (1 + by_chance(terms, rows.public_num_rows))
         fit = Fit(blocks, (self.width,) * self.depth, self.average)
         end, kept = train_both(
             settings,
@@ -553,7 +553,7 @@ class Board:
             purse.precision * max(share, settings.singles_share), [domain.size(single) for single in domain.singles]
         )
         self._singles = purse.noisy_counts(domain.singles, self._singles_noise)
-        self._domain = domain = dataclasses.replace(domain, num_rows=purse.num_rows)
+        self._domain = domain = dataclasses.replace(domain, num_rows=purse.public_num_rows)
         self._clean()
         if domain.target is not None and len(domain.names) > 1:
             self._buy_target(purse, domain.target)

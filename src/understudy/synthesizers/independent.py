@@ -49,7 +49,7 @@ class Independent:
         """Formal guarantee: the price of the plan's one look; all else is post-processing."""
         domain = rows.domain
         measured = measure(rows, domain.singles, plan["singles"], ledger)
-        model = estimate(domain, measured, total=rows.num_rows)
+        model = estimate(domain, measured, total=rows.public_num_rows)
         if progress is not None:
             progress(1.0, f"{len(domain.names)} columns measured")
         smoothed = tuple(np.log(table + self.smoothing) for table in model.marginals(model.cliques))

@@ -107,7 +107,7 @@ class MST:
 
     def _estimate(self, rows: Rows, measurements: list[Measurement]) -> GraphicalModel:
         return estimate(
-            rows.domain, measurements, total=rows.num_rows, iterations=self.iterations, entropy=self.entropy
+            rows.domain, measurements, total=rows.public_num_rows, iterations=self.iterations, entropy=self.entropy
         )
 
     def _choose_tree(self, domain: Domain, draft: GraphicalModel, choose: Chooser, pairs_look: Look) -> list[Clique]:

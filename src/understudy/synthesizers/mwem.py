@@ -222,7 +222,7 @@ class MWEM:
         answers, rounds = self._turns(domain)
         if self.too_large(domain):
             raise ConfigError("These columns have more codes than the plan allows. Merge some, as understudy.fit does.")
-        histograms = [Histogram(domain, group, lambda: rows.num_rows) for group in self._groups(domain)]
+        histograms = [Histogram(domain, group, lambda: rows.public_num_rows) for group in self._groups(domain)]
         ask = noisy_answers(rows, plan["counts"], ledger)
         choose = noisy_choices(rows, plan["choices"], ledger) if "choices" in plan else None
         of_column = {name: histogram for histogram in histograms for name in histogram.group}

@@ -311,7 +311,7 @@ class PATEGAN:
         )
         settings = dataclasses.replace(settings, held_with=target_block(domain) if crossed is not None else None)
         dials = Dials.of(0.0, self.critic_rate, self.generator_rate, math.inf)
-        conditions = self._conditions(layout, marginal, rows.num_rows)
+        conditions = self._conditions(layout, marginal, rows.public_num_rows)
         network_key, feature_key, warm_key = jax.random.split(key, 3)
         warm = None
         if public is not None:

@@ -184,7 +184,7 @@ class Selected:
             progress=lambda share, words: tell(0.8 * share, words),
             **({} if public is None else {"public": public}),
         )
-        size = min(MOST_ROWS, rows.num_rows)
+        size = min(MOST_ROWS, rows.public_num_rows)
         tables = [
             model.draw(size, key=one)
             for model, one in zip(trajectory.models, jax.random.split(table_key, len(trajectory.models)), strict=True)
