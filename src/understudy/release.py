@@ -132,7 +132,7 @@ def fit(
     Formal guarantee: (epsilon, delta)-differential privacy of the returned release under add-or-remove of one protected
     unit, as its `statement` says, provided that no seed was given. Every look is charged on one ledger before it
     happens. A run that fails after its first charge raises `SpentError`, whose `statement` has the whole planned cost;
-    any other error spends nothing. Not covered: what the schema declares public, timing and memory.
+    any other error spends nothing, unless files of the checkpoint could not be written: then resume. Not covered: what the schema declares public, timing and memory.
     """
     if not isinstance(guarantee, Guarantee):
         raise ConfigError("Say what to guarantee: us.Guarantee(epsilon=1.0), or us.Guarantee.not_private().")
