@@ -37,7 +37,8 @@ NOT_COVERED = (
     "was itself read off the private table, it is outside this guarantee.",
     "Scores, plots and reports that compare the synthetic table with the real one. They read real rows.",
     "Choices a person made after looking at the real rows, such as trying several settings and keeping the best.",
-    "What someone with access to the machine can observe: running time, memory, and files.",
+    "What someone with access to the machine can observe: running time, memory, and files. The same holds for a run "
+    "that fails because memory runs out, or because a numerical minimum is not reached.",
     "Anyone who has the secret of the run, and so can subtract its noise. The secret is 256 bits from the operating "
     "system. SHAKE-256 expands it into all noise on counts and selections, and into 64-bit keys for the noise of "
     "trained networks (Threefry). It is part of no release; a checkpoint holds it while the run is unfinished.",

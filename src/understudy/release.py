@@ -13,6 +13,7 @@ import importlib.metadata
 import inspect
 import json
 import os
+import platform
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -132,7 +133,8 @@ def fit(
     Formal guarantee: (epsilon, delta)-differential privacy of the returned release under add-or-remove of one protected
     unit, as its `statement` says, provided that no seed was given. Every look is charged on one ledger before it
     happens. A run that fails after its first charge raises `SpentError`, whose `statement` has the whole planned cost;
-    any other error spends nothing, unless files of the checkpoint could not be written: then resume. Not covered: what the schema declares public, timing and memory.
+    any other error spends nothing, unless it was interrupted or could not write its checkpoint. Not covered: what the
+    schema declares public, timing and memory.
     """
     if not isinstance(guarantee, Guarantee):
         raise ConfigError("Say what to guarantee: us.Guarantee(epsilon=1.0), or us.Guarantee.not_private().")
@@ -226,12 +228,25 @@ def _facts(
         "keep_types": repr(keep_types),
         "device": f"{device.platform} {device.device_kind}",
         # What moves the last digits: with other ones the same noise would lie on other answers.
+        "processor": _processor(),
         "number of processor cores": str(_num_cores()),
         "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
         **{name: str(getattr(jax.config, name, None)) for name in ARITHMETIC},
         "version of understudy": __version__,
         **{f"version of {name}": importlib.metadata.version(name) for name in LIBRARIES},
     }
+
+
+def _processor() -> str:
+    """The model of the processor and a digest of its instruction sets, which compilers choose between."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    facts = dict(line.split(":", 1) for line in reversed(lines) if ":" in line)  # reversed: the first core's stay
+    named = {name.strip(): value.strip() for name, value in facts.items()}
+    sets = hashlib.sha256(named.get("flags", named.get("Features", "")).encode()).hexdigest()[:16]
+    return f"{named.get('model name', platform.machine())} {sets}"
 
 
 def _num_cores() -> int:

@@ -3,7 +3,8 @@
 Sizes that are estimated privately cannot make a run fail: refusals that depend on sizes are decided on the largest
 sizes, before the first charge. All other failures (training diverges, memory runs out, a bug) become a `SpentError`.
 It carries the statement of the whole plan, whether charged yet or not. The fact that the run failed follows from noisy
-answers, so their privacy cost covers it.
+answers, so their privacy cost covers it. Two exceptions are named in the certificate as not covered: memory, and an
+objective perturbation whose exact minimum is not reached.
 """
 
 import contextlib

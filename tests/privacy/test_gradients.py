@@ -417,6 +417,18 @@ def test_a_mask_leaves_out_and_absent_slots_add_nothing() -> None:
     )
 
 
+@pytest.mark.parametrize("num_units", [16, 123, 615])
+def test_a_gradient_is_computed_alike_in_every_slot(num_units: int) -> None:
+    """Bit by bit: in batches larger than their slots, one unit more moves another one to another slot."""
+    critic = Critic(FEATURES, (16, 16), key=jax.random.key(0))
+    rows = jax.random.normal(jax.random.key(1), (num_units, 1, FEATURES))
+    present, keys = jnp.ones((num_units, 1), bool), jax.random.split(jax.random.key(2), num_units)
+    norms = np.asarray(norms_of(row_loss, critic, (rows, present, None, keys), Clip.flat(1.0)))
+    for shift in (1, 7, num_units // 2):
+        moved = norms_of(row_loss, critic, (jnp.roll(rows, shift, axis=0), present, None, keys), Clip.flat(1.0))
+        np.testing.assert_array_equal(moved, np.roll(norms, shift, axis=0))
+
+
 def test_a_population_has_the_sums_of_its_members() -> None:
     units, taken, clip = units_of(8, 2), jnp.ones(8, bool), Clip.flat(0.2)
     members = [Critic(FEATURES, (6,), key=jax.random.key(seed)) for seed in range(3)]
@@ -505,6 +517,35 @@ def test_a_tiny_gradient_times_a_huge_input_is_clipped() -> None:
         kept = [1 - margin if bound == 0.1 else 1.0 for margin in margins]  # the greater bound clips nothing
         norms = [norms_by_group(each, Clip.flat(bound)) / part for each, part in zip((only, slow), kept, strict=True)]
         np.testing.assert_allclose(norms[0], norms[1], rtol=1e-3)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-20, 1e-25, 1e-37])
+@pytest.mark.parametrize("uses", [1, 2])
+def test_a_tiny_input_times_a_huge_gradient_is_clipped(size: float, uses: int) -> None:
+    """Squared, a tiny input vanishes: its norm would come out as 0, and the product pass the clip."""
+    layer = eqx.nn.Linear(4, 1, use_bias=False, key=jax.random.key(0))
+
+    def loss(net: Any, unit: tuple) -> Array:
+        total = jnp.zeros(())
+        for number in range(uses):
+            total = total + jnp.sum(net(unit[0][0] * (number + 1)))
+        return (0.1 / size) * total
+
+    units = (
+        jnp.full((3, 1, 4), size, jnp.float32),
+        jnp.ones((3, 1), bool),
+        None,
+        jax.random.split(jax.random.key(0), 3),
+    )
+    for bound in (1e-4, 0.01):
+        only = as_sum(summed(loss, layer, units, jnp.arange(3) == 1, Clip.flat(bound)), Clip.flat(bound))[0]
+        assert norms_by_group(only, Clip.flat(bound))[0] <= bound
+
+
+def test_a_margin_that_leaves_nothing_is_refused() -> None:
+    parameters = [jnp.zeros((256, 256))]
+    with pytest.raises(ConfigError, match="lower max_rows_per_unit"):
+        rounding_margin(parameters, 1, uses=20_000)
 
 
 @pytest.mark.parametrize("paired", [False, True])

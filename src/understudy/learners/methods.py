@@ -29,7 +29,7 @@ from understudy.privacy.accounting import DiscreteGaussian, Gaussian, Pure, Subs
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps
-from understudy.privacy.objective import noisy_minimisers
+from understudy.privacy.objective import MOST_INPUTS, noisy_minimisers
 from understudy.privacy.sampling import drawn_rate
 from understudy.privacy.statistics import (
     Moments,
@@ -267,11 +267,17 @@ class Logistic(Steps):
                 f"method=objective needs the classes of {target!r} declared, for each costs a part of the budget. "
                 "Declare its categories in the schema, or use method=sgd."
             )
+        columns = (target, *seen_columns(domain, target, self.columns))
+        inputs = 1 + sum(1 + size for size in domain.largest.shape(columns[1:]))
+        if inputs > MOST_INPUTS:
+            raise ConfigError(
+                f"method=objective holds at most {MOST_INPUTS:,} inputs, and these columns may have up to {inputs:,}. "
+                "Declare their categories, lower max_categories, use fewer columns, or use method=sgd."
+            )
         (size,) = domain.shape((target,))
         problems = 1 if size == 2 else size
         noise = budget.calibrate(lambda noise: [Pure(1 / noise, problems)])
         what = "the minimum of a perturbed loss" if problems == 1 else f"{problems} minima, one class against the rest"
-        columns = (target, *seen_columns(domain, target, self.columns))
         return Look("minimum", what, Pure(1 / noise, problems), columns)
 
     def fit(

@@ -50,6 +50,10 @@ LEAST_RESIDUAL = 2.0**-14
 """What is left of an input after projecting out earlier ones is zeroed below this fraction: it may be rounding."""
 COUNT_STEP = 2.0**-20
 """The grid of noisy counts; exact counts are multiples of one half."""
+MOST_MARGIN = 0.5
+"""A margin above half of the clip bound would leave too little of a gradient."""
+LEAST_INPUT = 2.0**-40
+"""Smaller inputs of a layer are taken as zero: their squares would vanish, and a huge gradient with them pass the clip."""
 LEAST_CLIP, MOST_CLIP = 1e-4, 1e4
 """Bounds of bounds: float32 noise of such sizes is neither infinite nor nothing."""
 TINY = 1e-12
@@ -196,7 +200,13 @@ def rounding_margin(parameters: Sequence[Array], block: int, uses: int = 1) -> f
     if uses > 1:
         own_norm += uses * gamma(4 * (inputs + 4)) + (LEAST_RESIDUAL + gamma(16 * uses)) / CANCELLING
     entries = sum(leaf.size for leaf in parameters)
-    return SUMS_THAT_CHANGE * (block_error(block, uses, CANCELLING) + grid_error(entries)) + own_norm
+    margin = SUMS_THAT_CHANGE * (block_error(block, uses, CANCELLING) + grid_error(entries)) + own_norm
+    if margin >= MOST_MARGIN:
+        raise ConfigError(
+            f"Clipping cannot be proven for a network of {entries:,} parameters that is used {uses} times for each "
+            "unit. Use a smaller network, or lower max_rows_per_unit."
+        )
+    return margin
 
 
 def exact_gradient(exact_sum: PyTree, clip: Clip) -> PyTree:
@@ -421,6 +431,7 @@ class _Tapped(eqx.Module):
             output = output if self.layer.bias is None else output + self.layer.bias
             return self.recorder.next_tap(self.index, (scaled, scaled), output)
         x = jnp.broadcast_to(x, (1,)) if self.layer.in_features == "scalar" else x
+        x = jnp.where(jnp.abs(x) < LEAST_INPUT, 0.0, x)  # not NaN: no comparison holds for it
         clean = jnp.where(jnp.isfinite(x), x, 0.0)
         output = self.layer.weight @ clean
         output = output if self.layer.bias is None else output + self.layer.bias

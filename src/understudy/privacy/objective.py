@@ -29,6 +29,8 @@ COARSE = 2.0**-32
 EXACT = 2.0**-8
 """The proof is for the minimiser itself: what is found is within this part of the grid, and one more step follows."""
 ITERATIONS = 100
+MOST_INPUTS = 2**15
+"""Of more, the finite range of the random term would add more to delta than is charged."""
 
 
 class Minimisers(NamedTuple):
@@ -119,7 +121,7 @@ def random_term(size: int, beta: float, key: PRNGKeyArray) -> Float[np.ndarray, 
     All of it in float64 from 64 bits a number. In float32 the term would lie on a coarse lattice, and whoever has a
     table in mind could tell by it whether the released answer came from that table.
     """
-    assert size <= 2**15, "the finite range of longer terms adds more to delta than is charged"
+    assert size <= MOST_INPUTS, "refused when the run was planned"
     direction_key, length_key = jax.random.split(key)
     high, low = _words(direction_key, size)
     below = high >= 2.0**31  # one bit for the side, and 63 for the tail, where a float64 is finest

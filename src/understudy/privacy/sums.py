@@ -16,6 +16,7 @@ blocks whose members change: one block, or two in a batch larger than its public
 This module needs only NumPy, JAX and Equinox.
 """
 
+import functools
 import math
 from typing import Any, TypeVar
 
@@ -53,7 +54,7 @@ def grid_step(bound: Float[Array, "..."]) -> Float[Array, "..."]:
     """The public grid for sums of vectors of norm at most `bound`: a power of two, so that dividing by it is exact."""
     bits = jax.lax.bitcast_convert_type(bound.astype(jnp.float32), jnp.uint32)
     power = jax.lax.bitcast_convert_type(bits & np.uint32(0x7F800000), jnp.float32)
-    usable = (bound > 1e-30) & (bound < 1e30)  # otherwise the step is outside float32: NaN rather than a wrong number
+    usable = (bound > 1e-8) & (bound < 1e8)  # elsewhere squares of float32 may vanish: NaN rather than a wrong number
     return jnp.where(usable, power, jnp.nan) * np.float32(2.0**-FINENESS)
 
 
@@ -79,12 +80,12 @@ def add_totals(first: Total, second: Total) -> Total:
 
 
 def total_of_blocks(sums: Float[Array, "blocks ..."], step: Float[Array, "..."] | None) -> Fixed | Float[Array, "..."]:
-    """Block sums on the grid, added up; at most 2^11 of them. Without a grid, for runs without privacy, as floats."""
+    """Block sums on the grid, added up. Without a grid, for runs without privacy, as floats."""
     if step is None:
         return sums.sum(axis=0)
-    assert len(sums) <= 2 ** (31 - WORD), "more blocks than the lower word has room for"
-    fixed = to_grid(sums, step)
-    return _carry(Fixed(fixed.high.sum(axis=0), fixed.low.sum(axis=0)))
+    room = 2 ** (31 - WORD)  # so many lower words fit into 32 bits: more are added in groups, with a carry in between
+    totals = [to_grid(sums[first : first + room], step) for first in range(0, len(sums), room)]
+    return functools.reduce(add_totals, [_carry(Fixed(t.high.sum(axis=0), t.low.sum(axis=0))) for t in totals])
 
 
 def to_float(total: Fixed, step: Float[Array, "..."] | None) -> Float[Array, "..."]:
