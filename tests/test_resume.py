@@ -289,20 +289,20 @@ def test_a_refused_run_leaves_no_checkpoint(tmp_path: Path) -> None:
         assert not (tmp_path / "checkpoint").exists()
 
 
-def test_a_run_that_drew_nothing_leaves_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that drew keeps it, and so does one that was resumed: it may have drawn before."""
+def test_a_run_that_charged_keeps_its_checkpoint(tmp_path: Path) -> None:
+    """However early it is killed, also when it was resumed; one that was refused before any charge leaves none."""
     folder = tmp_path / "checkpoint"
 
     def fit(**how: Any) -> None:
         us.fit(people(), "independent", GUARANTEE, checkpoint=folder, **how)
 
-    for draw, kept in ((0, False), (1, True)):
-        with killed_before_draw(draw), pytest.raises(Killed):
-            fit()
-        assert folder.exists() is kept
-    with killed_before_draw(0), pytest.raises(Killed):
-        fit(resume=True)
-    assert folder.exists()
+    with pytest.raises(us.UnderstudyError):
+        us.fit(people(), "independent(smoothing=-1)", GUARANTEE, checkpoint=folder)
+    assert not folder.exists()
+    for how in ({}, {"resume": True}):
+        with killed_before_draw(0), pytest.raises(Killed):
+            fit(**how)
+        assert folder.exists()
 
 
 def test_the_end_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -603,7 +603,10 @@ def test_a_damaged_state_or_one_of_another_shape_is_refused(tmp_path: Path) -> N
     with pytest.raises(CheckpointError, match="cannot be read"):
         Slot(tmp_path, 1, 0.0).load({"a": jnp.zeros(4)})
     whole = (tmp_path / "training-1.safetensors").read_bytes()
-    for at in (whole.index(b'"0"}') + 1, len(whole) - 1):  # how many states are kept, and a number of this one
+    for at in (
+        whole.index(b'"kept":"0"') + len('"kept":"'),
+        len(whole) - 1,
+    ):  # how many states are kept, and a number of this one
         (tmp_path / "training-1.safetensors").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(CheckpointError, match="cannot be read"):
             Slot(tmp_path, 1, 0.0).load({"a": jnp.zeros(3)})

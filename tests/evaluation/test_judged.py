@@ -123,11 +123,6 @@ def test_missing_columns_are_named(table: pa.Table, words: str) -> None:
         Layout.of(REAL, SCHEMA).read(table, "synthetic table")
 
 
-def test_an_empty_table_is_refused() -> None:
-    with pytest.raises(TableError, match="synthetic table has no rows"):
-        Layout.of(REAL, SCHEMA).read(REAL.slice(0, 0), "synthetic table")
-
-
 def test_parts_are_disjoint_and_repeatable() -> None:
     real = pa.table({"x": np.arange(100.0)})
     judged = Layout.of(real).read(real, "real table")

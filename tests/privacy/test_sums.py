@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jaxtyping import Array
 
 from understudy.privacy.gradients import CANCELLING, Clip, clipped_sum
-from understudy.privacy.sampling import Draws, Units, chunk_size, num_slots, poisson_draws, sum_over_draw
+from understudy.privacy.sampling import ALIGNED, Draws, Units, chunk_size, num_slots, poisson_draws, sum_over_draw
 from understudy.privacy.sums import (
     BLOCK,
     BLOCK_ERROR,
@@ -28,6 +28,7 @@ from understudy.privacy.sums import (
     block_size,
     grid_error,
     grid_step,
+    num_blocks,
     to_float,
     to_grid,
     total_of_blocks,
@@ -328,9 +329,12 @@ def test_one_unit_more_fills_an_empty_slot_and_moves_nobody() -> None:
 
 
 @given(expected=st.floats(1, 1e7), most=st.sampled_from([None, 1, 100, 256, 5000, 10**6]))
-def test_chunks_have_room_for_the_slots_in_whole_blocks(expected: float, most: int | None) -> None:
+def test_chunks_have_room_for_the_slots(expected: float, most: int | None) -> None:
     chunk, slots = chunk_size(expected, most), num_slots(expected)
     chunks = -(-slots // chunk)
-    assert chunk <= min(most or 2**15, 2**15) + BLOCK
-    assert chunks * chunk < slots + chunk
-    assert chunks * chunk - slots <= max(chunks * -(-chunk // BLOCK), 1) * 2
+    assert chunk % ALIGNED == 0
+    assert chunk <= min(most or 2**15, 2**15) + ALIGNED
+    assert slots <= chunks * chunk < slots + chunk
+    blocks = num_blocks(chunk, BLOCK)
+    assert blocks * BLOCK >= chunk
+    assert blocks <= 3 * -(-chunk // BLOCK) / 2

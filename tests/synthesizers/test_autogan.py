@@ -93,7 +93,7 @@ def test_one_unit_moves_all_that_learns_by_at_most_the_clip(learns: str) -> None
     whole = summed(learns, bound)
     for unit in range(UNITS):
         moved = np.linalg.norm(flat(whole) - flat(summed(learns, bound, without=unit)))
-        assert 0.99 * bound < moved <= bound
+        assert 0.97 * bound < moved <= bound
     if learns == "both":
         assert min(np.linalg.norm(flat(whole.encoder)), np.linalg.norm(flat(whole.decoder))) > 0
 

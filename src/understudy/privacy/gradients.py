@@ -36,6 +36,7 @@ from understudy.privacy.sums import (
     grid_error,
     grid_step,
     is_fixed,
+    num_blocks,
     to_float,
     to_grid,
     total_of_blocks,
@@ -53,7 +54,7 @@ COUNT_STEP = 2.0**-20
 MOST_MARGIN = 0.5
 """A margin above half of the clip bound would leave too little of a gradient."""
 LEAST_INPUT = 2.0**-40
-"""Smaller inputs of a layer are taken as zero: their squares would vanish, and a huge gradient with them pass the clip."""
+"""Smaller inputs of a layer are taken as zero: their squares vanish, and a huge gradient would pass the clip."""
 LEAST_CLIP, MOST_CLIP = 1e-4, 1e4
 """Bounds of bounds: float32 noise of such sizes is neither infinite nor nothing."""
 TINY = 1e-12
@@ -178,7 +179,7 @@ def clipped_sum(
     uses = max((part.uses for part in parts), default=1)
     block = block_size(uses, CANCELLING)
     keep, finite, within = _coefficients(squares, taken, clip, rounding_margin(_parameters(critic), block, uses))
-    blocks = -(-len(taken) // block) if clip.is_private else 1
+    blocks = num_blocks(len(taken), block) if clip.is_private else 1
     leaves = [
         total_of_blocks(part.block_sums(_Weights(keep, finite, group), blocks), _steps_of(clip, group, leaf))
         for part, group, leaf in zip(parts, groups, _parameters(critic), strict=True)

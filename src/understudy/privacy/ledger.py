@@ -322,7 +322,13 @@ class Ledger:
         """
         assert self.guarantee.delta is not None
         looks = self.looks if planned is None else tuple(planned)
-        spent = spent_by(looks, self.guarantee)
+        try:
+            spent = spent_by(looks, self.guarantee)
+        except MemoryError:
+            if planned is None:
+                raise
+            # A plan fits its guarantee, so this much is spent at most; there is no memory for a better figure.
+            spent = Spent(self.guarantee.epsilon, self.guarantee.epsilon)
         return Statement(
             epsilon_target=self.guarantee.epsilon,
             delta=self.guarantee.delta,

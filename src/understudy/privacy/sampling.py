@@ -17,13 +17,15 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt32
 
 from understudy.errors import ConfigError
 from understudy.privacy.device_noise import word_pairs
-from understudy.privacy.sums import BLOCK, add_totals
+from understudy.privacy.sums import add_totals
 
 COIN_BITS = 32
 DIGITS = 12
 """A rate is rounded up to so many binary digits: each costs random bits, and 1/4000 of a rate costs next to nothing."""
 LANES = 256
 """Places are found in rows of so many words: short running sums are fast where one long one is not."""
+ALIGNED = 16
+"""Chunks are multiples of this, so that a device computes each row of a chunk in the same way, whatever its slot."""
 LAST = np.uint32(0xFFFFFFFF)
 UNITS_AT_ONCE = {"cpu": 1 << 13}
 """A larger batch is handled in chunks of at most this many units; elsewhere 2^15."""
@@ -66,12 +68,11 @@ def num_slots(expected: float) -> int:
 
 
 def chunk_size(expected: float, most: int | None = None) -> int:
-    """Units handled at once: the slots of a batch in equal chunks of whole blocks."""
+    """Units handled at once: equal parts of the slots of a batch, as multiples of ALIGNED."""
     slots = num_slots(expected)
     room = UNITS_AT_ONCE.get(jax.default_backend(), 1 << 15)
     chunks = -(-slots // min(most or room, room))
-    blocks = -(-slots // (chunks * BLOCK))
-    return blocks * -(-slots // (chunks * blocks))
+    return ALIGNED * -(-slots // (chunks * ALIGNED))
 
 
 def poisson_draws(keys: PRNGKeyArray, units: PyTree, *, rate: float, chunk: int, slots: int | None = None) -> Draws:

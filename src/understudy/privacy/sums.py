@@ -100,6 +100,13 @@ def block_size(uses: int, cancelling: float) -> int:
     return next(b for b in (BLOCK >> k for k in range(12)) if b <= 1 or block_error(b, uses, cancelling) <= BLOCK_ERROR)
 
 
+def num_blocks(num_units: int, block: int) -> int:
+    """How many equal blocks of at most `block` units: if possible without padding, else as few as there can be."""
+    fewest = -(-num_units // block)
+    even = (blocks for blocks in range(fewest, fewest * 3 // 2 + 1) if num_units % blocks == 0)
+    return next(even, fewest)
+
+
 def block_error(block: int, uses: int, cancelling: float) -> float:
     """Error of a block's sum, relative to the largest clipped norm in it.
 
