@@ -46,6 +46,6 @@ class Totals:
         about = float(f"{max(self.measured, 0.0):.{digits}e}")
         return (
             f"the declared number of rows ({self._declared:,}) contradicts the measured totals (about {about:,.0f}). "
-            "Fractions of the rows were computed with the measured totals; the declared number is only the default size "
-            "of synthetic tables. Declare a published number, or none: then it is estimated privately."
+            "Fractions of the rows were computed with the measured totals; the declared number is only the default "
+            "size of synthetic tables. Declare a published number, or none: then it is estimated privately."
         )
