@@ -1,6 +1,7 @@
 """What all tests share: a compilation cache, no network, the folder of public tables, and a second accountant."""
 
 import dataclasses
+import gc
 import os
 import socket
 from collections.abc import Iterator
@@ -46,6 +47,22 @@ def no_network() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", refuse)
         yield
+
+
+MANY_MAPS = 15_000
+"""Memory maps of a process from which on compiled programs are dropped: Linux ends a process at 65,530 of them."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_programs() -> Iterator[None]:
+    """Every compiled program holds several memory maps, and a worker compiles thousands."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MANY_MAPS:
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
