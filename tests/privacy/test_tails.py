@@ -42,7 +42,7 @@ def test_the_samplers_reach_the_ends_that_are_charged() -> None:
     assert ends[1] < -accounting.NORMAL_END
     assert ends[0] < accounting.NORMAL_END + 0.1  # the bound is not far from what it is about
     assert device_noise.MOST_COORDINATES == accounting.MOST_COORDINATES
-    with pytest.raises(ConfigError, match="up to 67,108,864 numbers"):
+    with pytest.raises(ConfigError, match="at most 67,108,864 coordinates"):
         device_noise.normals(SeededNoise(0).key(), device_noise.MOST_COORDINATES + 1)
 
 
