@@ -12,6 +12,7 @@ a bracket for epsilon, up to the rounding of float64; and one FFT for a thousand
 *Renyi divergence.* The infimum over all real orders, where the first accountant has a list of them.
 """
 
+import abc
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -130,20 +131,20 @@ def tail_delta(event: Event) -> float:
 # ------------------------------------------------------------------------------------------------- loss distributions
 
 
-class _Loss:
+class _Loss(abc.ABC):
     """The loss of one event: how often it occurs, its moments, and its law on a grid."""
 
     @property
     def times(self) -> int:
         return 1
 
+    @abc.abstractmethod
     def log_moment(self, power: np.ndarray) -> np.ndarray:
         """log E exp(power * loss) of one occurrence, or more."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def on_grid(self, step: float) -> tuple[np.ndarray, np.ndarray, float]:
         """Points (as multiples of the step), their masses, and the mean of the loss itself."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
