@@ -18,8 +18,6 @@ import jax
 import numpy as np
 
 from understudy import boosting
-from understudy.adversarial.critics import one_hot_blocks
-from understudy.adversarial.trajectory import judge
 from understudy.networks import Critic
 from understudy.privacy.accounting import Choices
 from understudy.privacy.ledger import Guarantee, Ledger, Look
@@ -27,6 +25,8 @@ from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SecureNoise
 from understudy.privacy.selection import RowFunctions, noisy_picks
 from understudy.schema import Domain
+from understudy.training.critics import one_hot_blocks
+from understudy.training.trajectory import judge
 
 HERE = Path(__file__).parent
 SIZES = (2, 16, 12, 16, 6, 5, 5, 56)

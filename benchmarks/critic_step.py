@@ -31,8 +31,6 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
 
-from understudy.adversarial.critics import unit_loss  # noqa: E402
-from understudy.adversarial.losses import LOSSES  # noqa: E402
 from understudy.networks import Block, Critic  # noqa: E402
 from understudy.privacy.device_noise import normals  # noqa: E402
 from understudy.privacy.gradients import (  # noqa: E402
@@ -55,6 +53,8 @@ from understudy.privacy.sampling import (  # noqa: E402
     poisson_draws,
     sum_over_draw,
 )
+from understudy.training.critics import unit_loss  # noqa: E402
+from understudy.training.losses import LOSSES  # noqa: E402
 
 BATCH, SEED = int(os.environ.get("CRITIC_STEP_BATCH", "500")), 0
 ROWS = max(32_561, 4 * BATCH)

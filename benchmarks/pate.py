@@ -52,8 +52,10 @@ def run(path: str, *, teachers: int, steps: int, widths: tuple[int, ...], loop_s
     import jax
     import jax.numpy as jnp
 
-    from understudy.adversarial.critics import one_hot_blocks
-    from understudy.adversarial.pate import (
+    from understudy.privacy.votes import Parts, arranged, scale_of
+    from understudy.training.critics import one_hot_blocks
+    from understudy.training.gan import Dials, Settings
+    from understudy.training.pate import (
         Classroom,
         Teachers,
         Voting,
@@ -62,8 +64,6 @@ def run(path: str, *, teachers: int, steps: int, widths: tuple[int, ...], loop_s
         drawn,
         teacher_step,
     )
-    from understudy.adversarial.training import Dials, Settings
-    from understudy.privacy.votes import Parts, arranged, scale_of
 
     loaded = np.load(path)
     codes, blocks = loaded["codes"].astype(np.int32), one_hot_blocks(tuple(int(size) for size in loaded["sizes"]))

@@ -53,10 +53,10 @@ def run(path: str, *, write: bool) -> None:
     import jax
     import jax.numpy as jnp
 
-    from understudy.adversarial.critics import one_hot_blocks
-    from understudy.adversarial.training import Dials, Settings, advance, draws_of, generated, start
     from understudy.networks import drawn_codes
     from understudy.privacy.sampling import Draws, Units, drawn_rate
+    from understudy.training.critics import one_hot_blocks
+    from understudy.training.gan import Dials, Settings, advance, draws_of, generated, start
 
     loaded = np.load(path)
     began = time.perf_counter()

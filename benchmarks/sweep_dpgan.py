@@ -111,11 +111,11 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dia
     import jax
     import jax.numpy as jnp
 
-    from understudy.adversarial.critics import Conditions, one_hot_blocks
-    from understudy.adversarial.training import Dials, Settings, advance, carried_over, draws_of, generated, start
     from understudy.networks import drawn_codes
     from understudy.privacy.gradients import multiplier_beside_counts
     from understudy.privacy.sampling import Draws, Units, drawn_rate
+    from understudy.training.critics import Conditions, one_hot_blocks
+    from understudy.training.gan import Dials, Settings, advance, carried_over, draws_of, generated, start
 
     rate, steps = configuration.pop("rate", 1 / 32), configuration.pop("steps", 1000)
     share, warm = configuration.pop("public", 0.0), configuration.pop("warm_steps", 500)

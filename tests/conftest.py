@@ -11,7 +11,9 @@ from typing import Any
 import jaxtyping
 import pytest
 from hypothesis import settings
-from second_accountant import Figures, errors_in
+
+import tests.typechecks  # noqa: F401  (the hook below finds it by its name)
+from tests.privacy.second_accountant import Figures, errors_in
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,7 +27,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llv
 
 # Shapes and types of arrays are checked while tests run (before the modules are loaded); users never pay for it.
 jaxtyping.install_import_hook(
-    ["understudy.encoding", "understudy.junction", "understudy.marginals"], "typechecks.checked"
+    ["understudy.encoding", "understudy.junction", "understudy.marginals"], "tests.typechecks.checked"
 )
 
 # The same examples in every run: a failure can be repeated, and the suite's verdict is no lottery.

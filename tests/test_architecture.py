@@ -14,102 +14,39 @@ SOURCE = Path(understudy.__file__).parent
 ORDER = (
     "_version",
     "errors",
-    "files",
+    "run",
     "columns",
     "schema",
     "schema_formats",
     "schema_check",
-    "tables.engine",
-    "tables.origins",
-    "tables.places",
-    "tables.texts",
-    "tables.casting",
-    "tables.cells",
-    "tables.spelling",
-    "tables.textfiles",
-    "tables.jsonlines",
-    "tables.arrowfiles",
-    "tables.databases",
-    "tables.reading",
-    "tables.output",
-    "tables.frames",
-    "tables.conditions",
     "tables",
-    "privacy.accounting",
-    "privacy.device_noise",
-    "privacy.sums",
-    "privacy.sampling",
-    "privacy.gradients",
-    "privacy.langevin",
-    "privacy.votes",
-    "privacy.samplers",
-    "privacy.noise",
-    "privacy.digest",
-    "checkpoint",
-    "privacy.ledger",
-    "privacy.totals",
-    "privacy.mechanisms",
-    "privacy.statistics",
-    "privacy.measurement",
-    "privacy.objective",
-    "privacy.selection",
-    "privacy.discovery",
-    "privacy.units",
+    "privacy",
+    "networks",
     "encoding",
     "junction",
     "marginals",
-    "networks",
-    "features",
-    "adversarial.losses",
-    "adversarial.critics",
-    "adversarial.training",
-    "adversarial.chains",
-    "adversarial.pate",
-    "adversarial.autoencoder",
-    "adversarial.measured",
-    "adversarial.models",
-    "adversarial.products",
-    "adversarial.trajectory",
+    "training",
     "boosting",
-    "adversarial.pools",
+    "adversarial",
     "donors",
-    "learners.inputs",
-    "learners.models",
+    "learners",
     "labelled",
-    "learners.training",
-    "learners.methods",
     "synthesizers",
     "certificate",
     "spent",
     "release",
     "learners.shells",
     "learners.estimators",
-    "learners",
-    "audit",
-    "evaluation.scores",
-    "evaluation.threads",
-    "evaluation.judged",
-    "evaluation.marginals",
-    "evaluation.validity",
-    "evaluation.pmse",
-    "evaluation.geometry",
-    "evaluation.tasks",
-    "evaluation.learning",
-    "evaluation.regression",
-    "evaluation.groups",
-    "evaluation.scorecard",
     "evaluation",
-    "report.words",
-    "report.charts",
-    "report.markdown",
-    "report.page",
+    "audit",
     "report",
     "benchmark",
     "demo",
     "cli",
     "__main__",
 )
-"""A file imports only what stands above it; the package's own `__init__`, which loads its names late, is free."""
+"""Folders, and files of the top level: each imports only what stands above it. The package's own `__init__`, which
+loads its names late, is free."""
 
 FREE_DRAWS = {
     "normal",
@@ -148,11 +85,11 @@ PRIVATE_STATE = {
 CODE_IN_DATA = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 
 ALLOWED: dict[tuple[str, str], str] = {
-    ("adversarial/training.py", "draws normal"): "latent vectors of a generator",
+    ("training/gan.py", "draws normal"): "latent vectors of a generator",
     ("adversarial/models.py", "draws normal"): "latent vectors of a generator",
     ("benchmark/simulators.py", "draws standard_normal"): "made tables: all of it is public",
-    ("adversarial/measured.py", "draws normal"): "latent vectors of a generator",
-    ("adversarial/autoencoder.py", "draws normal"): "latent vectors of a generator",
+    ("training/marginal_matching.py", "draws normal"): "latent vectors of a generator",
+    ("training/autoencoder.py", "draws normal"): "latent vectors of a generator",
 }
 """(file, rule) to the reason why it may: latent vectors of a generator, for example, hide no statistic."""
 
@@ -174,8 +111,8 @@ ALLOWED_EXACT: dict[tuple[str, str], str] = {
     ("cli.py", "demo"): "the embedded table is public",
     ("cli.py", "synth"): "synthetic rows",
     ("cli.py", "sample"): "synthetic rows",
-    ("encoding.py", "Codec.encode"): "shape of the codes, which go into Rows",
-    ("encoding.py", "Codec.places"): "shape of the places, which go into Rows",
+    ("encoding/codec.py", "Codec.encode"): "shape of the codes, which go into Rows",
+    ("encoding/codec.py", "Codec.places"): "shape of the places, which go into Rows",
     ("learners/shells.py", "Estimator._declared_table"): "X and y of two lengths are no table; no message says which",
     ("release.py", "fit"): "the size of the public table, for the certificate",
     ("release.py", "_public_table"): "a public table without rows is refused",
@@ -236,10 +173,10 @@ def import_faults(source: str, module: str) -> list[str]:
         there = place(target)
         if here is None or there is None:
             faults.append(f"{module} imports {target}: one of them has no place in the order")
-        elif there > here or (there == here and module in ORDER and target != module):
+        elif there > here:
             faults.append(f"{module} imports {target}, which stands below it")
         elif module.startswith("evaluation") and target.startswith("synthesizers"):
-            faults.append(f"{module} imports {target}: judging knows no method")
+            faults.append(f"{module} imports {target}: evaluation knows no method")
     return faults
 
 
@@ -344,6 +281,8 @@ def module_name(file: Path) -> str:
 @pytest.mark.parametrize("file", [f for f in FILES if f != Path("__init__.py")], ids=str)
 def test_imports_point_one_way(file: Path) -> None:
     name = module_name(file)
+    if name == "learners":
+        return  # loads its estimators late
     if name == "privacy":
         assert not (SOURCE / file).read_text().strip()  # a package of files, and nothing of its own
         return
@@ -440,7 +379,7 @@ def test_the_noise_rule_lets_samplers_be() -> None:
         ("from understudy.release import fit", "synthesizers.mst"),
         ("def f():\n    from understudy.encoding import Codec", "privacy.ledger"),
         ("from understudy import cli", "release"),
-        ("import understudy.privacy.discovery", "privacy.noise"),
+        ("import understudy.training.gan", "privacy.noise"),
         ("from ..release import fit", "synthesizers.mst"),
         ("from understudy.synthesizers import mst", "evaluation.scores"),
         ("from understudy.unheard_of import f", "release"),

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from understudy.adversarial.critics import unit_loss
-from understudy.adversarial.losses import LOSSES
-from understudy.adversarial.training import draws_of, generated
 from understudy.boosting import judged
 from understudy.errors import BudgetExceeded
 from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient, has_rules, noisy_direction
 from understudy.privacy.sampling import Draws
+from understudy.training.critics import unit_loss
+from understudy.training.gan import draws_of, generated
+from understudy.training.losses import LOSSES
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

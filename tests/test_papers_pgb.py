@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 import understudy as us
-from understudy.adversarial.trajectory import Trajectory
 from understudy.privacy.ledger import Budget
 from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
+from understudy.training.trajectory import Trajectory
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

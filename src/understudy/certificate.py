@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 
 from understudy._version import __version__
-from understudy.files import json_bytes
 from understudy.privacy import accounting
 from understudy.privacy.accounting import (
     ZCDP,
@@ -24,6 +23,7 @@ from understudy.privacy.accounting import (
     SubsampledGaussian,
 )
 from understudy.privacy.ledger import Guarantee, Look, Plan, Statement
+from understudy.run.atomic import json_bytes
 
 FORMAT = "understudy-certificate"
 FORMAT_VERSION = 1

@@ -122,9 +122,9 @@ def demo(
     """Make a synthetic survey from the embedded one: table, release, certificate and report."""
     from understudy.demo import demo_schema, demo_table
     from understudy.evaluation.scorecard import evaluate
-    from understudy.files import require_free_folder
     from understudy.release import fit
     from understudy.report import write_report
+    from understudy.run.atomic import require_free_folder
     from understudy.tables import atomic_folder, write_table
 
     require_free_folder(out, force=force, marker="schema.toml")
@@ -181,8 +181,8 @@ def synth(
     While it runs, OUT.release.checkpoint/ beside it holds what --resume needs: private, never to be shared. A run that
     fails after its first query has spent its budget, and OUT.release.spent/ records that.
     """
-    from understudy.files import require_free_folder
     from understudy.release import check_size, saved_by
+    from understudy.run.atomic import require_free_folder
     from understudy.tables import check_writable, write_table
 
     guarantee = _guarantee(epsilon, delta, not_private)
@@ -256,8 +256,8 @@ def fit(
     While it runs, OUT.checkpoint/ beside it holds what --resume needs: private, never to be shared. A run that fails
     after its first query has spent its budget, and OUT.spent/ records that.
     """
-    from understudy.files import require_free_folder
     from understudy.release import saved_by
+    from understudy.run.atomic import require_free_folder
 
     guarantee = _guarantee(epsilon, delta, not_private)
     checkpoint = _checkpoint(out, resume)
@@ -560,8 +560,8 @@ def _fit(
     checkpoint: Path,
     resume: bool,
 ) -> "Release":
-    from understudy.checkpoint import is_unfinished
     from understudy.release import fit as make_release
+    from understudy.run.checkpoint import is_unfinished
     from understudy.schema import Schema
 
     schema: Schema | None = None if schema_file is None else Schema.read(schema_file)
@@ -593,7 +593,7 @@ def _fit(
 
 def _checkpoint(out: Path, resume: bool) -> Path:
     """Where a run keeps what --resume needs; what stands in its way is said before anything is read."""
-    from understudy.checkpoint import is_unfinished, require_place
+    from understudy.run.checkpoint import is_unfinished, require_place
 
     place = Path(f"{out}.checkpoint")
     if resume and not is_unfinished(place) and (out / "release.json").exists():

@@ -29,17 +29,18 @@ import safetensors.numpy
 
 from understudy import certificate
 from understudy._version import __version__
-from understudy.checkpoint import Checkpoint, release_of, require_place
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_domain, fit_codec
+from understudy.encoding.features import PublicRows
 from understudy.errors import ConditionError, ConfigError, ReleaseError, SchemaError, UnderstudyError
-from understudy.features import PublicRows
-from understudy.files import json_bytes
 from understudy.labelled import MODELS, Model
 from understudy.privacy.accounting import DiscreteGaussian
+from understudy.privacy.digest import table_digest
 from understudy.privacy.discovery import Binning, plan_discovery, rows_to_be_listed
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise, fresh_key, noise_source
+from understudy.run.atomic import json_bytes
+from understudy.run.checkpoint import Checkpoint, release_of, require_place
 from understudy.schema import Domain, Schema, match_columns
 from understudy.spent import accountable, read_record
 from understudy.synthesizers import AUTO, express, name_of, read_method, too_large_for
@@ -170,13 +171,15 @@ def fit(
     open_table = None if public is None else _public_table(public, table, synthesizer, schema)
     if progress is not None:
         progress(0.0, "reading the table")
-    tables = {"table": arrow} if open_table is None else {"table": arrow, "public table": open_table}
+    tables = {"table": functools.partial(table_digest, arrow)}
+    if open_table is not None:
+        tables["public table"] = functools.partial(table_digest, open_table)
     facts = _facts(schema, express(synthesizer), guarantee, binning, seed, origin, keep_types=keep_types)
     run = None if checkpoint is None else Checkpoint.open(checkpoint, tables, facts, resume=resume)
     with run or contextlib.nullcontext():
         if run is not None and run.is_finished:  # never computed again: other arithmetic would be another release
             return dataclasses.replace(Release.load(run.folder), checkpoint=run)
-        noise = noise_source(seed) if run is None else run.noise_source(seed)
+        noise = noise_source(seed) if run is None else noise_source(seed, run.secret)
         ledger = Ledger(guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, checkpoint=run)
         public_facts: dict[str, Any] = {
             "unit": schema.unit,

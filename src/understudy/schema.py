@@ -21,7 +21,7 @@ from understudy.columns import BOUNDED as BOUNDED
 from understudy.columns import KINDS, Category, Column, did_you_mean, is_among, listed, plain, shown, toml, toml_key
 from understudy.columns import Bound as Bound
 from understudy.errors import SchemaError
-from understudy.files import atomic_write
+from understudy.run.atomic import atomic_write
 
 Clique = Sequence[str]
 

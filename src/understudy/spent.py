@@ -15,10 +15,10 @@ from pathlib import Path
 
 from understudy import certificate
 from understudy.certificate import rounded_up
-from understudy.checkpoint import Checkpoint
 from understudy.errors import CheckpointError, TableError, TrainingError, UnderstudyError
-from understudy.files import atomic_folder
 from understudy.privacy.ledger import Ledger, Statement
+from understudy.run.atomic import atomic_folder
+from understudy.run.checkpoint import Checkpoint
 
 ENDING = ".spent"
 """Suffix of a record's folder, which lies beside the checkpoint of the run."""

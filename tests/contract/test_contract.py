@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import safetensors.numpy
-from second_accountant import Figures, errors_in
 
 import understudy as us
+from tests.privacy.second_accountant import Figures, errors_in
 from understudy.cli import run
 from understudy.encoding import fit_codec
 from understudy.privacy.accounting import Choices, DiscreteGaussian, Gaussian, SubsampledGaussian

@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from jaxtyping import Array, PRNGKeyArray
 from scipy import stats
 
-from understudy.adversarial.critics import unit_loss
-from understudy.adversarial.losses import LOSSES
 from understudy.errors import ConfigError
 from understudy.networks import Block, Critic
 from understudy.privacy.device_noise import normals
@@ -39,6 +37,8 @@ from understudy.privacy.gradients import (
 )
 from understudy.privacy.sampling import Draws, Units, poisson_draws
 from understudy.privacy.sums import Fixed, block_size, grid_step, is_fixed
+from understudy.training.critics import unit_loss
+from understudy.training.losses import LOSSES
 
 FEATURES = 6
 BLOCKS = (Block("tanh", FEATURES),)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import second_accountant
 from scipy import optimize, special, stats
-from second_accountant import Event, Figures, errors_in, loss_bracket, renyi_epsilon
 
 import understudy as us
+from tests.privacy import second_accountant
+from tests.privacy.second_accountant import Event, Figures, errors_in, loss_bracket, renyi_epsilon
 from understudy.privacy import accounting
 from understudy.privacy.accounting import Choices, DiscreteGaussian, Gaussian, Pure, SubsampledGaussian
 from understudy.privacy.ledger import Guarantee, Look, spent_by

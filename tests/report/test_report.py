@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import browser
 import pyarrow as pa
 import pytest
-from scorecards import scorecard
 
 import understudy as us
+from tests.report import browser
+from tests.report.scorecards import scorecard
 from understudy.errors import ConfigError, TableError
 from understudy.privacy.ledger import Statement
 from understudy.report import charts, markdown, words

@@ -16,13 +16,9 @@ from scipy import stats
 
 import understudy as us
 from understudy import certificate
-from understudy import checkpoint as checkpoints
-from understudy.adversarial.autoencoder import Recipe, direction, held_to_shares, row_loss
-from understudy.adversarial.critics import one_hot_blocks
-from understudy.adversarial.training import Dials, Settings
 from understudy.demo import demo_schema, demo_table
+from understudy.encoding.features import PublicRows
 from understudy.errors import ConfigError
-from understudy.features import PublicRows
 from understudy.networks import Autoencoder, Block, Decoded, Decoder, Encoder, PlainGenerator
 from understudy.privacy.accounting import DiscreteGaussian, Gaussian, NonPrivate, SubsampledGaussian, pld_epsilon
 from understudy.privacy.gradients import Clip
@@ -31,9 +27,13 @@ from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.sampling import Draws, Units, drawn_rate
 from understudy.privacy.statistics import noisy_gram
+from understudy.run import checkpoint as checkpoints
 from understudy.schema import Domain
 from understudy.synthesizers import autogan, read_method
 from understudy.synthesizers.autogan import AutoGAN
+from understudy.training.autoencoder import Recipe, direction, held_to_shares, row_loss
+from understudy.training.critics import one_hot_blocks
+from understudy.training.gan import Dials, Settings
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 

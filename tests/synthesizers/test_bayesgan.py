@@ -13,9 +13,6 @@ import pytest
 from jaxtyping import Array
 
 import understudy as us
-from understudy.adversarial.chains import begun, critic_updates, log_prior_gradient
-from understudy.adversarial.critics import one_hot_blocks
-from understudy.adversarial.training import draws_of
 from understudy.benchmark.simulators import NAMES, montgomery_olivella, montgomery_olivella_schema, outcome
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import BudgetExceeded, ConfigError
@@ -29,6 +26,9 @@ from understudy.privacy.sampling import Draws, Units, drawn_rate
 from understudy.schema import Domain
 from understudy.synthesizers import bayesgan, read_method
 from understudy.synthesizers.bayesgan import BayesGAN
+from understudy.training.critics import one_hot_blocks
+from understudy.training.gan import draws_of
+from understudy.training.langevin import begun, critic_updates, log_prior_gradient
 
 QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
 NOT_PRIVATE = us.Guarantee.not_private()

@@ -9,12 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 import pytest
-from walk import DOMAIN, REAL, Law, Walk, book, real_rows
 
 import understudy as us
+from tests.synthesizers.walk import DOMAIN, REAL, Law, Walk, book, real_rows
 from understudy.adversarial.models import GeneratorModel
 from understudy.adversarial.pools import Mixture, Pool
-from understudy.adversarial.trajectory import HasTrajectory, judge
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import BudgetExceeded, ConditionError, ConfigError
 from understudy.networks import Block, Critic, Generator, num_features
@@ -29,6 +28,7 @@ from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.independent import Independent
 from understudy.synthesizers.selected import HELD, TASKS, TRAIN, Classifier, Selected
+from understudy.training.trajectory import HasTrajectory, judge
 
 
 def fitted(method: Boosted | Selected, ledger: Ledger, rows: Rows | None = None):  # type: ignore[no-untyped-def]

@@ -14,8 +14,6 @@ import pytest
 from scipy import optimize, stats
 
 import understudy as us
-from understudy.adversarial.critics import one_hot_blocks
-from understudy.adversarial.measured import Cells, Cross, Fit, Pairs, begun, heads_of, loss_of
 from understudy.adversarial.products import Products
 from understudy.errors import BudgetExceeded, ConditionError, ConfigError, SchemaError
 from understudy.privacy.accounting import Gaussian
@@ -25,6 +23,8 @@ from understudy.privacy.mechanisms import Grouped, Rows
 from understudy.privacy.noise import SeededNoise
 from understudy.schema import Domain
 from understudy.synthesizers.gem import GEM, MOST_GROUPS, MOST_IN_TRIPLES, Board, allotted, dealt, merged
+from understudy.training.critics import one_hot_blocks
+from understudy.training.marginal_matching import Cells, Cross, Fit, Pairs, begun, heads_of, loss_of
 
 SIZES = (3, 4, 2, 5)
 NAMES = ("a", "b", "t", "c")

@@ -12,13 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy import stats
-from walk import DOMAIN, book, real_rows
 
 import understudy as us
-from understudy.adversarial.critics import one_hot_blocks, unit_loss
-from understudy.adversarial.losses import LOSSES
-from understudy.adversarial.measured import Components, Cross, Fit, Held, begun, by_chance, heads_of, loss_of
-from understudy.adversarial.training import Settings, generated, generator_gradient
+from tests.synthesizers.walk import DOMAIN, book, real_rows
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.networks import Block, Centred, Critic
 from understudy.privacy.accounting import Gaussian, SubsampledGaussian
@@ -32,6 +28,10 @@ from understudy.synthesizers import gem as gem_module
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.gem import GEM, _seen
+from understudy.training.critics import one_hot_blocks, unit_loss
+from understudy.training.gan import Settings, generated, generator_gradient
+from understudy.training.losses import LOSSES
+from understudy.training.marginal_matching import Components, Cross, Fit, Held, begun, by_chance, heads_of, loss_of
 
 SMALL: dict[str, Any] = {"steps": 40, "components": 50, "width": 16, "depth": 1, "latent": 8}
 HYBRID: dict[str, Any] = {**SMALL, "critic_share": 0.4, "critic_steps": 20, "critic_draw": 0.25, "critic_widths": (8,)}

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 import pyarrow as pa
 import pytest
-from walk import DOMAIN, book, real_rows
 
 import understudy as us
+from tests.synthesizers.walk import DOMAIN, book, real_rows
 from understudy.adversarial.pools import Mixture, mixed
 from understudy.adversarial.products import Products
 from understudy.demo import demo_schema, demo_table

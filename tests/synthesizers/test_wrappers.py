@@ -14,16 +14,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from jaxtyping import PRNGKeyArray
-from walk import DOMAIN, REAL, Law, Walk, book, real_rows
 
 import understudy as us
+from tests.synthesizers.walk import DOMAIN, REAL, Law, Walk, book, real_rows
 from understudy.adversarial.models import GeneratorModel
 from understudy.adversarial.pools import Drawn, Mixture, Pool
-from understudy.adversarial.trajectory import Trajectory, judge
 from understudy.boosting import acceptance
 from understudy.cli import run
+from understudy.encoding.features import Bits, Layout, Levels, Line, Modes, PublicRows
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.features import Bits, Layout, Levels, Line, Modes, PublicRows
 from understudy.networks import Critic, Generator, num_features
 from understudy.privacy.accounting import Choices
 from understudy.privacy.ledger import Look
@@ -33,6 +32,7 @@ from understudy.schema import Domain, Scale
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.selected import Centres, Regression, Selected, numbers
+from understudy.training.trajectory import Trajectory, judge
 
 # ----------------------------------------------------------------------------------- what critics see of a private row
 

@@ -7,13 +7,13 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from understudy.adversarial.trajectory import Trajectory
-from understudy.features import PublicRows
+from understudy.encoding.features import PublicRows
 from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows, noisy_counts
 from understudy.privacy.noise import SeededNoise
 from understudy.schema import Domain, Scale
+from understudy.training.trajectory import Trajectory
 
 DOMAIN = Domain(names=("a", "b"), sizes=(2, 3), num_rows=5000, target="a")
 REAL = np.asarray([[0.4, 0.15, 0.05], [0.05, 0.05, 0.3]])

@@ -25,7 +25,6 @@ from jaxtyping import PRNGKeyArray
 
 import understudy as us
 from understudy.adversarial.pools import Pool
-from understudy.adversarial.trajectory import HasTrajectory, Trajectory
 from understudy.boosting import Outcome
 from understudy.privacy.ledger import Budget, Ledger, Plan
 from understudy.privacy.mechanisms import Rows
@@ -33,6 +32,7 @@ from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
+from understudy.training.trajectory import HasTrajectory, Trajectory
 
 ROOT = Path(__file__).parents[3]
 RESULTS, IMAGES, SCHEMAS = ROOT / "benchmarks/results", ROOT / "docs/images", ROOT / "benchmarks/schemas"

@@ -39,7 +39,6 @@ import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8  # noqa: E402
 
-from understudy.adversarial.training import Dials, Kept, Settings, begun_with, generated, train  # noqa: E402
 from understudy.boosting import (  # noqa: E402
     Constant,
     Outcome,
@@ -57,6 +56,7 @@ from understudy.errors import ConfigError  # noqa: E402
 from understudy.networks import SLOPE, Block  # noqa: E402
 from understudy.privacy.noise import SeededNoise  # noqa: E402
 from understudy.privacy.sampling import Units, drawn_rate  # noqa: E402
+from understudy.training.gan import Dials, Kept, Settings, begun_with, generated, train  # noqa: E402
 
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
 PUBLISHED = {

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from understudy.encoding.features import Layout
 from understudy.errors import ConditionError
-from understudy.features import Layout
 from understudy.networks import (
     GENERATORS,
     Block,

@@ -28,7 +28,7 @@ from understudy.evaluation import learning, marginals, validity
 from understudy.evaluation.groups import EFFORTS, GROUPS, Case, Effort, Group
 from understudy.evaluation.judged import REAL_TABLE, Judged, Layout, Trait
 from understudy.evaluation.scores import EXPECTED, FORMAT, VERSION, Metric, Result, Score, checked
-from understudy.files import atomic_write
+from understudy.run.atomic import atomic_write
 from understudy.schema import Schema
 from understudy.tables import Frame, as_arrow
 

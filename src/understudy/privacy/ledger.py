@@ -9,11 +9,11 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from understudy.checkpoint import Checkpoint, Slot
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy import accounting
 from understudy.privacy.accounting import NO_NOISE, DiscreteGaussian, Event, Spent
 from understudy.privacy.noise import NoiseSource
+from understudy.run.checkpoint import Checkpoint, Slot
 
 DEFAULT_DELTA = 1e-6
 MOST_DELTA = 0.01

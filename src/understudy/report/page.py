@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from understudy import certificate
 from understudy.errors import ConfigError, TableError
 from understudy.evaluation.scores import FORMAT, VERSION, checked
-from understudy.files import atomic_write
 from understudy.privacy.ledger import Statement
 from understudy.report import charts, markdown, words
 from understudy.report.charts import Look, esc, name_tag
 from understudy.report.words import Scores, detail, finite, number, written
+from understudy.run.atomic import atomic_write
 
 WARNING = "Contains statistics of the real rows: not private, do not publish."
 MAX_COLUMNS = 60

@@ -19,23 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from understudy.adversarial.autoencoder import (
-    RECONSTRUCTIONS,
-    REDUCTIONS,
-    Coded,
-    Recipe,
-    Shifted,
-    held_to_shares,
-    principal_encoder,
-    random_encoder,
-    train_autoencoder,
-    with_shares,
-)
 from understudy.adversarial.models import GeneratorModel
-from understudy.adversarial.training import Dials, Kept, Settings, State, begun_with, train
-from understudy.adversarial.trajectory import Trajectory
+from understudy.encoding.features import FEW, Layout, PublicRows, layout_of
 from understudy.errors import ConfigError
-from understudy.features import FEW, Layout, PublicRows, layout_of
 from understudy.networks import (
     GENERATORS,
     Autoencoder,
@@ -57,6 +43,20 @@ from understudy.privacy.sampling import Units, drawn_rate
 from understudy.privacy.statistics import check_rows, noisy_gram
 from understudy.schema import Domain
 from understudy.synthesizers.dpgan import DPGAN, PUBLIC_BATCH, ledger_key, shares
+from understudy.training.autoencoder import (
+    RECONSTRUCTIONS,
+    REDUCTIONS,
+    Coded,
+    Recipe,
+    Shifted,
+    held_to_shares,
+    principal_encoder,
+    random_encoder,
+    train_autoencoder,
+    with_shares,
+)
+from understudy.training.gan import Dials, Kept, Settings, State, begun_with, train
+from understudy.training.trajectory import Trajectory
 
 ENCODERS = ("joint", "random", "public", "dp_pca", "unsound_paper")
 MOST_CODE = 32

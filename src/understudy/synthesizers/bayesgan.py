@@ -19,12 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from understudy.adversarial.chains import PRIORS, Chains, train_chains
-from understudy.adversarial.critics import one_hot_blocks
 from understudy.adversarial.models import PosteriorModel
-from understudy.adversarial.training import Kept, Settings
+from understudy.encoding.features import FEATURES, MODES, layout_of
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.features import FEATURES, MODES, layout_of
 from understudy.networks import GENERATORS, Blocks
 from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip
@@ -34,6 +31,9 @@ from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_stretches
 from understudy.privacy.sampling import drawn_rate
 from understudy.schema import Domain
 from understudy.synthesizers.dpgan import ledger_key, shares
+from understudy.training.critics import one_hot_blocks
+from understudy.training.gan import Kept, Settings
+from understudy.training.langevin import PRIORS, Chains, train_chains
 
 SAMPLERS = ("sgld", "sghmc")
 PAIRS = ("mean", "sum")

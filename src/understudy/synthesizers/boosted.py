@@ -16,7 +16,6 @@ from jaxtyping import PRNGKeyArray
 
 from understudy.adversarial.models import joined
 from understudy.adversarial.pools import Drawn, Pool
-from understudy.adversarial.trajectory import HasTrajectory, Progress, Trajectory, has_critics
 from understudy.boosting import (
     Cells,
     Constant,
@@ -31,14 +30,15 @@ from understudy.boosting import (
     play,
     rejection_sample,
 )
+from understudy.encoding.features import PublicRows
 from understudy.errors import ConfigError
-from understudy.features import PublicRows
 from understudy.privacy.accounting import Choices
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Clique, Rows
 from understudy.privacy.selection import RowFunctions, noisy_picks
 from understudy.schema import Domain
 from understudy.synthesizers import name_of
+from understudy.training.trajectory import HasTrajectory, Progress, Trajectory, has_critics
 
 OUTPUTS = ("iid", "distinct")
 QUERIES = ("auto", "none", "singles", "target", "pairs")

@@ -12,12 +12,12 @@ import dataclasses
 import numpy as np
 from jaxtyping import Array
 
-from understudy.adversarial.critics import Conditions
-from understudy.adversarial.training import Settings
+from understudy.encoding.features import Layout
 from understudy.errors import ConfigError
-from understudy.features import Layout
 from understudy.networks import Blocks
 from understudy.synthesizers.dpgan import DPGAN
+from understudy.training.critics import Conditions
+from understudy.training.gan import Settings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

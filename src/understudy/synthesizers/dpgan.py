@@ -17,12 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from understudy.adversarial.critics import Conditions, one_hot_blocks
 from understudy.adversarial.models import GeneratorModel
-from understudy.adversarial.training import Dials, Kept, Settings, State, begun_with, carried_over, start, train
-from understudy.adversarial.trajectory import Trajectory, judge
+from understudy.encoding.features import FEATURES, MODES, Layout, PublicRows, layout_of
 from understudy.errors import ConfigError
-from understudy.features import FEATURES, MODES, Layout, PublicRows, layout_of
 from understudy.networks import GENERATORS, Blocks, num_features
 from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, multiplier_beside_counts
@@ -30,6 +27,9 @@ from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps
 from understudy.privacy.sampling import Units, drawn_rate
 from understudy.schema import Domain
+from understudy.training.critics import Conditions, one_hot_blocks
+from understudy.training.gan import Dials, Kept, Settings, State, begun_with, carried_over, start, train
+from understudy.training.trajectory import Trajectory, judge
 
 PUBLIC_BATCH = 512
 """Public rows in a step that warms the networks up."""

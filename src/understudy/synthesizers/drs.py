@@ -12,14 +12,14 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from understudy.adversarial.pools import Pool
-from understudy.adversarial.trajectory import HasTrajectory, Progress, has_critics
 from understudy.boosting import judged, rejection_sample
+from understudy.encoding.features import PublicRows
 from understudy.errors import ConfigError
-from understudy.features import PublicRows
 from understudy.privacy.ledger import Budget, Ledger, Plan
 from understudy.privacy.mechanisms import Rows
 from understudy.schema import Domain
 from understudy.synthesizers import name_of
+from understudy.training.trajectory import HasTrajectory, Progress, has_critics
 
 
 @dataclasses.dataclass(frozen=True)

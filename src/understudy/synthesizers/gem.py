@@ -4,7 +4,7 @@ After Liu, Vietri and Wu, "Iterative methods for private synthetic data: unifyin
 Deviations: unless the table is wide for its budget, all marginals of the workload are bought, and without a target some
 pairs twice, under one Gaussian price that does not depend on their number or sizes; levels too rare for the noise are
 counted together; with a target, pairs of columns are counted within its classes; the loss is that of
-`adversarial/measured.py`. With a `critic_share` a critic, trained by DP-SGD as that of `dpgan`, looks for what the
+`training/marginal_matching.py`. With a `critic_share` a critic, trained by DP-SGD as that of `dpgan`, finds what the
 marginals do not show.
 """
 
@@ -18,8 +18,21 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float, PRNGKeyArray
 
-from understudy.adversarial.critics import one_hot_blocks
-from understudy.adversarial.measured import (
+from understudy.adversarial.products import Products
+from understudy.errors import ConfigError
+from understudy.networks import Centred, Critic, starts
+from understudy.privacy.accounting import Choices, Gaussian, SubsampledGaussian
+from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
+from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.measurement import Purse, pay_for_marginals
+from understudy.privacy.mechanisms import Candidates, Chooser, Clique, Grouped, Rows, noisy_choices, pay_for_steps
+from understudy.privacy.sampling import drawn_rate
+from understudy.schema import Domain, Scale
+from understudy.synthesizers.dpgan import ledger_key
+from understudy.training.critics import one_hot_blocks
+from understudy.training.gan import Dials, Kept, Settings, begun_with
+from understudy.training.gan import train as train_both
+from understudy.training.marginal_matching import (
     BETAS,
     Cells,
     Components,
@@ -35,20 +48,7 @@ from understudy.adversarial.measured import (
     heads_of,
     train,
 )
-from understudy.adversarial.products import Products
-from understudy.adversarial.training import Dials, Kept, Settings, begun_with
-from understudy.adversarial.training import train as train_both
-from understudy.adversarial.trajectory import Trajectory, judge
-from understudy.errors import ConfigError
-from understudy.networks import Centred, Critic, starts
-from understudy.privacy.accounting import Choices, Gaussian, SubsampledGaussian
-from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
-from understudy.privacy.measurement import Purse, pay_for_marginals
-from understudy.privacy.mechanisms import Candidates, Chooser, Clique, Grouped, Rows, noisy_choices, pay_for_steps
-from understudy.privacy.sampling import drawn_rate
-from understudy.schema import Domain, Scale
-from understudy.synthesizers.dpgan import ledger_key
+from understudy.training.trajectory import Trajectory, judge
 
 LEAST_SHARE = 0.001
 """Less of the budget than this for anything is a mistake."""

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Array
 
-from understudy.adversarial.critics import Conditions
-from understudy.adversarial.training import Settings
+from understudy.encoding.features import Layout, Levels
 from understudy.errors import ConfigError
-from understudy.features import Layout, Levels
 from understudy.networks import Blocks
 from understudy.privacy.ledger import Budget, Plan
 from understudy.privacy.mechanisms import Rows
 from understudy.schema import Domain
 from understudy.synthesizers.pategan import PATEGAN
+from understudy.training.critics import Conditions
+from understudy.training.gan import Settings
 
 NO_CONDITION = (
     "patectgan needs a discrete column to condition on, and none of this table's is one with features={!r}. Use "

@@ -17,13 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from understudy.adversarial.critics import Conditions, one_hot_blocks
 from understudy.adversarial.models import GeneratorModel
-from understudy.adversarial.pate import LOSSES_OF_VOTES, Voting, fresh_learners, train_by_votes
-from understudy.adversarial.training import Dials, Kept, Settings, State
-from understudy.adversarial.trajectory import Trajectory
+from understudy.encoding.features import FEATURES, MODES, Layout, PublicRows, layout_of
 from understudy.errors import ConfigError
-from understudy.features import FEATURES, MODES, Layout, PublicRows, layout_of
 from understudy.networks import GENERATORS, Blocks
 from understudy.privacy.accounting import Gaussian, Pure
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
@@ -42,6 +38,10 @@ from understudy.synthesizers.dpgan import (
     trajectory_of,
     warmed_up,
 )
+from understudy.training.critics import Conditions, one_hot_blocks
+from understudy.training.gan import Dials, Kept, Settings, State
+from understudy.training.pate import LOSSES_OF_VOTES, Voting, fresh_learners, train_by_votes
+from understudy.training.trajectory import Trajectory
 
 ROWS_EACH = 32
 """Rows of a teacher, if nothing is said: more teachers outvote more noise, and their weak opinions add up."""

@@ -14,9 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 from jaxtyping import PRNGKeyArray
 
-from understudy.adversarial.trajectory import Progress
+from understudy.encoding.features import PublicRows
 from understudy.errors import ConfigError
-from understudy.features import PublicRows
 from understudy.labelled import Labelled
 from understudy.learners.methods import Learner, Linear, NumberPerceptron, Prior, check_share, check_word
 from understudy.learners.models import HOW
@@ -25,6 +24,7 @@ from understudy.privacy.mechanisms import Rows
 from understudy.privacy.selection import part_sizes, split_by_coin
 from understudy.schema import Domain
 from understudy.synthesizers import AUTO, LEARNERS, learner_class, name_of, too_large_for
+from understudy.training.trajectory import Progress
 
 LEARN, IMITATE = "rows to learn from", "rows to imitate"
 """The two parts of the units with `disjoint`, as the ledger calls them."""

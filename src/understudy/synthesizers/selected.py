@@ -17,16 +17,16 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.adversarial.pools import Drawn, mixed
-from understudy.adversarial.trajectory import HasTrajectory, Progress
 from understudy.boosting import expected_miss
+from understudy.encoding.features import PublicRows
 from understudy.errors import ConfigError
-from understudy.features import PublicRows
 from understudy.privacy.accounting import Choices
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Clique, Rows
 from understudy.privacy.selection import RowFunctions, noisy_closest, noisy_picks, part_sizes, split_by_coin
 from understudy.schema import Domain, Scale
 from understudy.synthesizers import name_of
+from understudy.training.trajectory import HasTrajectory, Progress
 
 TASKS = ("accuracy", "log_loss", "squared_loss", "clustering", "marginals")
 WITH_TARGET = ("accuracy", "log_loss", "squared_loss")

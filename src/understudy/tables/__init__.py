@@ -10,7 +10,7 @@ types and spelling of the output follow from the schema alone, whatever the type
 keeps those). No message of this package contains a value of a row.
 """
 
-from understudy.files import atomic_folder, atomic_write
+from understudy.run.atomic import atomic_folder, atomic_write
 from understudy.tables.casting import conform
 from understudy.tables.conditions import Conjunct, Constant, filter_where, where_columns
 from understudy.tables.frames import Frame, as_arrow, from_frame, read_column, to_frame

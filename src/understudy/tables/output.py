@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from understudy.errors import TableError
-from understudy.files import atomic_path, explained, require_free
+from understudy.run.atomic import atomic_path, explained, require_free
 from understudy.tables.arrowfiles import write_arrow, write_parquet
 from understudy.tables.databases import tables_in, write_duckdb, write_sqlite
 from understudy.tables.jsonlines import write_json_lines

@@ -13,10 +13,11 @@ import hmac
 import json
 import os
 import re
+import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -25,14 +26,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pyarrow as pa
 import safetensors
 import safetensors.numpy
 
 from understudy.errors import CheckpointError, ConfigError
-from understudy.files import explained, require_free
-from understudy.privacy.digest import table_digest
-from understudy.privacy.noise import SECRET_BYTES, NoiseSource, new_secret, noise_source
+from understudy.run.atomic import explained, require_free
 
 try:
     import fcntl
@@ -41,6 +39,7 @@ except ImportError:  # no such locks on this system
 
 FORMAT = "understudy-checkpoint"
 FORMAT_VERSION = 2
+SECRET_BYTES = 32
 RUN, RELEASED, SPENT, RESULT = "run.json", "released.txt", "spent.txt", "release.json"
 RESULTS = (r"model\.safetensors", r"certificate\.json", r"CERTIFICATE\.md", r"release\.json")
 OWN = re.compile(
@@ -50,6 +49,9 @@ OWN = re.compile(
 
 SECONDS = "UNDERSTUDY_CHECKPOINT_SECONDS"
 """Environment variable: how long a training's state may be only in memory. Default: a minute."""
+
+Digest = Callable[[bytes], str]
+"""From a key to the keyed hash of a table, by which a resumed run recognises it."""
 
 Tree = TypeVar("Tree")
 Part = TypeVar("Part")
@@ -114,14 +116,14 @@ class Checkpoint:
     def open(
         cls,
         folder: str | os.PathLike[str],
-        tables: Mapping[str, pa.Table],
+        tables: Mapping[str, Digest],
         facts: Mapping[str, str],
         *,
         resume: bool = False,
     ) -> "Checkpoint":
         """A new checkpoint for this run, or with `resume` the one that it left, if it is the same run.
 
-        `tables` are compared by a keyed hash, `facts` (everything else that the result follows from) as texts.
+        `tables` are compared by keyed hashes, `facts` (everything else that the result follows from) as texts.
         """
         folder = Path(os.path.realpath(folder))
         _seconds()
@@ -160,12 +162,13 @@ class Checkpoint:
         _unlock(self._lock)
         self._lock = None
 
-    def noise_source(self, seed: int | None) -> NoiseSource:
-        """The run's noise from its first draw on: the same in every process that runs or resumes it.
+    @property
+    def secret(self) -> bytes:
+        """What all noise of the run is expanded from: the same in every process that runs or resumes it.
 
-        The secret is on disk before this can be called, so no draw is lost when a process dies.
+        It is on disk before this can be read, so no noise is lost when a process dies.
         """
-        return noise_source(seed, self._secret)
+        return self._secret
 
     def slot(self) -> "Slot":
         """A place for the state of one training; those of a run are told apart by the order in which they begin."""
@@ -291,17 +294,17 @@ def _digest_of(arrays: Sequence[np.ndarray], words: Mapping[str, str]) -> str:
     return digest.hexdigest()
 
 
-def _begun(folder: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, str]) -> bytes:
+def _begun(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, str]) -> bytes:
     """Writes down which run this is, and returns its secret."""
     for leftover in folder.iterdir():  # of a run that was killed while it began or ended
         leftover.unlink()
-    secret = new_secret()
+    secret = secrets.token_bytes(SECRET_BYTES)
     run = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "secret": secret.hex(),
         "check": _derived(secret, "check").hex(),
-        "tables": {name: table_digest(table, _derived(secret, "tables")) for name, table in tables.items()},
+        "tables": {name: digest(_derived(secret, "tables")) for name, digest in tables.items()},
         "facts": dict(facts),
     }
     _write(folder / RUN, json.dumps(run, indent=1, ensure_ascii=False).encode())
@@ -313,7 +316,7 @@ def _derived(secret: bytes, purpose: str) -> bytes:
     return hashlib.blake2b(purpose.encode(), key=secret, digest_size=32).digest()
 
 
-def _secret_of(folder: Path, tables: Mapping[str, pa.Table], facts: Mapping[str, str]) -> bytes:
+def _secret_of(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, str]) -> bytes:
     """The secret of the run in this folder, if it is the same run."""
     try:
         run = json.loads((folder / RUN).read_bytes())
@@ -333,7 +336,7 @@ def _secret_of(folder: Path, tables: Mapping[str, pa.Table], facts: Mapping[str,
             short = len(old) + len(new) <= 160 and "\n" not in old + new
             raise _other_run(folder, f"the {name}", f" (it was {old}, now it is {new})" if short else "")
     for name in sorted({*old_tables, *tables}):
-        if name not in tables or old_tables.get(name) != table_digest(tables[name], _derived(secret, "tables")):
+        if name not in tables or old_tables.get(name) != tables[name](_derived(secret, "tables")):
             raise _other_run(folder, f"the {name}")
     return secret
 

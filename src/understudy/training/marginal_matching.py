@@ -24,11 +24,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from understudy.adversarial.training import Kept, driven, trained_part
 from understudy.networks import Blocks, Generator, block_log_softmax, num_features
+from understudy.training.gan import Kept, driven, trained_part
 
 if TYPE_CHECKING:
-    from understudy.checkpoint import Slot
+    from understudy.run.checkpoint import Slot
 
 BETAS = (0.9, 0.99)
 LEAST_RATE = 0.02

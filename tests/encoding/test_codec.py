@@ -19,8 +19,8 @@ from understudy.encoding import (
     as_ticks,
     assumed_domain,
     fit_codec,
-    near_equal_masses,
 )
+from understudy.encoding.fit import near_equal_masses
 from understudy.privacy.discovery import Binning, Grid, Histogram, plan_discovery
 from understudy.privacy.ledger import Guarantee, Ledger
 from understudy.privacy.mechanisms import Rows
@@ -158,31 +158,6 @@ def test_codecs_survive_json(rows: list[tuple], max_bins: int) -> None:
     assert np.array_equal(copy.encode(table), codes)
     assert decoded(copy, codes) == decoded(Codec.from_dict(json.loads(text)), codes)
     check_round_trip(copy, table)
-
-
-@settings(max_examples=15)
-@given(rows=rows_of_values)
-def test_features_and_codes_are_the_same_thing(rows: list[tuple]) -> None:
-    codec, _, _ = fitted(as_table(rows), binning=Binning(bins="uniform"))
-    codes = codec.encode(as_table(rows))
-    one_hot = codec.one_hot(codes)
-    assert one_hot.shape == (len(rows), sum(codec.domain.sizes))
-    assert np.array_equal(one_hot.sum(axis=1), np.full(len(rows), len(COLUMNS)))
-    assert np.array_equal(codec.from_one_hot(one_hot), codes)
-    scaled = codec.scaled(codes)
-    assert scaled.min() > -1
-    assert scaled.max() < 1
-    assert np.array_equal(codec.from_scaled(scaled), codes)
-
-
-def test_scaled_features_of_every_code_come_back() -> None:
-    codec, _, _ = fitted(as_table([]), binning=Binning(bins="uniform", max_bins=1000))
-    most = max(codec.domain.sizes)
-    codes = np.minimum(np.arange(most)[:, None], np.array(codec.domain.sizes) - 1).astype(np.int32)
-    assert np.array_equal(codec.from_scaled(codec.scaled(codes)), codes)
-    assert np.array_equal(codec.from_one_hot(codec.one_hot(codes)), codes)
-    beyond = codec.from_scaled(np.array([[-9.0] * len(COLUMNS), [9.0] * len(COLUMNS)]))
-    assert np.array_equal(beyond, [np.zeros(len(COLUMNS)), np.array(codec.domain.sizes) - 1])
 
 
 # ------------------------------------------------------------------------------------------- whatever a column may hold

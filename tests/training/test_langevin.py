@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from understudy.adversarial import chains as chains_file
-from understudy.adversarial import training
-from understudy.adversarial.chains import Chains, ChainState, advance, begun, train_chains
-from understudy.adversarial.critics import one_hot_blocks
 from understudy.privacy.gradients import Clip
 from understudy.privacy.langevin import Pace
 from understudy.privacy.sampling import Draws, Units
+from understudy.training import gan as training
+from understudy.training import langevin as chains_file
+from understudy.training.critics import one_hot_blocks
+from understudy.training.langevin import Chains, ChainState, advance, begun, train_chains
 
 DISCRIMINATORS = UPDATES = ITERATIONS = 2
 EACH = DISCRIMINATORS * UPDATES

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from understudy.adversarial.losses import Loss
 from understudy.networks import Block, Blocks, starts
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip, grouped_by_size, public_norms
+from understudy.training.losses import Loss
 
 PENALTY = 10.0
 AROUND = 0.1

@@ -23,9 +23,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from understudy.adversarial.critics import PENALTY, Conditions, gradient_penalty, unit_loss
-from understudy.adversarial.losses import LOSSES
-from understudy.adversarial.training import (
+from understudy.errors import BudgetExceeded, ConfigError
+from understudy.networks import Critic, CrossedCritic, drawn_features, num_features
+from understudy.privacy.votes import LAWS, Parts, noisy_votes
+from understudy.training.critics import PENALTY, Conditions, gradient_penalty, unit_loss
+from understudy.training.gan import (
     Dials,
     Kept,
     Settings,
@@ -40,12 +42,10 @@ from understudy.adversarial.training import (
     stepped,
     trained_part,
 )
-from understudy.errors import BudgetExceeded, ConfigError
-from understudy.networks import Critic, CrossedCritic, drawn_features, num_features
-from understudy.privacy.votes import LAWS, Parts, noisy_votes
+from understudy.training.losses import LOSSES
 
 if TYPE_CHECKING:
-    from understudy.checkpoint import Slot
+    from understudy.run.checkpoint import Slot
 
 LABELS = ("share", "majority")
 AGAINST = ("median", "half")

@@ -21,12 +21,6 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from understudy.adversarial.critics import (
-    Conditions,
-    clip_from_rows,
-    unit_loss,
-)
-from understudy.adversarial.losses import LOSSES
 from understudy.errors import ConfigError, TrainingError
 from understudy.networks import (
     GENERATORS,
@@ -43,9 +37,15 @@ from understudy.networks import (
 )
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip, noisy_direction
 from understudy.privacy.sampling import Draws, Units, chunk_size, num_slots, poisson_draws
+from understudy.training.critics import (
+    Conditions,
+    clip_from_rows,
+    unit_loss,
+)
+from understudy.training.losses import LOSSES
 
 if TYPE_CHECKING:
-    from understudy.checkpoint import Slot  # reads tables; training alone must not need to
+    from understudy.run.checkpoint import Slot  # reads tables; training alone must not need to
 
 ADAPTIVE = ("none", "public", "quantile", "noisy_norm")
 FAKE_TERMS = ("separate", "paired")

@@ -18,16 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from understudy.adversarial.critics import encoder as features_from
-from understudy.adversarial.training import (
-    Settings,
-    State,
-    direction_of,
-    draws_of,
-    driven,
-    stepped,
-    trained_part,
-)
 from understudy.networks import (
     Autoencoder,
     Blocks,
@@ -41,9 +31,19 @@ from understudy.networks import (
 from understudy.privacy.gradients import Clip, noisy_direction
 from understudy.privacy.mechanisms import RowEncoder
 from understudy.privacy.sampling import Draws, Units
+from understudy.training.critics import encoder as features_from
+from understudy.training.gan import (
+    Settings,
+    State,
+    direction_of,
+    draws_of,
+    driven,
+    stepped,
+    trained_part,
+)
 
 if TYPE_CHECKING:
-    from understudy.checkpoint import Slot  # reads tables; training alone must not need to
+    from understudy.run.checkpoint import Slot  # reads tables; training alone must not need to
 
 RECONSTRUCTIONS = ("typed", "bce")
 REDUCTIONS = ("sum", "mean")

@@ -13,11 +13,9 @@ import pytest
 from scipy import stats
 
 import understudy as us
-from understudy.adversarial.critics import Conditions, unit_loss
-from understudy.adversarial.losses import LOSSES
 from understudy.adversarial.models import GeneratorModel
 from understudy.encoding import Codec, fit_codec
-from understudy.features import Bits, Layout, Levels, Line, Modes, layout_of, weighted_mixture
+from understudy.encoding.features import Bits, Layout, Levels, Line, Modes, layout_of, weighted_mixture
 from understudy.networks import Critic, activate, num_features, starts
 from understudy.privacy.accounting import SubsampledGaussian
 from understudy.privacy.discovery import plan_discovery
@@ -29,6 +27,8 @@ from understudy.schema import Domain
 from understudy.synthesizers import express, read_method
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.tables import conform
+from understudy.training.critics import Conditions, unit_loss
+from understudy.training.losses import LOSSES
 
 ROOT = Path(__file__).parents[2]
 TINY = "latent=4, generator_widths=[16, 16], critic_widths=[8], rate=1.0"  # all rows: the price is quickly found

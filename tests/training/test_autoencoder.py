@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from understudy.adversarial import autoencoder, training
-from understudy.adversarial.autoencoder import Coded, Recipe, random_encoder, train_autoencoder
-from understudy.adversarial.critics import one_hot_blocks
-from understudy.features import Layout, Levels
+from understudy.encoding.features import Layout, Levels
 from understudy.networks import Autoencoder, Decoder, Encoder
 from understudy.privacy.sampling import Units
+from understudy.training import autoencoder
+from understudy.training import gan as training
+from understudy.training.autoencoder import Coded, Recipe, random_encoder, train_autoencoder
+from understudy.training.critics import one_hot_blocks
 
 BLOCKS = one_hot_blocks((2, 3, 4))
 UNITS, RATE, BATCH, STEPS = 400, 0.25, 8, 3

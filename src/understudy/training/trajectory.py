@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from understudy.adversarial.critics import encoder
-from understudy.features import Layout
+from understudy.encoding.features import Layout
 from understudy.networks import Blocks, num_features
 from understudy.privacy.ledger import Budget, Ledger, Plan
 from understudy.privacy.mechanisms import Rows
 from understudy.schema import Domain
+from understudy.training.critics import encoder
 
 Progress = Callable[[float, str], None]
 

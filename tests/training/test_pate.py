@@ -18,10 +18,6 @@ from jaxtyping import Array
 from scipy import stats
 
 import understudy as us
-from understudy.adversarial import pate
-from understudy.adversarial.critics import Conditions, one_hot_blocks
-from understudy.adversarial.pate import Classroom, Teachers, Voting, begun, train_by_votes
-from understudy.adversarial.training import Dials, Settings, generator_step, stepped
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy import mechanisms
 from understudy.privacy.accounting import Gaussian, Pure, calibrate, pld_epsilon
@@ -30,6 +26,10 @@ from understudy.privacy.mechanisms import PaidVotes, Rows, pay_for_votes
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.votes import Parts, arranged, laplaces, noisy_votes, parted, scale_of
 from understudy.schema import Domain
+from understudy.training import pate
+from understudy.training.critics import Conditions, one_hot_blocks
+from understudy.training.gan import Dials, Settings, generator_step, stepped
+from understudy.training.pate import Classroom, Teachers, Voting, begun, train_by_votes
 
 BLOCKS = one_hot_blocks((3, 4, 2))
 SETTINGS = Settings(

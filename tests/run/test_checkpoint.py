@@ -23,17 +23,17 @@ import pyarrow.csv
 import pytest
 
 import understudy as us
-from understudy import checkpoint as checkpoints
-from understudy.adversarial.critics import one_hot_blocks
-from understudy.adversarial.training import Dials, Kept, Settings, State, train
-from understudy.checkpoint import Checkpoint, Slot
 from understudy.cli import run
 from understudy.errors import CheckpointError, ConfigError, UnderstudyError
 from understudy.privacy.digest import table_digest
-from understudy.privacy.noise import NoiseSource, SeededNoise
+from understudy.privacy.noise import NoiseSource, SeededNoise, noise_source
 from understudy.privacy.samplers import BitStream
 from understudy.privacy.sampling import Units
+from understudy.run import checkpoint as checkpoints
+from understudy.run.checkpoint import Checkpoint, Slot
 from understudy.synthesizers.independent import Independent
+from understudy.training.critics import one_hot_blocks
+from understudy.training.gan import Dials, Kept, Settings, State, train
 
 NETS = "latent=4, generator_widths=[16, 16], critic_widths=[8]"
 SMALL = f"dpgan(steps=400, rate=0.25, {NETS})"
@@ -90,18 +90,18 @@ def same(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
 def test_a_resumed_run_draws_the_same_from_its_first_draw_on(tmp_path: Path) -> None:
     folders = [tmp_path / "run", tmp_path / "copy", tmp_path / "another"]
     with Checkpoint.open(folders[0], {}, {}) as begun:
-        noise = begun.noise_source(None)
+        noise = noise_source(None, begun.secret)
         assert not noise.seeded
         first, second = draws(noise), draws(noise)
     shutil.copytree(folders[0], folders[1])
     for folder in folders[:2]:
         with Checkpoint.open(folder, {}, {}, resume=True) as resumed:
-            noise = resumed.noise_source(None)
+            noise = noise_source(None, resumed.secret)
             assert same(first, draws(noise))
             assert same(second, draws(noise))
-            assert same(draws(resumed.noise_source(5)), draws(SeededNoise(5)))
+            assert same(draws(noise_source(5, resumed.secret)), draws(SeededNoise(5)))
     with Checkpoint.open(folders[2], {}, {}) as another:  # 64 bits of a key agree with probability 2^-64
-        assert not np.array_equal(draws(another.noise_source(None))[2], first[2])
+        assert not np.array_equal(draws(noise_source(None, another.secret))[2], first[2])
 
 
 def test_the_secret_is_on_disk_before_the_first_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -723,7 +723,7 @@ def test_too_little_memory_is_said_with_what_helps(monkeypatch: pytest.MonkeyPat
     def exhausted(*arguments: object) -> None:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 99999 bytes")
 
-    monkeypatch.setattr("understudy.adversarial.training._compiled", lambda settings: exhausted)
+    monkeypatch.setattr("understudy.training.gan._compiled", lambda settings: exhausted)
     with pytest.raises(ConfigError, match=r"smaller chunk .*chunk=256, or a smaller rate"):
         small_training(None, None)
     with pytest.raises(ConfigError, match="chunk must be a whole number"):

@@ -20,9 +20,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from understudy.adversarial.critics import unit_loss
-from understudy.adversarial.losses import LOSSES
-from understudy.adversarial.training import (
+from understudy.privacy.gradients import Clip
+from understudy.privacy.langevin import Pace, at_rest, langevin_step, noisy_langevin_step
+from understudy.privacy.sampling import Draws, Units
+from understudy.training.critics import unit_loss
+from understudy.training.gan import (
     Dials,
     Kept,
     Settings,
@@ -32,9 +34,7 @@ from understudy.adversarial.training import (
     generator_gradient,
     start,
 )
-from understudy.privacy.gradients import Clip
-from understudy.privacy.langevin import Pace, at_rest, langevin_step, noisy_langevin_step
-from understudy.privacy.sampling import Draws, Units
+from understudy.training.losses import LOSSES
 
 PRIORS = ("scaled", "unit")
 

@@ -11,9 +11,10 @@ import optax
 import pytest
 from jaxtyping import Array
 
-from understudy.adversarial.critics import one_hot_blocks
-from understudy.adversarial.losses import LOSSES
-from understudy.adversarial.training import (
+from understudy.errors import ConfigError
+from understudy.privacy.sampling import Units
+from understudy.training.critics import one_hot_blocks
+from understudy.training.gan import (
     Dials,
     Kept,
     Settings,
@@ -25,8 +26,7 @@ from understudy.adversarial.training import (
     start,
     train,
 )
-from understudy.errors import ConfigError
-from understudy.privacy.sampling import Units
+from understudy.training.losses import LOSSES
 
 BLOCKS = one_hot_blocks((3, 4, 2))
 SMALL = Settings(

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
-from numpy.typing import ArrayLike
 
 from understudy.networks import Block, Blocks, num_features
 from understudy.schema import Domain, Scale
@@ -33,6 +32,7 @@ REACH = 4.0
 Places = Float[np.ndarray, " rows"]
 Codes = Int[np.ndarray, " rows"]
 Features = Float[np.ndarray, "rows features"]
+Numbers = Sequence[float] | np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -390,7 +390,7 @@ def weighted_mixture(
 
 
 def _log_densities(
-    places: Places, spread: Places, means: ArrayLike, stddevs: ArrayLike, weights: ArrayLike
+    places: Places, spread: Places, means: Numbers, stddevs: Numbers, weights: Numbers
 ) -> Float[np.ndarray, "rows components"]:
     """Of each component at each place, averaged over an even stretch of this variance (to second order)."""
     variances = np.asarray(stddevs) ** 2

@@ -1,0 +1,11 @@
+"""Table to codes and back, and codes to the features of networks."""
+
+from understudy.encoding.arrow import as_ticks as as_ticks
+from understudy.encoding.arrow import bound_ticks as bound_ticks
+from understudy.encoding.codec import Codec as Codec
+from understudy.encoding.columns import CategoricalCodec as CategoricalCodec
+from understudy.encoding.columns import NumericCodec as NumericCodec
+from understudy.encoding.fit import OTHER as OTHER
+from understudy.encoding.fit import assumed_domain as assumed_domain
+from understudy.encoding.fit import fit_codec as fit_codec
+from understudy.encoding.fit import merge_rarest as merge_rarest

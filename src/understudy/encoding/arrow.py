@@ -1,0 +1,137 @@
+"""Arrow columns as numbers and as comparable categories, by rules that depend on types and on no other row."""
+
+import contextlib
+from collections.abc import Sequence
+from datetime import date, datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from understudy.schema import Bound, Category, Column
+from understudy.tables.casting import as_text, in_declared_type
+from understudy.tables.engine import computed
+
+
+def as_ticks(values: pa.ChunkedArray, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of a bounded column: floats for reals, else whole numbers (days, microseconds); and which are known.
+
+    Infinities stay, to be clamped; what is no number is unknown. Whole numbers are rounded, never refused.
+    """
+    column = _numeric_arrow(plain_array(values), kind)
+    known = pc.is_valid(column).to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(column.type):
+        numbers = np.array(column.fill_null(0.0).to_numpy(zero_copy_only=False), dtype=np.float64)
+        known = known & ~np.isnan(numbers)
+        numbers[~known] = 0.0
+        if kind == "real":
+            return numbers, known
+        # 2^63 itself is not an int64; the nearest float below it is.
+        limited = np.clip(np.nan_to_num(np.rint(numbers), nan=0.0), -(2.0**63), np.nextafter(2.0**63, 0))
+        return limited.astype(np.int64), known
+    numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
+    if kind == "real":
+        return numbers.astype(np.float64), known
+    if numbers.dtype == np.uint64:
+        numbers = np.minimum(numbers, np.uint64(2**63 - 1))
+    return numbers.astype(np.int64), known
+
+
+def _numeric_arrow(column: pa.Array, kind: str) -> pa.Array:
+    """The column as Arrow integers or floats; nulls where it cannot be read as its declared kind."""
+    kind_type = {
+        "date": pa.date32(),
+        "datetime": pa.timestamp("us", tz=getattr(column.type, "tz", None)),
+    }.get(kind)
+    if kind_type is not None:
+        if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
+            column = _read_text(column, kind_type)
+        else:
+            column = column.cast(kind_type, safe=False)
+        return column.cast(pa.int32()).cast(pa.int64()) if kind == "date" else column.cast(pa.int64())
+    if pa.types.is_boolean(column.type):
+        return column.cast(pa.int8())
+    if pa.types.is_integer(column.type) or (pa.types.is_floating(column.type) and column.type != pa.float16()):
+        return column.cast(pa.float64()) if pa.types.is_floating(column.type) else column
+    if pa.types.is_decimal(column.type) or column.type == pa.float16():
+        return column.cast(pa.float64(), safe=False)
+    return _read_text(column, pa.float64() if kind == "real" else pa.int64())
+
+
+def _read_text(column: pa.Array, kind_type: pa.DataType) -> pa.Array:
+    """Text read as numbers or dates; what cannot be read becomes a null, so that no value raises."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return pa.nulls(len(column), kind_type)
+    names = {pa.float64(): "DOUBLE", pa.int64(): "BIGINT", pa.date32(): "DATE"}
+    return computed(f"TRY_CAST(v AS {names.get(kind_type, 'TIMESTAMP')})", column).cast(kind_type)
+
+
+def from_ticks(ticks: np.ndarray, null: np.ndarray, kind: str) -> pa.Array:
+    if kind == "date":
+        return pa.array(ticks.astype(np.int32), mask=null).cast(pa.date32())
+    array = pa.array(ticks, mask=null)
+    return array.cast(pa.timestamp("us")) if kind == "datetime" else array
+
+
+def bound_ticks(column: Column) -> tuple[int | float, int | float]:
+    assert column.bounds is not None
+    lower, upper = (_tick(bound) for bound in column.bounds)
+    return lower, upper
+
+
+def _tick(bound: Bound) -> int | float:
+    if isinstance(bound, datetime):
+        return pa.scalar(bound).cast(pa.timestamp("us", tz="UTC" if bound.tzinfo else None)).cast(pa.int64()).as_py()
+    if isinstance(bound, date):
+        return (bound - date(1970, 1, 1)).days
+    return bound
+
+
+def comparable_tick(constant: object, kind: str) -> int | float | None:
+    """A constant of a condition on the scale of the column's ticks, if it is of the column's kind."""
+    number = isinstance(constant, int | float) and not isinstance(constant, bool)
+    if kind in ("integer", "real"):
+        return constant if number else None  # type: ignore[return-value]
+    if kind == "date" and isinstance(constant, date) and not isinstance(constant, datetime):
+        return _tick(constant)
+    return _tick(constant) if kind == "datetime" and isinstance(constant, datetime) and not constant.tzinfo else None
+
+
+def plain_array(values: pa.ChunkedArray) -> pa.Array:
+    """One plain array: chunks joined, dictionaries resolved."""
+    column = values.combine_chunks()
+    if isinstance(column, pa.ChunkedArray):  # an empty chunked array stays one
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    plain = {pa.string_view(): pa.string(), pa.float16(): pa.float32()}.get(column.type)  # few kernels know these two
+    return column if plain is None else column.cast(plain)
+
+
+def comparable(categories: Sequence[Category | None], values: pa.ChunkedArray) -> tuple[pa.Array, pa.ChunkedArray]:
+    """The listed categories and the column in one Arrow type, which follows from both types and from no value of a row.
+
+    Numbers are compared as numbers of the column's type where that holds the list, booleans as booleans, and all else
+    as texts, in which 1, 1.0 and "1" are the same.
+    """
+    column = plain_array(values)
+    listed = pa.array(list(categories))
+    held = column.type
+    if pa.types.is_boolean(listed.type) and not pa.types.is_boolean(held):
+        truth = Column(name="", kind="boolean")
+        return listed, in_declared_type(pa.chunked_array([column]), truth)
+    if pa.types.is_floating(held) and (pa.types.is_floating(listed.type) or pa.types.is_integer(listed.type)):
+        return listed.cast(held, safe=False), pa.chunked_array([column])
+    if pa.types.is_integer(held) and pa.types.is_integer(listed.type):
+        with contextlib.suppress(pa.ArrowInvalid):
+            return listed.cast(held), pa.chunked_array([column])
+    if held != listed.type or not (pa.types.is_string(held) or pa.types.is_boolean(held)):
+        listed, column = _as_text(listed), _as_text(column)
+    return listed, pa.chunked_array([column])
+
+
+def _as_text(column: pa.Array) -> pa.Array:
+    """Each value as text by itself; nulls for types that have no text, whatever the values."""
+    try:
+        return as_text(pa.chunked_array([column])).combine_chunks()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return pa.nulls(len(column), pa.string())

@@ -1,0 +1,91 @@
+"""The codec of a table: all modelled columns, to integer codes and back.
+
+Everything a codec knows is public: declared in the schema, or estimated privately.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Float, Int, PRNGKeyArray
+
+from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
+from understudy.schema import Domain, Scale, Schema
+
+
+@dataclasses.dataclass(frozen=True)
+class Codec:
+    """All modelled columns of a schema, in its order."""
+
+    columns: tuple[ColumnCodec, ...]
+    schema: Schema
+    num_rows: int
+    """The public number of rows: declared, or bought."""
+
+    @property
+    def domain(self) -> Domain:
+        return Domain(
+            names=tuple(column.name for column in self.columns),
+            sizes=tuple(column.size for column in self.columns),
+            num_rows=self.num_rows,
+            target=self.schema.target,
+            numbers=tuple(column.name for column in self.columns if isinstance(column, NumericCodec)),
+            declared_rows=self.schema.rows,
+            bought=estimated_columns(self.schema),
+        )
+
+    def encode(self, table: pa.Table) -> Int[np.ndarray, "rows columns"]:
+        """Codes of each row, by the public rules at the head of this file."""
+        codes = np.empty((table.num_rows, len(self.columns)), dtype=np.int32)
+        for index, column in enumerate(self.columns):
+            codes[:, index] = column.encode(table.column(column.name))
+        return codes
+
+    def places(self, table: pa.Table) -> Float[np.ndarray, "rows columns"]:
+        """Where the numbers of each row lie between their bounds, from 0 to 1; NaN for nulls and other columns."""
+        places = np.full((table.num_rows, len(self.columns)), np.nan)
+        for index, column in enumerate(self.columns):
+            if isinstance(column, NumericCodec):
+                places[:, index] = column.places(table.column(column.name))
+        return places
+
+    @property
+    def scales(self) -> tuple[Scale | None, ...]:
+        return tuple(column.scale if isinstance(column, NumericCodec) else None for column in self.columns)
+
+    def decode(
+        self,
+        codes: Int[np.ndarray, "rows columns"],
+        places: Float[np.ndarray, "rows columns"] | None = None,
+        *,
+        key: PRNGKeyArray,
+    ) -> pa.Table:
+        """A table of the schema's columns: numbers at their places or drawn inside bins, fresh ids, no text."""
+        generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        arrays = {}
+        for index, column in enumerate(self.columns):
+            if places is None or isinstance(column, CategoricalCodec):
+                arrays[column.name] = column.decode(codes[:, index], generator=generator)
+            else:
+                arrays[column.name] = column.decode(codes[:, index], generator=generator, places=places[:, index])
+        for declared in self.schema.columns:
+            if declared.kind == "id" and not declared.drop:
+                arrays[declared.name] = pa.array(np.arange(1, len(codes) + 1))
+        return pa.table({name: arrays[name] for name in self.schema.names if name in arrays})
+
+    def to_dict(self) -> dict[str, object]:
+        columns = [column.to_dict() for column in self.columns]
+        return {"columns": columns, "schema": self.schema.to_dict(), "num_rows": self.num_rows}
+
+    @classmethod
+    def from_dict(cls, content: Mapping) -> "Codec":
+        types: dict[str, type[ColumnCodec]] = {"categorical": CategoricalCodec, "numeric": NumericCodec}
+        columns = tuple(types[column["type"]].from_dict(column) for column in content["columns"])
+        return cls(columns, Schema.from_dict(content["schema"]), content["num_rows"])
+
+
+def estimated_columns(schema: Schema) -> tuple[str, ...]:
+    """Columns whose categories are bought."""
+    return tuple(column.name for column in schema.modelled if column.bought == "categories")

@@ -1,0 +1,232 @@
+"""Fits a codec: estimates privately what the schema leaves open, then encodes the rows that may be used."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Int
+
+from understudy.encoding.arrow import as_ticks, bound_ticks, plain_array
+from understudy.encoding.codec import Codec, estimated_columns
+from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
+from understudy.errors import BudgetExceeded
+from understudy.privacy.discovery import (
+    FINEST,
+    FLAT,
+    Binning,
+    Grid,
+    Histogram,
+    discover_bounds,
+    discover_categories,
+    discover_histograms,
+    largest_counts,
+    paid_levels,
+)
+from understudy.privacy.ledger import Ledger, Plan
+from understudy.privacy.mechanisms import Rows, noisy_size
+from understudy.privacy.units import rows_within_units, unit_numbers
+from understudy.schema import BOUNDED, Category, Column, Domain, Schema
+
+OTHER = "other"
+DEFAULT_SIZE = 1000  # assumed by a plan when the number of rows is neither declared nor given
+STAND_IN = 10  # assumed number of codes, in plans that people read, of a column whose categories are estimated
+MERGED_PART = 0.05  # fraction of the longest list that is merged per step: long lists need few steps
+
+
+def assumed_domain(schema: Schema, binning: Binning, *, num_rows: int | None = None) -> Domain:
+    """The domain as far as it is public before any purchase: for plans, which read no data.
+
+    Sizes that will be estimated privately are placeholders, for plans that people read. No privacy cost depends on
+    them, and no refusal does: refusals are decided by the domain's `largest` sizes.
+    """
+    most_sizes = _most_sizes(schema, binning)
+    sizes = [
+        min(size, STAND_IN) if column.bought == "categories" else size
+        for column, size in zip(schema.modelled, most_sizes, strict=True)
+    ]
+    rows = schema.rows or num_rows or DEFAULT_SIZE
+    names = tuple(column.name for column in schema.modelled)
+    numbers = tuple(column.name for column in schema.modelled if column.kind in BOUNDED)
+    return Domain(
+        names=names,
+        sizes=tuple(sizes),
+        num_rows=rows,
+        target=schema.target,
+        numbers=numbers,
+        declared_rows=schema.rows,
+        bought=estimated_columns(schema),
+        most_sizes=most_sizes,
+    )
+
+
+def _most_sizes(schema: Schema, binning: Binning) -> tuple[int, ...]:
+    """The largest number of codes that each modelled column can have, whatever is estimated."""
+    sizes = []
+    for column in schema.modelled:
+        if column.kind == "boolean":
+            size = 2
+        elif column.kind == "categorical":
+            size = binning.max_categories + 1 if column.categories is None else len(column.categories)  # with "other"
+        else:
+            size = binning.max_bins
+        sizes.append(size + column.nullable)
+    return tuple(sizes)
+
+
+TooLarge = Callable[[Domain], tuple[str, ...]]
+"""The columns of a domain that together have too many codes for a method; empty: the method can hold them all."""
+
+
+def fit_codec(
+    table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning, too_large: TooLarge | None = None
+) -> tuple[Codec, Rows]:
+    """Buys what the schema leaves open, then encodes the rows that may be used.
+
+    Where estimated lists are `too_large` for a method, their rarest categories become "other" too.
+
+    Formal guarantee: the privacy cost of `plan`. Encoding itself works row by row by public rules and releases nothing;
+    merging depends only on noisy counts and public limits.
+    """
+    if ledger.max_rows_per_unit < schema.max_rows_per_unit:
+        raise BudgetExceeded("The ledger is set up for fewer rows per unit than the schema allows.")
+    units = None
+    if schema.unit is not None:
+        kept = rows_within_units(table.column(schema.unit), schema.max_rows_per_unit)
+        table = table.filter(pa.array(kept))
+        units = unit_numbers(table.column(schema.unit))
+    num_rows = noisy_size(table, plan["size"], ledger) if schema.rows is None else schema.rows
+    categories = _bought_categories(table, schema, plan, ledger, binning)
+    histograms = _histograms(table, schema, plan, ledger, binning, num_rows=num_rows)
+
+    def codec_of(categories: Mapping[str, Collection[Category]]) -> Codec:
+        columns = tuple(_column_codec(column, categories, histograms, binning) for column in schema.modelled)
+        return Codec(columns, schema, num_rows)
+
+    if too_large is not None:
+        categories = merge_rarest(codec_of(categories).domain, categories, too_large)
+    codec = codec_of(categories)
+    rows = Rows(
+        codec.encode(table),
+        dataclasses.replace(codec.domain, most_sizes=_most_sizes(schema, binning)),
+        max_rows_per_unit=schema.max_rows_per_unit,
+        units=units,
+        places=lambda: codec.places(table),
+        scales=codec.scales,
+    )
+    return codec, rows
+
+
+def merge_rarest(
+    domain: Domain, noisy_counts: Mapping[str, dict[Category, int]], too_large: TooLarge
+) -> dict[str, dict[Category, int]]:
+    """Merges as few estimated categories into "other" as a method needs to hold the lists.
+
+    In each step the longest list among the columns that are too large loses its rarest categories; one always stays.
+    Post-processing of noisy counts.
+    """
+    kept = dict(noisy_counts)
+    while longest := max(
+        (n for n in too_large(domain) if len(kept.get(n, ())) > 1), key=lambda n: len(kept[n]), default=""
+    ):
+        fewer = min(len(kept[longest]) - 1, math.floor((1 - MERGED_PART) * len(kept[longest])))
+        gone, kept[longest] = len(kept[longest]) - fewer, largest_counts(kept[longest], fewer)
+        sizes = [size - gone * (name == longest) for name, size in zip(domain.names, domain.sizes, strict=True)]
+        domain = dataclasses.replace(domain, sizes=tuple(sizes))
+    return kept
+
+
+def _bought_categories(
+    table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning
+) -> dict[str, dict[Category, int]]:
+    if "categories" not in plan:
+        return {}
+    values = {name: plain_array(table.column(name)) for name in plan["categories"].columns}
+    return discover_categories(values, plan["categories"], ledger, most=binning.max_categories)
+
+
+def _histograms(
+    table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning, *, num_rows: int
+) -> dict[str, Histogram]:
+    numeric = [column for column in schema.modelled if column.kind in BOUNDED]
+    exact_values = {}
+    for column in numeric:
+        ticks, known = as_ticks(table.column(column.name), column.kind)
+        exact_values[column.name] = ticks[known]
+    bounds = {column.name: bound_ticks(column) for column in numeric if column.bounds is not None}
+    if "bounds" in plan:
+        bought = plan["bounds"].columns
+        kinds = {column.name: column.kind for column in numeric}
+        values = {name: exact_values[name] for name in bought}
+        bounds |= discover_bounds(values, kinds, plan["bounds"], ledger)
+    finest = FLAT if binning.bins == "equal" else FINEST
+    grids = {
+        column.name: Grid.over(
+            *bounds[column.name], integral=column.kind != "real", finest=finest, decimals=column.decimals
+        )
+        for column in numeric
+    }
+    if "histograms" not in plan:
+        return {name: Histogram.flat(grid, num_cells=binning.max_bins) for name, grid in grids.items()}
+    levels = {column.name: paid_levels(column, binning) for column in numeric}
+    return discover_histograms(exact_values, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
+
+
+def _column_codec(
+    column: Column,
+    categories: Mapping[str, Collection[Category]],
+    histograms: Mapping[str, Histogram],
+    binning: Binning,
+) -> ColumnCodec:
+    if column.kind in BOUNDED:
+        histogram = histograms[column.name]
+        return NumericCodec(
+            column.name, column.kind, histogram, near_equal_masses(histogram, binning.max_bins), column.nullable
+        )
+    if column.kind == "boolean":
+        return CategoricalCodec(column.name, (False, True), column.nullable, 0)
+    if column.categories is not None:
+        default = 0 if column.unknown is None else column.categories.index(column.unknown)
+        return CategoricalCodec(column.name, column.categories, column.nullable, default)
+    found = list(categories[column.name])
+    listed = (*found, _name_of_other(found))
+    return CategoricalCodec(column.name, listed, column.nullable, len(found))
+
+
+def _name_of_other(found: Sequence[Category]) -> Category | None:
+    """ "other", or with as many underscores as it takes; a null where the list is not text."""
+    if found and not isinstance(found[0], str):
+        return None
+    name = OTHER
+    while name in found:
+        name += "_"
+    return name
+
+
+def near_equal_masses(histogram: Histogram, max_bins: int) -> Int[np.ndarray, " edges"]:
+    """Groups neighbouring runs into at most `max_bins` bins of near-equal mass; spikes keep a bin of their own.
+
+    Returns the first run of each bin, and the number of runs at the end. Post-processing of noisy masses.
+    """
+    masses = histogram.masses
+    density = masses / (histogram.stops - histogram.starts)
+    beside = np.maximum(np.r_[0.0, density[:-1]], np.r_[density[1:], 0.0])
+    target = 1 / max_bins
+    while True:
+        alone = (masses >= target) | ((masses >= target / 2) & (density > 5 * beside))
+        edges = _greedy_edges(masses, alone, target)
+        if len(edges) - 1 <= max_bins:
+            return np.asarray(edges, dtype=np.int64)
+        target *= 1.05
+
+
+def _greedy_edges(masses: np.ndarray, alone: np.ndarray, target: float) -> list[int]:
+    edges, filled = [0], 0.0
+    for run, (mass, single) in enumerate(zip(masses, alone, strict=True)):
+        if run > edges[-1] and (single or filled + mass / 2 >= target):
+            edges.append(run)
+            filled = 0.0
+        filled = math.inf if single else filled + mass
+    edges.append(len(masses))
+    return edges

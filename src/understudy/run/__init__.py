@@ -1,0 +1,1 @@
+"""What makes a killed run resumable: whole files or none, and checkpoints."""

@@ -1,0 +1,1 @@
+"""One host loop, and the device steps that it drives."""
