@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from understudy.cli import _progress, run
+from understudy.cli import run
+from understudy.cli.terminal import show_progress as _progress
 
 SECRET = "Zx81Canary"
 
@@ -242,7 +243,7 @@ def test_delta(delta: str, words: str, said) -> None:
 
 def test_privacy_has_to_be_said(said) -> None:
     assert "--not-private" in said("fit", "good.csv", "-o", "r")
-    assert "exclude each other" in said("fit", "good.csv", "-o", "r", "--epsilon", "1", "--not-private")
+    assert "cannot be combined" in said("fit", "good.csv", "-o", "r", "--epsilon", "1", "--not-private")
     assert "--delta" in said("fit", "good.csv", "-o", "r", "--delta", "1e-6", "--not-private")
 
 
@@ -278,7 +279,7 @@ def test_method_and_settings(arguments: tuple[str, ...], words: str, said) -> No
         (("-o", "fake.xyz"), "names no known format"),
         (("-o", ""), "Name the synthetic table"),
         (("-o", "nowhere/fake.csv"), "The folder nowhere does not exist"),
-        (("-o", "postgresql://me@host/db::t"), "goes to a file"),
+        (("-o", "postgresql://me@host/db::t"), "must be a file"),
     ],
 )
 def test_synth_is_checked_before_anything_is_spent(arguments: tuple[str, ...], words: str, said) -> None:

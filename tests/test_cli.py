@@ -433,7 +433,7 @@ def test_plan_in_words(place: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr()
     assert "discovery" in said.out
     assert "'zip'" in said.out
-    assert "Nothing was read but the schema" in said.out
+    assert "Only the schema was read" in said.out
     assert said.err == ""
     assert json.loads((tmp_path / "p.json").read_text())["format"] == "understudy-plan"
     assert run(arguments) == 0
@@ -446,7 +446,7 @@ def test_plan_in_words(place: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_schema_draft_holds_no_value(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "draft.toml"
     assert run(["schema", "draft", *_in(place, "people.csv"), "-o", str(out)]) == 0
-    assert "Read it" in capsys.readouterr().err
+    assert "Review it" in capsys.readouterr().err
     text = out.read_text()
     schema = us.Schema.read(out)
     assert schema.names == tuple(HEADER)
@@ -481,7 +481,7 @@ def test_schema_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     (tmp_path / "domain.json").write_text('{"age": 100, "sex": 2}')
     out = tmp_path / "s.toml"
     assert run(["schema", "import", str(tmp_path / "domain.json"), "-o", str(out)]) == 0
-    assert "counts as public" in capsys.readouterr().err
+    assert "treated as public" in capsys.readouterr().err
     assert us.Schema.read(out).names == ("age", "sex")
     assert run(["schema", "import", str(tmp_path / "domain.json"), "-o", str(out), "--format", "sdv", "--force"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1

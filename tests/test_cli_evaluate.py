@@ -67,10 +67,10 @@ def test_json_alone_on_standard_output(place: Path, capsys: pytest.CaptureFixtur
     ("arguments", "words"),
     [
         (["one.csv", "--target", "membre"], "target 'membre' is not a column of the tables. Did you mean 'member'?"),
-        (["one.csv", "--quick", "--full"], "exclude each other"),
+        (["one.csv", "--quick", "--full"], "cannot be combined"),
         (["one.csv", "--metric", "tv7"], "no metric 'tv7'"),
-        (["one.csv", "--report", "page.txt"], "--report page.txt: expected a name that ends in .html or .htm"),
-        (["one.csv", "--json", "scores.csv"], "--json scores.csv: expected a name that ends in .json"),
+        (["one.csv", "--report", "page.txt"], "--report page.txt: expected a file name ending in .html or .htm"),
+        (["one.csv", "--json", "scores.csv"], "--json scores.csv: expected a file name ending in .json"),
         (["one.csv", "--json", "release/scores.json"], "not private"),
         (["one.csv", "--report", "release/deep/page.html"], "not private"),
         (["one.csv", "--schema", "schema.json", "--json", "schema.json", "--force"], "schema.json: that file is read"),
@@ -79,7 +79,7 @@ def test_json_alone_on_standard_output(place: Path, capsys: pytest.CaptureFixtur
         (["odd.csv"], "The synthetic table lacks"),
         (["one.csv", "two.csv", "--release", "release", "--report", "r.html"], "--release NAME=FOLDER"),
         (["one.csv", "two.csv", "--release", "tow=release", "--report", "r.html"], "Did you mean 'two'"),
-        (["one.csv", "one.csv"], "Two synthetic tables are called 'one'"),
+        (["one.csv", "one.csv"], "Two synthetic tables are named 'one'"),
         (["none.csv"], "none.csv"),
         (["one.csv", "--release", "release"], "give --report too"),
         (["one.csv", "--report", "taken.html"], "exists"),
@@ -111,7 +111,7 @@ def test_two_outputs_are_two_files(place: Path, tmp_path: Path, capsys: pytest.C
     (tmp_path / "link.json").symlink_to(tmp_path / "page.html")
     arguments = ["--report", str(tmp_path / "page.html"), "--json", str(tmp_path / "link.json"), "-q"]
     assert run(["evaluate", str(place / "real.csv"), str(place / "one.csv"), *arguments]) == 2
-    assert "to be written too" in capsys.readouterr().err
+    assert "is written as well" in capsys.readouterr().err
     scores = tmp_path / "scores.html"
     scores.write_text("{}")
     assert run(["report", str(scores), "-o", str(scores), "--force"]) == 2

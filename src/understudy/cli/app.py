@@ -1,0 +1,473 @@
+"""The commands. Each reads its arguments, calls one public function, and writes."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy._version import __version__
+from understudy.cli.options import (
+    Bins,
+    CertificateOf,
+    Delta,
+    Epsilon,
+    FitOptions,
+    Force,
+    JsonFile,
+    KeepTypes,
+    MaxBins,
+    MaxCategories,
+    Method,
+    NotPrivate,
+    NumRows,
+    Public,
+    Quiet,
+    Resume,
+    SchemaFile,
+    Seed,
+    Settings,
+    Source,
+    Target,
+    Terse,
+    Where,
+    check_json,
+    check_outputs,
+    check_where,
+    checkpoint_folder,
+    named_tables,
+    read_binning,
+    read_guarantee,
+    read_statement,
+    read_synthesizer,
+    refuse_own_input,
+    release_folder,
+)
+from understudy.cli.output import (
+    note_on_draft,
+    show_comparison,
+    show_markdown,
+    show_plan,
+    show_scores,
+    show_spent,
+    warn_if_not_private,
+    write_certificate_json,
+    write_json,
+)
+from understudy.cli.terminal import echo, show_progress
+from understudy.errors import ConditionError, ConfigError
+
+app = typer.Typer(
+    name="understudy",
+    help="A synthetic stand-in for a table about people, with a differential-privacy guarantee that is true.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+schema_app = typer.Typer(help="Write, check and import schemas: what is public about a table.", no_args_is_help=True)
+app.add_typer(schema_app, name="schema")
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+    if version:
+        typer.echo(f"understudy {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the output.")] = Path("understudy-demo"),
+    epsilon: Epsilon = 1.0,
+    method: Method = "auto",
+    force: Annotated[bool, typer.Option("--force/--no-force", help="Replace the folder if it exists.")] = True,
+    quiet: Quiet = False,
+) -> None:
+    """Make a synthetic survey from the embedded one: table, release, certificate and report."""
+    from understudy.demo import demo_schema, demo_table
+    from understudy.evaluation.scorecard import evaluate
+    from understudy.release import fit
+    from understudy.report import write_report
+    from understudy.run.atomic import require_free_folder
+    from understudy.tables import atomic_folder, write_table
+
+    require_free_folder(out, force=force, marker="schema.toml")
+    guarantee = read_guarantee(epsilon, None, False)
+    schema, table = demo_schema(), demo_table()
+    echo(f"The embedded survey: {table.num_rows:,} Americans on health and insurance (MEPS 1996; public).", quiet=quiet)
+    with show_progress(quiet, "fitting") as progress:
+        release = fit(table, method, guarantee, schema=schema, progress=progress)
+    fake = release.sample_arrow()
+    with show_progress(quiet, "evaluating") as progress:
+        scores = evaluate(table, {"synthetic": fake}, schema=schema, effort="quick", progress=progress)
+    with atomic_folder(out, force=force, marker="schema.toml") as inside:
+        write_table(fake, inside / "synthetic.csv", origin=release.origin)
+        release.save(inside / "synthetic.release")
+        schema.write(inside / "schema.toml")
+        write_report(inside / "report.html", scores, release.statement)
+    if not quiet:
+        show_comparison(table, fake)
+        show_spent(release, quiet)
+    echo(f"Wrote synthetic.csv, synthetic.release{os.sep} and report.html to {out}{os.sep}", quiet=quiet)
+    echo("report.html contains statistics of the real rows. Do not share it when you use your own data.", quiet=quiet)
+    echo(f"Next: understudy sample {out / 'synthetic.release'} -n 1000 -o more.csv", quiet=quiet)
+
+
+@app.command()
+def synth(
+    source: Source,
+    out: Annotated[str, typer.Option("-o", "--out", help="The synthetic table. Its extension sets the format.")],
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    not_private: NotPrivate = False,
+    schema: SchemaFile = None,
+    method: Method = "auto",
+    settings: Settings = None,
+    target: Target = None,
+    rows: NumRows = None,
+    where: Where = None,
+    bins: Bins = "tree",
+    max_bins: MaxBins = 32,
+    max_categories: MaxCategories = 1000,
+    seed: Seed = None,
+    public: Public = None,
+    keep_types: KeepTypes = False,
+    resume: Resume = False,
+    force: Force = False,
+    quiet: Quiet = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Fit, sample and certify in one step. The release folder is kept beside the table, as OUT.release/.
+
+    During the run, OUT.release.checkpoint/ holds what --resume needs. It is private: never share it. A run that fails
+    after its first query has spent its budget, and OUT.release.spent/ records that.
+    """
+    from understudy.release import check_size, saved_by
+    from understudy.run.atomic import require_free_folder
+    from understudy.tables import check_writable, write_table
+
+    guarantee = read_guarantee(epsilon, delta, not_private)
+    folder = release_folder(out)
+    refuse_own_input(source, out)
+    check_writable(out, force=force, table=True)
+    checkpoint = checkpoint_folder(folder, resume)
+    finished = resume and saved_by(checkpoint, folder)  # killed between its last two acts
+    require_free_folder(folder, force=force or finished, marker="release.json")
+    check_json(json_file, force)
+    if rows is not None:
+        check_size(rows, "The number of synthetic rows")
+    if where is not None:
+        check_where(where, source, schema)
+    options = FitOptions(
+        source=source,
+        schema_file=schema,
+        guarantee=guarantee,
+        method=method,
+        settings=settings,
+        target=target,
+        binning=read_binning(bins, max_bins, max_categories),
+        seed=seed,
+        public=public,
+        keep_types=keep_types,
+        checkpoint=checkpoint,
+        resume=resume,
+        quiet=quiet,
+    )
+    release = options.fit()
+    release.save(folder, force=force or finished)
+    show_spent(release, quiet)
+    try:
+        fake = release.sample_arrow(rows, where=where, seed=seed)
+    except ConditionError as error:
+        raise ConditionError(
+            f"{error} The budget is spent and the release is kept. Sample from it at no cost with 'understudy sample "
+            f"{folder}' and another --where."
+        ) from None
+    write_table(fake, out, origin=release.origin, force=force)
+    note_on_draft(release, quiet, given=schema is not None)
+    echo(f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'CERTIFICATE.md'}", quiet=quiet)
+    write_certificate_json(release.statement, json_file, force)
+
+
+@app.command()
+def fit(
+    source: Source,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The release folder to write.")],
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    not_private: NotPrivate = False,
+    schema: SchemaFile = None,
+    method: Method = "auto",
+    settings: Settings = None,
+    target: Target = None,
+    bins: Bins = "tree",
+    max_bins: MaxBins = 32,
+    max_categories: MaxCategories = 1000,
+    seed: Seed = None,
+    public: Public = None,
+    keep_types: KeepTypes = False,
+    resume: Resume = False,
+    force: Force = False,
+    quiet: Quiet = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Fit a method and write a release folder: a model to sample from, and its certificate.
+
+    During the run, OUT.checkpoint/ holds what --resume needs. It is private: never share it. A run that fails after its
+    first query has spent its budget, and OUT.spent/ records that.
+    """
+    from understudy.release import saved_by
+    from understudy.run.atomic import require_free_folder
+
+    guarantee = read_guarantee(epsilon, delta, not_private)
+    checkpoint = checkpoint_folder(out, resume)
+    finished = resume and saved_by(checkpoint, out)  # killed between its last two acts
+    require_free_folder(out, force=force or finished, marker="release.json")
+    check_json(json_file, force)
+    options = FitOptions(
+        source=source,
+        schema_file=schema,
+        guarantee=guarantee,
+        method=method,
+        settings=settings,
+        target=target,
+        binning=read_binning(bins, max_bins, max_categories),
+        seed=seed,
+        public=public,
+        keep_types=keep_types,
+        checkpoint=checkpoint,
+        resume=resume,
+        quiet=quiet,
+    )
+    release = options.fit()
+    release.save(out, force=force or finished)
+    show_spent(release, quiet)
+    note_on_draft(release, quiet, given=schema is not None)
+    echo(f"Wrote {out}. Next: understudy sample {out} -o fake.csv", quiet=quiet)
+    write_certificate_json(release.statement, json_file, force)
+
+
+@app.command()
+def sample(
+    folder: Annotated[Path, typer.Argument(help="A release folder.")],
+    out: Annotated[str, typer.Option("-o", "--out", help="The synthetic table. Its extension sets the format.")],
+    rows: NumRows = None,
+    where: Where = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Makes this sample reproducible. Does not affect the guarantee.")
+    ] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Sample rows from a release, as often as you like: sampling has no privacy cost."""
+    from understudy.release import Release
+    from understudy.tables import check_writable, write_table
+
+    check_writable(out, force=force, table=True)
+    release = Release.load(folder)
+    fake = release.sample_arrow(rows, where=where, seed=seed)
+    write_table(fake, out, origin=release.origin, force=force)
+    warn_if_not_private(release)
+    echo(f"Wrote {fake.num_rows:,} synthetic rows to {out}", quiet=quiet)
+
+
+@app.command()
+def certificate(
+    folder: Annotated[Path, typer.Argument(help="A release folder, or the record of a failed run (OUT.spent/).")],
+    json_file: JsonFile = None,
+    force: Force = False,
+) -> None:
+    """Show the guarantee of a release, or what a failed run has spent, as text or JSON."""
+    from understudy.certificate import to_markdown
+    from understudy.release import Release
+    from understudy.spent import read_record
+
+    statement = read_record(folder) or Release.load(folder).statement
+    if json_file != "-":
+        show_markdown(to_markdown(statement))
+    write_certificate_json(statement, json_file, force)
+
+
+@app.command()
+def evaluate(
+    real: Annotated[str, typer.Argument(help="The real table.")],
+    synthetic: Annotated[list[str], typer.Argument(help="Synthetic tables, each a file or NAME=FILE.")],
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="Schema file (TOML). Default: inferred from the real table.")
+    ] = None,
+    target: Annotated[str | None, typer.Option("--target", help="The column to predict.")] = None,
+    holdout: Annotated[
+        str | None, typer.Option("--holdout", help="Real rows that no method was fitted to. Default: a fifth of REAL.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fast: marginals, one classifier, logistic pMSE.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Slow: all rows, interactions, many bootstrap samples.")] = False,
+    metrics: Annotated[
+        list[str] | None, typer.Option("--metric", help="Only this metric or group. Repeatable.")
+    ] = None,
+    constraints: Annotated[
+        list[str] | None, typer.Option("--constraint", help="An SQL condition that every row should meet. Repeatable.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")] = None,
+    release: CertificateOf = None,
+    json_file: JsonFile = None,
+    force: Force = False,
+    quiet: Terse = False,
+) -> None:
+    """Compare synthetic tables with the real one. Reads real rows: the output is NOT private."""
+    from understudy.evaluation.scorecard import WARNING, evaluate
+    from understudy.report import write_report
+    from understudy.schema import Schema
+
+    if quick and full:
+        raise ConfigError("--quick and --full cannot be combined. Give one of them, or neither.")
+    if release is not None and report is None:
+        raise ConfigError("--release adds a certificate to the report: give --report too.")
+    tables = named_tables(synthetic)
+    check_outputs(
+        {"--report": report, "--json": None if json_file == "-" else json_file},
+        [real, *tables.values(), holdout, schema],
+        force=force,
+    )
+    statement, of = read_statement(release, list(tables))
+    with show_progress(quiet, "evaluating") as progress:
+        scorecard = evaluate(
+            real,
+            tables,
+            schema=None if schema is None else Schema.read(schema),
+            target=target,
+            holdout=holdout,
+            metrics=metrics,
+            effort="quick" if quick else "full" if full else "default",
+            constraints=constraints or (),
+            progress=progress,
+        )
+    if json_file is not None:
+        write_json(scorecard.to_json(), json_file, force=force)
+    if report is not None:
+        write_report(report, scorecard, statement, of=of, force=force)
+    warnings = [f"Warning: {sentence}" for sentence in scorecard.to_json()["warnings"]]
+    if json_file == "-":  # standard output is the document, which holds all of this too
+        typer.echo("\n".join([WARNING, *warnings]), err=True)
+        return
+    typer.echo(WARNING)
+    show_scores(scorecard, all_of_them=metrics is not None)
+    for warning in warnings:
+        typer.echo(warning)
+    written = [str(path) for path in (report, json_file) if path is not None]
+    echo(f"Wrote {' and '.join(written)}" if written else "More: --report report.html, --json scores.json", quiet=quiet)
+
+
+@app.command()
+def report(
+    scores: Annotated[Path, typer.Argument(help="A scorecard, as 'evaluate --json' writes.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The HTML page.")],
+    release: CertificateOf = None,
+    force: Force = False,
+    quiet: Terse = False,
+) -> None:
+    """Write the HTML report of a scorecard again, without the data. NOT private."""
+    from understudy.evaluation.scorecard import WARNING, Scorecard
+    from understudy.report import write_report
+
+    check_outputs({"--out": out}, [scores], force=force)
+    scorecard = Scorecard.load(scores)
+    statement, of = read_statement(release, scorecard.methods)
+    write_report(out, scorecard, statement, of=of, force=force)
+    typer.echo(WARNING)
+    echo(f"Wrote {out}", quiet=quiet)
+
+
+@app.command()
+def plan(
+    schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")],
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    method: Method = "auto",
+    settings: Settings = None,
+    target: Target = None,
+    rows: Annotated[int | None, typer.Option("--rows", help="Assumed number of rows, used in the notes.")] = None,
+    bins: Bins = "tree",
+    max_bins: MaxBins = 32,
+    max_categories: MaxCategories = 1000,
+    json_file: JsonFile = None,
+    force: Force = False,
+) -> None:
+    """List every private query of a run and its privacy cost. Reads no data."""
+    from understudy.release import plan as make_plan
+    from understudy.schema import Schema
+
+    guarantee = read_guarantee(epsilon, delta, False)
+    declared = Schema.read(schema)
+    declared = declared if target is None else declared.with_target(target)
+    synthesizer = read_synthesizer(method, settings)
+    made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=read_binning(bins, max_bins, max_categories))
+    show_plan(made, guarantee.with_delta_for(declared.rows), json_file, force=force)
+
+
+@app.command()
+def methods(json_file: JsonFile = None, force: Force = False) -> None:
+    """List the methods, one line each."""
+    from understudy.synthesizers import describe_methods
+
+    described = describe_methods()
+    if json_file is not None:
+        write_json(dict(described), json_file, force=force)
+        if json_file == "-":
+            return
+    width = max(len(name) for name, _ in described)
+    typer.echo(f"{'auto':<{width}}  the default: chooses one of these from public facts")
+    for name, line in described:
+        typer.echo(f"{name:<{width}}  {line}")
+
+
+@schema_app.command("draft")
+def schema_draft(
+    source: Source,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the names and kinds of a table's columns, for a person to complete. No value is written."""
+    from understudy.schema import Schema
+    from understudy.tables import read_table
+
+    table, _ = read_table(source)
+    Schema.draft(table.schema).write(out, force=force)
+    echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
+
+
+@schema_app.command("check")
+def schema_check(source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) -> None:
+    """Compare a table with its schema. For the steward only: the findings are computed from the rows, NOT private."""
+    from understudy.schema import Schema
+    from understudy.schema_check import check
+    from understudy.tables import read_table
+
+    declared = Schema.read(schema)
+    table, _ = read_table(source)
+    findings = check(declared, table, read_table(source, schema=declared)[0])
+    typer.echo("For the steward only: these findings are computed from the rows and are not private.")
+    for finding in findings:
+        typer.echo(str(finding))
+    counted = "1 finding." if len(findings) == 1 else f"{len(findings)} findings."
+    typer.echo(counted if findings else "The table fits its schema.")
+    if any(finding.level == "error" for finding in findings):
+        raise typer.Exit(1)
+
+
+@schema_app.command("import")
+def schema_import(
+    source: Annotated[Path, typer.Argument(help="SDV metadata, SmartNoise, dpsynth or mbi file.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
+    form: Annotated[
+        str | None, typer.Option("--format", help="sdv, smartnoise, dpsynth or mbi. Default: by content.")
+    ] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Convert another tool's description of a table to a schema file."""
+    from understudy.schema_formats import import_schema
+
+    import_schema(source, form).write(out, force=force)
+    echo(f"Wrote {out}. Review it: everything it declares is treated as public.", quiet=quiet)

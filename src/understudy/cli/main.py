@@ -1,0 +1,62 @@
+"""Runs the command line and turns every error into one line and an exit code."""
+
+import os
+import sys
+
+from understudy.cli.app import app
+from understudy.cli.terminal import INTERRUPTED, Interrupted
+from understudy.errors import UnderstudyError
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Runs one command and returns its exit code: 0, 1 (findings, internal error), 2 (refused) or 130 (interrupted)."""
+    try:
+        result = app(args=arguments, prog_name="understudy", standalone_mode=False)
+        if result == INTERRUPTED:  # how the argument parser reports Ctrl-C
+            raise KeyboardInterrupt
+        return result if isinstance(result, int) else 0
+    except Interrupted as error:
+        return _fail(str(error), INTERRUPTED)
+    except UnderstudyError as error:
+        if os.environ.get("UNDERSTUDY_DEBUG") and isinstance(error.__cause__, Exception):
+            raise
+        return _fail(" ".join(str(error).split()))
+    except KeyboardInterrupt:
+        return _fail("interrupted; nothing was written.", INTERRUPTED)
+    except Exception as error:
+        return _fail_unexpected(error)
+
+
+def _fail_unexpected(error: Exception) -> int:
+    """Errors of the argument parser, which are the user's, and errors inside Understudy."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help
+        print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+        return 2
+    if hasattr(error, "format_message"):  # what the argument parser raises
+        message = " ".join(error.format_message().split()).rstrip(".")
+        command = getattr(getattr(error, "ctx", None), "command_path", "understudy")
+        return _fail(f"{message}. Try '{command} --help'.")
+    if type(error).__name__ == "Abort":
+        return _fail("interrupted; nothing was written.", INTERRUPTED)
+    if os.environ.get("UNDERSTUDY_DEBUG"):
+        raise error
+    # The text of an unexpected error may quote a value of the table: only its type is shown.
+    return _fail(
+        f"an error inside Understudy ({type(error).__name__}). Its message is not shown, since it may quote private "
+        "values; set UNDERSTUDY_DEBUG=1 to see it. Please report it.",
+        1,
+    )
+
+
+def _fail(message: str, code: int = 2) -> int:
+    print(f"understudy: {message}", file=sys.stderr)
+    return code
+
+
+def main() -> None:
+    """Entry point of the `understudy` command."""
+    code = run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Without Python's teardown, in which DuckDB prints pages about objects that an error still holds.
+    os._exit(code)

@@ -1,0 +1,281 @@
+"""Options that commands share, and the checks on them that are made before any budget is spent."""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from understudy.cli.terminal import Interrupted, show_progress
+from understudy.errors import CheckpointError, ConfigError, TableError
+
+if TYPE_CHECKING:
+    from understudy.privacy.discovery import Binning
+    from understudy.privacy.ledger import Guarantee, Statement
+    from understudy.release import Release
+
+Source = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, Arrow or JSON lines file, or DATABASE::TABLE.")]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema", help="Schema file (TOML). Default: drafted from the table; the rest is estimated privately."
+    ),
+]
+Epsilon = Annotated[
+    float | None, typer.Option("--epsilon", help="Privacy budget. Smaller is more private; 1 is common.")
+]
+Delta = Annotated[float | None, typer.Option("--delta", help="Default: from the declared number of rows, else 1e-6.")]
+NotPrivate = Annotated[
+    bool, typer.Option("--not-private", help="Instead of --epsilon: a baseline without noise or guarantee.")
+]
+Method = Annotated[str, typer.Option("--method", help="A method name or expression; see 'understudy methods'.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of the method: name=value. Repeatable.")]
+Target = Annotated[str | None, typer.Option("--target", help="The column that matters most.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        help="For tests and public data: makes the run reproducible, and marks all output 'not private'.",
+    ),
+]
+Public = Annotated[
+    str | None,
+    typer.Option(
+        "--public",
+        help="A public table with the same columns to start training from. Not protected; must not be SOURCE.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Continue an interrupted run: the same command gives the same result.")
+]
+KeepTypes = Annotated[
+    bool,
+    typer.Option(
+        "--keep-types",
+        help="Keep the storage types of SOURCE instead of those of the declared kinds. They are then treated as public, "
+        "and the certificate says so.",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors and privacy warnings only.")]
+Terse = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress and no hints.")]
+JsonFile = Annotated[str | None, typer.Option("--json", help="Also write JSON to this file; '-' for standard output.")]
+CertificateOf = Annotated[
+    str | None,
+    typer.Option(
+        "--release",
+        help="A release folder whose certificate is added to the report; with several tables, NAME=FOLDER.",
+    ),
+]
+Bins = Annotated[str, typer.Option("--bins", help="How numeric columns are binned: tree, equal or uniform.")]
+MaxBins = Annotated[int, typer.Option("--max-bins", help="Maximum number of bins of a numeric column.")]
+MaxCategories = Annotated[
+    int,
+    typer.Option(
+        "--max-categories", help="Maximum number of categories of a column whose categories are estimated privately."
+    ),
+]
+NumRows = Annotated[
+    int | None,
+    typer.Option("-n", "--rows", help="Number of synthetic rows. Default: the declared or privately estimated number."),
+]
+Where = Annotated[str | None, typer.Option("--where", help="Sample only rows that meet this SQL condition.")]
+
+
+def read_guarantee(epsilon: float | None, delta: float | None, not_private: bool) -> "Guarantee":
+    from understudy.privacy.ledger import Guarantee
+
+    if not_private:
+        if epsilon is not None:
+            raise ConfigError("--epsilon and --not-private cannot be combined. Remove one of them.")
+        if delta is not None:
+            raise ConfigError("--delta has no meaning with --not-private. Remove one of them.")
+        return Guarantee.not_private()
+    if epsilon is None:
+        raise ConfigError(
+            "Set the privacy budget: --epsilon 1 (smaller is more private), or --not-private for a baseline."
+        )
+    return Guarantee(epsilon, delta)
+
+
+def read_binning(bins: str, max_bins: int, max_categories: int) -> "Binning":
+    from understudy.privacy.discovery import Binning
+
+    return Binning(bins=bins, max_bins=max_bins, max_categories=max_categories)
+
+
+def read_synthesizer(expression: str, settings: list[str] | None) -> Any:
+    """The synthesizer of an expression; `auto` stays a word until the public facts are known."""
+    from understudy.synthesizers import AUTO, read_method, read_setting
+
+    if expression == AUTO:
+        if settings:
+            raise ConfigError("--set needs a named method: add --method, such as --method mst.")
+        return AUTO
+    return read_method(expression, dict(read_setting(setting) for setting in settings or []))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """What `synth` and `fit` share."""
+
+    source: str
+    schema_file: Path | None
+    guarantee: "Guarantee"
+    method: str
+    settings: list[str] | None
+    target: str | None
+    binning: "Binning"
+    seed: int | None
+    public: str | None
+    keep_types: bool
+    checkpoint: Path
+    resume: bool
+    quiet: bool
+
+    def fit(self) -> "Release":
+        """Runs the fit with a progress bar; after Ctrl-C it says how to resume."""
+        from understudy.release import fit
+        from understudy.run.checkpoint import is_unfinished
+        from understudy.schema import Schema
+
+        schema = None if self.schema_file is None else Schema.read(self.schema_file)
+        synthesizer = read_synthesizer(self.method, self.settings)
+        try:
+            with show_progress(self.quiet, "fitting") as progress:
+                return fit(
+                    self.source,
+                    synthesizer,
+                    self.guarantee,
+                    schema=schema,
+                    target=self.target,
+                    binning=self.binning,
+                    seed=self.seed,
+                    public=self.public,
+                    keep_types=self.keep_types,
+                    progress=progress,
+                    checkpoint=self.checkpoint,
+                    resume=self.resume,
+                )
+        except KeyboardInterrupt:
+            if not is_unfinished(self.checkpoint):
+                raise
+            raise Interrupted(
+                f"interrupted; nothing was released. Run the same command with --resume to continue from "
+                f"{self.checkpoint}{os.sep} (private: never share that folder)."
+            ) from None
+
+
+def checkpoint_folder(out: Path, resume: bool) -> Path:
+    """The checkpoint folder of a run; refused, before anything is read, if it cannot be used."""
+    from understudy.run.checkpoint import is_unfinished, require_place
+
+    place = Path(f"{out}.checkpoint")
+    if resume and not is_unfinished(place) and (out / "release.json").exists():
+        raise CheckpointError(f"{out} is complete, and there is no unfinished run beside it: nothing to resume.")
+    require_place(place, resume=resume)
+    return place
+
+
+def refuse_own_input(source: str, out: str) -> None:
+    """Refuses to replace the table that is read, even with --force."""
+    read, written = (Path(os.path.realpath(place.partition("::")[0])) for place in (source, out))
+    if read == written and source.partition("::")[2] == out.partition("::")[2]:
+        raise TableError(f"{out} is the table being read. Choose another name for the synthetic table.")
+
+
+def release_folder(out: str) -> Path:
+    """fake.csv -> fake.release, fake_0.5.csv.gz -> fake_0.5.release, and so for DATABASE::TABLE."""
+    from understudy.tables.places import TABLE_ENDINGS
+
+    path, _, table = out.partition("::")
+    if "://" in path:
+        raise TableError("The synthetic table must be a file, such as fake.parquet.")
+    place = Path(path)
+    if not place.name:
+        raise TableError(f"Name the synthetic table to write, such as fake.csv; found {out!r}.")
+    stem = place.name
+    while Path(stem).suffix.lower() in TABLE_ENDINGS:
+        stem = Path(stem).stem
+    return place.with_name(f"{stem}-{table}.release" if table else f"{stem}.release")
+
+
+def read_statement(release: str | None, names: Sequence[str]) -> "tuple[Statement | None, str | None]":
+    """The statement in --release, given as FOLDER or NAME=FOLDER, and the name of its table."""
+    from understudy.columns import did_you_mean
+    from understudy.release import Release
+
+    if release is None:
+        return None, None
+    name, equals, folder = release.partition("=")
+    if not equals or os.path.isdir(release):
+        if len(names) > 1:
+            raise ConfigError(
+                f"There are {len(names)} synthetic tables. Say which one the release belongs to: --release NAME=FOLDER."
+            )
+        return Release.load(Path(release)).statement, names[0]
+    if name not in names:
+        raise ConfigError(
+            f"--release names {name!r}, but the synthetic tables are {', '.join(names)}.{did_you_mean(name, names)}"
+        )
+    return Release.load(Path(folder)).statement, name
+
+
+def check_outputs(
+    outputs: Mapping[str, Path | str | None], inputs: Sequence[Path | str | None], *, force: bool
+) -> None:
+    """Checks the output files before the long work: extension, no overwriting, not inside a release."""
+    from understudy.evaluation.scorecard import refuse_release
+    from understudy.tables import check_writable
+
+    endings = {"--json": (".json",)}
+    taken = {os.path.realpath(str(place).partition("::")[0]): "is read" for place in inputs if place is not None}
+    for option, out in outputs.items():
+        if out is None:
+            continue
+        ends = endings.get(option, (".html", ".htm"))
+        if Path(out).suffix.lower() not in ends:
+            raise ConfigError(f"{option} {out}: expected a file name ending in {' or '.join(ends)}.")
+        refuse_release(out)
+        place = os.path.realpath(out)
+        if place in taken:
+            raise ConfigError(f"{option} {out}: that file {taken[place]} as well. Choose another name.")
+        taken[place] = "is written"
+        check_writable(out, force=force)
+
+
+def named_tables(sources: list[str]) -> dict[str, str]:
+    """Synthetic tables by name: NAME=FILE, or the file name without its extension."""
+    from understudy.evaluation.scorecard import name_of
+
+    tables: dict[str, str] = {}
+    for source in sources:
+        name, equals, path = source.partition("=")
+        if not equals or os.path.exists(source):
+            name, path = name_of(source, "synthetic"), source
+        if name in tables:
+            raise ConfigError(f"Two synthetic tables are named {name!r}. Give them different names: NAME=FILE.")
+        tables[name] = path
+    return tables
+
+
+def check_json(json_file: str | None, force: bool) -> None:
+    """Checks the JSON file before any budget is spent."""
+    from understudy.tables import check_writable
+
+    if json_file not in (None, "-"):
+        check_writable(json_file, force=force)
+
+
+def check_where(where: str, source: str, schema: Path | None) -> None:
+    """Checks that a condition can be parsed, before any budget is spent."""
+    from understudy.schema import Schema
+    from understudy.tables import as_arrow, where_columns
+
+    if schema is None:
+        names = as_arrow(source, None)[0].column_names
+    else:
+        names = [column.name for column in Schema.read(schema).modelled]
+    where_columns(where, names)

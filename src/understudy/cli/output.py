@@ -1,0 +1,222 @@
+"""What commands print and write: plans, costs, scores, certificates, JSON."""
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from understudy.cli.terminal import echo
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from understudy.evaluation.scorecard import Scorecard
+    from understudy.privacy.ledger import Guarantee, Plan, Statement
+    from understudy.release import Release
+
+
+def warn_if_not_private(release: "Release") -> None:
+    if not release.statement.is_private:
+        reason = "its noise was seeded" if release.statement.seeded else "it was made without noise"
+        typer.echo(f"NOT PRIVATE: {reason}. Do not share this release as private.", err=True)
+
+
+def show_spent(release: "Release", quiet: bool) -> None:
+    """Prints the privacy cost and the notes of a run; the warning that it is not private even when quiet."""
+    from understudy.certificate import rounded_up
+
+    statement = release.statement
+    warn_if_not_private(release)
+    for note in () if quiet else release.notes:
+        typer.echo(note[:1].upper() + note[1:], err=True)
+    if statement.public_table is not None and not quiet:
+        rows = f"{statement.public_table:,} row{'s' if statement.public_table > 1 else ''}"
+        typer.echo(f"Started from a public table of {rows}. Its rows are not protected.", err=True)
+    if statement.epsilon != float("inf") and not quiet:
+        typer.echo(
+            f"Spent epsilon {rounded_up(statement.epsilon, 4)} of {statement.epsilon_target:g} at delta "
+            f"{rounded_up(statement.delta, 2)}, "
+            f"method {statement.method}.",
+            err=True,
+        )
+
+
+def note_on_draft(release: "Release", quiet: bool, *, given: bool) -> None:
+    """States what was assumed by a run without a schema, or with an unreviewed draft."""
+    if not release.schema.drafted:
+        return
+    if given:
+        echo(
+            "The schema is an unreviewed draft (drafted = true), and the certificate says so. Review it, then delete "
+            "that line.",
+            quiet=quiet,
+        )
+        return
+    texts = [column.name for column in release.schema.modelled if column.kind == "categorical"]
+    listed = f"; text columns are treated as categorical ({', '.join(texts)})" if texts else ""
+    echo(
+        f"No schema: each row counts as one person{listed}. To declare ids, free text and the privacy unit, start with "
+        "'understudy schema draft'.",
+        quiet=quiet,
+    )
+
+
+def show_plan(made: "Plan", guarantee: "Guarantee", json_file: str | None, *, force: bool) -> None:
+    """Prints every query of a plan with its privacy cost, and the total."""
+    from understudy import certificate as words
+    from understudy.privacy.ledger import spent_by
+
+    spent = spent_by(made, guarantee)
+    statement = words.planned(made, guarantee, spent)
+    if json_file is not None:
+        write_json(words.plan_to_json(made, statement), json_file, force=force)
+        if json_file == "-":
+            return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        title_justify="left",
+        title=f"Plan: epsilon {spent.epsilon:.4g} of {guarantee.epsilon:g} at delta {guarantee.delta:.2g}",
+    )
+    table.add_column("query")
+    table.add_column("mechanism")
+    table.add_column("standalone epsilon", justify="right")
+    table.add_column("added delta", justify="right")
+    for query in made:
+        price = f"{words.price_alone(query, statement):.3g}"
+        table.add_row(
+            Text(query.label), words.mechanism_in_words(query.event), price, f"{query.delta:.2g}" if query.delta else ""
+        )
+    console = Console()
+    console.print(table)
+    for note in made.notes:
+        console.print(f"- {note}", markup=False)
+    console.print("Only the schema was read. The standalone costs do not add up; the total is the figure above.")
+
+
+def show_markdown(text: str) -> None:
+    """Prints Markdown: rendered on a terminal, as it is elsewhere."""
+    if not sys.stdout.isatty():
+        typer.echo(text, nl=False)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text))
+
+
+def show_comparison(real: "pa.Table", fake: "pa.Table") -> None:
+    """Prints real beside synthetic percentages: allowed, because the demo's table is public."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from understudy.demo import compared_shares
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("percent of the people who are")
+    table.add_column("real", justify="right")
+    table.add_column("synthetic", justify="right")
+    for question, real_share, fake_share in compared_shares(real, fake):
+        table.add_row(question, f"{100 * real_share:.1f}", f"{100 * fake_share:.1f}")
+    Console(stderr=True).print(table)
+
+
+SHOWN = (
+    "tv1",
+    "tv2",
+    "tv3",
+    "corr_diff",
+    "invalid_cells",
+    "pmse_logit_ratio",
+    "pmse_cart_ratio",
+    "tstr_auc",
+    "tstr_f1",
+    "tstr_rmse",
+    "tstr_r2",
+)
+"""Metrics printed when all were computed."""
+
+
+ARROWS = {
+    "lower is better": "↓",
+    "higher is better": "↑",
+    "1 is best": "→ 1",
+    "0 is best": "→ 0",
+    "0.5 is best": "→ 0.5",
+    "nearer to real is better": "→ real",
+}
+
+
+def show_scores(scorecard: "Scorecard", *, all_of_them: bool) -> None:
+    """Prints the scores beside those of real rows, which get a separate column if they are too few to compare with."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from understudy.evaluation.groups import CLASS_TARGET, NUMERIC_TARGET
+
+    entries = [entry for entry in scorecard.to_json()["metrics"] if all_of_them or entry["key"] in SHOWN]
+    absent: dict[str, list[str]] = {}
+    shown = []
+    for entry in entries:
+        scores = [*entry["values"].values(), entry["reference"] or {"value": None}]
+        if any(score["value"] is not None for score in scores):
+            shown.append(entry)
+            continue
+        why = next(iter(entry["values"].values()))["why"]
+        # Scores of classes and of numbers exclude each other: of a standard selection one kind is always absent.
+        if why and (all_of_them or why not in (CLASS_TARGET, NUMERIC_TARGET)):
+            absent.setdefault(why, []).append(entry["title"])
+    references = {"real": True, "real, fewer rows": False}
+    references = {
+        head: comparable
+        for head, comparable in references.items()
+        if any(entry["reference"] and entry["reference"].get("comparable", True) == comparable for entry in shown)
+    }
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for name in (*scorecard.methods, *references):
+        table.add_column(Text(name), justify="right")
+    for entry in shown:
+        reference = entry["reference"] or {"value": None}
+        real = [
+            reference if reference.get("comparable", True) == comparable else {"value": ""}
+            for comparable in references.values()
+        ]
+        cells = [_cell(score["value"]) for score in (*entry["values"].values(), *real)]
+        table.add_row(Text(f"{entry['title']} {ARROWS.get(entry['direction'], '')}"), *cells)
+    console = Console()
+    console.print(table)
+    for why, titles in absent.items():
+        console.print(Text(f"Not computed: {', '.join(titles)}. {why}"))
+
+
+def _cell(value: object) -> str:
+    """A number to three digits; "-" for none, nothing for a text."""
+    return "-" if value is None else f"{value:.3g}" if isinstance(value, int | float) else ""
+
+
+def write_certificate_json(statement: "Statement", json_file: str | None, force: bool) -> None:
+    from understudy.certificate import to_json
+
+    if json_file is not None:
+        write_json(to_json(statement), json_file, force=force)
+
+
+def write_json(content: object, json_file: str, *, force: bool) -> None:
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    if json_file == "-":
+        typer.echo(text, nl=False)
+        return
+    from understudy.tables import atomic_write
+
+    with atomic_write(json_file, force=force) as file:
+        file.write(text.encode())
