@@ -115,7 +115,7 @@ def test_two_outputs_are_two_files(place: Path, tmp_path: Path, capsys: pytest.C
     scores = tmp_path / "scores.html"
     scores.write_text("{}")
     assert run(["report", str(scores), "-o", str(scores), "--force"]) == 2
-    assert "is read too" in capsys.readouterr().err
+    assert "is read as well" in capsys.readouterr().err
 
 
 def test_quiet_keeps_the_warning_and_drops_the_hints(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

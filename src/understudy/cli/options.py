@@ -55,8 +55,8 @@ KeepTypes = Annotated[
     bool,
     typer.Option(
         "--keep-types",
-        help="Keep the storage types of SOURCE instead of those of the declared kinds. They are then treated as public, "
-        "and the certificate says so.",
+        help="Keep the storage types of SOURCE instead of those of the declared kinds. The types are then treated as "
+        "public, and the certificate says so.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors and privacy warnings only.")]
