@@ -79,7 +79,7 @@ def claims() -> Iterator[list[Figures]]:
 
     def noted_statement(self: Ledger, *planned: Any, **facts: Any) -> Statement:
         statement = end_of_run(self, *planned, **facts)
-        queries = tuple((_as_json(look.event), look.delta, look.branch) for look in statement.looks)
+        queries = tuple((_as_json(query.event), query.delta, query.partition) for query in statement.queries)
         made.append(Figures(queries, statement.delta, statement.epsilon, statement.epsilon_pld, statement.epsilon_rdp))
         return statement
 

@@ -453,7 +453,7 @@ def test_the_import_rule_can_fail(source: str, module: str) -> None:
 @pytest.mark.parametrize(
     ("source", "module"),
     [
-        ("from understudy.privacy.ledger import Look", "synthesizers.mst"),
+        ("from understudy.privacy.ledger import Query", "synthesizers.mst"),
         ("from understudy.synthesizers.mst import MST", "synthesizers.boosted"),
         ("import numpy\nfrom understudy import certificate", "release"),
         ("from understudy.privacy import accounting", "privacy.ledger"),

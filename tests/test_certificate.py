@@ -25,7 +25,7 @@ from understudy.privacy.accounting import (
     Pure,
     SubsampledGaussian,
 )
-from understudy.privacy.ledger import Look, Statement
+from understudy.privacy.ledger import Query, Statement
 from understudy.privacy.noise import SecureNoise
 
 PAGE = Path(__file__).parents[1] / "docs" / "certificate.md"
@@ -79,7 +79,7 @@ def statement(request: pytest.FixtureRequest, table: pa.Table) -> Statement:
 
 
 def _with_every_event(seeded: bool = False, epsilon: float = 2.0) -> Statement:
-    looks = tuple(Look(f"k{i}", f"look {i}", event, ("a",), 0.0, ("m",)) for i, event in enumerate(EVENTS))
+    queries = tuple(Query(f"k{i}", f"look {i}", event, ("a",), 0.0, ("m",)) for i, event in enumerate(EVENTS))
     return Statement(
         epsilon_target=epsilon,
         delta=1e-6,
@@ -89,7 +89,7 @@ def _with_every_event(seeded: bool = False, epsilon: float = 2.0) -> Statement:
         accountant="Renyi (zCDP)",
         seeded=seeded,
         max_rows_per_unit=2,
-        looks=looks,
+        queries=queries,
         method="m",
     )
 
@@ -109,8 +109,8 @@ def test_json_is_valid_for_every_event(facts: dict, json_schema: dict) -> None:
     content = json.loads(json.dumps(certificate.to_json(made), allow_nan=False))
     jsonschema.Draft202012Validator(json_schema).validate(content)
     assert certificate.from_json(content) == made
-    for look in made.looks:
-        assert certificate.mechanism_in_words(look.event)
+    for query in made.queries:
+        assert certificate.mechanism_in_words(query.event)
 
 
 def test_every_event_has_a_schema(json_schema: dict) -> None:
@@ -170,13 +170,15 @@ def test_round_trip(statement: Statement) -> None:
 
 
 def test_price_follows_from_the_purchases(statement: Statement) -> None:
-    """Composed again from the JSON alone, the looks cost what the certificate says."""
+    """Composed again from the JSON alone, the queries cost what the certificate says."""
     content = certificate.to_json(statement)
-    looks = certificate.from_json(content).looks
-    delta = statement.delta - sum(look.delta for look in looks)
-    again = accounting.spent([look.event for look in looks], delta, grid=accounting.grid_for(statement.epsilon_target))
+    queries = certificate.from_json(content).queries
+    delta = statement.delta - sum(query.delta for query in queries)
+    again = accounting.spent(
+        [query.event for query in queries], delta, grid=accounting.grid_for(statement.epsilon_target)
+    )
     assert again.epsilon == pytest.approx(statement.epsilon, rel=1e-3)
-    assert sum(look.delta for look in looks) < 0.5 * statement.delta
+    assert sum(query.delta for query in queries) < 0.5 * statement.delta
 
 
 def test_words_say_the_numbers(statement: Statement) -> None:
@@ -189,8 +191,8 @@ def test_words_say_the_numbers(statement: Statement) -> None:
     assert statement.accountant in words
     assert ("zero-out" in words) == (statement.rows_declared is not None)
     assert ("drafted" in words) == statement.drafted
-    for look in statement.looks:
-        assert look.what in words
+    for query in statement.queries:
+        assert query.what in words
     if statement.unit is not None:
         assert "at most 3 row" in words
     for line in certificate.NOT_COVERED:
@@ -260,8 +262,8 @@ def test_a_public_table_is_a_condition_at_the_head() -> None:
 def test_parts_of_a_table_are_named_and_explained() -> None:
     statement = _statement()
     assert "secret coin" not in certificate.to_markdown(statement)
-    first, *others = statement.looks
-    split = dataclasses.replace(statement, looks=(dataclasses.replace(first, branch="held-out rows"), *others))
+    first, *others = statement.queries
+    split = dataclasses.replace(statement, queries=(dataclasses.replace(first, partition="held-out rows"), *others))
     assert "(held-out rows only)" in certificate.to_markdown(split)
     assert "by a secret coin of its own" in certificate.to_markdown(split)
 
@@ -275,7 +277,7 @@ def test_without_a_guarantee_nothing_else_is_said() -> None:
 
 
 def _statement() -> Statement:
-    look = Look("a", "one histogram", DiscreteGaussian(30.0, 1, 1))
+    query = Query("a", "one histogram", DiscreteGaussian(30.0, 1, 1))
     ledger = us.Ledger(us.Guarantee(1.0, 1e-6), noise=SecureNoise())
-    ledger.charge(look)
+    ledger.charge(query)
     return ledger.statement(method="independent")

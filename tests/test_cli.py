@@ -345,7 +345,7 @@ def test_settings_and_target(place: Path, tmp_path: Path) -> None:
     assert release.statement.method == "mst(shares=[1, 1, 2], iterations=50)"
     assert release.schema.target == "zip"
     assert max(release.codec.domain.sizes) == 8
-    assert {look.path for look in release.statement.looks} == {("mst",)}  # uniform bins buy no histogram
+    assert {query.path for query in release.statement.queries} == {("mst",)}  # uniform bins buy no histogram
     assert us.Release.load(place / "r").schema.target == "member"
 
 

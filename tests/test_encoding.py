@@ -360,7 +360,7 @@ def test_what_is_bought_is_charged_by_the_plan_and_nothing_else() -> None:
     schema = Schema(columns=columns)
     codec, rows, book = fitted(table, schema, Binning(bins="equal"), guarantee=Guarantee(3.0, 1e-6))
     plan = plan_discovery(schema, Ledger(Guarantee(3.0, 1e-6), noise=SeededNoise(1)).remaining, Binning(bins="equal"))
-    assert book.looks == plan.looks
+    assert book.queries == plan.queries
     assert abs(codec.num_rows - 4000) < 500
     assert rows.domain.num_rows == codec.num_rows
     town, code, age, height = codec.columns

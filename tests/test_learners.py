@@ -102,7 +102,7 @@ def test_minima_are_not_priced_by_bought_classes() -> None:
     """Each class costs a minimum, so a bought list of classes would move the price."""
     domain = Domain(names=("y", "x"), sizes=(3, 4), num_rows=500, target="y")
     budget = Budget(1.0, 1e-6)
-    assert methods.Logistic(method="objective").plan(domain, budget).looks
+    assert methods.Logistic(method="objective").plan(domain, budget).queries
     with pytest.raises(ConfigError, match="needs the classes of 'y' declared"):
         methods.Logistic(method="objective").plan(dataclasses.replace(domain, bought=("y",)), budget)
     assert "y" in assumed_domain(Schema(columns=(Column(name="y", kind="categorical"),)), us.Binning()).bought
@@ -229,7 +229,7 @@ def test_classes_come_from_the_schema(learner: Any) -> None:
 
 @pytest.mark.parametrize("learner", ALL, ids=named)
 def test_values_outside_are_mapped_and_never_refused(learner: Any) -> None:
-    """Clamped numbers, unknown categories and labels, nulls: no error, which would be a look."""
+    """Clamped numbers, unknown categories and labels, nulls: no error, which would be a query."""
     odd = TABLE.astype({"age": float, "job": object, "level": object})
     odd.loc[:9, "age"], odd.loc[10:19, "pay"], odd.loc[20:29, "job"] = 1e9, -math.inf, "astronaut"
     odd.loc[30:39, "level"], odd.loc[40:49, "job"] = "unheard of", None
@@ -343,8 +343,8 @@ def test_unknown_labels_become_the_declared_unknown() -> None:
 def test_all_rows_weigh_by_public_sizes_alone(learner: Any) -> None:
     """The plan, with its noise, is the same for another table of another size."""
     fitted = with_settings(learner, guarantee=PRIVATE, seed=0)
-    looks = [fitted.fit(table).statement_.looks for table in (TABLE, TABLE.iloc[:77])]
-    assert looks[0] == looks[1]
+    queries = [fitted.fit(table).statement_.queries for table in (TABLE, TABLE.iloc[:77])]
+    assert queries[0] == queries[1]
 
 
 @pytest.mark.parametrize("learner", ALL, ids=named)
@@ -369,7 +369,7 @@ def test_what_the_schema_leaves_open_is_bought() -> None:
         target="level",
     )
     fitted = us.learners.NaiveBayes(schema=bare, guarantee=Guarantee(0.9, 1e-6), seed=0).fit(TABLE)
-    assert [look.key for look in fitted.statement_.looks] == ["size", "categories", "bounds", "sums"]
+    assert [query.key for query in fitted.statement_.queries] == ["size", "categories", "bounds", "sums"]
     assert fitted.spent_ <= 0.9
     assert fitted.score(TEST) > 0.5
 
@@ -396,7 +396,7 @@ def test_class_weights_are_public_or_bought() -> None:
     heavy = with_settings(plain, class_weight={"high": 30.0})
     assert heavy.fit(rare).predict_proba(rare)[:, 0].mean() > plain.fit(rare).predict_proba(rare)[:, 0].mean() + 0.02
     bought = with_settings(plain, class_weight="bought", guarantee=PRIVATE, **FEW).fit(rare)
-    assert [look.key for look in bought.statement_.looks] == ["classes", "steps"]
+    assert [query.key for query in bought.statement_.queries] == ["classes", "steps"]
     assert bought.spent_ <= 0.3
     with pytest.raises(ConfigError, match="read off the rows"):
         with_settings(plain, class_weight="balanced").fit(rare)
@@ -547,15 +547,15 @@ def test_without_places_numbers_stand_in_the_middle_of_their_bins() -> None:
 
 
 def test_one_ledger_holds_a_learner_and_what_comes_before() -> None:
-    """Priced after other looks, a learner takes what they leave, and a ledger refuses a plan that was not."""
+    """Priced after other queries, a learner takes what they leave, and a ledger refuses a plan that was not."""
     rows, _ = encoded()
     book = ledger(PRIVATE)
     prior = methods.Prior()
-    prior.fit(rows, prior.plan(rows.domain, book.remaining.part(0.5)), book, key=key())
+    prior.fit(rows, prior.plan(rows.domain, book.remaining.fraction(0.5)), book, key=key())
     learner = methods.NaiveBayes()
     with pytest.raises(BudgetExceeded):
         learner.fit(rows, learner.plan(rows.domain, ledger(PRIVATE).remaining), book, key=key())
-    assert len(book.looks) == 1
+    assert len(book.queries) == 1
     learner.fit(rows, learner.plan(rows.domain, book.remaining), book, key=key())
     assert 0.95 * 0.3 < book.spent().epsilon <= 0.3
 
@@ -563,9 +563,9 @@ def test_one_ledger_holds_a_learner_and_what_comes_before() -> None:
 def test_a_step_of_a_plan_is_one_of_a_training() -> None:
     """The event that is charged holds the steps, the rate and the noise that the training uses."""
     learner = us.learners.LogisticRegression(schema=SCHEMA, guarantee=PRIVATE, seed=0, **FEW).fit(TABLE)
-    (look,) = learner.statement_.looks
-    assert isinstance(look.event, SubsampledGaussian)
-    assert (look.event.steps, look.event.rate) == (60, 0.25)
+    (query,) = learner.statement_.queries
+    assert isinstance(query.event, SubsampledGaussian)
+    assert (query.event.steps, query.event.rate) == (60, 0.25)
 
 
 # ------------------------------------------------------------------------------------------------- tables and arrays
@@ -623,7 +623,7 @@ def test_arrays_with_declared_bounds() -> None:
         ({"class_share": 1.0}, "part of the budget"),
     ],
 )
-def test_bad_settings_are_refused_before_any_look(settings: dict[str, Any], message: str) -> None:
+def test_bad_settings_are_refused_before_any_query(settings: dict[str, Any], message: str) -> None:
     x, y = np.zeros((10, 2)), np.zeros(10, dtype=int)
     good = {"guarantee": PRIVATE, "bounds": (-1, 1), "classes": [0, 1], "num_rows": 10, "steps": 60}
     with pytest.raises((ConfigError, SchemaError), match=message):

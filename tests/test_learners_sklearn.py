@@ -49,7 +49,7 @@ class Network(_DeclaredClasses, us.learners.MLPClassifier):
     pass
 
 
-PUBLIC_RULE = "values follow public rules and are never refused: an error over a value would be a look at it"
+PUBLIC_RULE = "values follow public rules and are never refused: an error over a value would be a query on it"
 EXPECTED = {
     "check_classifiers_regression_target": PUBLIC_RULE,
     "check_supervised_y_no_nan": PUBLIC_RULE,

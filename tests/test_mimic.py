@@ -46,7 +46,7 @@ def test_a_row_for_each_patient_and_a_column_for_each_category(files: tuple[Path
     ]
     assert schema.rows is None
     assert {(column.kind, column.nullable) for column in schema.columns} == {("boolean", False)}
-    assert us.plan(schema, "independent", us.Guarantee(1.0)).looks  # the schema is one that can be fitted
+    assert us.plan(schema, "independent", us.Guarantee(1.0)).queries  # the schema is one that can be fitted
 
 
 def test_the_default_list_is_public(files: tuple[Path, Path]) -> None:

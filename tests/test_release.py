@@ -194,7 +194,7 @@ def test_auto_is_said_and_resolved(schema: us.Schema) -> None:
     plan = us.plan(schema, "auto", GUARANTEE)
     release = us.fit(demo_table().slice(0, 600), "auto", GUARANTEE, schema=schema, seed=0)
     assert plan.notes[0].startswith(f"auto: {release.statement.method}, because ")
-    assert release.statement.looks == plan.looks
+    assert release.statement.queries == plan.queries
 
 
 def test_delta_follows_from_the_declared_size(release: us.Release) -> None:

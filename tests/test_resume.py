@@ -539,7 +539,7 @@ def test_an_unseeded_training_killed_on_its_way_has_one_result(tmp_path: Path, m
             progress=lambda share, now, shown=shown: shown.append(share),  # type: ignore[misc]
         )
         starts.append(shown[1])  # the first of the training
-        assert [look.key for look in release.statement.looks].count("critic") == 1
+        assert [query.key for query in release.statement.queries].count("critic") == 1
         release.save(folder.with_suffix(".release"))
     assert starts == [1 / 2, 0, 3 / 4]
     late, early, twice = (files_of(folder.with_suffix(".release")) for folder in folders)

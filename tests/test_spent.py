@@ -24,7 +24,7 @@ from understudy.encoding import assumed_domain, merge_rarest
 from understudy.errors import CheckpointError, ConfigError, ReleaseError, TrainingError, UnderstudyError
 from understudy.learners.models import Model
 from understudy.privacy.accounting import DiscreteGaussian
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Look, Plan, spent_by
+from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Query, spent_by
 from understudy.privacy.mechanisms import Rows, noisy_counts
 from understudy.privacy.noise import SecureNoise
 from understudy.schema import MERGED_SIZE, Domain
@@ -46,9 +46,9 @@ def charged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     keys: list[str] = []
     charge = Ledger.charge
 
-    def noted(self: Ledger, look: Look) -> None:
-        charge(self, look)
-        keys.append(look.key)
+    def noted(self: Ledger, query: Query) -> None:
+        charge(self, query)
+        keys.append(query.key)
 
     monkeypatch.setattr(Ledger, "charge", noted)
     return keys
@@ -187,7 +187,7 @@ def test_a_diverged_training_is_a_spending(charged: list[str], tmp_path: Path) -
     assert isinstance(error, UnderstudyError)
     assert error.record is None
     plan = us.plan(schema, DIVERGES, ROUGH)
-    assert error.statement.looks == plan.looks
+    assert error.statement.queries == plan.queries
     assert error.statement.epsilon == planned_epsilon(schema, DIVERGES, ROUGH)
     assert not error.statement.released
     assert re.fullmatch(
@@ -216,7 +216,7 @@ def test_the_whole_plan_is_spent_however_early_the_run_fails(tmp_path: Path) -> 
         us.fit(table, Broken(rounds=1), GUARANTEE, schema=schema, checkpoint=tmp_path / "run.checkpoint")
     statement = read_record(tmp_path / "run.spent")
     assert statement == caught.value.statement
-    assert [look.key for look in statement.looks] == ["size", "categories", "counts", "choices"]
+    assert [query.key for query in statement.queries] == ["size", "categories", "counts", "choices"]
     assert statement.epsilon > 2.99
     assert not statement.bought
     assert "63" not in caught.value.failure  # the whole text names a folder, which may hold any number
@@ -358,10 +358,10 @@ def test_the_command_says_what_is_spent_and_where_it_is_recorded(
 
 
 def test_the_certificate_of_a_failed_run_claims_no_release() -> None:
-    look = Look("counts", "counts of a marginal", DiscreteGaussian(10.0))
+    query = Query("counts", "counts of a marginal", DiscreteGaussian(10.0))
     ledger = Ledger(Guarantee(1.0, 1e-6), noise=SecureNoise())
-    statement = ledger.statement([look], method="mst")
-    assert not ledger.looks
+    statement = ledger.statement([query], method="mst")
+    assert not ledger.queries
     words = certificate.to_markdown(statement)
     assert words.index("SPENT, NOTHING RELEASED") < words.index("epsilon = ")
     assert "Everything in this release" not in words
@@ -380,7 +380,7 @@ class Failing:
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         stddev = budget.calibrate(lambda noise: [DiscreteGaussian(noise)])
-        return Plan((Look("classes", "counts of the target", DiscreteGaussian(stddev), domain.names),))
+        return Plan((Query("classes", "counts of the target", DiscreteGaussian(stddev), domain.names),))
 
     def fit(self, rows: Rows, plan: Plan, ledger: Ledger, *, key: object) -> Model:
         noisy_counts(rows, [(rows.domain.names[0],)], plan["classes"], ledger)
@@ -401,7 +401,7 @@ def test_a_learner_that_fails_after_its_query_carries_the_statement() -> None:
     with pytest.raises(SpentError, match=r"^The minimum was not reached\. Nothing was released, but epsilon") as caught:
         FailingClassifier(guarantee=GUARANTEE, schema=schema).fit(table)
     statement = caught.value.statement
-    assert [look.key for look in statement.looks] == ["size", "bounds", "classes"]
+    assert [query.key for query in statement.queries] == ["size", "bounds", "classes"]
     assert 2.9 < statement.epsilon <= 3.0
     assert not statement.released
     assert not statement.bought
@@ -462,12 +462,12 @@ def check_outcome(method: str, data: tuple[us.Schema, pa.Table], binning: us.Bin
     """A release, a refusal before the first charge that the plan makes too, or a record of all that was planned."""
     schema, table = data
     told = itertools.count()
-    charges: list[Look] = []
+    charges: list[Query] = []
     charge = Ledger.charge
 
-    def noted(self: Ledger, look: Look) -> None:
-        charge(self, look)
-        charges.append(look)
+    def noted(self: Ledger, query: Query) -> None:
+        charge(self, query)
+        charges.append(query)
 
     def fails(share: float, now: str) -> None:
         if next(told) == fails_at:
@@ -489,13 +489,13 @@ def check_outcome(method: str, data: tuple[us.Schema, pa.Table], binning: us.Bin
                 us.plan(schema, method, GUARANTEE, binning=binning)
         return
     assert isinstance(ended, us.Release | SpentError), ended
-    looks = us.plan(schema, method, GUARANTEE, binning=binning).looks
-    costs = [(look.key, look.event, look.delta) for look in looks]
-    assert [(look.key, look.event, look.delta) for look in ended.statement.looks] == costs
-    assert ended.statement.epsilon == spent_by(looks, GUARANTEE).epsilon
+    queries = us.plan(schema, method, GUARANTEE, binning=binning).queries
+    costs = [(query.key, query.event, query.delta) for query in queries]
+    assert [(query.key, query.event, query.delta) for query in ended.statement.queries] == costs
+    assert ended.statement.epsilon == spent_by(queries, GUARANTEE).epsilon
     assert ended.statement.released == isinstance(ended, us.Release)
     if isinstance(ended, SpentError):
-        assert {(look.key, look.event, look.delta) for look in charges} <= set(costs)
+        assert {(query.key, query.event, query.delta) for query in charges} <= set(costs)
         assert "looked at" not in str(ended)
         assert "987654" not in str(ended)
         assert fails_at is not None or isinstance(ended.__cause__, TrainingError), ended.__cause__

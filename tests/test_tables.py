@@ -1121,7 +1121,7 @@ def test_conditions_tell_columns_apart_that_differ_by_case() -> None:
     ids=["extreme date", "not UTF-8", "huge decimal"],
 )
 def test_no_value_makes_conforming_fail_or_touches_its_neighbours(values: pa.Array, kind: str, expected: int) -> None:
-    """An error over a value would be a look; and each value is read by itself."""
+    """An error over a value would be a query; and each value is read by itself."""
     categories = ("a",) if kind == "categorical" else None
     schema = Schema(columns=(Column(name="x", kind=kind, categories=categories),))
     together = conform(pa.table({"x": values}), schema).column("x")

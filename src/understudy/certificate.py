@@ -23,7 +23,7 @@ from understudy.privacy.accounting import (
     Spent,
     SubsampledGaussian,
 )
-from understudy.privacy.ledger import Guarantee, Look, Plan, Statement
+from understudy.privacy.ledger import Guarantee, Plan, Query, Statement
 
 FORMAT = "understudy-certificate"
 FORMAT_VERSION = 1
@@ -80,7 +80,7 @@ def to_json(statement: Statement) -> dict[str, object]:
             "declared": list(statement.declared),
             "bought": list(statement.bought),
         },
-        "purchases": [_purchase(look, statement) for look in statement.looks],
+        "purchases": [_purchase(query, statement) for query in statement.queries],
         "not_covered": list(NOT_COVERED),
     }
 
@@ -97,7 +97,7 @@ def from_json(content: Mapping) -> Statement:
         accountant=guarantee["accountant"],
         seeded=content["seeded"],
         max_rows_per_unit=guarantee["unit"]["max_rows"],
-        looks=tuple(_look(purchase) for purchase in content["purchases"]),
+        queries=tuple(_query(purchase) for purchase in content["purchases"]),
         unit=guarantee["unit"]["column"],
         rows_declared=public["rows"],
         drafted=public["kinds_drafted"],
@@ -128,7 +128,7 @@ def planned(plan: Plan, guarantee: Guarantee, spent: Spent) -> Statement:
         accountant=spent.accountant,
         seeded=False,
         max_rows_per_unit=1,  # no price depends on it: each event carries its own
-        looks=plan.looks,
+        queries=plan.queries,
     )
 
 
@@ -141,30 +141,30 @@ def plan_to_json(plan: Plan, statement: Statement) -> dict[str, object]:
         "epsilon": _finite(statement.epsilon),
         "epsilon_target": _finite(statement.epsilon_target),
         "delta": statement.delta,
-        "purchases": [_purchase(look, statement) for look in plan],
+        "purchases": [_purchase(query, statement) for query in plan],
         "notes": list(plan.notes),
     }
 
 
-def _purchase(look: Look, statement: Statement) -> dict[str, object]:
-    event = {"type": type(look.event).__name__, **dataclasses.asdict(look.event)}
+def _purchase(query: Query, statement: Statement) -> dict[str, object]:
+    event = {"type": type(query.event).__name__, **dataclasses.asdict(query.event)}
     return {
-        "key": look.key,
-        "what": look.what,
-        "path": list(look.path),
-        "columns": list(look.columns),
+        "key": query.key,
+        "what": query.what,
+        "path": list(query.path),
+        "columns": list(query.columns),
         "event": event,
-        "delta": look.delta,
-        "tail_delta": accounting.tail_delta([look.event]),
-        "branch": look.branch,
-        "epsilon_alone": _finite(price_alone(look, statement)),
+        "delta": query.delta,
+        "tail_delta": accounting.tail_delta([query.event]),
+        "branch": query.partition,
+        "epsilon_alone": _finite(price_alone(query, statement)),
     }
 
 
-def _look(purchase: Mapping) -> Look:
+def _query(purchase: Mapping) -> Query:
     arguments = dict(purchase["event"])
     event = _EVENTS[arguments.pop("type")](**arguments)
-    return Look(
+    return Query(
         purchase["key"],
         purchase["what"],
         event,
@@ -175,12 +175,12 @@ def _look(purchase: Mapping) -> Look:
     )
 
 
-def price_alone(look: Look, statement: Statement) -> float:
-    """Epsilon of one look if it were the only one, at the run's delta."""
+def price_alone(query: Query, statement: Statement) -> float:
+    """Epsilon of one query if it were the only one, at the run's delta."""
     if not math.isfinite(statement.epsilon_target):
         return math.inf
     grid = accounting.grid_for(statement.epsilon_target)
-    return accounting.spent([look.event], statement.delta - look.delta, grid=grid).epsilon
+    return accounting.spent([query.event], statement.delta - query.delta, grid=grid).epsilon
 
 
 def mechanism_in_words(event: Event) -> str:
@@ -218,8 +218,8 @@ def to_markdown(statement: Statement) -> str:
 
 def _verdict(statement: Statement) -> list[str]:
     if not math.isfinite(statement.epsilon):
-        is_partly = any(isinstance(look.event, NonPrivate) for look in statement.looks)
-        how = "was made of looks at rows without noise or bound" if is_partly else "was made without noise"
+        is_partly = any(isinstance(query.event, NonPrivate) for query in statement.queries)
+        how = "was made of queries on rows without noise or bound" if is_partly else "was made without noise"
         return [
             f"> **NOT PRIVATE.** This release {how}: epsilon is infinite, and no guarantee of any kind is given. Treat "
             "it like the original table.",
@@ -344,12 +344,12 @@ def _public(statement: Statement) -> list[str]:
 
 def _purchases(statement: Statement) -> list[str]:
     rows = ["| what | how | epsilon alone | added delta |", "|---|---|---:|---:|"]
-    for look in statement.looks:
-        price = price_alone(look, statement)
+    for query in statement.queries:
+        price = price_alone(query, statement)
         alone = rounded_up(price, 3) if math.isfinite(price) else "infinite"
-        added = rounded_up(look.delta, 2) if look.delta else ""
-        label = look.label if look.branch is None else f"{look.label} ({look.branch} only)"
-        rows.append(f"| {_cell(label)} | {mechanism_in_words(look.event)} | {alone} | {added} |")
+        added = rounded_up(query.delta, 2) if query.delta else ""
+        label = query.label if query.partition is None else f"{query.label} ({query.partition} only)"
+        rows.append(f"| {_cell(label)} | {mechanism_in_words(query.event)} | {alone} | {added} |")
     explained = (
         "Every look at the private rows, in order. Prices do not simply add up: composed together they cost the figure "
         "at the head of this page."
@@ -359,10 +359,10 @@ def _purchases(statement: Statement) -> list[str]:
             "Every planned query, in order. The run failed before its end, so the last ones may not have been made; "
             "they count all the same. Composed together they cost the figure at the head of this page."
         )
-    if any(look.branch is not None for look in statement.looks):
+    if any(query.partition is not None for query in statement.queries):
         explained += (
-            " Each unit is in one part of the table only, by a secret coin of its own, so nobody pays for looks at "
-            "different parts: the figure is that of the dearest part together with all looks that read everyone."
+            " Each unit is in one part of the table only, by a secret coin of its own, so nobody pays for queries at "
+            "different parts: the figure is that of the dearest part together with all queries that read everyone."
         )
     return ["## Where the budget went", explained, "\n".join(rows)]
 
@@ -374,7 +374,7 @@ def _accounting(statement: Statement) -> list[str]:
     said = "; ".join(
         f"{name}: {rounded_up(figure, 4)}"
         if math.isfinite(figure)
-        else f"{name}: no figure (it cannot hold one of the looks)"
+        else f"{name}: no figure (it cannot hold one of the queries)"
         for name, figure in figures.items()
     )
     return [

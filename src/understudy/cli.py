@@ -433,7 +433,7 @@ def plan(
     json_file: JsonFile = None,
     force: Force = False,
 ) -> None:
-    """Price every look that a run would make. Reads no data."""
+    """Price every query that a run would make. Reads no data."""
     from understudy.release import plan as make_plan
     from understudy.schema import Schema
 
@@ -771,14 +771,14 @@ def _show_plan(made: "Plan", guarantee: "Guarantee", json_file: str | None, forc
         title_justify="left",
         title=f"Plan: epsilon {spent.epsilon:.4g} of {guarantee.epsilon:g} at delta {guarantee.delta:.2g}",
     )
-    table.add_column("look")
+    table.add_column("query")
     table.add_column("how")
     table.add_column("epsilon alone", justify="right")
     table.add_column("added delta", justify="right")
-    for look in made:
-        price = f"{words.price_alone(look, statement):.3g}"
+    for query in made:
+        price = f"{words.price_alone(query, statement):.3g}"
         table.add_row(
-            Text(look.label), words.mechanism_in_words(look.event), price, f"{look.delta:.2g}" if look.delta else ""
+            Text(query.label), words.mechanism_in_words(query.event), price, f"{query.delta:.2g}" if query.delta else ""
         )
     console = Console()
     console.print(table)

@@ -229,7 +229,7 @@ class Messenger:
         return marginals
 
 
-class Query:
+class MarginalQuery:
     """Marginals of a calibrated tree over any columns, those of different cliques included.
 
     A column b outside the asked node is carried there along the tree as P(b | separator), step by step. What was

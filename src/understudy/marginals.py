@@ -19,9 +19,9 @@ import numpy as np
 from jaxtyping import Bool, Int, PRNGKeyArray
 
 from understudy.errors import ConditionError, ConfigError
-from understudy.junction import Axes, Clique, JunctionTree, Messenger, Query, Ranking, Table, junction_tree
+from understudy.junction import Axes, Clique, JunctionTree, MarginalQuery, Messenger, Ranking, Table, junction_tree
 from understudy.privacy.accounting import DiscreteGaussian
-from understudy.privacy.ledger import Ledger, Look
+from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.mechanisms import Rows, noisy_counts
 from understudy.schema import Domain
 
@@ -40,11 +40,11 @@ class Measurement(NamedTuple):
     stddev: float | np.ndarray
 
 
-def measure(rows: Rows, cliques: Sequence[Clique], look: Look, ledger: Ledger) -> list[Measurement]:
+def measure(rows: Rows, cliques: Sequence[Clique], query: Query, ledger: Ledger) -> list[Measurement]:
     """Buys the marginals of one bundle. The guarantee is that of `noisy_counts`."""
-    event = look.event
+    event = query.event
     assert isinstance(event, DiscreteGaussian)
-    tables = noisy_counts(rows, cliques, look, ledger)
+    tables = noisy_counts(rows, cliques, query, ledger)
     return [Measurement(clique, table, event.stddev) for clique, table in zip(cliques, tables, strict=True)]
 
 
@@ -266,7 +266,7 @@ class GraphicalModel:
 
     def marginals(self, cliques: Sequence[Clique]) -> list[Table]:
         """As `marginal`, for many cliques at once: they share the work of carrying a column along the tree."""
-        query = Query(self._messenger, self._beliefs)
+        query = MarginalQuery(self._messenger, self._beliefs)
         ranking = self._ranking
         return [self.total * ranking.outward(clique, query(ranking.axes(clique))) for clique in cliques]
 

@@ -86,7 +86,7 @@ def plan(
     rows: int | None = None,
     binning: Binning | None = None,
 ) -> Plan:
-    """Every look that `fit` would make, with its price. Reads no data: `rows` is an assumed size for the notes."""
+    """Every query that `fit` would make, with its price. Reads no data: `rows` is an assumed size for the notes."""
     guarantee = (guarantee or Guarantee(1.0)).with_delta_for(schema.rows)
     binning = binning or Binning()
     if rows is not None:
@@ -95,8 +95,8 @@ def plan(
     budget = _budget(guarantee, schema)
     synthesizer, reason = choose_method(method, domain, budget)
     buying = plan_discovery(schema, budget, binning)
-    fitting = synthesizer.plan(domain, budget.after(buying.looks)).under(name_of(synthesizer))
-    return Plan(buying.looks + fitting.looks, reason + _said(guarantee.warnings) + buying.notes + fitting.notes)
+    fitting = synthesizer.plan(domain, budget.after(buying.queries)).under(name_of(synthesizer))
+    return Plan(buying.queries + fitting.queries, reason + _said(guarantee.warnings) + buying.notes + fitting.notes)
 
 
 def fit(
@@ -131,7 +131,7 @@ def fit(
     anyone who reads it before can subtract the noise. Without `checkpoint` nothing is written.
 
     Formal guarantee: (epsilon, delta)-differential privacy of the returned release under add-or-remove of one protected
-    unit, as its `statement` says, provided that no seed was given. Every look is charged on one ledger before it
+    unit, as its `statement` says, provided that no seed was given. Every query is charged on one ledger before it
     happens. A run that fails after its first charge raises `SpentError`, whose `statement` has the whole planned cost;
     any other error spends nothing, unless it was interrupted or could not write its checkpoint. Not covered: what the
     schema declares public, timing and memory.
@@ -160,7 +160,7 @@ def fit(
     synthesizer, reasons = choose_method(method, domain, budget)
     buying = plan_discovery(schema, budget, binning)
     # Before any query, refuses what exceeds the budget, and what would not fit at the largest sizes.
-    planned = synthesizer.plan(domain, budget.after(buying.looks)).under(name_of(synthesizer))
+    planned = synthesizer.plan(domain, budget.after(buying.queries)).under(name_of(synthesizer))
     notes = (*reasons, *(note for note in planned.notes if note.startswith("Warning:")))
     if public is None and _needs_public(synthesizer):
         raise ConfigError(
@@ -187,7 +187,7 @@ def fit(
             "public_table": None if open_table is None else open_table.num_rows,
             "method": express(synthesizer),
         }
-        whole = (*buying.looks, *planned.looks)
+        whole = (*buying.queries, *planned.queries)
         with accountable(ledger, lambda: ledger.statement(whole, **public_facts), run):
             table_rows, too_large = conform(arrow, schema), functools.partial(too_large_for, synthesizer)
             codec, rows = fit_codec(table_rows, schema, buying, ledger, binning, too_large)

@@ -41,7 +41,7 @@ def check(schema: Schema, table: pa.Table, as_fitted: pa.Table | None = None) ->
     `table` is read without the schema, so that nothing is lost; `as_fitted`, if given, as `fit` would read it.
 
     *Not covered*: everything. The findings are exact, hold counts and values of the table, and cost no budget because
-    they are no part of a release: do not share them. `fit` says none of this, since saying it would be a look.
+    they are no part of a release: do not share them. `fit` says none of this, since saying it would be a query.
     """
     findings = [*_column_findings(schema, table.column_names), *_row_findings(schema, table)]
     if schema.unit is not None and table.column_names.count(schema.unit) == 1:

@@ -57,7 +57,7 @@ def accountable(
     try:
         yield
     except Exception as error:
-        if not ledger.looks or not ledger.guarantee.is_private:
+        if not ledger.queries or not ledger.guarantee.is_private:
             raise
         if checkpoint is not None and isinstance(error, CheckpointError | TableError):
             raise

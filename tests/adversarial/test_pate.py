@@ -25,7 +25,7 @@ from understudy.adversarial.training import Dials, Settings, generator_step, ste
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy import mechanisms
 from understudy.privacy.accounting import Gaussian, Pure, calibrate, pld_epsilon
-from understudy.privacy.ledger import Ledger, Look
+from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.mechanisms import PaidVotes, Rows, pay_for_votes
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.votes import Parts, arranged, laplaces, noisy_votes, parted, scale_of
@@ -170,20 +170,20 @@ def noise_pvalue(vote: Callable[..., Array], scale: float) -> float:
     return 2 * min(below, 1 - below)
 
 
-def paid(pay: Callable[..., PaidVotes], queries: int = 400) -> tuple[PaidVotes, Ledger, Look]:
+def paid(pay: Callable[..., PaidVotes], queries: int = 400) -> tuple[PaidVotes, Ledger, Query]:
     codes, _ = table()
     rows = Rows(codes, Domain(names=("a", "b", "c"), sizes=(3, 4, 2), num_rows=NUM_ROWS))
     ledger = Ledger(us.Guarantee(3.0, 1e-6), noise=SeededNoise(0))
     event = Gaussian(ledger.remaining.calibrate(lambda noise: [Gaussian(noise, floating=True)]), floating=True)
-    look = Look("votes", "votes", event)
-    return pay(rows, look, ledger, teachers=TEACHERS, queries=queries), ledger, look
+    query = Query("votes", "votes", event)
+    return pay(rows, query, ledger, teachers=TEACHERS, queries=queries), ledger, query
 
 
 def is_charged(pay: Callable[..., PaidVotes]) -> bool:
-    """Whether the ledger holds one Gaussian look, that of the noise which votes get: s / sqrt(Q)."""
+    """Whether the ledger holds one Gaussian query, that of the noise which votes get: s / sqrt(Q)."""
     votes, ledger, _ = paid(pay)
-    return ledger.looks != () and math.isclose(
-        math.sqrt(sum(1 / (2 * cast(Gaussian, look.event).rho) for look in ledger.looks)),
+    return ledger.queries != () and math.isclose(
+        math.sqrt(sum(1 / (2 * cast(Gaussian, query.event).rho) for query in ledger.queries)),
         votes.scale / math.sqrt(votes.queries),
         rel_tol=1e-9,
     )
@@ -261,13 +261,13 @@ def test_laplace_noise_has_its_law() -> None:
     assert max(pvalues[0], pvalues[2]) < 1e-3
 
 
-def test_votes_are_charged_as_one_gaussian_look() -> None:
-    """s / sqrt(Q): by the accountant the same as Q looks of s, and the price is that of the whole budget."""
-    votes, ledger, look = paid(pay_for_votes)
+def test_votes_are_charged_as_one_gaussian_query() -> None:
+    """s / sqrt(Q): by the accountant the same as Q queries of s, and the price is that of the whole budget."""
+    votes, ledger, query = paid(pay_for_votes)
     assert is_charged(pay_for_votes)
-    assert ledger.looks == (look,)
+    assert ledger.queries == (query,)
     each = Gaussian(votes.scale, votes.queries)
-    assert pld_epsilon([each], 1e-6) == pytest.approx(pld_epsilon([look.event], 1e-6), rel=1e-9)
+    assert pld_epsilon([each], 1e-6) == pytest.approx(pld_epsilon([query.event], 1e-6), rel=1e-9)
     assert 0.998 * 3 < ledger.spent().epsilon <= 3
 
 
@@ -285,11 +285,11 @@ def test_laplace_votes_cost_their_epsilon_each() -> None:
     codes, _ = table()
     rows = Rows(codes, Domain(names=("a", "b", "c"), sizes=(3, 4, 2), num_rows=NUM_ROWS))
     ledger = Ledger(us.Guarantee(3.0, 1e-6), noise=SeededNoise(0))
-    look = Look("votes", "votes", Pure(0.25, 8))
-    votes = pay_for_votes(rows, look, ledger, teachers=TEACHERS, queries=8)
+    query = Query("votes", "votes", Pure(0.25, 8))
+    votes = pay_for_votes(rows, query, ledger, teachers=TEACHERS, queries=8)
     assert (votes.law, votes.scale) == ("laplace", 4.0)
     with pytest.raises(BudgetExceeded, match="priced for 8 votes"):
-        pay_for_votes(rows, look, ledger, teachers=TEACHERS, queries=9)
+        pay_for_votes(rows, query, ledger, teachers=TEACHERS, queries=9)
 
 
 def test_no_more_queries_than_were_paid_for() -> None:
@@ -461,10 +461,10 @@ def test_uncharged_confident_batches_are_caught(monkeypatch: pytest.MonkeyPatch)
 def test_a_missing_charge_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Defect 8."""
 
-    def unpaid(rows: Rows, look: Look, ledger: Ledger, **more: Any) -> PaidVotes:
+    def unpaid(rows: Rows, query: Query, ledger: Ledger, **more: Any) -> PaidVotes:
         with monkeypatch.context() as patch:
-            patch.setattr(Ledger, "charge", lambda self, look: None)
-            return mechanisms.pay_for_votes(rows, look, ledger, **more)
+            patch.setattr(Ledger, "charge", lambda self, query: None)
+            return mechanisms.pay_for_votes(rows, query, ledger, **more)
 
     assert not is_charged(unpaid)
 

@@ -25,7 +25,7 @@ from understudy.cli import run
 from understudy.encoding import fit_codec
 from understudy.privacy.accounting import Choices, DiscreteGaussian, Gaussian, SubsampledGaussian
 from understudy.privacy.discovery import plan_discovery
-from understudy.privacy.ledger import Budget, Look
+from understudy.privacy.ledger import Budget, Query
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
 from understudy.synthesizers import SYNTHESIZERS, express, name_of, read_method
@@ -289,32 +289,32 @@ def test_spends_the_guarantee_and_no_more(how: str, method: str, request: pytest
 
 @pytest.mark.parametrize("how", ["with_declared", "with_nothing", "in_earnest"])
 def test_charges_are_those_of_the_plan(how: str, method: str, request: pytest.FixtureRequest) -> None:
-    """The plan, which reads no data, lists the looks of the run: same order, paths, noise and columns."""
+    """The plan, which reads no data, lists the queries of the run: same order, paths, noise and columns."""
     made = request.getfixturevalue(how)
     release = made.release if isinstance(made, Fitted) else made
     schema = undeclared() if how == "with_nothing" else declared()
     planned = us.plan(schema, method, GUARANTEE)
-    assert planned.looks == release.statement.looks
-    assert {look.path[0] for look in planned if look.key not in ("size", "categories", "bounds", "histograms")} == {
+    assert planned.queries == release.statement.queries
+    assert {query.path[0] for query in planned if query.key not in ("size", "categories", "bounds", "histograms")} == {
         name_of(read_method(method))
     }
 
 
 def test_assumed_rows_move_no_charge(with_nothing: Fitted, method: str) -> None:
-    """`plan --rows` is for the notes: the looks stay those of the run."""
-    assert us.plan(undeclared(), method, GUARANTEE, rows=10**7).looks == with_nothing.release.statement.looks
+    """`plan --rows` is for the notes: the queries stay those of the run."""
+    assert us.plan(undeclared(), method, GUARANTEE, rows=10**7).queries == with_nothing.release.statement.queries
 
 
 def test_bought_values_move_no_charge(with_nothing: Fitted, method: str) -> None:
     """Two quite different tables under one schema are charged alike."""
     other = us.fit(other_people(), method, GUARANTEE, schema=undeclared(), seed=1)
-    assert other.statement.looks == with_nothing.release.statement.looks
+    assert other.statement.queries == with_nothing.release.statement.queries
     assert other.codec.domain != with_nothing.release.codec.domain
 
 
 def test_refuses_a_spent_budget(method: str, with_declared: Fitted) -> None:
     """A plan for which nothing is left is refused, as is an epsilon too small for any answer."""
-    everything = Look("all", "all of it", DiscreteGaussian(0.5))
+    everything = Query("all", "all of it", DiscreteGaussian(0.5))
     with pytest.raises((us.BudgetExceeded, us.ConfigError)):
         read_method(method).plan(with_declared.release.codec.domain, Budget(1.0, 1e-6, (everything,)))
     with pytest.raises((us.BudgetExceeded, us.ConfigError)):
@@ -329,7 +329,7 @@ def test_refused_plan_touches_no_row(method: str) -> None:
     with pytest.raises(us.BudgetExceeded, match="This query was not made"):
         read_method(method).fit(rows, plan, ledger, key=jax.random.key(0))
     assert rows.requested == {}
-    assert ledger.looks == ()
+    assert ledger.queries == ()
 
 
 def test_refused_run_writes_nothing(method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -393,28 +393,28 @@ def _neighbours() -> tuple[RecordingRows, Rows]:
         _, rows = fit_codec(
             conform(one, schema), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
         )
-        assert ledger.looks == ()
+        assert ledger.queries == ()
         made.append(rows)
     return RecordingRows(made[0]), made[1]
 
 
 def test_one_unit_moves_statistics_by_what_was_charged(method: str) -> None:
     """Every exact statistic the method asks for moves by at most the charged sensitivity when a person leaves, and the
-    noise that was drawn on them costs no more than the looks that were charged."""
+    noise that was drawn on them costs no more than the queries that were charged."""
     rows, without = _neighbours()
     noise = RecordingNoise(0, rows_per_unit=2, one_sided=name_of(read_method(method)) in AROUND)
     ledger = us.Ledger(GUARANTEE, noise=noise, max_rows_per_unit=2)
     plan = read_method(method).plan(rows.domain, ledger.remaining)
     read_method(method).fit(rows, plan, ledger, key=jax.random.key(0))
-    assert ledger.looks == plan.looks
+    assert ledger.queries == plan.queries
     assert rows.requested
     for clique, counts in rows.requested.items():
         moved = counts - without._exact_counts(clique)
         assert np.abs(moved).sum() == 2, clique  # L1, and so L2 at most
-    for look in plan:
-        if isinstance(look.event, DiscreteGaussian):
-            assert look.event.sensitivity == 2
-    charged = sum(look.event.rho for look in plan if not isinstance(look.event, SubsampledGaussian | Gaussian))
+    for query in plan:
+        if isinstance(query.event, DiscreteGaussian):
+            assert query.event.sensitivity == 2
+    charged = sum(query.event.rho for query in plan if not isinstance(query.event, SubsampledGaussian | Gaussian))
     if charged:  # sums on finer steps than whole rows have tests of their own
         assert 0 < noise.rho <= charged * (1 + 1e-6)
 
@@ -609,14 +609,14 @@ def test_takes_a_target(method: str) -> None:
     own = us.fit(people(), method, GUARANTEE, schema=declared(target="member"), seed=0)
     assert named.schema.target == own.schema.target == named.codec.domain.target == "member"
     assert own.sample(50, seed=0).equals(named.sample(50, seed=0))
-    assert own.statement.looks == plan.looks
+    assert own.statement.queries == plan.queries
     with pytest.raises(us.SchemaError, match="degree"):
         us.fit(people(), method, GUARANTEE, schema=declared(), target="degre")
 
 
 def test_choices_are_counted(method: str, with_declared: Fitted) -> None:
     """Looks that choose are priced for at least one round of positive epsilon."""
-    for look in with_declared.release.statement.looks:
-        if isinstance(look.event, Choices):
-            assert look.event.rounds >= 1
-            assert look.event.epsilon > 0
+    for query in with_declared.release.statement.queries:
+        if isinstance(query.event, Choices):
+            assert query.event.rounds >= 1
+            assert query.event.epsilon > 0

@@ -261,7 +261,7 @@ def test_what_cannot_fit_is_refused() -> None:
         calibrate(mst_like, epsilon=1.0, delta=1e-6, already=[ZCDP(1.0)])
     with pytest.raises(BudgetExceeded, match=r"already spent"):
         calibrate(mst_like, epsilon=1.0, delta=0.0, already=[ZCDP(1e-6)])
-    with pytest.raises(BudgetExceeded, match=r"the looks before it cost epsilon 7\.766 of 1"):
+    with pytest.raises(BudgetExceeded, match=r"the queries before it cost epsilon 7\.766 of 1"):
         largest_rho(epsilon=1.0, delta=1e-6, already=[ZCDP(1.0)])
     assert not fits([ZCDP(1e-9)], 1.0, 0.0)
     assert spent([ZCDP(1e-9)], 0.0) == Spent(math.inf, math.inf)
@@ -287,8 +287,8 @@ events = st.one_of(
 
 @settings(max_examples=12)
 @given(run=st.lists(events, min_size=1, max_size=3), more=events, delta=st.sampled_from([1e-4, 1e-6, 1e-9]))
-def test_more_looks_cost_more_and_larger_deltas_less(run: list[Event], more: Event, delta: float) -> None:
-    for price in (rdp_epsilon, lambda looks, d: pld_epsilon(looks, d, grid=1e-3)):
+def test_more_queries_cost_more_and_larger_deltas_less(run: list[Event], more: Event, delta: float) -> None:
+    for price in (rdp_epsilon, lambda queries, d: pld_epsilon(queries, d, grid=1e-3)):
         assert price([*run, more], delta) >= price(run, delta) - 1e-9
         assert price(run, delta / 10) >= price(run, delta) - 1e-9
 

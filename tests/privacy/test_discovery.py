@@ -32,7 +32,7 @@ from understudy.privacy.discovery import (
     paid_levels,
     plan_discovery,
 )
-from understudy.privacy.ledger import Guarantee, Ledger, Look
+from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import NoiseSource, SeededNoise
 from understudy.schema import Column, Schema
 
@@ -43,8 +43,8 @@ def ledger(epsilon: float = 500.0, *, noise: NoiseSource | None = None, k: int =
     return Ledger(Guarantee(epsilon, 0.5), noise=noise or SeededNoise(0), max_rows_per_unit=k)
 
 
-def look(stddev: float, count: int = 1, *, k: int = 1, delta: float = 0.0) -> Look:
-    return Look("bought", "bought", DiscreteGaussian(stddev, count, k), delta=delta)
+def query(stddev: float, count: int = 1, *, k: int = 1, delta: float = 0.0) -> Query:
+    return Query("bought", "bought", DiscreteGaussian(stddev, count, k), delta=delta)
 
 
 class Untouchable(Mapping[str, object]):
@@ -76,7 +76,7 @@ class Counting(SeededNoise):
 
 @pytest.mark.parametrize("buy", ["categories", "bounds", "histograms"])
 def test_each_purchase_is_charged_once_and_before_reading(buy: str) -> None:
-    def purchase(values: Mapping, item: Look, book: Ledger) -> object:
+    def purchase(values: Mapping, item: Query, book: Ledger) -> object:
         if buy == "categories":
             return discover_categories(values, item, book)
         if buy == "bounds":
@@ -86,16 +86,16 @@ def test_each_purchase_is_charged_once_and_before_reading(buy: str) -> None:
 
     book = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))
     with pytest.raises(BudgetExceeded):
-        purchase(Untouchable(), look(0.5, delta=1e-8), book)
-    assert not book.looks
-    item = look(30.0, delta=1e-8)
+        purchase(Untouchable(), query(0.5, delta=1e-8), book)
+    assert not book.queries
+    item = query(30.0, delta=1e-8)
     with pytest.raises(AssertionError, match="touched"):
         purchase(Untouchable(), item, book)
-    assert book.looks == (item,)
+    assert book.queries == (item,)
     values = {"x": pa.array(["a", "b"]) if buy == "categories" else np.array([1, 2])}
     book = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))
     purchase(values, item, book)
-    assert book.looks == (item,)
+    assert book.queries == (item,)
 
 
 # ----------------------------------------------------------------------------------------------------------- categories
@@ -141,7 +141,7 @@ def test_the_threshold_for_continuous_noise_would_fail(stddev: float, factor: fl
 def test_values_of_one_unit_are_shown_as_seldom_as_promised() -> None:
     """Of 20,000 values that one unit each holds, as many pass as the exact tail lets expect, not half as many."""
     stddev, delta = 2.0, 0.01
-    item = look(stddev, delta=delta)
+    item = query(stddev, delta=delta)
     shown = discover_categories({"x": pa.array(np.arange(20_000).astype(str))}, item, ledger())["x"]
     chance = exact_tail(stddev, category_threshold(DiscreteGaussian(stddev), delta) - 1)
     assert chance <= delta
@@ -157,7 +157,7 @@ def test_each_column_gets_its_share_of_delta() -> None:
     names = [f"{i:03}" for i in range(300)]
     column = pa.array(np.repeat(names, threshold - 3))
     book = ledger(noise=SeededNoise(3))
-    found = discover_categories({"x": column, "y": column}, Look("c", "c", event, delta=delta), book)
+    found = discover_categories({"x": column, "y": column}, Query("c", "c", event, delta=delta), book)
     again = SeededNoise(3)
     for name in ("x", "y"):
         noisy = threshold - 3 + again.discrete_gaussian(3.0, (300,))
@@ -169,7 +169,7 @@ def test_lists_are_sorted_and_hold_only_what_occurs_often() -> None:
     noise = Counting(0)
     values = ["z"] * 90 + [None] * 500 + ["a"] * 100 + ["once"] + ["m"] * 80
     column = pa.array(values).dictionary_encode().cast(pa.string())
-    item = look(1.0, delta=1e-6)
+    item = query(1.0, delta=1e-6)
 
     def listed(column: pa.Array, book: Ledger) -> list:
         return list(discover_categories({"x": column}, item, book)["x"])
@@ -190,7 +190,7 @@ def test_the_cap_keeps_the_largest_noisy_counts() -> None:
     exact = 60 + np.arange(200) // 20
     order = np.random.default_rng(0).permutation(200)
     column = pa.array(np.concatenate([np.repeat(names[at], exact[at]) for at in order]))
-    item = look(1.0, delta=1e-6)
+    item = query(1.0, delta=1e-6)
     found = discover_categories({"x": column}, item, ledger(noise=SeededNoise(5)), most=70)["x"]
     noisy = dict(
         zip([names[at] for at in order], exact[order] + SeededNoise(5).discrete_gaussian(1.0, (200,)), strict=True)
@@ -207,7 +207,7 @@ def test_the_cap_keeps_the_largest_noisy_counts() -> None:
 @pytest.mark.parametrize("start", [0.0, -0.0, 2.5, math.nan, math.inf])
 def test_floats_that_have_no_order_do_not_show_who_came_first(start: float) -> None:
     values = [start] + [2.5, 0.0, -0.0, math.nan, math.inf, -math.inf, 1.5] * 60
-    found = discover_categories({"x": pa.array(values)}, look(1.0, delta=1e-6), ledger())["x"]
+    found = discover_categories({"x": pa.array(values)}, query(1.0, delta=1e-6), ledger())["x"]
     assert [str(value) for value in found] == ["0.0", "1.5", "2.5"]
 
 
@@ -216,7 +216,7 @@ def test_floats_that_have_no_order_do_not_show_who_came_first(start: float) -> N
 
 def bounds_of(values: object, kind: str, *, stddev: float = 2.0, k: int = 1) -> tuple[int | float, int | float]:
     column = np.asarray(values)
-    return discover_bounds({"x": column}, {"x": kind}, look(stddev, k=k), ledger(k=k))["x"]
+    return discover_bounds({"x": column}, {"x": kind}, query(stddev, k=k), ledger(k=k))["x"]
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_public_grids_are_fixed_and_in_order(kind: str) -> None:
 
 def test_bounds_are_drawn_once_for_each_public_cell_with_the_charged_noise() -> None:
     noise = Counting(0)
-    discover_bounds({"x": np.array([3])}, {"x": "integer"}, look(7.0), ledger(noise=noise))
+    discover_bounds({"x": np.array([3])}, {"x": "integer"}, query(7.0), ledger(noise=noise))
     assert noise.shapes == [(len(_public_edges("integer")) - 1,)]
     assert noise.stddevs == [7.0]
 
@@ -342,7 +342,7 @@ def tree(
     levels = paid or grid.levels(most=LEVELS)[0]
     guarantee = Guarantee(500.0, 0.5) if stddev > 0.01 else Guarantee.not_private()
     book = Ledger(guarantee, noise=noise or SeededNoise(0))
-    return discover_histograms({"x": values}, {"x": grid}, {"x": levels}, look(stddev, levels), book, num_rows=5000)[
+    return discover_histograms({"x": values}, {"x": grid}, {"x": levels}, query(stddev, levels), book, num_rows=5000)[
         "x"
     ]
 
@@ -446,7 +446,7 @@ def test_without_noise_masses_are_exact() -> None:
     grid = Grid.over(0, 99, integral=True)
     values = np.repeat([3, 50, 99], [100, 300, 600])
     book = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
-    item = Look("h", "h", DiscreteGaussian(1e-3, 3))
+    item = Query("h", "h", DiscreteGaussian(1e-3, 3))
     histogram = discover_histograms({"x": values}, {"x": grid}, {"x": 3}, item, book, num_rows=1000)["x"]
     check(histogram)
     found = {int(start): mass for start, mass in zip(histogram.starts, histogram.masses, strict=True) if mass > 0}
@@ -495,7 +495,7 @@ def test_a_declared_schema_buys_nothing_but_histograms() -> None:
     declared = Schema(columns=COLUMNS[:1] + COLUMNS[3:5], rows=100)
     budget = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0)).remaining
     assert [item.key for item in plan_discovery(declared, budget, Binning())] == ["histograms"]
-    assert not plan_discovery(declared, budget, Binning(bins="uniform")).looks
+    assert not plan_discovery(declared, budget, Binning(bins="uniform")).queries
 
 
 def test_units_of_several_rows_raise_the_price() -> None:
@@ -525,12 +525,12 @@ def test_bounds_are_found_where_only_many_cells_together_are_heavy() -> None:
     One seed in twenty finds less than 95 percent of the rows, so the median of nine does once in 20,000 times; with
     single years alone it is about 73 percent.
     """
-    look = Look("bounds", "bounds of 1 column", DiscreteGaussian(10.0))
+    query = Query("bounds", "bounds of 1 column", DiscreteGaussian(10.0))
     days = np.random.default_rng(0).integers(-14_610, 18_262, 3000)  # 1930 to 2019
     covered = []
     for seed in range(9):
         book = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(seed))
-        lower, upper = discover_bounds({"born": days}, {"born": "date"}, look, book)["born"]
+        lower, upper = discover_bounds({"born": days}, {"born": "date"}, query, book)["born"]
         covered.append(np.mean((days >= lower) & (days <= upper)))
         assert upper - lower < 150 * 366
     assert np.median(covered) > 0.95

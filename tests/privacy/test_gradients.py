@@ -721,7 +721,7 @@ def test_counts_that_cost_everything_are_refused() -> None:
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_without_noise_and_bound_the_look_is_the_plain_gradient(grouped: bool) -> None:
+def test_without_noise_and_bound_the_query_is_the_plain_gradient(grouped: bool) -> None:
     critic = Critic(FEATURES, (8, 5), key=jax.random.key(0))
     units, taken = units_of(30, 1), jnp.ones(30, bool)
     clip = in_groups(critic, [math.inf, math.inf]) if grouped else Clip.flat(math.inf)
@@ -730,12 +730,12 @@ def test_without_noise_and_bound_the_look_is_the_plain_gradient(grouped: bool) -
     assert_same(as_sum((found.gradient, jnp.zeros(1))), (plain, np.zeros(1)))
 
 
-def look(units: Units, rate: float, multiplier: float, key: PRNGKeyArray) -> Any:
-    return look_at(units, poisson_draws(jax.random.fold_in(key, 1), units, rate=rate, chunk=16), multiplier, key)
+def query(units: Units, rate: float, multiplier: float, key: PRNGKeyArray) -> Any:
+    return query_rows(units, poisson_draws(jax.random.fold_in(key, 1), units, rate=rate, chunk=16), multiplier, key)
 
 
 @jax.jit
-def look_at(units: Units, draw: Draws, multiplier: float, key: PRNGKeyArray) -> Any:
+def query_rows(units: Units, draw: Draws, multiplier: float, key: PRNGKeyArray) -> Any:
     critic = Critic(FEATURES, (8, 5), key=jax.random.key(0))
     return noisy_direction(
         row_loss,
@@ -750,28 +750,28 @@ def look_at(units: Units, draw: Draws, multiplier: float, key: PRNGKeyArray) -> 
     )
 
 
-def test_the_look_at_all_rows_is_their_clipped_sum() -> None:
+def test_the_query_at_all_rows_is_their_clipped_sum() -> None:
     """Rate 1, no noise, in five chunks."""
     critic = Critic(FEATURES, (8, 5), key=jax.random.key(0))
     rows, present, fakes, keys = units_of(70, 2)
-    found, _ = look(Units(rows, present), 1.0, 0.0, jax.random.key(3))
+    found, _ = query(Units(rows, present), 1.0, 0.0, jax.random.key(3))
     expected = oracle(row_loss, critic, (rows, present, fakes, keys), np.ones(70, bool), Clip.flat(0.5))
     assert_same(as_sum((found, jnp.zeros(1))), (expected[0], np.zeros(1)))
 
 
 def test_an_empty_draw_is_noise_alone_of_the_same_scale() -> None:
-    """And the noise of a key does not depend on what was drawn: the difference of two looks is the exact sum."""
+    """And the noise of a key does not depend on what was drawn: the difference of two queries is the exact sum."""
     rows, present, fakes, keys = units_of(40, 1)
     empty_draw = poisson_draws(jax.random.key(1), Units(rows, present), rate=1e-12, chunk=16)
-    draw = jax.jit(jax.vmap(lambda key: look_at(Units(rows, present), empty_draw, 2.0, key)))
+    draw = jax.jit(jax.vmap(lambda key: query_rows(Units(rows, present), empty_draw, 2.0, key)))
     gradient, within = draw(jax.random.split(jax.random.key(4), 400))
     values = np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree_util.tree_leaves(gradient)])
     assert abs(values.var() - 1) < 5 * math.sqrt(2 / len(values))
     assert abs(np.asarray(within).var() / 4 - 1) < 5 * math.sqrt(2 / within.size)
     critic = Critic(FEATURES, (8, 5), key=jax.random.key(0))
     expected = oracle(row_loss, critic, (rows, present, fakes, keys), np.ones(40, bool), Clip.flat(0.5))
-    full, full_within = look(Units(rows, present), 1.0, 2.0, jax.random.key(5))
-    empty, empty_within = look(Units(rows, present), 1e-12, 2.0, jax.random.key(5))
+    full, full_within = query(Units(rows, present), 1.0, 2.0, jax.random.key(5))
+    empty, empty_within = query(Units(rows, present), 1e-12, 2.0, jax.random.key(5))
     difference = jax.tree_util.tree_map(jnp.subtract, full, empty)
     for leaf, other in zip(jax.tree_util.tree_leaves(difference), expected[0], strict=True):
         np.testing.assert_allclose(leaf, other, rtol=0, atol=2e-5)
@@ -839,7 +839,7 @@ def test_critics_of_single_rows_are_accepted(name: str) -> None:
     check_critic((CRITICS | WITHOUT_RULES)[name](jax.random.key(0)))
 
 
-def test_the_look_itself_refuses_a_critic_that_mixes_rows() -> None:
+def test_the_query_itself_refuses_a_critic_that_mixes_rows() -> None:
     class Mixing(eqx.Module):
         norm: eqx.nn.BatchNorm
         layer: eqx.nn.Linear

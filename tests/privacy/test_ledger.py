@@ -10,7 +10,7 @@ from understudy import certificate
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy import accounting
 from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, Gaussian, SubsampledGaussian
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Look, Plan, default_delta, spent_by
+from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Query, default_delta, spent_by
 from understudy.privacy.noise import SecureNoise, SeededNoise
 
 
@@ -19,9 +19,9 @@ def ledger(epsilon: float = 1.0, delta: float | None = 1e-6, *, rows_per_unit: i
 
 
 def counts(
-    stddev: float, count: int = 1, *, key: str = "counts", delta: float = 0.0, branch: str | None = None
-) -> Look:
-    return Look(key, f"{count} marginals", DiscreteGaussian(stddev, count), delta=delta, branch=branch)
+    stddev: float, count: int = 1, *, key: str = "counts", delta: float = 0.0, partition: str | None = None
+) -> Query:
+    return Query(key, f"{count} marginals", DiscreteGaussian(stddev, count), delta=delta, partition=partition)
 
 
 # ----------------------------------------------------------------------------------------------------- what is promised
@@ -81,26 +81,26 @@ def test_the_default_delta_is_two_digits_below_both_bounds(rows: int) -> None:
 def test_a_refused_charge_leaves_the_ledger_as_it_was() -> None:
     book = ledger()
     book.charge(counts(20.0))
-    before, spent = book.looks, book.spent()
+    before, spent = book.queries, book.spent()
     with pytest.raises(
         BudgetExceeded,
         match=r"'3 marginals' would exceed the budget of epsilon 1 at delta 1e-06\. This query was not made",
     ):
         book.charge(counts(6.0, 3))
-    assert book.looks == before
+    assert book.queries == before
     assert book.spent() == spent
-    book.charge(counts(20.0))  # a smaller look still fits
+    book.charge(counts(20.0))  # a smaller query still fits
 
 
 def test_accepted_charges_never_pass_the_guarantee() -> None:
-    """Charging the same look until it is refused ends just below the target, by the better accountant."""
-    book, look = ledger(), counts(25.0, 4)
+    """Charging the same query until it is refused ends just below the target, by the better accountant."""
+    book, query = ledger(), counts(25.0, 4)
     with contextlib.suppress(BudgetExceeded):
         for _ in range(1000):
-            book.charge(look)
-    events = [each.event for each in book.looks]
+            book.charge(query)
+    events = [each.event for each in book.queries]
     assert len(events) < 1000
-    assert accounting.spent(events, 1e-6).epsilon <= 1.0 < accounting.spent([*events, look.event], 1e-6).epsilon
+    assert accounting.spent(events, 1e-6).epsilon <= 1.0 < accounting.spent([*events, query.event], 1e-6).epsilon
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 10.0])
@@ -120,7 +120,7 @@ def test_deltas_of_lists_are_taken_from_the_delta_of_the_run() -> None:
     book = ledger()
     book.charge(counts(50.0, delta=4e-7))
     book.charge(counts(50.0, delta=5e-7))
-    events = [look.event for look in book.looks]
+    events = [query.event for query in book.queries]
     assert book.spent() == accounting.spent(events, 1e-6 - 9e-7)
     assert book.spent().epsilon > accounting.spent(events, 1e-6).epsilon
     for too_much in (1e-7, 2e-7):
@@ -139,8 +139,8 @@ def test_a_price_for_fewer_rows_a_unit_is_refused() -> None:
         BudgetExceeded, match=r"priced for 1 rows a unit, and a unit may own 3. This query was not made"
     ):
         book.charge(counts(100.0))
-    assert not book.looks
-    book.charge(Look("counts", "counts", DiscreteGaussian(100.0, 1, 3)))
+    assert not book.queries
+    book.charge(Query("counts", "counts", DiscreteGaussian(100.0, 1, 3)))
 
 
 def test_no_guarantee_is_open_about_it() -> None:
@@ -159,13 +159,13 @@ def test_no_guarantee_is_open_about_it() -> None:
 
 def test_a_capped_view_obeys_its_cap_and_all_that_surrounds_it() -> None:
     book = ledger(1.0)
-    inner = book.view(book.remaining.part(0.3))
+    inner = book.view(book.remaining.fraction(0.3))
     stddev = inner.remaining.calibrate(lambda noise: [DiscreteGaussian(noise)])
     with pytest.raises(BudgetExceeded, match=r"epsilon 0.3"):
         inner.charge(counts(stddev / 1.1))
-    assert not book.looks
+    assert not book.queries
     inner.charge(counts(stddev))
-    assert book.looks == inner.looks == (counts(stddev),)
+    assert book.queries == inner.queries == (counts(stddev),)
     with pytest.raises(BudgetExceeded, match=r"epsilon 0.3"):
         inner.charge(counts(10 * stddev))
     book.charge(counts(10 * stddev))  # the outer ledger still has room
@@ -173,14 +173,14 @@ def test_a_capped_view_obeys_its_cap_and_all_that_surrounds_it() -> None:
 
 def test_the_outer_guarantee_binds_inside_a_generous_view() -> None:
     book = ledger(1.0)
-    book.charge(counts(book.remaining.part(0.95).calibrate(lambda noise: [DiscreteGaussian(noise)])))
+    book.charge(counts(book.remaining.fraction(0.95).calibrate(lambda noise: [DiscreteGaussian(noise)])))
     inner = book.view(Budget(50.0, 1e-6))
     with pytest.raises(BudgetExceeded, match=r"epsilon 1 at"):
         inner.charge(counts(5.0))
-    assert len(book.looks) == 1
+    assert len(book.queries) == 1
     assert len(inner.remaining.already) == 0
     inner.charge(counts(500.0))
-    assert len(book.looks) == 2
+    assert len(book.queries) == 2
     assert len(inner.remaining.already) == 1
 
 
@@ -189,13 +189,13 @@ def test_views_nest() -> None:
     book = ledger(1.0)
     middle = book.view(Budget(0.5, 1e-6))
     inner = middle.view(Budget(10.0, 1e-6))
-    look = counts(middle.remaining.part(0.9).calibrate(lambda noise: [DiscreteGaussian(noise)]))
-    inner.charge(look)
-    assert book.looks == middle.looks == inner.looks == (look,)
-    assert middle.remaining.already == inner.remaining.already == book.remaining.already == (look,)
+    query = counts(middle.remaining.fraction(0.9).calibrate(lambda noise: [DiscreteGaussian(noise)]))
+    inner.charge(query)
+    assert book.queries == middle.queries == inner.queries == (query,)
+    assert middle.remaining.already == inner.remaining.already == book.remaining.already == (query,)
     with pytest.raises(BudgetExceeded, match=r"epsilon 0.5 at"):
-        inner.charge(look)
-    assert book.looks == (look,)
+        inner.charge(query)
+    assert book.queries == (query,)
     assert inner.noise is book.noise
 
 
@@ -204,40 +204,40 @@ def test_a_view_after_earlier_charges_counts_only_its_own() -> None:
     book.charge(counts(10.0))
     inner = book.view(Budget(0.3, 1e-6))
     assert inner.remaining.already == ()
-    assert len(inner.looks) == 1  # the run's
+    assert len(inner.queries) == 1  # the run's
     inner.charge(counts(50.0))
-    assert len(book.looks) == 2
+    assert len(book.queries) == 2
 
 
 def test_disjoint_parts_cost_the_dearest_joint_run() -> None:
-    """For each part its own looks composed with all that read everyone; a maximum taken first would be too little."""
-    everyone, left, right = counts(30.0, 4), counts(40.0, branch="left"), counts(28.0, branch="right")
+    """For each part its own queries composed with all that read everyone; a maximum taken first would be too little."""
+    everyone, left, right = counts(30.0, 4), counts(40.0, partition="left"), counts(28.0, partition="right")
     book = ledger(5.0)
-    for look in (left, everyone, right):
-        book.charge(look)
+    for query in (left, everyone, right):
+        book.charge(query)
     joint = accounting.spent([everyone.event, right.event], 1e-6, grid=accounting.grid_for(5.0))
     assert book.spent().epsilon == pytest.approx(joint.epsilon, rel=1e-6)
-    assert book.spent().epsilon > max(accounting.spent([look.event], 1e-6).epsilon for look in book.looks)
-    assert book.spent().epsilon < 0.99 * accounting.spent([look.event for look in book.looks], 1e-6).epsilon
+    assert book.spent().epsilon > max(accounting.spent([query.event], 1e-6).epsilon for query in book.queries)
+    assert book.spent().epsilon < 0.99 * accounting.spent([query.event for query in book.queries], 1e-6).epsilon
 
 
 def test_parts_that_different_accountants_hold_still_fit() -> None:
     """A part that only one accountant can hold does not spoil the figure of the others."""
     book = ledger(1.0)
     by_pld = book.remaining.calibrate(lambda noise: [DiscreteGaussian(noise, 3)])
-    book.charge(counts(by_pld, 3, branch="left"))
-    book.charge(Look("lump", "lump", ZCDP(Budget(1.0, 1e-6).rho()), branch="right"))
+    book.charge(counts(by_pld, 3, partition="left"))
+    book.charge(Query("lump", "lump", ZCDP(Budget(1.0, 1e-6).rho()), partition="right"))
     assert 0.995 <= book.spent().epsilon <= 1.0
     with pytest.raises(BudgetExceeded):
-        book.charge(counts(by_pld, 3, branch="right"))
+        book.charge(counts(by_pld, 3, partition="right"))
     with pytest.raises(BudgetExceeded):
         book.charge(counts(100.0))
 
 
 def test_deltas_of_one_part_are_not_taken_from_another() -> None:
     book = ledger(5.0)
-    book.charge(counts(30.0, delta=8e-7, branch="left"))
-    book.charge(counts(30.0, delta=8e-7, branch="right"))
+    book.charge(counts(30.0, delta=8e-7, partition="left"))
+    book.charge(counts(30.0, delta=8e-7, partition="right"))
     assert book.spent() == accounting.spent([DiscreteGaussian(30.0)], 1e-6 - 8e-7, grid=accounting.grid_for(5.0))
 
 
@@ -248,8 +248,8 @@ PLAN = Plan(
     (
         counts(60.0, key="size"),
         counts(80.0, 3, key="categories", delta=1e-7),
-        Look("choice", "tree", Choices(0.05, 5), ("a", "b"), path=("mst",)),
-        Look("pairs", "pairs", DiscreteGaussian(70.0, 5), ("a", "b"), path=("boosted", "mst")),
+        Query("choice", "tree", Choices(0.05, 5), ("a", "b"), path=("mst",)),
+        Query("pairs", "pairs", DiscreteGaussian(70.0, 5), ("a", "b"), path=("boosted", "mst")),
     )
 )
 
@@ -257,14 +257,14 @@ PLAN = Plan(
 def test_a_plan_costs_what_its_charges_cost() -> None:
     book = ledger()
     planned = spent_by(PLAN, book.guarantee)
-    for look in PLAN:
-        book.charge(look)
+    for query in PLAN:
+        book.charge(query)
     assert book.spent() == planned
-    assert book.looks == PLAN.looks
+    assert book.queries == PLAN.queries
     assert PLAN["pairs"].label == "boosted > mst: pairs"
     assert "tree" not in PLAN
     assert "choice" in PLAN
-    assert [look.path for look in PLAN.under("quail")][-1] == ("quail", "boosted", "mst")
+    assert [query.path for query in PLAN.under("quail")][-1] == ("quail", "boosted", "mst")
     assert PLAN.under("quail").events == PLAN.events
     assert spent_by(PLAN, Guarantee(1.0)) == spent_by(PLAN, Guarantee(1.0, 1e-6))
 
@@ -272,23 +272,23 @@ def test_a_plan_costs_what_its_charges_cost() -> None:
 def test_budgets_subtract_what_stands_before() -> None:
     budget = Budget(1.0, 1e-6)
     alone = budget.calibrate(lambda noise: [DiscreteGaussian(noise)])
-    after = budget.after(PLAN.looks).calibrate(lambda noise: [DiscreteGaussian(noise)])
+    after = budget.after(PLAN.queries).calibrate(lambda noise: [DiscreteGaussian(noise)])
     assert after > 1.1 * alone
-    looks = (*PLAN.looks, counts(after))
-    assert 0.995 <= spent_by(looks, Guarantee(1.0, 1e-6)).epsilon <= 1.0
-    assert budget.after(PLAN.looks).part(0.5) == Budget(0.5, 1e-6)
-    rho = budget.after(PLAN.looks).rho()
+    queries = (*PLAN.queries, counts(after))
+    assert 0.995 <= spent_by(queries, Guarantee(1.0, 1e-6)).epsilon <= 1.0
+    assert budget.after(PLAN.queries).fraction(0.5) == Budget(0.5, 1e-6)
+    rho = budget.after(PLAN.queries).rho()
     assert rho < budget.rho()
-    figures = spent_by((*PLAN.looks, Look("lump", "lump", ZCDP(rho))), Guarantee(1.0, 1e-6))
+    figures = spent_by((*PLAN.queries, Query("lump", "lump", ZCDP(rho))), Guarantee(1.0, 1e-6))
     assert 0.995 <= figures.epsilon <= 1.0
 
 
 @pytest.mark.parametrize("source", [SeededNoise(0), SecureNoise()])
 def test_the_statement_says_what_ran_and_survives_json(source: SeededNoise | SecureNoise) -> None:
     book = Ledger(Guarantee(2.0, 1e-6), noise=source)
-    extra = (Look("train", "training", SubsampledGaussian(0.01, 20.0, 10), branch="left"), counts(90.0))
-    for look in (*PLAN, Look("gauss", "gauss", Gaussian(40.0, 2)), Look("lump", "lump", ZCDP(1e-3)), *extra):
-        book.charge(look)
+    extra = (Query("train", "training", SubsampledGaussian(0.01, 20.0, 10), partition="left"), counts(90.0))
+    for query in (*PLAN, Query("gauss", "gauss", Gaussian(40.0, 2)), Query("lump", "lump", ZCDP(1e-3)), *extra):
+        book.charge(query)
     statement = book.statement(
         unit="person", rows_declared=100, drafted=True, declared=("rows",), bought=("bounds of a",), method="mst"
     )
@@ -296,7 +296,7 @@ def test_the_statement_says_what_ran_and_survives_json(source: SeededNoise | Sec
     assert statement.epsilon_pld == math.inf
     assert statement.seeded is source.seeded
     assert statement.is_private is not source.seeded
-    assert statement.looks == book.looks
+    assert statement.queries == book.queries
     assert statement.replace_one == (2 * statement.epsilon, (1 + math.exp(statement.epsilon)) * 1e-6)
     text = json.dumps(certificate.to_json(statement), allow_nan=False)
     assert certificate.from_json(json.loads(text)) == statement

@@ -13,7 +13,7 @@ from scipy import stats
 
 from understudy.errors import BudgetExceeded
 from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, SubsampledGaussian
-from understudy.privacy.ledger import Guarantee, Ledger, Look
+from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.mechanisms import (
     Box,
     Candidates,
@@ -112,9 +112,9 @@ def test_noise_on_counts_has_the_charged_scale(noise: NoiseSource, through: str)
     wide = Domain(names=("x", "y"), sizes=(200, 200), num_rows=10)
     rows, book = table([], domain=wide), ledger(noise=noise)
     if through == "bundle":
-        answers = noisy_counts(rows, [("x", "y"), ("y", "x")], Look("c", "c", DiscreteGaussian(3.0, 2)), book)
+        answers = noisy_counts(rows, [("x", "y"), ("y", "x")], Query("c", "c", DiscreteGaussian(3.0, 2)), book)
     else:
-        purse = Filter(rows, Look("c", "c", ZCDP(2 / (2 * 3.0**2))), book)
+        purse = Filter(rows, Query("c", "c", ZCDP(2 / (2 * 3.0**2))), book)
         answers = [purse.noisy_counts(clique, 3.0) for clique in (("x", "y"), ("y", "x"))]
         assert purse.used == pytest.approx(purse.rho)
     assert not np.array_equal(answers[0], answers[1].T)  # each vector has noise of its own
@@ -125,7 +125,7 @@ def test_noise_on_counts_has_the_charged_scale(noise: NoiseSource, through: str)
 
 def test_counts_are_of_the_rows_that_were_asked_about() -> None:
     rows = [(0, 0, 0), (1, 2, 3), (1, 2, 3)]
-    answers = noisy_counts(table(rows), CLIQUES, Look("c", "c", DiscreteGaussian(0.05, 4)), ledger(1000.0))
+    answers = noisy_counts(table(rows), CLIQUES, Query("c", "c", DiscreteGaussian(0.05, 4)), ledger(1000.0))
     for clique, answer in zip(CLIQUES, answers, strict=True):
         assert answer.dtype == float
         assert np.array_equal(answer, naive_counts(rows, clique))
@@ -134,34 +134,34 @@ def test_counts_are_of_the_rows_that_were_asked_about() -> None:
 def test_counts_are_paid_before_the_rows_are_touched() -> None:
     book = ledger(1.0)
     with pytest.raises(BudgetExceeded, match=r"would exceed"):
-        noisy_counts(untouchable(), [("a",)], Look("c", "c", DiscreteGaussian(0.5)), book)
-    assert not book.looks
-    look = Look("c", "c", DiscreteGaussian(50.0))
+        noisy_counts(untouchable(), [("a",)], Query("c", "c", DiscreteGaussian(0.5)), book)
+    assert not book.queries
+    query = Query("c", "c", DiscreteGaussian(50.0))
     with pytest.raises(AssertionError, match="touched"):
-        noisy_counts(untouchable(), [("a",)], look, book)
-    assert book.looks == (look,)
+        noisy_counts(untouchable(), [("a",)], query, book)
+    assert book.queries == (query,)
 
 
 def test_counts_beyond_the_price_are_refused_untouched() -> None:
     """More marginals than priced, or more rows a unit than priced."""
     book = ledger(5.0)
     with pytest.raises(BudgetExceeded, match=r"priced for 1 marginals and 1 rows a unit, not for 2 and 1"):
-        noisy_counts(untouchable(), [("a",), ("b",)], Look("c", "c", DiscreteGaussian(50.0)), book)
+        noisy_counts(untouchable(), [("a",), ("b",)], Query("c", "c", DiscreteGaussian(50.0)), book)
     with pytest.raises(BudgetExceeded, match=r"not for 1 and 2. This query was not made"):
-        noisy_counts(untouchable(k=2), [("a",)], Look("c", "c", DiscreteGaussian(50.0)), book)
-    assert not book.looks
+        noisy_counts(untouchable(k=2), [("a",)], Query("c", "c", DiscreteGaussian(50.0)), book)
+    assert not book.queries
 
 
 def test_the_size_has_the_charged_noise_and_is_paid_first() -> None:
-    look = Look("size", "size", DiscreteGaussian(4.0))
-    sizes = np.array([noisy_size(range(1000), look, ledger(noise=SeededNoise(seed))) for seed in range(1500)]) - 1000
+    query = Query("size", "size", DiscreteGaussian(4.0))
+    sizes = np.array([noisy_size(range(1000), query, ledger(noise=SeededNoise(seed))) for seed in range(1500)]) - 1000
     assert chi_square(sizes, 4.0) > 1e-3
     assert max(chi_square(sizes, 3.2), chi_square(sizes, 4.8)) < 1e-3
-    assert min(noisy_size((), look, ledger(noise=SeededNoise(seed))) for seed in range(50)) == 1
+    assert min(noisy_size((), query, ledger(noise=SeededNoise(seed))) for seed in range(50)) == 1
     book = ledger(1.0)
     with pytest.raises(BudgetExceeded):
-        noisy_size(range(1000), Look("size", "size", DiscreteGaussian(0.1)), book)
-    book.charge(Look("size", "size", DiscreteGaussian(100.0)))
+        noisy_size(range(1000), Query("size", "size", DiscreteGaussian(0.1)), book)
+    book.charge(Query("size", "size", DiscreteGaussian(100.0)))
 
 
 def naive_box(rows: Sequence[tuple[int, ...]], box: Box) -> int:
@@ -189,13 +189,13 @@ def test_a_unit_moves_a_box_by_no_more_than_its_rows(
 def test_answers_one_by_one_have_the_charged_noise() -> None:
     """Marginals and boxes in turn: accept the scale that was paid, reject a tenth less or more."""
     wide = Domain(names=("x", "y"), sizes=(200, 200), num_rows=10)
-    book, look = ledger(), Look("c", "c", DiscreteGaussian(3.0, 1))
-    draws = noisy_answers(table([], domain=wide), look, book)(("x", "y"))
+    book, query = ledger(), Query("c", "c", DiscreteGaussian(3.0, 1))
+    draws = noisy_answers(table([], domain=wide), query, book)(("x", "y"))
     assert chi_square(draws, 3.0) > LEVEL
     assert max(chi_square(draws, 2.7), chi_square(draws, 3.3)) < LEVEL
     box, rows = Box(("x",), ((3, 50),)), table([(3, 0), (49, 0), (50, 0)], domain=wide)
     ask = noisy_answers(
-        rows, Look("c", "c", DiscreteGaussian(3.0, 4000)), Ledger(Guarantee.not_private(), noise=SeededNoise(2))
+        rows, Query("c", "c", DiscreteGaussian(3.0, 4000)), Ledger(Guarantee.not_private(), noise=SeededNoise(2))
     )
     counts = np.concatenate([ask(box) for _ in range(4000)])
     assert chi_square(counts - 2, 3.0) > 1e-3
@@ -205,13 +205,13 @@ def test_answers_one_by_one_have_the_charged_noise() -> None:
 def test_answers_are_paid_at_once_and_no_more_are_given() -> None:
     book = ledger(1.0)
     with pytest.raises(BudgetExceeded, match=r"would exceed"):
-        noisy_answers(untouchable(), Look("c", "c", DiscreteGaussian(20.0, 1000)), book)
+        noisy_answers(untouchable(), Query("c", "c", DiscreteGaussian(20.0, 1000)), book)
     with pytest.raises(BudgetExceeded, match=r"priced for 1 rows a unit, not for 2. This query was not made"):
-        noisy_answers(untouchable(k=2), Look("c", "c", DiscreteGaussian(50.0, 2)), book)
-    assert not book.looks
-    look = Look("c", "c", DiscreteGaussian(50.0, 2))
-    ask = noisy_answers(untouchable(), look, book)
-    assert book.looks == (look,)
+        noisy_answers(untouchable(k=2), Query("c", "c", DiscreteGaussian(50.0, 2)), book)
+    assert not book.queries
+    charged = Query("c", "c", DiscreteGaussian(50.0, 2))
+    ask = noisy_answers(untouchable(), charged, book)
+    assert book.queries == (charged,)
     for query in (("a",), Box(("a",), ((0, 1),))):
         with pytest.raises(AssertionError, match="touched"):
             ask(query)
@@ -224,7 +224,7 @@ def test_answers_are_paid_at_once_and_no_more_are_given() -> None:
 
 def law_of_choice(rows: Sequence[tuple[int, ...]], candidates: Candidates, epsilon: float, *, k: int = 1) -> np.ndarray:
     noise = ExactLaw(0)
-    choose = noisy_choices(table(rows, k=k), Look("t", "t", Choices(epsilon)), ledger(noise=noise, k=k))
+    choose = noisy_choices(table(rows, k=k), Query("t", "t", Choices(epsilon)), ledger(noise=noise, k=k))
     choose(candidates)
     return noise.log_law
 
@@ -290,7 +290,7 @@ class _Kept(SeededNoise):
 def test_what_is_expected_has_the_shape_of_its_query() -> None:
     """Broadcast over more cells, one row would move a score several times."""
     rows = Rows(np.zeros((4, 2), dtype=np.int32), Domain(names=("a", "b"), sizes=(2, 3), num_rows=4))
-    choose = noisy_choices(rows, Look("c", "c", Choices(1.0, 16)), ledger())
+    choose = noisy_choices(rows, Query("c", "c", Choices(1.0, 16)), ledger())
     queries: list[Any] = [("a",), ("a", "b"), Box(("a",), ((0, 1),)), Grouped(("b",), ((0, 0, 1),))]
     for query, shape in zip(queries, [(2,), (2, 3), (1,), (2,)], strict=True):
         candidates = Candidates([query], [np.zeros(shape)], np.ones(1), np.zeros(1))
@@ -309,7 +309,7 @@ def test_great_offsets_are_rounded_within_the_noise() -> None:
         paid = ledger(noise=noise)
         rows = Rows(np.zeros((4, 1), dtype=np.int32), domain)
         candidates = Candidates([("a",)], [np.zeros(2)], np.full(1, 0.7), np.full(1, offset))
-        noisy_choices(rows, Look("c", "c", Choices(1.0, 1)), paid)(candidates)
+        noisy_choices(rows, Query("c", "c", Choices(1.0, 1)), paid)(candidates)
         errors = generator.random(1000) * 1000
         moved = np.abs(0.7 * (errors + 1 - offset) - 0.7 * (errors - offset)).max()
         assert moved <= noise.scale / 2
@@ -317,14 +317,14 @@ def test_great_offsets_are_rounded_within_the_noise() -> None:
 
 
 def test_a_chooser_makes_no_more_picks_than_were_paid() -> None:
-    book, look = ledger(5.0), Look("t", "t", Choices(0.2, rounds=3))
-    choose = noisy_choices(table([(0, 0, 0)]), look, book)
-    assert book.looks == (look,)
+    book, query = ledger(5.0), Query("t", "t", Choices(0.2, rounds=3))
+    choose = noisy_choices(table([(0, 0, 0)]), query, book)
+    assert book.queries == (query,)
     for _ in range(3):
         assert choose(candidates()) in (0, 1, 2)
     with pytest.raises(BudgetExceeded, match=r"All charged selections have been made. This query was not made"):
         choose(candidates())
-    assert book.looks == (look,)
+    assert book.queries == (query,)
 
 
 def test_several_picks_are_one_after_another_among_what_is_left() -> None:
@@ -343,7 +343,7 @@ def test_several_picks_are_one_after_another_among_what_is_left() -> None:
             whole.weights[left],
             whole.offsets[left],
         )
-        noisy_choices(rows, Look("t", "t", Choices(epsilon)), ledger(noise=noise))(some)
+        noisy_choices(rows, Query("t", "t", Choices(epsilon)), ledger(noise=noise))(some)
         return np.exp(noise.log_law)
 
     choose = Chooser(rows, epsilon, 8000, ledger())  # nobody could pay for so many
@@ -367,10 +367,10 @@ def test_several_picks_are_one_after_another_among_what_is_left() -> None:
 def test_choices_are_paid_before_the_rows_are_touched() -> None:
     book = ledger(1.0)
     with pytest.raises(BudgetExceeded, match=r"would exceed"):
-        noisy_choices(untouchable(), Look("t", "t", Choices(5.0, 10)), book)
-    assert not book.looks
-    choose = noisy_choices(untouchable(), Look("t", "t", Choices(0.1)), book)
-    assert len(book.looks) == 1
+        noisy_choices(untouchable(), Query("t", "t", Choices(5.0, 10)), book)
+    assert not book.queries
+    choose = noisy_choices(untouchable(), Query("t", "t", Choices(0.1)), book)
+    assert len(book.queries) == 1
     with pytest.raises(AssertionError, match="touched"):
         choose(candidates())
     with pytest.raises(BudgetExceeded, match=r"All charged selections"):  # a pick that failed was made all the same
@@ -383,19 +383,19 @@ def test_choices_are_paid_before_the_rows_are_touched() -> None:
 def test_a_filter_charges_its_lump_first_and_once() -> None:
     book = ledger(1.0)
     with pytest.raises(BudgetExceeded, match=r"would exceed"):
-        Filter(untouchable(), Look("r", "r", ZCDP(10.0)), book)
-    look = Look("r", "r", ZCDP(0.01))
-    purse = Filter(table([(0, 0, 0)]), look, book)
-    assert book.looks == (look,)
+        Filter(untouchable(), Query("r", "r", ZCDP(10.0)), book)
+    query = Query("r", "r", ZCDP(0.01))
+    purse = Filter(table([(0, 0, 0)]), query, book)
+    assert book.queries == (query,)
     purse.noisy_counts(("a",), 20.0)
     purse.noisy_choice(candidates(), 0.05)
-    assert book.looks == (look,)
+    assert book.queries == (query,)
     assert purse.used == pytest.approx(1 / (2 * 20.0**2) + 0.05**2 / 8)
     assert purse.remaining == pytest.approx(purse.rho - purse.used)
 
 
 def test_a_filter_refuses_to_overspend_untouched() -> None:
-    purse = Filter(untouchable(), Look("r", "r", ZCDP(0.01)), ledger(5.0))
+    purse = Filter(untouchable(), Query("r", "r", ZCDP(0.01)), ledger(5.0))
     with pytest.raises(BudgetExceeded, match=r"A query at rho 0\.02 exceeds the 0.01 left.*This query was not made"):
         purse.noisy_counts(("a",), 1 / math.sqrt(2 * 0.02))
     with pytest.raises(BudgetExceeded):
@@ -412,8 +412,8 @@ def test_a_filter_refuses_to_overspend_untouched() -> None:
 
 @pytest.mark.parametrize("k", [1, 4])
 def test_a_filter_counts_many_small_spends(k: int) -> None:
-    """However the lump is cut up, the looks that were made cost no more than it in all."""
-    purse = Filter(table([(0, 0, 0)], k=k), Look("r", "r", ZCDP(0.03)), ledger(50.0, k=k))
+    """However the lump is cut up, the queries that were made cost no more than it in all."""
+    purse = Filter(table([(0, 0, 0)], k=k), Query("r", "r", ZCDP(0.03)), ledger(50.0, k=k))
     price = 0.03 / 1000
     made = 0
     while made < 2000:
@@ -429,7 +429,7 @@ def test_a_filter_counts_many_small_spends(k: int) -> None:
 
 def test_no_spend_is_too_small_to_count() -> None:
     """In floating point a half plus 1e-18 is a half: the running sum is rounded up instead."""
-    purse = Filter(table([(0, 0, 0)]), Look("r", "r", ZCDP(0.5)), ledger(50.0))
+    purse = Filter(table([(0, 0, 0)]), Query("r", "r", ZCDP(0.5)), ledger(50.0))
     purse.noisy_counts(("a",), 1.001)
     before = purse.used
     for _ in range(5):
@@ -439,7 +439,7 @@ def test_no_spend_is_too_small_to_count() -> None:
 
 def test_prices_inside_a_filter_are_those_of_the_events() -> None:
     for k in (1, 3):
-        purse = Filter(table([], k=k), Look("r", "r", ZCDP(0.5)), ledger(50.0, k=k))
+        purse = Filter(table([], k=k), Query("r", "r", ZCDP(0.5)), ledger(50.0, k=k))
         assert purse.price_of_counts(7.0) == pytest.approx(DiscreteGaussian(7.0, 1, k).rho)
         assert purse.price_of_choice(0.3) == pytest.approx(Choices(0.3).rho)
 
@@ -448,14 +448,14 @@ def test_rows_bounded_for_smaller_units_are_refused_before_any_charge() -> None:
     """Choices and gradient steps: noise for one row a unit would not hide three."""
     book = ledger(k=3)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
-        noisy_choices(untouchable(), Look("c", "choices", Choices(0.1, 2)), book)
+        noisy_choices(untouchable(), Query("c", "choices", Choices(0.1, 2)), book)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
-        noisy_answers(untouchable(), Look("c", "counts", DiscreteGaussian(50.0, 2, 3)), book)
+        noisy_answers(untouchable(), Query("c", "counts", DiscreteGaussian(50.0, 2, 3)), book)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
-        pay_for_steps(untouchable(), Look("s", "steps", SubsampledGaussian(0.5, 20.0, 2)), book)
+        pay_for_steps(untouchable(), Query("s", "steps", SubsampledGaussian(0.5, 20.0, 2)), book)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
-        pay_for_stretches(untouchable(), [Look("s", "steps", SubsampledGaussian(0.5, 20.0, 2))] * 2, book)
-    assert not book.looks
+        pay_for_stretches(untouchable(), [Query("s", "steps", SubsampledGaussian(0.5, 20.0, 2))] * 2, book)
+    assert not book.queries
 
 
 class Closed(Rows):
@@ -469,11 +469,11 @@ class Closed(Rows):
 @pytest.mark.parametrize("dear", [0, 1, 2])
 def test_stretches_are_all_paid_before_the_rows_are_handed_out(dear: int) -> None:
     """Whichever does not fit, nothing is read; where all fit, each keeps its own steps and noise."""
-    looks = [Look(f"s{number}", "steps", SubsampledGaussian(0.5, 20.0 + number, 3)) for number in range(3)]
-    refused = [*looks[:dear], Look("dear", "steps", SubsampledGaussian(1.0, 1.0, 9)), *looks[dear + 1 :]]
+    queries = [Query(f"s{number}", "steps", SubsampledGaussian(0.5, 20.0 + number, 3)) for number in range(3)]
+    refused = [*queries[:dear], Query("dear", "steps", SubsampledGaussian(1.0, 1.0, 9)), *queries[dear + 1 :]]
     with pytest.raises(BudgetExceeded, match="This query was not made"):
         pay_for_stretches(Closed(np.zeros((3, 3), np.int32), DOMAIN), refused, ledger(5.0))
     book = ledger(5.0)
-    paid = pay_for_stretches(table([(0, 0, 0)]), looks, book)
-    assert book.looks == tuple(looks)
+    paid = pay_for_stretches(table([(0, 0, 0)]), queries, book)
+    assert book.queries == tuple(queries)
     assert [(one.rate, one.noise_multiplier, one.steps) for one in paid] == [(0.5, 20.0 + n, 3) for n in range(3)]

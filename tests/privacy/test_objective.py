@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy import objective
 from understudy.privacy.accounting import Choices, Pure, pld_epsilon, rdp_epsilon, spent
-from understudy.privacy.ledger import Guarantee, Ledger, Look
+from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.objective import (
@@ -167,7 +167,7 @@ def test_an_answer_does_not_tell_its_table_by_low_bits() -> None:
     codes = np.random.default_rng(3).integers((2, 5), size=(60, 2), dtype=np.int32)
     ledger = Ledger(Guarantee(0.11, 1e-6), noise=SeededNoise(4))
     found = noisy_minimisers(
-        Rows(codes, DOMAIN), Four(), [1], Look("m", "m", Pure(0.1)), ledger, penalty=3e-4, class_weights=np.ones(2)
+        Rows(codes, DOMAIN), Four(), [1], Query("m", "m", Pure(0.1)), ledger, penalty=3e-4, class_weights=np.ones(2)
     )
     answer = found.coefficients[0]
     encoded = Four().encode(codes, codes, None)
@@ -204,9 +204,9 @@ def test_every_problem_has_a_random_term_of_its_own(monkeypatch: pytest.MonkeyPa
     domain = Domain(names=("y", "x"), sizes=(3, 5), num_rows=200, target="y")
     codes = np.random.default_rng(3).integers((3, 5), size=(60, 2), dtype=np.int32)
     ledger = Ledger(Guarantee(3.0, 1e-6), noise=SeededNoise(0))
-    look = Look("m", "m", Pure(0.8, 3))
+    query = Query("m", "m", Pure(0.8, 3))
     found = noisy_minimisers(
-        Rows(codes, domain), Line(), [0, 1, 2], look, ledger, penalty=0.05, class_weights=np.ones(3)
+        Rows(codes, domain), Line(), [0, 1, 2], query, ledger, penalty=0.05, class_weights=np.ones(3)
     )
     assert len(drawn) == 3
     assert len({term.tobytes() for term in drawn}) == 3
@@ -226,7 +226,7 @@ def test_an_inexact_minimum_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_noise_drawn_is_the_noise_priced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """beta, as it is drawn, follows from the look, the unit and the greatest class weight."""
+    """beta, as it is drawn, follows from the query, the unit and the greatest class weight."""
     drawn: list[float] = []
 
     def kept(size: int, beta: float, key: object) -> np.ndarray:
@@ -242,7 +242,7 @@ def test_the_noise_drawn_is_the_noise_priced(monkeypatch: pytest.MonkeyPatch) ->
             rows,
             Line(),
             [1],
-            Look("m", "m", Pure(0.8)),
+            Query("m", "m", Pure(0.8)),
             ledger,
             penalty=0.05,
             class_weights=np.asarray(weights),
@@ -252,19 +252,19 @@ def test_the_noise_drawn_is_the_noise_priced(monkeypatch: pytest.MonkeyPatch) ->
         assert k * (drawn[-1] * max(weights) + math.log1p(max(weights) / (4 * 200 * 0.05))) == pytest.approx(0.8)
 
 
-def test_looks_are_charged_first() -> None:
+def test_queries_are_charged_first() -> None:
     rows = Rows(np.zeros((5, 2), dtype=np.int32), DOMAIN)
     ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))
     arguments = {"penalty": 0.01, "class_weights": np.ones(2)}
     with pytest.raises(BudgetExceeded):
-        noisy_minimisers(rows, Line(), [1], Look("m", "m", Pure(1.5)), ledger, **arguments)  # type: ignore[arg-type]
+        noisy_minimisers(rows, Line(), [1], Query("m", "m", Pure(1.5)), ledger, **arguments)  # type: ignore[arg-type]
     with pytest.raises(BudgetExceeded, match="problems"):
-        noisy_minimisers(rows, Line(), [0, 1], Look("m", "m", Pure(0.1)), ledger, **arguments)  # type: ignore[arg-type]
+        noisy_minimisers(rows, Line(), [0, 1], Query("m", "m", Pure(0.1)), ledger, **arguments)  # type: ignore[arg-type]
     strict = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=2)
     with pytest.raises(BudgetExceeded, match="a unit"):
-        noisy_minimisers(rows, Line(), [1], Look("m", "m", Pure(0.1)), strict, **arguments)  # type: ignore[arg-type]
-    assert not ledger.looks
-    assert not strict.looks
+        noisy_minimisers(rows, Line(), [1], Query("m", "m", Pure(0.1)), strict, **arguments)  # type: ignore[arg-type]
+    assert not ledger.queries
+    assert not strict.queries
 
 
 class Untouchable:
@@ -274,12 +274,12 @@ class Untouchable:
         raise AssertionError("a row was read before its price was paid")
 
 
-def test_a_refused_look_reads_no_row() -> None:
+def test_a_refused_query_reads_no_row() -> None:
     rows = Rows(np.zeros((5, 2), dtype=np.int32), DOMAIN)
     ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))
-    look = Look("m", "m", Pure(1.5))
+    query = Query("m", "m", Pure(1.5))
     with pytest.raises(BudgetExceeded):
-        noisy_minimisers(rows, Untouchable(), [1], look, ledger, penalty=0.01, class_weights=np.ones(2))
+        noisy_minimisers(rows, Untouchable(), [1], query, ledger, penalty=0.01, class_weights=np.ones(2))
 
 
 def test_pure_events_cost_their_epsilon_and_no_bounded_range() -> None:

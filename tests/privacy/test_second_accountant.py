@@ -15,7 +15,7 @@ from second_accountant import Event, Figures, errors_in, loss_bracket, renyi_eps
 import understudy as us
 from understudy.privacy import accounting
 from understudy.privacy.accounting import Choices, DiscreteGaussian, Gaussian, Pure, SubsampledGaussian
-from understudy.privacy.ledger import Guarantee, Look, spent_by
+from understudy.privacy.ledger import Guarantee, Query, spent_by
 from understudy.release import plan
 
 SMALL = "steps=16, latent=4, generator_widths=[16, 16], critic_widths=[8]"
@@ -58,10 +58,10 @@ def as_json(event: accounting.Event) -> Event:
     return {"type": type(event).__name__, **dataclasses.asdict(event)}
 
 
-def figures(looks: "tuple[Look, ...]", guarantee: Guarantee) -> Figures:
+def figures(planned: "tuple[Query, ...]", guarantee: Guarantee) -> Figures:
     """As the first accountant has them."""
-    spent = spent_by(looks, guarantee)
-    queries = tuple((as_json(look.event), look.delta, look.branch) for look in looks)
+    spent = spent_by(planned, guarantee)
+    queries = tuple((as_json(query.event), query.delta, query.partition) for query in planned)
     assert guarantee.delta is not None
     return Figures(queries, guarantee.delta, spent.epsilon, spent.pld, spent.rdp)
 
@@ -149,45 +149,45 @@ def test_every_method_is_charged_what_it_costs(method: str) -> None:
     """Plans, which a run charges line by line. Those with networks share a schema, and so most of their planning."""
     guarantee = Guarantee(10.0, 1e-6)  # where the first accountant's grid is coarse, and quick
     made = plan(DECLARED if "gan" in method else OPEN, method, guarantee)
-    assert errors_in(figures(made.looks, guarantee)) == []
+    assert errors_in(figures(made.queries, guarantee)) == []
 
 
 RUN = (
-    Look("size", "size", DiscreteGaussian(80.0)),
-    Look("categories", "categories", DiscreteGaussian(40.0, 3), delta=1e-7),
-    Look("tree", "tree", Choices(0.02, 5)),
-    Look("votes", "votes", Pure(0.01, 6)),
-    Look("sums", "sums", Gaussian(9.0)),
-    Look("steps", "steps", SubsampledGaussian(0.05, 2.0, 120)),
+    Query("size", "size", DiscreteGaussian(80.0)),
+    Query("categories", "categories", DiscreteGaussian(40.0, 3), delta=1e-7),
+    Query("tree", "tree", Choices(0.02, 5)),
+    Query("votes", "votes", Pure(0.01, 6)),
+    Query("sums", "sums", Gaussian(9.0)),
+    Query("steps", "steps", SubsampledGaussian(0.05, 2.0, 120)),
 )
-FEW = (Look("counts", "counts", DiscreteGaussian(20.0, 4, 3)), Look("lump", "lump", accounting.ZCDP(0.01)))
+FEW = (Query("counts", "counts", DiscreteGaussian(20.0, 4, 3)), Query("lump", "lump", accounting.ZCDP(0.01)))
 PARTED = (
-    Look("counts", "counts", DiscreteGaussian(30.0, 4)),
-    Look("train", "train", SubsampledGaussian(0.05, 1.0, 100), branch="train"),
-    Look("held", "held", Choices(0.2, 3), branch="held"),
+    Query("counts", "counts", DiscreteGaussian(30.0, 4)),
+    Query("train", "train", SubsampledGaussian(0.05, 1.0, 100), partition="train"),
+    Query("held", "held", Choices(0.2, 3), partition="held"),
 )
 GUARANTEE = Guarantee(10.0, 1e-6)
 
 
-def changed(looks: tuple[Look, ...], key: str, **parameters: object) -> tuple[Look, ...]:
+def changed(queries: tuple[Query, ...], key: str, **parameters: object) -> tuple[Query, ...]:
     return tuple(
-        dataclasses.replace(look, event=dataclasses.replace(look.event, **parameters))  # type: ignore[type-var, arg-type]
-        if look.key == key
-        else look
-        for look in looks
+        dataclasses.replace(query, event=dataclasses.replace(query.event, **parameters))  # type: ignore[type-var, arg-type]
+        if query.key == key
+        else query
+        for query in queries
     )
 
 
-def without_delta(looks: tuple[Look, ...]) -> tuple[Look, ...]:
-    return tuple(dataclasses.replace(look, delta=0.0) for look in looks)
+def without_delta(queries: tuple[Query, ...]) -> tuple[Query, ...]:
+    return tuple(dataclasses.replace(query, delta=0.0) for query in queries)
 
 
-@pytest.mark.parametrize("looks", [RUN, FEW, PARTED], ids=["run", "several rows a unit", "partitions"])
-def test_what_is_right_is_taken_for_right(looks: tuple[Look, ...]) -> None:
-    assert errors_in(figures(looks, GUARANTEE)) == []
+@pytest.mark.parametrize("queries", [RUN, FEW, PARTED], ids=["run", "several rows a unit", "partitions"])
+def test_what_is_right_is_taken_for_right(queries: tuple[Query, ...]) -> None:
+    assert errors_in(figures(queries, GUARANTEE)) == []
 
 
-SABOTAGE: dict[str, Callable[[], tuple[tuple[Look, ...], tuple[Look, ...]]]] = {
+SABOTAGE: dict[str, Callable[[], tuple[tuple[Query, ...], tuple[Query, ...]]]] = {
     "steps halved": lambda: (RUN, changed(RUN, "steps", steps=60)),
     "a twentieth of the steps forgotten": lambda: (RUN, changed(RUN, "steps", steps=114)),
     "sampling rate halved": lambda: (RUN, changed(RUN, "steps", rate=0.025)),
@@ -196,11 +196,11 @@ SABOTAGE: dict[str, Callable[[], tuple[tuple[Look, ...], tuple[Look, ...]]]] = {
     "vectors of a bundle forgotten": lambda: (RUN, changed(RUN, "categories", count=1)),
     "delta not taken off": lambda: (RUN, without_delta(RUN)),
     "a choice forgotten": lambda: (RUN, changed(RUN, "tree", rounds=3)),
-    "votes forgotten": lambda: (RUN, tuple(look for look in RUN if look.key != "votes")),
-    "a sum forgotten": lambda: (RUN, tuple(look for look in RUN if look.key != "sums")),
+    "votes forgotten": lambda: (RUN, tuple(query for query in RUN if query.key != "votes")),
+    "a sum forgotten": lambda: (RUN, tuple(query for query in RUN if query.key != "sums")),
     "a zCDP budget forgotten": lambda: (FEW, FEW[:1]),
-    "the cheaper partition": lambda: (PARTED, tuple(look for look in PARTED if look.branch != "train")),
-    "the partition alone": lambda: (PARTED, tuple(look for look in PARTED if look.branch is not None)),
+    "the cheaper partition": lambda: (PARTED, tuple(query for query in PARTED if query.partition != "train")),
+    "the partition alone": lambda: (PARTED, tuple(query for query in PARTED if query.partition is not None)),
 }
 """What ran, and what a mistaken accountant would have priced in its place."""
 

@@ -13,7 +13,7 @@ from understudy.errors import BudgetExceeded, ConfigError
 from understudy.learners.inputs import Examples, inputs_of
 from understudy.privacy import statistics
 from understudy.privacy.accounting import Gaussian, gaussian_epsilon, rdp_epsilon
-from understudy.privacy.ledger import Guarantee, Ledger, Look
+from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import MOST_STDDEV, MOST_SUM, SecureNoise, SeededNoise, with_noise
 from understudy.privacy.statistics import (
@@ -31,7 +31,7 @@ DOMAIN = Domain(names=("y", "job", "age", "pay"), sizes=(3, 4, 4, 5), num_rows=5
 SCALE = Scale(run_edges=(0.0, 0.25, 0.5, 0.75, 1.0), run_masses=(0.25,) * 4, first_run=(0, 1, 2, 3, 4))
 NULLABLE = Scale(run_edges=SCALE.run_edges, run_masses=SCALE.run_masses, first_run=SCALE.first_run, nullable=True)
 SCALES = (None, None, SCALE, NULLABLE)
-ONE = Look("sums", "sums", Gaussian(1.0))
+ONE = Query("sums", "sums", Gaussian(1.0))
 SHARES = (math.sqrt(0.5), math.sqrt(0.3), math.sqrt(0.2))
 
 
@@ -66,7 +66,7 @@ class Wild:
 
 
 def moment_vector(rows: Rows, layout: object, weights: tuple[float, float, float]) -> np.ndarray:
-    """All cells over their standard deviations, in units of the look's noise multiplier: what the price is for."""
+    """All cells over their standard deviations, in units of the query's noise multiplier: what the price is for."""
     width = layout.encode(rows._codes[:1], rows._places[:1], jax.random.key(0)).shape[1] - 1  # type: ignore[attr-defined]
     absent = np.zeros((width, width), dtype=bool)
     found = noisy_moments(rows, layout, ONE, exact_ledger(), weights=weights, absent=absent)  # type: ignore[arg-type]
@@ -159,8 +159,8 @@ def test_noise_has_the_charged_scale() -> None:
     upper, diagonal, cross = [], [], []
     for seed in range(40):
         ledger = Ledger(Guarantee(30.0, 1e-3), noise=SeededNoise(seed))
-        look = Look("m", "m", Gaussian(2.0))
-        noisy = noisy_moments(table(codes, places), layout, look, ledger, weights=weights, absent=absent)
+        query = Query("m", "m", Gaussian(2.0))
+        noisy = noisy_moments(table(codes, places), layout, query, ledger, weights=weights, absent=absent)
         difference = noisy.gram - exact.gram
         assert np.array_equal(difference, difference.T)
         upper.append(difference[np.triu_indices(width, 1)])
@@ -186,18 +186,18 @@ def test_every_part_of_the_moments_has_its_noise() -> None:
     codes, places = made_up(3, 20)
     inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="places", columns=["age"], intercept=True)
     layout, absent = Examples(inputs, numeric=True), np.zeros((inputs.width, inputs.width), dtype=bool)
-    rows, look = table(codes, places), Look("m", "m", Gaussian(2.0))
+    rows, query = table(codes, places), Query("m", "m", Gaussian(2.0))
     exact = noisy_moments(rows, layout, ONE, exact_ledger(), weights=SHARES, absent=absent)
     alone = noisy_gram(rows, layout, ONE, exact_ledger())
     assert exact.square is not None
     squares, grams = [], []
     for seed in range(300):
         ledger = Ledger(Guarantee(30.0, 1e-3), noise=SeededNoise(seed))
-        noisy = noisy_moments(rows, layout, look, ledger, weights=SHARES, absent=absent)
+        noisy = noisy_moments(rows, layout, query, ledger, weights=SHARES, absent=absent)
         assert noisy.square is not None
         squares.append(noisy.square - exact.square)
         ledger = Ledger(Guarantee(30.0, 1e-3), noise=SeededNoise(1000 + seed))
-        difference = noisy_gram(rows, layout, look, ledger) - alone
+        difference = noisy_gram(rows, layout, query, ledger) - alone
         assert np.array_equal(difference, difference.T)
         grams.append(difference[np.triu_indices(len(difference))])
     check_scale(np.asarray(squares), 2.0 / SHARES[2])
@@ -208,12 +208,12 @@ def test_every_block_of_class_sums_has_its_noise() -> None:
     codes, places = made_up(3, 40)
     blocks = class_blocks(DOMAIN, SCALES, "y", ["job"], ["age", "pay"])
     assert {block.what for block in blocks} == {"classes", "levels", "known", "sums", "squares"}
-    weights, look = block_weights(blocks), Look("m", "m", Gaussian(2.0))
+    weights, query = block_weights(blocks), Query("m", "m", Gaussian(2.0))
     exact = noisy_class_sums(table(codes, places), "y", blocks, ONE, exact_ledger(), weights=weights)
     drawn: dict[tuple[str, str], list[np.ndarray]] = {}
     for seed in range(120):
         ledger = Ledger(Guarantee(30.0, 1e-3), noise=SeededNoise(seed))
-        noisy = noisy_class_sums(table(codes, places), "y", blocks, look, ledger, weights=weights)
+        noisy = noisy_class_sums(table(codes, places), "y", blocks, query, ledger, weights=weights)
         for name, (values, stddev) in noisy.items():
             drawn.setdefault(name, []).append((values - exact[name][0]).ravel() / stddev)
     for block, weight in zip(blocks, weights, strict=True):
@@ -264,13 +264,13 @@ def unread(num_rows: int = 50, *, declared: int | None = None) -> Rows:
     return Rows(np.zeros((5, 4), dtype=np.int32), domain, places=places, scales=SCALES)
 
 
-def look_at(what: str, rows: Rows, look: Look, ledger: Ledger) -> object:
+def query_rows(what: str, rows: Rows, query: Query, ledger: Ledger) -> object:
     if what == "moments":
         weights, absent = (0.6, 0.8, 0.0), np.zeros((2, 2), dtype=bool)
-        return noisy_moments(rows, Untouchable(), look, ledger, weights=weights, absent=absent)
+        return noisy_moments(rows, Untouchable(), query, ledger, weights=weights, absent=absent)
     if what == "gram":
-        return noisy_gram(rows, Untouchable(), look, ledger)
-    return noisy_class_sums(rows, "y", [ClassBlock("sums", "age", 3)], look, ledger, weights=[1.0])
+        return noisy_gram(rows, Untouchable(), query, ledger)
+    return noisy_class_sums(rows, "y", [ClassBlock("sums", "age", 3)], query, ledger, weights=[1.0])
 
 
 @pytest.mark.parametrize("what", ["moments", "gram", "classes"])
@@ -280,20 +280,22 @@ def test_refusals_are_public_and_come_first(what: str) -> None:
     steps = STEPS if what == "classes" else STEPS**2
     ledger = Ledger(Guarantee(1.0, 1e-5), noise=SeededNoise(0))
     with pytest.raises(BudgetExceeded):
-        look_at(what, unread(), ONE, ledger)
+        query_rows(what, unread(), ONE, ledger)
     with pytest.raises(ConfigError, match="64 bits"):
-        look_at(what, unread(), Look("m", "m", Gaussian(1.01 * MOST_STDDEV / steps)), ledger)
+        query_rows(what, unread(), Query("m", "m", Gaussian(1.01 * MOST_STDDEV / steps)), ledger)
     many = int(1.01 * MOST_SUM / steps)
     with pytest.raises(ConfigError, match="are declared"):
-        look_at(what, unread(many, declared=many), Look("m", "m", Gaussian(10.0)), ledger)
-    assert not ledger.looks
+        query_rows(what, unread(many, declared=many), Query("m", "m", Gaussian(10.0)), ledger)
+    assert not ledger.queries
     with pytest.raises(AssertionError, match="a row was read"):
-        look_at(what, unread(many), Look("m", "m", Gaussian(10.0)), Ledger(Guarantee(1.0, 1e-5), noise=SeededNoise(0)))
-    with pytest.raises(AssertionError, match="a row was read"):  # what was paid for is looked at
-        look_at(
-            what, unread(int(0.99 * MOST_SUM / steps)), Look("m", "m", Gaussian(0.49 * MOST_STDDEV / steps)), ledger
+        query_rows(
+            what, unread(many), Query("m", "m", Gaussian(10.0)), Ledger(Guarantee(1.0, 1e-5), noise=SeededNoise(0))
         )
-    assert len(ledger.looks) == 1
+    with pytest.raises(AssertionError, match="a row was read"):  # what was paid for is looked at
+        query_rows(
+            what, unread(int(0.99 * MOST_SUM / steps)), Query("m", "m", Gaussian(0.49 * MOST_STDDEV / steps)), ledger
+        )
+    assert len(ledger.queries) == 1
 
 
 @pytest.mark.parametrize("source", [SecureNoise(), SeededNoise(0)])
@@ -330,13 +332,13 @@ def test_noise_grows_with_the_rows_of_a_unit() -> None:
     for k in (1, 3):
         rows = table(codes, places, units=np.arange(6) // 3, k=k)
         ledger = Ledger(Guarantee(30.0, 1e-3), noise=SeededNoise(0), max_rows_per_unit=k)
-        look = Look("m", "m", Gaussian(2.0))
+        query = Query("m", "m", Gaussian(2.0))
         moments = noisy_moments(
-            rows, Examples(inputs, numeric=True), look, ledger, weights=(0.6, 0.8, 0.0), absent=absent
+            rows, Examples(inputs, numeric=True), query, ledger, weights=(0.6, 0.8, 0.0), absent=absent
         )
         assert moments.gram_stddev == pytest.approx(k * 2 / 0.6)
         weights = block_weights(blocks)
-        sums = noisy_class_sums(rows, "y", blocks, look, ledger, weights=weights)
+        sums = noisy_class_sums(rows, "y", blocks, query, ledger, weights=weights)
         assert sums["classes", "y"][1] == pytest.approx(k * 2 / weights[0])
 
 
@@ -346,29 +348,29 @@ def test_absent_cells_are_neither_looked_at_nor_noised() -> None:
     absent = np.zeros((inputs.width, inputs.width), dtype=bool)
     absent[0, 1] = absent[1, 0] = True
     ledger = Ledger(Guarantee(30.0, 1e-3), noise=SeededNoise(0))
-    look = Look("m", "m", Gaussian(2.0))
+    query = Query("m", "m", Gaussian(2.0))
     layout = Examples(inputs, numeric=True)
-    found = noisy_moments(table(codes, places), layout, look, ledger, weights=(0.6, 0.8, 0.0), absent=absent)
+    found = noisy_moments(table(codes, places), layout, query, ledger, weights=(0.6, 0.8, 0.0), absent=absent)
     assert found.gram[0, 1] == found.gram[1, 0] == 0.0
     assert (found.gram != 0).sum() == absent.size - 2
 
 
-def test_looks_are_charged_first_and_refused_where_they_do_not_fit() -> None:
+def test_queries_are_charged_first_and_refused_where_they_do_not_fit() -> None:
     codes, places = made_up(6, 5)
     blocks = class_blocks(DOMAIN, SCALES, "y", ["job"], [])
     ledger = Ledger(Guarantee(1.0, 1e-5), noise=SeededNoise(0))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
         noisy_class_sums(table(codes, places), "y", blocks, ONE, ledger, weights=block_weights(blocks))
-    assert not ledger.looks
-    dear = Look("sums", "sums", Gaussian(5.0))
+    assert not ledger.queries
+    dear = Query("sums", "sums", Gaussian(5.0))
     noisy_class_sums(table(codes, places), "y", blocks, dear, ledger, weights=block_weights(blocks))
-    assert ledger.looks == (dear,)
+    assert ledger.queries == (dear,)
     with pytest.raises(BudgetExceeded, match="squares add up to 1"):
         noisy_class_sums(table(codes, places), "y", blocks, dear, ledger, weights=[1.0, 1.0])
     strict = Ledger(Guarantee(1.0, 1e-5), noise=SeededNoise(0), max_rows_per_unit=2)
     with pytest.raises(BudgetExceeded, match="a unit"):
         noisy_class_sums(table(codes, places), "y", blocks, dear, strict, weights=block_weights(blocks))
-    assert not strict.looks
+    assert not strict.queries
 
 
 def test_a_table_with_nobody_in_it_is_noise_alone() -> None:

@@ -25,7 +25,7 @@ from understudy.privacy.accounting import (
     normal_escape,
     tail_delta,
 )
-from understudy.privacy.ledger import Guarantee, Ledger, Look
+from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.votes import laplaces
 from understudy.release import plan
@@ -123,16 +123,16 @@ def test_the_tail_is_taken_off_delta() -> None:
 def test_a_ledger_refuses_deltas_that_floating_noise_cannot_honour(event: Event) -> None:
     ledger = Ledger(Guarantee(10.0, 1e-15), noise=SeededNoise(0))
     with pytest.raises(ConfigError, match=r"delta 1e-15 is below 1e-12, the smallest that the floating-point noise"):
-        ledger.charge(Look("k", "what", event))
-    assert not ledger.looks
+        ledger.charge(Query("k", "what", event))
+    assert not ledger.queries
     with pytest.raises(ConfigError, match="below 1e-12"):
         ledger.remaining.calibrate(lambda noise: [event])
-    Ledger(Guarantee(10.0, 1e-12), noise=SeededNoise(0)).charge(Look("k", "what", event))
+    Ledger(Guarantee(10.0, 1e-12), noise=SeededNoise(0)).charge(Query("k", "what", event))
 
 
 @pytest.mark.parametrize("event", EXACT, ids=lambda event: type(event).__name__)
 def test_exact_noise_takes_any_delta(event: Event) -> None:
-    Ledger(Guarantee(10.0, 1e-25), noise=SeededNoise(0)).charge(Look("k", "what", event))
+    Ledger(Guarantee(10.0, 1e-25), noise=SeededNoise(0)).charge(Query("k", "what", event))
 
 
 def schema(rows: int | None) -> us.Schema:

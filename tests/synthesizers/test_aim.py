@@ -40,7 +40,7 @@ def _fit(
     told: list[float] = []
     rows = Rows(_codes() if codes is None else codes, domain)
     model = method.fit(rows, plan, ledger, key=jax.random.key(0), progress=lambda share, words: told.append(share))
-    assert ledger.looks == plan.looks
+    assert ledger.queries == plan.queries
     return model, told
 
 
@@ -48,7 +48,7 @@ def test_plan_is_one_lump_that_fills_the_budget() -> None:
     guarantee = Guarantee(1.0, 1e-6)
     plan = AIM().plan(DOMAIN, Ledger(guarantee, noise=SeededNoise(0)).remaining)
     assert isinstance(plan["rounds"].event, ZCDP)
-    assert len(plan.looks) == 1
+    assert len(plan.queries) == 1
     assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1
 
 

@@ -128,7 +128,7 @@ def test_one_choice_for_all_tables_of_a_schema(rows: int) -> None:
     for table in (small_table(), small_table().slice(1), other):
         release = us.fit(table, "auto", GUARANTEE, schema=schema, seed=seed)
         assert release.statement.method == method
-        assert release.statement.looks == planned.looks
+        assert release.statement.queries == planned.queries
         assert release.notes[: len(reasons)] == reasons  # behind it stands what was bought
         assert f"with the method `{method}`." in release.certificate
 

@@ -26,7 +26,7 @@ from understudy.features import PublicRows
 from understudy.networks import Autoencoder, Block, Decoded, Decoder, Encoder, PlainGenerator
 from understudy.privacy.accounting import DiscreteGaussian, Gaussian, NonPrivate, SubsampledGaussian, pld_epsilon
 from understudy.privacy.gradients import Clip
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.sampling import Draws, Units, drawn_rate
@@ -209,19 +209,19 @@ class _Codes:
         return codes.astype(np.float32)
 
 
-def _moments(codes: np.ndarray, guarantee: us.Guarantee, look: Look) -> np.ndarray:
+def _moments(codes: np.ndarray, guarantee: us.Guarantee, query: Query) -> np.ndarray:
     domain = Domain(names=tuple("abcdef"), sizes=(9,) * 6, num_rows=100)
-    return noisy_gram(Rows(codes, domain), _Codes(), look, Ledger(guarantee, noise=SeededNoise(3)))
+    return noisy_gram(Rows(codes, domain), _Codes(), query, Ledger(guarantee, noise=SeededNoise(3)))
 
 
 def test_a_row_moves_the_moments_of_dp_pca_by_at_most_one() -> None:
     draw = np.random.default_rng(0)
-    codes, look = draw.integers(0, 9, (40, 6)), Look("moments", "second moments", Gaussian(2.0))
+    codes, query = draw.integers(0, 9, (40, 6)), Query("moments", "second moments", Gaussian(2.0))
     open_run = us.Guarantee.not_private()
-    whole = _moments(codes, open_run, look)
+    whole = _moments(codes, open_run, query)
     np.testing.assert_allclose(whole, whole.T)
     for row in range(5):
-        moved = np.linalg.norm(whole - _moments(np.delete(codes, row, axis=0), open_run, look))
+        moved = np.linalg.norm(whole - _moments(np.delete(codes, row, axis=0), open_run, query))
         assert 0.99 < moved <= 1 + 1e-9  # rows of norm above one are held to it
 
 
@@ -229,8 +229,8 @@ def test_the_moments_carry_the_charged_noise() -> None:
     """Standard deviation 4 on and above the diagonal: accepted, and 3 and 5 rejected (fixed seed)."""
     domain = Domain(names=tuple(f"c{n}" for n in range(60)), sizes=(2,) * 60, num_rows=100)
     ledger = Ledger(us.Guarantee(30.0, 1e-6), noise=SeededNoise(3))
-    look = Look("moments", "second moments", Gaussian(4.0))
-    noisy = noisy_gram(Rows(np.zeros((5, 60), int), domain), _Codes(), look, ledger)
+    query = Query("moments", "second moments", Gaussian(4.0))
+    noisy = noisy_gram(Rows(np.zeros((5, 60), int), domain), _Codes(), query, ledger)
     values = noisy[np.triu_indices(60)]
     pvalues = {scale: stats.kstest(values, stats.norm(scale=scale).cdf).pvalue for scale in (3.0, 4.0, 5.0)}
     assert pvalues[4.0] > 0.01
@@ -247,7 +247,7 @@ def test_both_phases_stand_on_one_ledger() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "looks"),
+    ("settings", "queries"),
     [
         ("", {"singles": 0, "autoencoder": 60, "critic": 40}),
         (", encoder=random, marginals_share=0.0", {"autoencoder": 60, "critic": 40}),
@@ -256,7 +256,7 @@ def test_both_phases_stand_on_one_ledger() -> None:
         (", encoder=unsound_paper", {"encoder": 0, "singles": 0, "autoencoder": 60, "critic": 40}),
     ],
 )
-def test_plans_list_every_step_of_both_phases(settings: str, looks: dict[str, int]) -> None:
+def test_plans_list_every_step_of_both_phases(settings: str, queries: dict[str, int]) -> None:
     """Keys in order, numbers of steps, and the rates that are drawn; whatever the size of the table."""
     method = read_method(f"autogan(steps=40, autoencoder_steps=60, autoencoder_sampling=0.05{settings})")
     small, large = (
@@ -264,18 +264,18 @@ def test_plans_list_every_step_of_both_phases(settings: str, looks: dict[str, in
         for sizes, rows in (((2, 4), 50), ((9, 9), 10**6))
     )
     assert small == large
-    assert [look.key for look in small] == list(looks)
-    for look in small:
-        if isinstance(look.event, SubsampledGaussian):
-            assert look.event.steps == looks[look.key]
-            assert look.event.rate == drawn_rate(0.05 if look.key == "autoencoder" else 1 / 32)
+    assert [query.key for query in small] == list(queries)
+    for query in small:
+        if isinstance(query.event, SubsampledGaussian):
+            assert query.event.steps == queries[query.key]
+            assert query.event.rate == drawn_rate(0.05 if query.key == "autoencoder" else 1 / 32)
 
 
 def test_a_public_decoder_needs_no_private_step() -> None:
     plan = read_method("autogan(encoder=public, autoencoder_steps=0)").plan(
         Domain(names=("a", "b"), sizes=(2, 4), num_rows=50), Budget(math.inf, 1e-6)
     )
-    assert [look.key for look in plan] == ["singles", "critic"]
+    assert [query.key for query in plan] == ["singles", "critic"]
 
 
 @pytest.mark.slow
@@ -319,7 +319,7 @@ class Seen(Exception):
 @pytest.mark.parametrize("encoder", ["joint", "random", "dp_pca", "public"])
 @pytest.mark.parametrize("latent_critic", [False, True])
 def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rates, steps, noise multipliers and bounds are those of the looks, which stand in the ledger before rows are
+    """Rates, steps, noise multipliers and bounds are those of the queries, which stand in the ledger before rows are
     handed out; what learns is what may; and keys of draws and noise are fresh ones of the run, each used once."""
     method = AutoGAN(encoder=encoder, latent_critic=latent_critic, autoencoder_clip=0.5, clip=0.25, critic_steps=2)
     domain = Domain(names=("a", "b"), sizes=(2, 4), num_rows=40)
@@ -332,17 +332,17 @@ def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeyp
     }
     if encoder != "dp_pca":
         del events["moments"]
-    plan = Plan(tuple(Look(key, key, event) for key, event in events.items()))
+    plan = Plan(tuple(Query(key, key, event) for key, event in events.items()))
     noise = Keys()
     ledger = Ledger(us.Guarantee(50.0, 1e-6), noise=noise)
     used: list[bytes] = []
 
     def first_phase(recipe: Recipe, network: Any, units: Units, **given: Any) -> Any:
         if given["noise_multiplier"] == 0:  # on public rows
-            assert ledger.looks[-1].key != "autoencoder"
+            assert ledger.queries[-1].key != "autoencoder"
             assert len(units.rows) == 5
             return network
-        assert ledger.looks[-1].key == "autoencoder"
+        assert ledger.queries[-1].key == "autoencoder"
         assert recipe.learns == ("both" if encoder == "joint" else "decoder")
         assert isinstance(network, Autoencoder if encoder == "joint" else Decoder)
         assert (given.get("fixed") is None) == (encoder == "joint")
@@ -352,7 +352,7 @@ def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeyp
         return network
 
     def second_phase(settings: Settings, units: Units, dials: Dials, key: Any, **given: Any) -> Any:
-        assert ledger.looks[-1].key == "critic"
+        assert ledger.queries[-1].key == "critic"
         assert (settings.rate, float(dials.noise_multiplier), float(dials.clip)) == (0.125, 9.0, 0.25)
         assert given["iterations"] * settings.critic_steps == 16
         assert len(units.rows) == 30
@@ -365,7 +365,7 @@ def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeyp
     public = PublicRows(np.ones((5, 2), np.int32), np.full((5, 2), np.nan)) if encoder == "public" else None
     with pytest.raises(Seen):
         method.fit(Rows(np.ones((30, 2), np.int32), domain), plan, ledger, key=jax.random.key(5), public=public)
-    assert ledger.looks == plan.looks
+    assert ledger.queries == plan.queries
     assert len(set(used)) == 2
     assert set(used) <= set(noise.given)
 
@@ -382,7 +382,7 @@ def test_a_small_run_from_table_to_rows(tmp_path: Path) -> None:
     schema, table = survey()
     release = us.fit(table, f"autogan({SMALL}, marginals_share=0.5)", QUICK, schema=schema, target="insurance")
     assert 0.995 * 0.3 <= release.statement.epsilon <= 0.3
-    assert [look.key for look in release.statement.looks][-3:] == ["singles", "autoencoder", "critic"]
+    assert [query.key for query in release.statement.queries][-3:] == ["singles", "autoencoder", "critic"]
     fake = release.sample(2000, seed=0)
     found = [np.mean(np.asarray(t["insurance"].to_pylist()) == "yes") for t in (table, fake)]
     # Held in place by noisy histograms, whose noise is a hundredth of the rows: missed once in millions of runs.
@@ -432,7 +432,7 @@ def test_a_public_encoder_learns_from_public_rows_alone(steps: int) -> None:
         patch.setattr(AutoGAN, "_on_private_rows", watched)
         release = us.fit(table, method, us.Guarantee.not_private(), schema=schema, public=public, seed=0)
     assert release.statement.public_table == 500
-    assert any(look.key == "autoencoder" for look in release.statement.looks) == bool(steps)
+    assert any(query.key == "autoencoder" for query in release.statement.queries) == bool(steps)
     before, after = given[0]
     assert all(map(np.array_equal, jax.tree_util.tree_leaves(before), jax.tree_util.tree_leaves(after)))
 
@@ -506,9 +506,9 @@ def test_the_published_encoder_gets_no_finite_epsilon() -> None:
     ledger = Ledger(us.Guarantee(900.0, 1e-3), noise=SeededNoise(0))
     with pytest.raises(us.BudgetExceeded, match="This query was not made"):
         method.fit(Rows(np.zeros((10, 2), np.int32), domain), plan, ledger, key=jax.random.key(0))
-    assert ledger.looks == ()
-    quiet = dataclasses.replace(plan, looks=tuple(look for look in plan if look.key != "encoder"))
-    with pytest.raises(StopIteration):  # a plan without that look is no plan of this method
+    assert ledger.queries == ()
+    quiet = dataclasses.replace(plan, queries=tuple(query for query in plan if query.key != "encoder"))
+    with pytest.raises(StopIteration):  # a plan without that query is no plan of this method
         method.fit(Rows(np.zeros((10, 2), np.int32), domain), quiet, ledger, key=jax.random.key(0))
 
 
@@ -518,8 +518,8 @@ def test_the_published_encoder_is_certified_as_infinite() -> None:
     plan = read_method("autogan(encoder=unsound_paper)").plan(
         Domain(names=("a", "b"), sizes=(2, 4), num_rows=100), ledger.remaining
     )
-    for look in plan:
-        ledger.charge(look)
+    for query in plan:
+        ledger.charge(query)
     statement = ledger.statement(method="autogan(encoder=unsound_paper)")
     assert statement.epsilon == math.inf
     assert "epsilon is infinite" in certificate.to_markdown(statement)
@@ -534,7 +534,7 @@ def test_a_run_with_the_published_encoder_says_that_epsilon_is_infinite() -> Non
     method = f"autogan({SMALL}, encoder=unsound_paper)"
     release = us.fit(table, method, us.Guarantee.not_private(), schema=schema, seed=0)
     assert not release.statement.is_private
-    assert any(isinstance(look.event, NonPrivate) for look in release.statement.looks)
+    assert any(isinstance(query.event, NonPrivate) for query in release.statement.queries)
     assert "epsilon is infinite" in release.certificate
 
 
@@ -577,7 +577,7 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_spent() -> None:
         with pytest.raises(ConfigError, match="wider than the data"):
             us.plan(schema, f"autogan(code=500, features={features})", us.Guarantee.not_private())
     bought = us.Schema(columns=(us.Column(name="x", kind="categorical"),), rows=10)
-    assert us.plan(bought, "autogan(code=15)", us.Guarantee.not_private()).looks  # there may be as many levels
+    assert us.plan(bought, "autogan(code=15)", us.Guarantee.not_private()).queries  # there may be as many levels
     numbers = us.Schema(columns=(us.Column(name="x", kind="real", bounds=(0.0, 1.0)),), rows=10)
     with pytest.raises(ConfigError, match="every column of this table is a number"):
         us.plan(numbers, "autogan(features=typed, reconstruction=bce)", QUICK)

@@ -22,7 +22,7 @@ from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.gradients import Clip
 from understudy.privacy.langevin import Pace, Stair, at_rest, langevin_step, noisy_langevin_step, paces, stairs
-from understudy.privacy.ledger import Budget, Look
+from understudy.privacy.ledger import Budget, Query
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.sampling import Draws, Units, drawn_rate
@@ -260,8 +260,8 @@ def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
     it, the noise of Langevin (here for a million rows more than the budget asks for) moves no price."""
     method = read_method(f"bayesgan(steps=40, discriminator_chains=3, updates=2, rate=0.03, {settings})")
     plans = [method.plan(dataclasses.replace(DOMAIN, num_rows=rows), _budget()) for rows in (100, 10**6)]
-    assert plans[0].looks == plans[1].looks
-    events = [look.event for look in plans[0] if look.key != "singles"]
+    assert plans[0].queries == plans[1].queries
+    events = [query.event for query in plans[0] if query.key != "singles"]
     assert all(isinstance(event, SubsampledGaussian) and event.rate == drawn_rate(0.03) for event in events)
     assert sum(event.steps for event in events) == 40 * 3 * 2  # type: ignore[union-attr]
     assert (len(events) == 8) == ("schedule" in settings)
@@ -293,8 +293,8 @@ def test_no_update_draws_less_noise_than_was_charged(settings: str, monkeypatch:
     ledger = us.Ledger(QUICK, noise=noise)
     plan = method.plan(DOMAIN, ledger.remaining)
     chains, units, clip, (of_generators, of_discriminators), key = _handed(method, plan, ledger, monkeypatch)
-    assert ledger.looks == plan.looks
-    events = [cast(SubsampledGaussian, look.event) for look in plan if look.key != "singles"]
+    assert ledger.queries == plan.queries
+    events = [cast(SubsampledGaussian, query.event) for query in plan if query.key != "singles"]
     charged = np.concatenate([np.full(event.steps, event.noise_multiplier) for event in events])
     drawn = np.repeat(np.asarray(of_discriminators.multiplier, np.float64), chains.engine.critic_steps)
     assert chains.engine.critic_steps == chains.discriminators * chains.updates == 2
@@ -350,7 +350,7 @@ def test_a_plan_of_other_settings_is_refused_before_a_row_is_read() -> None:
         method = read_method(f"bayesgan(steps=60, {settings})" if "steps" not in settings else f"bayesgan({settings})")
         with pytest.raises(BudgetExceeded, match="other updates than these settings make"):
             method.fit(_rows(), cheap, ledger, key=jax.random.key(0))
-        assert ledger.looks == ()
+        assert ledger.queries == ()
 
 
 @pytest.mark.parametrize("settings", ["step_size=0.5", "temperature=1e6"])
@@ -359,7 +359,7 @@ def test_an_absurd_temperature_is_told(settings: str, monkeypatch: pytest.Monkey
     method = read_method(f"bayesgan(steps=60, {settings})")
     ledger = us.Ledger(QUICK, noise=SeededNoise(0))
     plan = method.plan(DOMAIN, ledger.remaining)
-    least = min(cast(SubsampledGaussian, look.event).noise_multiplier for look in plan if look.key != "singles")
+    least = min(cast(SubsampledGaussian, query.event).noise_multiplier for query in plan if query.key != "singles")
     heat = 1e6 if settings == "temperature=1e6" else 0.5 * (least * 32) ** 2 / 2
     assert f"temperature {heat:.3g} at" in plan.notes[0]
     assert "far more than a posterior" in plan.notes[0]
@@ -484,7 +484,7 @@ def test_what_needs_checkpoints_does_not_wrap_it(around: str) -> None:
 
 
 def test_a_spent_budget_is_refused() -> None:
-    spent = Budget(1.0, 1e-6, (Look("all", "all of it", DiscreteGaussian(0.5)),))
+    spent = Budget(1.0, 1e-6, (Query("all", "all of it", DiscreteGaussian(0.5)),))
     with pytest.raises(BudgetExceeded):
         read_method("bayesgan(steps=60)").plan(DOMAIN, spent)
 

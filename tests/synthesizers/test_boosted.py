@@ -19,7 +19,7 @@ from understudy.demo import demo_schema, demo_table
 from understudy.errors import BudgetExceeded, ConditionError, ConfigError
 from understudy.networks import Block, Critic, Generator, num_features
 from understudy.privacy.accounting import Choices, DiscreteGaussian
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Look, spent_by
+from understudy.privacy.ledger import Budget, Guarantee, Ledger, Query, spent_by
 from understudy.privacy.mechanisms import Rows, noisy_counts
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.selection import noisy_closest
@@ -35,7 +35,7 @@ def fitted(method: Boosted | Selected, ledger: Ledger, rows: Rows | None = None)
     rows = rows or real_rows()
     plan = method.plan(rows.domain, ledger.remaining)
     model = method.fit(rows, plan, ledger, key=jax.random.key(1))
-    assert sorted(ledger.looks, key=str) == sorted(plan.looks, key=str)
+    assert sorted(ledger.queries, key=str) == sorted(plan.queries, key=str)
     return model
 
 
@@ -55,8 +55,8 @@ SMALL = {"rounds": 60, "checkpoints": 6, "every": 1, "samples_per_generator": 40
 def test_a_plan_prices_the_picks_at_their_share_and_fills_the_budget(share: float) -> None:
     guarantee = Guarantee(1.0, 1e-6)
     plan = Boosted(Walk(), share=share, **SMALL).plan(DOMAIN, book(1.0).remaining)  # type: ignore[arg-type]
-    assert [look.key for look in plan] == ["singles", "picks"]
-    assert [look.path for look in plan] == [("walk",), ()]
+    assert [query.key for query in plan] == ["singles", "picks"]
+    assert [query.path for query in plan] == [("walk",), ()]
     assert 0.995 * share <= spent_by([plan["picks"]], guarantee).epsilon <= share
     assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1
     assert "Walked." in plan.notes
@@ -66,20 +66,20 @@ def test_prices_do_not_depend_on_rows_or_sizes() -> None:
     other = Domain(names=("a", "b"), sizes=(9, 9), num_rows=70)
     for method in (Boosted(Walk(), queries="singles", **SMALL), DRS(Walk()), Selected(Walk(), task="clustering")):  # type: ignore[arg-type]
         plans = [method.plan(domain, book().remaining) for domain in (DOMAIN, other)]
-        assert plans[0].looks == plans[1].looks  # in their words, too
+        assert plans[0].queries == plans[1].queries  # in their words, too
 
 
 def test_the_inner_method_cannot_spend_what_is_reserved_for_the_picks() -> None:
     class Greedy(Walk):
         def trajectory(self, rows, plan, ledger, **rest):  # type: ignore[no-untyped-def]
-            noisy_counts(rows, [("b",)], Look("more", "one look more", DiscreteGaussian(50.0)), ledger)
+            noisy_counts(rows, [("b",)], Query("more", "one query more", DiscreteGaussian(50.0)), ledger)
             return super().trajectory(rows, plan, ledger, **rest)
 
     cap = {"share": 0.5, **SMALL}
     for method in (Boosted(Greedy(), **cap), Selected(Greedy(), checkpoints=5, share=0.5, holdout=0.0)):  # type: ignore[arg-type]
         ledger = book()
         plan = method.plan(DOMAIN, ledger.remaining)
-        with pytest.raises(BudgetExceeded, match="a histogram"):  # the walk's own look, for which too little is left
+        with pytest.raises(BudgetExceeded, match="a histogram"):  # the walk's own query, for which too little is left
             method.fit(real_rows(), plan, ledger, key=jax.random.key(0))
 
 
@@ -87,23 +87,23 @@ def test_held_out_units_pay_once() -> None:
     """Training and picks each fill the budget, and the run costs their maximum; on the same rows they share it."""
     guarantee = Guarantee(1.0, 1e-6)
     apart = Selected(Walk(), checkpoints=5, holdout=0.2).plan(DOMAIN, book(1.0).remaining)
-    assert {look.key: look.branch for look in apart} == {"singles": TRAIN, "selection": HELD}
-    for look in apart:
-        assert 0.995 <= spent_by([look], guarantee).epsilon <= 1
+    assert {query.key: query.partition for query in apart} == {"singles": TRAIN, "selection": HELD}
+    for query in apart:
+        assert 0.995 <= spent_by([query], guarantee).epsilon <= 1
     assert 0.995 <= spent_by(apart, guarantee).epsilon <= 1
     same = Selected(Walk(), checkpoints=5, holdout=0.0, share=0.2).plan(DOMAIN, book(1.0).remaining)
-    assert {look.branch for look in same} == {None}
+    assert {query.partition for query in same} == {None}
     assert 0.995 * 0.2 <= spent_by([same["selection"]], guarantee).epsilon <= 0.2
     assert 0.995 <= spent_by(same, guarantee).epsilon <= 1
 
 
 def test_what_was_bought_before_counts_in_both_parts() -> None:
-    bought = Look("size", "the number of rows", DiscreteGaussian(5.0))
+    bought = Query("size", "the number of rows", DiscreteGaussian(5.0))
     ledger = book(1.0)
     ledger.charge(bought)
     plan = Selected(Walk(), checkpoints=5).plan(DOMAIN, ledger.remaining)
-    for look in plan:
-        assert 0.99 <= spent_by([bought, look], Guarantee(1.0, 1e-6)).epsilon <= 1
+    for query in plan:
+        assert 0.99 <= spent_by([bought, query], Guarantee(1.0, 1e-6)).epsilon <= 1
 
 
 def test_picks_that_cannot_tell_are_announced() -> None:
@@ -206,7 +206,7 @@ def test_the_frequency_of_a_checkpoint_is_that_of_the_exponential_law() -> None:
     likely = 1 / (1 + np.exp(event.epsilon * (scores[0] - scores[1])))
     assert 0.6 < likely < 0.9  # else the test could not see a wrong exponent
     picked = [
-        noisy_closest(rows, [("a", "b")], [[table] for table in tables], Look("s", "s", event), book(50.0, seed))[0]
+        noisy_closest(rows, [("a", "b")], [[table] for table in tables], Query("s", "s", event), book(50.0, seed))[0]
         for seed in range(2000)
     ]
     assert abs(np.mean(picked) - likely) < 5 * np.sqrt(likely * (1 - likely) / 2000)
@@ -380,7 +380,9 @@ def test_a_small_run_from_table_to_rows(inner: str, kind: str, tmp_path) -> None
     # Seeded: rejection by a critic of so short a training keeps no row of the south for about every second seed.
     release = us.fit(table, methods[kind], us.Guarantee(3.0, 1e-6), schema=schema, seed=0)
     assert 0.99 * 3 <= release.statement.epsilon <= 3
-    assert {look.path for look in release.statement.looks} == {(kind, inner)} | ({(kind,)} if kind != "drs" else set())
+    assert {query.path for query in release.statement.queries} == {(kind, inner)} | (
+        {(kind,)} if kind != "drs" else set()
+    )
     release.save(tmp_path / "release")
     again = us.Release.load(tmp_path / "release")
     assert again.sample(300, seed=0).equals(release.sample(300, seed=0))
@@ -399,7 +401,7 @@ def test_the_last_checkpoint_is_what_would_be_released(inner: str) -> None:
     plan = gan.plan(DOMAIN, books[0].remaining)
     released = gan.fit(rows, plan, books[0], key=jax.random.key(0))
     path = gan.trajectory(rows, plan, books[1], key=jax.random.key(0), checkpoints=2, every=10)
-    assert books[0].looks == books[1].looks
+    assert books[0].queries == books[1].queries
     assert len(path.models) == 2
     for one, two in zip(released.to_arrays()[1].values(), path.models[-1].to_arrays()[1].values(), strict=True):
         np.testing.assert_allclose(one, two, atol=1e-5)

@@ -19,7 +19,7 @@ from understudy.demo import demo_schema, demo_table
 from understudy.donors import grown
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import Gaussian, NonPrivate, fits, spent
-from understudy.privacy.ledger import Budget, Look, Plan
+from understudy.privacy.ledger import Budget, Plan, Query
 from understudy.privacy.mechanisms import Rows, open_rows
 from understudy.privacy.noise import SeededNoise
 from understudy.schema import Domain
@@ -56,7 +56,7 @@ class Untouchable(Rows):
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 1000.0])
 def test_no_guarantee_is_ever_given(epsilon: float, survey: tuple[us.Schema, pa.Table]) -> None:
-    """Not by `fit`, nor by `plan`, nor with a plan made for another budget, nor by the look itself."""
+    """Not by `fit`, nor by `plan`, nor with a plan made for another budget, nor by the query itself."""
     guarantee = us.Guarantee(epsilon, 1e-6)
     for call in (
         lambda: us.fit(survey[1], "cart", guarantee, schema=survey[0]),
@@ -70,7 +70,7 @@ def test_no_guarantee_is_ever_given(epsilon: float, survey: tuple[us.Schema, pa.
         read_method("cart").fit(rows, stolen, ledger, key=jax.random.key(0))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
         ledger.charge(stolen["rows"])
-    assert ledger.looks == ()
+    assert ledger.queries == ()
 
 
 def test_no_wrapper_makes_it_private(survey: tuple[us.Schema, pa.Table]) -> None:
@@ -85,7 +85,7 @@ def test_the_event_has_no_finite_price() -> None:
     """Alone, and beside whatever else: a statement with it in can show no finite epsilon."""
     assert spent([NonPrivate()], 1e-2).epsilon == math.inf
     assert not fits([NonPrivate()], 1000.0, 1e-2)
-    cheap, ledger = Look("rows", "", Gaussian(1e9)), us.Ledger(NOT_PRIVATE, noise=SeededNoise(0))
+    cheap, ledger = Query("rows", "", Gaussian(1e9)), us.Ledger(NOT_PRIVATE, noise=SeededNoise(0))
     with pytest.raises(AssertionError):  # another event cannot stand for it
         open_rows(Untouchable(), cheap, ledger)
 

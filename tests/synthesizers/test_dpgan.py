@@ -52,14 +52,14 @@ def test_prices_do_not_depend_on_the_rows() -> None:
 
 @pytest.mark.parametrize("method", ["dpgan(steps=50, target_share=0.1)", "pategan"])
 def test_bins_of_a_target_that_is_a_number_move_no_price(method: str) -> None:
-    """They follow from bought histograms, so a look that depended on how many there are would depend on the rows."""
+    """They follow from bought histograms, so a query that depended on how many there are would depend on the rows."""
     plans = [
         read_method(method).plan(
             Domain(names=("a", "b"), sizes=(size, 3), num_rows=1000, target="a", numbers=("a",)), Budget(0.3, 1e-6)
         )
         for size in (2, 9, 33)
     ]
-    assert plans[0].looks == plans[1].looks == plans[2].looks
+    assert plans[0].queries == plans[1].queries == plans[2].queries
 
 
 def test_few_values_of_a_number_are_charged_as_planned() -> None:
@@ -139,7 +139,7 @@ def test_a_run_can_start_from_a_public_table_and_says_so() -> None:
     assert np.mean(np.asarray(fake["region"].to_pylist()) == "west") > 0.6
     assert release.statement.public_table == 300
     cold = us.fit(table, method, us.Guarantee.not_private(), schema=schema)
-    assert cold.statement.looks == release.statement.looks  # public rows cost nothing, and save nothing
+    assert cold.statement.queries == release.statement.queries  # public rows cost nothing, and save nothing
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_run_can_start_from_a_public_table_and_says_so() -> None:
         ("nowhere.parquet", "The public table: nowhere.parquet does not exist"),
     ],
 )
-def test_a_public_table_of_another_schema_is_refused_before_any_look(public: object, words: str) -> None:
+def test_a_public_table_of_another_schema_is_refused_before_any_query(public: object, words: str) -> None:
     schema, table = survey()
     with pytest.raises(UnderstudyError, match=words):
         us.fit(table, f"dpgan({SMALL})", QUICK, schema=schema, public=public)
@@ -215,8 +215,8 @@ def test_clip_bounds_may_follow_what_is_not_private(adaptive: str) -> None:
     """Each way runs and is charged as the fixed bound is."""
     schema, table = survey()
     settings = SMALL
-    looks = [
-        us.fit(table, f"dpgan({settings}{extra})", QUICK, schema=schema).statement.looks
+    queries = [
+        us.fit(table, f"dpgan({settings}{extra})", QUICK, schema=schema).statement.queries
         for extra in ("", f", adaptive={adaptive}, groups=2")
     ]
-    assert looks[0] == looks[1]
+    assert queries[0] == queries[1]

@@ -22,7 +22,7 @@ from understudy.networks import Critic, activate, num_features, starts
 from understudy.privacy.accounting import SubsampledGaussian
 from understudy.privacy.discovery import plan_discovery
 from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient
-from understudy.privacy.ledger import Look
+from understudy.privacy.ledger import Query
 from understudy.privacy.mechanisms import Rows, pay_for_steps
 from understudy.privacy.noise import SeededNoise
 from understudy.schema import Domain
@@ -209,7 +209,7 @@ def test_a_row_is_encoded_by_itself(features: str) -> None:
 
 
 def test_features_are_made_after_the_charge() -> None:
-    """A refused look makes no features; a paid one hands them out by units."""
+    """A refused query makes no features; a paid one hands them out by units."""
     domain = Domain(names=("a",), sizes=(3,), num_rows=4)
     places = np.array([[0.1], [0.2], [0.3], [0.4]])
     rows = Rows(
@@ -224,9 +224,9 @@ def test_features_are_made_after_the_charge() -> None:
 
     ledger = us.Ledger(us.Guarantee(0.5, 1e-6), noise=SeededNoise(0), max_rows_per_unit=2)
     with pytest.raises(us.BudgetExceeded):
-        pay_for_steps(rows, Look("critic", "steps", SubsampledGaussian(1.0, 2.0, 1)), ledger, Recording())
+        pay_for_steps(rows, Query("critic", "steps", SubsampledGaussian(1.0, 2.0, 1)), ledger, Recording())
     assert called == []
-    paid = pay_for_steps(rows, Look("critic", "steps", SubsampledGaussian(1.0, 50.0, 1)), ledger, Recording())
+    paid = pay_for_steps(rows, Query("critic", "steps", SubsampledGaussian(1.0, 50.0, 1)), ledger, Recording())
     assert called == [4]
     np.testing.assert_allclose(np.asarray(paid.units.rows)[..., 0], [[0.1, 0.3], [0.2, 0.0], [0.4, 0.0]])
     assert np.asarray(paid.units.present).tolist() == [[True, True], [True, False], [True, False]]

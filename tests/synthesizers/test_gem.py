@@ -19,7 +19,7 @@ from understudy.adversarial.measured import Cells, Cross, Fit, Pairs, begun, hea
 from understudy.adversarial.products import Products
 from understudy.errors import BudgetExceeded, ConditionError, ConfigError, SchemaError
 from understudy.privacy.accounting import Gaussian
-from understudy.privacy.ledger import Budget, Ledger, Look
+from understudy.privacy.ledger import Budget, Ledger, Query
 from understudy.privacy.measurement import FINE, MOST_NOISE, ROOM, Purse, pay_for_marginals
 from understudy.privacy.mechanisms import Grouped, Rows
 from understudy.privacy.noise import SeededNoise
@@ -46,8 +46,8 @@ def ledger(epsilon: float = 1.0, *, rows_per_unit: int = 1, seed: int = 0) -> Le
     return Ledger(guarantee, noise=SeededNoise(seed), max_rows_per_unit=rows_per_unit)
 
 
-def bundle(multiplier: float = 5.0) -> Look:
-    return Look("marginals", "marginals", Gaussian(multiplier))
+def bundle(multiplier: float = 5.0) -> Query:
+    return Query("marginals", "marginals", Gaussian(multiplier))
 
 
 # ---------------------------------------------------------------------------------------------------------- the bundle
@@ -79,8 +79,8 @@ def test_the_bundle_holds_no_more_than_its_price(rows_per_unit: int) -> None:
     """sum_j (k / s_j)^2 fills 1 / multiplier^2 and not a bit more, in one call or in several."""
     rows = table(100)
     rows.max_rows_per_unit = rows_per_unit
-    look, queries = bundle(5.0), [("a",), ("b",), ("a", "b")]
-    purse = pay_for_marginals(rows, look, ledger(10.0, rows_per_unit=rows_per_unit))
+    charged, queries = bundle(5.0), [("a",), ("b",), ("a", "b")]
+    purse = pay_for_marginals(rows, charged, ledger(10.0, rows_per_unit=rows_per_unit))
     assert purse.precision == pytest.approx(1 / (5.0 * rows_per_unit) ** 2)
     stddevs = allotted(purse.precision, [3, 4, 12])
     assert sum((rows_per_unit / stddev) ** 2 for stddev in stddevs) == pytest.approx(5.0**-2)
@@ -89,7 +89,7 @@ def test_the_bundle_holds_no_more_than_its_price(rows_per_unit: int) -> None:
     assert purse.left == pytest.approx(0.0, abs=1e-9)
     with pytest.raises(BudgetExceeded, match="This query was not made"):
         purse.noisy_counts([("t",)], [1e3])
-    again = pay_for_marginals(rows, look, ledger(10.0, rows_per_unit=rows_per_unit))
+    again = pay_for_marginals(rows, charged, ledger(10.0, rows_per_unit=rows_per_unit))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
         again.noisy_counts(queries, [0.99 * stddev for stddev in stddevs])
 
@@ -105,7 +105,7 @@ class Watched(Rows):
 
 
 def test_refused_bundles_touch_no_row() -> None:
-    """Neither a look that does not fit, nor rows of smaller units, nor noise that is none."""
+    """Neither a query that does not fit, nor rows of smaller units, nor noise that is none."""
     rows = table(100)
     watched = Watched(rows._codes, rows.domain)
     with pytest.raises(BudgetExceeded):
@@ -193,7 +193,7 @@ def test_all_answers_of_a_run_are_within_what_was_paid(
     honest = Purse._with_noise
 
     def heard(purse: Purse, query: Any, stddev: float) -> np.ndarray:
-        assert run.looks == plan.looks
+        assert run.queries == plan.queries
         answered.append(stddev)
         return honest(purse, query, stddev)
 
@@ -256,10 +256,10 @@ def test_pairs_are_counted_again_where_it_is_worth_it(target: str | None) -> Non
             return found
 
     run = ledger(1.0)
-    rows, look = Rows(codes, domain), GEM().plan(domain, run.remaining)["marginals"]
-    run.charge(look)
-    assert isinstance(look.event, Gaussian)
-    purse = Listening(rows, look.event, run)
+    rows, charged = Rows(codes, domain), GEM().plan(domain, run.remaining)["marginals"]
+    run.charge(charged)
+    assert isinstance(charged.event, Gaussian)
+    purse = Listening(rows, charged.event, run)
     board = Board(GEM(), domain, purse, most_pairs=None)
     board.buy(purse, board.pairs, board.for_pairs(purse) / 2)
     kept = board.for_pairs(purse)
@@ -495,7 +495,7 @@ def test_weights_and_ledger_agree() -> None:
     purse = pay_for_marginals(rows, plan["marginals"], run)
     board = Board(gem, rows.domain, purse, most_pairs=None)
     board.buy(purse, board.pairs, purse.left)
-    assert run.looks == plan.looks
+    assert run.queries == plan.queries
     singles, with_target, between = board.terms()
     assert isinstance(between, Pairs)
     weights = [np.asarray(each.weights, dtype=float) for each in (singles, with_target, between)]
@@ -516,8 +516,8 @@ def test_the_plan_is_what_is_charged(mode: str, keys: list[str]) -> None:
     gem = GEM(mode=mode, picks=2, **SMALL)
     plan = gem.plan(rows.domain, run.remaining)
     gem.fit(rows, plan, run, key=jax.random.key(0))
-    assert [look.key for look in run.looks] == keys
-    assert run.looks == plan.looks
+    assert [query.key for query in run.queries] == keys
+    assert run.queries == plan.queries
     assert 0.995 <= run.spent().epsilon <= 1.0
 
 
@@ -675,8 +675,8 @@ def test_plan_and_run_tell_the_same(kind: str) -> None:
     gem, guarantee = GEM(**SMALL), us.Guarantee(2.0, 1e-5)
     release = us.fit(pa.table({f"c{at}": made[:, at] for at in range(5)}), gem, guarantee, schema=schema, seed=0)
     planned = us.plan(schema, gem, guarantee)
-    assert [look.what for look in release.statement.looks] == [look.what for look in planned.looks]
-    assert ("triples" in planned.looks[-1].what) == (kind == "boolean")
+    assert [query.what for query in release.statement.queries] == [query.what for query in planned.queries]
+    assert ("triples" in planned.queries[-1].what) == (kind == "boolean")
 
 
 @pytest.mark.parametrize("components", [1, 40, 4000])

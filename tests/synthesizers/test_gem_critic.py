@@ -57,9 +57,9 @@ def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytes
     monkeypatch.setattr(gem_module, "train_both", watched)
     ledger, gem = book(2.0), GEM(**HYBRID)
     plan = gem.plan(DOMAIN, ledger.remaining)
-    assert [look.key for look in plan.looks] == ["marginals", "critic"]
+    assert [query.key for query in plan.queries] == ["marginals", "critic"]
     model = gem.fit(real_rows(num_rows), plan, ledger, key=jax.random.key(0))
-    assert ledger.looks == plan.looks
+    assert ledger.queries == plan.queries
     assert 0.99 * 2 <= ledger.spent().epsilon <= 2
     assert (model.sample(30, key=jax.random.key(1)) < DOMAIN.sizes).all()
     event, [(settings, dials, iterations)] = plan["critic"].event, seen
@@ -73,7 +73,7 @@ def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytes
 def test_a_share_is_calibrated_alone_and_reserved_first() -> None:
     """The critic's steps cost critic_share of epsilon by themselves, and the marginals what they leave."""
     gem, budget = GEM(**HYBRID), Budget(2.0, 1e-6)
-    marginals, critic = (look.event for look in gem.plan(DOMAIN, budget).looks)
+    marginals, critic = (query.event for query in gem.plan(DOMAIN, budget).queries)
     assert isinstance(critic, SubsampledGaussian)
     assert (critic.rate, critic.steps) == (drawn_rate(0.25), 20)
     alone = Budget(0.8, 1e-6).calibrate(lambda noise: [SubsampledGaussian(drawn_rate(0.25), noise, 20)])
@@ -83,7 +83,7 @@ def test_a_share_is_calibrated_alone_and_reserved_first() -> None:
     assert isinstance(plain, Gaussian)
     assert plain.noise_multiplier < marginals.noise_multiplier
     adaptive = GEM(**{**HYBRID, "mode": "adaptive", "picks": 1}).plan(DOMAIN, budget)
-    assert [look.key for look in adaptive.looks] == ["choices", "marginals", "critic"]
+    assert [query.key for query in adaptive.queries] == ["choices", "marginals", "critic"]
 
 
 def test_steps_that_do_not_fit_are_refused_before_any_row_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_steps_that_do_not_fit_are_refused_before_any_row_is_drawn(monkeypatch: 
     monkeypatch.setattr(gem_module, "train_both", lambda *arguments, **rest: trained.append(arguments))
     with pytest.raises(BudgetExceeded):
         gem.fit(real_rows(400), Plan((plan["marginals"], dearer)), ledger, key=jax.random.key(0))
-    assert [look.key for look in ledger.looks] == ["marginals"]
+    assert [query.key for query in ledger.queries] == ["marginals"]
     assert not trained
 
 
@@ -243,7 +243,7 @@ def test_critics_of_checkpoints_judge() -> None:
     plan = gem.plan(DOMAIN, books[0].remaining)
     released = gem.fit(rows, plan, books[0], key=jax.random.key(0))
     path = gem.trajectory(rows, plan, books[1], key=jax.random.key(0), checkpoints=1, every=20)
-    assert books[0].looks == books[1].looks == plan.looks
+    assert books[0].queries == books[1].queries == plan.queries
     assert gem.num_checkpoints(10) == 2
     np.testing.assert_allclose(path.models[-1].probabilities, released.probabilities, atol=1e-4)  # type: ignore[attr-defined]
     assert path.critics is not None
@@ -261,7 +261,7 @@ def test_wrappers_use_them(method: str) -> None:
     ledger = book(2.0)
     plan = wrapped.plan(DOMAIN, ledger.remaining)
     wrapped.fit(real_rows(400), plan, ledger, key=jax.random.key(0))
-    assert sorted(look.key for look in ledger.looks) == sorted(look.key for look in plan.looks)
+    assert sorted(query.key for query in ledger.queries) == sorted(query.key for query in plan.queries)
     if method == "boosted":
         assert plan["picks"].what == "10 picks among 4 critics and the cells of 1 marginals"
 
@@ -292,7 +292,7 @@ def test_a_run_killed_in_any_training_has_the_same_release(tmp_path: Path, monke
         with pytest.raises(Killed):
             us.fit(table, method, guarantee, progress=killed_at(share), checkpoint=where, resume=resume, **rest)
     again = us.fit(table, method, guarantee, checkpoint=where, resume=True, **rest)
-    assert again.statement.looks == whole.statement.looks
+    assert again.statement.queries == whole.statement.queries
     np.testing.assert_array_equal(
         again.model.to_arrays()[1]["probabilities"], whole.model.to_arrays()[1]["probabilities"]
     )

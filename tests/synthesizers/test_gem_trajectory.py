@@ -1,4 +1,4 @@
-"""Checkpoints of gem: covered by its own looks, and of use to boosted and selected, which charge for their own."""
+"""Checkpoints of gem: covered by its own queries, and of use to boosted and selected, which charge for their own."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def test_the_last_checkpoint_is_what_would_be_released() -> None:
     plan = gem.plan(DOMAIN, books[0].remaining)
     released = gem.fit(rows, plan, books[0], key=jax.random.key(0))
     path = gem.trajectory(rows, plan, books[1], key=jax.random.key(0), checkpoints=3, every=10)
-    assert books[0].looks == books[1].looks == plan.looks
+    assert books[0].queries == books[1].queries == plan.queries
     assert gem.num_checkpoints(10) == 4
     assert path.critics is None
     found = [model.probabilities for model in path.models if isinstance(model, Products)]
@@ -53,7 +53,7 @@ def test_the_last_checkpoint_is_what_would_be_released() -> None:
     ids=["boosted", "selected apart", "selected"],
 )
 def test_from_table_to_rows_at_the_price_of_both(wrapped: Boosted | Selected, tmp_path: Path) -> None:
-    """Charged are exactly gem's looks, planned behind the wrapper's own, and these; the plan says so beforehand."""
+    """Charged are exactly gem's queries, planned behind the wrapper's own, and these; the plan says so beforehand."""
     table = demo_table().select(["insurance", "region"]).slice(0, 1000)
     columns = (*(demo_schema()[name] for name in table.column_names), us.Column(name="person", kind="id"))
     table = table.append_column("person", pa.array([number // 2 for number in range(1000)]))
@@ -61,10 +61,10 @@ def test_from_table_to_rows_at_the_price_of_both(wrapped: Boosted | Selected, tm
     guarantee = us.Guarantee(3.0, 1e-6)
     release = us.fit(table, wrapped, guarantee, schema=schema, seed=0)
     planned = us.plan(schema, wrapped, guarantee)
-    assert release.statement.looks == planned.looks
+    assert release.statement.queries == planned.queries
     kind = express(wrapped).partition("(")[0]
-    *inner, own = planned.looks
-    assert [look.path for look in inner] == [(kind, "gem")]
+    *inner, own = planned.queries
+    assert [query.path for query in inner] == [(kind, "gem")]
     assert own.path == (kind,)
     assert isinstance(own.event, Choices)
     assert 0.99 * 3 <= release.statement.epsilon <= 3
@@ -74,7 +74,7 @@ def test_from_table_to_rows_at_the_price_of_both(wrapped: Boosted | Selected, tm
     budget = Budget(3.0, 1e-6, max_rows_per_unit=2)
     apart = isinstance(wrapped, Selected) and wrapped.holdout
     alone = wrapped.inner.plan(domain, budget if apart else budget.after([own]))
-    assert [look.event for look in alone.looks] == [look.event for look in inner]
+    assert [query.event for query in alone.queries] == [query.event for query in inner]
     release.save(tmp_path / "release")
     again = us.Release.load(tmp_path / "release")
     assert again.sample(200, seed=0).equals(release.sample(200, seed=0))

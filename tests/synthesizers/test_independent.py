@@ -25,7 +25,7 @@ def test_plan_fills_the_budget_and_fit_charges_it() -> None:
     plan = Independent().plan(DOMAIN, ledger.remaining)
     assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1
     Independent().fit(Rows(_rows(), DOMAIN), plan, ledger, key=jax.random.key(0))
-    assert ledger.looks == plan.looks
+    assert ledger.queries == plan.queries
 
 
 def test_columns_are_right_and_unconnected() -> None:

@@ -31,7 +31,7 @@ def _fit(domain: Domain, codes: np.ndarray, epsilon: float, method: MST, seed: i
     ledger = Ledger(Guarantee(epsilon, 1e-6), noise=SeededNoise(seed))
     plan = method.plan(domain, ledger.remaining)
     model = method.fit(Rows(codes, domain), plan, ledger, key=jax.random.key(seed))
-    assert ledger.looks == plan.looks
+    assert ledger.queries == plan.queries
     return model
 
 
@@ -39,7 +39,7 @@ def _fit(domain: Domain, codes: np.ndarray, epsilon: float, method: MST, seed: i
 def test_plan_fills_the_budget(epsilon: float) -> None:
     guarantee = Guarantee(epsilon, 1e-6)
     plan = MST().plan(CHAIN, Ledger(guarantee, noise=SeededNoise(0)).remaining)
-    assert [look.key for look in plan] == ["singles", "tree", "pairs"]
+    assert [query.key for query in plan] == ["singles", "tree", "pairs"]
     assert 0.995 * epsilon <= spent_by(plan, guarantee).epsilon <= epsilon
 
 

@@ -19,7 +19,14 @@ from understudy.privacy.mechanisms import Box, Clique, Rows
 from understudy.privacy.noise import SeededNoise
 from understudy.schema import Domain
 from understudy.synthesizers import express, read_method
-from understudy.synthesizers.mwem import COMFORTABLE_CELLS, MWEM, Histogram, Query, _automatic_groups, _random_boxes
+from understudy.synthesizers.mwem import (
+    COMFORTABLE_CELLS,
+    MWEM,
+    CountQuery,
+    Histogram,
+    _automatic_groups,
+    _random_boxes,
+)
 
 SMALL = Domain(names=("a", "b", "c"), sizes=(2, 3, 4), num_rows=3000)
 FOUR = Domain(names=("a", "b", "c", "d"), sizes=(2, 3, 5, 7), num_rows=3000, target="a")
@@ -79,7 +86,7 @@ def _fit(
     plan = method.plan(domain, ledger.remaining)
     rows = Rows(_codes(domain) if codes is None else codes, domain, max_rows_per_unit=per_unit)
     model = method.fit(rows, plan, ledger, key=jax.random.key(0))
-    assert ledger.looks == plan.looks
+    assert ledger.queries == plan.queries
     return model
 
 
@@ -122,23 +129,23 @@ def test_plan_fills_the_budget_and_fit_charges_it(method: MWEM) -> None:
 
 
 def test_prices_follow_from_names_and_settings_alone() -> None:
-    """Sizes and the number of rows may have been bought: they move no look, though they move the groups."""
+    """Sizes and the number of rows may have been bought: they move no query, though they move the groups."""
     other = dataclasses.replace(FOUR, sizes=(90, 80, 70, 60), num_rows=10**6)
     assert len(_automatic_groups(other)) > len(_automatic_groups(FOUR)) == 1
     for method in VARIANTS:
         if method.splits is None and method.split_factor is None:
-            assert method.plan(other, BUDGET).looks == method.plan(FOUR, BUDGET).looks
+            assert method.plan(other, BUDGET).queries == method.plan(FOUR, BUDGET).queries
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_selection_share_is_a_share_of_zcdp(share: float) -> None:
-    counts, choices = (look.event.rho for look in MWEM(selection_share=share).plan(FOUR, BUDGET))  # type: ignore[union-attr]
+    counts, choices = (query.event.rho for query in MWEM(selection_share=share).plan(FOUR, BUDGET))  # type: ignore[union-attr]
     assert choices / (counts + choices) == pytest.approx(share)
 
 
 def test_without_choices_all_goes_to_the_counts() -> None:
     plan = MWEM(measure_only=True).plan(FOUR, BUDGET)
-    assert [look.key for look in plan] == ["counts"]
+    assert [query.key for query in plan] == ["counts"]
     assert plan["counts"].event.count == 4 + 6  # type: ignore[union-attr]
 
 
@@ -277,7 +284,7 @@ def test_mass_is_kept_and_never_negative(scale: float) -> None:
             assert expected.sum() == pytest.approx(3000)
 
 
-def _directly(weights: np.ndarray, answers: Mapping[Query, np.ndarray], passes: int) -> np.ndarray:
+def _directly(weights: np.ndarray, answers: Mapping[CountQuery, np.ndarray], passes: int) -> np.ndarray:
     """A slow version on weights of all cells, renormalised after every step."""
     cells = np.indices(weights.shape)
     for _, (query, answer) in itertools.product(range(passes), answers.items()):
@@ -413,7 +420,7 @@ def test_impossible_histograms_are_refused_before_any_charge() -> None:
     rows = Rows(np.zeros((3, 4), dtype=np.int32), domain, max_rows_per_unit=PER_UNIT)
     with pytest.raises(ConfigError):
         whole.fit(rows, plan, ledger, key=jax.random.key(0))
-    assert ledger.looks == ()
+    assert ledger.queries == ()
     with pytest.raises(ConfigError, match="cells"):
         MWEM().plan(Domain(names=("a",), sizes=(20_000_000,), num_rows=100), BUDGET)
     (note,) = MWEM(splits=(("a", "b", "c"), ("d",))).plan(domain, BUDGET).notes
@@ -461,12 +468,12 @@ def test_same_seed_same_model() -> None:
         np.testing.assert_array_equal(one.potentials[0], two.potentials[0])
 
 
-def test_a_spent_ledger_refuses_before_any_look() -> None:
+def test_a_spent_ledger_refuses_before_any_query() -> None:
     plan = MWEM().plan(FOUR, dataclasses.replace(BUDGET, epsilon=8.0))
     ledger = Ledger(Guarantee(0.5, 1e-6), noise=SeededNoise(0), max_rows_per_unit=PER_UNIT)
     with pytest.raises(BudgetExceeded, match="This query was not made"):
         MWEM().fit(Rows(_codes(FOUR), FOUR, max_rows_per_unit=PER_UNIT), plan, ledger, key=jax.random.key(0))
-    assert ledger.looks == ()
+    assert ledger.queries == ()
 
 
 # --- Settings ---

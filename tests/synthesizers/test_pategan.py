@@ -33,7 +33,11 @@ def test_a_small_run_from_table_to_rows(method: str) -> None:
     schema, table = survey()
     release = us.fit(table, f"{method}({SMALL})", us.Guarantee(3.0, 1e-6), schema=schema)
     assert 0.995 * 3 <= release.statement.epsilon <= 3
-    assert [type(look.event) for look in release.statement.looks[-3:]] == [DiscreteGaussian, DiscreteGaussian, Gaussian]
+    assert [type(query.event) for query in release.statement.queries[-3:]] == [
+        DiscreteGaussian,
+        DiscreteGaussian,
+        Gaussian,
+    ]
     fake = release.sample(2000, seed=0)
     shares = [np.mean(np.asarray(t["insurance"].to_pylist()) == "yes") for t in (table, fake)]
     assert abs(shares[0] - shares[1]) < 0.1  # held in place by the noisy histograms
@@ -70,7 +74,7 @@ def test_pairs_with_the_target_are_bought_and_held_to() -> None:
     schema = us.Schema(columns=columns, rows=2000, target="b")
     small = "teachers=2, iterations=200, latent=4, generator_widths=[16, 16]"
     release = us.fit(table, f"pategan({small}, target_share=0.2)", us.Guarantee(0.5, 1e-6), schema=schema, seed=0)
-    assert [look.key for look in release.statement.looks] == ["singles", "pairs", "votes"]
+    assert [query.key for query in release.statement.queries] == ["singles", "pairs", "votes"]
     fake = release.sample(2000, seed=0)
     agree = np.mean(np.asarray(fake["a"].to_pylist()) == np.asarray(fake["b"].to_pylist()))
     assert abs(agree - 0.9) < 0.05  # 0.79 without pairs
@@ -88,7 +92,7 @@ def test_bought_levels_of_the_target_move_no_price() -> None:
     budget, plans = Budget(0.3, 1e-6), []
     for size in (2, 3, 30):
         domain = Domain(names=("a", "b"), sizes=(size, 3), num_rows=10_000, target="a", bought=("a",))
-        plans.append([(look.key, look.event) for look in read_method("pategan").plan(domain, budget)])
+        plans.append([(query.key, query.event) for query in read_method("pategan").plan(domain, budget)])
     assert plans[0] == plans[1] == plans[2]
     assert plans[0][1][0] == "pairs"
 
@@ -108,7 +112,7 @@ def test_prices_do_not_depend_on_rows_teachers_or_queries() -> None:
         _plan("pategan", 10**6),
         _plan("pategan(teachers=50, queries=3000)", 1000),
     ]
-    assert plans[0].looks == plans[1].looks == plans[2].looks
+    assert plans[0].queries == plans[1].queries == plans[2].queries
     assert len({plan.notes for plan in plans}) == 3
 
 
@@ -223,7 +227,7 @@ def test_conditions_need_a_discrete_column() -> None:
     assert release.model.layout is not None
     assert [column.kind for column in release.model.layout.columns] == ["levels", "modes"]
     assert release.sample(20, seed=0).num_rows == 20
-    assert us.plan(schema, f"patectgan({SMALL})", QUICK).looks
+    assert us.plan(schema, f"patectgan({SMALL})", QUICK).queries
 
 
 def test_a_conditional_generator_needs_marginals() -> None:
@@ -319,7 +323,7 @@ def test_a_killed_run_goes_on_to_the_same_release(tmp_path) -> None:  # type: ig
 
 def test_unit_rows_stay_with_one_teacher_whatever_the_seed() -> None:
     """By the parts that are handed out: a person's two rows carry the same mark, and no two parts share a mark."""
-    from understudy.privacy.ledger import Ledger, Look
+    from understudy.privacy.ledger import Ledger, Query
     from understudy.privacy.mechanisms import Rows, pay_for_votes
 
     marks = np.repeat(np.arange(40), 2)
@@ -331,11 +335,13 @@ def test_unit_rows_stay_with_one_teacher_whatever_the_seed() -> None:
     )
     for seed in range(3):
         ledger = Ledger(us.Guarantee(1.0, 1e-6), noise=SeededNoise(seed), max_rows_per_unit=2)
-        paid = pay_for_votes(rows, Look("votes", "votes", Gaussian(10.0, floating=True)), ledger, teachers=7, queries=5)
+        paid = pay_for_votes(
+            rows, Query("votes", "votes", Gaussian(10.0, floating=True)), ledger, teachers=7, queries=5
+        )
         ends = np.cumsum(np.asarray(paid.parts.size))
         seen = [set(part.tolist()) for part in np.split(np.asarray(paid.parts.rows)[:, 0], ends[:-1])]
         assert sum(map(len, seen)) == 40
         assert paid.scale == pytest.approx(10.0 * np.sqrt(5))
     larger = Ledger(us.Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=3)
     with pytest.raises(UnderstudyError, match="This query was not made"):
-        pay_for_votes(rows, Look("votes", "votes", Gaussian(10.0, floating=True)), larger, teachers=7, queries=5)
+        pay_for_votes(rows, Query("votes", "votes", Gaussian(10.0, floating=True)), larger, teachers=7, queries=5)

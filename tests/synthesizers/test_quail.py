@@ -113,7 +113,7 @@ def test_classes_come_from_the_schema() -> None:
         seed=0,
         binning=BINNING,
     )
-    assert other.statement.looks == with_all.statement.looks
+    assert other.statement.queries == with_all.statement.queries
 
 
 # ---------------------------------------------------------------------------------------------------------------- price
@@ -134,13 +134,13 @@ BY_STEPS = Quail(Independent(), learner=Logistic(steps=20, class_weight="bought"
     "method", [*EVERY, *(pytest.param(dear, marks=pytest.mark.slow) for dear in (NESTED, BY_STEPS))], ids=express
 )
 def test_the_ledger_holds_the_plan_and_the_target(method: Quail) -> None:
-    """Every look of the plan is charged, in its order, once; together they fill the guarantee and no more."""
+    """Every query of the plan is charged, in its order, once; together they fill the guarantee and no more."""
     planned = us.plan(schema(), method, GUARANTEE, binning=BINNING)
     statement = fitted(method).statement
-    assert statement.looks == planned.looks
+    assert statement.queries == planned.queries
     assert 0.995 <= statement.epsilon <= 1.0
     assert statement.method == express(method)
-    assert {look.path[0] for look in planned} == {"quail"}
+    assert {query.path[0] for query in planned} == {"quail"}
 
 
 def test_the_parts_are_accounted_together() -> None:
@@ -148,7 +148,7 @@ def test_the_parts_are_accounted_together() -> None:
     domain = encoded()[0].domain
     budget = Budget(1.0, 1e-6)
     plan = Quail(Independent(), learner="naive_bayes", classifier_share=0.6).plan(domain, budget)
-    learner, inner = plan.looks
+    learner, inner = plan.queries
     assert spent_by([learner], GUARANTEE).epsilon == pytest.approx(0.6, rel=2e-3)
     alone = spent_by([inner], GUARANTEE).epsilon
     assert 0.4 < alone < 0.95
@@ -163,21 +163,21 @@ def test_shares_of_several_targets_are_even() -> None:
     plan = Quail(Independent(), target=("label", "colour"), learner="prior", classifier_share=0.5).plan(
         domain, Budget(1.0, 1e-6)
     )
-    first, second, rest = plan.looks
+    first, second, rest = plan.queries
     assert first.event == second.event
     assert spent_by([first], GUARANTEE).epsilon == pytest.approx(0.25, rel=2e-3)
     assert rest.columns == ("score", "age")
     # A learner sees none of the other targets: rows of the inner method have no such column.
-    assert [set(look.columns) for look in plan.looks[:2]] == [{"label"}, {"colour"}]
+    assert [set(query.columns) for query in plan.queries[:2]] == [{"label"}, {"colour"}]
     both = Quail(Independent(), target=("label", "colour"), learner="naive_bayes").plan(domain, Budget(1.0, 1e-6))
-    assert [set(look.columns) for look in both.looks[:2]] == [{"label", "score", "age"}, {"colour", "score", "age"}]
+    assert [set(query.columns) for query in both.queries[:2]] == [{"label", "score", "age"}, {"colour", "score", "age"}]
 
 
 def test_purchases_before_it_leave_something_for_both() -> None:
     """The share is of what is left: where bins are bought, the inner method still has its part."""
     plan = us.plan(schema(), Quail(Independent(), learner="naive_bayes"), GUARANTEE)
-    bought = [look for look in plan if look.path[0] == "discovery"]
-    learner, inner = plan.looks[len(bought) :]
+    bought = [query for query in plan if query.path[0] == "discovery"]
+    learner, inner = plan.queries[len(bought) :]
     before = spent_by(bought, GUARANTEE).epsilon
     with_learner = spent_by([*bought, learner], GUARANTEE).epsilon
     assert with_learner == pytest.approx(before + 0.9 * (1 - before), rel=3e-3)
@@ -185,17 +185,17 @@ def test_purchases_before_it_leave_something_for_both() -> None:
 
 
 def test_the_learner_cannot_spend_what_is_reserved() -> None:
-    """A learner that charges more than its looks is refused though the ledger as a whole still has money."""
+    """A learner that charges more than its queries is refused though the ledger as a whole still has money."""
     rows, _ = encoded()
     method = Quail(Independent(), learner="naive_bayes", classifier_share=0.5)
     plan = method.plan(rows.domain, Budget(1.0, 1e-6))
-    greedy = method.plan(rows.domain, Budget(1.8, 1e-6)).looks[0]
+    greedy = method.plan(rows.domain, Budget(1.8, 1e-6)).queries[0]
     assert spent_by([greedy], GUARANTEE).epsilon < 1.0
     ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0))
-    dear = dataclasses.replace(plan, looks=(greedy, *plan.looks[1:]))
+    dear = dataclasses.replace(plan, queries=(greedy, *plan.queries[1:]))
     with pytest.raises(us.BudgetExceeded, match="This query was not made"):
         method.fit(rows, dear, ledger, key=jax.random.key(0))
-    assert ledger.looks == ()
+    assert ledger.queries == ()
 
 
 class Watched(Independent):
@@ -268,11 +268,11 @@ def test_disjoint_parts_cost_the_larger_one() -> None:
     rows, _ = encoded()
     ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0))
     plan = method.plan(rows.domain, ledger.remaining)
-    assert [look.branch for look in plan] == [LEARN, IMITATE]
-    for look in plan:
-        assert spent_by([look], GUARANTEE).epsilon == pytest.approx(1.0, rel=2e-3)
+    assert [query.partition for query in plan] == [LEARN, IMITATE]
+    for query in plan:
+        assert spent_by([query], GUARANTEE).epsilon == pytest.approx(1.0, rel=2e-3)
     model = method.fit(rows, plan, ledger, key=jax.random.key(0))
-    assert ledger.looks == plan.looks
+    assert ledger.queries == plan.queries
     assert ledger.spent().epsilon <= 1.0
     assert isinstance(model, Labelled)
     # 600 coins of 0.7: within 5 standard deviations but once in a million.
@@ -285,7 +285,9 @@ class HoldsOut(Independent):
 
     def plan(self, domain: us.Domain, budget: Budget) -> us.Plan:
         plan = super().plan(domain, budget)
-        return dataclasses.replace(plan, looks=tuple(dataclasses.replace(look, branch="a part") for look in plan))
+        return dataclasses.replace(
+            plan, queries=tuple(dataclasses.replace(query, partition="a part") for query in plan)
+        )
 
 
 def test_disjoint_around_rows_that_are_held_out_is_refused() -> None:
@@ -348,7 +350,7 @@ def test_learners_see_the_columns_that_are_named() -> None:
     release = fitted(Quail(MST(), learner="naive_bayes", columns=("age",)), OPEN)
     model: Any = release.model
     assert [column.name for column in model.learners[0].inputs.columns] == ["age"]
-    assert {name for look in release.statement.looks[:1] for name in look.columns} == {"label", "age"}
+    assert {name for query in release.statement.queries[:1] for name in query.columns} == {"label", "age"}
 
 
 def test_numbers_without_places_stand_in_their_bins() -> None:
@@ -526,7 +528,7 @@ def test_a_learner_is_no_inner_method() -> None:
         ({"target": "score", "learner": "mlp_regression", "label": "sample"}, {}, "no residual"),
     ],
 )
-def test_what_cannot_be_learned_is_refused_before_any_look(
+def test_what_cannot_be_learned_is_refused_before_any_query(
     settings: dict[str, Any], facts: dict[str, Any], match: str
 ) -> None:
     method, declared = Quail(Independent(), **settings), schema(**facts)

@@ -26,7 +26,7 @@ from understudy.errors import BudgetExceeded, ConfigError
 from understudy.features import Bits, Layout, Levels, Line, Modes, PublicRows
 from understudy.networks import Critic, Generator, num_features
 from understudy.privacy.accounting import Choices
-from understudy.privacy.ledger import Look
+from understudy.privacy.ledger import Query
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.selection import CHUNK, STEPS, RowFunctions, noisy_picks
 from understudy.schema import Domain, Scale
@@ -41,7 +41,7 @@ LAYOUT = Layout((Levels(3), Modes(EDGES, None, True, (0.3, 0.5), (0.15, 0.2), (0
 """Two components that overlap nearly everywhere: the row's own number decides."""
 MIXED = Domain(names=("city", "income"), sizes=(3, 3), num_rows=9000)
 INCOME = Scale(run_edges=EDGES, run_masses=(0.5, 0.5), first_run=(0, 1, 2), nullable=True)
-LOOK = Look("p", "picks", Choices(1.0))
+QUERY = Query("p", "picks", Choices(1.0))
 
 
 def mixed_rows(num_rows: int) -> Rows:
@@ -54,7 +54,7 @@ def mixed_rows(num_rows: int) -> Rows:
 
 def exact_sums(rows: Rows, functions: RowFunctions, seed: int = 0) -> np.ndarray:
     """White box: what no one else may see."""
-    return noisy_picks(rows, functions, LOOK, book(50.0, seed))._exact_sums
+    return noisy_picks(rows, functions, QUERY, book(50.0, seed))._exact_sums
 
 
 WEIGHTS = np.random.default_rng(0).random((num_features(LAYOUT.blocks), 4))
@@ -113,11 +113,11 @@ class Standardised(Layout):
         return features - features.mean(axis=0)
 
 
-def test_a_layout_that_mixes_rows_is_refused_before_any_look() -> None:
+def test_a_layout_that_mixes_rows_is_refused_before_any_query() -> None:
     ledger = book(50.0)
     with pytest.raises(ConfigError, match="mix rows"):
-        noisy_picks(mixed_rows(20), RowFunctions(of_features, 4, layout=Standardised(LAYOUT.columns)), LOOK, ledger)
-    assert ledger.looks == ()
+        noisy_picks(mixed_rows(20), RowFunctions(of_features, 4, layout=Standardised(LAYOUT.columns)), QUERY, ledger)
+    assert ledger.queries == ()
 
 
 def test_rows_are_encoded_after_the_charge() -> None:
@@ -126,9 +126,9 @@ def test_rows_are_encoded_after_the_charge() -> None:
 
     rows = Rows(np.zeros((4, 2), np.int32), MIXED, places=places, scales=(None, INCOME))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
-        noisy_picks(rows, RowFunctions(of_features, 4, layout=LAYOUT), Look("p", "p", Choices(1.0, 99)), book(0.1))
+        noisy_picks(rows, RowFunctions(of_features, 4, layout=LAYOUT), Query("p", "p", Choices(1.0, 99)), book(0.1))
     with pytest.raises(AssertionError, match="touched"):
-        noisy_picks(rows, RowFunctions(of_features, 4, layout=LAYOUT), LOOK, book(50.0))
+        noisy_picks(rows, RowFunctions(of_features, 4, layout=LAYOUT), QUERY, book(50.0))
 
 
 def test_functions_of_codes_ask_for_no_places() -> None:
@@ -306,9 +306,9 @@ def test_rejection_follows_the_last_critic_and_costs_nothing() -> None:
     plan = method.plan(DOMAIN, ledger.remaining)
     inner = Walk().plan(DOMAIN, ledger.remaining)
     assert plan.events == inner.events
-    assert [look.path for look in plan] == [("walk",)]
+    assert [query.path for query in plan] == [("walk",)]
     pool = method.fit(real_rows(), plan, ledger, key=jax.random.key(2))
-    assert ledger.looks == plan.looks
+    assert ledger.queries == plan.queries
     np.testing.assert_allclose(pool.weights, 1 / len(pool.codes))
     # The walk's last checkpoint has the real law, and its critic takes the first cell for real: 0.9, others 0.1.
     odds = acceptance(np.where(np.arange(40_000) < 40_000 * REAL[0, 0], 0.9, 0.1))
@@ -445,6 +445,6 @@ def test_a_boosted_run_goes_on_after_a_kill(tmp_path: Path, monkeypatch: pytest.
                 us.fit(*arguments, progress=killed_at(share), **rest)
         else:
             again = us.fit(*arguments, **rest)
-    assert again.statement.looks == whole.statement.looks
+    assert again.statement.queries == whole.statement.queries
     for name, array in whole.model.to_arrays()[1].items():
         np.testing.assert_array_equal(array, again.model.to_arrays()[1][name])

@@ -10,7 +10,7 @@ from jaxtyping import PRNGKeyArray
 from understudy.adversarial.trajectory import Trajectory
 from understudy.features import PublicRows
 from understudy.privacy.accounting import DiscreteGaussian
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows, noisy_counts
 from understudy.privacy.noise import SeededNoise
 from understudy.schema import Domain, Scale
@@ -47,7 +47,7 @@ class Walk:
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         sensitivity = budget.max_rows_per_unit
         stddev = budget.calibrate(lambda noise: [DiscreteGaussian(noise, 1, sensitivity)])
-        return Plan((Look("singles", "a histogram", DiscreteGaussian(stddev, 1, sensitivity)),), ("Walked.",))
+        return Plan((Query("singles", "a histogram", DiscreteGaussian(stddev, 1, sensitivity)),), ("Walked.",))
 
     def num_checkpoints(self, every: int) -> int:
         return self.length // every

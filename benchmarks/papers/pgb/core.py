@@ -111,7 +111,7 @@ class OneTraining:
         return self.boosted.plan(domain, budget) if self.picks else self.boosted.inner.plan(domain, budget)
 
     def fit(self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Any = None) -> dict[str, Any]:
-        """Formal guarantee: the price of the plan's looks. All that follows from one trajectory and one sequence of
+        """Formal guarantee: the price of the plan's queries. All that follows from one trajectory and one sequence of
         picks is post-processing of both."""
         once, models = _Once(self.boosted.inner, self.boosted.every), dict[str, Any]()
         if self.picks:

@@ -379,17 +379,17 @@ def delta(images: int) -> float:
 
 def _steps(profile: Profile, images: int, epochs: float, noise: float | None = None) -> Any:
     from understudy.privacy.accounting import SubsampledGaussian
-    from understudy.privacy.ledger import Look
+    from understudy.privacy.ledger import Query
 
     steps, rate = profile.steps(images, epochs), drawn_rate(profile.batch / images)
-    return Look("critic", f"{steps} critic steps", SubsampledGaussian(rate, noise or profile.noise, steps))
+    return Query("critic", f"{steps} critic steps", SubsampledGaussian(rate, noise or profile.noise, steps))
 
 
 def _picks(profile: Profile, epsilon: float | None = None) -> Any:
     from understudy.privacy.accounting import Choices
-    from understudy.privacy.ledger import Look
+    from understudy.privacy.ledger import Query
 
-    return Look("picks", f"{profile.rounds} picks among critics", Choices(epsilon or profile.picks, profile.rounds))
+    return Query("picks", f"{profile.rounds} picks among critics", Choices(epsilon or profile.picks, profile.rounds))
 
 
 def calibrated(profile: Profile, images: int) -> tuple[float, float]:

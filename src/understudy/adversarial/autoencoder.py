@@ -154,7 +154,7 @@ def direction(
     blocks = recipe.engine.blocks
     of_row = row_loss(blocks, recipe.reconstruction, recipe.reduction)
 
-    def look(logits_of: Callable[[Any, Array], Array], part: Any, clip: Clip, noise_multiplier: Array) -> Any:
+    def query(logits_of: Callable[[Any, Array], Array], part: Any, clip: Clip, noise_multiplier: Array) -> Any:
         return noisy_direction(
             unit_loss(of_row, blocks, logits_of),
             part,
@@ -168,13 +168,13 @@ def direction(
         )[0]
 
     if recipe.learns == "both":
-        return look(lambda both, features: both(features), network, clip, noise_multiplier)
+        return query(lambda both, features: both(features), network, clip, noise_multiplier)
     if recipe.learns == "decoder":
         assert fixed is not None
-        return look(lambda decoder, features: decoder(fixed(features)), network, clip, noise_multiplier)
+        return query(lambda decoder, features: decoder(fixed(features)), network, clip, noise_multiplier)
     # As published: the decoder as above, the encoder by the plain sum of its gradients.
-    decoder = look(lambda part, x: part(network.encoder(x)), network.decoder, clip, noise_multiplier)
-    exact = look(lambda part, x: network.decoder(part(x)), network.encoder, Clip.flat(math.inf), jnp.zeros(()))
+    decoder = query(lambda part, x: part(network.encoder(x)), network.decoder, clip, noise_multiplier)
+    exact = query(lambda part, x: network.decoder(part(x)), network.encoder, Clip.flat(math.inf), jnp.zeros(()))
     return Autoencoder(exact, decoder)
 
 

@@ -1,4 +1,4 @@
-"""Learners on encoded rows: settings that price their looks (`plan`) and make a model of the rows (`fit`).
+"""Learners on encoded rows: settings that price their queries (`plan`) and make a model of the rows (`fit`).
 
 Each is a frozen dataclass with the two methods of a synthesizer, under the same ledger, so that a learner and a
 synthesizer can share one. The target is the domain's, or named. No price depends on the rows or on what was bought.
@@ -27,7 +27,7 @@ from understudy.learners.models import (
 from understudy.learners.training import Descent, Network, Progress, trained
 from understudy.privacy.accounting import DiscreteGaussian, Gaussian, Pure, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps
 from understudy.privacy.objective import MOST_INPUTS, noisy_minimisers
 from understudy.privacy.sampling import drawn_rate
@@ -111,14 +111,14 @@ def check_classes(weight: ClassWeight, target: str, domain: Domain) -> None:
         raise ConfigError(f"class_weight needs one number for each of the {size} classes, found {len(weight)}.")
 
 
-def class_look(target: str, budget: Budget) -> Look:
+def class_query(target: str, budget: Budget) -> Query:
     """Noisy counts of the target, for all of this budget."""
 
     def event(noise: float) -> DiscreteGaussian:
         return DiscreteGaussian(noise, 1, budget.max_rows_per_unit)
 
     stddev = budget.calibrate(lambda noise: [event(noise)])
-    return Look("classes", "a count for each class of the target", event(stddev), (target,))
+    return Query("classes", "a count for each class of the target", event(stddev), (target,))
 
 
 def class_weights(
@@ -170,12 +170,12 @@ class Steps:
         check_word("numbers", self.numbers, NUMBERS)
         drawn_rate(self.rate)
 
-    def _steps_look(self, target: str, domain: Domain, budget: Budget) -> Look:
+    def _steps_query(self, target: str, domain: Domain, budget: Budget) -> Query:
         rate = drawn_rate(self.rate)
         noise = budget.calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} gradient steps, each on about one unit in {1 / self.rate:.0f}"
         columns = (target, *seen_columns(domain, target, self.columns))
-        return Look("steps", what, SubsampledGaussian(rate, noise, self.steps), columns)
+        return Query("steps", what, SubsampledGaussian(rate, noise, self.steps), columns)
 
     def _trained(
         self,
@@ -251,16 +251,16 @@ class Logistic(Steps):
         """Counts of the classes if they are bought, then what is left for the steps, or for the minimum."""
         target = target_of(domain, self.target, numeric=False)
         check_classes(self.class_weight, target, domain)
-        looks = []
+        queries = []
         if self.class_weight == BOUGHT:
-            looks.append(class_look(target, budget.part(self.class_share)))
+            queries.append(class_query(target, budget.fraction(self.class_share)))
         if self.method == "sgd":
-            looks.append(self._steps_look(target, domain, budget.after(looks)))
+            queries.append(self._steps_query(target, domain, budget.after(queries)))
         else:
-            looks.append(self._minimum_look(target, domain, budget.after(looks)))
-        return Plan(tuple(looks))
+            queries.append(self._minimum_query(target, domain, budget.after(queries)))
+        return Plan(tuple(queries))
 
-    def _minimum_look(self, target: str, domain: Domain, budget: Budget) -> Look:
+    def _minimum_query(self, target: str, domain: Domain, budget: Budget) -> Query:
         if target in domain.bought:
             # Each class is a minimum, so the price would follow from how many classes were bought.
             raise ConfigError(
@@ -278,12 +278,12 @@ class Logistic(Steps):
         problems = 1 if size == 2 else size
         noise = budget.calibrate(lambda noise: [Pure(1 / noise, problems)])
         what = "the minimum of a perturbed loss" if problems == 1 else f"{problems} minima, one class against the rest"
-        return Look("minimum", what, Pure(1 / noise, problems), columns)
+        return Query("minimum", what, Pure(1 / noise, problems), columns)
 
     def fit(
         self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> LogitModel | OneVersusRest:
-        """Formal guarantee: the price of the plan's looks; all else is post-processing."""
+        """Formal guarantee: the price of the plan's queries; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=False)
         by_steps = self.method == "sgd"
         inputs = inputs_of(
@@ -322,15 +322,15 @@ class Perceptron(Steps):
         """Counts of the classes if they are bought, then what is left for the steps."""
         target = target_of(domain, self.target, numeric=False)
         check_classes(self.class_weight, target, domain)
-        looks = []
+        queries = []
         if self.class_weight == BOUGHT:
-            looks.append(class_look(target, budget.part(self.class_share)))
-        return Plan((*looks, self._steps_look(target, domain, budget.after(looks))))
+            queries.append(class_query(target, budget.fraction(self.class_share)))
+        return Plan((*queries, self._steps_query(target, domain, budget.after(queries))))
 
     def fit(
         self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> LogitModel:
-        """Formal guarantee: the price of the plan's looks; all else is post-processing."""
+        """Formal guarantee: the price of the plan's queries; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=False)
         inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns)
         weights = class_weights(self.class_weight, rows, target, plan, ledger)
@@ -352,12 +352,12 @@ class NumberPerceptron(Steps):
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """All of the budget for the steps."""
-        return Plan((self._steps_look(target_of(domain, self.target, numeric=True), domain, budget),))
+        return Plan((self._steps_query(target_of(domain, self.target, numeric=True), domain, budget),))
 
     def fit(
         self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> NumberModel:
-        """Formal guarantee: the price of the plan's looks; all else is post-processing."""
+        """Formal guarantee: the price of the plan's queries; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=True)
         inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns)
         sizes, examples = (inputs.width, *self.widths, 1), Examples(inputs, numeric=True)
@@ -403,12 +403,12 @@ class NaiveBayes:
         seen = seen_columns(domain, target, self.columns)
         noise = budget.calibrate(lambda noise: [Gaussian(noise)])
         what = f"counts and sums by class, of the target and {len(seen)} columns"
-        return Plan((Look("sums", what, Gaussian(noise), (target, *seen)),))
+        return Plan((Query("sums", what, Gaussian(noise), (target, *seen)),))
 
     def fit(
         self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> NaiveBayesModel:
-        """Formal guarantee: the price of the plan's look; all else is post-processing."""
+        """Formal guarantee: the price of the plan's query; all else is post-processing."""
         domain = rows.domain
         target = target_of(domain, self.target, numeric=False)
         shown = "bins" if self.numbers == "bins" else "places"
@@ -461,12 +461,12 @@ class Prior:
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Counts of the classes, for all of the budget."""
-        return Plan((class_look(target_of(domain, self.target, numeric=False), budget),))
+        return Plan((class_query(target_of(domain, self.target, numeric=False), budget),))
 
     def fit(
         self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> PriorModel:
-        """Formal guarantee: the price of the plan's look; all else is post-processing."""
+        """Formal guarantee: the price of the plan's query; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=False)
         (noisy,) = noisy_counts(rows, [(target,)], plan["classes"], ledger)
         counts = np.maximum(noisy, 0.0) + self.smoothing
@@ -504,12 +504,12 @@ class Linear:
         check_rows(domain)
         noise = budget.calibrate(lambda noise: [Gaussian(noise)])
         what = f"products of the inputs and the target, of {len(seen)} columns"
-        return Plan((Look("moments", what, Gaussian(noise), (target, *seen)),))
+        return Plan((Query("moments", what, Gaussian(noise), (target, *seen)),))
 
     def fit(
         self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> NumberModel:
-        """Formal guarantee: the price of the plan's look; all else is post-processing."""
+        """Formal guarantee: the price of the plan's query; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=True)
         edges = target_edges(rows, target)
         inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns, intercept=True)

@@ -89,7 +89,7 @@ class Estimator(BaseEstimator, abc.ABC):
             seen_columns(assumed_domain(schema, binning), schema.target, columns)  # refuses before the work of pricing
         # All prices are set before anything is bought: bought values must not move one.
         buying = plan_discovery(schema, ledger.remaining, binning)
-        plan = method.plan(assumed_domain(schema, binning), ledger.remaining.after(buying.looks))
+        plan = method.plan(assumed_domain(schema, binning), ledger.remaining.after(buying.queries))
         public_facts: dict[str, Any] = {
             "unit": schema.unit,
             "rows_declared": schema.rows,
@@ -98,7 +98,7 @@ class Estimator(BaseEstimator, abc.ABC):
             "method": self._name,
         }
         plan = plan.under(self._name)
-        whole = (*buying.looks, *plan.looks)
+        whole = (*buying.queries, *plan.queries)
         with accountable(ledger, lambda: ledger.statement(whole, **public_facts)):
             codec, rows = fit_codec(table, schema, buying, ledger, binning)
             model = method.fit(rows, plan, ledger, key=noise.key())
@@ -247,7 +247,7 @@ class Estimator(BaseEstimator, abc.ABC):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True  # to fail on a value would be a look at it
+        tags.input_tags.allow_nan = True  # to fail on a value would be a query on it
         tags.non_deterministic = self.seed is None
         return tags
 
@@ -415,7 +415,7 @@ def _frame(X: Any) -> Any:
 
 
 def _as_floats(X: Any) -> np.ndarray:
-    """An array of numbers, which may lie anywhere: to fail on a value, or to show one, would be a look at it.
+    """An array of numbers, which may lie anywhere: to fail on a value, or to show one, would be a query on it.
 
     What is not an array of numbers is read cell by cell; cells that are no numbers are NaN.
     """

@@ -304,7 +304,7 @@ def _composed_pld(events: tuple[Event, ...], grid: float) -> pld.PrivacyLossDist
     last = _pld(events[-1], grid)
     if len(events) == 1:
         return last
-    before = _composed_pld(events[:-1], grid)  # kept: a search for noise composes the same looks before it each time
+    before = _composed_pld(events[:-1], grid)  # kept: a search for noise composes the same queries before it each time
     return None if before is None or last is None else before.compose(last)
 
 
@@ -338,7 +338,7 @@ def _pld_epsilon(events: tuple[Event, ...], delta: float, grid: float) -> float:
 
 
 def gaussian_epsilon(noise_multiplier: float, delta: float) -> float:
-    """Epsilon of one Gaussian look at delta, exactly (Balle and Wang 2018, theorem 8): Gaussians compose to one.
+    """Epsilon of one Gaussian query at delta, exactly (Balle and Wang 2018, theorem 8): Gaussians compose to one.
 
     >>> round(gaussian_epsilon(3.73, 1e-5), 4)
     1.0002
@@ -487,7 +487,7 @@ def largest_rho(*, epsilon: float, delta: float, already: Sequence[Event] = (), 
     before = rdp_epsilon(already, delta) if delta > 0 else math.inf
     if before >= epsilon:
         raise BudgetExceeded(
-            f"By the Renyi accountant, the only one that holds a zCDP lump, the looks before it cost epsilon "
+            f"By the Renyi accountant, the only one that holds a zCDP lump, the queries before it cost epsilon "
             f"{before:.4g} of {epsilon:g}. Declare more in the schema, or use a method with fixed prices, such as mst."
         )
 

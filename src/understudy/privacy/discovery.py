@@ -24,7 +24,7 @@ from scipy import stats
 
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import DiscreteGaussian
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.noise import discrete_gaussian_tail
 from understudy.schema import BOUNDED, Category, Column, Schema
 
@@ -142,15 +142,15 @@ class Histogram:
 def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
     """The purchases that this schema leaves to make, each calibrated alone to its share of the budget."""
     unit = budget.max_rows_per_unit
-    looks: list[Look] = []
+    queries: list[Query] = []
 
     def buy(key: str, what: str, columns: Sequence[Column], vectors: int, delta: float = 0.0) -> None:
         if vectors == 0:
             return
-        part = dataclasses.replace(budget.part(SHARES[key]), delta=budget.delta - delta)
+        part = dataclasses.replace(budget.fraction(SHARES[key]), delta=budget.delta - delta)
         stddev = part.calibrate(lambda noise: [DiscreteGaussian(noise, vectors, unit)])
         event = DiscreteGaussian(stddev, vectors, unit)
-        looks.append(Look(key, what, event, tuple(c.name for c in columns), delta, ("discovery",)))
+        queries.append(Query(key, what, event, tuple(c.name for c in columns), delta, ("discovery",)))
 
     if schema.rows is None:
         buy("size", "number of rows", [], 1)
@@ -162,7 +162,7 @@ def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
         numeric = [column for column in schema.modelled if column.kind in BOUNDED]
         vectors = sum(paid_levels(column, binning) for column in numeric)
         buy("histograms", f"fine histograms of {_columns(numeric)}", numeric, vectors)
-    plan = Plan(tuple(looks))
+    plan = Plan(tuple(queries))
     if "categories" not in plan:
         return plan
     enough = rows_to_be_listed(plan["categories"])
@@ -174,10 +174,10 @@ def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
     return dataclasses.replace(plan, notes=(note,))
 
 
-def rows_to_be_listed(look: Look) -> int:
+def rows_to_be_listed(query: Query) -> int:
     """How many rows a value must be in to be listed, but for the noise of its count."""
-    event = _paid(look, 0)
-    return category_threshold(event, look.delta / event.count)
+    event = _paid(query, 0)
+    return category_threshold(event, query.delta / event.count)
 
 
 def _columns(columns: Sequence[Column]) -> str:
@@ -194,28 +194,28 @@ def paid_levels(column: Column, binning: Binning) -> int:
     return LEVELS
 
 
-def _paid(look: Look, vectors: int) -> DiscreteGaussian:
-    """The event of a look, if it pays for so many vectors of counts."""
-    event = look.event
+def _paid(query: Query, vectors: int) -> DiscreteGaussian:
+    """The event of a query, if it pays for so many vectors of counts."""
+    event = query.event
     if not isinstance(event, DiscreteGaussian) or vectors > event.count:
-        raise BudgetExceeded(f"'{look.what}' does not cover {vectors} vectors of counts. This query was not made.")
+        raise BudgetExceeded(f"'{query.what}' does not cover {vectors} vectors of counts. This query was not made.")
     return event
 
 
 def discover_categories(
-    values: Mapping[str, pa.Array], look: Look, ledger: Ledger, *, most: int = MAX_CATEGORIES
+    values: Mapping[str, pa.Array], query: Query, ledger: Ledger, *, most: int = MAX_CATEGORIES
 ) -> dict[str, dict[Category, int]]:
     """For each column the values that pass the threshold with their noisy counts, sorted by value; the rest become
     "other". If more than `most` pass, those with the largest noisy counts; of equal counts, the values that sort first.
 
-    Formal guarantee: the price of `look`. A value that only one unit has passes with probability delta_c at most, which
-    `look.delta` adds once for each column; every other value's count gets discrete Gaussian noise. Only values that
+    Formal guarantee: the cost of `query`. A value that only one unit has passes with probability delta_c at most, which
+    `query.delta` adds once for each column; every other value's count gets discrete Gaussian noise. Only values that
     occur get noise, and the list is sorted by value, so neither order nor absence reveals more. Keeping the largest
     is post-processing of the noisy counts above the threshold. Not covered: timing.
     """
-    event = _paid(look, len(values))
-    ledger.charge(look)
-    threshold = rows_to_be_listed(look)
+    event = _paid(query, len(values))
+    ledger.charge(query)
+    threshold = rows_to_be_listed(query)
     kept = {}
     for name, column in values.items():
         counted = pc.value_counts(_plain(column.drop_null()))
@@ -266,14 +266,14 @@ def category_threshold(event: DiscreteGaussian, delta: float) -> int:
 
 
 def discover_bounds(
-    values: Mapping[str, np.ndarray], kinds: Mapping[str, str], look: Look, ledger: Ledger
+    values: Mapping[str, np.ndarray], kinds: Mapping[str, str], query: Query, ledger: Ledger
 ) -> dict[str, tuple[int | float, int | float]]:
     """For each column the outer edges of the outermost heavy cells of a public grid.
 
-    Formal guarantee: the price of `look`: one noisy histogram a column over cells that are fixed in advance.
+    Formal guarantee: the price of `query`: one noisy histogram a column over cells that are fixed in advance.
     """
-    event = _paid(look, len(values))
-    ledger.charge(look)
+    event = _paid(query, len(values))
+    ledger.charge(query)
     found = {}
     for name, column in values.items():
         edges = _public_edges(kinds[name])
@@ -326,19 +326,19 @@ def discover_histograms(
     values: Mapping[str, np.ndarray],
     grids: Mapping[str, Grid],
     levels: Mapping[str, int],
-    look: Look,
+    query: Query,
     ledger: Ledger,
     *,
     num_rows: int,
 ) -> dict[str, Histogram]:
     """For each numeric column a tree of noisy counts, as runs of cells with masses.
 
-    Formal guarantee: the price of `look`, with `levels` vectors for a column: on each level one unit's rows fall into
+    Formal guarantee: the price of `query`, with `levels` vectors for a column: on each level one unit's rows fall into
     cells of one histogram, so they move it by at most the event's sensitivity; which cells are split depends on
     noisy counts alone, and a level that splits nothing is charged all the same.
     """
-    event = _paid(look, sum(levels.values()))
-    ledger.charge(look)
+    event = _paid(query, sum(levels.values()))
+    ledger.charge(query)
     return {
         name: _noisy_tree(column, grids[name], levels[name], event.stddev, ledger, num_rows=num_rows)
         for name, column in values.items()

@@ -125,7 +125,7 @@ def noisy_langevin_step(
     Formal guarantee: a Gaussian mechanism of noise multiplier `pace.multiplier` on a Poisson draw, for one unit added
     or removed, whatever `scale` and the step size are: that of `noisy_direction`, of which all else is post-processing.
     """
-    look_key, extra_key = jax.random.split(key)
+    query_key, extra_key = jax.random.split(key)
     noisy, _ = noisy_direction(
         of_unit,
         network,
@@ -135,7 +135,7 @@ def noisy_langevin_step(
         draw=draw,
         noise_multiplier=pace.multiplier,
         count_stddev=None,
-        key=look_key,
+        key=query_key,
     )
     drift = jax.tree_util.tree_map(lambda private, other: other - scale * private, noisy, rest)
     return langevin_step(network, momentum, drift, eta=pace.eta, stddev=pace.extra, friction=friction, key=extra_key)

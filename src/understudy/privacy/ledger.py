@@ -124,7 +124,7 @@ def _check_epsilon(epsilon: float) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
+class Query:
     """One planned purchase from the private rows: what for, and the event that prices it."""
 
     key: str
@@ -136,8 +136,8 @@ class Look:
     delta: float = 0.0
     """Added to the run's delta: the chance that a thresholded list shows a value only one unit has."""
     path: tuple[str, ...] = ()
-    """The methods that make the look, outermost first."""
-    branch: str | None = None
+    """The methods that make the query, outermost first."""
+    partition: str | None = None
     """Part of the units that it reads, when parts are disjoint; None reads everyone."""
 
     @property
@@ -147,38 +147,38 @@ class Look:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Every look that a method will make, with its price: a pure function of public facts."""
+    """Every query that a method will make, with its price: a pure function of public facts."""
 
-    looks: tuple[Look, ...] = ()
+    queries: tuple[Query, ...] = ()
     notes: tuple[str, ...] = ()
     """Plain sentences for the reader of the plan: what was chosen, and why."""
 
-    def __getitem__(self, key: str) -> Look:
-        return next(look for look in self.looks if look.key == key)
+    def __getitem__(self, key: str) -> Query:
+        return next(query for query in self.queries if query.key == key)
 
     def __contains__(self, key: object) -> bool:
-        return any(look.key == key for look in self.looks)
+        return any(query.key == key for query in self.queries)
 
-    def __iter__(self) -> Iterator[Look]:
-        return iter(self.looks)
+    def __iter__(self) -> Iterator[Query]:
+        return iter(self.queries)
 
     @property
     def events(self) -> tuple[Event, ...]:
-        return tuple(look.event for look in self.looks)
+        return tuple(query.event for query in self.queries)
 
     def under(self, name: str) -> "Plan":
         """The same plan as part of method `name`."""
-        looks = tuple(dataclasses.replace(look, path=(name, *look.path)) for look in self.looks)
-        return dataclasses.replace(self, looks=looks)
+        queries = tuple(dataclasses.replace(query, path=(name, *query.path)) for query in self.queries)
+        return dataclasses.replace(self, queries=queries)
 
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """What a plan may still spend: a target, and the looks that stand before it."""
+    """What a plan may still spend: a target, and the queries that stand before it."""
 
     epsilon: float
     delta: float
-    already: tuple[Look, ...] = ()
+    already: tuple[Query, ...] = ()
     max_rows_per_unit: int = 1
     """How far one unit moves a count: the sensitivity that every price must cover."""
 
@@ -188,11 +188,11 @@ class Budget:
 
     @property
     def _open_delta(self) -> float:
-        return self.delta - sum(look.delta for look in self.already)
+        return self.delta - sum(query.delta for query in self.already)
 
     @property
     def _events(self) -> tuple[Event, ...]:
-        return tuple(look.event for look in self.already)
+        return tuple(query.event for query in self.already)
 
     def calibrate(self, events_of_noise: Callable[[float], Sequence[Event]]) -> float:
         """The least noise for which everything before and these events together still meet the target."""
@@ -207,14 +207,14 @@ class Budget:
             return 1 / NO_NOISE**2
         return accounting.largest_rho(epsilon=self.epsilon, delta=self._open_delta, already=self._events)
 
-    def part(self, share: float) -> "Budget":
+    def fraction(self, share: float) -> "Budget":
         """A part calibrated alone, to (share * epsilon, delta)."""
         return dataclasses.replace(self, epsilon=share * self.epsilon, already=())
 
-    def part_of_rest(self, share: float) -> "Budget":
-        """A part behind the looks that stand before it: with it, they cost what they cost and this share of the rest.
+    def fraction_of_rest(self, share: float) -> "Budget":
+        """A part behind the queries that stand before it: with it, they cost what they cost and this share of the rest.
 
-        >>> Budget(1.0, 1e-6).part_of_rest(0.5).epsilon
+        >>> Budget(1.0, 1e-6).fraction_of_rest(0.5).epsilon
         0.5
         """
         before = _spent(self).epsilon if self.already and self.is_private else 0.0
@@ -222,9 +222,9 @@ class Budget:
             return self  # nothing to share; where nothing is left, calibration refuses
         return dataclasses.replace(self, epsilon=before + share * (self.epsilon - before))
 
-    def after(self, looks: Sequence[Look]) -> "Budget":
-        """What is left once these looks have been made, or reserved."""
-        return dataclasses.replace(self, already=(*self.already, *looks))
+    def after(self, queries: Sequence[Query]) -> "Budget":
+        """What is left once these queries have been made, or reserved."""
+        return dataclasses.replace(self, already=(*self.already, *queries))
 
 
 class Ledger:
@@ -244,14 +244,14 @@ class Ledger:
         self.noise = noise
         self.max_rows_per_unit = max_rows_per_unit
         self._checkpoint = checkpoint
-        self._looks: list[Look] = []
-        self._own = self._looks  # those made through this view; for the ledger itself, all
+        self._queries: list[Query] = []
+        self._own = self._queries  # those made through this view; for the ledger itself, all
         self._cap: Budget | None = None
         self._outer: Ledger | None = None
 
     @property
-    def looks(self) -> tuple[Look, ...]:
-        return tuple(self._looks)
+    def queries(self) -> tuple[Query, ...]:
+        return tuple(self._queries)
 
     @property
     def remaining(self) -> Budget:
@@ -259,30 +259,30 @@ class Ledger:
         if self._cap is not None:
             return self._cap.after(self._own)
         assert self.guarantee.delta is not None
-        return Budget(self.guarantee.epsilon, self.guarantee.delta, self.looks, self.max_rows_per_unit)
+        return Budget(self.guarantee.epsilon, self.guarantee.delta, self.queries, self.max_rows_per_unit)
 
-    def charge(self, look: Look) -> None:
-        """Enter a look before it happens, or refuse it.
+    def charge(self, query: Query) -> None:
+        """Enter a query before it happens, or refuse it.
 
         Formal guarantee: after any number of accepted charges, one of the two accountants holds the composition of all
         of them within the guarantee's epsilon at its delta (less the deltas of thresholded lists, and what the finite
         range of floating-point noise adds). A refused charge raises before its caller has read a row.
         """
-        if isinstance(look.event, DiscreteGaussian) and look.event.sensitivity < self.max_rows_per_unit:
+        if isinstance(query.event, DiscreteGaussian) and query.event.sensitivity < self.max_rows_per_unit:
             raise BudgetExceeded(
-                f"'{look.what}' is priced for {look.event.sensitivity} rows a unit, and a unit may own "
+                f"'{query.what}' is priced for {query.event.sensitivity} rows a unit, and a unit may own "
                 f"{self.max_rows_per_unit}. This query was not made. Plan it with the budget's max_rows_per_unit."
             )
         if self.guarantee.is_private:
             assert self.guarantee.delta is not None
-            accounting.check_tails([look.event], self.guarantee.delta)
+            accounting.check_tails([query.event], self.guarantee.delta)
         views = list(self._views())
         for view in views:
-            _check_fits(view.remaining.after([look]), look)
+            _check_fits(view.remaining.after([query]), query)
         if self._checkpoint is not None and self.guarantee.is_private:
             self._checkpoint.is_charged = True  # from here on the secret must not be discarded
         for view in views:
-            view._own.append(look)
+            view._own.append(query)
 
     def view(self, cap: Budget) -> "Ledger":
         """The same ledger for a method inside a method: its charges must fit `cap` as well as all that surrounds it."""
@@ -292,7 +292,7 @@ class Ledger:
             max_rows_per_unit=self.max_rows_per_unit,
             checkpoint=self._checkpoint,
         )
-        inner._looks, inner._cap, inner._outer = self._looks, cap, self
+        inner._queries, inner._cap, inner._outer = self._queries, cap, self
         inner._own = []
         return inner
 
@@ -307,11 +307,11 @@ class Ledger:
 
     def spent(self) -> Spent:
         """Both figures for everything that has been charged so far."""
-        return spent_by(self.looks, self.guarantee)
+        return spent_by(self.queries, self.guarantee)
 
     def statement(
         self,
-        planned: Sequence[Look] | None = None,
+        planned: Sequence[Query] | None = None,
         *,
         warnings: tuple[str, ...] = (),
         **facts: "str | int | bool | tuple[str, ...] | None",
@@ -321,9 +321,9 @@ class Ledger:
         With `planned`: the statement of a run that failed. Nothing was released, and every planned query counts.
         """
         assert self.guarantee.delta is not None
-        looks = self.looks if planned is None else tuple(planned)
+        queries = self.queries if planned is None else tuple(planned)
         try:
-            spent = spent_by(looks, self.guarantee)
+            spent = spent_by(queries, self.guarantee)
         except MemoryError:
             if planned is None:
                 raise
@@ -338,7 +338,7 @@ class Ledger:
             accountant=spent.accountant,
             seeded=self.noise.seeded,
             max_rows_per_unit=self.max_rows_per_unit,
-            looks=looks,
+            queries=queries,
             released=planned is None,
             warnings=(*self.guarantee.warnings, *warnings),
             **facts,  # type: ignore[arg-type]
@@ -357,7 +357,7 @@ class Statement:
     accountant: str
     seeded: bool
     max_rows_per_unit: int
-    looks: tuple[Look, ...]
+    queries: tuple[Query, ...]
     unit: str | None = None
     """The column that names the protected unit; None: every row is one."""
     rows_declared: int | None = None
@@ -390,38 +390,38 @@ class Statement:
         return 2 * self.epsilon, min(1.0, (1 + math.exp(self.epsilon)) * self.delta)
 
 
-def _branches(looks: Sequence[Look]) -> list[list[Look]]:
-    """One list for each disjoint part of the units: its own looks, and all that read everyone."""
-    names: list[str | None] = [*sorted({look.branch for look in looks if look.branch is not None})] or [None]
-    return [[look for look in looks if look.branch in (None, name)] for name in names]
+def _partitions(queries: Sequence[Query]) -> list[list[Query]]:
+    """One list for each disjoint part of the units: its own queries, and all that read everyone."""
+    names: list[str | None] = [*sorted({query.partition for query in queries if query.partition is not None})] or [None]
+    return [[query for query in queries if query.partition in (None, name)] for name in names]
 
 
-def _check_fits(budget: Budget, look: Look) -> None:
-    """Refuses a look with which the run would no longer fit."""
+def _check_fits(budget: Budget, query: Query) -> None:
+    """Refuses a query with which the run would no longer fit."""
     if not budget.is_private:
         return
     slack = 1e-9  # the calibrated noise meets the target to the last bit of a float, not beyond
-    for looks in _branches(budget.already):
-        open_delta = budget.delta - sum(each.delta for each in looks)
-        events = [each.event for each in looks]
+    for queries in _partitions(budget.already):
+        open_delta = budget.delta - sum(each.delta for each in queries)
+        events = [each.event for each in queries]
         if open_delta <= 0 or not accounting.fits(events, budget.epsilon, open_delta, slack=slack):
             raise BudgetExceeded(
-                f"'{look.what}' would exceed the budget of epsilon {budget.epsilon:g} at delta {budget.delta:g}. "
+                f"'{query.what}' would exceed the budget of epsilon {budget.epsilon:g} at delta {budget.delta:g}. "
                 "This query was not made. Raise epsilon, or plan fewer queries."
             )
 
 
 def _spent(budget: Budget) -> Spent:
     figures = []
-    for looks in _branches(budget.already):
-        open_delta = budget.delta - sum(each.delta for each in looks)
-        events = [each.event for each in looks]
+    for queries in _partitions(budget.already):
+        open_delta = budget.delta - sum(each.delta for each in queries)
+        events = [each.event for each in queries]
         figures.append(accounting.spent(events, open_delta, grid=accounting.grid_for(budget.epsilon)))
     return max(figures, key=lambda figure: figure.epsilon)  # the dearest part, by the better of its two figures
 
 
-def spent_by(plan: Plan | Sequence[Look], guarantee: Guarantee) -> Spent:
-    """What a plan would cost if all of its looks were made."""
+def spent_by(plan: Plan | Sequence[Query], guarantee: Guarantee) -> Spent:
+    """What a plan would cost if all of its queries were made."""
     if not guarantee.is_private:
         return Spent(math.inf, math.inf)
     delta = guarantee.delta if guarantee.delta is not None else DEFAULT_DELTA

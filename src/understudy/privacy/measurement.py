@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from understudy.errors import BudgetExceeded
 from understudy.privacy.accounting import Gaussian
-from understudy.privacy.ledger import Ledger, Look
+from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.mechanisms import Clique, Grouped, Rows, check_units
 
 FINE = 2**20
@@ -25,20 +25,20 @@ ROOM = 1e-9
 """Precisions are sums of floats: the noise grows by this, and they may pass the price by half of it."""
 
 
-def pay_for_marginals(rows: Rows, look: Look, ledger: Ledger) -> "Purse":
+def pay_for_marginals(rows: Rows, query: Query, ledger: Ledger) -> "Purse":
     """Pays for marginals whose noise is shared among them later, and returns what counts them.
 
-    Formal guarantee: the price of `look`, a `Gaussian`, under add/remove of one unit of at most max_rows_per_unit = k
+    Formal guarantee: the price of `query`, a `Gaussian`, under add/remove of one unit of at most max_rows_per_unit = k
     rows. A row is in one cell of each marginal, so a unit moves one by k at most in L2 norm; with standard deviations
     s_j the bundle is one Gaussian look of multiplier (sum_j (k / s_j)^2)^(-1/2). That sum stays within 1 / multiplier^2
     of the look: what would pass it is refused before a row is read. What is asked, and its noise, may depend on earlier
-    answers: the sum is a filter for Gaussian privacy (Smith and Thakurta 2022). Other paid looks may happen between
-    answers: interactive looks compose like others (Vadhan and Zhang 2023). Not covered: timing, memory.
+    answers: the sum is a filter for Gaussian privacy (Smith and Thakurta 2022). Other paid queries may happen between
+    answers: interactive queries compose like others (Vadhan and Zhang 2023). Not covered: timing, memory.
     """
-    event = look.event
+    event = query.event
     assert isinstance(event, Gaussian)
     check_units(rows, ledger)
-    ledger.charge(look)  # before the look: a refused one must not happen
+    ledger.charge(query)  # before the query: a refused one must not happen
     return Purse(rows, event, ledger)
 
 

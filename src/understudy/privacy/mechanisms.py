@@ -1,4 +1,4 @@
-"""Noisy counts and noisy choices: the looks that marginal methods make at the rows.
+"""Noisy counts and noisy choices: the queries that marginal methods make at the rows.
 
 Every exact statistic of encoded private rows is computed here, from `Rows`, and leaves this file only with noise. To
 review what a marginal method can learn, read this file.
@@ -24,7 +24,7 @@ from understudy.privacy.accounting import (
     Pure,
     SubsampledGaussian,
 )
-from understudy.privacy.ledger import Ledger, Look
+from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.sampling import Units
 from understudy.privacy.totals import Totals
 from understudy.privacy.votes import Parts, parted, scale_of
@@ -205,18 +205,18 @@ class PaidSteps:
     steps: int
 
 
-def pay_for_steps(rows: Rows, look: Look, ledger: Ledger, layout: RowEncoder | None = None) -> PaidSteps:
+def pay_for_steps(rows: Rows, query: Query, ledger: Ledger, layout: RowEncoder | None = None) -> PaidSteps:
     """Pays for all of a training's steps at once, and hands out the rows for `noisy_direction`, as codes or features.
 
-    Formal guarantee: the price of `look`, a `SubsampledGaussian`, provided that the rows are looked at by
+    Formal guarantee: the price of `query`, a `SubsampledGaussian`, provided that the rows are looked at by
     `noisy_direction` alone, at most `steps` times, with this rate and noise multiplier, and that a `layout` makes each
     row's features of that row, public facts and independent randomness. All rows of a unit enter a step together, and
     their summed gradient is clipped.
     """
-    event = look.event
+    event = query.event
     assert isinstance(event, SubsampledGaussian)
     check_units(rows, ledger)
-    ledger.charge(look)
+    ledger.charge(query)
     encoded = rows._codes if layout is None else layout.encode(rows._codes, rows._places, ledger.noise.key())
     arranged, present = rows._in_units(encoded)
     multiplier = event.noise_multiplier if ledger.guarantee.is_private else 0.0
@@ -224,19 +224,19 @@ def pay_for_steps(rows: Rows, look: Look, ledger: Ledger, layout: RowEncoder | N
 
 
 def pay_for_stretches(
-    rows: Rows, looks: Sequence[Look], ledger: Ledger, layout: RowEncoder | None = None
+    rows: Rows, queries: Sequence[Query], ledger: Ledger, layout: RowEncoder | None = None
 ) -> tuple[PaidSteps, ...]:
     """Pays for stretches of one training that differ in their noise, all of them before the first step.
 
-    Formal guarantee: the price of all `looks`, as `pay_for_steps` has it for one; each stretch may look at the rows as
+    Formal guarantee: the cost of all `queries`, as `pay_for_steps` has it for one; each stretch may look at the rows as
     often as its own steps say, with its own noise multiplier or a greater one.
     """
-    assert all(isinstance(look.event, SubsampledGaussian) for look in looks)
+    assert all(isinstance(query.event, SubsampledGaussian) for query in queries)
     check_units(rows, ledger)
-    for look in looks[:-1]:
-        ledger.charge(look)
-    last = pay_for_steps(rows, looks[-1], ledger, layout)
-    events = [look.event for look in looks if isinstance(look.event, SubsampledGaussian)]
+    for query in queries[:-1]:
+        ledger.charge(query)
+    last = pay_for_steps(rows, queries[-1], ledger, layout)
+    events = [query.event for query in queries if isinstance(query.event, SubsampledGaussian)]
     is_private = ledger.guarantee.is_private
     return tuple(
         PaidSteps(last.units, event.rate, event.noise_multiplier if is_private else 0.0, event.steps)
@@ -244,19 +244,19 @@ def pay_for_stretches(
     )
 
 
-def open_rows(rows: Rows, look: Look, ledger: Ledger) -> tuple[np.ndarray, np.ndarray]:
+def open_rows(rows: Rows, query: Query, ledger: Ledger) -> tuple[np.ndarray, np.ndarray]:
     """The rows themselves, codes and places, for a baseline that is never private.
 
     Formal guarantee: none, and none can be stated: under any guarantee this refuses before a row is read, and the event
     that is charged has no finite price.
     """
-    assert isinstance(look.event, NonPrivate)
+    assert isinstance(query.event, NonPrivate)
     if ledger.guarantee.is_private:
         raise BudgetExceeded(
-            f"'{look.what}' has no bound, so no budget covers it. This query was not made. Use --not-private (in "
+            f"'{query.what}' has no bound, so no budget covers it. This query was not made. Use --not-private (in "
             "Python: Guarantee.not_private()), or another method."
         )
-    ledger.charge(look)
+    ledger.charge(query)
     return rows._codes, rows._places
 
 
@@ -272,26 +272,26 @@ class PaidVotes:
 
 
 def pay_for_votes(
-    rows: Rows, look: Look, ledger: Ledger, *, teachers: int, queries: int, layout: RowEncoder | None = None
+    rows: Rows, query: Query, ledger: Ledger, *, teachers: int, queries: int, layout: RowEncoder | None = None
 ) -> PaidVotes:
     """Pays for all votes of a training at once, and hands out the parts of its teachers, as codes or features.
 
-    Formal guarantee: the price of `look`, a `Gaussian` or a `Pure` of so many rounds, under add/remove of one unit,
+    Formal guarantee: the price of `query`, a `Gaussian` or a `Pure` of so many rounds, under add/remove of one unit,
     provided that parts are looked at by their own teachers alone, and teachers through `noisy_votes` alone, for at most
     `queries` rows, with this law and scale; and that a `layout` makes each row's features of that row, public facts
     and independent randomness. `queries` Gaussian votes of standard deviation multiplier * sqrt(queries) compose to one
     look of that multiplier, so neither `teachers` nor `queries` moves the price. A unit has one teacher, with all its
     rows: however many these are, it moves each count by one at most.
     """
-    event = look.event
+    event = query.event
     assert isinstance(event, Gaussian | Pure)
     assert event.floating, "the finite range of floating-point votes must be charged"
     if isinstance(event, Pure) and queries > event.rounds:
         raise BudgetExceeded(
-            f"'{look.what}' is priced for {event.rounds} votes, not for {queries}. This query was not made."
+            f"'{query.what}' is priced for {event.rounds} votes, not for {queries}. This query was not made."
         )
     check_units(rows, ledger)
-    ledger.charge(look)
+    ledger.charge(query)
     encoded = rows._codes if layout is None else layout.encode(rows._codes, rows._places, ledger.noise.key())
     unit_of_row = None if rows.max_rows_per_unit == 1 else rows._units
     assert rows.max_rows_per_unit == 1 or unit_of_row is not None, "units with several rows must be known"
@@ -301,20 +301,20 @@ def pay_for_votes(
     return PaidVotes(parts, law, scale if ledger.guarantee.is_private else 0.0, queries)
 
 
-def noisy_counts(rows: Rows, cliques: Sequence[Clique], look: Look, ledger: Ledger) -> list[np.ndarray]:
+def noisy_counts(rows: Rows, cliques: Sequence[Clique], query: Query, ledger: Ledger) -> list[np.ndarray]:
     """Marginals of these cliques, each cell with discrete Gaussian noise: one bundle, charged once.
 
-    Formal guarantee: the price of `look`, a `DiscreteGaussian` with one vector for each clique, under add/remove of
+    Formal guarantee: the price of `query`, a `DiscreteGaussian` with one vector for each clique, under add/remove of
     one unit: its rows move each marginal by at most `max_rows_per_unit` in L2 norm. Not covered: timing, memory.
     """
-    event = look.event
+    event = query.event
     assert isinstance(event, DiscreteGaussian)
     if len(cliques) > event.count or rows.max_rows_per_unit > event.sensitivity:
         raise BudgetExceeded(
-            f"'{look.what}' is priced for {event.count} marginals and {event.sensitivity} rows a unit, "
+            f"'{query.what}' is priced for {event.count} marginals and {event.sensitivity} rows a unit, "
             f"not for {len(cliques)} and {rows.max_rows_per_unit}. This query was not made."
         )
-    ledger.charge(look)  # before the draw: a refused release must not exist
+    ledger.charge(query)  # before the draw: a refused release must not exist
     return [_with_noise(rows, clique, event.stddev, ledger) for clique in cliques]
 
 
@@ -327,22 +327,22 @@ def _with_noise(rows: Rows, query: Clique | Box, stddev: float, ledger: Ledger) 
     return noisy
 
 
-def noisy_answers(rows: Rows, look: Look, ledger: Ledger) -> "Counter":
-    """Pays for all marginals or boxes of `look` at once, and returns the function that counts them one by one.
+def noisy_answers(rows: Rows, query: Query, ledger: Ledger) -> "Counter":
+    """Pays for all marginals or boxes of `query` at once, and returns the function that counts them one by one.
 
-    Formal guarantee: the price of `look`, a `DiscreteGaussian`, under add/remove of one unit: at most its `count`
+    Formal guarantee: the price of `query`, a `DiscreteGaussian`, under add/remove of one unit: at most its `count`
     answers, each of which a unit moves by at most `max_rows_per_unit` in L2 norm. What is asked may depend on earlier
     answers; the price does not.
     """
-    event = look.event
+    event = query.event
     assert isinstance(event, DiscreteGaussian)
     if rows.max_rows_per_unit > event.sensitivity:
         raise BudgetExceeded(
-            f"'{look.what}' is priced for {event.sensitivity} rows a unit, not for {rows.max_rows_per_unit}. This "
+            f"'{query.what}' is priced for {event.sensitivity} rows a unit, not for {rows.max_rows_per_unit}. This "
             "query was not made."
         )
     check_units(rows, ledger)
-    ledger.charge(look)
+    ledger.charge(query)
     return Counter(rows, event.stddev, event.count, ledger)
 
 
@@ -360,15 +360,15 @@ class Counter:
         return _with_noise(self._rows, query, self.stddev, self._ledger)
 
 
-def noisy_size(table: Sized, look: Look, ledger: Ledger) -> int:
+def noisy_size(table: Sized, query: Query, ledger: Ledger) -> int:
     """The number of rows of a private table with discrete Gaussian noise, at least one.
 
-    Formal guarantee: the price of `look` under add/remove of one unit, which moves the count by at most the event's
+    Formal guarantee: the price of `query` under add/remove of one unit, which moves the count by at most the event's
     sensitivity.
     """
-    event = look.event
+    event = query.event
     assert isinstance(event, DiscreteGaussian)
-    ledger.charge(look)
+    ledger.charge(query)
     return max(1, len(table) + int(ledger.noise.discrete_gaussian(event.stddev, (1,))[0]))
 
 
@@ -385,17 +385,17 @@ class Candidates:
         assert len(self.cliques) == len(self.expected) == len(self.weights) == len(self.offsets) > 0
 
 
-def noisy_choices(rows: Rows, look: Look, ledger: Ledger) -> "Chooser":
-    """Pays for all rounds of `look` at once, and returns the function that makes them one by one.
+def noisy_choices(rows: Rows, query: Query, ledger: Ledger) -> "Chooser":
+    """Pays for all rounds of `query` at once, and returns the function that makes them one by one.
 
-    Formal guarantee: the price of `look`, a `Choices`: at most its `rounds` picks, each by the exponential mechanism
+    Formal guarantee: the price of `query`, a `Choices`: at most its `rounds` picks, each by the exponential mechanism
     of its `epsilon`. The scores of one pick move by at most max(weights) * max_rows_per_unit when a unit comes or goes,
     since an L1 norm moves by no more than its argument.
     """
-    event = look.event
+    event = query.event
     assert isinstance(event, Choices)
     check_units(rows, ledger)
-    ledger.charge(look)
+    ledger.charge(query)
     return Chooser(rows, event.epsilon, event.rounds, ledger)
 
 
@@ -448,14 +448,14 @@ def _shape_of(rows: Rows, query: Clique | Box | Grouped) -> tuple[int, ...]:
 class Filter:
     """A zCDP lump, bought at once and spent inside by a method that sets its prices as it goes.
 
-    Formal guarantee: the lump's rho in all, whatever the method does with it: each look first adds its own rho to a
+    Formal guarantee: the lump's rho in all, whatever the method does with it: each query first adds its own rho to a
     running sum, and is refused if the sum would pass the lump (a privacy filter; valid for fully adaptive zCDP).
     """
 
-    def __init__(self, rows: Rows, look: Look, ledger: Ledger):
-        assert isinstance(look.event, ZCDP)
-        ledger.charge(look)
-        self._rows, self._ledger, self.rho, self.used = rows, ledger, look.event.rho, 0.0
+    def __init__(self, rows: Rows, query: Query, ledger: Ledger):
+        assert isinstance(query.event, ZCDP)
+        ledger.charge(query)
+        self._rows, self._ledger, self.rho, self.used = rows, ledger, query.event.rho, 0.0
 
     @property
     def remaining(self) -> float:

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import Choices
-from understudy.privacy.ledger import Ledger, Look
+from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.mechanisms import ROUNDING, Clique, RowEncoder, Rows, check_units
 from understudy.schema import Domain, Scale
 
@@ -46,21 +46,21 @@ class RowFunctions:
         return self.count + sum(2 * domain.size(clique) for clique in self.cliques) + self.constant
 
 
-def noisy_picks(rows: Rows, functions: RowFunctions, look: Look, ledger: Ledger) -> "Picker":
-    """Pays for all picks of `look` at once, and returns the function that makes them one by one.
+def noisy_picks(rows: Rows, functions: RowFunctions, query: Query, ledger: Ledger) -> "Picker":
+    """Pays for all picks of `query` at once, and returns the function that makes them one by one.
 
-    Formal guarantee: the price of `look`, a `Choices`, under add/remove of one unit: at most its `rounds` picks, each
+    Formal guarantee: the price of `query`, a `Choices`, under add/remove of one unit: at most its `rounds` picks, each
     with odds exp(epsilon * (sum - public part) / max_rows_per_unit). Sums are over every row, of values that are held
     within [0, 1] and rounded, so a unit moves all of them by 0 to max_rows_per_unit, exactly. Where a layout draws
     (a row's component), it does so independently for each row: for every outcome of the draws of the rows that stay,
     that bound holds, so it holds for the law of a pick. Not covered: timing, and functions or layouts whose value for
     one row depends on others; those that do so on a public probe are refused.
     """
-    event = look.event
+    event = query.event
     assert isinstance(event, Choices)
     _check_rowwise(functions, rows)
     check_units(rows, ledger)
-    ledger.charge(look)  # before the look: a refused one must not happen
+    ledger.charge(query)  # before the query: a refused one must not happen
     key = None if functions.layout is None else ledger.noise.key()
     return Picker(_exact_sums(rows, functions, key), event, rows, ledger)
 
@@ -105,19 +105,19 @@ def noisy_closest(
     rows: Rows,
     cliques: Sequence[Clique],
     candidates: Sequence[Sequence[Float[np.ndarray, "..."]]],
-    look: Look,
+    query: Query,
     ledger: Ledger,
 ) -> list[int]:
     """The candidates whose marginals, given as shares for each clique, are nearest to those of the rows.
 
-    Formal guarantee: the price of `look`, a `Choices` with one round for each candidate that is picked. The score is
+    Formal guarantee: the price of `query`, a `Choices` with one round for each candidate that is picked. The score is
     minus half the L1 distance of counts, averaged over cliques: it moves by at most half a row for each row of a unit,
     up or down, so it has a range of max_rows_per_unit.
     """
-    event = look.event
+    event = query.event
     assert isinstance(event, Choices)
     check_units(rows, ledger)
-    ledger.charge(look)
+    ledger.charge(query)
     exact_scores = np.asarray(
         [
             -np.mean(

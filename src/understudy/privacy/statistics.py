@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import Gaussian
-from understudy.privacy.ledger import Ledger, Look
+from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.mechanisms import RowEncoder, Rows, check_units
 from understudy.privacy.noise import MOST_SUM, checked_stddev, with_noise
 from understudy.schema import Domain, Scale
@@ -66,7 +66,7 @@ class Moments:
 def noisy_moments(
     rows: Rows,
     layout: RowEncoder,
-    look: Look,
+    query: Query,
     ledger: Ledger,
     *,
     weights: tuple[float, float, float],
@@ -75,15 +75,15 @@ def noisy_moments(
     """X^T X, X^T y and, where its weight is not zero, y^T y over all rows, with Gaussian noise.
 
     The layout gives each row's inputs and, last, its label, held within [-1, 1]; rows without a label have no part.
-    `weights` share the noise: a part of weight w has that of the look over w. Cells that are `absent`, because public
+    `weights` share the noise: a part of weight w has that of the query over w. Cells that are `absent`, because public
     facts say that such products are zero, are not looked at.
 
-    Formal guarantee: the price of `look`, a `Gaussian`, under add/remove of one unit. One row has |x| <= 1 and
+    Formal guarantee: the price of `query`, a `Gaussian`, under add/remove of one unit. One row has |x| <= 1 and
     |y| <= 1, so x x^T moves by at most 1 in Frobenius norm (each cell above the diagonal stands for two of it: its
     noise is smaller by the square root of two), x y by 1 and y^2 by 1; weights have squares that sum to one at most.
     The noise grows with max_rows_per_unit. Not covered: timing, memory, layouts that mix rows.
     """
-    stddev = _paid_stddevs(rows, look, ledger, weights, STEPS**2)
+    stddev = _paid_stddevs(rows, query, ledger, weights, STEPS**2)
     exact_gram, exact_cross, exact_square = _exact_moments(rows, layout, ledger)
     upper = np.triu(~absent)
     np.fill_diagonal(upper, False)
@@ -113,14 +113,14 @@ def _exact_moments(rows: Rows, layout: RowEncoder, ledger: Ledger) -> tuple[np.n
     return np.asarray(gram), np.asarray(cross), square
 
 
-def noisy_gram(rows: Rows, layout: RowEncoder, look: Look, ledger: Ledger) -> Float[np.ndarray, "inputs inputs"]:
+def noisy_gram(rows: Rows, layout: RowEncoder, query: Query, ledger: Ledger) -> Float[np.ndarray, "inputs inputs"]:
     """X^T X over all rows, each row's inputs held to norm one, with Gaussian noise; symmetric.
 
-    Formal guarantee: the price of `look`, a `Gaussian`, under add/remove of one unit. One row has |x| <= 1, so x x^T
+    Formal guarantee: the price of `query`, a `Gaussian`, under add/remove of one unit. One row has |x| <= 1, so x x^T
     moves by at most 1 in Frobenius norm, and by no more on and above the diagonal, where the noise is drawn. The noise
     grows with max_rows_per_unit. Not covered: timing, memory, layouts that mix rows.
     """
-    (stddev,) = _paid_stddevs(rows, look, ledger, (1.0,), STEPS**2)
+    (stddev,) = _paid_stddevs(rows, query, ledger, (1.0,), STEPS**2)
     exact_gram: np.ndarray | int = 0
     for inputs, _ in label_and_inputs(rows, _WithoutLabel(layout), ledger):
         steps = np.trunc(inputs * STEPS)
@@ -183,7 +183,7 @@ def noisy_class_sums(
     rows: Rows,
     target: str,
     blocks: Sequence[ClassBlock],
-    look: Look,
+    query: Query,
     ledger: Ledger,
     *,
     weights: Sequence[float],
@@ -192,11 +192,11 @@ def noisy_class_sums(
 
     A number counts as it lies between its bounds, from -1 to 1; `known` counts the rows in which it is there.
 
-    Formal guarantee: the price of `look`, a `Gaussian`, under add/remove of one unit. One row has one class and in each
-    block touches one cell of it, by at most 1; the noise of a block is that of the look over its weight, and the
+    Formal guarantee: the cost of `query`, a `Gaussian`, under add/remove of one unit. One row has one class and in each
+    block touches one cell of it, by at most 1; the noise of a block is that of the query over its weight, and the
     squares of the weights sum to one at most. The noise grows with max_rows_per_unit. Not covered: timing, memory.
     """
-    stddevs = _paid_stddevs(rows, look, ledger, weights, STEPS)
+    stddevs = _paid_stddevs(rows, query, ledger, weights, STEPS)
     answers = {}
     for block, stddev in zip(blocks, stddevs, strict=True):
         noisy = _with_noise(_exact_class_sums(rows, target, block), stddev, STEPS, ledger)
@@ -223,12 +223,16 @@ def _exact_class_sums(rows: Rows, target: str, block: ClassBlock) -> Int[np.ndar
 # --------------------------------------------------------------------------------------------------------------- noise
 
 
-def _paid_stddevs(rows: Rows, look: Look, ledger: Ledger, weights: Sequence[float], steps: float) -> tuple[float, ...]:
+def _paid_stddevs(
+    rows: Rows, query: Query, ledger: Ledger, weights: Sequence[float], steps: float
+) -> tuple[float, ...]:
     """The noise of each part of a sum on these steps, once it is paid. All refusals are by public numbers."""
-    event = look.event
+    event = query.event
     assert isinstance(event, Gaussian)
     if event.count != 1 or sum(weight**2 for weight in weights) > 1 + ROOM:
-        raise BudgetExceeded(f"'{look.what}' is priced for one sum of weights whose squares add up to 1, not for this.")
+        raise BudgetExceeded(
+            f"'{query.what}' is priced for one sum of weights whose squares add up to 1, not for this."
+        )
     check_units(rows, ledger)
     check_rows(rows.domain, steps)
     unit = event.noise_multiplier * rows.max_rows_per_unit * (1 + ROOM)
@@ -236,7 +240,7 @@ def _paid_stddevs(rows: Rows, look: Look, ledger: Ledger, weights: Sequence[floa
     if ledger.guarantee.is_private:
         for stddev, weight in zip(stddevs, weights, strict=True):
             checked_stddev(stddev * steps if weight else 0.0)  # a part without weight is not looked at
-    ledger.charge(look)  # before the look: a refused one must not happen
+    ledger.charge(query)  # before the query: a refused one must not happen
     return stddevs
 
 

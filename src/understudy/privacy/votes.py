@@ -1,4 +1,4 @@
-"""Teachers over disjoint parts of the units, and their noisy votes: the look of PATE at the rows.
+"""Teachers over disjoint parts of the units, and their noisy votes: the query of PATE at the rows.
 
 A unit's rows are all in one part, assigned once by a coin of the unit's own, so a unit that comes or goes changes one
 teacher, whatever that teacher does with its rows. Of a vote it then moves the count by one at most. `noisy_votes` is
@@ -69,7 +69,7 @@ def noisy_votes(
     """How many teachers say yes to each query, with noise of this scale: a standard deviation, or that of a Laplace
     law.
 
-    Formal guarantee: for each query a Gaussian look of sensitivity one and noise multiplier `scale`, or a Laplace one
+    Formal guarantee: for each query a Gaussian query of sensitivity one and noise multiplier `scale`, or a Laplace one
     of pure epsilon 1 / `scale`, provided that what a teacher says is a function of its own part, of earlier noisy
     votes and of randomness that no other part has touched. A teacher without rows votes no, so it is as if it were not
     there. `key` serves nothing else.
@@ -90,5 +90,5 @@ def laplaces(key: PRNGKeyArray, count: int) -> Float[Array, " count"]:
 
 
 def scale_of(noise_multiplier: float, num_queries: int) -> float:
-    """Standard deviation of each of so many Gaussian votes that cost one Gaussian look of this multiplier together."""
+    """Standard deviation of each of so many Gaussian votes that cost one Gaussian query of this multiplier together."""
     return noise_multiplier * math.sqrt(num_queries)

@@ -18,7 +18,7 @@ from understudy.errors import ConfigError
 from understudy.junction import Clique, count_cells
 from understudy.marginals import GraphicalModel, Measurement, estimate
 from understudy.privacy.accounting import ZCDP
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Candidates, Filter, Rows
 from understudy.schema import Domain
 
@@ -70,12 +70,12 @@ class AIM:
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One zCDP lump that fills the budget; its rounds are priced as they go, under a filter."""
         what = f"up to {self._most_rounds(domain)} marginals, each chosen and measured under noise"
-        look = Look("rounds", what, ZCDP(budget.rho()), columns=domain.names)
+        query = Query("rounds", what, ZCDP(budget.rho()), columns=domain.names)
         weights = self._weights(domain)
         notes = [f"{len(weights)} marginals to choose among; the model holds at most {self.max_model_size:g} MB."]
         if domain.target is not None:
             notes.append(f"Marginals with {domain.target!r} count {self.target_weight:g} times in the choices.")
-        return Plan((look,), tuple(notes))
+        return Plan((query,), tuple(notes))
 
     def _most_rounds(self, domain: Domain) -> int:
         """Room for every column by itself, and at least one choice."""
@@ -109,7 +109,7 @@ class AIM:
     ) -> GraphicalModel:
         """Algorithm 4 of the paper, with the columns measured first.
 
-        Formal guarantee: the price of the plan's one lump. Every look passes the filter, which adds up the exact
+        Formal guarantee: the price of the plan's one lump. Every query passes the filter, which adds up the exact
         zCDP price of each; the model, the annealing and the limits are functions of noisy answers and public facts.
         """
         domain = rows.domain

@@ -51,7 +51,7 @@ from understudy.networks import (
 )
 from understudy.privacy.accounting import Gaussian, NonPrivate, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps
 from understudy.privacy.sampling import Units, drawn_rate
 from understudy.privacy.statistics import check_rows, noisy_gram
@@ -179,38 +179,38 @@ class AutoGAN(DPGAN):
         on the rows.
         """
         self._check_domain(domain)
-        looks: list[Look] = []
+        queries: list[Query] = []
         if self.encoder == "unsound_paper":
             if budget.is_private:
                 raise ConfigError(
                     "encoder=unsound_paper has no finite epsilon: its encoder learns from the rows without noise. Run "
                     "it with --not-private (in Python: Guarantee.not_private()), or use encoder=joint."
                 )
-            looks.append(Look("encoder", UNSOUND, NonPrivate(), columns=domain.names))
-        looks += self._histograms(domain, budget)
+            queries.append(Query("encoder", UNSOUND, NonPrivate(), columns=domain.names))
+        queries += self._histograms(domain, budget)
         if self.encoder == "dp_pca":
-            noise = budget.part(self.pca_share).calibrate(lambda noise: [Gaussian(noise)])
+            noise = budget.fraction(self.pca_share).calibrate(lambda noise: [Gaussian(noise)])
             what = "second moments of all features, for the encoder"
-            looks.append(Look("moments", what, Gaussian(noise), columns=domain.names))
+            queries.append(Query("moments", what, Gaussian(noise), columns=domain.names))
         if self.autoencoder_steps:
             rate, steps = drawn_rate(self._sampling), self.autoencoder_steps
-            noise = budget.part(self.autoencoder_share).calibrate(
+            noise = budget.fraction(self.autoencoder_share).calibrate(
                 lambda noise: [SubsampledGaussian(rate, noise, steps)]
             )
             part = "autoencoder" if self.encoder in ("joint", "unsound_paper") else "decoder"
             what = f"{steps} {part} steps, each on about one unit in {1 / rate:.0f}"
-            looks.append(Look("autoencoder", what, SubsampledGaussian(rate, noise, steps), columns=domain.names))
+            queries.append(Query("autoencoder", what, SubsampledGaussian(rate, noise, steps), columns=domain.names))
         rate = drawn_rate(self.rate)
-        noise = budget.after(looks).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
+        noise = budget.after(queries).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} critic steps, each on about one unit in {1 / rate:.0f}"
-        looks.append(Look("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
+        queries.append(Query("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
         notes = [] if domain.target is None else ["The target is a column like any other here."]
         if self.too_large(domain.largest):
             notes.append(
                 f"If estimated categories give more than {MOST_GRAM:,} features, the rarest of them become 'other'. "
                 "Declare them in the schema to keep them."
             )
-        return Plan(tuple(looks), tuple(notes))
+        return Plan(tuple(queries), tuple(notes))
 
     def _check_domain(self, domain: Domain) -> None:
         """Refuses a table that these settings do not fit. Public facts only."""

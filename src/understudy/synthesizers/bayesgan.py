@@ -29,7 +29,7 @@ from understudy.networks import GENERATORS, Blocks
 from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip
 from understudy.privacy.langevin import SCHEDULES, Stair, paces, stairs
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_stretches
 from understudy.privacy.sampling import drawn_rate
 from understudy.schema import Domain
@@ -205,28 +205,28 @@ class BayesGAN:
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of histograms, then all updates of discriminators; the last fill what is left. No price depends on
         the rows."""
-        looks: list[Look] = []
+        queries: list[Query] = []
         if self.marginals_share:
             count = len(domain.names)
 
             def singles(noise: float) -> DiscreteGaussian:
                 return DiscreteGaussian(noise, count, budget.max_rows_per_unit)
 
-            stddev = budget.part(self.marginals_share).calibrate(lambda noise: [singles(noise)])
-            looks.append(
-                Look("singles", f"one histogram for each of {count} columns", singles(stddev), columns=domain.names)
+            stddev = budget.fraction(self.marginals_share).calibrate(lambda noise: [singles(noise)])
+            queries.append(
+                Query("singles", f"one histogram for each of {count} columns", singles(stddev), columns=domain.names)
             )
         schedule = self._stairs(domain.num_rows)
-        noise = budget.after(looks).calibrate(lambda noise: self._events(schedule, noise))
+        noise = budget.after(queries).calibrate(lambda noise: self._events(schedule, noise))
         for number, event in enumerate(self._events(schedule, noise)):
             chains = f"{self.discriminator_chains} discriminator{'s' * (self.discriminator_chains > 1)}"
             what = f"{event.steps} updates of {chains}, each on about one unit in {1 / self.rate:.0f}"
-            looks.append(Look(f"discriminators {number + 1}", what, event, columns=domain.names))
+            queries.append(Query(f"discriminators {number + 1}", what, event, columns=domain.names))
         shown = budget.is_private or self.temperature > ABSURD
         notes = [self.heat_in_words(domain.num_rows, noise if budget.is_private else 0.0)] if shown else []
         if domain.target is not None:
             notes.append("The target is a column like any other here.")
-        return Plan(tuple(looks), tuple(notes))
+        return Plan(tuple(queries), tuple(notes))
 
     def heats(self, num_rows: int, noise: float) -> list[float]:
         """The temperature of the discriminator chains on each stair."""
@@ -259,11 +259,11 @@ class BayesGAN:
         key: PRNGKeyArray,
         progress: Callable[[float, str], None] | None = None,
     ) -> PosteriorModel:
-        """Formal guarantee: the price of the plan's looks. Generators, and all states on the way, are post-processing
+        """Formal guarantee: the price of the plan's queries. Generators, and all states on the way, are post-processing
         of noisy counts and noisy updates: no other thing that they are made of has seen a row."""
         domain = rows.domain
-        looks = [look for look in plan if look.key != "singles"]
-        self._check_plan(looks, domain)
+        queries = [query for query in plan if query.key != "singles"]
+        self._check_plan(queries, domain)
         marginals = marginal = None
         if self.marginals_share:
             marginals = [shares(table) for table in noisy_counts(rows, domain.singles, plan["singles"], ledger)]
@@ -271,7 +271,7 @@ class BayesGAN:
         if marginals is not None:
             marginal = jnp.asarray(layout.shares(marginals), dtype=jnp.float32)
         is_binned = self.features == "binned"
-        paid = pay_for_stretches(rows, looks, ledger, None if is_binned else layout)
+        paid = pay_for_stretches(rows, queries, ledger, None if is_binned else layout)
         charged = min(stretch.noise_multiplier for stretch in paid)
         schedule = self._stairs(domain.num_rows)
         is_hot = charged and max(self.heats(domain.num_rows, charged)) > ABSURD * max(1.0, self.temperature)
@@ -312,9 +312,9 @@ class BayesGAN:
             None if is_binned else layout,
         )
 
-    def _check_plan(self, looks: Sequence[Look], domain: Domain) -> None:
-        """Refuses looks of other settings: what is done follows from these ones, so they must be what is paid."""
-        events = [look.event for look in looks]
+    def _check_plan(self, queries: Sequence[Query], domain: Domain) -> None:
+        """Refuses queries of other settings: what is done follows from these ones, so they must be what is paid."""
+        events = [query.event for query in queries]
         multipliers = [event.noise_multiplier for event in events if isinstance(event, SubsampledGaussian)]
         if not multipliers or events != self._events(self._stairs(domain.num_rows), min(multipliers)):
             raise BudgetExceeded(

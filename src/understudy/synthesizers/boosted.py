@@ -34,7 +34,7 @@ from understudy.boosting import (
 from understudy.errors import ConfigError
 from understudy.features import PublicRows
 from understudy.privacy.accounting import Choices
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Clique, Rows
 from understudy.privacy.selection import RowFunctions, noisy_picks
 from understudy.schema import Domain
@@ -136,7 +136,7 @@ class Boosted:
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """The picks at their share, reserved before the inner method is planned on what is left."""
-        noise = budget.part(self.share).calibrate(lambda noise: [Choices(1 / noise, self.rounds)])
+        noise = budget.fraction(self.share).calibrate(lambda noise: [Choices(1 / noise, self.rounds)])
         count = self._functions(domain).size(domain)
         # In words that follow from the settings alone: sizes of columns may be bought.
         judges = [f"{self._count} critics"] if has_critics(self.inner) else []
@@ -144,11 +144,11 @@ class Boosted:
         if not judges:
             raise ConfigError("No column is left whose cells could judge: use other queries, as in queries=singles.")
         what = f"{self.rounds} picks among {' and '.join(judges)}"
-        picks = Look("picks", what, Choices(1 / noise, self.rounds), columns=domain.names)
+        picks = Query("picks", what, Choices(1 / noise, self.rounds), columns=domain.names)
         inner = self.inner.plan(domain, budget.after([picks])).under(name_of(self.inner))
-        return Plan((*inner.looks, picks), (*inner.notes, *self._notes(domain, budget, picks, count)))
+        return Plan((*inner.queries, picks), (*inner.notes, *self._notes(domain, budget, picks, count)))
 
-    def _notes(self, domain: Domain, budget: Budget, picks: Look, count: int) -> tuple[str, ...]:
+    def _notes(self, domain: Domain, budget: Budget, picks: Query, count: int) -> tuple[str, ...]:
         assert isinstance(picks.event, Choices)
         if not budget.is_private:
             return ()
@@ -173,13 +173,13 @@ class Boosted:
         public: PublicRows | None = None,
         progress: Progress | None = None,
     ) -> Pool:
-        """Formal guarantee: the joint price of the plan's looks: those of the inner method, and the picks. Generated
+        """Formal guarantee: the joint price of the plan's queries: those of the inner method, and the picks. Generated
         rows, what critics say of them, weights and rejection are post-processing."""
         domain, tell = rows.domain, progress or (lambda share, words: None)
         inner_key, pool_key, shown_key, output_key = jax.random.split(key, 4)
         trajectory = self.inner.trajectory(
             rows,
-            Plan(tuple(look for look in plan if look.key != "picks")),
+            Plan(tuple(query for query in plan if query.key != "picks")),
             ledger.view(ledger.remaining.after([plan["picks"]])),
             key=inner_key,
             checkpoints=self._count,

@@ -15,7 +15,7 @@ from jaxtyping import PRNGKeyArray
 from understudy.donors import DonorTrees, grown
 from understudy.errors import ConfigError
 from understudy.privacy.accounting import NonPrivate
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows, open_rows
 from understudy.schema import Domain
 
@@ -36,7 +36,7 @@ class CART:
             raise ConfigError(f"min_bucket must be a whole number of at least 1, found {self.min_bucket}.")
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """One look, without a bound; refused wherever a guarantee is to be kept."""
+        """One query, without a bound; refused wherever a guarantee is to be kept."""
         if budget.is_private:
             raise ConfigError(
                 "cart is never private: its rows are put together from values of real ones, and no noise changes that. "
@@ -45,7 +45,7 @@ class CART:
         notes = ["cart copies values of real rows: treat what it makes like the original table."]
         if domain.target is not None:
             notes.append("The target is a column like any other here.")
-        return Plan((Look("rows", "all rows as they are", NonPrivate(), columns=domain.names),), tuple(notes))
+        return Plan((Query("rows", "all rows as they are", NonPrivate(), columns=domain.names),), tuple(notes))
 
     def fit(
         self,

@@ -26,7 +26,7 @@ from understudy.features import FEATURES, MODES, Layout, PublicRows, layout_of
 from understudy.networks import GENERATORS, Blocks, num_features
 from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, multiplier_beside_counts
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps
 from understudy.privacy.sampling import Units, drawn_rate
 from understudy.schema import Domain
@@ -135,18 +135,18 @@ class DPGAN:
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of histograms, then all critic steps; the last fill what is left. No price depends on the rows."""
-        looks = self._histograms(domain, budget)
+        queries = self._histograms(domain, budget)
         rate = drawn_rate(self.rate)
-        noise = budget.after(looks).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
+        noise = budget.after(queries).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} critic steps, each on about one unit in {1 / self.rate:.0f}"
-        looks.append(Look("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
+        queries.append(Query("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
         notes: tuple[str, ...] = ()
         if domain.target is not None:
             held = "The generator is held to noisy counts of every column with the target."
-            notes = (held if len(looks) > 2 else "For the GAN the target is a column like any other.",)
-        return Plan(tuple(looks), notes)
+            notes = (held if len(queries) > 2 else "For the GAN the target is a column like any other.",)
+        return Plan(tuple(queries), notes)
 
-    def _histograms(self, domain: Domain, budget: Budget) -> list[Look]:
+    def _histograms(self, domain: Domain, budget: Budget) -> list[Query]:
         """The bundles of counts that the generator is held to, where any are bought."""
         return histograms(domain, budget, self.marginals_share, self.target_share * (self.features == "binned"))
 
@@ -160,7 +160,7 @@ class DPGAN:
         public: PublicRows | None = None,
         progress: Callable[[float, str], None] | None = None,
     ) -> GeneratorModel:
-        """Formal guarantee: the price of the plan's looks; generator, averages and bounds are post-processing.
+        """Formal guarantee: the price of the plan's queries; generator, averages and bounds are post-processing.
 
         Rows of a `public` table warm both networks up and set clip bounds. They are not protected.
         """
@@ -360,33 +360,33 @@ def target_block(domain: Domain) -> int | None:
     return domain.index(domain.target)
 
 
-def histograms(domain: Domain, budget: Budget, marginals_share: float, target_share: float) -> list[Look]:
+def histograms(domain: Domain, budget: Budget, marginals_share: float, target_share: float) -> list[Query]:
     """One histogram of each column, and of each with the target, as one bundle each, for these parts of the budget.
 
     Pairs are believed only beside the shares of single columns, so without these there are none.
     """
 
-    def bundle(name: str, what: str, count: int, share: float) -> Look:
+    def bundle(name: str, what: str, count: int, share: float) -> Query:
         def event(noise: float) -> DiscreteGaussian:
             return DiscreteGaussian(noise, count, budget.max_rows_per_unit)
 
-        stddev = budget.part(share).calibrate(lambda noise: [event(noise)])
-        return Look(name, what, event(stddev), columns=domain.names)
+        stddev = budget.fraction(share).calibrate(lambda noise: [event(noise)])
+        return Query(name, what, event(stddev), columns=domain.names)
 
     count = len(domain.names)
-    looks = []
+    queries = []
     if marginals_share:
-        looks.append(bundle("singles", f"one histogram for each of {count} columns", count, marginals_share))
+        queries.append(bundle("singles", f"one histogram for each of {count} columns", count, marginals_share))
     if marginals_share and target_share and target_block(domain) is not None:
         what = f"counts of {domain.target!r} with each of {count - 1} columns"
-        looks.append(bundle("pairs", what, count - 1, target_share))
-    return looks
+        queries.append(bundle("pairs", what, count - 1, target_share))
+    return queries
 
 
 def bought_shares(rows: Rows, plan: Plan, ledger: Ledger) -> tuple[list[np.ndarray] | None, np.ndarray | None]:
     """Shares of each column's levels, and of all levels together with each of the target's, as far as planned.
 
-    Formal guarantee: the price of the looks "singles" and "pairs", where the plan has them.
+    Formal guarantee: the price of the queries "singles" and "pairs", where the plan has them.
     """
     domain = rows.domain
     if "singles" not in plan:

@@ -43,7 +43,7 @@ from understudy.errors import ConfigError
 from understudy.networks import Centred, Critic, starts
 from understudy.privacy.accounting import Choices, Gaussian, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.measurement import Purse, pay_for_marginals
 from understudy.privacy.mechanisms import Candidates, Chooser, Clique, Grouped, Rows, noisy_choices, pay_for_steps
 from understudy.privacy.sampling import drawn_rate
@@ -221,39 +221,39 @@ class GEM:
                 )
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """One Gaussian look that fills the budget; in the adaptive mode choices before it; after it a critic's steps.
+        """One Gaussian query that fills the budget; in the adaptive mode choices before it; after it a critic's steps.
 
         Neither sizes nor numbers of marginals move a price; the mode follows from public facts alone.
         """
         for clique in self.cliques:
             domain.shape(clique)  # names the columns that are not there
         # In the adaptive mode this is not what is bought, but it is what decides for it.
-        critic = self._critic_look(domain, budget) if self.critic_share else []
+        critic = self._critic_query(domain, budget) if self.critic_share else []
         left = budget.after(critic)
         alone = left.calibrate(lambda noise: [Gaussian(noise)])
         mode, reason = self._mode(domain, alone * budget.max_rows_per_unit)
         by = "" if domain.target is None else f", within classes of {domain.target!r}"
         triples = AND_TRIPLES if self._wants_triples(domain, mode, alone * budget.max_rows_per_unit) else ""
-        what, looks, noise = f"counts of every column, and of pairs of columns{by}{triples}", [], alone
+        what, queries, noise = f"counts of every column, and of pairs of columns{by}{triples}", [], alone
         if mode == "adaptive":
             picks = self._num_picks(domain)
-            least = budget.part(self.choice_share).calibrate(lambda noise: [Choices(1 / noise, picks)])
+            least = budget.fraction(self.choice_share).calibrate(lambda noise: [Choices(1 / noise, picks)])
             choice = f"choice of {picks} pairs of columns, in {min(self.rounds, picks)} rounds"
-            looks.append(Look("choices", choice, Choices(1 / least, picks), columns=domain.names))
-            noise = left.after(looks).calibrate(lambda noise: [Gaussian(noise)])
+            queries.append(Query("choices", choice, Choices(1 / least, picks), columns=domain.names))
+            noise = left.after(queries).calibrate(lambda noise: [Gaussian(noise)])
             what = f"counts of every column, and of {picks} pairs of columns{by}{triples}"
-        looks.append(Look("marginals", what, Gaussian(noise), columns=domain.names))
-        return Plan((*looks, *critic), (reason, *self._notes(domain, mode)))
+        queries.append(Query("marginals", what, Gaussian(noise), columns=domain.names))
+        return Plan((*queries, *critic), (reason, *self._notes(domain, mode)))
 
-    def _critic_look(self, domain: Domain, budget: Budget) -> list[Look]:
+    def _critic_query(self, domain: Domain, budget: Budget) -> list[Query]:
         """The critic's steps at their share, reserved before the marginals take what is left."""
 
         def steps(noise: float) -> SubsampledGaussian:
             return SubsampledGaussian(drawn_rate(self.critic_draw), noise, self.critic_steps)
 
-        noise = budget.part(self.critic_share).calibrate(lambda noise: [steps(noise)])
+        noise = budget.fraction(self.critic_share).calibrate(lambda noise: [steps(noise)])
         what = f"{self.critic_steps} critic steps, each on about one unit in {1 / self.critic_draw:.0f}"
-        return [Look("critic", what, steps(noise), columns=domain.names)]
+        return [Query("critic", what, steps(noise), columns=domain.names)]
 
     def _mode(self, domain: Domain, stddev: float) -> tuple[str, str]:
         """One-shot or adaptive, and why; `stddev` is the noise of a count that is bought alone."""
@@ -322,7 +322,7 @@ class GEM:
         key: PRNGKeyArray,
         progress: Progress | None = None,
     ) -> Products:
-        """Formal guarantee: the price of the plan's looks. Groups, the generator and its average follow from noisy
+        """Formal guarantee: the price of the plan's queries. Groups, the generator and its average follow from noisy
         answers and public facts."""
         state, _, model_of = self._trained(rows, plan, ledger, progress, key=key)
         return model_of(state)

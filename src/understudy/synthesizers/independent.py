@@ -10,7 +10,7 @@ from jaxtyping import PRNGKeyArray
 from understudy.errors import ConfigError
 from understudy.marginals import GraphicalModel, estimate, measure
 from understudy.privacy.accounting import DiscreteGaussian
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows
 from understudy.schema import Domain
 
@@ -35,7 +35,7 @@ class Independent:
         stddev = budget.calibrate(lambda noise: [singles(noise)])
         what = f"one histogram for each of {len(domain.names)} columns"
         notes = () if domain.target is None else ("The target is a column like any other here.",)
-        return Plan((Look("singles", what, singles(stddev), columns=domain.names),), notes)
+        return Plan((Query("singles", what, singles(stddev), columns=domain.names),), notes)
 
     def fit(
         self,
@@ -46,7 +46,7 @@ class Independent:
         key: PRNGKeyArray,
         progress: Callable[[float, str], None] | None = None,
     ) -> GraphicalModel:
-        """Formal guarantee: the price of the plan's one look; all else is post-processing."""
+        """Formal guarantee: the price of the plan's one query; all else is post-processing."""
         domain = rows.domain
         measured = measure(rows, domain.singles, plan["singles"], ledger)
         model = estimate(domain, measured, total=rows.public_num_rows)

@@ -17,7 +17,7 @@ from understudy.errors import ConfigError
 from understudy.junction import Clique
 from understudy.marginals import GraphicalModel, Measurement, estimate, measure
 from understudy.privacy.accounting import Choices, DiscreteGaussian, Event
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Candidates, Chooser, Rows, noisy_choices
 from understudy.schema import Domain
 
@@ -58,11 +58,11 @@ class MST:
             "pairs": f"counts of the {count - 1} chosen pairs",
         }
         events = self._events(domain, budget, noise)
-        looks = tuple(Look(key, words[key], event, columns=domain.names) for key, event in events.items())
-        return Plan(looks, self._notes(domain))
+        queries = tuple(Query(key, words[key], event, columns=domain.names) for key, event in events.items())
+        return Plan(queries, self._notes(domain))
 
     def _events(self, domain: Domain, budget: Budget, noise: float) -> dict[str, Event]:
-        """The three looks at zero-concentrated prices shares / noise^2."""
+        """The three queries at zero-concentrated prices shares / noise^2."""
         columns, edges, sensitivity = len(domain.names), len(domain.names) - 1, budget.max_rows_per_unit
         rho = [share / sum(self.shares) / noise**2 for share in self.shares]
         if not edges:
@@ -91,7 +91,7 @@ class MST:
         key: PRNGKeyArray,
         progress: Callable[[float, str], None] | None = None,
     ) -> GraphicalModel:
-        """Formal guarantee: the joint price of the plan's looks; estimation and sampling are post-processing."""
+        """Formal guarantee: the joint price of the plan's queries; estimation and sampling are post-processing."""
         domain, tell = rows.domain, progress or (lambda share, words: None)
         singles = measure(rows, domain.singles, plan["singles"], ledger)
         draft = self._estimate(rows, singles)
@@ -110,14 +110,14 @@ class MST:
             rows.domain, measurements, total=rows.public_num_rows, iterations=self.iterations, entropy=self.entropy
         )
 
-    def _choose_tree(self, domain: Domain, draft: GraphicalModel, choose: Chooser, pairs_look: Look) -> list[Clique]:
+    def _choose_tree(self, domain: Domain, draft: GraphicalModel, choose: Chooser, pairs_query: Query) -> list[Clique]:
         """Kruskal's algorithm with noisy choices: each round adds a pair that joins two parts.
 
         A pair's score is how wrong independence is about it, less the error that noise would bring: the mean of |noise|
         over its cells. The paper has no such term and prefers pairs of many cells, whose counts then drown.
         """
-        assert isinstance(pairs_look.event, DiscreteGaussian)
-        stddev = pairs_look.event.stddev
+        assert isinstance(pairs_query.event, DiscreteGaussian)
+        stddev = pairs_query.event.stddev
         pairs = list(itertools.combinations(domain.names, 2))
         expected = dict(zip(pairs, draft.marginals(pairs), strict=True))
         part = {name: name for name in domain.names}

@@ -22,7 +22,7 @@ from understudy.errors import ConfigError
 from understudy.junction import Clique, junction_tree
 from understudy.marginals import GraphicalModel
 from understudy.privacy.accounting import Choices, DiscreteGaussian, Event
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Box, Candidates, Rows, noisy_answers, noisy_choices
 from understudy.schema import Domain
 
@@ -37,7 +37,7 @@ LEAST_MASS = 1e-3  # a running sum that falls by so much has lost as many digits
 ROUNDS_PER_COLUMN = {"cuboid": 1, "range": 10, "cell": 10}
 """A cuboid answers for all of its cells at once; of single counts it takes many."""
 
-Query = Clique | Box
+CountQuery = Clique | Box
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ class MWEM:
             raise ConfigError(f"target_weight must be at least 1, found {self.target_weight}.")
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """One look for all answers and one for all choices, calibrated so that together they fill the budget.
+        """One query for all answers and one for all choices, calibrated so that together they fill the budget.
 
         Their number follows from the names of the columns and the settings alone: sizes may have been bought, and what
         was bought must not move a price. Groups may follow from sizes, since they change no price.
@@ -130,8 +130,8 @@ class MWEM:
             chosen = f"{first}{rounds} chosen {kind}"
         words = {"counts": chosen, "choices": f"choice of {rounds} queries among those not yet measured"}
         events = self._events(domain, budget, noise)
-        looks = tuple(Look(key, words[key], event, columns=domain.names) for key, event in events.items())
-        return Plan(looks, self._notes(domain, groups))
+        queries = tuple(Query(key, words[key], event, columns=domain.names) for key, event in events.items())
+        return Plan(queries, self._notes(domain, groups))
 
     def _turns(self, domain: Domain) -> tuple[int, int]:
         """How many answers are bought in all, and how many of them are chosen."""
@@ -214,7 +214,7 @@ class MWEM:
     ) -> GraphicalModel:
         """Figure 1 of the paper, for all groups at once.
 
-        Formal guarantee: the joint price of the plan's looks. Queries are chosen among those that noisy answers leave
+        Formal guarantee: the joint price of the plan's queries. Queries are chosen among those that noisy answers leave
         open, never again once measured; random boxes come from a key that knows no row; the histograms are functions
         of noisy answers and public facts, so they and their rows are post-processing.
         """
@@ -227,7 +227,7 @@ class MWEM:
         choose = noisy_choices(rows, plan["choices"], ledger) if "choices" in plan else None
         of_column = {name: histogram for histogram in histograms for name in histogram.group}
 
-        def home(query: Query) -> Histogram:
+        def home(query: CountQuery) -> Histogram:
             return of_column[_columns(query)[0]]
 
         pool = dict.fromkeys(self._pool(domain, [h.group for h in histograms], key))
@@ -237,7 +237,7 @@ class MWEM:
                 pool.pop(single, None)
             for histogram in histograms:
                 histogram.update(self.mw_passes)
-        expected: dict[Query, np.ndarray] = {}
+        expected: dict[CountQuery, np.ndarray] = {}
         stale: Iterable[Histogram] = histograms
         while choose is not None and pool and ask.left:
             for histogram in stale:
@@ -258,7 +258,7 @@ class MWEM:
             histogram.update(self.mw_passes * LAST_PASSES)
         return _model(rows.measured_domain, histograms, average=self.average)
 
-    def _pool(self, domain: Domain, groups: Sequence[Clique], key: PRNGKeyArray) -> list[Query]:
+    def _pool(self, domain: Domain, groups: Sequence[Clique], key: PRNGKeyArray) -> list[CountQuery]:
         """All queries of the workload, narrow ones and those with the target first."""
         if self.workload == "range":
             rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
@@ -270,7 +270,7 @@ class MWEM:
         return [cell for part in marginals for cell in _cells(domain, part)]
 
     def _candidates(
-        self, domain: Domain, queries: Sequence[Query], expected: Mapping[Query, np.ndarray], stddev: float
+        self, domain: Domain, queries: Sequence[CountQuery], expected: Mapping[CountQuery, np.ndarray], stddev: float
     ) -> Candidates:
         sizes = np.array([expected[query].size for query in queries])
         with_target = [domain.target in _columns(query) for query in queries]
@@ -359,11 +359,11 @@ class Histogram:
         """`num_rows` returns the current estimate of the number of rows; by default the public number."""
         self.group, self._num_rows = group, num_rows or (lambda: domain.num_rows)
         self.log_shares = np.full(domain.shape(group), -math.log(domain.size(group)))
-        self.answers: dict[Query, np.ndarray] = {}
-        self._times: Tally[Query] = Tally()
+        self.answers: dict[CountQuery, np.ndarray] = {}
+        self._times: Tally[CountQuery] = Tally()
         self._sum_of_shares, self._updates = np.zeros(()), 0
 
-    def observe(self, query: Query, noisy_answer: np.ndarray) -> None:
+    def observe(self, query: CountQuery, noisy_answer: np.ndarray) -> None:
         """Another answer to a query counts as much as each one before."""
         self._times[query] += 1
         before = self.answers.get(query, 0.0)
@@ -401,11 +401,11 @@ class Histogram:
         self._sum_of_shares = self._sum_of_shares + np.exp(self.log_shares)
         self._updates += 1
 
-    def expected(self, queries: Iterable[Query]) -> dict[Query, np.ndarray]:
+    def expected(self, queries: Iterable[CountQuery]) -> dict[CountQuery, np.ndarray]:
         """What the histogram answers, in rows."""
         counts = np.exp(self.log_shares) * self._num_rows()
         tables: dict[Clique, np.ndarray] = {}
-        answers: dict[Query, np.ndarray] = {}
+        answers: dict[CountQuery, np.ndarray] = {}
         for query in queries:
             clique = _columns(query)
             if clique not in tables:
@@ -431,7 +431,7 @@ class _Part:
     is_whole: bool
 
     @classmethod
-    def of(cls, table: np.ndarray, group: Clique, query: Query) -> "_Part":
+    def of(cls, table: np.ndarray, group: Clique, query: CountQuery) -> "_Part":
         """A view, not a copy. The query names its columns in the group's order."""
         if isinstance(query, Box):
             ranges = dict(zip(query.clique, query.slices, strict=True))
@@ -453,7 +453,7 @@ class _Part:
         return self
 
 
-def _columns(query: Query) -> Clique:
+def _columns(query: CountQuery) -> Clique:
     return query.clique if isinstance(query, Box) else query
 
 

@@ -26,7 +26,7 @@ from understudy.errors import ConfigError
 from understudy.features import FEATURES, MODES, Layout, PublicRows, layout_of
 from understudy.networks import GENERATORS, Blocks
 from understudy.privacy.accounting import Gaussian, Pure
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows, pay_for_votes
 from understudy.privacy.sampling import Units
 from understudy.privacy.votes import LAWS, scale_of
@@ -162,8 +162,8 @@ class PATEGAN:
         Nor on the number of teachers or Gaussian queries: these set how much the same money tells.
         """
         target_share = self.target_share * (self.features == "binned")
-        looks = histograms(domain, budget, self.marginals_share, target_share)
-        left = budget.after(looks)
+        planned = histograms(domain, budget, self.marginals_share, target_share)
+        left = budget.after(planned)
         event: Gaussian | Pure
         if self.law == "gaussian":
             event = Gaussian(left.calibrate(lambda noise: [Gaussian(noise, floating=True)]), floating=True)
@@ -171,9 +171,9 @@ class PATEGAN:
             rounds = self.queries or 1
             event = Pure(1 / left.calibrate(lambda noise: [Pure(1 / noise, rounds)]), rounds)
         teachers, queries = self.chosen(domain, event)
-        looks.append(Look("votes", "noisy votes of all teachers on generated rows", event, columns=domain.names))
+        planned.append(Query("votes", "noisy votes of all teachers on generated rows", event, columns=domain.names))
         scale = _scale(event, queries) if budget.is_private else 0.0
-        return Plan(tuple(looks), self._notes(domain, teachers, queries, scale))
+        return Plan(tuple(planned), self._notes(domain, teachers, queries, scale))
 
     def chosen(self, domain: Domain, event: Gaussian | Pure) -> tuple[int, int]:
         """Teachers and queries, as set, or else by the public number of rows and the noise that the budget leaves.
@@ -248,7 +248,7 @@ class PATEGAN:
         public: PublicRows | None = None,
         progress: Callable[[float, str], None] | None = None,
     ) -> GeneratorModel:
-        """Formal guarantee: the price of the plan's looks; student, generator and averages are post-processing.
+        """Formal guarantee: the price of the plan's queries; student, generator and averages are post-processing.
 
         Teachers never leave the training. Rows of a `public` table warm student and generator up. They are not
         protected.
@@ -291,15 +291,15 @@ class PATEGAN:
         keep_last: int | None = None,
     ) -> tuple[State, list[Kept], Callable[[State | Kept], GeneratorModel]]:
         """The last state, those kept on the way, and what makes a model of one."""
-        domain, look = rows.domain, plan["votes"]
-        assert isinstance(look.event, Gaussian | Pure)
-        teachers, queries = self.chosen(domain, look.event)
+        domain, query = rows.domain, plan["votes"]
+        assert isinstance(query.event, Gaussian | Pure)
+        teachers, queries = self.chosen(domain, query.event)
         marginals, crossed = bought_shares(rows, plan, ledger)
         layout = self._layout(rows, marginals)
         marginal, held = anchors(layout, marginals, crossed)
         is_binned = self.features == "binned"
         paid = pay_for_votes(
-            rows, look, ledger, teachers=teachers, queries=queries, layout=None if is_binned else layout
+            rows, query, ledger, teachers=teachers, queries=queries, layout=None if is_binned else layout
         )
         cross = None
         if self._crosses(domain):

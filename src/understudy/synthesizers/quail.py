@@ -20,7 +20,7 @@ from understudy.features import PublicRows
 from understudy.labelled import Labelled
 from understudy.learners.methods import Learner, Linear, NumberPerceptron, Prior, check_share, check_word
 from understudy.learners.models import HOW
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.selection import part_sizes, split_by_coin
 from understudy.schema import Domain
@@ -32,7 +32,7 @@ LEARN, IMITATE = "rows to learn from", "rows to imitate"
 
 @runtime_checkable
 class Synthesizer(Protocol):
-    """Any method: settings that price their looks and make a model of the rows."""
+    """Any method: settings that price their queries and make a model of the rows."""
 
     def plan(self, domain: Domain, budget: Budget) -> Plan: ...
 
@@ -98,16 +98,18 @@ class Quail:
         learners = [self._learner(domain, target) for target in targets]
         to_learn, to_imitate = self._sizes(domain)
         share = (1.0 if self.disjoint else self.classifier_share) / len(targets)
-        looks: list[Look] = []
+        queries: list[Query] = []
         for target, learner in zip(targets, learners, strict=True):
             own = dataclasses.replace(domain.only((*others, target)), num_rows=to_learn, target=target)
-            plan = learner.plan(own, budget.part_of_rest(share)).under(_label(learner, target))
-            looks += [dataclasses.replace(look, branch=LEARN if self.disjoint else None) for look in plan]
-        left = budget if self.disjoint else budget.after(looks)
+            plan = learner.plan(own, budget.fraction_of_rest(share)).under(_label(learner, target))
+            queries += [dataclasses.replace(query, partition=LEARN if self.disjoint else None) for query in plan]
+        left = budget if self.disjoint else budget.after(queries)
         inner = self.inner.plan(dataclasses.replace(domain.only(others), num_rows=to_imitate), left)
         if self.disjoint:
             inner = _all_on_one_part(inner, name_of(self.inner))
-        return Plan((*looks, *inner.under(name_of(self.inner)).looks), (*self._notes(targets, learners), *inner.notes))
+        return Plan(
+            (*queries, *inner.under(name_of(self.inner)).queries), (*self._notes(targets, learners), *inner.notes)
+        )
 
     def too_large(self, domain: Domain) -> tuple[str, ...]:
         """As for the inner method, among the columns that it generates."""
@@ -193,9 +195,9 @@ class Quail:
         models, done = [], 0
         for number, (target, learner_key) in enumerate(zip(targets, learner_keys, strict=True)):
             learner = self._learner(domain, target)
-            own = _looks_of(plan, _label(learner, target))
-            done += len(own.looks)
-            purse = ledger.view(ledger.remaining.after(plan.looks[done:]))  # what follows is reserved
+            own = _queries_of(plan, _label(learner, target))
+            done += len(own.queries)
+            purse = ledger.view(ledger.remaining.after(plan.queries[done:]))  # what follows is reserved
             models.append(
                 learner.fit(
                     to_learn.only((*others, target)),
@@ -210,7 +212,7 @@ class Quail:
         if public is not None:
             at = [domain.index(name) for name in others]
             more["public"] = PublicRows(public.codes[:, at], public.places[:, at])
-        own = _looks_of(plan, name_of(self.inner))
+        own = _queries_of(plan, name_of(self.inner))
         inner = self.inner.fit(to_imitate.only(others), own, ledger, key=inner_key, **more)
         return Labelled(domain.names, targets, inner, tuple(models), self.label)
 
@@ -221,19 +223,19 @@ def _stretch(tell: Progress, first: float, last: float) -> Progress:
 
 
 def _label(learner: Learner, target: str) -> str:
-    """A learner's name in the path of its looks."""
+    """A learner's name in the path of its queries."""
     return f"{name_of(learner)} for {target}"
 
 
-def _looks_of(plan: Plan, part: str) -> Plan:
+def _queries_of(plan: Plan, part: str) -> Plan:
     """The looks of one part, by their path: learners come first, and end theirs."""
-    depth = len(plan.looks[0].path) - 1
-    return Plan(tuple(look for look in plan if look.path[depth] == part))
+    depth = len(plan.queries[0].path) - 1
+    return Plan(tuple(query for query in plan if query.path[depth] == part))
 
 
 def _all_on_one_part(plan: Plan, name: str) -> Plan:
-    if any(look.branch is not None for look in plan):
+    if any(query.partition is not None for query in plan):
         raise ConfigError(
             f"{name} holds out rows by itself, and disjoint=true would cut them once more. Use one of the two."
         )
-    return dataclasses.replace(plan, looks=tuple(dataclasses.replace(look, branch=IMITATE) for look in plan))
+    return dataclasses.replace(plan, queries=tuple(dataclasses.replace(query, partition=IMITATE) for query in plan))

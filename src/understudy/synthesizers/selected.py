@@ -22,7 +22,7 @@ from understudy.boosting import expected_miss
 from understudy.errors import ConfigError
 from understudy.features import PublicRows
 from understudy.privacy.accounting import Choices
-from understudy.privacy.ledger import Budget, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Clique, Rows
 from understudy.privacy.selection import RowFunctions, noisy_closest, noisy_picks, part_sizes, split_by_coin
 from understudy.schema import Domain, Scale
@@ -104,21 +104,25 @@ class Selected:
             return Choices(1 / noise, self.k)
 
         if not self.holdout:
-            noise = budget.part(self.share).calibrate(lambda noise: [picks(noise)])
-            look = Look("selection", what, picks(noise), columns=domain.names)
-            inner = self.inner.plan(domain, budget.after([look])).under(name_of(self.inner))
-            return Plan((*inner.looks, look), (*inner.notes, *self._notes(domain.num_rows, budget, look)))
+            noise = budget.fraction(self.share).calibrate(lambda noise: [picks(noise)])
+            query = Query("selection", what, picks(noise), columns=domain.names)
+            inner = self.inner.plan(domain, budget.after([query])).under(name_of(self.inner))
+            return Plan((*inner.queries, query), (*inner.notes, *self._notes(domain.num_rows, budget, query)))
         num_training, num_held = part_sizes(domain, self.holdout)
-        look = Look(
-            "selection", what, picks(budget.calibrate(lambda noise: [picks(noise)])), columns=domain.names, branch=HELD
+        query = Query(
+            "selection",
+            what,
+            picks(budget.calibrate(lambda noise: [picks(noise)])),
+            columns=domain.names,
+            partition=HELD,
         )
         inner = self.inner.plan(dataclasses.replace(domain, num_rows=num_training), budget).under(name_of(self.inner))
-        training = tuple(dataclasses.replace(each, branch=TRAIN) for each in inner.looks)
+        training = tuple(dataclasses.replace(each, partition=TRAIN) for each in inner.queries)
         apart = (
             f"A coin for each unit holds out {self.holdout:g} of them to score: no person is used for both training "
             "and picks, so the larger price counts."
         )
-        return Plan((*training, look), (*inner.notes, apart, *self._notes(num_held, budget, look)))
+        return Plan((*training, query), (*inner.notes, apart, *self._notes(num_held, budget, query)))
 
     def _check_target(self, domain: Domain) -> None:
         if self.task not in WITH_TARGET:
@@ -136,11 +140,11 @@ class Selected:
                 "none. Use task=accuracy, or another target."
             )
 
-    def _notes(self, num_scoring: int, budget: Budget, look: Look) -> tuple[str, ...]:
-        assert isinstance(look.event, Choices)
+    def _notes(self, num_scoring: int, budget: Budget, query: Query) -> tuple[str, ...]:
+        assert isinstance(query.event, Choices)
         if not budget.is_private or self.checkpoints == 1:
             return ()
-        miss = expected_miss(self.checkpoints, look.event.epsilon * num_scoring / budget.max_rows_per_unit)
+        miss = expected_miss(self.checkpoints, query.event.epsilon * num_scoring / budget.max_rows_per_unit)
         if miss < FAR:
             chance = 0.5 / math.sqrt(max(1, num_scoring))
             return (
@@ -163,17 +167,17 @@ class Selected:
         public: PublicRows | None = None,
         progress: Progress | None = None,
     ) -> Any:
-        """Formal guarantee: the joint price of the plan's looks; on held-out rows the larger of training and picks,
+        """Formal guarantee: the joint price of the plan's queries; on held-out rows the larger of training and picks,
         since a unit is in one part only. Tables of the checkpoints and models of the task are post-processing."""
         tell = progress or (lambda share, words: None)
         train_key, table_key, task_key = jax.random.split(key, 3)
-        look = plan["selection"]
+        query = plan["selection"]
         if self.holdout:
             training, scoring = split_by_coin(rows, self.holdout, ledger)
             purse = ledger
         else:
             training = scoring = rows
-            purse = ledger.view(ledger.remaining.after([look]))
+            purse = ledger.view(ledger.remaining.after([query]))
         trajectory = self.inner.trajectory(
             training,
             Plan(tuple(each for each in plan if each.key != "selection")),
@@ -190,20 +194,20 @@ class Selected:
             for model, one in zip(trajectory.models, jax.random.split(table_key, len(trajectory.models)), strict=True)
         ]
         tell(0.85, "checkpoints sampled")
-        picked = self._picked(scoring, tables, look, ledger, task_key)
+        picked = self._picked(scoring, tables, query, ledger, task_key)
         tell(1.0, f"{self.k} of {self.checkpoints} checkpoints picked")
         return mixed([trajectory.models[index] for index in picked])
 
     def _picked(
-        self, scoring: Rows, tables: Sequence[Drawn], look: Look, ledger: Ledger, key: PRNGKeyArray
+        self, scoring: Rows, tables: Sequence[Drawn], query: Query, ledger: Ledger, key: PRNGKeyArray
     ) -> list[int]:
         domain = scoring.domain
         if self.task == "marginals":
             cliques: tuple[Clique, ...] = tuple(itertools.combinations(domain.names, 2)) or domain.singles
             shares = [[_shares(codes, domain, clique) for clique in cliques] for codes, _ in tables]
-            return noisy_closest(scoring, cliques, shares, look, ledger)
+            return noisy_closest(scoring, cliques, shares, query, ledger)
         functions = self._scores(domain, scoring.scales, tables, key)
-        return noisy_picks(scoring, functions, look, ledger).top(self.k)
+        return noisy_picks(scoring, functions, query, ledger).top(self.k)
 
     def _scores(
         self, domain: Domain, scales: Sequence[Scale | None], tables: Sequence[Drawn], key: PRNGKeyArray
