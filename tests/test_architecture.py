@@ -35,6 +35,7 @@ ORDER = (
     "tables.frames",
     "tables.conditions",
     "tables",
+    "privacy.events",
     "privacy.accounting",
     "privacy.device_noise",
     "privacy.sums",

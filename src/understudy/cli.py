@@ -715,19 +715,19 @@ def _warn_if_not_private(release: "Release") -> None:
 
 def _show_spent(release: "Release", quiet: bool) -> None:
     """What it cost; that a release is not private is said even when quiet."""
-    from understudy.certificate import rounded_up
+    from understudy.certificate import round_up
 
     statement = release.statement
     _warn_if_not_private(release)
     for note in () if quiet else release.notes:
         typer.echo(note[:1].upper() + note[1:], err=True)
-    if statement.public_table is not None and not quiet:
-        rows = f"{statement.public_table:,} row{'s' if statement.public_table > 1 else ''}"
+    if statement.facts.public_table is not None and not quiet:
+        rows = f"{statement.facts.public_table:,} row{'s' if statement.facts.public_table > 1 else ''}"
         typer.echo(f"Began on a public table of {rows}, on your word: nobody in it is protected.", err=True)
     if statement.epsilon != float("inf") and not quiet:
         typer.echo(
-            f"Spent epsilon {rounded_up(statement.epsilon, 4)} of {statement.epsilon_target:g} at delta "
-            f"{rounded_up(statement.delta, 2)}, "
+            f"Spent epsilon {round_up(statement.epsilon, 4)} of {statement.epsilon_target:g} at delta "
+            f"{round_up(statement.delta, 2)}, "
             f"method {statement.method}.",
             err=True,
         )
@@ -755,7 +755,7 @@ def _show_plan(made: "Plan", guarantee: "Guarantee", json_file: str | None, forc
     from understudy.privacy.ledger import spent_by
 
     spent = spent_by(made, guarantee)
-    statement = words.planned(made, guarantee, spent)
+    statement = words.plan_statement(made, guarantee, spent)
     if json_file is not None:
         _write_json(words.plan_to_json(made, statement), json_file, force=force)
         if json_file == "-":
@@ -773,18 +773,18 @@ def _show_plan(made: "Plan", guarantee: "Guarantee", json_file: str | None, forc
     )
     table.add_column("query")
     table.add_column("how")
-    table.add_column("epsilon alone", justify="right")
+    table.add_column("standalone epsilon", justify="right")
     table.add_column("added delta", justify="right")
     for query in made:
-        price = f"{words.price_alone(query, statement):.3g}"
-        table.add_row(
-            Text(query.label), words.mechanism_in_words(query.event), price, f"{query.delta:.2g}" if query.delta else ""
-        )
+        alone = f"{words.standalone_epsilon(query, statement):.3g}"
+        table.add_row(Text(query.label), query.event.describe(), alone, f"{query.delta:.2g}" if query.delta else "")
     console = Console()
     console.print(table)
     for note in made.notes:
         console.print(f"- {note}", markup=False)
-    console.print("Nothing was read but the schema. Prices do not simply add up; together they cost the figure above.")
+    console.print(
+        "Nothing was read but the schema. Standalone figures do not add up: composed, they cost the figure above."
+    )
 
 
 def _show_markdown(text: str) -> None:

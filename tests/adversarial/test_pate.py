@@ -24,7 +24,8 @@ from understudy.adversarial.pate import Classroom, Teachers, Voting, begun, trai
 from understudy.adversarial.training import Dials, Settings, generator_step, stepped
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy import mechanisms
-from understudy.privacy.accounting import Gaussian, Pure, calibrate, pld_epsilon
+from understudy.privacy.accounting import calibrate, pld_epsilon
+from understudy.privacy.events import Gaussian, Pure
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.mechanisms import PaidVotes, Rows, pay_for_votes
 from understudy.privacy.noise import SeededNoise

@@ -18,7 +18,7 @@ from understudy.adversarial.critics import one_hot_blocks
 from understudy.adversarial.measured import Cells, Cross, Fit, Pairs, begun, heads_of, loss_of
 from understudy.adversarial.products import Products
 from understudy.errors import BudgetExceeded, ConditionError, ConfigError, SchemaError
-from understudy.privacy.accounting import Gaussian
+from understudy.privacy.events import Gaussian
 from understudy.privacy.ledger import Budget, Ledger, Query
 from understudy.privacy.measurement import FINE, MOST_NOISE, ROOM, Purse, pay_for_marginals
 from understudy.privacy.mechanisms import Grouped, Rows
