@@ -19,7 +19,7 @@ import numpy as np
 
 from understudy import boosting
 from understudy.networks import Critic
-from understudy.privacy.accounting import Choices
+from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SecureNoise
@@ -53,10 +53,10 @@ def measure(critics: int, samples: int, rounds: int, storage: str) -> dict[str, 
     found["judging, s"] = time.perf_counter() - began
     found["GiB after judging"] = peak()
     ledger = Ledger(Guarantee(1.0, 1e-5), noise=SecureNoise())
-    epsilon = 1 / ledger.remaining.fraction(0.2).calibrate(lambda noise: [Choices(1 / noise, rounds)])
+    epsilon = 1 / ledger.remaining.fraction(0.2).calibrate(lambda noise: [Selections(1 / noise, rounds)])
     began = time.perf_counter()
     pick = noisy_picks(
-        Rows(real, domain), RowFunctions(judges, critics), Query("p", "p", Choices(epsilon, rounds)), ledger
+        Rows(real, domain), RowFunctions(judges, critics), Query("p", "p", Selections(epsilon, rounds)), ledger
     )
     found["means over the rows, s"] = time.perf_counter() - began
     began = time.perf_counter()

@@ -44,7 +44,7 @@ def prepare(path: str) -> None:
         sizes=codec.domain.sizes,
         rows=codec.num_rows,
         marginal=np.concatenate([shares(table) for table in tables]).astype(np.float32),
-        multiplier=plan["votes"].event.noise_multiplier,  # type: ignore[union-attr]
+        multiplier=plan["votes"].event.noise_multiplier,  # type: ignore[attr-defined]
     )
 
 

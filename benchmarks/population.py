@@ -44,7 +44,7 @@ def prepare(path: str) -> None:
         plan = DPGAN(rate=RATE, steps=STEPS).plan(codec.domain, ledger.remaining)
         tables = noisy_counts(rows, codec.domain.singles, plan["singles"], ledger)
         marginals.append(np.concatenate([shares(table) for table in tables]))
-        multipliers.append(plan["critic"].event.noise_multiplier)  # type: ignore[union-attr]
+        multipliers.append(plan["critic"].event.noise_multiplier)  # type: ignore[attr-defined]
         codes, sizes = codec.encode(task.train), codec.domain.sizes
     np.savez_compressed(path, codes=codes, sizes=sizes, multipliers=multipliers, marginals=marginals, rows=schema.rows)
 

@@ -57,7 +57,7 @@ def prepare(folder: Path) -> None:
         multipliers = {}
         for rate, steps in itertools.product(RATES, STEPS):
             event = DPGAN(rate=rate, steps=steps).plan(codec.domain, left)["critic"].event
-            multipliers[f"{rate}:{steps}"] = event.noise_multiplier  # type: ignore[union-attr]
+            multipliers[f"{rate}:{steps}"] = event.noise_multiplier  # type: ignore[attr-defined]
         np.savez_compressed(
             folder / f"{name}.npz",
             codes=codec.encode(task.train),

@@ -1,6 +1,5 @@
 """What all tests share: a compilation cache, no network, the folder of public tables, and a second accountant."""
 
-import dataclasses
 import gc
 import os
 import socket
@@ -81,7 +80,7 @@ def claims() -> Iterator[list[Figures]]:
 
     def noted_statement(self: Ledger, *planned: Any, **facts: Any) -> Statement:
         statement = end_of_run(self, *planned, **facts)
-        queries = tuple((_as_json(query.event), query.delta, query.partition) for query in statement.queries)
+        queries = tuple((query.event.to_json(), query.delta, query.partition) for query in statement.queries)
         made.append(Figures(queries, statement.delta, statement.epsilon, statement.epsilon_pld, statement.epsilon_rdp))
         return statement
 
@@ -112,10 +111,6 @@ def _figures_are_right(claims: list[Figures], request: pytest.FixtureRequest) ->
             ERRORS[repr(figures)] = errors_in(figures)
         if wrong := ERRORS[repr(figures)]:
             pytest.fail(f"A certificate of this test is wrong: {'; '.join(wrong)}. {figures}")
-
-
-def _as_json(event: Any) -> dict[str, Any]:
-    return {"type": type(event).__name__, **dataclasses.asdict(event)}
 
 
 @pytest.fixture(scope="session")

@@ -29,7 +29,8 @@ from understudy.boosting import (
     rejection_sample,
 )
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.privacy.accounting import Choices, SubsampledGaussian, calibrate, pld_epsilon, rdp_epsilon
+from understudy.privacy.accounting import calibrate, pld_epsilon, rdp_epsilon
+from understudy.privacy.events import Selections, SubsampledGaussian
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.mechanisms import Clique, Rows
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
@@ -252,8 +253,8 @@ def test_prices_of_published_settings(run: str) -> None:
     assert rounds * epsilon == pytest.approx(basic, abs=1e-3)
     of_theorem = math.sqrt(2 * math.log(1 / delta) * rounds) * epsilon + rounds * epsilon * math.expm1(epsilon)
     assert of_theorem == pytest.approx(theorem, abs=1e-3)
-    assert pld_epsilon([Choices(epsilon, rounds)], delta) == pytest.approx(exact, abs=1e-4)
-    assert rdp_epsilon([Choices(epsilon, rounds)], delta) == pytest.approx(bounded, abs=1e-4)
+    assert pld_epsilon([Selections(epsilon, rounds)], delta) == pytest.approx(exact, abs=1e-4)
+    assert rdp_epsilon([Selections(epsilon, rounds)], delta) == pytest.approx(bounded, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +262,7 @@ def test_prices_of_published_settings(run: str) -> None:
     [(400, 0.2, 1.261e-5, 0.00567), (400, 0.4, 5.61e-4, 0.0147), (1000, 0.1, 2e-5, 0.00196)],
 )
 def test_what_a_budget_buys(rounds: int, epsilon: float, delta: float, allowed: float) -> None:
-    noise = calibrate(lambda noise: [Choices(1 / noise, rounds)], epsilon=epsilon, delta=delta)
+    noise = calibrate(lambda noise: [Selections(1 / noise, rounds)], epsilon=epsilon, delta=delta)
     assert 1 / noise == pytest.approx(allowed, rel=5e-3)
 
 
@@ -269,7 +270,7 @@ def test_beside_training_the_picks_cost_almost_nothing() -> None:
     """1940 census: 0.5745 for the training alone, 0.5757 with the published picks."""
     training = SubsampledGaussian(100 / 39660, 1.55, 7945)
     assert pld_epsilon([training], 1.261e-5, 1e-4) == pytest.approx(0.5745, abs=2e-4)
-    assert pld_epsilon([training, Choices(5e-4, 400)], 1.261e-5, 1e-4) == pytest.approx(0.5757, abs=2e-4)
+    assert pld_epsilon([training, Selections(5e-4, 400)], 1.261e-5, 1e-4) == pytest.approx(0.5757, abs=2e-4)
 
 
 # ---------------------------------------------------------------------------------------------------------------- picks
@@ -308,7 +309,7 @@ def naive_sums(rows: Sequence[tuple[int, ...]]) -> np.ndarray:
 
 def law_of_pick(rows: Sequence[tuple[int, ...]], public: np.ndarray, epsilon: float, k: int) -> np.ndarray:
     noise = ExactLaw(0)
-    noisy_picks(table(rows, k), FUNCTIONS, Query("p", "p", Choices(epsilon)), book(noise, k=k))(public)
+    noisy_picks(table(rows, k), FUNCTIONS, Query("p", "p", Selections(epsilon)), book(noise, k=k))(public)
     return noise.log_law
 
 
@@ -344,9 +345,9 @@ def test_picks_follow_the_exponential_law(noise: NoiseSource, draws: int) -> Non
     rows = [(0, 1)] * 20 + [(1, 2)] * 15 + [(2, 3)] * 10
     functions = RowFunctions(FUNCTIONS.values, 6, constant=True)
     public, epsilon = np.linspace(0.4, 0.5, 7), 0.1
-    query = Query("p", "p", Choices(epsilon, draws))
+    query = Query("p", "p", Selections(epsilon, draws))
     # No budget holds so many picks: the law is asked of the picker itself.
-    paid = noisy_picks(table(rows), functions, Query("p", "p", Choices(epsilon)), book(noise))
+    paid = noisy_picks(table(rows), functions, Query("p", "p", Selections(epsilon)), book(noise))
     picker = Picker(paid._exact_sums, query.event, table(rows), book(noise))  # type: ignore[arg-type]
     found = np.bincount([picker(public) for _ in range(draws)], minlength=7)
     gains = np.append(naive_sums(rows)[:6] / 50, 0.5) + 1 - public
@@ -364,8 +365,8 @@ def test_several_picks_at_once_are_the_top_of_one_noisy_list() -> None:
     rows, epsilon, runs = [(0, 1)] * 20 + [(1, 2)] * 15, 0.2, 30_000
     functions = RowFunctions(lambda chunk: WORTH[chunk[:, 0], chunk[:, 1]][:, 2:5], 3)
     exact = naive_sums(rows)[2:5]
-    paid = noisy_picks(table(rows), functions, Query("p", "p", Choices(epsilon, 2)), book())
-    picker = Picker(paid._exact_sums, Choices(epsilon, 2 * runs), table(rows), book())
+    paid = noisy_picks(table(rows), functions, Query("p", "p", Selections(epsilon, 2)), book())
+    picker = Picker(paid._exact_sums, Selections(epsilon, 2 * runs), table(rows), book())
     pairs = list(itertools.permutations(range(3), 2))
     found = np.zeros(6)
     for _ in range(runs):
@@ -384,7 +385,7 @@ def test_sums_are_over_every_row_in_every_chunk() -> None:
     generator = np.random.default_rng(0)
     rows = [tuple(row) for row in generator.integers((3, 4), size=(CHUNK + 77, 2))]
     sums = [
-        noisy_picks(table(each), FUNCTIONS, Query("p", "p", Choices(1.0)), book())._exact_sums
+        noisy_picks(table(each), FUNCTIONS, Query("p", "p", Selections(1.0)), book())._exact_sums
         for each in (rows, rows[::-1])
     ]
     np.testing.assert_array_equal(sums[0], sums[1])
@@ -393,14 +394,14 @@ def test_sums_are_over_every_row_in_every_chunk() -> None:
 
 def test_values_outside_the_unit_interval_are_held_inside() -> None:
     wild = RowFunctions(lambda rows: np.tile([np.nan, 7.0, -3.0, np.inf], (len(rows), 1)), 4)
-    picker = noisy_picks(table([(0, 0)] * 10), wild, Query("p", "p", Choices(1.0)), book())
+    picker = noisy_picks(table([(0, 0)] * 10), wild, Query("p", "p", Selections(1.0)), book())
     np.testing.assert_array_equal(picker._exact_sums / 2**20, [5, 10, 0, 10])
 
 
 def test_without_privacy_the_best_is_picked() -> None:
     ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
     functions = RowFunctions(lambda rows: np.tile([0.2, 0.9, 0.9], (len(rows), 1)), 3)
-    picker = noisy_picks(table([(0, 0)] * 10), functions, Query("p", "p", Choices(1e-6, 5)), ledger)
+    picker = noisy_picks(table([(0, 0)] * 10), functions, Query("p", "p", Selections(1e-6, 5)), ledger)
     assert [picker(np.zeros(3)) for _ in range(3)] == [1, 1, 1]  # the first one on ties
     assert picker.top(2) == [1, 2]
 
@@ -416,7 +417,7 @@ class Untouchable(Rows):
 
 
 def test_picks_are_paid_before_the_rows_are_touched() -> None:
-    dear = Query("p", "p", Choices(1.0, 50))
+    dear = Query("p", "p", Selections(1.0, 50))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
         noisy_picks(Untouchable(), FUNCTIONS, dear, book(epsilon=0.1))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
@@ -424,7 +425,7 @@ def test_picks_are_paid_before_the_rows_are_touched() -> None:
 
 
 def test_no_more_picks_than_were_paid() -> None:
-    picker = noisy_picks(table([(0, 0)]), FUNCTIONS, Query("p", "p", Choices(1.0, 2)), book())
+    picker = noisy_picks(table([(0, 0)]), FUNCTIONS, Query("p", "p", Selections(1.0, 2)), book())
     public = np.zeros(len(naive_sums([])))
     picker(public)
     picker(public)
@@ -444,12 +445,12 @@ def test_no_more_picks_than_were_paid() -> None:
 def test_functions_that_mix_rows_are_refused(mixing) -> None:  # type: ignore[no-untyped-def]
     rows = Untouchable()
     with pytest.raises(ConfigError, match="mix rows"):
-        noisy_picks(rows, RowFunctions(mixing, 6), Query("p", "p", Choices(1.0)), book())
+        noisy_picks(rows, RowFunctions(mixing, 6), Query("p", "p", Selections(1.0)), book())
 
 
 def test_functions_of_another_number_are_refused() -> None:
     with pytest.raises(ConfigError, match="must give 5 values"):
-        noisy_picks(Untouchable(), RowFunctions(FUNCTIONS.values, 5), Query("p", "p", Choices(1.0)), book())
+        noisy_picks(Untouchable(), RowFunctions(FUNCTIONS.values, 5), Query("p", "p", Selections(1.0)), book())
 
 
 @settings(max_examples=25)
@@ -463,7 +464,9 @@ def test_distances_of_marginals_move_within_the_range(rows: list[tuple[int, ...]
     laws = []
     for each in (rows, rows + unit):
         noise = ExactLaw(0)
-        noisy_closest(table(each, len(unit)), cliques, tables, Query("p", "p", Choices(0.7)), book(noise, k=len(unit)))
+        noisy_closest(
+            table(each, len(unit)), cliques, tables, Query("p", "p", Selections(0.7)), book(noise, k=len(unit))
+        )
         laws.append(noise.log_law)
     change = laws[1] - laws[0]
     assert change.max() - change.min() <= 0.7

@@ -196,8 +196,8 @@ def test_without_a_schema(place: Path, tmp_path: Path) -> None:
     assert set(columns["zip"]) & {"00123", "01000"}
     assert all(re.fullmatch(r"\d\d\.\d\d\.\d\d\d\d|", text) for text in columns["born"])
     statement = us.Release.load(tmp_path / "fake.release").statement
-    assert statement.drafted
-    assert statement.rows_declared is None
+    assert statement.facts.drafted
+    assert statement.facts.rows_declared is None
 
 
 @pytest.mark.parametrize(
@@ -416,14 +416,14 @@ def test_certificate(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 # The neural ones, and what is put around them, stand for this in the slow contract.
 @pytest.mark.parametrize("method", ["independent", "mst", "aim", "mwem"])
 def test_plan_is_what_is_charged(method: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The purchases of the plan are those of the certificate of the run, number for number."""
+    """The queries of the plan are those of the certificate of the run, number for number."""
     guarantee = ["--epsilon", "2", "--delta", "1e-6", "--method", method]
     assert run(["plan", *_in(place, "people.toml"), *guarantee, "--json", "-"]) == 0
     plan = json.loads(capsys.readouterr().out)
     arguments = ["--schema", *_in(place, "people.toml"), *guarantee, "-q", "-o", str(tmp_path / "r"), "--json", "-"]
     assert run(["fit", *_in(place, "people.csv"), *arguments]) == 0
     certificate = json.loads(capsys.readouterr().out)
-    assert plan["purchases"] == certificate["purchases"]
+    assert plan["queries"] == certificate["queries"]
     assert plan["epsilon"] == certificate["guarantee"]["epsilon"]
 
 

@@ -22,7 +22,7 @@ from understudy.learners import methods, shells
 from understudy.learners.inputs import Inputs, bin_middles, inputs_of
 from understudy.learners.models import LogitModel, NaiveBayesModel, NumberModel, model_from_arrays
 from understudy.learners.training import Descent, Network, trained, unit_loss
-from understudy.privacy.accounting import SubsampledGaussian
+from understudy.privacy.events import SubsampledGaussian
 from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient
 from understudy.privacy.ledger import Budget, Guarantee, Ledger
 from understudy.privacy.mechanisms import PaidSteps, Rows
@@ -565,7 +565,7 @@ def test_a_step_of_a_plan_is_one_of_a_training() -> None:
     learner = us.learners.LogisticRegression(schema=SCHEMA, guarantee=PRIVATE, seed=0, **FEW).fit(TABLE)
     (query,) = learner.statement_.queries
     assert isinstance(query.event, SubsampledGaussian)
-    assert (query.event.steps, query.event.rate) == (60, 0.25)
+    assert (query.event.steps, query.event.sampling_rate) == (60, 0.25)
 
 
 # ------------------------------------------------------------------------------------------------- tables and arrays

@@ -16,7 +16,6 @@ import pytest
 import understudy as us
 from understudy.cli import run
 from understudy.demo import demo_schema, demo_table
-from understudy.privacy.accounting import DiscreteGaussian
 
 GUARANTEE = us.Guarantee(2.0, 1e-6)
 
@@ -57,18 +56,18 @@ def test_what_bought_lists_and_bounds_lost_is_told() -> None:
     release = us.fit(table, "independent", GUARANTEE, schema=schema, seed=0)
     assert set(release.sample(2000, seed=0)["c"].to_pylist()) == {"much", "enough", "other"}
     (told,) = release.notes
-    assert told.startswith("Warning: lists of categories were bought; values kept: c 2; all others became 'other'. ")
-    event = plan["categories"].event
-    assert isinstance(event, DiscreteGaussian)
-    assert f"about 38 rows, give or take {event.stddev:.2g}, " in told
+    assert told.startswith(
+        "Warning: category lists were estimated privately. Values in fewer than about 38 rows became "
+    )
+    assert "values kept: c 2. Declare" in told
     (less,) = us.fit(table, "independent", us.Guarantee(4.0, 1e-6), schema=schema, seed=0).notes
-    assert less.startswith("Lists of categories were bought; values kept: c ")
+    assert less.startswith("Category lists were estimated privately. ")
     listed = us.Column(name="c", kind="categorical", nullable=False, categories=("much", "enough", "little"))
     declared = us.fit(table, "independent", GUARANTEE, schema=us.Schema(columns=(listed,), rows=1500), seed=0)
     assert declared.notes == us.plan(declared.schema, "independent", GUARANTEE).notes == ()
     numbers = us.fit(pa.table({"n": list(range(500)) * 2}), "independent", us.Guarantee.not_private())
     (cut,) = numbers.notes
-    assert cut.startswith("Numbers and dates were cut to bounds that were bought: n 0 to ")
+    assert cut.startswith("Bounds of numbers and dates were estimated privately: n 0 to ")
 
 
 def test_columns_that_lost_most_come_first() -> None:
@@ -76,7 +75,7 @@ def test_columns_that_lost_most_come_first() -> None:
     names = [f"c{number}" for number in range(10)]
     table = pa.table({name: [f"v{row % (12 - at)}" for row in range(2000)] for at, name in enumerate(names)})
     (told,) = us.fit(table, "independent", us.Guarantee.not_private(), target="c0").notes
-    assert "values kept: c0 12, c9 3, c8 4, c7 5, c6 6, c5 7, c4 8, c3 9 and 2 more; " in told
+    assert "values kept: c0 12, c9 3, c8 4, c7 5, c6 6, c5 7, c4 8, c3 9 and 2 more. " in told
 
 
 # --- Frames ---
@@ -323,10 +322,11 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no origin": (_edit("release.json", origin=None), "not a whole release"),
     "no guarantee": (_edit("certificate.json", guarantee=...), "not a whole release"),
     "unknown event": (
-        _edit("certificate.json", purchases=[{"key": "a", "what": "b", "event": {"type": "Laplace"}}]),
+        _edit("certificate.json", queries=[{"key": "a", "what": "b", "event": {"kind": "Laplace"}}]),
         "not a whole release",
     ),
-    "purchases of another kind": (_edit("certificate.json", purchases=5), "not a whole release"),
+    "queries of another type": (_edit("certificate.json", queries=5), "not a whole release"),
+    "certificate of another format": (_edit("certificate.json", format_version=1), "not a whole release"),
 }
 
 

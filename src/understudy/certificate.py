@@ -1,55 +1,150 @@
-"""A privacy statement in words, for people, and in JSON, for machines.
+"""The certificate of a run: a `Statement` in Markdown for people and in JSON for machines.
 
-Both are drawn from a `Statement` alone: what ran, never what was asked for, and no figure that was computed on real
-rows without noise.
+Both are made from a `Statement` alone: what ran, never what was requested, and no figure that was computed on real rows
+without noise. The sentences about public facts, which a statement carries, are written here too.
 """
 
-import dataclasses
 import decimal
+import importlib.resources
+import json
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from understudy._version import __version__
+from understudy.encoding import CategoricalCodec, Codec
 from understudy.privacy import accounting
-from understudy.privacy.accounting import (
-    ZCDP,
-    Choices,
-    DiscreteGaussian,
-    Event,
-    Gaussian,
-    NonPrivate,
-    Pure,
-    Spent,
-    SubsampledGaussian,
-)
-from understudy.privacy.ledger import Guarantee, Plan, Query, Statement
+from understudy.privacy.accounting import Spent
+from understudy.privacy.discovery import rows_to_be_listed
+from understudy.privacy.events import EVENTS, event_from_json
+from understudy.privacy.ledger import Guarantee, Plan, PublicFacts, Query, Statement
+from understudy.privacy.mechanisms import Rows
 from understudy.run.atomic import json_bytes
+from understudy.schema import Schema
 
 FORMAT = "understudy-certificate"
-FORMAT_VERSION = 1
-_EVENTS = {
-    cls.__name__: cls for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Choices, Pure, ZCDP, NonPrivate)
-}
+FORMAT_VERSION = 2
+SCHEMA_FILE = "certificate.schema.json"
 
 NOT_COVERED = (
-    "Other releases made from the same people's data. Guarantees add up: keep a record of all of them.",
-    "What was taken as public: column names and kinds, and the facts listed above. If a declared list or bound "
-    "was itself read off the private table, it is outside this guarantee.",
-    "Scores, plots and reports that compare the synthetic table with the real one. They read real rows.",
-    "Choices a person made after looking at the real rows, such as trying several settings and keeping the best.",
-    "What someone with access to the machine can observe: running time, memory, and files. The same holds for a run "
-    "that fails because memory runs out, or because a numerical minimum is not reached.",
-    "Anyone who has the secret of the run, and so can subtract its noise. The secret is 256 bits from the operating "
-    "system. SHAKE-256 expands it into all noise on counts and selections, and into 64-bit keys for the noise of "
-    "trained networks (Threefry). It is part of no release; a checkpoint holds it while the run is unfinished.",
-    "Low-order bits of floating-point arithmetic, in the scores by which a private choice compares its candidates and "
-    "in the noise of trained networks. The sums of gradients that this noise is added to are covered, rounding "
-    "included; counts carry exact discrete noise and are not affected.",
+    "Other releases made from data of the same people. Privacy costs add up: keep a record of all of them.",
+    "Facts taken as public: the names and kinds of columns, and the facts listed above. A declared list or bound that "
+    "was itself read from the private table is outside this guarantee.",
+    "Scores, plots and reports that compare the synthetic table with the real one. They contain real statistics.",
+    "Decisions that a person made after seeing real rows, such as trying several settings and keeping the best.",
+    "What can be observed on the machine: running time, memory use and files. This includes a run that fails because "
+    "memory runs out or because a numerical minimum is not reached.",
+    "Anyone who obtains the secret of the run. All noise is generated from 256 random bits of the operating system, "
+    "and whoever has these bits can subtract it. No release contains them. A checkpoint contains them until the run "
+    "has finished, so keep that folder private. (SHAKE-256 expands the secret into the noise of counts and selections, "
+    "and into 64-bit Threefry keys for the noise of trained networks.)",
+    "The low-order bits of floating-point numbers: of the scores that a private selection compares, and of the noise "
+    "added to trained networks. The sums of gradients to which that noise is added are covered, including their "
+    "rounding. Counts have exact discrete noise and are covered in full.",
 )
+
+LARGE_FRACTION_LOST = 0.02
+"""A category list estimated privately causes a warning if values of this fraction of the rows may be missing."""
+
+
+# ------------------------------------------------------------------------------------------------------ public facts
+
+
+def public_facts(schema: Schema, *, types_kept: bool = False, public_table: int | None = None) -> PublicFacts:
+    """What a run with this schema takes as public. `public_table`: the rows of a public table to start from."""
+    return PublicFacts(
+        unit=schema.unit,
+        rows_declared=schema.rows,
+        public_table=public_table,
+        drafted=schema.drafted,
+        types_kept=types_kept,
+        declared=_declared(schema),
+    )
+
+
+def _declared(schema: Schema) -> tuple[str, ...]:
+    """What the schema declares, one sentence for each kind of fact."""
+    facts = [] if schema.rows is None else [f"number of rows: {schema.rows:,}"]
+    modelled = schema.modelled
+    listed = [f"{c.name} ({len(c.categories)})" for c in modelled if c.categories is not None]
+    bounded = [f"{c.name} ({c.bounds[0]} to {c.bounds[1]})" for c in modelled if c.bounds is not None]
+    kept = [c for c in schema.columns if not c.drop]
+    groups = {
+        "category lists": listed,
+        "bounds": bounded,
+        "digits after the decimal point": [f"{c.name} ({c.decimals})" for c in modelled if c.decimals is not None],
+        "spelling": [f"{c.name} ({c.format})" for c in modelled if c.format is not None],
+        "never null": [c.name for c in modelled if not c.nullable],
+        "privacy unit, read only to group rows": [schema.unit] if schema.unit else [],
+        "numbered afresh, not modelled": [c.name for c in kept if c.kind == "id"],
+        "left out, never read": [
+            c.name for c in schema.columns if (c.drop or c.kind == "text") and c.name != schema.unit
+        ],
+    }
+    return (*facts, *(_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names))
+
+
+def estimated_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
+    """What the schema leaves open, with the noisy answers, which are free to show."""
+    facts = [f"number of rows: about {codec.num_rows:,}"] if schema.rows is None else []
+    columns = {column.name: column for column in codec.columns}
+    found: dict[str, list[str]] = {"categories": [], "bounds": []}
+    for column in schema.modelled:
+        if column.bought is not None:
+            found[column.bought].append(f"{column.name} ({columns[column.name].extent})")
+    return (*facts, *(_one_line(f"{what} of {', '.join(names)}") for what, names in found.items() if names))
+
+
+def size_warnings(rows: Rows, schema: Schema) -> tuple[str, ...]:
+    """A warning if the noisy totals contradict the declared number of rows.
+
+    With a unit column, only some rows of a unit with many are used, so fewer rows than declared are no contradiction.
+    """
+    warning = rows.totals.warning
+    fewer = schema.rows is not None and rows.totals.measured < schema.rows
+    return () if warning is None or (schema.unit is not None and fewer) else (warning,)
+
+
+def warning_notes(warnings: Sequence[str]) -> tuple[str, ...]:
+    """Warnings as notes of a plan or a run."""
+    return tuple(f"Warning: {warning}" for warning in warnings)
+
+
+def estimation_notes(estimation: Plan, codec: Codec) -> tuple[str, ...]:
+    """What was estimated privately and may have lost values, by public facts and noisy answers alone."""
+    columns = sorted(codec.columns, key=lambda column: (column.name != codec.schema.target, column.size))
+    notes = []
+    if "categories" in estimation:
+        names, enough = estimation["categories"].columns, rows_to_be_listed(estimation["categories"])
+        kept = [
+            f"{column.name} {len(column.categories) - 1}"
+            for column in columns
+            if isinstance(column, CategoricalCodec) and column.name in names
+        ]
+        notes.append(
+            f"{'Warning: c' if enough > LARGE_FRACTION_LOST * codec.num_rows else 'C'}ategory lists were estimated "
+            f"privately. Values in fewer than about {enough:,} rows became 'other'; values kept: {_some(kept)}. "
+            "Declare categories in the schema, from a code book and not from this table, to keep them."
+        )
+    if "bounds" in estimation:
+        cut = [f"{column.name} {column.extent}" for column in columns if column.name in estimation["bounds"].columns]
+        notes.append(
+            f"Bounds of numbers and dates were estimated privately: {_some(cut)}. Values outside were clipped. Declare "
+            "bounds in the schema to set them."
+        )
+    return tuple(map(_one_line, notes))
+
+
+def _some(words: list[str], most: int = 8) -> str:
+    return ", ".join(words[:most]) + f" and {len(words) - most} more" * (len(words) > most)
+
+
+# -------------------------------------------------------------------------------------------------------------- JSON
 
 
 def to_json(statement: Statement) -> dict[str, object]:
     """The certificate for machines; `docs/certificate.md` explains each field. Infinity is written as null."""
+    facts = statement.facts
     replace_epsilon, replace_delta = statement.replace_one
     return {
         "format": FORMAT,
@@ -58,35 +153,37 @@ def to_json(statement: Statement) -> dict[str, object]:
         "private": statement.is_private,
         "seeded": statement.seeded,
         "released": statement.released,
-        "conditions": statement_conditions(statement),
+        "conditions": statement_conditions(facts),
         "warnings": list(statement.warnings),
         "method": statement.method,
         "guarantee": {
             "epsilon": _finite(statement.epsilon),
             "delta": statement.delta,
             "epsilon_target": _finite(statement.epsilon_target),
-            "adjacency": "zero-out one unit" if statement.rows_declared is not None else "add or remove one unit",
-            "unit": {"column": statement.unit, "max_rows": statement.max_rows_per_unit},
+            "adjacency": "zero-out one unit" if facts.rows_declared is not None else "add or remove one unit",
+            "unit": {"column": facts.unit, "max_rows": statement.max_rows_per_unit},
             "accountant": statement.accountant,
             "epsilon_pld": _finite(statement.epsilon_pld),
             "epsilon_rdp": _finite(statement.epsilon_rdp),
             "replace_one": {"epsilon": _finite(replace_epsilon), "delta": replace_delta},
         },
         "public": {
-            "rows": statement.rows_declared,
-            "kinds_drafted": statement.drafted,
-            "storage_types_kept": statement.types_kept,
-            "table_rows": statement.public_table,
-            "declared": list(statement.declared),
-            "bought": list(statement.bought),
+            "rows": facts.rows_declared,
+            "kinds_drafted": facts.drafted,
+            "storage_types_kept": facts.types_kept,
+            "table_rows": facts.public_table,
+            "declared": list(facts.declared),
         },
-        "purchases": [_purchase(query, statement) for query in statement.queries],
+        "estimated": list(facts.estimated),
+        "queries": [_query_to_json(query, statement) for query in statement.queries],
         "not_covered": list(NOT_COVERED),
     }
 
 
 def from_json(content: Mapping) -> Statement:
     """The statement that a certificate was made from."""
+    if content["format_version"] != FORMAT_VERSION:
+        raise ValueError(f"certificate format {content['format_version']}, expected {FORMAT_VERSION}")
     guarantee, public = content["guarantee"], content["public"]
     return Statement(
         epsilon_target=_number(guarantee["epsilon_target"]),
@@ -97,17 +194,19 @@ def from_json(content: Mapping) -> Statement:
         accountant=guarantee["accountant"],
         seeded=content["seeded"],
         max_rows_per_unit=guarantee["unit"]["max_rows"],
-        queries=tuple(_query(purchase) for purchase in content["purchases"]),
-        unit=guarantee["unit"]["column"],
-        rows_declared=public["rows"],
-        drafted=public["kinds_drafted"],
-        types_kept=public.get("storage_types_kept", False),
-        public_table=public.get("table_rows"),
-        declared=tuple(public["declared"]),
-        bought=tuple(public["bought"]),
-        warnings=tuple(content.get("warnings", ())),
+        queries=tuple(_query_from_json(query) for query in content["queries"]),
+        facts=PublicFacts(
+            unit=guarantee["unit"]["column"],
+            rows_declared=public["rows"],
+            public_table=public["table_rows"],
+            drafted=public["kinds_drafted"],
+            types_kept=public["storage_types_kept"],
+            declared=tuple(public["declared"]),
+            estimated=tuple(content["estimated"]),
+        ),
+        warnings=tuple(content["warnings"]),
         method=content["method"],
-        released=content.get("released", True),
+        released=content["released"],
     )
 
 
@@ -116,7 +215,7 @@ def to_files(statement: Statement) -> dict[str, bytes]:
     return {"certificate.json": json_bytes(to_json(statement)), "CERTIFICATE.md": to_markdown(statement).encode()}
 
 
-def planned(plan: Plan, guarantee: Guarantee, spent: Spent) -> Statement:
+def plan_statement(plan: Plan, guarantee: Guarantee, spent: Spent) -> Statement:
     """The statement that a run of this plan would end with, as far as a plan can know."""
     assert guarantee.delta is not None
     return Statement(
@@ -127,13 +226,13 @@ def planned(plan: Plan, guarantee: Guarantee, spent: Spent) -> Statement:
         epsilon_rdp=spent.rdp,
         accountant=spent.accountant,
         seeded=False,
-        max_rows_per_unit=1,  # no price depends on it: each event carries its own
+        max_rows_per_unit=1,  # no cost depends on it: each event carries its own
         queries=plan.queries,
     )
 
 
 def plan_to_json(plan: Plan, statement: Statement) -> dict[str, object]:
-    """A plan for machines: the same purchases as in the certificate of the run."""
+    """A plan for machines: the same queries as in the certificate of the run."""
     return {
         "format": "understudy-plan",
         "format_version": FORMAT_VERSION,
@@ -141,41 +240,38 @@ def plan_to_json(plan: Plan, statement: Statement) -> dict[str, object]:
         "epsilon": _finite(statement.epsilon),
         "epsilon_target": _finite(statement.epsilon_target),
         "delta": statement.delta,
-        "purchases": [_purchase(query, statement) for query in plan],
+        "queries": [_query_to_json(query, statement) for query in plan],
         "notes": list(plan.notes),
     }
 
 
-def _purchase(query: Query, statement: Statement) -> dict[str, object]:
-    event = {"type": type(query.event).__name__, **dataclasses.asdict(query.event)}
+def _query_to_json(query: Query, statement: Statement) -> dict[str, object]:
     return {
         "key": query.key,
         "what": query.what,
         "path": list(query.path),
         "columns": list(query.columns),
-        "event": event,
+        "event": query.event.to_json(),
         "delta": query.delta,
-        "tail_delta": accounting.tail_delta([query.event]),
-        "branch": query.partition,
-        "epsilon_alone": _finite(price_alone(query, statement)),
+        "tail_delta": query.event.tail_delta,
+        "partition": query.partition,
+        "standalone_epsilon": _finite(standalone_epsilon(query, statement)),
     }
 
 
-def _query(purchase: Mapping) -> Query:
-    arguments = dict(purchase["event"])
-    event = _EVENTS[arguments.pop("type")](**arguments)
+def _query_from_json(content: Mapping) -> Query:
     return Query(
-        purchase["key"],
-        purchase["what"],
-        event,
-        tuple(purchase["columns"]),
-        purchase["delta"],
-        tuple(purchase["path"]),
-        purchase["branch"],
+        content["key"],
+        content["what"],
+        event_from_json(content["event"]),
+        tuple(content["columns"]),
+        content["delta"],
+        tuple(content["path"]),
+        content["partition"],
     )
 
 
-def price_alone(query: Query, statement: Statement) -> float:
+def standalone_epsilon(query: Query, statement: Statement) -> float:
     """Epsilon of one query if it were the only one, at the run's delta."""
     if not math.isfinite(statement.epsilon_target):
         return math.inf
@@ -183,111 +279,114 @@ def price_alone(query: Query, statement: Statement) -> float:
     return accounting.spent([query.event], statement.delta - query.delta, grid=grid).epsilon
 
 
-def mechanism_in_words(event: Event) -> str:
-    """What was done with the exact answer, and how much noise it got."""
-    match event:
-        case DiscreteGaussian(stddev, count, sensitivity):
-            unit = "" if sensitivity == 1 else f", {sensitivity} rows a unit"
-            of = "" if count == 1 else f" of {count} histograms"
-            return f"discrete Gaussian noise, standard deviation {stddev:.4g} on every count{of}{unit}"
-        case Gaussian(multiplier, count):
-            return f"Gaussian noise, multiplier {multiplier:.4g}{f', {count} times' * (count > 1)}"
-        case SubsampledGaussian(rate, multiplier, steps):
-            return f"{steps} noisy gradient steps, sampling rate {rate:.4g}, noise multiplier {multiplier:.4g}"
-        case Choices(epsilon, rounds):
-            times = "1 choice" if rounds == 1 else f"{rounds} choices"
-            return f"{times} by the exponential mechanism, epsilon {epsilon:.4g} each"
-        case Pure(epsilon, rounds):
-            times = "1 answer" if rounds == 1 else f"{rounds} answers"
-            return f"{times} of pure epsilon {epsilon:.4g} each"
-        case ZCDP(rho):
-            return f"zCDP lump of rho {rho:.4g}, spent inside under a filter"
-        case NonPrivate():
-            return "no noise and no bound: not private"
+def json_schema() -> dict[str, object]:
+    """The JSON schema of certificate.json: the published file, with the events as their classes describe them."""
+    schema = json.loads(importlib.resources.files("understudy").joinpath(SCHEMA_FILE).read_text(encoding="utf-8"))
+    schema["$defs"]["event"]["oneOf"] = [cls.json_schema() for cls in EVENTS.values()]
+    return schema
+
+
+def write_json_schema() -> None:
+    """Publishes `json_schema` after an event was added or changed."""
+    (Path(__file__).parent / SCHEMA_FILE).write_text(_compact(json_schema()) + "\n", encoding="utf-8")
+
+
+def _compact(value: object, depth: int = 0) -> str:
+    """JSON with as much on a line as fits."""
+    whole, pad = json.dumps(value), " " * (depth + 1)
+    if len(whole) + depth < 110 or not isinstance(value, dict | list):
+        return whole
+    items = [_compact(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value)]
+    if isinstance(value, dict):
+        items = [f"{json.dumps(key)}: {item}" for key, item in zip(value, items, strict=True)]
+    start, end = "{}" if isinstance(value, dict) else "[]"
+    return f"{start}\n{pad}" + f",\n{pad}".join(items) + f"\n{pad[:-1]}{end}"
+
+
+# ---------------------------------------------------------------------------------------------------------- Markdown
 
 
 def to_markdown(statement: Statement) -> str:
     """The certificate for people."""
     made = f"Made by Understudy {__version__} with the method `{statement.method}`."
-    if not math.isfinite(statement.epsilon):  # nobody is protected, and nothing was bought or paid
+    if not math.isfinite(statement.epsilon):  # no one is protected, and no budget was spent
         return "\n\n".join(["# Privacy certificate", *_verdict(statement), made]) + "\n"
-    parts = ["# Privacy certificate", *_verdict(statement), *_protected(statement), *_public(statement)]
-    parts += [*_purchases(statement), *_accounting(statement), "## What this guarantee does not cover"]
+    parts = ["# Privacy certificate", *_verdict(statement), *_protected(statement), *_public(statement.facts)]
+    parts += [*_queries(statement), *_accounting(statement), "## What this guarantee does not cover"]
     return "\n\n".join([*parts, _bullets(NOT_COVERED), made]) + "\n"
 
 
 def _verdict(statement: Statement) -> list[str]:
     if not math.isfinite(statement.epsilon):
-        is_partly = any(isinstance(query.event, NonPrivate) for query in statement.queries)
-        how = "was made of queries on rows without noise or bound" if is_partly else "was made without noise"
         return [
-            f"> **NOT PRIVATE.** This release {how}: epsilon is infinite, and no guarantee of any kind is given. Treat "
-            "it like the original table.",
+            "> **NOT PRIVATE.** Real rows were used without noise, or without a bound on their effect: epsilon is "
+            "infinite, and there is no guarantee of any kind. Treat this release like the original table.",
         ]
-    delta = rounded_up(statement.delta, 2)
+    delta = round_up(statement.delta, 2)
     headline = (
-        f"**epsilon = {rounded_up(statement.epsilon, 4)}, delta = {delta}** "
-        f"(asked for: epsilon at most {statement.epsilon_target:g})"
+        f"**epsilon = {round_up(statement.epsilon, 4)}, delta = {delta}** "
+        f"(requested: epsilon at most {statement.epsilon_target:g})"
     )
+    conditions = [f"> **On one condition:** {condition}" for condition in statement_conditions(statement.facts)]
+    warnings = [f"> **Warning:** {warning}" for warning in statement.warnings]
     if not statement.released:
-        seeded = " Its noise came from a fixed seed, so the figures below do not hold." if statement.seeded else ""
-        return [
-            "> **SPENT, NOTHING RELEASED.** This run failed after its first query, and nothing was released. Its whole "
-            f"planned privacy cost counts as spent.{seeded}",
-            headline,
-            "Add these figures to those of all other releases of the same people's data. A new run spends a budget of "
-            "its own.",
-            *[f"> **On one condition:** {condition}" for condition in statement_conditions(statement)],
-        ]
+        return [*_failed(statement, headline), *conditions]
     if statement.seeded:
         return [
-            "> **SEEDED: NOT PRIVATE.** The noise of this run came from a fixed seed. Whoever knows or guesses the "
-            "seed can subtract it. Use such a run for tests and public data only.",
-            f"Had the noise been secret, the guarantee would be: {headline}.",
-            *_warnings(statement),
+            "> **SEEDED: NOT PRIVATE.** The noise of this run came from a fixed seed. Anyone who knows or guesses the "
+            "seed can subtract it. Use such a run for tests and for public data only.",
+            f"If the noise had been secret, the guarantee would be: {headline}.",
+            *warnings,
         ]
-    conditions = [f"> **On one condition:** {condition}" for condition in statement_conditions(statement)]
     return [
         headline,
         *conditions,
-        *_warnings(statement),
+        *warnings,
         "Everything in this release was computed under differential privacy. Whether or not any one "
-        f"{_unit_word(statement)} is in the original table, every possible outcome of the release is about equally "
-        f"likely: its odds change by a factor of at most e^epsilon = {rounded_up(math.exp(statement.epsilon), 3)}, "
-        f"except with a probability of about {delta}. Whatever is computed from the release alone, such as more "
-        "synthetic rows, is covered as well and costs nothing.",
+        f"{_unit_word(statement.facts)} is in the original table, the probability of every possible release is nearly "
+        f"the same: it changes by a factor of at most e^epsilon = {round_up(math.exp(statement.epsilon), 3)}, except "
+        f"with a probability of about {delta}. Anything computed from the release alone, such as more synthetic rows, "
+        "is covered too and has no further privacy cost.",
     ]
 
 
-def _warnings(statement: Statement) -> list[str]:
-    return [f"> **Warning:** {warning}" for warning in statement.warnings]
+def _failed(statement: Statement, headline: str) -> list[str]:
+    seeded = " Its noise came from a fixed seed, so the figures below do not hold." if statement.seeded else ""
+    return [
+        "> **SPENT, NOTHING RELEASED.** This run failed after its first query, and nothing was released. Its whole "
+        f"planned privacy cost counts as spent.{seeded}",
+        headline,
+        "Add these figures to those of all other releases made from data of the same people. A new run spends a budget "
+        "of its own.",
+    ]
 
 
-def statement_conditions(statement: Statement) -> list[str]:
-    """What the guarantee takes for granted beyond the declarations of a person; empty for a declared schema."""
+def statement_conditions(facts: PublicFacts) -> list[str]:
+    """What the guarantee assumes beyond the declarations of a person; empty for a declared schema."""
     conditions = []
-    if statement.public_table is not None:
+    if facts.public_table is not None:
         conditions.append(
-            f"training began on a table of {statement.public_table:,} rows that was called public by whoever ran this. "
-            "Nobody in that table is protected, and if it holds rows of the private one they are not protected either."
+            f"training started from a table of {facts.public_table:,} rows that was declared public by whoever made "
+            "this release. The people in that table are not protected. If it contains rows of the private table, those "
+            "rows are not protected either."
         )
-    if statement.types_kept and not statement.drafted:
+    if facts.types_kept and not facts.drafted:
         conditions.append(
-            "storage types of the source are taken as public (keep_types). Many tools choose them by the values, and "
-            "then one row can change them. Without this setting, types follow from the declared kinds."
+            "the storage types of the source are taken as public (keep_types). Many tools choose them by the values, "
+            "so one row can change them. Without this setting, types follow from the declared kinds."
         )
-    if statement.drafted:
+    if facts.drafted:
         conditions.append(
             "the kinds and storage types of the columns, and the spelling of dates, digits and truth values, were "
-            "drafted from the table instead of being declared by a person. They depend on its values, even where the "
-            "source has types (tools choose those by the values), and one row can change them. Declare a schema to "
-            "lift this condition."
+            "drafted from the table and not declared by a person. They depend on its values, even if the source has "
+            "types (tools choose those by the values), so one row can change them. Declare a schema to remove this "
+            "condition."
         )
     return conditions
 
 
-def rounded_up(value: float, digits: int) -> str:
-    """So many significant digits, never fewer than the figure: a guarantee must not be rounded down."""
+def round_up(value: float, digits: int) -> str:
+    """The figure with this many significant digits, rounded up: a guarantee must not be rounded down."""
     if value <= 0 or not math.isfinite(value):
         return f"{value:g}"
     exact = decimal.Decimal(value)
@@ -298,99 +397,99 @@ def rounded_up(value: float, digits: int) -> str:
     return f"{float(near if abs(near - exact) <= exact * decimal.Decimal('1e-12') else up):.{digits}g}"
 
 
-def _unit_word(statement: Statement) -> str:
-    return "row" if statement.unit is None else f"unit (all rows that share one value of {_code(statement.unit)})"
+def _unit_word(facts: PublicFacts) -> str:
+    return "row" if facts.unit is None else f"unit (all rows with the same value of {_code(facts.unit)})"
 
 
 def _protected(statement: Statement) -> list[str]:
-    if statement.unit is None:
+    facts = statement.facts
+    who = (
+        "The privacy unit is one row. If a person owns several rows, each row is protected by itself, and the person "
+        "as a whole is protected less."
+    )
+    if facts.unit is not None:
         who = (
-            "Each row of the table is one protected unit. If a person can own several rows, only single rows are "
-            "protected."
+            f"The privacy unit is all rows with the same value of {_code(facts.unit)}. At most "
+            f"{statement.max_rows_per_unit} row(s) of each unit were used. Rows without a value there were left out."
         )
-    else:
-        who = (
-            f"A protected unit is everything that shares one value of {_code(statement.unit)}. Of each unit at most "
-            f"{statement.max_rows_per_unit} row(s) were used; rows without a value there were left out."
-        )
-    if statement.rows_declared is None:
-        relation = "Neighbouring tables differ by adding or removing one unit. The number of rows is itself protected."
-    else:
+    relation = "Neighbouring tables differ by adding or removing one unit. The number of rows is protected as well."
+    if facts.rows_declared is not None:
         relation = (
-            f"The number of rows ({statement.rows_declared:,}) was declared public, so the statement is the zero-out "
-            "one: neighbouring tables differ by one unit whose rows count as if they were not there."
+            f"The number of rows ({facts.rows_declared:,}) was declared public, so this is a zero-out guarantee: "
+            "neighbouring tables have the same number of rows, and in one of them the rows of one unit count as absent."
         )
-    lines = ["## Who is protected", f"{who} {relation}"]
-    if math.isfinite(statement.epsilon):
-        epsilon, delta = statement.replace_one
-        lines.append(
-            f"For readers who think of replacing one unit by another: that is one removal and one addition, at most "
-            f"epsilon {rounded_up(epsilon, 4)} and delta {rounded_up(delta, 2)}."
-        )
-    return lines
+    epsilon, delta = statement.replace_one
+    replaced = (
+        "If you prefer the definition in which one unit is replaced by another: that is one removal and one addition, "
+        f"at most epsilon {round_up(epsilon, 4)} and delta {round_up(delta, 2)}."
+    )
+    return ["## Who is protected", f"{who} {relation}", replaced]
 
 
-def _public(statement: Statement) -> list[str]:
-    types = " and storage types" if statement.drafted or statement.types_kept else ""
+def _public(facts: PublicFacts) -> list[str]:
+    types = " and storage types" if facts.drafted or facts.types_kept else ""
     lines = [
         "## What was taken as public",
-        f"Column names{',' if types else ' and'} kinds{types}, and on the word of whoever ran this:",
+        f"Column names{',' if types else ' and'} kinds{types}. Whoever made this release also declared as public:",
+        _bullets(facts.declared or ["nothing else"]),
     ]
-    lines.append(_bullets(statement.declared or ["nothing else"]))
-    if statement.bought:
-        lines += ["Bought from the data, within the budget:", _bullets(statement.bought)]
+    if facts.estimated:
+        lines += ["Estimated privately, within the budget:", _bullets(facts.estimated)]
     return lines
 
 
-def _purchases(statement: Statement) -> list[str]:
-    rows = ["| what | how | epsilon alone | added delta |", "|---|---|---:|---:|"]
+def _queries(statement: Statement) -> list[str]:
+    rows = ["| query | mechanism | standalone epsilon | added delta |", "|---|---|---:|---:|"]
     for query in statement.queries:
-        price = price_alone(query, statement)
-        alone = rounded_up(price, 3) if math.isfinite(price) else "infinite"
-        added = rounded_up(query.delta, 2) if query.delta else ""
+        alone = standalone_epsilon(query, statement)
+        figure = round_up(alone, 3) if math.isfinite(alone) else "infinite"
+        added = round_up(query.delta, 2) if query.delta else ""
         label = query.label if query.partition is None else f"{query.label} ({query.partition} only)"
-        rows.append(f"| {_cell(label)} | {mechanism_in_words(query.event)} | {alone} | {added} |")
+        rows.append(f"| {_cell(label)} | {query.event.describe()} | {figure} | {added} |")
     explained = (
-        "Every look at the private rows, in order. Prices do not simply add up: composed together they cost the figure "
-        "at the head of this page."
+        "Every query on the private rows, in order. The standalone epsilon is what the query would cost if it were the "
+        "only one. These figures do not add up: composed, the queries cost the epsilon at the top of this page."
     )
     if not statement.released:
         explained = (
-            "Every planned query, in order. The run failed before its end, so the last ones may not have been made; "
-            "they count all the same. Composed together they cost the figure at the head of this page."
+            "Every planned query, in order. The run failed before it was complete, so the last queries may not have "
+            "been made; they count nevertheless. Composed, they cost the epsilon at the top of this page."
         )
     if any(query.partition is not None for query in statement.queries):
         explained += (
-            " Each unit is in one part of the table only, by a secret coin of its own, so nobody pays for queries at "
-            "different parts: the figure is that of the dearest part together with all queries that read everyone."
+            " Units are partitioned at random, so queries on different partitions compose in parallel: the total is "
+            "that of the most expensive partition together with all queries on all units."
         )
     return ["## Where the budget went", explained, "\n".join(rows)]
 
 
 def _accounting(statement: Statement) -> list[str]:
-    if not math.isfinite(statement.epsilon):
-        return []
     figures = {"privacy-loss distribution": statement.epsilon_pld, "Renyi (zCDP)": statement.epsilon_rdp}
-    said = "; ".join(
-        f"{name}: {rounded_up(figure, 4)}"
+    listed = "; ".join(
+        f"{name}: {round_up(figure, 4)}"
         if math.isfinite(figure)
-        else f"{name}: no figure (it cannot hold one of the queries)"
+        else f"{name}: no figure (it cannot account for one of the queries)"
         for name, figure in figures.items()
     )
     return [
         "## How it was added up",
-        f"Two accountants bound the same run at delta {rounded_up(statement.delta, 2)}. Both are upper bounds: the "
-        f"smaller figure holds, and the other is only less sharp. {said}.",
+        f"Two accountants computed epsilon at delta {round_up(statement.delta, 2)}. Both figures are upper bounds, so "
+        f"the smaller one holds. {listed}.",
     ]
 
 
+def _one_line(sentence: str) -> str:
+    """Names may hold line breaks; a sentence may not."""
+    return " ".join(sentence.split())
+
+
 def _bullets(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {' '.join(line.split())}" for line in lines)
+    return "\n".join(f"- {_one_line(line)}" for line in lines)
 
 
 def _code(name: str) -> str:
     """A column's name as code, whatever it holds."""
-    plain = " ".join(name.split()).replace("`", "'")
+    plain = _one_line(name).replace("`", "'")
     return f"`{plain}`"
 
 

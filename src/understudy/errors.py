@@ -27,6 +27,17 @@ class TrainingError(ConfigError):
 class BudgetExceeded(UnderstudyError):
     """A query would cost more than is left of the budget, and was not made."""
 
+    def __init__(
+        self, message: str, *, query: str | None = None, needed: float | None = None, left: float | None = None
+    ):
+        super().__init__(message)
+        self.query = query
+        """What was to be queried."""
+        self.needed = needed
+        """By how much the query would raise the epsilon of the run."""
+        self.left = left
+        """By how much it may rise."""
+
 
 class ReleaseError(UnderstudyError):
     """A release folder is incomplete, altered, or of another version."""

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Int, PRNGKeyArray
 
 from understudy.errors import ConditionError, ConfigError
 from understudy.junction import Axes, Clique, JunctionTree, MarginalQuery, Messenger, Ranking, Table, junction_tree
-from understudy.privacy.accounting import DiscreteGaussian
+from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.mechanisms import Rows, noisy_counts
 from understudy.schema import Domain

@@ -33,12 +33,10 @@ from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_d
 from understudy.encoding.features import PublicRows
 from understudy.errors import ConditionError, ConfigError, ReleaseError, SchemaError, UnderstudyError
 from understudy.labelled import MODELS, Model
-from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.digest import table_digest
-from understudy.privacy.discovery import Binning, plan_discovery, rows_to_be_listed
+from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
-from understudy.privacy.mechanisms import Rows
-from understudy.privacy.noise import SeededNoise, fresh_key, noise_source
+from understudy.privacy.noise import fresh_key, noise_source
 from understudy.run.atomic import json_bytes
 from understudy.run.checkpoint import Checkpoint, release_of, require_place
 from understudy.schema import Domain, Schema, match_columns
@@ -73,9 +71,6 @@ DRAWS_PER_ROW = 1000
 """A condition may cost so many draws for each row that is asked for, and at least LEAST_DRAWS in all."""
 LEAST_DRAWS = 100_000
 
-MUCH_OF_A_COLUMN = 0.02
-"""A bought list of categories that lacks values of this part of the rows is worth a warning."""
-
 Progress = Callable[[float, str], None]
 
 
@@ -93,11 +88,14 @@ def plan(
     if rows is not None:
         check_size(rows, "The assumed number of rows")
     domain = assumed_domain(schema, binning, num_rows=rows)
-    budget = _budget(guarantee, schema)
+    budget = guarantee.budget(schema.max_rows_per_unit)
     synthesizer, reason = choose_method(method, domain, budget)
     buying = plan_discovery(schema, budget, binning)
     fitting = synthesizer.plan(domain, budget.after(buying.queries)).under(name_of(synthesizer))
-    return Plan(buying.queries + fitting.queries, reason + _said(guarantee.warnings) + buying.notes + fitting.notes)
+    return Plan(
+        buying.queries + fitting.queries,
+        reason + certificate.warning_notes(guarantee.warnings) + buying.notes + fitting.notes,
+    )
 
 
 def fit(
@@ -157,7 +155,7 @@ def fit(
     seed = None if seed is None else checked_seed(seed)
     # The method is chosen and priced before anything is bought: bought values must not move a price.
     domain = assumed_domain(schema, binning)
-    budget = _budget(guarantee, schema)
+    budget = guarantee.budget(schema.max_rows_per_unit)
     synthesizer, reasons = choose_method(method, domain, budget)
     buying = plan_discovery(schema, budget, binning)
     # Before any query, refuses what exceeds the budget, and what would not fit at the largest sizes.
@@ -180,18 +178,12 @@ def fit(
         if run is not None and run.is_finished:  # never computed again: other arithmetic would be another release
             return dataclasses.replace(Release.load(run.folder), checkpoint=run)
         noise = noise_source(seed) if run is None else noise_source(seed, run.secret)
-        ledger = Ledger(guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, checkpoint=run)
-        public_facts: dict[str, Any] = {
-            "unit": schema.unit,
-            "rows_declared": schema.rows,
-            "drafted": schema.drafted,
-            "types_kept": keep_types,
-            "declared": declared_facts(schema),
-            "public_table": None if open_table is None else open_table.num_rows,
-            "method": express(synthesizer),
-        }
+        ledger = Ledger(guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, store=run)
+        public_rows = None if open_table is None else open_table.num_rows
+        public_facts = certificate.public_facts(schema, types_kept=keep_types, public_table=public_rows)
+        state = functools.partial(ledger.statement, method=express(synthesizer))
         whole = (*buying.queries, *planned.queries)
-        with accountable(ledger, lambda: ledger.statement(whole, **public_facts), run):
+        with accountable(ledger, lambda: state(public_facts, planned=whole), run):
             table_rows, too_large = conform(arrow, schema), functools.partial(too_large_for, synthesizer)
             codec, rows = fit_codec(table_rows, schema, buying, ledger, binning, too_large)
             fitting = synthesizer.plan(rows.domain, ledger.remaining).under(name_of(synthesizer))
@@ -199,9 +191,11 @@ def fit(
             if open_table is not None:
                 warm["public"] = PublicRows(codec.encode(open_table), codec.places(open_table))
             model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress, **warm)
-            warnings, bought = size_warnings(rows, schema), bought_facts(schema, codec)
-            statement = ledger.statement(warnings=warnings, bought=bought, **public_facts)
-            said = (*notes, *_said(statement.warnings), *_in_words(buying, codec))
+            estimated = certificate.estimated_facts(schema, codec)
+            found = dataclasses.replace(public_facts, estimated=estimated)
+            statement = state(found, warnings=certificate.size_warnings(rows, schema))
+            warned = certificate.warning_notes(statement.warnings)
+            said = (*notes, *warned, *certificate.estimation_notes(buying, codec))
             release = Release(model, codec, statement, origin, run, said)
             if run is not None:
                 run.keep(release._files())
@@ -309,90 +303,6 @@ def choose_method(method: Any, domain: Domain, budget: Budget) -> tuple[Any, tup
             f"method must be a synthesizer or its expression, such as 'mst'; found {type(method).__name__}."
         )
     return method, ()
-
-
-def _budget(guarantee: Guarantee, schema: Schema) -> Budget:
-    return Ledger(guarantee, noise=SeededNoise(0), max_rows_per_unit=schema.max_rows_per_unit).remaining
-
-
-def declared_facts(schema: Schema) -> tuple[str, ...]:
-    """What a person answers for, a sentence each."""
-    facts = [] if schema.rows is None else [f"number of rows: {schema.rows:,}"]
-    modelled = schema.modelled
-    listed = [f"{c.name} ({len(c.categories)})" for c in modelled if c.categories is not None]
-    bounded = [f"{c.name} ({c.bounds[0]} to {c.bounds[1]})" for c in modelled if c.bounds is not None]
-    kept = [c for c in schema.columns if not c.drop]
-    groups = {
-        "lists of categories": listed,
-        "bounds": bounded,
-        "digits after the point": [f"{c.name} ({c.decimals})" for c in modelled if c.decimals is not None],
-        "spelling": [f"{c.name} ({c.format})" for c in modelled if c.format is not None],
-        "never null": [c.name for c in modelled if not c.nullable],
-        "protected unit, read only to group its rows": [schema.unit] if schema.unit else [],
-        "fresh numbers, never modelled": [c.name for c in kept if c.kind == "id"],
-        "left out, never looked at": [
-            c.name for c in schema.columns if (c.drop or c.kind == "text") and c.name != schema.unit
-        ],
-    }
-    return (*facts, *(_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names))
-
-
-def size_warnings(rows: Rows, schema: Schema) -> tuple[str, ...]:
-    """A sentence, if the noisy totals contradict the declared number of rows.
-
-    With a unit column, only some rows of a unit with many are used, so fewer rows than declared are no contradiction.
-    """
-    warning = rows.totals.warning
-    fewer = schema.rows is not None and rows.totals.measured < schema.rows
-    return () if warning is None or (schema.unit is not None and fewer) else (warning,)
-
-
-def _said(warnings: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"Warning: {warning}" for warning in warnings)
-
-
-def _one_line(sentence: str) -> str:
-    """Names may hold line breaks; a sentence may not."""
-    return " ".join(sentence.split())
-
-
-def _in_words(buying: Plan, codec: Codec) -> tuple[str, ...]:
-    """What was bought instead of declared, and so may have lost something; by public and bought facts alone."""
-    columns = sorted(codec.columns, key=lambda column: (column.name != codec.schema.target, column.size))
-    said = []
-    if "categories" in buying:
-        names, event = buying["categories"].columns, buying["categories"].event
-        enough = rows_to_be_listed(buying["categories"])
-        assert isinstance(event, DiscreteGaussian)
-        kept = [
-            f"{column.name} {len(column.categories) - 1}"
-            for column in columns
-            if isinstance(column, CategoricalCodec) and column.name in names
-        ]
-        said.append(
-            f"{'Warning: l' if enough > MUCH_OF_A_COLUMN * codec.num_rows else 'L'}ists of categories were bought; "
-            f"values kept: {_some(kept)}; all others became 'other'. A value needs about {enough:,} rows, give or take "
-            f"{event.stddev:.2g}, to be kept. What a schema lists, from a code book and not this table, costs nothing."
-        )
-    if "bounds" in buying:
-        cut = [f"{column.name} {column.extent}" for column in columns if column.name in buying["bounds"].columns]
-        said.append(f"Numbers and dates were cut to bounds that were bought: {_some(cut)}. Declare bounds to set them.")
-    return tuple(map(_one_line, said))
-
-
-def _some(words: list[str], most: int = 8) -> str:
-    return ", ".join(words[:most]) + f" and {len(words) - most} more" * (len(words) > most)
-
-
-def bought_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
-    """What the schema left open, with what was found: noisy answers, free to show."""
-    facts = [f"number of rows: about {codec.num_rows:,}"] if schema.rows is None else []
-    columns = {column.name: column for column in codec.columns}
-    found: dict[str, list[str]] = {"categories": [], "bounds": []}
-    for column in schema.modelled:
-        if column.bought is not None:
-            found[column.bought].append(f"{column.name} ({columns[column.name].extent})")
-    return (*facts, *(_one_line(f"{what} of {', '.join(names)}") for what, names in found.items() if names))
 
 
 @dataclasses.dataclass(frozen=True)

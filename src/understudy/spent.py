@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from understudy import certificate
-from understudy.certificate import rounded_up
+from understudy.certificate import round_up
 from understudy.errors import CheckpointError, TableError, TrainingError, UnderstudyError
 from understudy.privacy.ledger import Ledger, Statement
 from understudy.run.atomic import atomic_folder
@@ -32,7 +32,7 @@ class SpentError(UnderstudyError):
         self.failure, self.statement, self.record = failure, statement, record
 
     def __str__(self) -> str:
-        figures = f"epsilon {rounded_up(self.statement.epsilon, 4)} at delta {rounded_up(self.statement.delta, 2)}"
+        figures = f"epsilon {round_up(self.statement.epsilon, 4)} at delta {round_up(self.statement.delta, 2)}"
         kept = "To keep a record of that: error.save(folder)."
         if self.record is not None:
             kept = f"The record of that is {_shortest(self.record)}{os.sep}."

@@ -23,8 +23,8 @@ import understudy as us
 from tests.privacy.second_accountant import Figures, errors_in
 from understudy.cli import run
 from understudy.encoding import fit_codec
-from understudy.privacy.accounting import Choices, DiscreteGaussian, Gaussian, SubsampledGaussian
 from understudy.privacy.discovery import plan_discovery
+from understudy.privacy.events import DiscreteGaussian, Gaussian, Selections, SubsampledGaussian
 from understudy.privacy.ledger import Budget, Query
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
@@ -244,7 +244,7 @@ def test_rows_obey_the_drafted_schema(with_nothing: Fitted) -> None:
 
 
 def test_a_second_accountant_confirms_epsilon(with_declared: Fitted, with_nothing: Fitted) -> None:
-    """From the purchases of certificate.json alone, by code that shares nothing with the first."""
+    """From the queries of certificate.json alone, by code that shares nothing with the first."""
     for fitted in (with_declared, with_nothing):
         content = json.loads((fitted.folder / "certificate.json").read_text(encoding="utf-8"))
         assert errors_in(Figures.of(content)) == []
@@ -430,7 +430,7 @@ def test_units_are_limited_to_their_rows(method: str) -> None:
     assert first.keys() == second.keys()
     for name in first:
         np.testing.assert_array_equal(first[name], second[name])
-    assert releases[0].statement.unit == "person"
+    assert releases[0].statement.facts.unit == "person"
     assert releases[0].statement.max_rows_per_unit == 2
 
 
@@ -487,7 +487,7 @@ def test_without_noise_epsilon_is_infinite_everywhere(without_noise: Fitted) -> 
     assert certificate["private"] is False
     guarantee = certificate["guarantee"]
     assert [guarantee[k] for k in ("epsilon", "epsilon_target", "epsilon_pld", "epsilon_rdp")] == [None] * 4
-    assert {purchase["epsilon_alone"] for purchase in certificate["purchases"]} == {None}
+    assert {query["standalone_epsilon"] for query in certificate["queries"]} == {None}
     assert json.loads((folder / "release.json").read_text())["private"] is False
     banner = (folder / "CERTIFICATE.md").read_text().split("##")[0]
     assert "NOT PRIVATE" in banner
@@ -617,6 +617,6 @@ def test_takes_a_target(method: str) -> None:
 def test_choices_are_counted(method: str, with_declared: Fitted) -> None:
     """Looks that choose are priced for at least one round of positive epsilon."""
     for query in with_declared.release.statement.queries:
-        if isinstance(query.event, Choices):
+        if isinstance(query.event, Selections):
             assert query.event.rounds >= 1
             assert query.event.epsilon > 0

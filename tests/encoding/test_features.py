@@ -17,8 +17,8 @@ from understudy.adversarial.models import GeneratorModel
 from understudy.encoding import Codec, fit_codec
 from understudy.encoding.features import Bits, Layout, Levels, Line, Modes, layout_of, weighted_mixture
 from understudy.networks import Critic, activate, num_features, starts
-from understudy.privacy.accounting import SubsampledGaussian
 from understudy.privacy.discovery import plan_discovery
+from understudy.privacy.events import SubsampledGaussian
 from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient
 from understudy.privacy.ledger import Query
 from understudy.privacy.mechanisms import Rows, pay_for_steps

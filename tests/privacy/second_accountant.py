@@ -22,7 +22,7 @@ import numpy as np
 from scipy import optimize, special
 
 Event = Mapping[str, Any]
-"""As in certificate.json: its type and its parameters."""
+"""As in certificate.json: its kind and its parameters."""
 
 HAVE_NO_LOSSES = ("ZCDP", "NonPrivate")
 CANNOT_HAPPEN = 1e-4
@@ -58,7 +58,7 @@ class Figures:
     def of(cls, content: Mapping[str, Any]) -> "Figures":
         """Those of certificate.json."""
         guarantee = content["guarantee"]
-        queries = tuple((query["event"], query["delta"], query["branch"]) for query in content["purchases"])
+        queries = tuple((query["event"], query["delta"], query["partition"]) for query in content["queries"])
         claims = (guarantee[name] for name in ("epsilon", "epsilon_pld", "epsilon_rdp"))
         return cls(queries, guarantee["delta"], *(math.inf if claim is None else claim for claim in claims))
 
@@ -112,11 +112,11 @@ def _agrees(figure: tuple[Bracket | None, float], by_losses: float, by_renyi: fl
 
 def tail_delta(event: Event) -> float:
     """What the ends of floating-point noise add to delta, as docs/privacy.md has it."""
-    if event["type"] == "Pure":
+    if event["kind"] == "Pure":
         return event["rounds"] * (1 + math.exp(min(event["epsilon"], 100))) / 2**48
-    if event["type"] == "SubsampledGaussian":
-        times = event["steps"] * min(1.0, 2 * event["rate"])
-    elif event["type"] == "Gaussian" and event.get("floating", False):
+    if event["kind"] == "SubsampledGaussian":
+        times = event["steps"] * min(1.0, 2 * event["sampling_rate"])
+    elif event["kind"] == "Gaussian" and event.get("floating", False):
         times = event["count"]
     else:
         return 0.0
@@ -270,19 +270,19 @@ def _losses(events: Sequence[Event], removal: bool) -> list[_Loss]:
     found: list[_Loss] = []
     variance = 0.0
     for event in events:
-        match event["type"]:
+        match event["kind"]:
             case "Gaussian":
                 variance += event["count"] / event["noise_multiplier"] ** 2
-            case "SubsampledGaussian" if event["rate"] == 1:
+            case "SubsampledGaussian" if event["sampling_rate"] == 1:
                 variance += event["steps"] / event["noise_multiplier"] ** 2
             case "SubsampledGaussian":
-                found.append(_Subsampled(event["rate"], event["noise_multiplier"], event["steps"], removal))
+                found.append(_Subsampled(event["sampling_rate"], event["noise_multiplier"], event["steps"], removal))
             case "DiscreteGaussian" if event["stddev"] * math.sqrt(event["count"]) > 1e5:
                 # Mass functions differ by a factor of 1 + k^2 / (24 stddev^2) at k standard deviations.
                 variance += event["count"] / event["stddev"] ** 2
             case "DiscreteGaussian":
                 found.append(_DiscreteNormal(event["stddev"], event["count"]))
-            case "Choices" | "Pure":
+            case "Selections" | "Pure":
                 found.append(_Response(event["epsilon"], event["rounds"]))
             case unknown:
                 raise ValueError(f"no loss distribution of {unknown}")
@@ -294,9 +294,9 @@ def loss_bracket(events: Sequence[Event], delta: float) -> Bracket | None:
     if delta < LEAST_DELTA:
         return None
     for event in events:
-        if event["type"] in HAVE_NO_LOSSES or event.get("sensitivity", 1) != 1:
+        if event["kind"] in HAVE_NO_LOSSES or event.get("sensitivity", 1) != 1:
             return None
-    directions = (True, False) if any(event["type"] == "SubsampledGaussian" for event in events) else (True,)
+    directions = (True, False) if any(event["kind"] == "SubsampledGaussian" for event in events) else (True,)
     found = [_bracket(_losses(events, removal), delta) for removal in directions]
     return Bracket(max(b.lower for b in found), max(b.upper for b in found))
 
@@ -363,19 +363,19 @@ def renyi_epsilon(events: Sequence[Event], delta: float) -> float:
 
 def _renyi(event: Event, order: float) -> float:
     """Divergence of this order."""
-    match event["type"]:
+    match event["kind"]:
         case "DiscreteGaussian":
             return order * event["count"] * (event["sensitivity"] / event["stddev"]) ** 2 / 2
         case "Gaussian":
             return order * event["count"] / event["noise_multiplier"] ** 2 / 2
         case "ZCDP":
             return order * event["rho"]
-        case "Choices":  # bounded range (Cesar and Rogers 2021)
+        case "Selections":  # bounded range (Cesar and Rogers 2021)
             return order * event["rounds"] * event["epsilon"] ** 2 / 8
         case "Pure":
             return order * event["rounds"] * event["epsilon"] ** 2 / 2
         case "SubsampledGaussian":
-            return event["steps"] * _subsampled_renyi(event["rate"], event["noise_multiplier"], order)
+            return event["steps"] * _subsampled_renyi(event["sampling_rate"], event["noise_multiplier"], order)
         case _:
             return math.inf
 

@@ -1,4 +1,4 @@
-"""Prices: against published figures, and against exact computations that share no code with the accountants."""
+"""Privacy costs: against published figures, and against exact computations that share no code with the accountants."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,13 +15,7 @@ from scipy import stats
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import (
     NO_NOISE,
-    ZCDP,
-    Choices,
-    DiscreteGaussian,
-    Event,
-    Gaussian,
     Spent,
-    SubsampledGaussian,
     calibrate,
     check_delta,
     fits,
@@ -31,6 +25,7 @@ from understudy.privacy.accounting import (
     rdp_epsilon,
     spent,
 )
+from understudy.privacy.events import ZCDP, DiscreteGaussian, Event, Gaussian, Selections, SubsampledGaussian
 from understudy.privacy.ledger import Budget
 
 
@@ -66,7 +61,9 @@ def classic_epsilon(events: Sequence[SubsampledGaussian], delta: float) -> float
     total = np.zeros(len(orders))
     for event in events:
         accountant = rdp.RdpAccountant(orders)
-        step = dp_accounting.PoissonSampledDpEvent(event.rate, dp_accounting.GaussianDpEvent(event.noise_multiplier))
+        step = dp_accounting.PoissonSampledDpEvent(
+            event.sampling_rate, dp_accounting.GaussianDpEvent(event.noise_multiplier)
+        )
         total += accountant.compose(step, event.steps)._rdp
     return float(np.min(total + math.log(1 / delta) / (orders - 1)))
 
@@ -89,7 +86,9 @@ def test_zero_out_costs_what_add_or_remove_costs() -> None:
     figures = {}
     for relation in ("ADD_OR_REMOVE_ONE", "REPLACE_SPECIAL", "REPLACE_ONE"):
         accountant = pld_privacy_accountant.PLDAccountant(dp_accounting.NeighboringRelation[relation])
-        step = dp_accounting.PoissonSampledDpEvent(event.rate, dp_accounting.GaussianDpEvent(event.noise_multiplier))
+        step = dp_accounting.PoissonSampledDpEvent(
+            event.sampling_rate, dp_accounting.GaussianDpEvent(event.noise_multiplier)
+        )
         figures[relation] = accountant.compose(step, event.steps).get_epsilon(1e-5)
     assert ours == pytest.approx(0.622, abs=1e-3)
     assert figures["ADD_OR_REMOVE_ONE"] == pytest.approx(ours, abs=1e-3)
@@ -132,7 +131,7 @@ def test_choices_against_the_exact_divergence(
     rounds: int, epsilon: float, delta: float, published: float | None, bounded_range: float | None
 ) -> None:
     """One binomial distribution for all rounds: above the exact figure by less than one step of the grid."""
-    event = Choices(epsilon, rounds)
+    event = Selections(epsilon, rounds)
     exact = exact_epsilon_of_choices(epsilon, rounds, delta)
     figure = pld_epsilon([event], delta, grid=1e-5)
     assert exact - 1e-9 <= figure <= exact + 1.01e-5
@@ -141,7 +140,7 @@ def test_choices_against_the_exact_divergence(
         assert rdp_epsilon([event], delta) == pytest.approx(bounded_range, abs=1e-4)
         orders = np.asarray(rdp.RdpAccountant()._orders)  # those of the library: too few here
         assert rdp.compute_epsilon(orders, event.rho * orders, delta)[0] > 1.005 * rdp_epsilon([event], delta)
-        per_round = Choices(epsilon, 1).pld(1e-4).self_compose(rounds).get_epsilon_for_delta(delta)
+        per_round = Selections(epsilon, 1).pld(1e-4).self_compose(rounds).get_epsilon_for_delta(delta)
         assert per_round > 1.05 * figure  # what rounding each round up to a coarse grid would cost
 
 
@@ -194,7 +193,7 @@ def test_gaussian_against_its_closed_form(noise_multiplier: float, count: int, d
 
 
 def test_each_accountant_holds_every_event_or_none() -> None:
-    """A lump of zCDP, or rows beyond one a unit, leave the Renyi side alone; its figure then counts all events."""
+    """A zCDP budget, or rows beyond one a unit, leave the Renyi side alone; its figure then counts all events."""
     counts = DiscreteGaussian(10.0, 3)
     for outside in (ZCDP(0.01), DiscreteGaussian(10.0, 1, sensitivity=2)):
         figures = spent([counts, outside], 1e-6)
@@ -217,7 +216,7 @@ def test_rows_per_unit_enter_squared(k: int) -> None:
 def mst_like(noise: float, columns: int = 11) -> list[Event]:
     return [
         DiscreteGaussian(noise * math.sqrt(columns), columns),
-        Choices(1 / (noise * math.sqrt(columns)), columns - 1),
+        Selections(1 / (noise * math.sqrt(columns)), columns - 1),
         DiscreteGaussian(noise * math.sqrt(columns), columns - 1),
     ]
 
@@ -226,9 +225,9 @@ MIXES: dict[str, tuple[Callable[[float], list[Event]], tuple[Event, ...]]] = {
     "bundle": (lambda noise: [DiscreteGaussian(noise, 4)], ()),
     "tree": (mst_like, ()),
     "tree after discovery": (mst_like, (DiscreteGaussian(400.0), DiscreteGaussian(300.0, 5))),
-    "choices": (lambda noise: [Choices(1 / noise, 10)], ()),
+    "choices": (lambda noise: [Selections(1 / noise, 10)], ()),
     "units of three rows": (lambda noise: [DiscreteGaussian(noise, 8, 3)], (DiscreteGaussian(900.0, 1, 3),)),
-    "lump": (lambda noise: [ZCDP(1 / noise**2)], (DiscreteGaussian(300.0, 5),)),
+    "zCDP budget": (lambda noise: [ZCDP(1 / noise**2)], (DiscreteGaussian(300.0, 5),)),
     "training": (lambda noise: [SubsampledGaussian(0.01, noise, 500)], (Gaussian(200.0),)),
 }
 
@@ -255,7 +254,7 @@ def test_largest_rho_fills_the_budget(already: tuple[Event, ...]) -> None:
 
 def test_what_cannot_fit_is_refused() -> None:
     """Each way in which no noise helps: fixed prices, a spent budget, a spent delta."""
-    with pytest.raises(BudgetExceeded, match=r"No amount of noise fits this part into epsilon 1 at delta 1e-06"):
+    with pytest.raises(BudgetExceeded, match=r"No amount of noise fits these queries into epsilon 1 at delta 1e-06"):
         calibrate(lambda noise: [ZCDP(1.0)], epsilon=1.0, delta=1e-6)
     with pytest.raises(BudgetExceeded, match=r"already spent"):
         calibrate(mst_like, epsilon=1.0, delta=1e-6, already=[ZCDP(1.0)])
@@ -280,7 +279,7 @@ def test_not_private_budgets_ask_for_no_noise() -> None:
 
 events = st.one_of(
     st.builds(DiscreteGaussian, st.floats(2.0, 50.0), st.integers(1, 6)),
-    st.builds(Choices, st.floats(0.01, 0.5), st.integers(1, 20)),
+    st.builds(Selections, st.floats(0.01, 0.5), st.integers(1, 20)),
     st.builds(Gaussian, st.floats(2.0, 50.0), st.integers(1, 6)),
 )
 
@@ -288,16 +287,16 @@ events = st.one_of(
 @settings(max_examples=12)
 @given(run=st.lists(events, min_size=1, max_size=3), more=events, delta=st.sampled_from([1e-4, 1e-6, 1e-9]))
 def test_more_queries_cost_more_and_larger_deltas_less(run: list[Event], more: Event, delta: float) -> None:
-    for price in (rdp_epsilon, lambda queries, d: pld_epsilon(queries, d, grid=1e-3)):
-        assert price([*run, more], delta) >= price(run, delta) - 1e-9
-        assert price(run, delta / 10) >= price(run, delta) - 1e-9
+    for cost in (rdp_epsilon, lambda queries, d: pld_epsilon(queries, d, grid=1e-3)):
+        assert cost([*run, more], delta) >= cost(run, delta) - 1e-9
+        assert cost(run, delta / 10) >= cost(run, delta) - 1e-9
 
 
 @settings(max_examples=12)
 @given(
     noise=st.floats(0.5, 100.0),
     factor=st.floats(1.01, 3.0),
-    event=st.sampled_from([lambda n: DiscreteGaussian(n, 3), lambda n: Choices(1 / n, 5), Gaussian]),
+    event=st.sampled_from([lambda n: DiscreteGaussian(n, 3), lambda n: Selections(1 / n, 5), Gaussian]),
 )
 def test_more_noise_costs_less(noise: float, factor: float, event: Callable[[float], Event]) -> None:
     assert rdp_epsilon([event(noise * factor)], 1e-6) <= rdp_epsilon([event(noise)], 1e-6)
@@ -327,11 +326,11 @@ def test_a_delta_outside_its_range_is_refused(delta: object) -> None:
         lambda: Gaussian(-1.0),
         lambda: SubsampledGaussian(0.0, 1.0, 10),
         lambda: SubsampledGaussian(0.1, 1.0, 0),
-        lambda: Choices(-0.1),
+        lambda: Selections(-0.1),
         lambda: ZCDP(-1.0),
     ],
 )
-def test_an_event_without_a_price_is_refused(event: Callable[[], object]) -> None:
-    """A negative price would lower the sum of all others."""
-    with pytest.raises(ConfigError, match="has no price"):
+def test_an_event_without_a_cost_is_refused(event: Callable[[], object]) -> None:
+    """A negative cost would lower the sum of all others."""
+    with pytest.raises(ConfigError, match="has no privacy cost"):
         event()

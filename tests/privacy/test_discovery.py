@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.discovery import (
     DELTA_SHARE,
     FINEST,
@@ -32,6 +31,7 @@ from understudy.privacy.discovery import (
     paid_levels,
     plan_discovery,
 )
+from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import NoiseSource, SeededNoise
 from understudy.schema import Column, Schema

@@ -1,6 +1,7 @@
-"""The ledger: nothing is looked at before it is paid for, and what was paid is what the statement says."""
+"""The ledger: no query is made before it is charged, and what was charged is what the statement says."""
 
 import contextlib
+import copy
 import json
 import math
 
@@ -9,9 +10,10 @@ import pytest
 from understudy import certificate
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy import accounting
-from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, Gaussian, SubsampledGaussian
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Query, default_delta, spent_by
+from understudy.privacy.events import ZCDP, DiscreteGaussian, Gaussian, Selections, SubsampledGaussian
+from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, PublicFacts, Query, default_delta, spent_by
 from understudy.privacy.noise import SecureNoise, SeededNoise
+from understudy.run.checkpoint import Slot
 
 
 def ledger(epsilon: float = 1.0, delta: float | None = 1e-6, *, rows_per_unit: int = 1) -> Ledger:
@@ -24,7 +26,7 @@ def counts(
     return Query(key, f"{count} marginals", DiscreteGaussian(stddev, count), delta=delta, partition=partition)
 
 
-# ----------------------------------------------------------------------------------------------------- what is promised
+# ---------------------------------------------------------------------------------------------------------- guarantee
 
 
 @pytest.mark.parametrize(
@@ -37,17 +39,17 @@ def counts(
         ("1", r"epsilon must be a positive number, found 1\."),
         (math.inf, r"epsilon must be finite, found infinity.*--not-private.*Guarantee\.not_private\(\)"),
         (-math.inf, r"epsilon must be a positive number, found -inf"),
-        (1001, r"epsilon 1001 promises nothing\. Use 100 or less, or say so openly with --not-private"),
-        (1e-7, r"epsilon 1e-07 is too small for any useful answer\. Use at least 1e-6"),
+        (1001, r"epsilon 1001 is too large to protect anyone\. Use at most 100\..*--not-private"),
+        (1e-7, r"epsilon 1e-07 is too small.*Use at least 1e-6"),
     ],
 )
-def test_an_epsilon_that_is_no_promise_is_refused(epsilon: object, message: str) -> None:
+def test_an_epsilon_out_of_range_is_refused(epsilon: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Guarantee(epsilon)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("delta", [0, 1, -1e-6, 1.5, math.nan])
-def test_a_delta_that_is_no_promise_is_refused(delta: float) -> None:
+def test_a_delta_out_of_range_is_refused(delta: float) -> None:
     with pytest.raises(ConfigError, match=r"delta must lie strictly between 0 and 1, found"):
         Guarantee(1.0, delta)
 
@@ -63,6 +65,36 @@ def test_delta_is_given_or_follows_from_the_declared_size() -> None:
         ConfigError, match=r"delta 0\.01 is larger than 1/1000.*whole row\. Use 1e-05 or less, or leave"
     ):
         Guarantee(1.0, 0.01).with_delta_for(1000)
+
+
+def test_a_budget_follows_from_a_guarantee() -> None:
+    assert Guarantee(1.0, 1e-7).budget(3) == ledger(delta=1e-7, rows_per_unit=3).remaining == Budget(1.0, 1e-7, (), 3)
+    assert Guarantee(1.0).budget() == Budget(1.0, 1e-6)
+    assert not Guarantee.not_private().budget().is_private
+
+
+class Store:
+    """All that a ledger asks of a place for states."""
+
+    is_charged = False
+
+    def slot(self) -> Slot:
+        raise NotImplementedError
+
+
+def test_only_an_accepted_charge_under_a_guarantee_marks_the_store() -> None:
+    """From then on a failed run keeps its secret."""
+    for guarantee, stddev, is_charged in (
+        (Guarantee(1.0, 1e-6), 20.0, True),
+        (Guarantee(1.0, 1e-6), 1.0, False),
+        (Guarantee.not_private(), 20.0, False),
+    ):
+        store = Store()
+        book = Ledger(guarantee, noise=SeededNoise(0), store=store)
+        with contextlib.suppress(BudgetExceeded):
+            book.view(book.remaining).charge(counts(stddev))
+        assert store.is_charged is is_charged
+    assert ledger().slot() is None
 
 
 @pytest.mark.parametrize("rows", [1, 2, 99, 2154, 2155, 5000, 32561, 10**6, 10**9])
@@ -85,8 +117,13 @@ def test_a_refused_charge_leaves_the_ledger_as_it_was() -> None:
     with pytest.raises(
         BudgetExceeded,
         match=r"'3 marginals' would exceed the budget of epsilon 1 at delta 1e-06\. This query was not made",
-    ):
+    ) as refused:
         book.charge(counts(6.0, 3))
+    error = refused.value
+    with_it = accounting.spent([counts(20.0).event, counts(6.0, 3).event], 1e-6).epsilon
+    assert (error.query, error.left) == ("3 marginals", 1.0 - spent.epsilon)
+    assert error.needed == with_it - spent.epsilon > 1.0 - spent.epsilon
+    assert vars(copy.copy(error)) == vars(error)
     assert book.queries == before
     assert book.spent() == spent
     book.charge(counts(20.0))  # a smaller query still fits
@@ -131,14 +168,13 @@ def test_deltas_of_lists_are_taken_from_the_delta_of_the_run() -> None:
         ledger().charge(counts(fits_whole_delta, delta=5e-7))
 
 
-def test_a_price_for_fewer_rows_a_unit_is_refused() -> None:
+def test_a_cost_for_fewer_rows_per_unit_is_refused() -> None:
     """One forgotten factor would divide the noise by the rows that a unit may own."""
     book = ledger(5.0, rows_per_unit=3)
     assert book.remaining.max_rows_per_unit == 3
-    with pytest.raises(
-        BudgetExceeded, match=r"priced for 1 rows a unit, and a unit may own 3. This query was not made"
-    ):
+    with pytest.raises(BudgetExceeded, match=r"covers 1 row\(s\) per unit, and a unit may own 3\.") as refused:
         book.charge(counts(100.0))
+    assert refused.value.query == "1 marginals"
     assert not book.queries
     book.charge(Query("counts", "counts", DiscreteGaussian(100.0, 1, 3)))
 
@@ -154,7 +190,7 @@ def test_no_guarantee_is_open_about_it() -> None:
     assert Guarantee.not_private().with_delta_for(10) == Guarantee.not_private()
 
 
-# ------------------------------------------------------------------------------------------------------ views and parts
+# ------------------------------------------------------------------------------------------------- views and partitions
 
 
 def test_a_capped_view_obeys_its_cap_and_all_that_surrounds_it() -> None:
@@ -209,8 +245,8 @@ def test_a_view_after_earlier_charges_counts_only_its_own() -> None:
     assert len(book.queries) == 2
 
 
-def test_disjoint_parts_cost_the_dearest_joint_run() -> None:
-    """For each part its own queries composed with all that read everyone; a maximum taken first would be too little."""
+def test_partitions_cost_what_the_most_expensive_one_costs() -> None:
+    """Each with its own queries and those on all units, composed; a maximum taken first would be too little."""
     everyone, left, right = counts(30.0, 4), counts(40.0, partition="left"), counts(28.0, partition="right")
     book = ledger(5.0)
     for query in (left, everyone, right):
@@ -221,12 +257,12 @@ def test_disjoint_parts_cost_the_dearest_joint_run() -> None:
     assert book.spent().epsilon < 0.99 * accounting.spent([query.event for query in book.queries], 1e-6).epsilon
 
 
-def test_parts_that_different_accountants_hold_still_fit() -> None:
-    """A part that only one accountant can hold does not spoil the figure of the others."""
+def test_partitions_that_different_accountants_hold_still_fit() -> None:
+    """A partition that only one accountant can hold does not spoil the figure of the others."""
     book = ledger(1.0)
     by_pld = book.remaining.calibrate(lambda noise: [DiscreteGaussian(noise, 3)])
     book.charge(counts(by_pld, 3, partition="left"))
-    book.charge(Query("lump", "lump", ZCDP(Budget(1.0, 1e-6).rho()), partition="right"))
+    book.charge(Query("filter", "filter", ZCDP(Budget(1.0, 1e-6).rho()), partition="right"))
     assert 0.995 <= book.spent().epsilon <= 1.0
     with pytest.raises(BudgetExceeded):
         book.charge(counts(by_pld, 3, partition="right"))
@@ -234,7 +270,7 @@ def test_parts_that_different_accountants_hold_still_fit() -> None:
         book.charge(counts(100.0))
 
 
-def test_deltas_of_one_part_are_not_taken_from_another() -> None:
+def test_deltas_of_one_partition_are_not_taken_from_another() -> None:
     book = ledger(5.0)
     book.charge(counts(30.0, delta=8e-7, partition="left"))
     book.charge(counts(30.0, delta=8e-7, partition="right"))
@@ -248,7 +284,7 @@ PLAN = Plan(
     (
         counts(60.0, key="size"),
         counts(80.0, 3, key="categories", delta=1e-7),
-        Query("choice", "tree", Choices(0.05, 5), ("a", "b"), path=("mst",)),
+        Query("choice", "tree", Selections(0.05, 5), ("a", "b"), path=("mst",)),
         Query("pairs", "pairs", DiscreteGaussian(70.0, 5), ("a", "b"), path=("boosted", "mst")),
     )
 )
@@ -279,7 +315,7 @@ def test_budgets_subtract_what_stands_before() -> None:
     assert budget.after(PLAN.queries).fraction(0.5) == Budget(0.5, 1e-6)
     rho = budget.after(PLAN.queries).rho()
     assert rho < budget.rho()
-    figures = spent_by((*PLAN.queries, Query("lump", "lump", ZCDP(rho))), Guarantee(1.0, 1e-6))
+    figures = spent_by((*PLAN.queries, Query("filter", "filter", ZCDP(rho))), Guarantee(1.0, 1e-6))
     assert 0.995 <= figures.epsilon <= 1.0
 
 
@@ -287,11 +323,11 @@ def test_budgets_subtract_what_stands_before() -> None:
 def test_the_statement_says_what_ran_and_survives_json(source: SeededNoise | SecureNoise) -> None:
     book = Ledger(Guarantee(2.0, 1e-6), noise=source)
     extra = (Query("train", "training", SubsampledGaussian(0.01, 20.0, 10), partition="left"), counts(90.0))
-    for query in (*PLAN, Query("gauss", "gauss", Gaussian(40.0, 2)), Query("lump", "lump", ZCDP(1e-3)), *extra):
+    for query in (*PLAN, Query("gauss", "gauss", Gaussian(40.0, 2)), Query("filter", "filter", ZCDP(1e-3)), *extra):
         book.charge(query)
-    statement = book.statement(
-        unit="person", rows_declared=100, drafted=True, declared=("rows",), bought=("bounds of a",), method="mst"
-    )
+    facts = PublicFacts(unit="person", rows_declared=100, drafted=True, declared=("rows",), estimated=("bounds of a",))
+    statement = book.statement(facts, method="mst")
+    assert (statement.facts, statement.method) == (facts, "mst")
     assert statement.epsilon == book.spent().epsilon <= 2.0
     assert statement.epsilon_pld == math.inf
     assert statement.seeded is source.seeded

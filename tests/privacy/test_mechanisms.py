@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from understudy.errors import BudgetExceeded
-from understudy.privacy.accounting import ZCDP, Choices, DiscreteGaussian, SubsampledGaussian
+from understudy.privacy.events import ZCDP, DiscreteGaussian, Selections, SubsampledGaussian
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.mechanisms import (
     Box,
@@ -224,7 +224,7 @@ def test_answers_are_paid_at_once_and_no_more_are_given() -> None:
 
 def law_of_choice(rows: Sequence[tuple[int, ...]], candidates: Candidates, epsilon: float, *, k: int = 1) -> np.ndarray:
     noise = ExactLaw(0)
-    choose = noisy_choices(table(rows, k=k), Query("t", "t", Choices(epsilon)), ledger(noise=noise, k=k))
+    choose = noisy_choices(table(rows, k=k), Query("t", "t", Selections(epsilon)), ledger(noise=noise, k=k))
     choose(candidates)
     return noise.log_law
 
@@ -290,7 +290,7 @@ class _Kept(SeededNoise):
 def test_what_is_expected_has_the_shape_of_its_query() -> None:
     """Broadcast over more cells, one row would move a score several times."""
     rows = Rows(np.zeros((4, 2), dtype=np.int32), Domain(names=("a", "b"), sizes=(2, 3), num_rows=4))
-    choose = noisy_choices(rows, Query("c", "c", Choices(1.0, 16)), ledger())
+    choose = noisy_choices(rows, Query("c", "c", Selections(1.0, 16)), ledger())
     queries: list[Any] = [("a",), ("a", "b"), Box(("a",), ((0, 1),)), Grouped(("b",), ((0, 0, 1),))]
     for query, shape in zip(queries, [(2,), (2, 3), (1,), (2,)], strict=True):
         candidates = Candidates([query], [np.zeros(shape)], np.ones(1), np.zeros(1))
@@ -309,7 +309,7 @@ def test_great_offsets_are_rounded_within_the_noise() -> None:
         paid = ledger(noise=noise)
         rows = Rows(np.zeros((4, 1), dtype=np.int32), domain)
         candidates = Candidates([("a",)], [np.zeros(2)], np.full(1, 0.7), np.full(1, offset))
-        noisy_choices(rows, Query("c", "c", Choices(1.0, 1)), paid)(candidates)
+        noisy_choices(rows, Query("c", "c", Selections(1.0, 1)), paid)(candidates)
         errors = generator.random(1000) * 1000
         moved = np.abs(0.7 * (errors + 1 - offset) - 0.7 * (errors - offset)).max()
         assert moved <= noise.scale / 2
@@ -317,7 +317,7 @@ def test_great_offsets_are_rounded_within_the_noise() -> None:
 
 
 def test_a_chooser_makes_no_more_picks_than_were_paid() -> None:
-    book, query = ledger(5.0), Query("t", "t", Choices(0.2, rounds=3))
+    book, query = ledger(5.0), Query("t", "t", Selections(0.2, rounds=3))
     choose = noisy_choices(table([(0, 0, 0)]), query, book)
     assert book.queries == (query,)
     for _ in range(3):
@@ -343,7 +343,7 @@ def test_several_picks_are_one_after_another_among_what_is_left() -> None:
             whole.weights[left],
             whole.offsets[left],
         )
-        noisy_choices(rows, Query("t", "t", Choices(epsilon)), ledger(noise=noise))(some)
+        noisy_choices(rows, Query("t", "t", Selections(epsilon)), ledger(noise=noise))(some)
         return np.exp(noise.log_law)
 
     choose = Chooser(rows, epsilon, 8000, ledger())  # nobody could pay for so many
@@ -367,9 +367,9 @@ def test_several_picks_are_one_after_another_among_what_is_left() -> None:
 def test_choices_are_paid_before_the_rows_are_touched() -> None:
     book = ledger(1.0)
     with pytest.raises(BudgetExceeded, match=r"would exceed"):
-        noisy_choices(untouchable(), Query("t", "t", Choices(5.0, 10)), book)
+        noisy_choices(untouchable(), Query("t", "t", Selections(5.0, 10)), book)
     assert not book.queries
-    choose = noisy_choices(untouchable(), Query("t", "t", Choices(0.1)), book)
+    choose = noisy_choices(untouchable(), Query("t", "t", Selections(0.1)), book)
     assert len(book.queries) == 1
     with pytest.raises(AssertionError, match="touched"):
         choose(candidates())
@@ -441,14 +441,14 @@ def test_prices_inside_a_filter_are_those_of_the_events() -> None:
     for k in (1, 3):
         purse = Filter(table([], k=k), Query("r", "r", ZCDP(0.5)), ledger(50.0, k=k))
         assert purse.price_of_counts(7.0) == pytest.approx(DiscreteGaussian(7.0, 1, k).rho)
-        assert purse.price_of_choice(0.3) == pytest.approx(Choices(0.3).rho)
+        assert purse.price_of_choice(0.3) == pytest.approx(Selections(0.3).rho)
 
 
 def test_rows_bounded_for_smaller_units_are_refused_before_any_charge() -> None:
     """Choices and gradient steps: noise for one row a unit would not hide three."""
     book = ledger(k=3)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
-        noisy_choices(untouchable(), Query("c", "choices", Choices(0.1, 2)), book)
+        noisy_choices(untouchable(), Query("c", "choices", Selections(0.1, 2)), book)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
         noisy_answers(untouchable(), Query("c", "counts", DiscreteGaussian(50.0, 2, 3)), book)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):

@@ -10,7 +10,8 @@ from sklearn.linear_model import LogisticRegression
 
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy import objective
-from understudy.privacy.accounting import Choices, Pure, pld_epsilon, rdp_epsilon, spent
+from understudy.privacy.accounting import pld_epsilon, rdp_epsilon, spent
+from understudy.privacy.events import Pure, Selections
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
@@ -284,6 +285,6 @@ def test_a_refused_query_reads_no_row() -> None:
 
 def test_pure_events_cost_their_epsilon_and_no_bounded_range() -> None:
     assert spent([Pure(0.5)], 1e-9).epsilon == pytest.approx(0.5, abs=1e-3)
-    assert pld_epsilon([Pure(0.1, 50)], 1e-6, 1e-3) == pytest.approx(pld_epsilon([Choices(0.1, 50)], 1e-6, 1e-3))
-    assert rdp_epsilon([Pure(0.1, 50)], 1e-6) > 1.5 * rdp_epsilon([Choices(0.1, 50)], 1e-6)
+    assert pld_epsilon([Pure(0.1, 50)], 1e-6, 1e-3) == pytest.approx(pld_epsilon([Selections(0.1, 50)], 1e-6, 1e-3))
+    assert rdp_epsilon([Pure(0.1, 50)], 1e-6) > 1.5 * rdp_epsilon([Selections(0.1, 50)], 1e-6)
     assert pld_epsilon([Pure(0.5, 3)], 1e-12, 1e-3) == pytest.approx(1.5, abs=5e-3)

@@ -12,9 +12,8 @@ from scipy import optimize, special, stats
 
 import understudy as us
 from tests.privacy import second_accountant
-from tests.privacy.second_accountant import Event, Figures, errors_in, loss_bracket, renyi_epsilon
-from understudy.privacy import accounting
-from understudy.privacy.accounting import Choices, DiscreteGaussian, Gaussian, Pure, SubsampledGaussian
+from tests.privacy.second_accountant import Figures, errors_in, loss_bracket, renyi_epsilon
+from understudy.privacy.events import ZCDP, DiscreteGaussian, Gaussian, Pure, Selections, SubsampledGaussian
 from understudy.privacy.ledger import Guarantee, Query, spent_by
 from understudy.release import plan
 
@@ -54,14 +53,10 @@ DECLARED = us.Schema(columns=tuple(COLUMNS.values()), rows=5000)
 OPEN = us.Schema(columns=tuple(us.Column(name=name, kind=column.kind) for name, column in COLUMNS.items()))
 
 
-def as_json(event: accounting.Event) -> Event:
-    return {"type": type(event).__name__, **dataclasses.asdict(event)}
-
-
 def figures(planned: "tuple[Query, ...]", guarantee: Guarantee) -> Figures:
     """As the first accountant has them."""
     spent = spent_by(planned, guarantee)
-    queries = tuple((as_json(query.event), query.delta, query.partition) for query in planned)
+    queries = tuple((query.event.to_json(), query.delta, query.partition) for query in planned)
     assert guarantee.delta is not None
     return Figures(queries, guarantee.delta, spent.epsilon, spent.pld, spent.rdp)
 
@@ -78,7 +73,7 @@ def test_gaussians_have_their_exact_curve(multiplier: float, delta: float) -> No
         return float(special.ndtr(middle - reach) - math.exp(epsilon) * special.ndtr(-middle - reach) - delta)
 
     exact = optimize.brentq(excess, 0.0, 100.0) if excess(0.0) > 0 else 0.0
-    bracket = loss_bracket([as_json(Gaussian(multiplier * 2, count=4))], delta)
+    bracket = loss_bracket([Gaussian(multiplier * 2, count=4).to_json()], delta)
     assert bracket is not None
     assert bracket.lower <= exact <= bracket.upper
     assert bracket.upper - bracket.lower < 0.005 * exact
@@ -93,8 +88,8 @@ def test_randomized_response_has_its_binomial() -> None:
         return float(np.maximum(high - math.exp(total) * high[::-1], 0).sum()) - delta
 
     exact = optimize.brentq(excess, 0.0, rounds * epsilon)
-    for event in (Pure(epsilon, rounds), Choices(epsilon, rounds)):
-        bracket = loss_bracket([as_json(event)], delta)
+    for event in (Pure(epsilon, rounds), Selections(epsilon, rounds)):
+        bracket = loss_bracket([event.to_json()], delta)
         assert bracket is not None
         assert bracket.lower <= exact <= bracket.upper < exact + 0.005
 
@@ -115,7 +110,9 @@ def test_a_mixture_of_events_has_the_divergence_of_all_outcomes() -> None:
         return max(float(np.maximum(p - math.exp(epsilon) * q, 0).sum()) for p, q in ways) - delta
 
     exact = optimize.brentq(excess, 0.0, 20.0)
-    bracket = loss_bracket([as_json(DiscreteGaussian(stddev)), as_json(SubsampledGaussian(rate, multiplier, 2))], delta)
+    bracket = loss_bracket(
+        [DiscreteGaussian(stddev).to_json(), SubsampledGaussian(rate, multiplier, 2).to_json()], delta
+    )
     assert bracket is not None
     assert bracket.lower - 1e-3 <= exact <= bracket.upper + 1e-3
     assert bracket.upper - bracket.lower < 0.01
@@ -155,16 +152,16 @@ def test_every_method_is_charged_what_it_costs(method: str) -> None:
 RUN = (
     Query("size", "size", DiscreteGaussian(80.0)),
     Query("categories", "categories", DiscreteGaussian(40.0, 3), delta=1e-7),
-    Query("tree", "tree", Choices(0.02, 5)),
+    Query("tree", "tree", Selections(0.02, 5)),
     Query("votes", "votes", Pure(0.01, 6)),
     Query("sums", "sums", Gaussian(9.0)),
     Query("steps", "steps", SubsampledGaussian(0.05, 2.0, 120)),
 )
-FEW = (Query("counts", "counts", DiscreteGaussian(20.0, 4, 3)), Query("lump", "lump", accounting.ZCDP(0.01)))
+FEW = (Query("counts", "counts", DiscreteGaussian(20.0, 4, 3)), Query("lump", "lump", ZCDP(0.01)))
 PARTED = (
     Query("counts", "counts", DiscreteGaussian(30.0, 4)),
     Query("train", "train", SubsampledGaussian(0.05, 1.0, 100), partition="train"),
-    Query("held", "held", Choices(0.2, 3), partition="held"),
+    Query("held", "held", Selections(0.2, 3), partition="held"),
 )
 GUARANTEE = Guarantee(10.0, 1e-6)
 
@@ -190,7 +187,7 @@ def test_what_is_right_is_taken_for_right(queries: tuple[Query, ...]) -> None:
 SABOTAGE: dict[str, Callable[[], tuple[tuple[Query, ...], tuple[Query, ...]]]] = {
     "steps halved": lambda: (RUN, changed(RUN, "steps", steps=60)),
     "a twentieth of the steps forgotten": lambda: (RUN, changed(RUN, "steps", steps=114)),
-    "sampling rate halved": lambda: (RUN, changed(RUN, "steps", rate=0.025)),
+    "sampling rate halved": lambda: (RUN, changed(RUN, "steps", sampling_rate=0.025)),
     "noise of steps overstated": lambda: (RUN, changed(RUN, "steps", noise_multiplier=2.1)),
     "sensitivity ignored": lambda: (FEW, changed(FEW, "counts", sensitivity=1)),
     "vectors of a bundle forgotten": lambda: (RUN, changed(RUN, "categories", count=1)),

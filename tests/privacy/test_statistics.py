@@ -12,7 +12,8 @@ from scipy import stats
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.learners.inputs import Examples, inputs_of
 from understudy.privacy import statistics
-from understudy.privacy.accounting import Gaussian, gaussian_epsilon, rdp_epsilon
+from understudy.privacy.accounting import gaussian_epsilon, rdp_epsilon
+from understudy.privacy.events import Gaussian
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import MOST_STDDEV, MOST_SUM, SecureNoise, SeededNoise, with_noise

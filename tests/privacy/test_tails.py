@@ -14,16 +14,16 @@ import understudy as us
 from understudy import certificate
 from understudy.cli import run
 from understudy.errors import ConfigError
-from understudy.privacy import accounting, device_noise
-from understudy.privacy.accounting import (
-    Choices,
+from understudy.privacy import accounting, device_noise, events
+from understudy.privacy.accounting import tail_delta
+from understudy.privacy.events import (
     DiscreteGaussian,
     Event,
     Gaussian,
     Pure,
+    Selections,
     SubsampledGaussian,
     normal_escape,
-    tail_delta,
 )
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import SeededNoise
@@ -31,17 +31,17 @@ from understudy.privacy.votes import laplaces
 from understudy.release import plan
 
 FLOATING: tuple[Event, ...] = (SubsampledGaussian(0.1, 30.0, 10), Gaussian(30.0, floating=True), Pure(0.01, 5))
-EXACT: tuple[Event, ...] = (DiscreteGaussian(30.0, 2), Gaussian(30.0), Choices(0.01, 5))
+EXACT: tuple[Event, ...] = (DiscreteGaussian(30.0, 2), Gaussian(30.0), Selections(0.01, 5))
 
 
 def test_the_samplers_reach_the_ends_that_are_charged() -> None:
     """Were the noise shorter than NORMAL_END, or a vector longer than is charged, more would have to be taken off."""
     words = jnp.asarray([2**31 - 1, 2**31], jnp.uint32)
     ends = np.asarray(device_noise.normals_of(words, jnp.asarray([2**32 - 1, 0], jnp.uint32)))
-    assert ends[0] > accounting.NORMAL_END
-    assert ends[1] < -accounting.NORMAL_END
-    assert ends[0] < accounting.NORMAL_END + 0.1  # the bound is not far from what it is about
-    assert device_noise.MOST_COORDINATES == accounting.MOST_COORDINATES
+    assert ends[0] > events.NORMAL_END
+    assert ends[1] < -events.NORMAL_END
+    assert ends[0] < events.NORMAL_END + 0.1  # the bound is not far from what it is about
+    assert device_noise.MOST_COORDINATES == events.MOST_COORDINATES
     with pytest.raises(ConfigError, match="at most 67,108,864 coordinates"):
         device_noise.normals(SeededNoise(0).key(), device_noise.MOST_COORDINATES + 1)
 

@@ -6,7 +6,7 @@ import pytest
 
 from understudy.errors import ConfigError, SchemaError
 from understudy.marginals import GraphicalModel
-from understudy.privacy.accounting import ZCDP
+from understudy.privacy.events import ZCDP
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, spent_by
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise

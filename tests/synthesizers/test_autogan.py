@@ -20,7 +20,8 @@ from understudy.demo import demo_schema, demo_table
 from understudy.encoding.features import PublicRows
 from understudy.errors import ConfigError
 from understudy.networks import Autoencoder, Block, Decoded, Decoder, Encoder, PlainGenerator
-from understudy.privacy.accounting import DiscreteGaussian, Gaussian, NonPrivate, SubsampledGaussian, pld_epsilon
+from understudy.privacy.accounting import pld_epsilon
+from understudy.privacy.events import DiscreteGaussian, Gaussian, NonPrivate, SubsampledGaussian
 from understudy.privacy.gradients import Clip
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows
@@ -268,7 +269,7 @@ def test_plans_list_every_step_of_both_phases(settings: str, queries: dict[str, 
     for query in small:
         if isinstance(query.event, SubsampledGaussian):
             assert query.event.steps == queries[query.key]
-            assert query.event.rate == drawn_rate(0.05 if query.key == "autoencoder" else 1 / 32)
+            assert query.event.sampling_rate == drawn_rate(0.05 if query.key == "autoencoder" else 1 / 32)
 
 
 def test_a_public_decoder_needs_no_private_step() -> None:
@@ -431,7 +432,7 @@ def test_a_public_encoder_learns_from_public_rows_alone(steps: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(AutoGAN, "_on_private_rows", watched)
         release = us.fit(table, method, us.Guarantee.not_private(), schema=schema, public=public, seed=0)
-    assert release.statement.public_table == 500
+    assert release.statement.facts.public_table == 500
     assert any(query.key == "autoencoder" for query in release.statement.queries) == bool(steps)
     before, after = given[0]
     assert all(map(np.array_equal, jax.tree_util.tree_leaves(before), jax.tree_util.tree_leaves(after)))
@@ -523,7 +524,7 @@ def test_the_published_encoder_is_certified_as_infinite() -> None:
     statement = ledger.statement(method="autogan(encoder=unsound_paper)")
     assert statement.epsilon == math.inf
     assert "epsilon is infinite" in certificate.to_markdown(statement)
-    assert "without noise or bound" in certificate.to_markdown(statement)
+    assert "without a bound" in certificate.to_markdown(statement)
     assert certificate.to_json(statement)["private"] is False
     assert certificate.from_json(certificate.to_json(statement)) == statement
 

@@ -16,7 +16,7 @@ import understudy as us
 from understudy.benchmark.simulators import NAMES, montgomery_olivella, montgomery_olivella_schema, outcome
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
+from understudy.privacy.events import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.gradients import Clip
 from understudy.privacy.langevin import Pace, Stair, at_rest, langevin_step, noisy_langevin_step, paces, stairs
 from understudy.privacy.ledger import Budget, Query
@@ -262,8 +262,8 @@ def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
     plans = [method.plan(dataclasses.replace(DOMAIN, num_rows=rows), _budget()) for rows in (100, 10**6)]
     assert plans[0].queries == plans[1].queries
     events = [query.event for query in plans[0] if query.key != "singles"]
-    assert all(isinstance(event, SubsampledGaussian) and event.rate == drawn_rate(0.03) for event in events)
-    assert sum(event.steps for event in events) == 40 * 3 * 2  # type: ignore[union-attr]
+    assert all(isinstance(event, SubsampledGaussian) and event.sampling_rate == drawn_rate(0.03) for event in events)
+    assert sum(event.steps for event in events) == 40 * 3 * 2  # type: ignore[attr-defined]
     assert (len(events) == 8) == ("schedule" in settings)
 
 
@@ -301,7 +301,7 @@ def test_no_update_draws_less_noise_than_was_charged(settings: str, monkeypatch:
     assert drawn.shape == charged.shape
     assert np.all(drawn >= charged * (1 - 1e-6))  # single precision; clipped norms leave a margin of 2e-3
     assert not np.any(of_generators.multiplier)
-    assert {event.rate for event in events} == {chains.engine.rate}
+    assert {event.sampling_rate for event in events} == {chains.engine.rate}
     assert clip.bounds.tolist() == [0.5]
     assert len(units.rows) == 1000
     assert _bytes(key) in noise.given

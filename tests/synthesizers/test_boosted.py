@@ -17,7 +17,7 @@ from understudy.adversarial.pools import Mixture, Pool
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import BudgetExceeded, ConditionError, ConfigError
 from understudy.networks import Block, Critic, Generator, num_features
-from understudy.privacy.accounting import Choices, DiscreteGaussian
+from understudy.privacy.events import DiscreteGaussian, Selections
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Query, spent_by
 from understudy.privacy.mechanisms import Rows, noisy_counts
 from understudy.privacy.noise import SeededNoise
@@ -199,7 +199,7 @@ def test_several_picks_share_the_rows() -> None:
 
 def test_the_frequency_of_a_checkpoint_is_that_of_the_exponential_law() -> None:
     """2,000 runs of the distance of marginals: the share of the better one within five standard deviations."""
-    rows, event = real_rows(), Choices(0.002)
+    rows, event = real_rows(), Selections(0.002)
     tables = [Law(t / 10 * REAL + (1 - t / 10) / 6).shares for t in (5, 10)]
     exact = np.bincount(3 * rows._codes[:, 0] + rows._codes[:, 1], minlength=6).reshape(2, 3)
     scores = [-0.5 * np.abs(exact - 5000 * table).sum() for table in tables]

@@ -18,7 +18,8 @@ from understudy.cli import run
 from understudy.demo import demo_schema, demo_table
 from understudy.donors import grown
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.privacy.accounting import Gaussian, NonPrivate, fits, spent
+from understudy.privacy.accounting import fits, spent
+from understudy.privacy.events import Gaussian, NonPrivate
 from understudy.privacy.ledger import Budget, Plan, Query
 from understudy.privacy.mechanisms import Rows, open_rows
 from understudy.privacy.noise import SeededNoise
@@ -102,8 +103,8 @@ def test_its_certificate_says_infinite_everywhere(release: us.Release, tmp_path:
     content = json.loads((tmp_path / "r/certificate.json").read_text())
     assert content["private"] is False
     assert content["guarantee"]["epsilon"] is None
-    assert {one["epsilon_alone"] for one in content["purchases"]} == {None}
-    assert content["purchases"][-1]["event"] == {"type": "NonPrivate"}
+    assert {query["standalone_epsilon"] for query in content["queries"]} == {None}
+    assert content["queries"][-1]["event"] == {"kind": "NonPrivate"}
     assert json.loads((tmp_path / "r/release.json").read_text())["private"] is False
     words = (tmp_path / "r/CERTIFICATE.md").read_text()
     assert "**NOT PRIVATE.**" in words

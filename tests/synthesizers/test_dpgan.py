@@ -8,8 +8,8 @@ import understudy as us
 from understudy.demo import demo_schema, demo_table
 from understudy.encoding import assumed_domain, fit_codec
 from understudy.errors import ConfigError, UnderstudyError
-from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.discovery import Binning, plan_discovery
+from understudy.privacy.events import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.ledger import Budget
 from understudy.privacy.sampling import drawn_rate
 from understudy.schema import Domain
@@ -46,7 +46,7 @@ def test_prices_do_not_depend_on_the_rows() -> None:
     singles, critic = plans[0]["singles"].event, plans[0]["critic"].event
     assert isinstance(singles, DiscreteGaussian)
     assert isinstance(critic, SubsampledGaussian)
-    assert critic.rate == drawn_rate(0.03)
+    assert critic.sampling_rate == drawn_rate(0.03)
     assert critic.steps == 50
 
 
@@ -137,7 +137,7 @@ def test_a_run_can_start_from_a_public_table_and_says_so() -> None:
     release = us.fit(table, method, us.Guarantee.not_private(), schema=schema, public=lambda: public)
     fake = release.sample(500, seed=0)
     assert np.mean(np.asarray(fake["region"].to_pylist()) == "west") > 0.6
-    assert release.statement.public_table == 300
+    assert release.statement.facts.public_table == 300
     cold = us.fit(table, method, us.Guarantee.not_private(), schema=schema)
     assert cold.statement.queries == release.statement.queries  # public rows cost nothing, and save nothing
 

@@ -16,7 +16,7 @@ from scipy import optimize, stats
 import understudy as us
 from understudy.adversarial.products import Products
 from understudy.errors import BudgetExceeded, ConditionError, ConfigError, SchemaError
-from understudy.privacy.accounting import Gaussian
+from understudy.privacy.events import Gaussian
 from understudy.privacy.ledger import Budget, Ledger, Query
 from understudy.privacy.measurement import FINE, MOST_NOISE, ROOM, Purse, pay_for_marginals
 from understudy.privacy.mechanisms import Grouped, Rows

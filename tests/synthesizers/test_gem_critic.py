@@ -17,7 +17,7 @@ import understudy as us
 from tests.synthesizers.walk import DOMAIN, book, real_rows
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.networks import Block, Centred, Critic
-from understudy.privacy.accounting import Gaussian, SubsampledGaussian
+from understudy.privacy.events import Gaussian, SubsampledGaussian
 from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient, has_rules, per_example_sum
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan
 from understudy.privacy.mechanisms import Rows
@@ -64,8 +64,8 @@ def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytes
     assert (model.sample(30, key=jax.random.key(1)) < DOMAIN.sizes).all()
     event, [(settings, dials, iterations)] = plan["critic"].event, seen
     assert isinstance(event, SubsampledGaussian)
-    assert (settings.rate, iterations) == (event.rate, event.steps)
-    assert settings.batch == round(event.rate * DOMAIN.num_rows)
+    assert (settings.rate, iterations) == (event.sampling_rate, event.steps)
+    assert settings.batch == round(event.sampling_rate * DOMAIN.num_rows)
     assert float(dials.noise_multiplier) == pytest.approx(event.noise_multiplier)
     assert float(dials.clip) == HYBRID["clip"]
 
@@ -75,7 +75,7 @@ def test_a_share_is_calibrated_alone_and_reserved_first() -> None:
     gem, budget = GEM(**HYBRID), Budget(2.0, 1e-6)
     marginals, critic = (query.event for query in gem.plan(DOMAIN, budget).queries)
     assert isinstance(critic, SubsampledGaussian)
-    assert (critic.rate, critic.steps) == (drawn_rate(0.25), 20)
+    assert (critic.sampling_rate, critic.steps) == (drawn_rate(0.25), 20)
     alone = Budget(0.8, 1e-6).calibrate(lambda noise: [SubsampledGaussian(drawn_rate(0.25), noise, 20)])
     assert critic.noise_multiplier == alone
     assert isinstance(marginals, Gaussian)

@@ -14,7 +14,7 @@ from understudy.adversarial.pools import Mixture, mixed
 from understudy.adversarial.products import Products
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import ConfigError
-from understudy.privacy.accounting import Choices
+from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Budget
 from understudy.privacy.mechanisms import Rows
 from understudy.schema import Domain
@@ -66,7 +66,7 @@ def test_from_table_to_rows_at_the_price_of_both(wrapped: Boosted | Selected, tm
     *inner, own = planned.queries
     assert [query.path for query in inner] == [(kind, "gem")]
     assert own.path == (kind,)
-    assert isinstance(own.event, Choices)
+    assert isinstance(own.event, Selections)
     assert 0.99 * 3 <= release.statement.epsilon <= 3
     names = [each.name for each in columns[:2]]
     sizes = tuple(len(each.categories or ()) + each.nullable for each in columns[:2])

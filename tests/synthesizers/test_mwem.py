@@ -13,7 +13,7 @@ from scipy import stats
 import understudy as us
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.marginals import GraphicalModel
-from understudy.privacy.accounting import Choices, DiscreteGaussian
+from understudy.privacy.events import DiscreteGaussian, Selections
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, spent_by
 from understudy.privacy.mechanisms import Box, Clique, Rows
 from understudy.privacy.noise import SeededNoise
@@ -120,7 +120,7 @@ def test_plan_fills_the_budget_and_fit_charges_it(method: MWEM) -> None:
     assert [stddev for stddev, _ in noise.noises] == [counts.stddev] * counts.count  # all that was paid for is used
     if "choices" in plan:
         event = plan["choices"].event
-        assert isinstance(event, Choices)
+        assert isinstance(event, Selections)
         assert 0 < len(noise.choices) <= event.rounds
     assert sorted(name for group in model.cliques for name in group) == sorted(FOUR.names)
     rows = model.sample(500, key=jax.random.key(1))
@@ -139,14 +139,14 @@ def test_prices_follow_from_names_and_settings_alone() -> None:
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_selection_share_is_a_share_of_zcdp(share: float) -> None:
-    counts, choices = (query.event.rho for query in MWEM(selection_share=share).plan(FOUR, BUDGET))  # type: ignore[union-attr]
+    counts, choices = (query.event.rho for query in MWEM(selection_share=share).plan(FOUR, BUDGET))  # type: ignore[attr-defined]
     assert choices / (counts + choices) == pytest.approx(share)
 
 
 def test_without_choices_all_goes_to_the_counts() -> None:
     plan = MWEM(measure_only=True).plan(FOUR, BUDGET)
     assert [query.key for query in plan] == ["counts"]
-    assert plan["counts"].event.count == 4 + 6  # type: ignore[union-attr]
+    assert plan["counts"].event.count == 4 + 6  # type: ignore[attr-defined]
 
 
 def test_one_row_a_unit() -> None:
@@ -154,13 +154,13 @@ def test_one_row_a_unit() -> None:
     _fit(MWEM(), per_unit=1, guarantee=guarantee, noise=noise)
     plan = MWEM().plan(FOUR, Budget(1.0, 1e-6))
     assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1
-    assert {stddev for stddev, _ in noise.noises} == {plan["counts"].event.stddev}  # type: ignore[union-attr]
+    assert {stddev for stddev, _ in noise.noises} == {plan["counts"].event.stddev}  # type: ignore[attr-defined]
 
 
 def test_several_rows_a_unit_cost_as_much_more_noise() -> None:
     one, three = (MWEM().plan(FOUR, Budget(1.0, 1e-6, max_rows_per_unit=k))["counts"].event for k in (1, 3))
-    assert three.sensitivity == 3  # type: ignore[union-attr]
-    assert three.stddev > 2.9 * one.stddev  # type: ignore[union-attr]
+    assert three.sensitivity == 3  # type: ignore[attr-defined]
+    assert three.stddev > 2.9 * one.stddev  # type: ignore[attr-defined]
 
 
 # --- Choices ---
@@ -176,7 +176,7 @@ def test_choices_have_the_law_that_was_paid_for() -> None:
     )
     _fit(method, codes=codes, noise=noise, guarantee=Guarantee(0.02, 1e-6))
     plan = method.plan(FOUR, dataclasses.replace(BUDGET, epsilon=0.02))
-    epsilon, stddev = plan["choices"].event.epsilon, plan["counts"].event.stddev  # type: ignore[union-attr]
+    epsilon, stddev = plan["choices"].event.epsilon, plan["counts"].event.stddev  # type: ignore[attr-defined]
     ((scores, scale),) = noise.choices
     expected = [
         (3.0 if name == "a" else 1.0)
@@ -206,7 +206,7 @@ def test_mean_score_is_the_error_of_an_average_cell() -> None:
         scores,
         [np.abs(_exact(codes, FOUR, (n,)) - 3000 / s).mean() for n, s in zip(FOUR.names, FOUR.sizes, strict=True)],
     )
-    epsilon = method.plan(FOUR, BUDGET)["choices"].event.epsilon  # type: ignore[union-attr]
+    epsilon = method.plan(FOUR, BUDGET)["choices"].event.epsilon  # type: ignore[attr-defined]
     assert scale == pytest.approx(2 * PER_UNIT / 2 / epsilon, rel=1e-6)  # a row moves the mean over two cells by half
 
 

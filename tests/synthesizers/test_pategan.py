@@ -11,7 +11,7 @@ from understudy.adversarial.models import GeneratorModel
 from understudy.cli import run
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import ConfigError, UnderstudyError
-from understudy.privacy.accounting import DiscreteGaussian, Gaussian, Pure
+from understudy.privacy.events import DiscreteGaussian, Gaussian, Pure
 from understudy.privacy.ledger import Budget
 from understudy.privacy.noise import SeededNoise
 from understudy.schema import Domain
@@ -300,7 +300,7 @@ def test_a_run_can_start_from_a_public_table_and_says_so() -> None:
     release = us.fit(table, method, us.Guarantee.not_private(), schema=schema, public=lambda: public)
     fake = release.sample(500, seed=0)
     assert np.mean(np.asarray(fake["region"].to_pylist()) == "west") > 0.6
-    assert release.statement.public_table == 300
+    assert release.statement.facts.public_table == 300
 
 
 @pytest.mark.slow

@@ -597,4 +597,4 @@ def test_around_a_gan_with_public_rows(features: str, tmp_path: Path) -> None:
     release.save(tmp_path / "release")
     fake = us.Release.load(tmp_path / "release").sample_arrow(200, seed=0, where="label <> 'x'")
     assert fake.column_names == people(1).column_names
-    assert release.statement.public_table == 100
+    assert release.statement.facts.public_table == 100

@@ -24,7 +24,7 @@ from understudy.cli import run
 from understudy.encoding.features import Bits, Layout, Levels, Line, Modes, PublicRows
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.networks import Critic, Generator, num_features
-from understudy.privacy.accounting import Choices
+from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Query
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.selection import CHUNK, STEPS, RowFunctions, noisy_picks
@@ -41,7 +41,7 @@ LAYOUT = Layout((Levels(3), Modes(EDGES, None, True, (0.3, 0.5), (0.15, 0.2), (0
 """Two components that overlap nearly everywhere: the row's own number decides."""
 MIXED = Domain(names=("city", "income"), sizes=(3, 3), num_rows=9000)
 INCOME = Scale(run_edges=EDGES, run_masses=(0.5, 0.5), first_run=(0, 1, 2), nullable=True)
-QUERY = Query("p", "picks", Choices(1.0))
+QUERY = Query("p", "picks", Selections(1.0))
 
 
 def mixed_rows(num_rows: int) -> Rows:
@@ -126,7 +126,7 @@ def test_rows_are_encoded_after_the_charge() -> None:
 
     rows = Rows(np.zeros((4, 2), np.int32), MIXED, places=places, scales=(None, INCOME))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
-        noisy_picks(rows, RowFunctions(of_features, 4, layout=LAYOUT), Query("p", "p", Choices(1.0, 99)), book(0.1))
+        noisy_picks(rows, RowFunctions(of_features, 4, layout=LAYOUT), Query("p", "p", Selections(1.0, 99)), book(0.1))
     with pytest.raises(AssertionError, match="touched"):
         noisy_picks(rows, RowFunctions(of_features, 4, layout=LAYOUT), QUERY, book(50.0))
 

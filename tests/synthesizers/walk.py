@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from understudy.encoding.features import PublicRows
-from understudy.privacy.accounting import DiscreteGaussian
+from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows, noisy_counts
 from understudy.privacy.noise import SeededNoise

@@ -20,7 +20,8 @@ from scipy import stats
 import understudy as us
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy import mechanisms
-from understudy.privacy.accounting import Gaussian, Pure, calibrate, pld_epsilon
+from understudy.privacy.accounting import calibrate, pld_epsilon
+from understudy.privacy.events import Gaussian, Pure
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.mechanisms import PaidVotes, Rows, pay_for_votes
 from understudy.privacy.noise import SeededNoise

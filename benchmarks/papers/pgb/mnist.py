@@ -378,7 +378,7 @@ def delta(images: int) -> float:
 
 
 def _steps(profile: Profile, images: int, epochs: float, noise: float | None = None) -> Any:
-    from understudy.privacy.accounting import SubsampledGaussian
+    from understudy.privacy.events import SubsampledGaussian
     from understudy.privacy.ledger import Query
 
     steps, rate = profile.steps(images, epochs), drawn_rate(profile.batch / images)
@@ -386,10 +386,10 @@ def _steps(profile: Profile, images: int, epochs: float, noise: float | None = N
 
 
 def _picks(profile: Profile, epsilon: float | None = None) -> Any:
-    from understudy.privacy.accounting import Choices
+    from understudy.privacy.events import Selections
     from understudy.privacy.ledger import Query
 
-    return Query("picks", f"{profile.rounds} picks among critics", Choices(epsilon or profile.picks, profile.rounds))
+    return Query("picks", f"{profile.rounds} picks among critics", Selections(epsilon or profile.picks, profile.rounds))
 
 
 def calibrated(profile: Profile, images: int) -> tuple[float, float]:
@@ -405,7 +405,7 @@ def calibrated(profile: Profile, images: int) -> tuple[float, float]:
 
 def calibration(profile: Profile, images: int) -> str:
     """What `--calibrate` prints: the prices of the profile, and of 25 epochs alone."""
-    from understudy.privacy.accounting import SubsampledGaussian
+    from understudy.privacy.events import SubsampledGaussian
     from understudy.privacy.ledger import Budget
 
     rate, steps = drawn_rate(profile.batch / images), math.ceil(25 * images / profile.batch)

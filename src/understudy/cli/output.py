@@ -24,19 +24,19 @@ def warn_if_not_private(release: "Release") -> None:
 
 def show_spent(release: "Release", quiet: bool) -> None:
     """Prints the privacy cost and the notes of a run; the warning that it is not private even when quiet."""
-    from understudy.certificate import rounded_up
+    from understudy.certificate import round_up
 
     statement = release.statement
     warn_if_not_private(release)
     for note in () if quiet else release.notes:
         typer.echo(note[:1].upper() + note[1:], err=True)
-    if statement.public_table is not None and not quiet:
-        rows = f"{statement.public_table:,} row{'s' if statement.public_table > 1 else ''}"
+    if statement.facts.public_table is not None and not quiet:
+        rows = f"{statement.facts.public_table:,} row{'s' if statement.facts.public_table > 1 else ''}"
         typer.echo(f"Started from a public table of {rows}. Its rows are not protected.", err=True)
     if statement.epsilon != float("inf") and not quiet:
         typer.echo(
-            f"Spent epsilon {rounded_up(statement.epsilon, 4)} of {statement.epsilon_target:g} at delta "
-            f"{rounded_up(statement.delta, 2)}, "
+            f"Spent epsilon {round_up(statement.epsilon, 4)} of {statement.epsilon_target:g} at delta "
+            f"{round_up(statement.delta, 2)}, "
             f"method {statement.method}.",
             err=True,
         )
@@ -68,7 +68,7 @@ def show_plan(made: "Plan", guarantee: "Guarantee", json_file: str | None, *, fo
     from understudy.privacy.ledger import spent_by
 
     spent = spent_by(made, guarantee)
-    statement = words.planned(made, guarantee, spent)
+    statement = words.plan_statement(made, guarantee, spent)
     if json_file is not None:
         write_json(words.plan_to_json(made, statement), json_file, force=force)
         if json_file == "-":
@@ -89,10 +89,8 @@ def show_plan(made: "Plan", guarantee: "Guarantee", json_file: str | None, *, fo
     table.add_column("standalone epsilon", justify="right")
     table.add_column("added delta", justify="right")
     for query in made:
-        price = f"{words.price_alone(query, statement):.3g}"
-        table.add_row(
-            Text(query.label), words.mechanism_in_words(query.event), price, f"{query.delta:.2g}" if query.delta else ""
-        )
+        alone = f"{words.standalone_epsilon(query, statement):.3g}"
+        table.add_row(Text(query.label), query.event.describe(), alone, f"{query.delta:.2g}" if query.delta else "")
     console = Console()
     console.print(table)
     for note in made.notes:

@@ -25,7 +25,7 @@ from understudy.learners.models import (
     PriorModel,
 )
 from understudy.learners.training import Descent, Network, Progress, trained
-from understudy.privacy.accounting import DiscreteGaussian, Gaussian, Pure, SubsampledGaussian
+from understudy.privacy.events import DiscreteGaussian, Gaussian, Pure, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps

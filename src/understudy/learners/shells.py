@@ -7,6 +7,7 @@ target) must be declared.
 """
 
 import abc
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,7 +28,7 @@ from understudy.learners.models import Classifier, LogitModel, Model, OneVersusR
 from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.ledger import Guarantee, Ledger, Statement
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
-from understudy.release import bought_facts, checked_seed, declared_facts, size_warnings
+from understudy.release import checked_seed
 from understudy.schema import Category, Column, Schema, match_columns
 from understudy.spent import accountable
 from understudy.tables import as_arrow, conform, read_column
@@ -90,20 +91,15 @@ class Estimator(BaseEstimator, abc.ABC):
         # All prices are set before anything is bought: bought values must not move one.
         buying = plan_discovery(schema, ledger.remaining, binning)
         plan = method.plan(assumed_domain(schema, binning), ledger.remaining.after(buying.queries))
-        public_facts: dict[str, Any] = {
-            "unit": schema.unit,
-            "rows_declared": schema.rows,
-            "drafted": schema.drafted,
-            "declared": declared_facts(schema),
-            "method": self._name,
-        }
+        public_facts = certificate.public_facts(schema)
         plan = plan.under(self._name)
         whole = (*buying.queries, *plan.queries)
-        with accountable(ledger, lambda: ledger.statement(whole, **public_facts)):
+        with accountable(ledger, lambda: ledger.statement(public_facts, method=self._name, planned=whole)):
             codec, rows = fit_codec(table, schema, buying, ledger, binning)
             model = method.fit(rows, plan, ledger, key=noise.key())
-            warnings, bought = size_warnings(rows, schema), bought_facts(schema, codec)
-            statement = ledger.statement(warnings=warnings, bought=bought, **public_facts)
+            found = dataclasses.replace(public_facts, estimated=certificate.estimated_facts(schema, codec))
+            warnings = certificate.size_warnings(rows, schema)
+            statement = ledger.statement(found, method=self._name, warnings=warnings)
             return self._fitted(model, codec, statement)
 
     def _fitted(self, model: Model, codec: Codec, statement: Statement) -> Self:

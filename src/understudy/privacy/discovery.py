@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from scipy import stats
 
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.privacy.accounting import DiscreteGaussian
+from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.noise import discrete_gaussian_tail
 from understudy.schema import BOUNDED, Category, Column, Schema

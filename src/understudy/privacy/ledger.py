@@ -1,39 +1,41 @@
-"""The budget of one run: what was promised, what is planned, what was spent.
+"""The privacy budget of one run: guarantee, plan, ledger, statement.
 
-A `Plan` lists every look at the private rows before any happens. The `Ledger` is the one object here that changes: each
-look is charged on it first, in the same function that draws the noise, and a charge that does not fit is refused before
-the rows are touched. A `Statement` says what ran.
+A `Plan` lists every query on the private rows before any is made. The `Ledger` is the one object here that changes:
+each query is charged on it first, in the same function that draws the noise, and a charge that does not fit is refused
+before the rows are read. A `Statement` says what ran.
 """
 
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy import accounting
-from understudy.privacy.accounting import NO_NOISE, DiscreteGaussian, Event, Spent
+from understudy.privacy.accounting import NO_NOISE, Spent
+from understudy.privacy.events import Event
 from understudy.privacy.noise import NoiseSource
-from understudy.run.checkpoint import Checkpoint, Slot
+from understudy.run.checkpoint import Slot
 
 DEFAULT_DELTA = 1e-6
 MOST_DELTA = 0.01
 LARGE_DELTA = 1e-4
-"""A larger delta needs declared rows, which show what it means, and causes a warning in the certificate."""
+"""A larger delta needs a declared number of rows to compare with, and causes a warning in the certificate."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Guarantee:
-    """The promise: (epsilon, delta)-differential privacy under add-or-remove of one protected unit.
+    """(epsilon, delta)-differential privacy under add-or-remove of one privacy unit.
 
     >>> Guarantee(epsilon=1.0, delta=1e-6)
     Guarantee(epsilon=1.0, delta=1e-06)
     """
 
     epsilon: float
-    """How much one person's presence may change the odds of any outcome: at most a factor e^epsilon ..."""
+    """The presence of one unit changes the probability of any outcome by a factor of at most e^epsilon ..."""
 
     delta: float | None = None
-    """... except with about this probability. Left out: from the declared number of rows, else 1e-6."""
+    """... except with about this probability. Default: from the declared number of rows, else 1e-6."""
 
     def __post_init__(self):
         _check_epsilon(self.epsilon)
@@ -42,7 +44,7 @@ class Guarantee:
 
     @classmethod
     def not_private(cls) -> "Guarantee":
-        """No guarantee at all: a baseline without noise, whose certificate says that epsilon is infinite."""
+        """No guarantee: a baseline without noise, whose certificate says that epsilon is infinite."""
         guarantee = object.__new__(cls)
         object.__setattr__(guarantee, "epsilon", math.inf)
         object.__setattr__(guarantee, "delta", DEFAULT_DELTA)
@@ -63,28 +65,33 @@ class Guarantee:
         )
 
     def with_delta_for(self, declared_rows: int | None) -> "Guarantee":
-        """The same guarantee with its delta settled: as given, else from the declared size, never from the rows."""
+        """The same guarantee with a delta: as given, else from the declared number of rows, never from the rows."""
         if not self.is_private:
             return self
         if self.delta is None:
             return dataclasses.replace(self, delta=default_delta(declared_rows))
         if self.delta > MOST_DELTA:
             raise ConfigError(
-                f"delta {self.delta:g} is no promise: it is the chance that the guarantee fails. Use {MOST_DELTA:g} or "
-                "less; 1e-6 is a common choice."
+                f"delta {self.delta:g} is too large: delta bounds the probability that the guarantee of epsilon fails. "
+                f"Use at most {MOST_DELTA:g}; 1e-6 is a common choice."
             )
         if declared_rows is None and self.delta > LARGE_DELTA:
             raise ConfigError(
                 f"delta {self.delta:g} is larger than {LARGE_DELTA:g}, and the schema declares no number of rows: with "
-                f"{math.ceil(1 / self.delta):,} rows or more, it would allow publishing a whole row. Use "
-                f"{DEFAULT_DELTA:g}, or declare rows in the schema."
+                f"{math.ceil(1 / self.delta):,} rows or more, such a delta permits publishing a whole row. Use "
+                f"{DEFAULT_DELTA:g}, or declare the number of rows in the schema."
             )
         if declared_rows is not None and self.delta > 1 / declared_rows:
             raise ConfigError(
-                f"delta {self.delta:g} is larger than 1/{declared_rows}, one over the declared rows: it would "
-                f"allow publishing a whole row. Use {default_delta(declared_rows):g} or less, or leave delta out."
+                f"delta {self.delta:g} is larger than 1/{declared_rows}, one over the declared number of rows: it "
+                f"permits publishing a whole row. Use {default_delta(declared_rows):g} or less, or leave delta out."
             )
         return self
+
+    def budget(self, max_rows_per_unit: int = 1) -> "Budget":
+        """All that a run under this guarantee may spend."""
+        delta = DEFAULT_DELTA if self.delta is None else self.delta
+        return Budget(self.epsilon, delta, max_rows_per_unit=max_rows_per_unit)
 
 
 def default_delta(declared_rows: int | None) -> float:
@@ -116,29 +123,29 @@ def _check_epsilon(epsilon: float) -> None:
         )
     if epsilon > 1000:
         raise ConfigError(
-            f"epsilon {epsilon:g} promises nothing. Use 100 or less, or say so openly with --not-private (in Python: "
-            "Guarantee.not_private())."
+            f"epsilon {epsilon:g} is too large to protect anyone. Use at most 100. For a baseline without privacy use "
+            "--not-private (in Python: Guarantee.not_private())."
         )
     if epsilon < 1e-6:
-        raise ConfigError(f"epsilon {epsilon:g} is too small for any useful answer. Use at least 1e-6.")
+        raise ConfigError(f"epsilon {epsilon:g} is too small: the noise would hide every answer. Use at least 1e-6.")
 
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """One planned purchase from the private rows: what for, and the event that prices it."""
+    """One planned query on the private rows, and the event that is its privacy cost."""
 
     key: str
     """Its name in the plan."""
     what: str
-    """What is looked at, in words."""
+    """What is queried, for people."""
     event: Event
     columns: tuple[str, ...] = ()
     delta: float = 0.0
-    """Added to the run's delta: the chance that a thresholded list shows a value only one unit has."""
+    """Added to the run's delta: the probability that a thresholded list shows a value that only one unit has."""
     path: tuple[str, ...] = ()
     """The methods that make the query, outermost first."""
     partition: str | None = None
-    """Part of the units that it reads, when parts are disjoint; None reads everyone."""
+    """The partition of the units that it reads; None: all units."""
 
     @property
     def label(self) -> str:
@@ -147,11 +154,11 @@ class Query:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Every query that a method will make, with its price: a pure function of public facts."""
+    """Every query that a method will make, and its privacy cost: a pure function of public facts."""
 
     queries: tuple[Query, ...] = ()
     notes: tuple[str, ...] = ()
-    """Plain sentences for the reader of the plan: what was chosen, and why."""
+    """Sentences for the reader of the plan: what was chosen, and why."""
 
     def __getitem__(self, key: str) -> Query:
         return next(query for query in self.queries if query.key == key)
@@ -174,13 +181,13 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """What a plan may still spend: a target, and the queries that stand before it."""
+    """What a plan may still spend: a target, and the queries that count against it."""
 
     epsilon: float
     delta: float
     already: tuple[Query, ...] = ()
     max_rows_per_unit: int = 1
-    """How far one unit moves a count: the sensitivity that every price must cover."""
+    """How far one unit moves a count: the sensitivity that every cost must cover."""
 
     @property
     def is_private(self) -> bool:
@@ -202,29 +209,39 @@ class Budget:
         return accounting.calibrate(events_of_noise, epsilon=self.epsilon, delta=self._open_delta, already=self._events)
 
     def rho(self) -> float:
-        """The largest zCDP lump that still fits."""
+        """The largest zCDP budget that still fits."""
         if not self.is_private:
             return 1 / NO_NOISE**2
         return accounting.largest_rho(epsilon=self.epsilon, delta=self._open_delta, already=self._events)
 
-    def fraction(self, share: float) -> "Budget":
-        """A part calibrated alone, to (share * epsilon, delta)."""
-        return dataclasses.replace(self, epsilon=share * self.epsilon, already=())
+    def fraction(self, fraction: float) -> "Budget":
+        """A budget of its own, calibrated alone to (fraction * epsilon, delta)."""
+        return dataclasses.replace(self, epsilon=fraction * self.epsilon, already=())
 
-    def fraction_of_rest(self, share: float) -> "Budget":
-        """A part behind the queries that stand before it: with it, they cost what they cost and this share of the rest.
+    def fraction_of_rest(self, fraction: float) -> "Budget":
+        """Room for the queries already made and for this fraction of the epsilon that they leave.
 
         >>> Budget(1.0, 1e-6).fraction_of_rest(0.5).epsilon
         0.5
         """
         before = _spent(self).epsilon if self.already and self.is_private else 0.0
         if not self.is_private or before >= self.epsilon:
-            return self  # nothing to share; where nothing is left, calibration refuses
-        return dataclasses.replace(self, epsilon=before + share * (self.epsilon - before))
+            return self  # nothing to divide; where nothing is left, calibration refuses
+        return dataclasses.replace(self, epsilon=before + fraction * (self.epsilon - before))
 
     def after(self, queries: Sequence[Query]) -> "Budget":
         """What is left once these queries have been made, or reserved."""
         return dataclasses.replace(self, already=(*self.already, *queries))
+
+
+class StateStore(Protocol):
+    """Where a resumable run keeps its state."""
+
+    is_charged: bool
+    """Whether a query was charged: from then on the secret of the noise must not be discarded."""
+
+    def slot(self) -> Slot:
+        """A place for the state of one training; a run takes its slots in the order in which trainings begin."""
 
 
 class Ledger:
@@ -236,14 +253,14 @@ class Ledger:
         *,
         noise: NoiseSource,
         max_rows_per_unit: int = 1,
-        checkpoint: Checkpoint | None = None,
+        store: StateStore | None = None,
     ):
         if guarantee.delta is None:
             guarantee = guarantee.with_delta_for(None)
         self.guarantee = guarantee
         self.noise = noise
         self.max_rows_per_unit = max_rows_per_unit
-        self._checkpoint = checkpoint
+        self._store = store
         self._queries: list[Query] = []
         self._own = self._queries  # those made through this view; for the ledger itself, all
         self._cap: Budget | None = None
@@ -258,29 +275,30 @@ class Ledger:
         """What is left, for the next plan."""
         if self._cap is not None:
             return self._cap.after(self._own)
-        assert self.guarantee.delta is not None
-        return Budget(self.guarantee.epsilon, self.guarantee.delta, self.queries, self.max_rows_per_unit)
+        return self.guarantee.budget(self.max_rows_per_unit).after(self.queries)
 
     def charge(self, query: Query) -> None:
-        """Enter a query before it happens, or refuse it.
+        """Record a query before it is made, or refuse it.
 
         Formal guarantee: after any number of accepted charges, one of the two accountants holds the composition of all
         of them within the guarantee's epsilon at its delta (less the deltas of thresholded lists, and what the finite
         range of floating-point noise adds). A refused charge raises before its caller has read a row.
         """
-        if isinstance(query.event, DiscreteGaussian) and query.event.sensitivity < self.max_rows_per_unit:
+        covered = query.event.covered_rows
+        if covered is not None and covered < self.max_rows_per_unit:
             raise BudgetExceeded(
-                f"'{query.what}' is priced for {query.event.sensitivity} rows a unit, and a unit may own "
-                f"{self.max_rows_per_unit}. This query was not made. Plan it with the budget's max_rows_per_unit."
+                f"The cost of '{query.what}' covers {covered} row(s) per unit, and a unit may own "
+                f"{self.max_rows_per_unit}. This query was not made. Plan it with the budget's max_rows_per_unit.",
+                query=query.what,
             )
         if self.guarantee.is_private:
             assert self.guarantee.delta is not None
             accounting.check_tails([query.event], self.guarantee.delta)
         views = list(self._views())
         for view in views:
-            _check_fits(view.remaining.after([query]), query)
-        if self._checkpoint is not None and self.guarantee.is_private:
-            self._checkpoint.is_charged = True  # from here on the secret must not be discarded
+            _check_fits(view.remaining, query)
+        if self._store is not None and self.guarantee.is_private:
+            self._store.is_charged = True
         for view in views:
             view._own.append(query)
 
@@ -290,15 +308,15 @@ class Ledger:
             self.guarantee,
             noise=self.noise,
             max_rows_per_unit=self.max_rows_per_unit,
-            checkpoint=self._checkpoint,
+            store=self._store,
         )
         inner._queries, inner._cap, inner._outer = self._queries, cap, self
         inner._own = []
         return inner
 
     def slot(self) -> Slot | None:
-        """Where the training that begins now may keep its state; None in a run without a checkpoint."""
-        return None if self._checkpoint is None else self._checkpoint.slot()
+        """Where the training that begins now may keep its state; None in a run that cannot be resumed."""
+        return None if self._store is None else self._store.slot()
 
     def _views(self) -> "Iterator[Ledger]":
         yield self
@@ -311,12 +329,13 @@ class Ledger:
 
     def statement(
         self,
-        planned: Sequence[Query] | None = None,
+        facts: "PublicFacts | None" = None,
         *,
+        method: str = "",
+        planned: Sequence[Query] | None = None,
         warnings: tuple[str, ...] = (),
-        **facts: "str | int | bool | tuple[str, ...] | None",
     ) -> "Statement":
-        """What was charged, for the certificate; `facts` are the public facts of `Statement`.
+        """What was charged, for the certificate.
 
         With `planned`: the statement of a run that failed. Nothing was released, and every planned query counts.
         """
@@ -341,13 +360,33 @@ class Ledger:
             queries=queries,
             released=planned is None,
             warnings=(*self.guarantee.warnings, *warnings),
-            **facts,  # type: ignore[arg-type]
+            method=method,
+            facts=facts or PublicFacts(),
         )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class PublicFacts:
+    """What a run took as public, and what it estimated privately where the schema left a fact open."""
+
+    unit: str | None = None
+    """The column that identifies the privacy unit; None: every row is one."""
+    rows_declared: int | None = None
+    public_table: int | None = None
+    """Rows of the table, declared public, that training started from; None: there was none."""
+    drafted: bool = False
+    """Kinds were inferred from the table rather than declared by a person."""
+    types_kept: bool = False
+    """Synthetic columns have the storage types of the source, which were taken as public."""
+    declared: tuple[str, ...] = ()
+    """Sentences: what the schema declares to be public."""
+    estimated: tuple[str, ...] = ()
+    """Sentences: what the schema left open, and the noisy answers."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What a run spent, on what, under which promise. Built from what ran, never from what was asked for."""
+    """What a run spent, on what, under which guarantee. Made from what ran, never from what was requested."""
 
     epsilon_target: float
     delta: float
@@ -358,19 +397,7 @@ class Statement:
     seeded: bool
     max_rows_per_unit: int
     queries: tuple[Query, ...]
-    unit: str | None = None
-    """The column that names the protected unit; None: every row is one."""
-    rows_declared: int | None = None
-    public_table: int | None = None
-    """Rows of the table, public on somebody's word, where training began; None: there was none."""
-    drafted: bool = False
-    """Kinds were read off the table rather than declared by a person."""
-    types_kept: bool = False
-    """Synthetic columns have the storage types of the source, which were taken as public."""
-    declared: tuple[str, ...] = ()
-    """Sentences: what the schema declares to be public."""
-    bought: tuple[str, ...] = ()
-    """Sentences: what the schema left open."""
+    facts: PublicFacts = PublicFacts()
     warnings: tuple[str, ...] = ()
     """Sentences: what a reader should know about this run, from public facts and noisy answers."""
     method: str = ""
@@ -379,7 +406,7 @@ class Statement:
 
     @property
     def is_private(self) -> bool:
-        """Whether the guarantee holds: finite epsilon, and noise that nobody can repeat."""
+        """Whether the guarantee holds: finite epsilon, and noise that cannot be reproduced."""
         return math.isfinite(self.epsilon) and not self.seeded
 
     @property
@@ -391,7 +418,7 @@ class Statement:
 
 
 def _partitions(queries: Sequence[Query]) -> list[list[Query]]:
-    """One list for each disjoint part of the units: its own queries, and all that read everyone."""
+    """One list for each partition of the units: its own queries, and those on all units."""
     names: list[str | None] = [*sorted({query.partition for query in queries if query.partition is not None})] or [None]
     return [[query for query in queries if query.partition in (None, name)] for name in names]
 
@@ -400,14 +427,18 @@ def _check_fits(budget: Budget, query: Query) -> None:
     """Refuses a query with which the run would no longer fit."""
     if not budget.is_private:
         return
-    slack = 1e-9  # the calibrated noise meets the target to the last bit of a float, not beyond
-    for queries in _partitions(budget.already):
+    after, slack = budget.after([query]), 1e-9  # calibrated noise meets the target up to the last bits of a float
+    for queries in _partitions(after.already):
         open_delta = budget.delta - sum(each.delta for each in queries)
         events = [each.event for each in queries]
         if open_delta <= 0 or not accounting.fits(events, budget.epsilon, open_delta, slack=slack):
+            spent = _spent(budget).epsilon
             raise BudgetExceeded(
                 f"'{query.what}' would exceed the budget of epsilon {budget.epsilon:g} at delta {budget.delta:g}. "
-                "This query was not made. Raise epsilon, or plan fewer queries."
+                "This query was not made. Raise epsilon, or plan fewer queries.",
+                query=query.what,
+                needed=_spent(after).epsilon - spent,
+                left=budget.epsilon - spent,
             )
 
 
@@ -417,12 +448,11 @@ def _spent(budget: Budget) -> Spent:
         open_delta = budget.delta - sum(each.delta for each in queries)
         events = [each.event for each in queries]
         figures.append(accounting.spent(events, open_delta, grid=accounting.grid_for(budget.epsilon)))
-    return max(figures, key=lambda figure: figure.epsilon)  # the dearest part, by the better of its two figures
+    return max(figures, key=lambda figure: figure.epsilon)  # the most expensive partition
 
 
 def spent_by(plan: Plan | Sequence[Query], guarantee: Guarantee) -> Spent:
     """What a plan would cost if all of its queries were made."""
     if not guarantee.is_private:
         return Spent(math.inf, math.inf)
-    delta = guarantee.delta if guarantee.delta is not None else DEFAULT_DELTA
-    return _spent(Budget(guarantee.epsilon, delta, tuple(plan)))
+    return _spent(guarantee.budget().after(tuple(plan)))

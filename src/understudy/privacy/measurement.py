@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from understudy.errors import BudgetExceeded
-from understudy.privacy.accounting import Gaussian
+from understudy.privacy.events import Gaussian
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.mechanisms import Clique, Grouped, Rows, check_units
 

@@ -15,15 +15,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from understudy.errors import BudgetExceeded
-from understudy.privacy.accounting import (
-    ZCDP,
-    Choices,
-    DiscreteGaussian,
-    Gaussian,
-    NonPrivate,
-    Pure,
-    SubsampledGaussian,
-)
+from understudy.privacy.events import ZCDP, DiscreteGaussian, Gaussian, NonPrivate, Pure, Selections, SubsampledGaussian
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.sampling import Units
 from understudy.privacy.totals import Totals
@@ -220,7 +212,7 @@ def pay_for_steps(rows: Rows, query: Query, ledger: Ledger, layout: RowEncoder |
     encoded = rows._codes if layout is None else layout.encode(rows._codes, rows._places, ledger.noise.key())
     arranged, present = rows._in_units(encoded)
     multiplier = event.noise_multiplier if ledger.guarantee.is_private else 0.0
-    return PaidSteps(Units(jnp.asarray(arranged), jnp.asarray(present)), event.rate, multiplier, event.steps)
+    return PaidSteps(Units(jnp.asarray(arranged), jnp.asarray(present)), event.sampling_rate, multiplier, event.steps)
 
 
 def pay_for_stretches(
@@ -239,7 +231,7 @@ def pay_for_stretches(
     events = [query.event for query in queries if isinstance(query.event, SubsampledGaussian)]
     is_private = ledger.guarantee.is_private
     return tuple(
-        PaidSteps(last.units, event.rate, event.noise_multiplier if is_private else 0.0, event.steps)
+        PaidSteps(last.units, event.sampling_rate, event.noise_multiplier if is_private else 0.0, event.steps)
         for event in events
     )
 
@@ -285,7 +277,7 @@ def pay_for_votes(
     """
     event = query.event
     assert isinstance(event, Gaussian | Pure)
-    assert event.floating, "the finite range of floating-point votes must be charged"
+    assert event.is_floating, "the finite range of floating-point votes must be charged"
     if isinstance(event, Pure) and queries > event.rounds:
         raise BudgetExceeded(
             f"'{query.what}' is priced for {event.rounds} votes, not for {queries}. This query was not made."
@@ -388,12 +380,12 @@ class Candidates:
 def noisy_choices(rows: Rows, query: Query, ledger: Ledger) -> "Chooser":
     """Pays for all rounds of `query` at once, and returns the function that makes them one by one.
 
-    Formal guarantee: the price of `query`, a `Choices`: at most its `rounds` picks, each by the exponential mechanism
+    Formal guarantee: the cost of `query`, a `Selections`: at most its `rounds` picks, each by the exponential mechanism
     of its `epsilon`. The scores of one pick move by at most max(weights) * max_rows_per_unit when a unit comes or goes,
     since an L1 norm moves by no more than its argument.
     """
     event = query.event
-    assert isinstance(event, Choices)
+    assert isinstance(event, Selections)
     check_units(rows, ledger)
     ledger.charge(query)
     return Chooser(rows, event.epsilon, event.rounds, ledger)

@@ -14,8 +14,8 @@ from jaxtyping import Float, PRNGKeyArray
 from scipy import special
 
 from understudy.errors import BudgetExceeded, TrainingError
-from understudy.privacy.accounting import Pure
 from understudy.privacy.device_noise import word_pairs
+from understudy.privacy.events import Pure
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.mechanisms import RowEncoder, Rows, check_units
 from understudy.privacy.statistics import label_and_inputs

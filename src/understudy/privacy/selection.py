@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.privacy.accounting import Choices
+from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.mechanisms import ROUNDING, Clique, RowEncoder, Rows, check_units
 from understudy.schema import Domain, Scale
@@ -49,7 +49,7 @@ class RowFunctions:
 def noisy_picks(rows: Rows, functions: RowFunctions, query: Query, ledger: Ledger) -> "Picker":
     """Pays for all picks of `query` at once, and returns the function that makes them one by one.
 
-    Formal guarantee: the price of `query`, a `Choices`, under add/remove of one unit: at most its `rounds` picks, each
+    Formal guarantee: the cost of `query`, `Selections`, under add/remove of one unit: at most its `rounds` picks, each
     with odds exp(epsilon * (sum - public part) / max_rows_per_unit). Sums are over every row, of values that are held
     within [0, 1] and rounded, so a unit moves all of them by 0 to max_rows_per_unit, exactly. Where a layout draws
     (a row's component), it does so independently for each row: for every outcome of the draws of the rows that stay,
@@ -57,7 +57,7 @@ def noisy_picks(rows: Rows, functions: RowFunctions, query: Query, ledger: Ledge
     one row depends on others; those that do so on a public probe are refused.
     """
     event = query.event
-    assert isinstance(event, Choices)
+    assert isinstance(event, Selections)
     _check_rowwise(functions, rows)
     check_units(rows, ledger)
     ledger.charge(query)  # before the query: a refused one must not happen
@@ -68,7 +68,7 @@ def noisy_picks(rows: Rows, functions: RowFunctions, query: Query, ledger: Ledge
 class Picker:
     """A counter of paid picks. The sums inside are exact and never shown."""
 
-    def __init__(self, exact_sums: Int[np.ndarray, " functions"], event: Choices, rows: Rows, ledger: Ledger):
+    def __init__(self, exact_sums: Int[np.ndarray, " functions"], event: Selections, rows: Rows, ledger: Ledger):
         self._exact_sums, self._left, self._ledger = exact_sums, event.rounds, ledger
         self._num_rows = rows.public_num_rows
         self._scale = math.nextafter(rows.max_rows_per_unit / event.epsilon, math.inf)
@@ -110,12 +110,12 @@ def noisy_closest(
 ) -> list[int]:
     """The candidates whose marginals, given as shares for each clique, are nearest to those of the rows.
 
-    Formal guarantee: the price of `query`, a `Choices` with one round for each candidate that is picked. The score is
+    Formal guarantee: the cost of `query`, a `Selections` with one round for each candidate that is picked. The score is
     minus half the L1 distance of counts, averaged over cliques: it moves by at most half a row for each row of a unit,
     up or down, so it has a range of max_rows_per_unit.
     """
     event = query.event
-    assert isinstance(event, Choices)
+    assert isinstance(event, Selections)
     check_units(rows, ledger)
     ledger.charge(query)
     exact_scores = np.asarray(

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.privacy.accounting import Gaussian
+from understudy.privacy.events import Gaussian
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.mechanisms import RowEncoder, Rows, check_units
 from understudy.privacy.noise import MOST_SUM, checked_stddev, with_noise

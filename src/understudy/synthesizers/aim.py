@@ -17,7 +17,7 @@ from jaxtyping import PRNGKeyArray
 from understudy.errors import ConfigError
 from understudy.junction import Clique, count_cells
 from understudy.marginals import GraphicalModel, Measurement, estimate
-from understudy.privacy.accounting import ZCDP
+from understudy.privacy.events import ZCDP
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Candidates, Filter, Rows
 from understudy.schema import Domain

@@ -35,7 +35,7 @@ from understudy.networks import (
     is_level,
     num_features,
 )
-from understudy.privacy.accounting import Gaussian, NonPrivate, SubsampledGaussian
+from understudy.privacy.events import Gaussian, NonPrivate, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps

@@ -23,7 +23,7 @@ from understudy.adversarial.models import PosteriorModel
 from understudy.encoding.features import FEATURES, MODES, layout_of
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.networks import GENERATORS, Blocks
-from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
+from understudy.privacy.events import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip
 from understudy.privacy.langevin import SCHEDULES, Stair, paces, stairs
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query

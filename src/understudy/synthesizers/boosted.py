@@ -32,7 +32,7 @@ from understudy.boosting import (
 )
 from understudy.encoding.features import PublicRows
 from understudy.errors import ConfigError
-from understudy.privacy.accounting import Choices
+from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Clique, Rows
 from understudy.privacy.selection import RowFunctions, noisy_picks
@@ -136,7 +136,7 @@ class Boosted:
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """The picks at their share, reserved before the inner method is planned on what is left."""
-        noise = budget.fraction(self.share).calibrate(lambda noise: [Choices(1 / noise, self.rounds)])
+        noise = budget.fraction(self.share).calibrate(lambda noise: [Selections(1 / noise, self.rounds)])
         count = self._functions(domain).size(domain)
         # In words that follow from the settings alone: sizes of columns may be bought.
         judges = [f"{self._count} critics"] if has_critics(self.inner) else []
@@ -144,12 +144,12 @@ class Boosted:
         if not judges:
             raise ConfigError("No column is left whose cells could judge: use other queries, as in queries=singles.")
         what = f"{self.rounds} picks among {' and '.join(judges)}"
-        picks = Query("picks", what, Choices(1 / noise, self.rounds), columns=domain.names)
+        picks = Query("picks", what, Selections(1 / noise, self.rounds), columns=domain.names)
         inner = self.inner.plan(domain, budget.after([picks])).under(name_of(self.inner))
         return Plan((*inner.queries, picks), (*inner.notes, *self._notes(domain, budget, picks, count)))
 
     def _notes(self, domain: Domain, budget: Budget, picks: Query, count: int) -> tuple[str, ...]:
-        assert isinstance(picks.event, Choices)
+        assert isinstance(picks.event, Selections)
         if not budget.is_private:
             return ()
         miss = expected_miss(count, picks.event.epsilon * domain.num_rows / budget.max_rows_per_unit)

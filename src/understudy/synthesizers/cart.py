@@ -14,7 +14,7 @@ from jaxtyping import PRNGKeyArray
 
 from understudy.donors import DonorTrees, grown
 from understudy.errors import ConfigError
-from understudy.privacy.accounting import NonPrivate
+from understudy.privacy.events import NonPrivate
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows, open_rows
 from understudy.schema import Domain

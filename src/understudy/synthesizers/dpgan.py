@@ -21,7 +21,7 @@ from understudy.adversarial.models import GeneratorModel
 from understudy.encoding.features import FEATURES, MODES, Layout, PublicRows, layout_of
 from understudy.errors import ConfigError
 from understudy.networks import GENERATORS, Blocks, num_features
-from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
+from understudy.privacy.events import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, multiplier_beside_counts
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps

@@ -21,7 +21,7 @@ from jaxtyping import Float, PRNGKeyArray
 from understudy.adversarial.products import Products
 from understudy.errors import ConfigError
 from understudy.networks import Centred, Critic, starts
-from understudy.privacy.accounting import Choices, Gaussian, SubsampledGaussian
+from understudy.privacy.events import Gaussian, Selections, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.measurement import Purse, pay_for_marginals
@@ -237,9 +237,9 @@ class GEM:
         what, queries, noise = f"counts of every column, and of pairs of columns{by}{triples}", [], alone
         if mode == "adaptive":
             picks = self._num_picks(domain)
-            least = budget.fraction(self.choice_share).calibrate(lambda noise: [Choices(1 / noise, picks)])
+            least = budget.fraction(self.choice_share).calibrate(lambda noise: [Selections(1 / noise, picks)])
             choice = f"choice of {picks} pairs of columns, in {min(self.rounds, picks)} rounds"
-            queries.append(Query("choices", choice, Choices(1 / least, picks), columns=domain.names))
+            queries.append(Query("choices", choice, Selections(1 / least, picks), columns=domain.names))
             noise = left.after(queries).calibrate(lambda noise: [Gaussian(noise)])
             what = f"counts of every column, and of {picks} pairs of columns{by}{triples}"
         queries.append(Query("marginals", what, Gaussian(noise), columns=domain.names))

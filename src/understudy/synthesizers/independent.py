@@ -9,7 +9,7 @@ from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError
 from understudy.marginals import GraphicalModel, estimate, measure
-from understudy.privacy.accounting import DiscreteGaussian
+from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows
 from understudy.schema import Domain

@@ -16,7 +16,7 @@ from jaxtyping import PRNGKeyArray
 from understudy.errors import ConfigError
 from understudy.junction import Clique
 from understudy.marginals import GraphicalModel, Measurement, estimate, measure
-from understudy.privacy.accounting import Choices, DiscreteGaussian, Event
+from understudy.privacy.events import DiscreteGaussian, Event, Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Candidates, Chooser, Rows, noisy_choices
 from understudy.schema import Domain
@@ -71,7 +71,7 @@ class MST:
             }
         return {
             "singles": DiscreteGaussian(sensitivity * math.sqrt(columns / (2 * rho[0])), columns, sensitivity),
-            "tree": Choices(math.sqrt(8 * rho[1] / edges), edges),
+            "tree": Selections(math.sqrt(8 * rho[1] / edges), edges),
             "pairs": DiscreteGaussian(sensitivity * math.sqrt(edges / (2 * rho[2])), edges, sensitivity),
         }
 

@@ -21,7 +21,7 @@ from understudy.columns import did_you_mean
 from understudy.errors import ConfigError
 from understudy.junction import Clique, junction_tree
 from understudy.marginals import GraphicalModel
-from understudy.privacy.accounting import Choices, DiscreteGaussian, Event
+from understudy.privacy.events import DiscreteGaussian, Event, Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Box, Candidates, Rows, noisy_answers, noisy_choices
 from understudy.schema import Domain
@@ -156,7 +156,7 @@ class MWEM:
         stddev = sensitivity * math.sqrt(answers / (2 * (1 - share))) * noise
         events: dict[str, Event] = {"counts": DiscreteGaussian(stddev, answers, sensitivity)}
         if rounds:
-            events["choices"] = Choices(math.sqrt(8 * share / rounds) / noise, rounds)
+            events["choices"] = Selections(math.sqrt(8 * share / rounds) / noise, rounds)
         return events
 
     def _notes(self, domain: Domain, groups: Sequence[Clique]) -> tuple[str, ...]:

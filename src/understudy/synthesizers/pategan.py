@@ -21,7 +21,7 @@ from understudy.adversarial.models import GeneratorModel
 from understudy.encoding.features import FEATURES, MODES, Layout, PublicRows, layout_of
 from understudy.errors import ConfigError
 from understudy.networks import GENERATORS, Blocks
-from understudy.privacy.accounting import Gaussian, Pure
+from understudy.privacy.events import Gaussian, Pure
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Rows, pay_for_votes
 from understudy.privacy.sampling import Units

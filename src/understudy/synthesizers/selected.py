@@ -20,7 +20,7 @@ from understudy.adversarial.pools import Drawn, mixed
 from understudy.boosting import expected_miss
 from understudy.encoding.features import PublicRows
 from understudy.errors import ConfigError
-from understudy.privacy.accounting import Choices
+from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.mechanisms import Clique, Rows
 from understudy.privacy.selection import RowFunctions, noisy_closest, noisy_picks, part_sizes, split_by_coin
@@ -100,8 +100,8 @@ class Selected:
         self._check_target(domain)
         what = f"{self.k} of {self.checkpoints} checkpoints picked by {self.task.replace('_', ' ')}"
 
-        def picks(noise: float) -> Choices:
-            return Choices(1 / noise, self.k)
+        def picks(noise: float) -> Selections:
+            return Selections(1 / noise, self.k)
 
         if not self.holdout:
             noise = budget.fraction(self.share).calibrate(lambda noise: [picks(noise)])
@@ -141,7 +141,7 @@ class Selected:
             )
 
     def _notes(self, num_scoring: int, budget: Budget, query: Query) -> tuple[str, ...]:
-        assert isinstance(query.event, Choices)
+        assert isinstance(query.event, Selections)
         if not budget.is_private or self.checkpoints == 1:
             return ()
         miss = expected_miss(self.checkpoints, query.event.epsilon * num_scoring / budget.max_rows_per_unit)

@@ -1,0 +1,403 @@
+"""Accounting events: what one query costs, to either accountant, in a certificate's JSON and in its words.
+
+An event is a frozen dataclass of public numbers; no data passes through this file. A new kind of event is a subclass of
+`Event` listed in `EVENTS`: accountants, ledger, certificate and its JSON schema know nothing of the single kinds.
+"""
+
+import abc
+import contextlib
+import dataclasses
+import functools
+import inspect
+import logging
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, get_type_hints
+
+import dp_accounting
+import numpy as np
+from dp_accounting import rdp
+from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy import special, stats
+
+from understudy.errors import ConfigError
+
+# The default orders leave wide gaps above 64 and end at 1024; a run with a small rho has its best order there, or
+# beyond (it grows like 1 / sqrt(rho)).
+# The library's series for subsampled Gaussians does not converge there: those events are infinite at such orders.
+SUBSAMPLED_ORDERS = tuple(rdp.RdpAccountant()._orders)
+ORDERS = SUBSAMPLED_ORDERS + tuple(np.geomspace(65, 1e6, 300))
+
+NORMAL_END = 9.0  # standard deviations that every sampler of normals reaches (64 bits: 9.08)
+MOST_COORDINATES = 2**26
+"""The most coordinates of one noise vector, as in `device_noise`, which refuses more."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The values that a parameter may have: one rule for the check of an event and for the JSON schema."""
+
+    type: str
+    lowest: float
+    excludes_lowest: bool = False
+    highest: float = math.inf
+
+    def __contains__(self, value: float) -> bool:
+        above = value > self.lowest if self.excludes_lowest else value >= self.lowest
+        return above and value <= self.highest
+
+    def to_json(self) -> dict[str, object]:
+        lowest = {"exclusiveMinimum" if self.excludes_lowest else "minimum": self.lowest}
+        return {"type": self.type, **lowest, **({} if math.isinf(self.highest) else {"maximum": self.highest})}
+
+
+Positive = Annotated[float, Range("number", 0, excludes_lowest=True)]
+Probability = Annotated[float, Range("number", 0, excludes_lowest=True, highest=1)]
+Count = Annotated[int, Range("integer", 1)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Event(abc.ABC):
+    """The privacy cost of one query under add-or-remove of one unit."""
+
+    def __post_init__(self) -> None:
+        # A negative cost would lower the sum of all others.
+        for name, allowed in _ranges(type(self)).items():
+            if getattr(self, name) not in allowed:
+                raise ConfigError(f"{self} has no privacy cost: {name} is out of range.")
+
+    @abc.abstractmethod
+    def rdp(self) -> np.ndarray:
+        """Renyi divergence at each of `ORDERS`."""
+
+    @abc.abstractmethod
+    def describe(self) -> str:
+        """Mechanism and amount of noise, for a certificate."""
+
+    @property
+    def has_pld(self) -> bool:
+        """Whether the privacy-loss accountant can hold the event."""
+        return False
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution | None:
+        """The privacy-loss distribution, rounded up to a grid of this step; None unless `has_pld`."""
+        return None
+
+    @property
+    def gaussian_mu_squared(self) -> float | None:
+        """mu^2 of an event that is exactly mu-Gaussian DP: the squares add up, and epsilon has a closed form."""
+        return None
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether its noise is floating-point, and so has a finite range."""
+        return False
+
+    @property
+    def tail_delta(self) -> float:
+        """What the finite range of floating-point noise adds to delta."""
+        return 0.0
+
+    @property
+    def covered_rows(self) -> int | None:
+        """Rows of one unit that the cost covers; None where the noise is already scaled to the unit."""
+        return None
+
+    def to_json(self) -> dict[str, object]:
+        return {"kind": type(self).__name__, **dataclasses.asdict(self)}
+
+    @classmethod
+    def json_schema(cls) -> dict[str, object]:
+        """Of what `to_json` returns; the description is the class's docstring."""
+        ranges = {name: allowed.to_json() for name, allowed in _ranges(cls).items()}
+        fields = {field.name: ranges.get(field.name, {"type": "boolean"}) for field in dataclasses.fields(cls)}
+        return {
+            "description": " ".join((inspect.getdoc(cls) or "").split()),
+            "type": "object",
+            "required": ["kind", *fields],
+            "additionalProperties": False,
+            "properties": {"kind": {"const": cls.__name__}, **fields},
+        }
+
+
+@functools.cache
+def _ranges(cls: type[Event]) -> dict[str, Range]:
+    hints = get_type_hints(cls, include_extras=True)
+    marks = {field.name: getattr(hints[field.name], "__metadata__", ()) for field in dataclasses.fields(cls)}
+    return {name: mark for name, (mark, *_) in ((name, found) for name, found in marks.items() if found)}
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscreteGaussian(Event):
+    """`count` vectors of counts, each cell with discrete Gaussian noise of standard deviation `stddev`. One unit moves
+    each vector by at most `sensitivity` in L2 norm."""
+
+    stddev: Positive
+    count: Count = 1
+    sensitivity: Count = 1
+
+    @property
+    def has_pld(self) -> bool:
+        # A unit with several rows may spread them over cells in many ways, and no single pair of distributions is known
+        # to dominate them all; on the Renyi side the L2 norm is all that counts.
+        return self.sensitivity == 1
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution | None:
+        if not self.has_pld:
+            return None
+        one = pld.from_discrete_gaussian_mechanism(self.stddev, value_discretization_interval=grid)
+        return one.self_compose(self.count) if self.count > 1 else one
+
+    @property
+    def rho(self) -> float:
+        # The discrete Gaussian satisfies the Renyi curve of the continuous one (Canonne, Kamath and Steinke 2020).
+        return self.count * self.sensitivity**2 / (2 * self.stddev**2)
+
+    def rdp(self) -> np.ndarray:
+        return _zcdp(self.rho)
+
+    @property
+    def covered_rows(self) -> int:
+        return self.sensitivity
+
+    def describe(self) -> str:
+        histograms = "" if self.count == 1 else f" of {self.count} histograms"
+        rows = "" if self.sensitivity == 1 else f", scaled to {self.sensitivity} rows per unit"
+        return f"discrete Gaussian noise, standard deviation {self.stddev:.4g} on every count{histograms}{rows}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaussian(Event):
+    """`count` sums with Gaussian noise, whose standard deviation is `noise_multiplier` times the L2 sensitivity.
+    `floating`: whether the noise is a vector of floating-point normals, or else integers on a fine grid."""
+
+    noise_multiplier: Positive
+    count: Count = 1
+    floating: bool = False
+
+    @property
+    def has_pld(self) -> bool:
+        return True
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution:
+        return pld.from_gaussian_mechanism(
+            self.noise_multiplier / math.sqrt(self.count), value_discretization_interval=grid
+        )
+
+    @property
+    def gaussian_mu_squared(self) -> float:
+        return 2 * self.rho
+
+    @property
+    def rho(self) -> float:
+        return self.count / (2 * self.noise_multiplier**2)
+
+    def rdp(self) -> np.ndarray:
+        return _zcdp(self.rho)
+
+    @property
+    def is_floating(self) -> bool:
+        return self.floating
+
+    @property
+    def tail_delta(self) -> float:
+        return self.count * normal_escape(1 / self.noise_multiplier) if self.floating else 0.0
+
+    def describe(self) -> str:
+        return (
+            f"Gaussian noise, noise multiplier {self.noise_multiplier:.4g}{f', {self.count} times' * (self.count > 1)}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class SubsampledGaussian(Event):
+    """`steps` sums over Poisson batches, in which each unit is with probability `sampling_rate`, with Gaussian noise of
+    `noise_multiplier` times the L2 sensitivity: the steps of DP-SGD."""
+
+    sampling_rate: Probability
+    noise_multiplier: Positive
+    steps: Count
+
+    @property
+    def has_pld(self) -> bool:
+        return True
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution:
+        one = pld.from_gaussian_mechanism(
+            self.noise_multiplier, sampling_prob=self.sampling_rate, value_discretization_interval=grid
+        )
+        return one.self_compose(self.steps)
+
+    @property
+    def tail_delta(self) -> float:
+        """What the finite range of the noise adds to delta: a bound on what the divergence of each step grows by.
+
+        The divergence is the hockey-stick one, at any epsilon. P is the distribution of a step with the unit, Q without
+        it, q the sampling rate. From P to Q: with probability q the unit is in the batch, and then P leaves the range
+        of Q with the probability of `normal_escape`. From Q to P: outside the range of a batch with the unit, P is
+        still (1 - q) Q, so nothing is added at epsilon above -log(1 - q), and below it at most e^epsilon q times the
+        mass that such a batch would have had there: q / (1 - q) times an escape, or for q near one the escape of Q.
+        """
+        return self.steps * min(1.0, 2 * self.sampling_rate) * normal_escape(1 / self.noise_multiplier)
+
+    def rdp(self) -> np.ndarray:
+        accountant = rdp.RdpAccountant(SUBSAMPLED_ORDERS)
+        sums = dp_accounting.GaussianDpEvent(self.noise_multiplier)
+        step = dp_accounting.PoissonSampledDpEvent(self.sampling_rate, sums)
+        with _without_warnings():  # orders whose series does not converge are infinite: said for each, harmless
+            accountant.compose(step, self.steps)
+        return np.concatenate([accountant._rdp, np.full(len(ORDERS) - len(SUBSAMPLED_ORDERS), np.inf)])
+
+    @property
+    def is_floating(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return (
+            f"DP-SGD: {self.steps:,} steps, sampling rate {self.sampling_rate:.4g}, noise multiplier "
+            f"{self.noise_multiplier:.4g}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Selections(Event):
+    """`rounds` selections by the exponential mechanism, each `epsilon`-DP and of bounded range `epsilon`."""
+
+    epsilon: Positive
+    rounds: Count = 1
+
+    @property
+    def has_pld(self) -> bool:
+        return True
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution:
+        return _randomized_responses(self.epsilon, self.rounds, grid)
+
+    @property
+    def rho(self) -> float:
+        # Bounded range gives zCDP of epsilon^2 / 8 (Cesar and Rogers 2021), a quarter of the pure bound.
+        return self.rounds * self.epsilon**2 / 8
+
+    def rdp(self) -> np.ndarray:
+        return _zcdp(self.rho)
+
+    def describe(self) -> str:
+        times = "1 selection" if self.rounds == 1 else f"{self.rounds} selections"
+        return f"{times} by the exponential mechanism, epsilon {self.epsilon:.4g} each"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pure(Event):
+    """`rounds` answers of any other kind, each `epsilon`-DP; nothing else is known of their losses."""
+
+    epsilon: Positive
+    rounds: Count = 1
+
+    @property
+    def has_pld(self) -> bool:
+        return True
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution:
+        return _randomized_responses(self.epsilon, self.rounds, grid)
+
+    @property
+    def rho(self) -> float:
+        # Bun and Steinke 2016, proposition 1.4. A quarter of it, as for selections, needs a bounded range.
+        return self.rounds * self.epsilon**2 / 2
+
+    def rdp(self) -> np.ndarray:
+        return _zcdp(self.rho)
+
+    @property
+    def is_floating(self) -> bool:
+        return True
+
+    @property
+    def tail_delta(self) -> float:
+        """What the finite range of the noise adds to delta: its numbers are logarithms of uniforms of at least 63 bits.
+
+        There are up to 2^15 numbers, each of which meets its end with probability 2^-63, so the noise is within 2^-48
+        in total variation of noise of infinite range. A round is then (epsilon, (1 + e^epsilon) 2^-48)-DP.
+        """
+        return min(1.0, self.rounds * (1 + math.exp(min(self.epsilon, 100.0))) * 2.0**-48)
+
+    def describe(self) -> str:
+        times = "1 answer" if self.rounds == 1 else f"{self.rounds} answers"
+        return f"{times}, pure epsilon {self.epsilon:.4g} each"
+
+
+@dataclasses.dataclass(frozen=True)
+class ZCDP(Event):
+    """A zero-concentrated DP budget of `rho`, spent adaptively under a privacy filter."""
+
+    rho: Positive
+
+    def rdp(self) -> np.ndarray:
+        return _zcdp(self.rho)
+
+    def describe(self) -> str:
+        return f"zCDP budget of rho {self.rho:.4g}, spent adaptively under a privacy filter"
+
+
+@dataclasses.dataclass(frozen=True)
+class NonPrivate(Event):
+    """Rows as they are, or anything else without a bound: its cost is infinite, whatever it is composed with."""
+
+    def rdp(self) -> np.ndarray:
+        return _zcdp(math.inf)
+
+    def describe(self) -> str:
+        return "no noise and no bound: not private"
+
+
+EVENTS: dict[str, type[Event]] = {
+    cls.__name__: cls for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Selections, Pure, ZCDP, NonPrivate)
+}
+
+
+def event_from_json(content: Mapping) -> Event:
+    """The reverse of `Event.to_json`."""
+    arguments = dict(content)
+    return EVENTS[arguments.pop("kind")](**arguments)
+
+
+def normal_escape(shift: float, *, end: float = NORMAL_END, coordinates: int = MOST_COORDINATES) -> float:
+    """A bound on the probability that a vector of normals, truncated at `end` and moved by `shift`, leaves its range.
+
+    Both in standard deviations; the shift is an L2 norm. Coordinate i, moved by v_i, leaves with probability g(|v_i|),
+    where g(v) = Q(end - v) - Q(end) with the normal tail Q. Let h(v) = g(v) - density(end) v. Its third derivative is
+    nonnegative up to end - 1, so h(v) / v^2 increases there, and the h(v_i) sum to at most h(shift), the case of a
+    single coordinate. The |v_i| sum to at most shift * sqrt(coordinates).
+    """
+    if shift >= end - 1:
+        return 1.0
+    density = math.exp(-(end**2) / 2) / math.sqrt(2 * math.pi)
+    one = float(special.ndtr(shift - end) - special.ndtr(-end)) - density * shift
+    return min(1.0, one + density * shift * math.sqrt(coordinates))
+
+
+def _zcdp(rho: float) -> np.ndarray:
+    return rho * np.asarray(ORDERS)
+
+
+def _randomized_responses(epsilon: float, rounds: int, grid: float) -> pld.PrivacyLossDistribution:
+    """Randomized response dominates any pure mechanism. The losses of all rounds are one binomial, which avoids
+    rounding each round up to the grid (with 400 rounds of 2.25e-4 that alone would double the cost)."""
+    successes = np.arange(rounds + 1)
+    keep = 1 / (1 + math.exp(-epsilon))
+    high = stats.binom.logpmf(successes, rounds, keep)
+    low = stats.binom.logpmf(successes, rounds, 1 - keep)
+    return pld.from_two_probability_mass_functions(
+        dict(enumerate(low)), dict(enumerate(high)), value_discretization_interval=grid
+    )
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

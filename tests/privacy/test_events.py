@@ -1,0 +1,145 @@
+"""Events: each is checked, written as JSON, described and accounted for by what its class says, and nothing else."""
+
+import dataclasses
+import json
+import math
+import re
+
+import jsonschema
+import numpy as np
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from understudy import certificate
+from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy import accounting, events
+from understudy.privacy.events import (
+    ZCDP,
+    Count,
+    DiscreteGaussian,
+    Event,
+    Gaussian,
+    NonPrivate,
+    Positive,
+    Pure,
+    Selections,
+    SubsampledGaussian,
+    event_from_json,
+)
+from understudy.privacy.ledger import Guarantee, Ledger, Query
+from understudy.privacy.noise import SecureNoise
+
+ALL = (
+    DiscreteGaussian(12.5, 3, 2),
+    DiscreteGaussian(12.5, 3),
+    Gaussian(20.0, 4, floating=True),
+    SubsampledGaussian(0.5, 20.0, 2),
+    Selections(0.1, 5),
+    Pure(0.1, 2),
+    ZCDP(0.02),
+    NonPrivate(),
+)
+
+
+def test_every_kind_is_tested_here() -> None:
+    assert {type(event).__name__ for event in ALL} == set(events.EVENTS)
+
+
+@pytest.mark.parametrize("event", ALL, ids=str)
+def test_json_is_valid_and_comes_back(event: Event) -> None:
+    content = json.loads(json.dumps(event.to_json(), allow_nan=False))
+    assert event_from_json(content) == event
+    validator = jsonschema.Draft202012Validator(type(event).json_schema())
+    validator.validate(content)
+    for name in content:
+        with pytest.raises(jsonschema.ValidationError):
+            validator.validate({key: value for key, value in content.items() if key != name})
+        with pytest.raises(jsonschema.ValidationError):
+            validator.validate({**content, name: -1})
+
+
+@pytest.mark.parametrize("event", ALL, ids=str)
+def test_every_parameter_is_checked_and_described(event: Event) -> None:
+    described = re.findall(r"`(\w+)`", str(type(event).json_schema()["description"]))
+    for field in dataclasses.fields(event):
+        assert field.name in described
+        if field.type is not bool:
+            for wrong in (0, -1, math.nan):
+                with pytest.raises(ConfigError, match=f"{field.name} is out of range"):
+                    dataclasses.replace(event, **{field.name: wrong})
+    with pytest.raises(ConfigError, match="sampling_rate is out of range"):
+        SubsampledGaussian(1.01, 1.0, 1)
+
+
+@pytest.mark.parametrize("event", ALL, ids=str)
+def test_an_accountant_has_a_figure_or_says_that_it_has_none(event: Event) -> None:
+    assert (event.pld(1e-3) is not None) == event.has_pld
+    assert len(event.rdp()) == len(events.ORDERS)
+    assert (event.tail_delta > 0) == event.is_floating
+    assert event.has_pld == math.isfinite(accounting.pld_epsilon([event], 1e-6, 1e-3))
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (
+            DiscreteGaussian(2.5, 3, 2),
+            "discrete Gaussian noise, standard deviation 2.5 on every count of 3 histograms, scaled to 2 rows per unit",
+        ),
+        (DiscreteGaussian(3.0), "discrete Gaussian noise, standard deviation 3 on every count"),
+        (Gaussian(2.0), "Gaussian noise, noise multiplier 2"),
+        (SubsampledGaussian(0.5, 2.0, 3000), "DP-SGD: 3,000 steps, sampling rate 0.5, noise multiplier 2"),
+        (Selections(0.1), "1 selection by the exponential mechanism, epsilon 0.1 each"),
+        (Pure(0.1, 2), "2 answers, pure epsilon 0.1 each"),
+        (ZCDP(0.5), "zCDP budget of rho 0.5, spent adaptively under a privacy filter"),
+        (NonPrivate(), "no noise and no bound: not private"),
+    ],
+    ids=str,
+)
+def test_descriptions(event: Event, words: str) -> None:
+    assert event.describe() == words
+
+
+# --- A new kind of event: its class, a line in EVENTS, and a test such as this one ---
+
+
+@dataclasses.dataclass(frozen=True)
+class Laplace(Event):
+    """`count` sums of L1 sensitivity one with Laplace noise of this `scale`."""
+
+    scale: Positive
+    count: Count = 1
+
+    @property
+    def has_pld(self) -> bool:
+        return True
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution:
+        return pld.from_laplace_mechanism(self.scale, value_discretization_interval=grid).self_compose(self.count)
+
+    def rdp(self) -> np.ndarray:
+        return self.count / (2 * self.scale**2) * np.asarray(events.ORDERS)
+
+    def describe(self) -> str:
+        return f"Laplace noise of scale {self.scale:.4g}, {self.count} times"
+
+
+@pytest.mark.made_up_figures  # the second accountant does not know this kind
+def test_a_new_kind_needs_nothing_outside_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calibrated, charged, refused, stated and read back, and valid by the derived schema."""
+    monkeypatch.setitem(events.EVENTS, "Laplace", Laplace)
+    ledger = Ledger(Guarantee(1.0, 1e-6), noise=SecureNoise())
+    scale = ledger.remaining.calibrate(lambda noise: [Laplace(noise, 3)])
+    query = Query("sums", "three sums", Laplace(scale, 3), ("a",), path=("m",))
+    ledger.charge(query)
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(query)
+    statement = ledger.statement(method="m")
+    assert 0.995 <= statement.epsilon <= 1.0
+    content = json.loads(json.dumps(certificate.to_json(statement), allow_nan=False))
+    assert content["queries"][0]["event"] == {"kind": "Laplace", "scale": scale, "count": 3}
+    assert certificate.from_json(content) == statement
+    jsonschema.Draft202012Validator(certificate.json_schema()).validate(content)
+    assert query.event.describe() in certificate.to_markdown(statement)
+    with pytest.raises(ConfigError, match="scale is out of range"):
+        Laplace(0.0)
