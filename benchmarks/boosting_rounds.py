@@ -23,9 +23,9 @@ from understudy.adversarial.trajectory import judge
 from understudy.networks import Critic
 from understudy.privacy.accounting import Choices
 from understudy.privacy.ledger import Guarantee, Ledger, Look
-from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SecureNoise
-from understudy.privacy.selection import RowFunctions, noisy_picks
+from understudy.privacy.rows import PrivateRows
+from understudy.privacy.selection import RowFunctions, noisy_function_selections
 from understudy.schema import Domain
 
 HERE = Path(__file__).parent
@@ -55,8 +55,8 @@ def measure(critics: int, samples: int, rounds: int, storage: str) -> dict[str, 
     ledger = Ledger(Guarantee(1.0, 1e-5), noise=SecureNoise())
     epsilon = 1 / ledger.remaining.part(0.2).calibrate(lambda noise: [Choices(1 / noise, rounds)])
     began = time.perf_counter()
-    pick = noisy_picks(
-        Rows(real, domain), RowFunctions(judges, critics), Look("p", "p", Choices(epsilon, rounds)), ledger
+    pick = noisy_function_selections(
+        PrivateRows(real, domain), RowFunctions(judges, critics), Look("p", "p", Choices(epsilon, rounds)), ledger
     )
     found["means over the rows, s"] = time.perf_counter() - began
     began = time.perf_counter()

@@ -35,14 +35,6 @@ Codes = Int[np.ndarray, " rows"]
 Features = Float[np.ndarray, "rows features"]
 
 
-@dataclasses.dataclass(frozen=True)
-class PublicRows:
-    """Encoded rows of a public table, or of a simulator: whoever is in it is not protected."""
-
-    codes: Int[np.ndarray, "rows columns"]
-    places: Float[np.ndarray, "rows columns"]
-
-
 # -------------------------------------------------------------------------------------------------------------- columns
 
 

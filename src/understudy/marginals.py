@@ -21,8 +21,9 @@ from jaxtyping import Bool, Int, PRNGKeyArray
 from understudy.errors import ConditionError, ConfigError
 from understudy.junction import Axes, Clique, JunctionTree, Messenger, Query, Ranking, Table, junction_tree
 from understudy.privacy.accounting import DiscreteGaussian
+from understudy.privacy.counts import noisy_counts
 from understudy.privacy.ledger import Ledger, Look
-from understudy.privacy.mechanisms import Rows, noisy_counts
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 
 LEAST_VARIANCE = 1.0
@@ -40,7 +41,7 @@ class Measurement(NamedTuple):
     stddev: float | np.ndarray
 
 
-def measure(rows: Rows, cliques: Sequence[Clique], look: Look, ledger: Ledger) -> list[Measurement]:
+def measure(rows: PrivateRows, cliques: Sequence[Clique], look: Look, ledger: Ledger) -> list[Measurement]:
     """Buys the marginals of one bundle. The guarantee is that of `noisy_counts`."""
     event = look.event
     assert isinstance(event, DiscreteGaussian)

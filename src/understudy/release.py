@@ -32,14 +32,13 @@ from understudy._version import __version__
 from understudy.checkpoint import Checkpoint, release_of, require_place
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_domain, fit_codec
 from understudy.errors import ConditionError, ConfigError, ReleaseError, SchemaError, UnderstudyError
-from understudy.features import PublicRows
 from understudy.files import json_bytes
 from understudy.labelled import MODELS, Model
 from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.discovery import Binning, plan_discovery, rows_to_be_listed
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
-from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise, fresh_key, noise_source
+from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.schema import Domain, Schema, match_columns
 from understudy.spent import accountable, read_record
 from understudy.synthesizers import AUTO, express, name_of, read_method, too_large_for
@@ -334,7 +333,7 @@ def declared_facts(schema: Schema) -> tuple[str, ...]:
     return (*facts, *(_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names))
 
 
-def size_warnings(rows: Rows, schema: Schema) -> tuple[str, ...]:
+def size_warnings(rows: PrivateRows, schema: Schema) -> tuple[str, ...]:
     """A sentence, if the noisy totals contradict the declared number of rows.
 
     With a unit column, only some rows of a unit with many are used, so fewer rows than declared are no contradiction.

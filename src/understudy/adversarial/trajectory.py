@@ -15,7 +15,7 @@ from understudy.adversarial.critics import encoder
 from understudy.features import Layout
 from understudy.networks import Blocks, num_features
 from understudy.privacy.ledger import Budget, Ledger, Plan
-from understudy.privacy.mechanisms import Rows
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 
 Progress = Callable[[float, str], None]
@@ -70,7 +70,7 @@ class HasTrajectory(Protocol):
 
     def trajectory(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,

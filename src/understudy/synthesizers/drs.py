@@ -15,9 +15,8 @@ from understudy.adversarial.pools import Pool
 from understudy.adversarial.trajectory import HasTrajectory, Progress, has_critics
 from understudy.boosting import judged, rejection_sample
 from understudy.errors import ConfigError
-from understudy.features import PublicRows
 from understudy.privacy.ledger import Budget, Ledger, Plan
-from understudy.privacy.mechanisms import Rows
+from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.schema import Domain
 from understudy.synthesizers import name_of
 
@@ -48,7 +47,7 @@ class DRS:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,

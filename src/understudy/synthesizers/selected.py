@@ -20,11 +20,10 @@ from understudy.adversarial.pools import Drawn, mixed
 from understudy.adversarial.trajectory import HasTrajectory, Progress
 from understudy.boosting import expected_miss
 from understudy.errors import ConfigError
-from understudy.features import PublicRows
 from understudy.privacy.accounting import Choices
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
-from understudy.privacy.mechanisms import Clique, Rows
-from understudy.privacy.selection import RowFunctions, noisy_closest, noisy_picks, part_sizes, split_by_coin
+from understudy.privacy.rows import Clique, PrivateRows, PublicRows, partition_rows, partition_sizes
+from understudy.privacy.selection import RowFunctions, noisy_closest, noisy_function_selections
 from understudy.schema import Domain, Scale
 from understudy.synthesizers import name_of
 
@@ -108,7 +107,7 @@ class Selected:
             look = Look("selection", what, picks(noise), columns=domain.names)
             inner = self.inner.plan(domain, budget.after([look])).under(name_of(self.inner))
             return Plan((*inner.looks, look), (*inner.notes, *self._notes(domain.num_rows, budget, look)))
-        num_training, num_held = part_sizes(domain, self.holdout)
+        num_training, num_held = partition_sizes(domain, self.holdout)
         look = Look(
             "selection", what, picks(budget.calibrate(lambda noise: [picks(noise)])), columns=domain.names, branch=HELD
         )
@@ -155,7 +154,7 @@ class Selected:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -169,7 +168,7 @@ class Selected:
         train_key, table_key, task_key = jax.random.split(key, 3)
         look = plan["selection"]
         if self.holdout:
-            training, scoring = split_by_coin(rows, self.holdout, ledger)
+            training, scoring = partition_rows(rows, self.holdout, ledger)
             purse = ledger
         else:
             training = scoring = rows
@@ -195,7 +194,7 @@ class Selected:
         return mixed([trajectory.models[index] for index in picked])
 
     def _picked(
-        self, scoring: Rows, tables: Sequence[Drawn], look: Look, ledger: Ledger, key: PRNGKeyArray
+        self, scoring: PrivateRows, tables: Sequence[Drawn], look: Look, ledger: Ledger, key: PRNGKeyArray
     ) -> list[int]:
         domain = scoring.domain
         if self.task == "marginals":
@@ -203,7 +202,7 @@ class Selected:
             shares = [[_shares(codes, domain, clique) for clique in cliques] for codes, _ in tables]
             return noisy_closest(scoring, cliques, shares, look, ledger)
         functions = self._scores(domain, scoring.scales, tables, key)
-        return noisy_picks(scoring, functions, look, ledger).top(self.k)
+        return noisy_function_selections(scoring, functions, look, ledger).top(self.k)
 
     def _scores(
         self, domain: Domain, scales: Sequence[Scale | None], tables: Sequence[Drawn], key: PRNGKeyArray
