@@ -21,9 +21,9 @@ from understudy import boosting
 from understudy.networks import Critic
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Guarantee, Ledger, Query
-from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SecureNoise
-from understudy.privacy.selection import RowFunctions, noisy_picks
+from understudy.privacy.rows import PrivateRows
+from understudy.privacy.selection import RowFunctions, noisy_function_selections
 from understudy.schema import Domain
 from understudy.training.critics import one_hot_blocks
 from understudy.training.trajectory import judge
@@ -55,8 +55,8 @@ def measure(critics: int, samples: int, rounds: int, storage: str) -> dict[str, 
     ledger = Ledger(Guarantee(1.0, 1e-5), noise=SecureNoise())
     epsilon = 1 / ledger.remaining.fraction(0.2).calibrate(lambda noise: [Selections(1 / noise, rounds)])
     began = time.perf_counter()
-    pick = noisy_picks(
-        Rows(real, domain), RowFunctions(judges, critics), Query("p", "p", Selections(epsilon, rounds)), ledger
+    pick = noisy_function_selections(
+        PrivateRows(real, domain), RowFunctions(judges, critics), Query("p", "p", Selections(epsilon, rounds)), ledger
     )
     found["means over the rows, s"] = time.perf_counter() - began
     began = time.perf_counter()

@@ -32,28 +32,21 @@ import numpy as np  # noqa: E402
 import optax  # noqa: E402
 
 from understudy.networks import Block, Critic  # noqa: E402
-from understudy.privacy.device_noise import normals  # noqa: E402
-from understudy.privacy.gradients import (  # noqa: E402
+from understudy.privacy.clipping import (  # noqa: E402
     Clip,
     _coefficients,
-    _ghost_parts,
     _group_squares,
     _groups,
-    _Weights,
-    _with_parameters,
     add_noise,
     clipped_sum,
     per_example_sum,
+    unit_loss,
 )
-from understudy.privacy.sampling import (  # noqa: E402
-    Draws,
-    Units,
-    chunk_size,
-    num_slots,
-    poisson_draws,
-    sum_over_draw,
-)
-from understudy.training.critics import unit_loss  # noqa: E402
+from understudy.privacy.device_noise import normals  # noqa: E402
+from understudy.privacy.ghost import Weights, ghost_parts, with_parameters  # noqa: E402
+from understudy.privacy.rows import PrivateUnits  # noqa: E402
+from understudy.privacy.sampling import Batches, chunk_size, num_slots, poisson_batches, sum_over_batch  # noqa: E402
+from understudy.training.critics import row_loss  # noqa: E402
 from understudy.training.losses import LOSSES  # noqa: E402
 
 BATCH, SEED = int(os.environ.get("CRITIC_STEP_BATCH", "500")), 0
@@ -66,16 +59,16 @@ CLIP, NOISE_MULTIPLIER, LEARNING_RATE = 1.0, 1.0, 4e-4
 ADAM = optax.scale_by_adam(b1=0.5, b2=0.9)
 TARGET = 0.75
 
-Gradient = Callable[[Any, Units, Draws, jax.Array], Any]
+Gradient = Callable[[Any, PrivateUnits, Batches, jax.Array], Any]
 
 
-def rows_and_fakes() -> tuple[Units, jax.Array]:
+def rows_and_fakes() -> tuple[PrivateUnits, jax.Array]:
     """One-hot blocks and two numbers as features; fakes of the same width."""
     draw = np.random.default_rng(SEED)
     levels = [np.eye(13, dtype=np.float32)[draw.integers(0, 13, ROWS)] for _ in range(8)]
     rows = np.concatenate([*levels, draw.uniform(-1, 1, (ROWS, 2)).astype(np.float32)], axis=1)
     fakes = draw.random((BATCH, rows.shape[1])).astype(np.float32)
-    return Units(jnp.asarray(rows[:, None]), jnp.ones((ROWS, 1), bool)), jnp.asarray(fakes)
+    return PrivateUnits(jnp.asarray(rows[:, None]), jnp.ones((ROWS, 1), bool)), jnp.asarray(fakes)
 
 
 # ------------------------------------------------------------------------------------------------------------ the steps
@@ -83,22 +76,22 @@ def rows_and_fakes() -> tuple[Units, jax.Array]:
 
 def float32_sum(loss: Callable, critic: Any, units: Any, taken: jax.Array, clip: Clip) -> tuple[Any, jax.Array]:
     """A clipped sum as one product in float32: faster, and moved by one unit beyond the bound."""
-    parts, groups = _ghost_parts(loss, critic, units), _groups(critic, clip)
+    parts, groups = ghost_parts(loss, critic, units), _groups(critic, clip)
     squares = _group_squares([part.squares() for part in parts], groups, 1)
     keep, finite, _ = _coefficients(squares, taken, clip, 0.0)
-    weighted = (part.block_sums(_Weights(keep, finite, group), 1)[0] for part, group in zip(parts, groups, strict=True))
-    return _with_parameters(critic, list(weighted)), jnp.zeros(1)
+    weighted = (part.block_sums(Weights(keep, finite, group), 1)[0] for part, group in zip(parts, groups, strict=True))
+    return with_parameters(critic, list(weighted)), jnp.zeros(1)
 
 
-def float32(critic: Any, units: Units, draw: Draws, key: jax.Array) -> Any:
+def float32(critic: Any, units: PrivateUnits, draw: Batches, key: jax.Array) -> Any:
     part_key, noise_key = jax.random.split(key)
-    of_unit = unit_loss(LOSS, BLOCKS, None, paired=False)
+    of_unit = unit_loss(row_loss(LOSS, BLOCKS, None, paired=False))
 
-    def part(drawn: Units, taken: jax.Array, chunk_key: jax.Array) -> Any:
+    def part(drawn: PrivateUnits, taken: jax.Array, chunk_key: jax.Array) -> Any:
         keys = jax.random.split(chunk_key, CHUNK)
-        return float32_sum(of_unit, critic, (drawn.rows, drawn.present, None, keys), taken, Clip.flat(CLIP))
+        return float32_sum(of_unit, critic, (drawn._rows, drawn._present, None, keys), taken, Clip.flat(CLIP))
 
-    leaves, structure = jax.tree_util.tree_flatten(sum_over_draw(part, units, draw, part_key)[0])
+    leaves, structure = jax.tree_util.tree_flatten(sum_over_batch(part, units, draw, part_key)[0])
     noise = jnp.split(normals(noise_key, sum(leaf.size for leaf in leaves)), np.cumsum([leaf.size for leaf in leaves]))
     noisy = [
         (leaf + NOISE_MULTIPLIER * CLIP * each.reshape(leaf.shape)) / BATCH
@@ -109,26 +102,26 @@ def float32(critic: Any, units: Units, draw: Draws, key: jax.Array) -> Any:
 
 def private(summed: Callable = clipped_sum) -> Gradient:
     """The query of the training loop, with either way to the clipped sum."""
-    of_unit = unit_loss(LOSS, BLOCKS, None, paired=False)
+    of_unit = unit_loss(row_loss(LOSS, BLOCKS, None, paired=False))
 
-    def gradient(critic: Any, units: Units, draw: Draws, key: jax.Array) -> Any:
+    def gradient(critic: Any, units: PrivateUnits, draw: Batches, key: jax.Array) -> Any:
         part_key, noise_key = jax.random.split(key)
         clip = Clip.flat(CLIP)
 
-        def part(drawn: Units, taken: jax.Array, chunk_key: jax.Array) -> Any:
+        def part(drawn: PrivateUnits, taken: jax.Array, chunk_key: jax.Array) -> Any:
             keys = jax.random.split(chunk_key, CHUNK)
-            return summed(of_unit, critic, (drawn.rows, drawn.present, None, keys), taken, clip)
+            return summed(of_unit, critic, (drawn._rows, drawn._present, None, keys), taken, clip)
 
-        total, within = sum_over_draw(part, units, draw, part_key)
+        total, within = sum_over_batch(part, units, draw, part_key)
         noisy = add_noise(total, within, clip, noise_multiplier=NOISE_MULTIPLIER, key=noise_key).gradient
         return jax.tree_util.tree_map(lambda leaf: leaf / BATCH, noisy)
 
     return gradient
 
 
-def plain(critic: Any, units: Units, draw: Draws, key: jax.Array) -> Any:
+def plain(critic: Any, units: PrivateUnits, draw: Batches, key: jax.Array) -> Any:
     at = jax.random.randint(key, (BATCH,), 0, ROWS)
-    drawn, (trained, rest) = units.rows[at, 0], eqx.partition(critic, eqx.is_inexact_array)
+    drawn, (trained, rest) = units._rows[at, 0], eqx.partition(critic, eqx.is_inexact_array)
     return jax.grad(lambda inside: jnp.mean(jax.vmap(lambda row: LOSS.real(eqx.combine(inside, rest)(row)))(drawn)))(
         trained
     )
@@ -146,9 +139,9 @@ def scanned(gradient: Gradient) -> Callable:
     """Critic steps: the query, the fakes' gradient, Adam."""
 
     def run(
-        critic: Any, moments: Any, units: Units, fakes: jax.Array, draws: Draws, keys: jax.Array
+        critic: Any, moments: Any, units: PrivateUnits, fakes: jax.Array, draws: Batches, keys: jax.Array
     ) -> tuple[Any, Any]:
-        def step(state: tuple[Any, Any], given: tuple[Draws, jax.Array]) -> tuple[tuple[Any, Any], None]:
+        def step(state: tuple[Any, Any], given: tuple[Batches, jax.Array]) -> tuple[tuple[Any, Any], None]:
             (critic, moments), (draw, step_key) = state, given
             trained, rest = eqx.partition(critic, eqx.is_inexact_array)
             of_fakes = jax.grad(lambda inside: LOSS.fake(jax.vmap(eqx.combine(inside, rest))(fakes)))(trained)
@@ -182,8 +175,8 @@ def timed(members: int, num_steps: int, repeats: int, names: list[str]) -> dict[
     step_keys = jax.vmap(lambda key: jax.random.split(key, num_steps))(keys)
     coin_keys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, 1), num_steps))(keys)
 
-    def drawn() -> Draws:
-        return poisson_draws(coin_keys, units, rate=RATE, chunk=CHUNK, slots=SLOTS)
+    def drawn() -> Batches:
+        return poisson_batches(coin_keys, ROWS, sampling_rate=RATE, chunk=CHUNK, slots=SLOTS)
 
     draws = jax.block_until_ready(drawn())
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -208,8 +201,8 @@ def parts(num_steps: int, repeats: int) -> dict[str, float]:
     critics, _, _ = start(1)
     critic = jax.tree_util.tree_map(lambda leaf: leaf[0], critics)
     leaves = jax.tree_util.tree_leaves(eqx.filter(critic, eqx.is_inexact_array))
-    of_unit, clip = unit_loss(LOSS, BLOCKS, None, paired=False), Clip.flat(CLIP)
-    chunk_units = (units.rows[:CHUNK], units.present[:CHUNK], None, jax.random.split(jax.random.key(0), CHUNK))
+    of_unit, clip = unit_loss(row_loss(LOSS, BLOCKS, None, paired=False)), Clip.flat(CLIP)
+    chunk_units = (units._rows[:CHUNK], units._present[:CHUNK], None, jax.random.split(jax.random.key(0), CHUNK))
 
     def clipped(carry: jax.Array, _: jax.Array, *, bound: Clip | None) -> jax.Array:
         moved = jax.tree_util.tree_map(lambda leaf: leaf + carry if eqx.is_inexact_array(leaf) else leaf, critic)
@@ -247,7 +240,7 @@ def parts(num_steps: int, repeats: int) -> dict[str, float]:
     keys, seconds = jax.random.split(jax.random.key(2), num_steps), []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        jax.block_until_ready(poisson_draws(keys, units, rate=RATE, chunk=CHUNK, slots=SLOTS))
+        jax.block_until_ready(poisson_batches(keys, ROWS, sampling_rate=RATE, chunk=CHUNK, slots=SLOTS))
         seconds.append((time.perf_counter() - began) / num_steps)
     return {**found, "coins, places and arrangement": statistics.median(seconds[1:]) * 1e6}
 

@@ -9,6 +9,7 @@ process. Seeded, on public data: repeatable, and not private.
 """
 
 import argparse
+import dataclasses
 import datetime
 import sys
 import time
@@ -26,8 +27,8 @@ def prepare(path: str) -> None:
     import understudy as us
     from understudy.benchmark.public_tables import load_task
     from understudy.encoding import fit_codec
+    from understudy.privacy.counts import noisy_counts
     from understudy.privacy.discovery import plan_discovery
-    from understudy.privacy.mechanisms import noisy_counts
     from understudy.privacy.noise import SeededNoise
     from understudy.synthesizers.dpgan import shares
     from understudy.synthesizers.pategan import PATEGAN
@@ -52,62 +53,68 @@ def run(path: str, *, teachers: int, steps: int, widths: tuple[int, ...], loop_s
     import jax
     import jax.numpy as jnp
 
-    from understudy.privacy.votes import Parts, arranged, scale_of
+    from understudy.privacy.pate import (
+        ChargedVotes,
+        Partitions,
+        Teachers,
+        partition_by_teacher,
+        teacher_step,
+        vote_scale,
+    )
     from understudy.training.critics import one_hot_blocks
     from understudy.training.gan import Dials, Settings
-    from understudy.training.pate import (
-        Classroom,
-        Teachers,
-        Voting,
-        advance,
-        begun,
-        drawn,
-        teacher_step,
-    )
+    from understudy.training.pate import Classroom, Voting, advance, begun, drawn, teaching_of
 
     loaded = np.load(path)
     codes, blocks = loaded["codes"].astype(np.int32), one_hot_blocks(tuple(int(size) for size in loaded["sizes"]))
-    parts = arranged(codes, np.random.default_rng(0).integers(0, teachers, len(codes)), teachers)
-    settings = Settings(blocks=blocks, rate=1.0, batch=32, critic_widths=(32,), anchor=30.0)
+    parts = partition_by_teacher(codes, np.random.default_rng(0).integers(0, teachers, len(codes)), teachers)
+    settings = Settings(blocks=blocks, batch=32, critic_widths=(32,), anchor=30.0)
     voting = Voting(teachers=teachers, asked=4, teacher_widths=widths, teacher_batch=32)
-    dials, marginal = Dials.of(0.0, 2e-3, 4e-3, np.inf), jnp.asarray(loaded["marginal"])
-    scale = jnp.float32(scale_of(float(loaded["multiplier"]), steps * voting.asked))
+    dials, marginal = Dials.of(2e-3, 4e-3, np.inf), jnp.asarray(loaded["marginal"])
+    scale = jnp.float32(vote_scale(float(loaded["multiplier"]), steps * voting.asked))
+    charged = ChargedVotes(parts, scale, "gaussian", steps * voting.asked)
+    teaching = teaching_of(settings, voting, None)
     keys = jax.random.split(jax.random.key(0), 3)
     state = begun(settings, voting, dials, key=keys[0], teacher_key=keys[1], marginal=marginal)
 
     @jax.jit
-    def whole(state: Classroom, parts: Parts) -> Classroom:
+    def whole(state: Classroom, charged: ChargedVotes) -> Classroom:
         """Everything: teachers, votes, student, generator."""
-        return advance(settings, voting, state, parts, dials, scale, keys[2], steps, None, marginal)
+        return advance(settings, voting, state, charged, dials, keys[2], steps, None, marginal)
 
     @jax.jit
-    def together(teachers: Teachers, parts: Parts, first: jax.Array) -> Teachers:
+    def together(teachers: Teachers, charged: ChargedVotes, first: jax.Array) -> Teachers:
         """The teachers' steps alone, as one population."""
 
         def step(teachers: Teachers, number: jax.Array) -> tuple[Teachers, None]:
             key = jax.random.fold_in(keys[2], number)
             fakes = drawn(settings, state.learned, voting.teacher_batch, None, key=key)
-            return teacher_step(settings, voting, teachers, parts, fakes, None, key=key), None
+            return teacher_step(charged, teachers, teaching, fakes, key=key), None
 
         return jax.lax.scan(step, teachers, first + jnp.arange(LENGTH))[0]
 
     @jax.jit
-    def one(teachers: Teachers, parts: Parts, fakes: jax.Array, key: jax.Array) -> Teachers:
-        return teacher_step(settings, voting, teachers, parts, fakes, None, key=key)
+    def one(teachers: Teachers, charged: ChargedVotes, fakes: jax.Array, key: jax.Array) -> Teachers:
+        return teacher_step(charged, teachers, teaching, fakes, key=key)
 
     timings = {}
-    compiled = whole.lower(state, parts).compile()
+    compiled = whole.lower(state, charged).compile()
     began = time.perf_counter()
-    jax.block_until_ready(compiled(state, parts))
+    jax.block_until_ready(compiled(state, charged))
     timings["whole"] = time.perf_counter() - began
 
-    jax.block_until_ready(together(state.teachers, parts, jnp.int32(0)))
+    jax.block_until_ready(together(state.teachers, charged, jnp.int32(0)))
     began = time.perf_counter()
-    jax.block_until_ready(together(state.teachers, parts, jnp.int32(LENGTH)))
+    jax.block_until_ready(together(state.teachers, charged, jnp.int32(LENGTH)))
     timings["together"] = (time.perf_counter() - began) / LENGTH
 
     split = [jax.tree_util.tree_map(lambda leaf, i=i: leaf[i : i + 1], state.teachers) for i in range(teachers)]
-    own = [Parts(parts.rows, parts.first[i : i + 1], parts.size[i : i + 1]) for i in range(teachers)]
+    own = [
+        dataclasses.replace(
+            charged, _partitions=Partitions(parts._rows, parts._offsets[i : i + 1], parts._lengths[i : i + 1])
+        )
+        for i in range(teachers)
+    ]
     make = jax.jit(lambda key: drawn(settings, state.learned, voting.teacher_batch, None, key=key))
     jax.block_until_ready(one(split[0], own[0], make(keys[0]), keys[0]))
     began = time.perf_counter()

@@ -28,8 +28,8 @@ def prepare(path: str) -> None:
     import understudy as us
     from understudy.benchmark.public_tables import load_task
     from understudy.encoding import fit_codec
+    from understudy.privacy.counts import noisy_counts
     from understudy.privacy.discovery import plan_discovery
-    from understudy.privacy.mechanisms import noisy_counts
     from understudy.privacy.noise import SeededNoise
     from understudy.synthesizers.dpgan import DPGAN, shares
 
@@ -54,33 +54,38 @@ def run(path: str, *, write: bool) -> None:
     import jax.numpy as jnp
 
     from understudy.networks import drawn_codes
-    from understudy.privacy.sampling import Draws, Units, drawn_rate
+    from understudy.privacy.dpsgd import ChargedSteps
+    from understudy.privacy.rows import PrivateUnits
+    from understudy.privacy.sampling import Batches, round_sampling_rate
     from understudy.training.critics import one_hot_blocks
-    from understudy.training.gan import Dials, Settings, advance, draws_of, generated, start
+    from understudy.training.gan import Dials, Settings, advance, batches_of, generated, start
 
     loaded = np.load(path)
     began = time.perf_counter()
     codes = jnp.asarray(loaded["codes"], dtype=jnp.int32)
     blocks = one_hot_blocks(tuple(int(size) for size in loaded["sizes"]))
-    units = Units(codes[:, None], jnp.ones((len(codes), 1), dtype=bool))
+    units = PrivateUnits(codes[:, None], jnp.ones((len(codes), 1), dtype=bool))
     rows = int(loaded["rows"])
-    settings = Settings(blocks=blocks, rate=drawn_rate(RATE), batch=round(RATE * rows), anchor=30.0)
+    settings = Settings(blocks=blocks, batch=round(RATE * rows), anchor=30.0)
 
-    def member(keys: jax.Array, multiplier: jax.Array, marginal: jax.Array, draws: Draws) -> jax.Array:
+    def charged(multiplier: jax.Array) -> ChargedSteps:
+        return ChargedSteps(units, multiplier, round_sampling_rate(RATE), STEPS)
+
+    def member(keys: jax.Array, multiplier: jax.Array, marginal: jax.Array, batches: Batches) -> jax.Array:
         start_key, run_key, sample_key, head_key = keys
-        dials = Dials(multiplier, jnp.float32(5e-3), jnp.float32(4e-3), jnp.float32(1.0))
+        dials = Dials(jnp.float32(5e-3), jnp.float32(4e-3), jnp.float32(1.0))
         state = start(settings, dials, start_key, marginal=marginal)
-        state = advance(settings, state, units, dials, run_key, draws, marginal=marginal)
+        state = advance(settings, state, charged(multiplier), dials, run_key, batches, marginal=marginal)
         logits, _, _ = generated(settings, state.average, rows, sample_key)
         return drawn_codes(logits, blocks, key=head_key).astype(jnp.int16)
 
     keys = jnp.stack([jax.random.split(jax.random.key(seed), 4) for _ in EPSILONS for seed in range(SEEDS)])
-    draws = draws_of(settings, keys[:, 1], units, 0, STEPS)
+    batches = batches_of(settings, keys[:, 1], charged(jnp.ones(())), 0, STEPS)
     multipliers = jnp.repeat(jnp.asarray(loaded["multipliers"], jnp.float32), SEEDS)
     marginals = jnp.repeat(jnp.asarray(loaded["marginals"], jnp.float32), SEEDS, axis=0)
-    compiled = jax.jit(jax.vmap(member)).lower(keys, multipliers, marginals, draws).compile()
+    compiled = jax.jit(jax.vmap(member)).lower(keys, multipliers, marginals, batches).compile()
     compiling = time.perf_counter() - began
-    fakes = np.asarray(compiled(keys, multipliers, marginals, draws))
+    fakes = np.asarray(compiled(keys, multipliers, marginals, batches))
     whole = time.perf_counter() - began
     device = jax.devices()[0].device_kind
     lines = [

@@ -36,8 +36,8 @@ def prepare(folder: Path) -> None:
     import understudy as us
     from understudy.benchmark.public_tables import load_task
     from understudy.encoding import fit_codec
+    from understudy.privacy.counts import noisy_counts
     from understudy.privacy.discovery import plan_discovery
-    from understudy.privacy.mechanisms import noisy_counts
     from understudy.privacy.noise import SeededNoise
     from understudy.synthesizers.dpgan import DPGAN, shares
     from understudy.tables import conform
@@ -112,10 +112,12 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dia
     import jax.numpy as jnp
 
     from understudy.networks import drawn_codes
-    from understudy.privacy.gradients import multiplier_beside_counts
-    from understudy.privacy.sampling import Draws, Units, drawn_rate
+    from understudy.privacy.clipping import noise_multiplier_beside_counts
+    from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
+    from understudy.privacy.rows import PrivateUnits, PublicUnits
+    from understudy.privacy.sampling import Batches, round_sampling_rate
     from understudy.training.critics import Conditions, one_hot_blocks
-    from understudy.training.gan import Dials, Settings, advance, carried_over, draws_of, generated, start
+    from understudy.training.gan import Dials, Settings, advance, batches_of, carried_over, generated, start
 
     rate, steps = configuration.pop("rate", 1 / 32), configuration.pop("steps", 1000)
     share, warm = configuration.pop("public", 0.0), configuration.pop("warm_steps", 500)
@@ -126,38 +128,47 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dia
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in configuration.items()}
     batch = round(rate * rows)
     counts = batch / 20 if configuration.get("adaptive") == "quantile" else 0.0
-    settings = Settings(blocks=blocks, rate=rate, batch=batch, count_stddev=counts, **fields)
+    settings = Settings(blocks=blocks, batch=batch, **fields)
     anchored = marginal if settings.anchor else None
     conditions = Conditions.from_marginal(blocks, np.asarray(marginal), rows, most) if conditioned else None
     law = dataclasses.replace(conditions, target=marginal / len(blocks)) if conditions is not None else None
-    units = Units(jnp.asarray(loaded["codes"], jnp.int32)[:, None], jnp.ones((len(loaded["codes"]), 1), dtype=bool))
-    taken = np.random.default_rng(0).random(len(loaded["codes"])) < share
-    public = jax.tree_util.tree_map(lambda array: array[taken], units) if share else None
-    units = jax.tree_util.tree_map(lambda array: array[~taken], units)
-    plain = dataclasses.replace(settings, groups=1, adaptive="none", count_stddev=0.0, batch=512)
-    if public is not None:
-        plain = dataclasses.replace(plain, rate=drawn_rate(min(1.0, 512 / len(public.rows))))
+    codes = jnp.asarray(loaded["codes"], jnp.int32)[:, None]
+    present, taken = jnp.ones((len(codes), 1), dtype=bool), np.random.default_rng(0).random(len(codes)) < share
+    plain = dataclasses.replace(settings, groups=1, adaptive="none", batch=512)
+    public = PublicUnits(codes[taken], present[taken]) if share else None
+    free_rate = round_sampling_rate(min(1.0, 512 / taken.sum())) if share else 1.0
+    free_steps = None if public is None else PublicSteps(public, free_rate, warm)
 
-    def member(keys: jax.Array, one: Dials, draws: Draws, warm_draws: Draws | None) -> jax.Array:
+    def charged(multiplier: jax.Array) -> ChargedSteps:
+        units = PrivateUnits(codes[~taken], present[~taken])
+        return ChargedSteps(units, multiplier, rate, steps, counts or None)
+
+    def member(
+        keys: jax.Array, one: Dials, multiplier: jax.Array, batches: Batches, warm_batches: Batches | None
+    ) -> jax.Array:
         state = start(settings, one, keys[0], conditioned=conditions is not None, marginal=anchored)
-        if public is not None:
-            free = Dials(jnp.float32(0), one.critic_rate, one.generator_rate, jnp.float32(np.inf), is_private=False)
+        if free_steps is not None:
+            assert warm_batches is not None
+            free = Dials(one.critic_rate, one.generator_rate, jnp.float32(np.inf), is_private=False)
             state = start(plain, free, keys[0], conditioned=conditions is not None, marginal=anchored)
-            state = advance(plain, state, public, free, keys[4], warm_draws, conditions, marginal=anchored)
+            state = advance(plain, state, free_steps, free, keys[4], warm_batches, conditions, marginal=anchored)
             state = carried_over(settings, one, state)
-        state = advance(settings, state, units, one, keys[1], draws, conditions, public, anchored)
+        state = advance(settings, state, charged(multiplier), one, keys[1], batches, conditions, public, anchored)
         logits, _, _ = generated(settings, state.average, len(loaded["codes"]), keys[2], law)
         return drawn_codes(logits, blocks, key=keys[3]).astype(jnp.int16)
 
     keys = jnp.stack([jax.random.split(jax.random.key(dial["seed"]), 5) for dial in dials])
-    draws = draws_of(settings, keys[:, 1], units, 0, steps // settings.critic_steps)
-    warm_draws = None if public is None else draws_of(plain, keys[:, 4], public, 0, warm // settings.critic_steps)
+    batches = batches_of(settings, keys[:, 1], charged(jnp.ones(())), 0, steps // settings.critic_steps)
+    warm_batches = None
+    if free_steps is not None:
+        warm_batches = batches_of(plain, keys[:, 4], free_steps, 0, warm // settings.critic_steps)
     names = ("critic_rate", "generator_rate", "clip")
     columns = [jnp.asarray([dial[name] for dial in dials], jnp.float32) for name in names]
     multiplier = multipliers[f"{rate}:{steps}"]
-    multiplier = multiplier_beside_counts(multiplier, settings.groups, counts) if counts else multiplier
+    multiplier = noise_multiplier_beside_counts(multiplier, settings.groups, counts) if counts else multiplier
     noise = jnp.full(len(dials), multiplier, jnp.float32)
-    return np.asarray(jax.jit(jax.vmap(member))(keys, Dials(noise, *columns), draws, warm_draws), dtype=np.int32)
+    found = jax.jit(jax.vmap(member))(keys, Dials(*columns), noise, batches, warm_batches)
+    return np.asarray(found, dtype=np.int32)
 
 
 def cells(plan: dict, folder: Path) -> Iterator[tuple[str, dict, list[dict], Any, dict]]:

@@ -32,9 +32,9 @@ from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import calibrate, pld_epsilon, rdp_epsilon
 from understudy.privacy.events import Selections, SubsampledGaussian
 from understudy.privacy.ledger import Guarantee, Ledger, Query
-from understudy.privacy.mechanisms import Clique, Rows
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
-from understudy.privacy.selection import CHUNK, Picker, RowFunctions, noisy_closest, noisy_picks, split_by_coin
+from understudy.privacy.rows import Clique, PrivateRows, partition_rows
+from understudy.privacy.selection import CHUNK, FunctionSelector, RowFunctions, noisy_closest, noisy_function_selections
 from understudy.schema import Domain
 
 LEVEL = 1e-7  # false alarms of the chi-square tests, where draws differ from run to run
@@ -289,9 +289,9 @@ def book(noise: NoiseSource | None = None, *, epsilon: float = 900.0, k: int = 1
     return Ledger(Guarantee(epsilon, 1e-6), noise=noise or SeededNoise(0), max_rows_per_unit=k)
 
 
-def table(rows: Sequence[tuple[int, ...]], k: int = 1, domain: Domain = DOMAIN) -> Rows:
+def table(rows: Sequence[tuple[int, ...]], k: int = 1, domain: Domain = DOMAIN) -> PrivateRows:
     cells = np.array(rows, dtype=np.int32).reshape(-1, len(domain.names))
-    return Rows(cells, domain, max_rows_per_unit=k, units=np.arange(len(cells)) // k)
+    return PrivateRows(cells, domain, max_rows_per_unit=k, units=np.arange(len(cells)) // k)
 
 
 WORTH = np.random.default_rng(5).random((3, 4, 6))
@@ -309,7 +309,7 @@ def naive_sums(rows: Sequence[tuple[int, ...]]) -> np.ndarray:
 
 def law_of_pick(rows: Sequence[tuple[int, ...]], public: np.ndarray, epsilon: float, k: int) -> np.ndarray:
     noise = ExactLaw(0)
-    noisy_picks(table(rows, k), FUNCTIONS, Query("p", "p", Selections(epsilon)), book(noise, k=k))(public)
+    noisy_function_selections(table(rows, k), FUNCTIONS, Query("p", "p", Selections(epsilon)), book(noise, k=k))(public)
     return noise.log_law
 
 
@@ -347,8 +347,8 @@ def test_picks_follow_the_exponential_law(noise: NoiseSource, draws: int) -> Non
     public, epsilon = np.linspace(0.4, 0.5, 7), 0.1
     query = Query("p", "p", Selections(epsilon, draws))
     # No budget holds so many picks: the law is asked of the picker itself.
-    paid = noisy_picks(table(rows), functions, Query("p", "p", Selections(epsilon)), book(noise))
-    picker = Picker(paid._exact_sums, query.event, table(rows), book(noise))  # type: ignore[arg-type]
+    paid = noisy_function_selections(table(rows), functions, Query("p", "p", Selections(epsilon)), book(noise))
+    picker = FunctionSelector(paid._exact_sums, query.event, table(rows), book(noise))  # type: ignore[arg-type]
     found = np.bincount([picker(public) for _ in range(draws)], minlength=7)
     gains = np.append(naive_sums(rows)[:6] / 50, 0.5) + 1 - public
 
@@ -365,8 +365,8 @@ def test_several_picks_at_once_are_the_top_of_one_noisy_list() -> None:
     rows, epsilon, runs = [(0, 1)] * 20 + [(1, 2)] * 15, 0.2, 30_000
     functions = RowFunctions(lambda chunk: WORTH[chunk[:, 0], chunk[:, 1]][:, 2:5], 3)
     exact = naive_sums(rows)[2:5]
-    paid = noisy_picks(table(rows), functions, Query("p", "p", Selections(epsilon, 2)), book())
-    picker = Picker(paid._exact_sums, Selections(epsilon, 2 * runs), table(rows), book())
+    paid = noisy_function_selections(table(rows), functions, Query("p", "p", Selections(epsilon, 2)), book())
+    picker = FunctionSelector(paid._exact_sums, Selections(epsilon, 2 * runs), table(rows), book())
     pairs = list(itertools.permutations(range(3), 2))
     found = np.zeros(6)
     for _ in range(runs):
@@ -385,7 +385,7 @@ def test_sums_are_over_every_row_in_every_chunk() -> None:
     generator = np.random.default_rng(0)
     rows = [tuple(row) for row in generator.integers((3, 4), size=(CHUNK + 77, 2))]
     sums = [
-        noisy_picks(table(each), FUNCTIONS, Query("p", "p", Selections(1.0)), book())._exact_sums
+        noisy_function_selections(table(each), FUNCTIONS, Query("p", "p", Selections(1.0)), book())._exact_sums
         for each in (rows, rows[::-1])
     ]
     np.testing.assert_array_equal(sums[0], sums[1])
@@ -394,19 +394,19 @@ def test_sums_are_over_every_row_in_every_chunk() -> None:
 
 def test_values_outside_the_unit_interval_are_held_inside() -> None:
     wild = RowFunctions(lambda rows: np.tile([np.nan, 7.0, -3.0, np.inf], (len(rows), 1)), 4)
-    picker = noisy_picks(table([(0, 0)] * 10), wild, Query("p", "p", Selections(1.0)), book())
+    picker = noisy_function_selections(table([(0, 0)] * 10), wild, Query("p", "p", Selections(1.0)), book())
     np.testing.assert_array_equal(picker._exact_sums / 2**20, [5, 10, 0, 10])
 
 
 def test_without_privacy_the_best_is_picked() -> None:
     ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
     functions = RowFunctions(lambda rows: np.tile([0.2, 0.9, 0.9], (len(rows), 1)), 3)
-    picker = noisy_picks(table([(0, 0)] * 10), functions, Query("p", "p", Selections(1e-6, 5)), ledger)
+    picker = noisy_function_selections(table([(0, 0)] * 10), functions, Query("p", "p", Selections(1e-6, 5)), ledger)
     assert [picker(np.zeros(3)) for _ in range(3)] == [1, 1, 1]  # the first one on ties
     assert picker.top(2) == [1, 2]
 
 
-class Untouchable(Rows):
+class Untouchable(PrivateRows):
     """Rows that tell when they are looked at."""
 
     def __init__(self) -> None:
@@ -419,13 +419,13 @@ class Untouchable(Rows):
 def test_picks_are_paid_before_the_rows_are_touched() -> None:
     dear = Query("p", "p", Selections(1.0, 50))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
-        noisy_picks(Untouchable(), FUNCTIONS, dear, book(epsilon=0.1))
+        noisy_function_selections(Untouchable(), FUNCTIONS, dear, book(epsilon=0.1))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
         noisy_closest(Untouchable(), [("a",)], [[np.ones(3) / 3]], dear, book(epsilon=0.1))
 
 
 def test_no_more_picks_than_were_paid() -> None:
-    picker = noisy_picks(table([(0, 0)]), FUNCTIONS, Query("p", "p", Selections(1.0, 2)), book())
+    picker = noisy_function_selections(table([(0, 0)]), FUNCTIONS, Query("p", "p", Selections(1.0, 2)), book())
     public = np.zeros(len(naive_sums([])))
     picker(public)
     picker(public)
@@ -445,12 +445,14 @@ def test_no_more_picks_than_were_paid() -> None:
 def test_functions_that_mix_rows_are_refused(mixing) -> None:  # type: ignore[no-untyped-def]
     rows = Untouchable()
     with pytest.raises(ConfigError, match="mix rows"):
-        noisy_picks(rows, RowFunctions(mixing, 6), Query("p", "p", Selections(1.0)), book())
+        noisy_function_selections(rows, RowFunctions(mixing, 6), Query("p", "p", Selections(1.0)), book())
 
 
 def test_functions_of_another_number_are_refused() -> None:
     with pytest.raises(ConfigError, match="must give 5 values"):
-        noisy_picks(Untouchable(), RowFunctions(FUNCTIONS.values, 5), Query("p", "p", Selections(1.0)), book())
+        noisy_function_selections(
+            Untouchable(), RowFunctions(FUNCTIONS.values, 5), Query("p", "p", Selections(1.0)), book()
+        )
 
 
 @settings(max_examples=25)
@@ -479,8 +481,8 @@ def test_coins_hold_out_whole_units() -> None:
     """Each unit by its own coin: 4,000 of 20,000 units expected, standard deviation 57, five of them allowed."""
     cells = np.zeros((60_000, 2), dtype=np.int32)
     units = np.repeat(np.arange(20_000), 3)[np.random.default_rng(0).permutation(60_000)]
-    rows = Rows(cells, DOMAIN, max_rows_per_unit=3, units=units)
-    training, held = split_by_coin(rows, 0.2, book(k=3))
+    rows = PrivateRows(cells, DOMAIN, max_rows_per_unit=3, units=units)
+    training, held = partition_rows(rows, 0.2, book(k=3))
     assert training._units is not None
     assert held._units is not None
     assert not set(training._units) & set(held._units)
@@ -492,14 +494,14 @@ def test_coins_hold_out_whole_units() -> None:
 
 def test_coins_are_independent_of_each_other() -> None:
     """Neighbours: 19,999 pairs, half alike for fair coins; within five standard deviations of 71."""
-    rows = Rows(np.arange(40_000).reshape(-1, 2).astype(np.int32), DOMAIN)
-    _, held = split_by_coin(rows, 0.5, book())
+    rows = PrivateRows(np.arange(40_000).reshape(-1, 2).astype(np.int32), DOMAIN)
+    _, held = partition_rows(rows, 0.5, book())
     heads = np.isin(np.arange(20_000), held._codes[:, 0] // 2)
     assert abs(np.sum(heads[1:] == heads[:-1]) - 10_000) < 5 * 71
-    again = split_by_coin(rows, 0.5, book(SeededNoise(1)))[1]
+    again = partition_rows(rows, 0.5, book(SeededNoise(1)))[1]
     assert not np.array_equal(held._codes, again._codes)
 
 
 def test_an_empty_table_can_be_split() -> None:
-    training, held = split_by_coin(table([]), 0.3, book())
+    training, held = partition_rows(table([]), 0.3, book())
     assert len(training._codes) == len(held._codes) == 0

@@ -21,13 +21,13 @@ from understudy.errors import BudgetExceeded, ConfigError, SchemaError
 from understudy.learners import methods, shells
 from understudy.learners.inputs import Inputs, bin_middles, inputs_of
 from understudy.learners.models import LogitModel, NaiveBayesModel, NumberModel, model_from_arrays
-from understudy.learners.training import Descent, Network, trained, unit_loss
+from understudy.learners.training import Descent, Network, row_loss, trained
+from understudy.privacy.clipping import Clip, clipped_sum, exact_gradient, unit_loss
+from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.events import SubsampledGaussian
-from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient
 from understudy.privacy.ledger import Budget, Guarantee, Ledger
-from understudy.privacy.mechanisms import PaidSteps, Rows
 from understudy.privacy.noise import SeededNoise
-from understudy.privacy.sampling import Units
+from understudy.privacy.rows import PrivateRows, PrivateUnits
 from understudy.schema import Column, Domain, Scale, Schema
 
 JOBS = ("cook", "driver", "nurse", "teacher")
@@ -86,12 +86,12 @@ def with_settings(learner: Any, **settings: Any) -> Any:
     return clone(learner).set_params(**settings)
 
 
-def encoded(table: pd.DataFrame = TABLE, schema: Schema = SCHEMA, **settings: Any) -> tuple[Rows, us.Codec]:
+def encoded(table: pd.DataFrame = TABLE, schema: Schema = SCHEMA, **settings: Any) -> tuple[PrivateRows, us.Codec]:
     learner = us.learners.ClassPrior(schema=schema.with_target("level"), guarantee=OPEN, **settings).fit(table)
     arrow = pa.Table.from_pandas(table)
     codec = learner.codec_
     codec = dataclasses.replace(codec, schema=schema)
-    rows = Rows(codec.encode(arrow), codec.domain, places=lambda: codec.places(arrow), scales=codec.scales)
+    rows = PrivateRows(codec.encode(arrow), codec.domain, positions=lambda: codec.places(arrow), scales=codec.scales)
     return rows, codec
 
 
@@ -113,7 +113,7 @@ def test_the_objective_is_that_of_scikit_learn() -> None:
     model = methods.Logistic(method="objective", penalty=1e-3).fit(
         rows, methods.Logistic(method="objective").plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key()
     )
-    inputs = model.inputs.encode(rows._codes, rows._places)
+    inputs = model.inputs.encode(rows._codes, rows._positions)
     labels = rows._codes[:, 3]
     logs = []
     for code in range(3):
@@ -122,7 +122,7 @@ def test_the_objective_is_that_of_scikit_learn() -> None:
         assert model.layers.weights[0][code] == pytest.approx(other.coef_[0], abs=1e-4)
         logs.append(other.predict_proba(inputs)[:, 1])
     shares = np.stack(logs, axis=1)
-    found = model.predict_proba(rows._codes, rows._places)
+    found = model.predict_proba(rows._codes, rows._positions)
     assert found == pytest.approx(shares / shares.sum(axis=1, keepdims=True), abs=1e-5)
 
 
@@ -133,7 +133,7 @@ def test_steps_lead_to_the_same_classifier() -> None:
     ).fit(TABLE)
     rows, _ = encoded()
     assert isinstance(learner.model_, LogitModel)
-    inputs, labels = learner.model_.inputs.encode(rows._codes, rows._places), rows._codes[:, 3]
+    inputs, labels = learner.model_.inputs.encode(rows._codes, rows._positions), rows._codes[:, 3]
     other = linear_model.LogisticRegression(C=1 / (600 * 1e-4), tol=1e-8, max_iter=10_000).fit(inputs, labels)
     assert learner.predict_proba(TABLE) == pytest.approx(other.predict_proba(inputs), abs=0.03)
     assert np.abs(learner.predict_proba(TABLE) - other.predict_proba(inputs)).mean() < 0.005
@@ -148,17 +148,17 @@ def test_naive_bayes_is_that_of_scikit_learn() -> None:
     assert model.predict_proba(codes) == pytest.approx(other.predict_proba(codes[:, :3]), abs=1e-6)
     normal = methods.NaiveBayes(numbers="gaussian", columns=("age",), smoothing=1e-9)
     model = normal.fit(rows, normal.plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key())
-    age = 2 * rows._places[:, 1:2] - 1
+    age = 2 * rows._positions[:, 1:2] - 1
     gaussian = naive_bayes.GaussianNB(var_smoothing=0.0).fit(age, labels)
-    assert model.predict_proba(codes, rows._places) == pytest.approx(gaussian.predict_proba(age), abs=1e-3)
+    assert model.predict_proba(codes, rows._positions) == pytest.approx(gaussian.predict_proba(age), abs=1e-3)
 
 
 def test_a_missing_number_says_nothing_in_naive_bayes() -> None:
     rows, codec = encoded()
     normal = methods.NaiveBayes(numbers="gaussian", smoothing=1e-9)
     model = normal.fit(rows, normal.plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key())
-    known = rows._codes[~np.isnan(rows._places[:, 2])]
-    places = 2 * rows._places[~np.isnan(rows._places[:, 2])] - 1
+    known = rows._codes[~np.isnan(rows._positions[:, 2])]
+    places = 2 * rows._positions[~np.isnan(rows._positions[:, 2])] - 1
     for code in range(3):
         assert model.means["pay"][code] == pytest.approx(places[known[:, 3] == code, 2].mean(), abs=1e-4)
     missing = np.array([[0, 3, codec.domain.sizes[2] - 1, 0]])
@@ -420,11 +420,11 @@ def test_sums_of_steps_are_divided_by_the_public_batch() -> None:
     """Ridge regression in closed form: its penalty counts against the declared batch, not the rows that there are."""
     generator = np.random.default_rng(0)
     rows = np.c_[generator.uniform(-1, 1, 50), generator.uniform(-1, 1, 50)].astype(np.float32)
-    units = Units(jax.numpy.asarray(rows[:, None]), jax.numpy.ones((50, 1), dtype=bool))
+    units = PrivateUnits(jax.numpy.asarray(rows[:, None]), jax.numpy.ones((50, 1), dtype=bool))
     found = trained(
         Network((1, 1), key=key()),
         methods._half_square,
-        PaidSteps(units, 1.0, 0.0, 300),
+        ChargedSteps(units, jax.numpy.zeros(()), 1.0, 300),
         Descent(batch=200, clip=1.0, learning_rate=0.05, penalty=0.1),
         key=key(),
     ).as_arrays()
@@ -436,7 +436,7 @@ def test_sums_of_steps_are_divided_by_the_public_batch() -> None:
 @pytest.mark.parametrize("weight", [1.0, 50.0])
 def test_weights_come_before_the_clip(weight: float) -> None:
     """However heavy a class, a unit adds at most the clip: sums of one step, with noise far below."""
-    of_unit = unit_loss(methods._cross_entropy(np.array([weight, 1.0])))
+    of_unit = unit_loss(row_loss(methods._cross_entropy(np.array([weight, 1.0]))))
     network = Network((3, 2), key=key())
     row = np.array([[[0.6, 0.0, 0.8, 0.0]]], dtype=np.float32)  # three inputs, and class 0
     units = (jax.numpy.asarray(row), jax.numpy.ones((1, 1), dtype=bool), None, jax.random.split(key(), 1))
@@ -528,7 +528,7 @@ def test_inputs_have_norm_one_at_most() -> None:
     for numbers in ("places", "bins", "both"):
         for intercept in (False, True):
             inputs = inputs_of(rows.domain, rows.scales, "level", numbers=numbers, intercept=intercept)
-            features = inputs.encode(rows._codes, rows._places)
+            features = inputs.encode(rows._codes, rows._positions)
             assert features.shape == (600, inputs.width) == (600, len(inputs.input_names))
             assert np.linalg.norm(features, axis=1).max() <= 1 + 1e-12
             assert Inputs.from_dict(json.loads(json.dumps(inputs.to_dict()))) == inputs

@@ -18,10 +18,12 @@ from scipy import stats
 
 from understudy.boosting import judged
 from understudy.errors import BudgetExceeded
-from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient, has_rules, noisy_direction
-from understudy.privacy.sampling import Draws
-from understudy.training.critics import unit_loss
-from understudy.training.gan import draws_of, generated
+from understudy.privacy.clipping import Clip, clipped_sum, exact_gradient, unit_loss
+from understudy.privacy.dpsgd import ChargedSteps, noisy_gradient
+from understudy.privacy.ghost import has_rules
+from understudy.privacy.sampling import Batches
+from understudy.training.critics import row_loss
+from understudy.training.gan import batches_of, generated
 from understudy.training.losses import LOSSES
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -49,10 +51,10 @@ def test_bytes_survive() -> None:
     assert (float(features.min()), float(features.max())) == (-1.0, 1.0)
     np.testing.assert_array_equal(mnist.codes_of(features), codes)
     units = mnist.units_of(images(5))
-    assert units.rows.shape == (5, 1, mnist.PIXELS)
-    assert units.rows.dtype == jnp.float32
-    assert bool(units.present.all())
-    np.testing.assert_array_equal(mnist.codes_of(units.rows[:, 0]), images(5))
+    assert units._rows.shape == (5, 1, mnist.PIXELS)
+    assert units._rows.dtype == jnp.float32
+    assert bool(units._present.all())
+    np.testing.assert_array_equal(mnist.codes_of(units._rows[:, 0]), images(5))
 
 
 def test_the_layer_is_a_convolution() -> None:
@@ -99,10 +101,12 @@ def critic() -> mnist.Critic:
 
 
 def _clipped(critic: mnist.Critic, codes: np.ndarray, clip: float, taken: Sequence[bool] | None = None) -> np.ndarray:
-    units, of_unit = mnist.units_of(codes), unit_loss(LOSSES["kl_wgan"], SETTINGS.blocks, None, paired=False)
-    given = (units.rows, units.present, None, jax.random.split(jax.random.key(0), len(codes)))
+    units, loss = mnist.units_of(codes), row_loss(LOSSES["kl_wgan"], SETTINGS.blocks, None, paired=False)
+    given = (units._rows, units._present, None, jax.random.split(jax.random.key(0), len(codes)))
     mask = jnp.ones(len(codes), bool) if taken is None else jnp.asarray(taken)
-    return _vector(exact_gradient(clipped_sum(of_unit, critic, given, mask, Clip.flat(clip))[0], Clip.flat(clip)))
+    return _vector(
+        exact_gradient(clipped_sum(unit_loss(loss), critic, given, mask, Clip.flat(clip))[0], Clip.flat(clip))
+    )
 
 
 @pytest.mark.slow
@@ -131,30 +135,22 @@ def test_every_image_is_clipped(critic: mnist.Critic) -> None:
 def test_noise_is_that_of_the_bound() -> None:
     """An empty draw gives noise alone: its mean square is within 5 standard deviations (false alarms: 6e-7)."""
     critic = mnist.Critic((16, 32), key=jax.random.key(5))
-    of_unit = unit_loss(LOSSES["kl_wgan"], SETTINGS.blocks, None, paired=False)
-    nobody = Draws(jnp.zeros((1, 8), jnp.int32), jnp.zeros((1, 8), bool))
-    noisy, _ = noisy_direction(
-        of_unit,
-        critic,
-        mnist.units_of(images(10)),
-        None,
-        Clip.flat(0.5),
-        draw=nobody,
-        noise_multiplier=jnp.asarray(0.6),
-        count_stddev=None,
-        key=jax.random.key(3),
-    )
+    loss = row_loss(LOSSES["kl_wgan"], SETTINGS.blocks, None, paired=False)
+    charged = ChargedSteps(mnist.units_of(images(10)), jnp.float32(0.6), 1.0, 1)
+    nobody = Batches(jnp.zeros((1, 8), jnp.int32), jnp.zeros((1, 8), bool))
+    noisy, _ = noisy_gradient(charged, loss, critic, Clip.flat(0.5), batch=nobody, key=jax.random.key(3))
     scaled = _vector(noisy) / 0.3
     assert abs(np.mean(scaled**2) - 1) < 5 * math.sqrt(2 / len(scaled))
 
 
 def test_draws_are_poisson() -> None:
     """Sizes of 4,000 draws have the binomial's mean and variance, within 5 standard deviations (false alarms: 1e-6)."""
-    units, steps = mnist.units_of(images(600)), 4000
-    draws = draws_of(SETTINGS, jax.random.key(0), units, 0, steps)
-    sizes = np.asarray(draws.taken).reshape(steps, -1).sum(axis=1)
-    expected = 600 * SETTINGS.rate
-    spread = expected * (1 - SETTINGS.rate)
+    steps, rate = 4000, mnist.sampling_rate(SMOKE, 600)
+    charged = ChargedSteps(mnist.units_of(images(600)), jnp.ones(()), rate, steps)
+    batches = batches_of(SETTINGS, jax.random.key(0), charged, 0, steps)
+    sizes = np.asarray(batches._taken).reshape(steps, -1).sum(axis=1)
+    expected = 600 * rate
+    spread = expected * (1 - rate)
     assert abs(sizes.mean() - expected) < 5 * math.sqrt(spread / steps)
     assert abs(sizes.var() / spread - 1) < 5 * math.sqrt(2 / steps)
     assert expected == pytest.approx(SMOKE.batch, rel=1e-3)

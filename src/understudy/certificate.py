@@ -18,7 +18,7 @@ from understudy.privacy.accounting import Spent
 from understudy.privacy.discovery import rows_to_be_listed
 from understudy.privacy.events import EVENTS, event_from_json
 from understudy.privacy.ledger import Guarantee, Plan, PublicFacts, Query, Statement
-from understudy.privacy.mechanisms import Rows
+from understudy.privacy.rows import PrivateRows
 from understudy.run.atomic import json_bytes
 from understudy.schema import Schema
 
@@ -95,7 +95,7 @@ def estimated_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
     return (*facts, *(_one_line(f"{what} of {', '.join(names)}") for what, names in found.items() if names))
 
 
-def size_warnings(rows: Rows, schema: Schema) -> tuple[str, ...]:
+def size_warnings(rows: PrivateRows, schema: Schema) -> tuple[str, ...]:
     """A warning if the noisy totals contradict the declared number of rows.
 
     With a unit column, only some rows of a unit with many are used, so fewer rows than declared are no contradiction.

@@ -20,9 +20,10 @@ from jaxtyping import Bool, Int, PRNGKeyArray
 
 from understudy.errors import ConditionError, ConfigError
 from understudy.junction import Axes, Clique, JunctionTree, MarginalQuery, Messenger, Ranking, Table, junction_tree
+from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Ledger, Query
-from understudy.privacy.mechanisms import Rows, noisy_counts
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 
 LEAST_VARIANCE = 1.0
@@ -40,7 +41,7 @@ class Measurement(NamedTuple):
     stddev: float | np.ndarray
 
 
-def measure(rows: Rows, cliques: Sequence[Clique], query: Query, ledger: Ledger) -> list[Measurement]:
+def measure(rows: PrivateRows, cliques: Sequence[Clique], query: Query, ledger: Ledger) -> list[Measurement]:
     """Buys the marginals of one bundle. The guarantee is that of `noisy_counts`."""
     event = query.event
     assert isinstance(event, DiscreteGaussian)

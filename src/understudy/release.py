@@ -30,13 +30,13 @@ import safetensors.numpy
 from understudy import certificate
 from understudy._version import __version__
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_domain, fit_codec
-from understudy.encoding.features import PublicRows
 from understudy.errors import ConditionError, ConfigError, ReleaseError, SchemaError, UnderstudyError
 from understudy.labelled import MODELS, Model
 from understudy.privacy.digest import table_digest
 from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
 from understudy.privacy.noise import fresh_key, noise_source
+from understudy.privacy.rows import PublicRows
 from understudy.run.atomic import json_bytes
 from understudy.run.checkpoint import Checkpoint, release_of, require_place
 from understudy.schema import Domain, Schema, match_columns

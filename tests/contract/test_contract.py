@@ -26,8 +26,8 @@ from understudy.encoding import fit_codec
 from understudy.privacy.discovery import plan_discovery
 from understudy.privacy.events import DiscreteGaussian, Gaussian, Selections, SubsampledGaussian
 from understudy.privacy.ledger import Budget, Query
-from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
+from understudy.privacy.rows import Box, Counted, PrivateRows
 from understudy.synthesizers import SYNTHESIZERS, express, name_of, read_method
 from understudy.tables import conform
 
@@ -344,21 +344,23 @@ def test_refused_run_writes_nothing(method: str, tmp_path: Path, capsys: pytest.
 # --- One unit more or less ---
 
 
-class RecordingRows(Rows):
+class RecordingRows(PrivateRows):
     """Rows that remember which exact statistics were asked for."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: PrivateRows) -> None:
         super().__init__(rows._codes, rows.domain, max_rows_per_unit=rows.max_rows_per_unit, units=rows._units)
-        self.requested: dict[tuple[str, ...], np.ndarray] = {}
+        self.requested: dict[Counted, np.ndarray] = {}
 
     def only(self, columns: Sequence[str]) -> "RecordingRows":
         part = RecordingRows(super().only(columns))
         part.requested = self.requested
         return part
 
-    def _exact_counts(self, clique: tuple[str, ...]) -> np.ndarray:
-        self.requested[clique] = super()._exact_counts(clique)
-        return self.requested[clique]
+    def _exact_counts(self, clique: Counted) -> np.ndarray:
+        counts = super()._exact_counts(clique)
+        if not isinstance(clique, Box):  # which is a sum over cells of its marginal, and that is requested too
+            self.requested[clique] = counts
+        return counts
 
 
 class RecordingNoise(SeededNoise):
@@ -382,7 +384,7 @@ class RecordingNoise(SeededNoise):
         return super().noisy_argmax(scores, scale)
 
 
-def _neighbours() -> tuple[RecordingRows, Rows]:
+def _neighbours() -> tuple[RecordingRows, PrivateRows]:
     """The encoded table, and the same without one person, who owned two rows."""
     table, schema, binning = people(), declared(), us.Binning(bins="uniform")
     without = table.filter(pc.not_equal(table.column("person"), "p010").fill_null(True))

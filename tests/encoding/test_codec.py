@@ -23,8 +23,8 @@ from understudy.encoding import (
 from understudy.encoding.fit import near_equal_masses
 from understudy.privacy.discovery import Binning, Grid, Histogram, plan_discovery
 from understudy.privacy.ledger import Guarantee, Ledger
-from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import NoiseSource, SeededNoise
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import BOUNDED, Column, Schema
 
 INT64 = (-(2**63), 2**63 - 1)
@@ -89,7 +89,7 @@ def fitted(
     *,
     guarantee: Guarantee | None = None,
     noise: NoiseSource | None = None,
-) -> tuple[Codec, Rows, Ledger]:
+) -> tuple[Codec, PrivateRows, Ledger]:
     book = Ledger(
         guarantee or Guarantee.not_private(), noise=noise or SeededNoise(0), max_rows_per_unit=schema.max_rows_per_unit
     )

@@ -17,17 +17,18 @@ from understudy.adversarial.models import GeneratorModel
 from understudy.encoding import Codec, fit_codec
 from understudy.encoding.features import Bits, Layout, Levels, Line, Modes, layout_of, weighted_mixture
 from understudy.networks import Critic, activate, num_features, starts
+from understudy.privacy.charges import charge_dpsgd
+from understudy.privacy.clipping import Clip, clipped_sum, exact_gradient, unit_loss
 from understudy.privacy.discovery import plan_discovery
 from understudy.privacy.events import SubsampledGaussian
-from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient
 from understudy.privacy.ledger import Query
-from understudy.privacy.mechanisms import Rows, pay_for_steps
 from understudy.privacy.noise import SeededNoise
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers import express, read_method
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.tables import conform
-from understudy.training.critics import Conditions, unit_loss
+from understudy.training.critics import Conditions, row_loss
 from understudy.training.losses import LOSSES
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +58,7 @@ def schema(*names: str, rows: int = 400) -> us.Schema:
     return us.Schema(columns=tuple(c for c in columns if not names or c.name in names), rows=rows)
 
 
-def encoded(table: pa.Table, declared: us.Schema) -> tuple[Codec, Rows]:
+def encoded(table: pa.Table, declared: us.Schema) -> tuple[Codec, PrivateRows]:
     ledger = us.Ledger(us.Guarantee.not_private(), noise=SeededNoise(0))
     binning = us.Binning()
     return fit_codec(
@@ -209,11 +210,11 @@ def test_a_row_is_encoded_by_itself(features: str) -> None:
 
 
 def test_features_are_made_after_the_charge() -> None:
-    """A refused query makes no features; a paid one hands them out by units."""
+    """A refused query makes no features; a charged one has them by units."""
     domain = Domain(names=("a",), sizes=(3,), num_rows=4)
     places = np.array([[0.1], [0.2], [0.3], [0.4]])
-    rows = Rows(
-        np.zeros((4, 1), np.int32), domain, max_rows_per_unit=2, units=np.array([7, 8, 7, 9]), places=lambda: places
+    rows = PrivateRows(
+        np.zeros((4, 1), np.int32), domain, max_rows_per_unit=2, units=np.array([7, 8, 7, 9]), positions=lambda: places
     )
     called: list[int] = []
 
@@ -224,12 +225,12 @@ def test_features_are_made_after_the_charge() -> None:
 
     ledger = us.Ledger(us.Guarantee(0.5, 1e-6), noise=SeededNoise(0), max_rows_per_unit=2)
     with pytest.raises(us.BudgetExceeded):
-        pay_for_steps(rows, Query("critic", "steps", SubsampledGaussian(1.0, 2.0, 1)), ledger, Recording())
+        charge_dpsgd(rows, Query("critic", "steps", SubsampledGaussian(1.0, 2.0, 1)), ledger, Recording())
     assert called == []
-    paid = pay_for_steps(rows, Query("critic", "steps", SubsampledGaussian(1.0, 50.0, 1)), ledger, Recording())
+    charged = charge_dpsgd(rows, Query("critic", "steps", SubsampledGaussian(1.0, 50.0, 1)), ledger, Recording())
     assert called == [4]
-    np.testing.assert_allclose(np.asarray(paid.units.rows)[..., 0], [[0.1, 0.3], [0.2, 0.0], [0.4, 0.0]])
-    assert np.asarray(paid.units.present).tolist() == [[True, True], [True, False], [True, False]]
+    np.testing.assert_allclose(np.asarray(charged._units._rows)[..., 0], [[0.1, 0.3], [0.2, 0.0], [0.4, 0.0]])
+    assert np.asarray(charged._units._present).tolist() == [[True, True], [True, False], [True, False]]
 
 
 # ----------------------------------------------------------------------------------------------------------- conditions
@@ -280,7 +281,7 @@ def test_a_unique_category_moves_the_sum_by_no_more_than_the_clip() -> None:
     layout, conditions, features = conditioned()
     critic = Critic(2 * features.shape[1], (8,), key=jax.random.key(0))
     critic = jax.tree_util.tree_map(lambda leaf: leaf * 20 if hasattr(leaf, "ndim") else leaf, critic)
-    of_unit = unit_loss(LOSSES["wgan"], layout.blocks, conditions, paired=False)
+    of_unit = unit_loss(row_loss(LOSSES["wgan"], layout.blocks, conditions, paired=False))
     bound = 0.3
     units = (
         jnp.asarray(features[:40, None]),

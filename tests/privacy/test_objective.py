@@ -13,7 +13,6 @@ from understudy.privacy import objective
 from understudy.privacy.accounting import pld_epsilon, rdp_epsilon, spent
 from understudy.privacy.events import Pure, Selections
 from understudy.privacy.ledger import Guarantee, Ledger, Query
-from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.objective import (
     EXACT,
@@ -25,6 +24,7 @@ from understudy.privacy.objective import (
     random_term,
     rate_of_term,
 )
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 
 DOMAIN = Domain(names=("y", "x"), sizes=(2, 5), num_rows=200, target="y")
@@ -168,7 +168,13 @@ def test_an_answer_does_not_tell_its_table_by_low_bits() -> None:
     codes = np.random.default_rng(3).integers((2, 5), size=(60, 2), dtype=np.int32)
     ledger = Ledger(Guarantee(0.11, 1e-6), noise=SeededNoise(4))
     found = noisy_minimisers(
-        Rows(codes, DOMAIN), Four(), [1], Query("m", "m", Pure(0.1)), ledger, penalty=3e-4, class_weights=np.ones(2)
+        PrivateRows(codes, DOMAIN),
+        Four(),
+        [1],
+        Query("m", "m", Pure(0.1)),
+        ledger,
+        penalty=3e-4,
+        class_weights=np.ones(2),
     )
     answer = found.coefficients[0]
     encoded = Four().encode(codes, codes, None)
@@ -207,7 +213,7 @@ def test_every_problem_has_a_random_term_of_its_own(monkeypatch: pytest.MonkeyPa
     ledger = Ledger(Guarantee(3.0, 1e-6), noise=SeededNoise(0))
     query = Query("m", "m", Pure(0.8, 3))
     found = noisy_minimisers(
-        Rows(codes, domain), Line(), [0, 1, 2], query, ledger, penalty=0.05, class_weights=np.ones(3)
+        PrivateRows(codes, domain), Line(), [0, 1, 2], query, ledger, penalty=0.05, class_weights=np.ones(3)
     )
     assert len(drawn) == 3
     assert len({term.tobytes() for term in drawn}) == 3
@@ -237,7 +243,7 @@ def test_the_noise_drawn_is_the_noise_priced(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(objective, "random_term", kept)
     codes = np.random.default_rng(3).integers((2, 5), size=(60, 2), dtype=np.int32)
     for k, weights in ((1, (1.0, 1.0)), (2, (1.0, 3.0))):
-        rows = Rows(codes, DOMAIN, max_rows_per_unit=k, units=np.arange(60) // k)
+        rows = PrivateRows(codes, DOMAIN, max_rows_per_unit=k, units=np.arange(60) // k)
         ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=k)
         found = noisy_minimisers(
             rows,
@@ -254,7 +260,7 @@ def test_the_noise_drawn_is_the_noise_priced(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_queries_are_charged_first() -> None:
-    rows = Rows(np.zeros((5, 2), dtype=np.int32), DOMAIN)
+    rows = PrivateRows(np.zeros((5, 2), dtype=np.int32), DOMAIN)
     ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))
     arguments = {"penalty": 0.01, "class_weights": np.ones(2)}
     with pytest.raises(BudgetExceeded):
@@ -276,7 +282,7 @@ class Untouchable:
 
 
 def test_a_refused_query_reads_no_row() -> None:
-    rows = Rows(np.zeros((5, 2), dtype=np.int32), DOMAIN)
+    rows = PrivateRows(np.zeros((5, 2), dtype=np.int32), DOMAIN)
     ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))
     query = Query("m", "m", Pure(1.5))
     with pytest.raises(BudgetExceeded):

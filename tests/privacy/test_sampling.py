@@ -16,13 +16,13 @@ from scipy import stats
 
 from understudy.errors import ConfigError
 from understudy.privacy.sampling import (
-    Draws,
+    Batches,
     chunk_size,
     coins_from,
-    drawn_rate,
     num_slots,
-    poisson_draws,
-    sum_over_draw,
+    poisson_batches,
+    round_sampling_rate,
+    sum_over_batch,
 )
 
 WORDS = 2**32
@@ -30,28 +30,28 @@ WORDS = 2**32
 
 def total_of(part: Any, units: Any, *, rate: float, chunk: int, key: PRNGKeyArray) -> Any:
     draw_key, part_key = jax.random.split(key)
-    draw = poisson_draws(draw_key, units, rate=rate, chunk=chunk)
-    return jax.jit(lambda draw: sum_over_draw(part, units, draw, part_key))(draw)
+    draw = poisson_batches(draw_key, len(units), sampling_rate=rate, chunk=chunk)
+    return jax.jit(lambda draw: sum_over_batch(part, units, draw, part_key))(draw)
 
 
 @functools.partial(jax.jit, static_argnums=1)
-def times_in(draw: Draws, num_units: int) -> Int[Array, " units"]:
+def times_in(draw: Batches, num_units: int) -> Int[Array, " units"]:
     """How often each unit enters one draw."""
 
     def part(units: Int[Array, " chunk"], taken: Bool[Array, " chunk"], _: PRNGKeyArray) -> Array:
         return jnp.zeros(num_units, dtype=jnp.int32).at[units].add(taken.astype(jnp.int32))
 
-    return sum_over_draw(part, jnp.arange(num_units), draw, jax.random.key(0))
+    return sum_over_batch(part, jnp.arange(num_units), draw, jax.random.key(0))
 
 
 def times_drawn(key: PRNGKeyArray, num_units: int, rate: float, chunk: int) -> Int[Array, " units"]:
-    return times_in(poisson_draws(key, jnp.arange(num_units), rate=rate, chunk=chunk), num_units)
+    return times_in(poisson_batches(key, num_units, sampling_rate=rate, chunk=chunk), num_units)
 
 
 @functools.cache
 def many_draws(num_units: int, rate: float, chunk: int, num_draws: int = 10_000) -> np.ndarray:
     keys = jax.random.split(jax.random.key(20_260_101), num_draws)
-    draws = poisson_draws(keys, jnp.arange(num_units), rate=rate, chunk=chunk)
+    draws = poisson_batches(keys, num_units, sampling_rate=rate, chunk=chunk)
     counted = jax.jit(lambda draws: jax.lax.map(lambda draw: times_in(draw, num_units), draws, batch_size=500))
     return np.asarray(counted(draws)).astype(np.int64)
 
@@ -63,7 +63,7 @@ def many_draws(num_units: int, rate: float, chunk: int, num_draws: int = 10_000)
 def test_every_row_is_drawn_at_the_rate(rate: float) -> None:
     """One binomial test for each row, Bonferroni: false alarm 1e-3 for each rate."""
     counts = many_draws(300, rate, 24)
-    seen, expected = counts.sum(axis=0), drawn_rate(rate)
+    seen, expected = counts.sum(axis=0), round_sampling_rate(rate)
     tails = 2 * np.minimum(
         stats.binom.cdf(seen, len(counts), expected), stats.binom.sf(seen - 1, len(counts), expected)
     )
@@ -105,11 +105,11 @@ def test_draws_of_different_keys_are_independent() -> None:
 
 @given(st.floats(min_value=1e-12, max_value=1.0))
 def test_the_charged_rate_is_a_whole_number_of_words_and_never_below(rate: float) -> None:
-    exact = Fraction(drawn_rate(rate))
+    exact = Fraction(round_sampling_rate(rate))
     assert (exact * WORDS).denominator == 1
     assert Fraction(rate) <= exact < Fraction(rate) * (1 + Fraction(1, 2**11)) + Fraction(1, WORDS)
     assert exact <= 1
-    assert Fraction(drawn_rate(float(exact))) == exact  # what was charged once is charged again
+    assert Fraction(round_sampling_rate(float(exact))) == exact  # what was charged once is charged again
 
 
 @pytest.mark.parametrize("digits", [1, 2, 5, 10])
@@ -128,7 +128,7 @@ def test_the_coins_of_all_places_in_a_word_have_the_charged_rate(rate: float) ->
     words = 62_500
     seen = np.asarray(times_drawn(jax.random.key(3), 32 * words, rate, chunk_size(32 * words * rate)))
     of_place = seen.reshape(words, 32).sum(axis=0)
-    expected = drawn_rate(rate)
+    expected = round_sampling_rate(rate)
     tails = 2 * np.minimum(stats.binom.cdf(of_place, words, expected), stats.binom.sf(of_place - 1, words, expected))
     assert tails.min() > 1e-3 / 32
 
@@ -136,7 +136,7 @@ def test_the_coins_of_all_places_in_a_word_have_the_charged_rate(rate: float) ->
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.0000001, math.nan, math.inf])
 def test_a_rate_that_is_no_probability_is_refused(rate: float) -> None:
     with pytest.raises(ConfigError, match="sampling rate"):
-        drawn_rate(rate)
+        round_sampling_rate(rate)
 
 
 # ------------------------------------------------------------------------------------- nothing twice, nothing lost
@@ -216,7 +216,7 @@ def test_all_arrays_of_a_unit_travel_together() -> None:
 def test_a_population_draws_as_its_members_do() -> None:
     """Members need different numbers of chunks: all get as many as the largest needs, and none loses a row."""
     keys = jax.random.split(jax.random.key(9), (2, 3))
-    draws = poisson_draws(keys, jnp.arange(90), rate=0.2, chunk=8)
+    draws = poisson_batches(keys, 90, sampling_rate=0.2, chunk=8)
     alone = [[np.asarray(times_drawn(key, 90, 0.2, 8)) for key in row] for row in keys]
     assert len({math.ceil(member.sum() / 8) for row in alone for member in row}) > 1
     together = jax.vmap(jax.vmap(lambda draw: times_in(draw, 90)))(draws)

@@ -15,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Array
 
-from understudy.privacy.gradients import CANCELLING, Clip, clipped_sum
-from understudy.privacy.sampling import ALIGNED, Draws, Units, chunk_size, num_slots, poisson_draws, sum_over_draw
+from understudy.privacy.clipping import Clip, clipped_sum
+from understudy.privacy.ghost import CANCELLING
+from understudy.privacy.rows import PrivateUnits
+from understudy.privacy.sampling import ALIGNED, Batches, chunk_size, num_slots, poisson_batches, sum_over_batch
 from understudy.privacy.sums import (
     BLOCK,
     BLOCK_ERROR,
@@ -194,13 +196,13 @@ def loss_for(parameter: str) -> Callable[[Any, tuple], Array]:
 
 
 @functools.cache
-def _compiled(parameter: str) -> Callable[[Units, Draws], Any]:
+def _compiled(parameter: str) -> Callable[[PrivateUnits, Batches], Any]:
     @eqx.filter_jit
-    def total(units: Units, draw: Draws) -> Any:
-        def part(drawn: Units, taken: Array, key: Array) -> Any:
-            return clipped_sum(loss_for(parameter), Net(), (drawn.rows, drawn.present), taken, Clip.flat(1.0))
+    def total(units: PrivateUnits, draw: Batches) -> Any:
+        def part(drawn: PrivateUnits, taken: Array, key: Array) -> Any:
+            return clipped_sum(loss_for(parameter), Net(), (drawn._rows, drawn._present), taken, Clip.flat(1.0))
 
-        return sum_over_draw(part, units, draw, jax.random.key(0))[0]
+        return sum_over_batch(part, units, draw, jax.random.key(0))[0]
 
     return total
 
@@ -208,8 +210,8 @@ def _compiled(parameter: str) -> Callable[[Units, Draws], Any]:
 def exact_total(values: np.ndarray, slots: np.ndarray, chunk: int, parameter: str) -> np.ndarray:
     """The computed sum, all parameters as one vector; a slot of -1 is empty."""
     at = np.pad(slots, (0, -len(slots) % chunk), constant_values=-1).reshape(-1, chunk)
-    draw = Draws(jnp.asarray(np.maximum(at, 0)), jnp.asarray(at >= 0))
-    units = Units(jnp.asarray(values, jnp.float32)[:, None, None], jnp.ones((len(values), 1), bool))
+    draw = Batches(jnp.asarray(np.maximum(at, 0)), jnp.asarray(at >= 0))
+    units = PrivateUnits(jnp.asarray(values, jnp.float32)[:, None, None], jnp.ones((len(values), 1), bool))
     leaves = jax.tree_util.tree_leaves(_compiled(parameter)(units, draw), is_leaf=lambda x: isinstance(x, Fixed))
     step = float(grid_step(jnp.float32(1.0)))
     return np.concatenate([np.asarray(whole(leaf), np.float64) for leaf in leaves]) * step
@@ -300,8 +302,8 @@ def test_the_attack_breaks_a_plain_float32_sum() -> None:
 def test_a_batch_lies_in_random_slots() -> None:
     """Every order of three units in four slots is as likely: chi-square over 24 arrangements, 1 false alarm in 10^6."""
     keys = jax.random.split(jax.random.key(0), 24_000)
-    draws = poisson_draws(keys, jnp.arange(3), rate=1.0, chunk=4)
-    slots = np.where(np.asarray(draws.taken), np.asarray(draws.at), 3)[:, 0]
+    draws = poisson_batches(keys, 3, sampling_rate=1.0, chunk=4)
+    slots = np.where(np.asarray(draws._taken), np.asarray(draws._indices), 3)[:, 0]
     _, counts = np.unique(slots @ np.asarray([64, 16, 4, 1]), return_counts=True)
     assert len(counts) == 24
     statistic = float((((counts - 1000) ** 2) / 1000).sum())
@@ -309,8 +311,8 @@ def test_a_batch_lies_in_random_slots() -> None:
 
 
 def test_batches_above_their_slots_are_in_random_order_without_gaps() -> None:
-    draws = poisson_draws(jax.random.split(jax.random.key(1), 6000), jnp.arange(3), rate=1.0, chunk=2, slots=2)
-    taken, at = (np.asarray(array).reshape(6000, 4) for array in (draws.taken, draws.at))
+    draws = poisson_batches(jax.random.split(jax.random.key(1), 6000), 3, sampling_rate=1.0, chunk=2, slots=2)
+    taken, at = (np.asarray(array).reshape(6000, 4) for array in (draws._taken, draws._indices))
     np.testing.assert_array_equal(taken, np.broadcast_to([True, True, True, False], (6000, 4)))
     _, counts = np.unique(at[:, :3] @ np.asarray([9, 3, 1]), return_counts=True)
     assert len(counts) == 6
@@ -321,11 +323,13 @@ def test_one_unit_more_fills_an_empty_slot_and_moves_nobody() -> None:
     """The coupling of the proof: the same key, the unit at the table's end, more slots than units."""
     for seed in range(20):
         key = jax.random.key(seed)
-        before, after = (poisson_draws(key, jnp.arange(n), rate=1.0, chunk=64, slots=60) for n in (50, 51))
-        changed = np.flatnonzero(np.where(before.taken, before.at, -1) != np.where(after.taken, after.at, -1))
+        before, after = (poisson_batches(key, n, sampling_rate=1.0, chunk=64, slots=60) for n in (50, 51))
+        changed = np.flatnonzero(
+            np.where(before._taken, before._indices, -1) != np.where(after._taken, after._indices, -1)
+        )
         assert len(changed) == 1
-        assert not np.asarray(before.taken).ravel()[changed[0]]
-        assert np.asarray(after.at).ravel()[changed[0]] == 50
+        assert not np.asarray(before._taken).ravel()[changed[0]]
+        assert np.asarray(after._indices).ravel()[changed[0]] == 50
 
 
 @given(expected=st.floats(1, 1e7), most=st.sampled_from([None, 1, 100, 256, 5000, 10**6]))

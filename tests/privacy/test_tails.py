@@ -27,7 +27,7 @@ from understudy.privacy.events import (
 )
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import SeededNoise
-from understudy.privacy.votes import laplaces
+from understudy.privacy.pate import laplaces
 from understudy.release import plan
 
 FLOATING: tuple[Event, ...] = (SubsampledGaussian(0.1, 30.0, 10), Gaussian(30.0, floating=True), Pure(0.01, 5))

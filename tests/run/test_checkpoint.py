@@ -26,9 +26,10 @@ import understudy as us
 from understudy.cli import run
 from understudy.errors import CheckpointError, ConfigError, UnderstudyError
 from understudy.privacy.digest import table_digest
+from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.noise import NoiseSource, SeededNoise, noise_source
+from understudy.privacy.rows import PrivateUnits
 from understudy.privacy.samplers import BitStream
-from understudy.privacy.sampling import Units
 from understudy.run import checkpoint as checkpoints
 from understudy.run.checkpoint import Checkpoint, Slot
 from understudy.synthesizers.independent import Independent
@@ -547,14 +548,12 @@ def test_an_unseeded_training_killed_on_its_way_has_one_result(tmp_path: Path, m
 
 
 def small_training(slot: Slot | None, progress: Callable[[float, str], None] | None) -> tuple[State, list[Kept]]:
-    settings = Settings(
-        blocks=one_hot_blocks((2, 3)), rate=0.25, batch=10, latent=2, generator_widths=(8, 8), critic_widths=(4,)
-    )
+    settings = Settings(blocks=one_hot_blocks((2, 3)), batch=10, latent=2, generator_widths=(8, 8), critic_widths=(4,))
     codes = jnp.asarray(np.random.default_rng(0).integers(0, 2, (40, 1, 2)))
     return train(
         settings,
-        Units(codes, jnp.ones((40, 1), dtype=bool)),
-        Dials.of(1.0, 1e-2, 1e-2, 1.0),
+        ChargedSteps(PrivateUnits(codes, jnp.ones((40, 1), dtype=bool)), jnp.float32(1.0), 0.25, 24),
+        Dials.of(1e-2, 1e-2, 1.0),
         jax.random.key(0),
         network_key=jax.random.key(1),
         iterations=24,

@@ -8,8 +8,8 @@ from understudy.errors import ConfigError, SchemaError
 from understudy.marginals import GraphicalModel
 from understudy.privacy.events import ZCDP
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, spent_by
-from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.aim import AIM
 from understudy.synthesizers.mst import MST
@@ -38,7 +38,7 @@ def _fit(
     ledger = Ledger(Guarantee(epsilon, 1e-6), noise=SeededNoise(0))
     plan = method.plan(domain, ledger.remaining)
     told: list[float] = []
-    rows = Rows(_codes() if codes is None else codes, domain)
+    rows = PrivateRows(_codes() if codes is None else codes, domain)
     model = method.fit(rows, plan, ledger, key=jax.random.key(0), progress=lambda share, words: told.append(share))
     assert ledger.queries == plan.queries
     return model, told
@@ -125,7 +125,7 @@ def test_units_with_several_rows_pay_for_them() -> None:
     """The lump buys the same zCDP; the noise grows with the rows a unit may have."""
     ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=4)
     method = AIM(max_rounds=12)
-    rows = Rows(_codes(), DOMAIN, max_rows_per_unit=4)
+    rows = PrivateRows(_codes(), DOMAIN, max_rows_per_unit=4)
     model = method.fit(rows, method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0))
     assert model.total == 4000
 
@@ -133,7 +133,9 @@ def test_units_with_several_rows_pay_for_them() -> None:
 def test_without_noise_the_pairs_are_exact() -> None:
     ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
     method = AIM(max_rounds=20)
-    model = method.fit(Rows(_codes(), DOMAIN), method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0))
+    model = method.fit(
+        PrivateRows(_codes(), DOMAIN), method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0)
+    )
     assert np.abs(model.marginal(("a", "b")) - _exact(("a", "b"))).sum() < 40
 
 

@@ -17,22 +17,22 @@ from scipy import stats
 import understudy as us
 from understudy import certificate
 from understudy.demo import demo_schema, demo_table
-from understudy.encoding.features import PublicRows
 from understudy.errors import ConfigError
 from understudy.networks import Autoencoder, Block, Decoded, Decoder, Encoder, PlainGenerator
 from understudy.privacy.accounting import pld_epsilon
+from understudy.privacy.clipping import Clip
+from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
 from understudy.privacy.events import DiscreteGaussian, Gaussian, NonPrivate, SubsampledGaussian
-from understudy.privacy.gradients import Clip
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Rows
+from understudy.privacy.moments import noisy_gram
 from understudy.privacy.noise import SeededNoise
-from understudy.privacy.sampling import Draws, Units, drawn_rate
-from understudy.privacy.statistics import noisy_gram
+from understudy.privacy.rows import PrivateRows, PrivateUnits, PublicRows
+from understudy.privacy.sampling import Batches, round_sampling_rate
 from understudy.run import checkpoint as checkpoints
 from understudy.schema import Domain
 from understudy.synthesizers import autogan, read_method
 from understudy.synthesizers.autogan import AutoGAN
-from understudy.training.autoencoder import Recipe, direction, held_to_shares, row_loss
+from understudy.training.autoencoder import Recipe, direction, held_to_shares, reconstruction_of
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import Dials, Settings
 
@@ -69,16 +69,17 @@ def summed(learns: str, bound: float, *, without: int | None = None, noise: floa
 
 @functools.cache
 def _summed(learns: str) -> Any:
-    recipe = Recipe(engine=Settings(blocks=BLOCKS, rate=1.0, batch=UNITS), learning_rate=0.1, learns=learns)
+    recipe = Recipe(engine=Settings(blocks=BLOCKS, batch=UNITS), learning_rate=0.1, learns=learns)
     whole = parts()
     fixed = whole.encoder if learns == "decoder" else None
     network = whole.decoder if learns == "decoder" else whole
-    everybody = Draws(jnp.arange(UNITS)[None], jnp.ones((1, UNITS), dtype=bool))
+    everybody = Batches(jnp.arange(UNITS)[None], jnp.ones((1, UNITS), dtype=bool))
 
     @jax.jit
     def of(rows: Any, present: Any, bound: Any, noise: Any) -> Any:
         clip = Clip(bound[None])
-        return direction(recipe, network, fixed, Units(rows, present), everybody, clip, noise, jax.random.key(0))
+        charged = ChargedSteps(PrivateUnits(rows, present), noise, 1.0, 1)
+        return direction(recipe, network, fixed, charged, everybody, clip, jax.random.key(0))
 
     return of
 
@@ -156,10 +157,10 @@ def test_losses_are_those_of_the_kinds() -> None:
     share, place = (np.tanh(0.7) + 1) / 2, 0.3
     bce = levels + bits.sum() - (place * np.log(share) + (1 - place) * np.log(1 - share))
     given = jnp.asarray(logits, jnp.float32), jnp.asarray(features, jnp.float32)
-    assert float(row_loss(blocks, "typed", "sum")(*given)) == pytest.approx(typed, rel=1e-5)
-    assert float(row_loss(blocks, "typed", "mean")(*given)) == pytest.approx(typed / 3, rel=1e-5)
-    assert float(row_loss(blocks, "bce", "sum")(*given)) == pytest.approx(bce, rel=1e-5)
-    assert float(row_loss(blocks, "bce", "mean")(*given)) == pytest.approx(bce / 6, rel=1e-5)
+    assert float(reconstruction_of(blocks, "typed", "sum")(*given)) == pytest.approx(typed, rel=1e-5)
+    assert float(reconstruction_of(blocks, "typed", "mean")(*given)) == pytest.approx(typed / 3, rel=1e-5)
+    assert float(reconstruction_of(blocks, "bce", "sum")(*given)) == pytest.approx(bce, rel=1e-5)
+    assert float(reconstruction_of(blocks, "bce", "mean")(*given)) == pytest.approx(bce / 6, rel=1e-5)
 
 
 # ------------------------------------------------------------------------------------------------------------- networks
@@ -212,7 +213,7 @@ class _Codes:
 
 def _moments(codes: np.ndarray, guarantee: us.Guarantee, query: Query) -> np.ndarray:
     domain = Domain(names=tuple("abcdef"), sizes=(9,) * 6, num_rows=100)
-    return noisy_gram(Rows(codes, domain), _Codes(), query, Ledger(guarantee, noise=SeededNoise(3)))
+    return noisy_gram(PrivateRows(codes, domain), _Codes(), query, Ledger(guarantee, noise=SeededNoise(3)))
 
 
 def test_a_row_moves_the_moments_of_dp_pca_by_at_most_one() -> None:
@@ -231,7 +232,7 @@ def test_the_moments_carry_the_charged_noise() -> None:
     domain = Domain(names=tuple(f"c{n}" for n in range(60)), sizes=(2,) * 60, num_rows=100)
     ledger = Ledger(us.Guarantee(30.0, 1e-6), noise=SeededNoise(3))
     query = Query("moments", "second moments", Gaussian(4.0))
-    noisy = noisy_gram(Rows(np.zeros((5, 60), int), domain), _Codes(), query, ledger)
+    noisy = noisy_gram(PrivateRows(np.zeros((5, 60), int), domain), _Codes(), query, ledger)
     values = noisy[np.triu_indices(60)]
     pvalues = {scale: stats.kstest(values, stats.norm(scale=scale).cdf).pvalue for scale in (3.0, 4.0, 5.0)}
     assert pvalues[4.0] > 0.01
@@ -269,7 +270,7 @@ def test_plans_list_every_step_of_both_phases(settings: str, queries: dict[str, 
     for query in small:
         if isinstance(query.event, SubsampledGaussian):
             assert query.event.steps == queries[query.key]
-            assert query.event.sampling_rate == drawn_rate(0.05 if query.key == "autoencoder" else 1 / 32)
+            assert query.event.sampling_rate == round_sampling_rate(0.05 if query.key == "autoencoder" else 1 / 32)
 
 
 def test_a_public_decoder_needs_no_private_step() -> None:
@@ -338,25 +339,25 @@ def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeyp
     ledger = Ledger(us.Guarantee(50.0, 1e-6), noise=noise)
     used: list[bytes] = []
 
-    def first_phase(recipe: Recipe, network: Any, units: Units, **given: Any) -> Any:
-        if given["noise_multiplier"] == 0:  # on public rows
+    def first_phase(recipe: Recipe, network: Any, steps: ChargedSteps | PublicSteps, **given: Any) -> Any:
+        if isinstance(steps, PublicSteps):
             assert ledger.queries[-1].key != "autoencoder"
-            assert len(units.rows) == 5
+            assert len(steps.units.rows) == 5
             return network
         assert ledger.queries[-1].key == "autoencoder"
         assert recipe.learns == ("both" if encoder == "joint" else "decoder")
         assert isinstance(network, Autoencoder if encoder == "joint" else Decoder)
         assert (given.get("fixed") is None) == (encoder == "joint")
-        assert (recipe.engine.rate, given["noise_multiplier"], given["steps"]) == (0.25, 7.0, 12)
-        assert (recipe.engine.batch, given["clip"], len(units.rows)) == (10, 0.5, 30)
+        assert (steps.sampling_rate, float(steps.noise_multiplier), steps.num_steps) == (0.25, 7.0, 12)
+        assert (recipe.engine.batch, given["clip"], len(steps._units._rows)) == (10, 0.5, 30)
         used.append(_bytes(given["key"]))
         return network
 
-    def second_phase(settings: Settings, units: Units, dials: Dials, key: Any, **given: Any) -> Any:
+    def second_phase(settings: Settings, charged: ChargedSteps, dials: Dials, key: Any, **given: Any) -> Any:
         assert ledger.queries[-1].key == "critic"
-        assert (settings.rate, float(dials.noise_multiplier), float(dials.clip)) == (0.125, 9.0, 0.25)
+        assert (charged.sampling_rate, float(charged.noise_multiplier), float(dials.clip)) == (0.125, 9.0, 0.25)
         assert given["iterations"] * settings.critic_steps == 16
-        assert len(units.rows) == 30
+        assert (len(charged._units._rows), charged.num_steps) == (30, 16)
         assert not {_bytes(given["network_key"])} & set(noise.given)
         used.append(_bytes(key))
         raise Seen
@@ -365,7 +366,7 @@ def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeyp
     monkeypatch.setattr(autogan, "train", second_phase)
     public = PublicRows(np.ones((5, 2), np.int32), np.full((5, 2), np.nan)) if encoder == "public" else None
     with pytest.raises(Seen):
-        method.fit(Rows(np.ones((30, 2), np.int32), domain), plan, ledger, key=jax.random.key(5), public=public)
+        method.fit(PrivateRows(np.ones((30, 2), np.int32), domain), plan, ledger, key=jax.random.key(5), public=public)
     assert ledger.queries == plan.queries
     assert len(set(used)) == 2
     assert set(used) <= set(noise.given)
@@ -506,11 +507,11 @@ def test_the_published_encoder_gets_no_finite_epsilon() -> None:
     assert isinstance(plan["encoder"].event, NonPrivate)
     ledger = Ledger(us.Guarantee(900.0, 1e-3), noise=SeededNoise(0))
     with pytest.raises(us.BudgetExceeded, match="This query was not made"):
-        method.fit(Rows(np.zeros((10, 2), np.int32), domain), plan, ledger, key=jax.random.key(0))
+        method.fit(PrivateRows(np.zeros((10, 2), np.int32), domain), plan, ledger, key=jax.random.key(0))
     assert ledger.queries == ()
     quiet = dataclasses.replace(plan, queries=tuple(query for query in plan if query.key != "encoder"))
     with pytest.raises(StopIteration):  # a plan without that query is no plan of this method
-        method.fit(Rows(np.zeros((10, 2), np.int32), domain), quiet, ledger, key=jax.random.key(0))
+        method.fit(PrivateRows(np.zeros((10, 2), np.int32), domain), quiet, ledger, key=jax.random.key(0))
 
 
 def test_the_published_encoder_is_certified_as_infinite() -> None:

@@ -16,18 +16,28 @@ import understudy as us
 from understudy.benchmark.simulators import NAMES, montgomery_olivella, montgomery_olivella_schema, outcome
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy.clipping import Clip
+from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.events import DiscreteGaussian, SubsampledGaussian
-from understudy.privacy.gradients import Clip
-from understudy.privacy.langevin import Pace, Stair, at_rest, langevin_step, noisy_langevin_step, paces, stairs
+from understudy.privacy.langevin import (
+    ChargedUpdates,
+    Pace,
+    Stage,
+    langevin_step,
+    noisy_langevin_step,
+    paces,
+    stages,
+    zero_momentum,
+)
 from understudy.privacy.ledger import Budget, Query
-from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
-from understudy.privacy.sampling import Draws, Units, drawn_rate
+from understudy.privacy.rows import PrivateRows, PrivateUnits
+from understudy.privacy.sampling import Batches, round_sampling_rate
 from understudy.schema import Domain
 from understudy.synthesizers import bayesgan, read_method
 from understudy.synthesizers.bayesgan import BayesGAN
 from understudy.training.critics import one_hot_blocks
-from understudy.training.gan import draws_of
+from understudy.training.gan import batches_of
 from understudy.training.langevin import begun, critic_updates, log_prior_gradient
 
 QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
@@ -56,32 +66,37 @@ def network_of(values: Array) -> eqx.nn.Linear:
     return eqx.tree_at(lambda layer: layer.weight, made, values[..., None])
 
 
-def of_unit(network: eqx.nn.Linear, unit: tuple) -> Array:
+def of_row(network: eqx.nn.Linear, row: Array, fake: Array | None, key: Array) -> Array:
     """Minus the log density of one row, normal around the network's number."""
-    rows, _, _, _ = unit
-    return jnp.sum((rows[0] - network(jnp.ones(1))) ** 2) / (2 * SPREAD**2)
+    return jnp.sum((row - network(jnp.ones(1))) ** 2) / (2 * SPREAD**2)
+
+
+def charged_updates(units: PrivateUnits, rate: float, pace: tuple[float, float, float]) -> ChargedUpdates:
+    """One iteration at this pace."""
+    steps = ChargedSteps(units, jnp.zeros(()), rate, 1)
+    return ChargedUpdates(steps, Pace(*(jnp.asarray([value], jnp.float32) for value in pace)))
 
 
 def chain_moments(
     multiplier: float, extra: float, *, clip: float, friction: float = 1.0, eta: float = ETA, chains: int = 600
 ) -> tuple[float, float]:
     """Mean and variance over many chains, all rows in every step. They begin in the posterior, and must stay there."""
-    units = Units(jnp.asarray(ROWS, jnp.float32)[:, None, None], jnp.ones((NUM_ROWS, 1), dtype=bool))
-    draw = Draws(jnp.arange(NUM_ROWS)[None], jnp.ones((1, NUM_ROWS), dtype=bool))
-    pace = Pace(*(jnp.asarray(value, jnp.float32) for value in (eta, multiplier, extra)))
+    units = PrivateUnits(jnp.asarray(ROWS, jnp.float32)[:, None, None], jnp.ones((NUM_ROWS, 1), dtype=bool))
+    batch = Batches(jnp.arange(NUM_ROWS)[None], jnp.ones((1, NUM_ROWS), dtype=bool))
+    charged = charged_updates(units, 1.0, (eta, multiplier, extra))
 
     def step(state: tuple, key: Array) -> tuple[tuple, Array]:
         def one(network: eqx.nn.Linear, momentum: eqx.nn.Linear, own: Array) -> tuple:
             rest = jax.tree_util.tree_map(lambda leaf: -leaf / PRIOR**2, network)
             return noisy_langevin_step(
-                of_unit,
+                charged,
+                of_row,
                 network,
                 momentum,
-                units,
                 rest,
                 Clip.flat(clip),
-                draw=draw,
-                pace=pace,
+                batch=batch,
+                iteration=jnp.asarray(0),
                 scale=1.0,
                 friction=friction,
                 key=own,
@@ -92,7 +107,7 @@ def chain_moments(
 
     fair = np.random.default_rng(0).normal(POSTERIOR_MEAN, math.sqrt(POSTERIOR_VARIANCE), (chains, 1))
     begin = network_of(jnp.asarray(fair, jnp.float32))
-    run = jax.jit(lambda keys: jax.lax.scan(step, (begin, at_rest(begin)), keys)[1])
+    run = jax.jit(lambda keys: jax.lax.scan(step, (begin, zero_momentum(begin)), keys)[1])
     path = np.asarray(run(jax.random.split(jax.random.key(7), 500)))[100:].reshape(-1)
     return float(path.mean()), float(path.var())
 
@@ -113,7 +128,7 @@ def test_sgld_samples_the_posterior(private: bool) -> None:
     """Mean and variance of a conjugate toy: without noise on the sum, and with just the noise that Langevin asks for,
     where nothing is added to it."""
     clip = 10.0  # above every gradient: nothing is clipped
-    stair = Stair(1, ETA)
+    stair = Stage(1, ETA)
     multiplier = stair.langevin_multiplier(clip, 1.0) if private else 0.0
     extra = stair.extra_stddev(multiplier, clip, 1.0, 1.0)
     assert (extra == 0) == private
@@ -131,7 +146,7 @@ def test_sghmc_samples_the_posterior() -> None:
     """With momentum, in its friction form: noise of variance 2 friction eta. Steps are eta / friction in effect."""
     friction = 0.2
     eta = friction * ETA / 2
-    extra = Stair(1, eta).extra_stddev(0.0, 0.0, 1.0, friction)
+    extra = Stage(1, eta).extra_stddev(0.0, 0.0, 1.0, friction)
     assert extra == pytest.approx(math.sqrt(2 * friction * eta))
     mean, variance = chain_moments(0.0, extra, clip=10.0, friction=friction, eta=eta)
     assert abs(mean - POSTERIOR_MEAN) < 4 * math.sqrt(4 * POSTERIOR_VARIANCE / DRAWS)
@@ -142,23 +157,22 @@ def test_sghmc_samples_the_posterior() -> None:
 def test_total_noise_of_an_update_is_the_stated_one() -> None:
     """Of 20,000 updates the variance is (eta s reach)^2 + extra^2 = max(2 eta T, (eta s reach)^2), by a chi-square
     window of 4 standard errors (2 in 30,000): below, at and above the multiplier that Langevin asks for."""
-    stair, reach = Stair(1, 0.01), 4.0
-    units = Units(jnp.zeros((1, 1, 1)), jnp.zeros((1, 1), dtype=bool))  # nobody: noise alone
-    draw = Draws(jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1), dtype=bool))
+    stair, reach = Stage(1, 0.01), 4.0
+    units = PrivateUnits(jnp.zeros((1, 1, 1)), jnp.zeros((1, 1), dtype=bool))  # nobody: noise alone
+    batch = Batches(jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1), dtype=bool))
     wanted = stair.langevin_multiplier(reach, 1.0)
     for multiplier in (0.3 * wanted, wanted, 2 * wanted):
         extra = stair.extra_stddev(multiplier, reach, 1.0, 1.0)
-        pace = Pace(*(jnp.asarray(value, jnp.float32) for value in (stair.eta, multiplier, extra)))
         network = network_of(jnp.zeros(20_000))
         moved, _ = noisy_langevin_step(
-            of_unit,
+            charged_updates(units, 1.0, (stair.eta, multiplier, extra)),
+            of_row,
             network,
-            at_rest(network),
-            units,
-            at_rest(network),
+            zero_momentum(network),
+            zero_momentum(network),
             Clip.flat(2.0),
-            draw=draw,
-            pace=pace,
+            batch=batch,
+            iteration=jnp.asarray(0),
             scale=reach / 2.0,
             friction=1.0,
             key=jax.random.key(3),
@@ -203,12 +217,12 @@ def test_one_row_moves_an_update_by_its_reach_at_most(pairs: str) -> None:
     state = begun(chains, jax.random.key(1), None)
     rows = jnp.asarray(np.random.default_rng(0).integers(0, 3, (40, 1, 2)))
     present = jnp.ones((40, 1), dtype=bool)
-    draws = Draws(jnp.tile(jnp.arange(40), (4, 1, 1)), jnp.ones((4, 1, 40), dtype=bool))
-    pace = Pace(jnp.asarray(1.0), jnp.asarray(1.0), jnp.asarray(0.0))
+    batches = Batches(jnp.tile(jnp.arange(40), (4, 1, 1)), jnp.ones((4, 1, 40), dtype=bool))
 
     @jax.jit
     def updated(present: Array) -> Any:
-        return critic_updates(chains, state, Units(rows, present), Clip.flat(clip), pace, jax.random.key(2), draws)
+        charged = charged_updates(PrivateUnits(rows, present), 0.5, (1.0, 1.0, 0.0))
+        return critic_updates(chains, state, charged, Clip.flat(clip), jax.random.key(2), batches)
 
     def after(present: Array) -> np.ndarray:
         moved = updated(present).critic
@@ -226,12 +240,12 @@ def test_every_chain_draws_rows_of_its_own() -> None:
     """As many draws in an iteration as updates are charged, and no two of them alike."""
     method = BayesGAN(discriminator_chains=3, updates=2, rate=0.5)
     chains = method._chains(BLOCKS, 200)
-    units = Units(jnp.zeros((200, 1, 2), jnp.int32), jnp.ones((200, 1), dtype=bool))
-    draws = draws_of(chains.engine, jax.random.key(0), units, 0, 5)
-    assert draws.at.shape[:2] == (5, 6)
+    units = PrivateUnits(jnp.zeros((200, 1, 2), jnp.int32), jnp.ones((200, 1), dtype=bool))
+    batches = batches_of(chains.engine, jax.random.key(0), ChargedSteps(units, jnp.ones(()), 0.5, 30), 0, 5)
+    assert batches._indices.shape[:2] == (5, 6)
     sets = {
         tuple(np.asarray(at[taken]))
-        for at, taken in zip(draws.at.reshape(30, -1), draws.taken.reshape(30, -1), strict=True)
+        for at, taken in zip(batches._indices.reshape(30, -1), batches._taken.reshape(30, -1), strict=True)
     }
     assert len(sets) == 30
 
@@ -262,7 +276,9 @@ def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
     plans = [method.plan(dataclasses.replace(DOMAIN, num_rows=rows), _budget()) for rows in (100, 10**6)]
     assert plans[0].queries == plans[1].queries
     events = [query.event for query in plans[0] if query.key != "singles"]
-    assert all(isinstance(event, SubsampledGaussian) and event.sampling_rate == drawn_rate(0.03) for event in events)
+    assert all(
+        isinstance(event, SubsampledGaussian) and event.sampling_rate == round_sampling_rate(0.03) for event in events
+    )
     assert sum(event.steps for event in events) == 40 * 3 * 2  # type: ignore[attr-defined]
     assert (len(events) == 8) == ("schedule" in settings)
 
@@ -271,14 +287,14 @@ def test_langevin_noise_pays_for_privacy_where_the_step_size_is_a_setting() -> N
     """With small steps the noise of Langevin is more than the budget asks for: it is charged, and drawn, as it is."""
     method = read_method("bayesgan(steps=60, step_size=1e-8, temperature=1.0, marginals_share=0.0)")
     event = method.plan(DOMAIN, _budget())["discriminators 1"].event
-    asked = Stair(60, 1e-8).langevin_multiplier(method._reach, 1.0)
+    asked = Stage(60, 1e-8).langevin_multiplier(method._reach, 1.0)
     assert event.noise_multiplier == pytest.approx(asked)
     least = read_method("bayesgan(steps=60, marginals_share=0.0)").plan(DOMAIN, _budget())["discriminators 1"].event
     assert least.noise_multiplier < asked  # what the budget alone asks for
     schedule = method._stairs(1000)
-    drawn = method._multipliers(schedule, event.noise_multiplier)
-    pace = paces(schedule, drawn, reach=method._reach, temperature=1.0, friction=1.0)
-    assert float(pace.multiplier.min()) >= event.noise_multiplier * (1 - 1e-6)
+    drawn = method._law.noise_multipliers(schedule, [event.noise_multiplier])
+    pace = paces(schedule, drawn, method._law)
+    assert float(pace.noise_multiplier.min()) >= event.noise_multiplier * (1 - 1e-6)
     assert float(pace.extra.max()) == 0
 
 
@@ -292,18 +308,19 @@ def test_no_update_draws_less_noise_than_was_charged(settings: str, monkeypatch:
     noise = Keys(0)
     ledger = us.Ledger(QUICK, noise=noise)
     plan = method.plan(DOMAIN, ledger.remaining)
-    chains, units, clip, (of_generators, of_discriminators), key = _handed(method, plan, ledger, monkeypatch)
+    chains, updates, clip, of_generators, key = _handed(method, plan, ledger, monkeypatch)
     assert ledger.queries == plan.queries
     events = [cast(SubsampledGaussian, query.event) for query in plan if query.key != "singles"]
     charged = np.concatenate([np.full(event.steps, event.noise_multiplier) for event in events])
-    drawn = np.repeat(np.asarray(of_discriminators.multiplier, np.float64), chains.engine.critic_steps)
+    drawn = np.repeat(np.asarray(updates._paces.noise_multiplier, np.float64), chains.engine.critic_steps)
     assert chains.engine.critic_steps == chains.discriminators * chains.updates == 2
     assert drawn.shape == charged.shape
     assert np.all(drawn >= charged * (1 - 1e-6))  # single precision; clipped norms leave a margin of 2e-3
-    assert not np.any(of_generators.multiplier)
-    assert {event.sampling_rate for event in events} == {chains.engine.rate}
+    assert not np.any(of_generators.noise_multiplier)
+    assert {event.sampling_rate for event in events} == {updates.steps.sampling_rate}
+    assert updates.steps.num_steps == len(charged)
     assert clip.bounds.tolist() == [0.5]
-    assert len(units.rows) == 1000
+    assert len(updates.steps._units._rows) == 1000
     assert _bytes(key) in noise.given
 
 
@@ -368,12 +385,12 @@ def test_an_absurd_temperature_is_told(settings: str, monkeypatch: pytest.Monkey
 
 
 def test_stairs_follow_their_schedule() -> None:
-    made = stairs(1000, 0.1, "polynomial", decay=0.5, offset=10.0, most=8)
+    made = stages(1000, 0.1, "polynomial", decay=0.5, offset=10.0, most=8)
     assert sum(stair.iterations for stair in made) == 1000
     assert len(made) == 8
     assert made[4].eta == pytest.approx(0.1 * (510 / 10) ** -0.5)
-    assert stairs(5, 0.1, "exponential", decay=0.0, offset=1.0, most=8)[-1].eta == pytest.approx(0.1 * math.exp(-2.4))
-    assert stairs(7, 0.1, "constant", decay=0.5, offset=1.0, most=8) == (Stair(7, 0.1),)
+    assert stages(5, 0.1, "exponential", decay=0.0, offset=1.0, most=8)[-1].eta == pytest.approx(0.1 * math.exp(-2.4))
+    assert stages(7, 0.1, "constant", decay=0.5, offset=1.0, most=8) == (Stage(7, 0.1),)
 
 
 # ---------------------------------------------------------------------------------------------------------- small runs
@@ -432,9 +449,9 @@ def test_a_hot_chain_ends_well_or_names_its_step_size() -> None:
         _outcome_of(lambda: method.fit(rows, plan, ledger, key=jax.random.key(0)))
 
 
-def _rows() -> Rows:
+def _rows() -> PrivateRows:
     codes = np.random.default_rng(0).integers(0, 2, (1000, 2)).astype(np.int32)
-    return Rows(codes, DOMAIN)
+    return PrivateRows(codes, DOMAIN)
 
 
 def _outcome_of(call: Callable[[], object]) -> None:

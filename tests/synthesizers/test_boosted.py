@@ -17,10 +17,11 @@ from understudy.adversarial.pools import Mixture, Pool
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import BudgetExceeded, ConditionError, ConfigError
 from understudy.networks import Block, Critic, Generator, num_features
+from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian, Selections
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Query, spent_by
-from understudy.privacy.mechanisms import Rows, noisy_counts
 from understudy.privacy.noise import SeededNoise
+from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import noisy_closest
 from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
@@ -31,7 +32,7 @@ from understudy.synthesizers.selected import HELD, TASKS, TRAIN, Classifier, Sel
 from understudy.training.trajectory import HasTrajectory, judge
 
 
-def fitted(method: Boosted | Selected, ledger: Ledger, rows: Rows | None = None):  # type: ignore[no-untyped-def]
+def fitted(method: Boosted | Selected, ledger: Ledger, rows: PrivateRows | None = None):  # type: ignore[no-untyped-def]
     rows = rows or real_rows()
     plan = method.plan(rows.domain, ledger.remaining)
     model = method.fit(rows, plan, ledger, key=jax.random.key(1))
@@ -451,7 +452,7 @@ def test_boosting_raises_the_quality_of_the_last_generator() -> None:
         codes = modes[np.random.default_rng(seed).integers(5, size=(5000, 2))].astype(np.int32)
         ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(seed))
         plan = method.plan(domain, ledger.remaining)
-        boosted = method.fit(Rows(codes, domain), plan, ledger, key=jax.random.key(seed))
+        boosted = method.fit(PrivateRows(codes, domain), plan, ledger, key=jax.random.key(seed))
         last, ours = (model.sample(10_000, key=jax.random.key(1)) for model in (trained[-1], boosted))
         better += quality(ours) > quality(last)
     assert better >= 8

@@ -19,10 +19,11 @@ from understudy.demo import demo_schema, demo_table
 from understudy.donors import grown
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import fits, spent
+from understudy.privacy.charges import open_rows
 from understudy.privacy.events import Gaussian, NonPrivate
 from understudy.privacy.ledger import Budget, Plan, Query
-from understudy.privacy.mechanisms import Rows, open_rows
 from understudy.privacy.noise import SeededNoise
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers import read_method
 
@@ -44,14 +45,14 @@ def release(survey: tuple[us.Schema, pa.Table]) -> us.Release:
 # ------------------------------------------------------------------------------------------------------- never private
 
 
-class Untouchable(Rows):
+class Untouchable(PrivateRows):
     """Rows that must not be read."""
 
     def __init__(self) -> None:
         super().__init__(np.zeros((30, 2), dtype=np.int32), DOMAIN)
 
     def __getattribute__(self, name: str) -> object:
-        assert name not in ("_codes", "_places"), "a row was read"
+        assert name not in ("_codes", "_positions"), "a row was read"
         return super().__getattribute__(name)
 
 

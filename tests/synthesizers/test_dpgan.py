@@ -11,7 +11,7 @@ from understudy.errors import ConfigError, UnderstudyError
 from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.events import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.ledger import Budget
-from understudy.privacy.sampling import drawn_rate
+from understudy.privacy.sampling import round_sampling_rate
 from understudy.schema import Domain
 from understudy.synthesizers import read_method
 from understudy.synthesizers.dpgan import MOST_LEVELS, believed, histograms
@@ -46,7 +46,7 @@ def test_prices_do_not_depend_on_the_rows() -> None:
     singles, critic = plans[0]["singles"].event, plans[0]["critic"].event
     assert isinstance(singles, DiscreteGaussian)
     assert isinstance(critic, SubsampledGaussian)
-    assert critic.sampling_rate == drawn_rate(0.03)
+    assert critic.sampling_rate == round_sampling_rate(0.03)
     assert critic.steps == 50
 
 

@@ -17,10 +17,10 @@ import understudy as us
 from understudy.adversarial.products import Products
 from understudy.errors import BudgetExceeded, ConditionError, ConfigError, SchemaError
 from understudy.privacy.events import Gaussian
+from understudy.privacy.filters import FINE, MOST_NOISE, ROOM, GaussianFilter, charge_marginals
 from understudy.privacy.ledger import Budget, Ledger, Query
-from understudy.privacy.measurement import FINE, MOST_NOISE, ROOM, Purse, pay_for_marginals
-from understudy.privacy.mechanisms import Grouped, Rows
 from understudy.privacy.noise import SeededNoise
+from understudy.privacy.rows import Grouped, PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.gem import GEM, MOST_GROUPS, MOST_IN_TRIPLES, Board, allotted, dealt, merged
 from understudy.training.critics import one_hot_blocks
@@ -31,14 +31,14 @@ NAMES = ("a", "b", "t", "c")
 SMALL: dict[str, Any] = {"steps": 40, "components": 64, "width": 16, "depth": 1, "latent": 8}
 
 
-def table(num_rows: int = 2000, *, seed: int = 0, target: str | None = "t") -> Rows:
+def table(num_rows: int = 2000, *, seed: int = 0, target: str | None = "t") -> PrivateRows:
     """Four columns, of which b follows a, and t depends on both together."""
     draw = np.random.default_rng(seed)
     a, c = draw.integers(0, 3, num_rows), draw.integers(0, 5, num_rows)
     b = np.where(draw.random(num_rows) < 0.7, a, draw.integers(0, 4, num_rows))
     t = ((a == b) ^ (draw.random(num_rows) < 0.2)).astype(int)
     domain = Domain(names=NAMES, sizes=SIZES, num_rows=max(1, num_rows), target=target, numbers=("c",))
-    return Rows(np.stack([a, b, t, c], axis=1).astype(np.int32), domain)
+    return PrivateRows(np.stack([a, b, t, c], axis=1).astype(np.int32), domain)
 
 
 def ledger(epsilon: float = 1.0, *, rows_per_unit: int = 1, seed: int = 0) -> Ledger:
@@ -58,8 +58,8 @@ def test_a_unit_moves_a_marginal_by_its_rows(query: tuple[str, ...] | Grouped) -
     """Whichever rows leave, cells change by their number in all: the L2 norm is no more."""
     rows = table(50)
     for gone in ([0], [3, 17], [1, 2, 3]):
-        left = Rows(np.delete(rows._codes, gone, axis=0), rows.domain)
-        moved = rows._exact_answer(query) - left._exact_answer(query)
+        left = PrivateRows(np.delete(rows._codes, gone, axis=0), rows.domain)
+        moved = rows._exact_counts(query) - left._exact_counts(query)
         assert np.abs(moved).sum() == len(gone)
         assert np.all(moved >= 0)
 
@@ -67,7 +67,7 @@ def test_a_unit_moves_a_marginal_by_its_rows(query: tuple[str, ...] | Grouped) -
 def test_groups_count_what_their_codes_count() -> None:
     rows = table(300)
     fine = rows._exact_counts(("a", "b"))
-    grouped = rows._exact_answer(Grouped(("a", "b"), ((0, 1, 0), (0, 0, 1, 1))))
+    grouped = rows._exact_counts(Grouped(("a", "b"), ((0, 1, 0), (0, 0, 1, 1))))
     assert grouped.tolist() == [
         [fine[[0, 2]][:, :2].sum(), fine[[0, 2]][:, 2:].sum()],
         [fine[1, :2].sum(), fine[1, 2:].sum()],
@@ -80,7 +80,7 @@ def test_the_bundle_holds_no_more_than_its_price(rows_per_unit: int) -> None:
     rows = table(100)
     rows.max_rows_per_unit = rows_per_unit
     charged, queries = bundle(5.0), [("a",), ("b",), ("a", "b")]
-    purse = pay_for_marginals(rows, charged, ledger(10.0, rows_per_unit=rows_per_unit))
+    purse = charge_marginals(rows, charged, ledger(10.0, rows_per_unit=rows_per_unit))
     assert purse.precision == pytest.approx(1 / (5.0 * rows_per_unit) ** 2)
     stddevs = allotted(purse.precision, [3, 4, 12])
     assert sum((rows_per_unit / stddev) ** 2 for stddev in stddevs) == pytest.approx(5.0**-2)
@@ -89,19 +89,19 @@ def test_the_bundle_holds_no_more_than_its_price(rows_per_unit: int) -> None:
     assert purse.left == pytest.approx(0.0, abs=1e-9)
     with pytest.raises(BudgetExceeded, match="This query was not made"):
         purse.noisy_counts([("t",)], [1e3])
-    again = pay_for_marginals(rows, charged, ledger(10.0, rows_per_unit=rows_per_unit))
+    again = charge_marginals(rows, charged, ledger(10.0, rows_per_unit=rows_per_unit))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
         again.noisy_counts(queries, [0.99 * stddev for stddev in stddevs])
 
 
-class Watched(Rows):
+class Watched(PrivateRows):
     """Rows that remember that they were looked at."""
 
     looked = False
 
-    def _exact_answer(self, query: object) -> np.ndarray:
+    def _exact_counts(self, query: object) -> np.ndarray:
         self.looked = True
-        return super()._exact_answer(query)  # type: ignore[arg-type]
+        return super()._exact_counts(query)  # type: ignore[arg-type]
 
 
 def test_refused_bundles_touch_no_row() -> None:
@@ -109,10 +109,10 @@ def test_refused_bundles_touch_no_row() -> None:
     rows = table(100)
     watched = Watched(rows._codes, rows.domain)
     with pytest.raises(BudgetExceeded):
-        pay_for_marginals(watched, bundle(0.1), ledger(1.0))
+        charge_marginals(watched, bundle(0.1), ledger(1.0))
     with pytest.raises(BudgetExceeded, match="2"):
-        pay_for_marginals(watched, bundle(), ledger(10.0, rows_per_unit=2))
-    purse = pay_for_marginals(watched, bundle(), ledger(10.0))
+        charge_marginals(watched, bundle(), ledger(10.0, rows_per_unit=2))
+    purse = charge_marginals(watched, bundle(), ledger(10.0))
     for stddev in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(BudgetExceeded):
             purse.noisy_counts([("a",)], [stddev])
@@ -122,8 +122,8 @@ def test_refused_bundles_touch_no_row() -> None:
 def test_noise_has_the_stddev_that_is_asked_for() -> None:
     """Accept that scale and reject its neighbours; each test errs once in a thousand."""
     domain = Domain(names=("a",), sizes=(20_000,), num_rows=1)
-    rows = Rows(np.zeros((0, 1), dtype=np.int32), domain)
-    noise = pay_for_marginals(rows, bundle(2.0), ledger(10.0)).noisy_counts([("a",)], [2.0])[0]
+    rows = PrivateRows(np.zeros((0, 1), dtype=np.int32), domain)
+    noise = charge_marginals(rows, bundle(2.0), ledger(10.0)).noisy_counts([("a",)], [2.0])[0]
     pvalue = {scale: stats.kstest(noise, stats.norm(scale=scale).cdf).pvalue for scale in (1.9, 2.0, 2.1)}
     assert pvalue[2.0] > 1e-3
     assert max(pvalue[1.9], pvalue[2.1]) < 1e-3
@@ -131,7 +131,7 @@ def test_noise_has_the_stddev_that_is_asked_for() -> None:
 
 def test_no_answer_is_too_noisy_to_count() -> None:
     """Beside what is used already its precision is below the last digit; it must not be free."""
-    purse = pay_for_marginals(table(100), bundle(5.0), ledger(10.0))
+    purse = charge_marginals(table(100), bundle(5.0), ledger(10.0))
     purse.noisy_counts([("a",)], [5.1])
     used = [purse._used]
     for _ in range(3):
@@ -157,7 +157,7 @@ def test_noise_is_drawn_on_fine_steps(stddev: float) -> None:
     """The price is that of a continuous Gaussian, which discrete noise has only where steps are fine."""
     rows, noise = table(100), Heard(0)
     book = Ledger(us.Guarantee(100.0, 1e-6), noise=noise)
-    (found,) = pay_for_marginals(rows, bundle(0.2), book).noisy_counts([("a", "b")], [stddev])
+    (found,) = charge_marginals(rows, bundle(0.2), book).noisy_counts([("a", "b")], [stddev])
     [(drawn_with, draws)] = noise.drawn
     assert drawn_with >= FINE
     steps = drawn_with / stddev / (1 + ROOM)
@@ -190,14 +190,14 @@ def test_all_answers_of_a_run_are_within_what_was_paid(
     gem = GEM(**settings, **SMALL, cliques=(("a", "b", "c"),))
     plan = gem.plan(rows.domain, run.remaining)
     answered: list[float] = []
-    honest = Purse._with_noise
+    honest = GaussianFilter._count
 
-    def heard(purse: Purse, query: Any, stddev: float) -> np.ndarray:
+    def heard(purse: GaussianFilter, query: Any, stddev: float) -> np.ndarray:
         assert run.queries == plan.queries
         answered.append(stddev)
         return honest(purse, query, stddev)
 
-    monkeypatch.setattr(Purse, "_with_noise", heard)
+    monkeypatch.setattr(GaussianFilter, "_count", heard)
     gem.fit(rows, plan, run, key=jax.random.key(0))
     event = plan["marginals"].event
     assert isinstance(event, Gaussian)
@@ -248,7 +248,7 @@ def test_pairs_are_counted_again_where_it_is_worth_it(target: str | None) -> Non
     domain = Domain(names=tuple("abcdefgh"), sizes=(2,) * 8, num_rows=2000, target=target)
     answers: dict[tuple, list[tuple[float, np.ndarray]]] = {}
 
-    class Listening(Purse):
+    class Listening(GaussianFilter):
         def noisy_counts(self, queries: Any, stddevs: Any) -> list[np.ndarray]:
             found = super().noisy_counts(queries, stddevs)
             for query, stddev, counts in zip(queries, stddevs, found, strict=True):
@@ -256,7 +256,7 @@ def test_pairs_are_counted_again_where_it_is_worth_it(target: str | None) -> Non
             return found
 
     run = ledger(1.0)
-    rows, charged = Rows(codes, domain), GEM().plan(domain, run.remaining)["marginals"]
+    rows, charged = PrivateRows(codes, domain), GEM().plan(domain, run.remaining)["marginals"]
     run.charge(charged)
     assert isinstance(charged.event, Gaussian)
     purse = Listening(rows, charged.event, run)
@@ -297,7 +297,7 @@ def test_what_is_kept_back_for_recounts(
     shares: list[float] = []
     honest = Board.recount
 
-    def heard(board: Board, purse: Purse, precision: float) -> None:
+    def heard(board: Board, purse: GaussianFilter, precision: float) -> None:
         before = purse.left
         honest(board, purse, precision)
         bought = sum(float(board._weights[board._slices[a].start, board._slices[b].start]) for a, b in board.pairs)
@@ -306,7 +306,7 @@ def test_what_is_kept_back_for_recounts(
     monkeypatch.setattr(Board, "recount", heard)
     run, gem = ledger(2.0), GEM(mode="one_shot", recount_share=share, triples_share=triples, **SMALL)
     plan = gem.plan(domain, run.remaining)
-    gem.fit(Rows(rows._codes, domain), plan, run, key=jax.random.key(0))
+    gem.fit(PrivateRows(rows._codes, domain), plan, run, key=jax.random.key(0))
     assert shares == [pytest.approx(share or 0.5, rel=1e-3) if again else pytest.approx(0.0, abs=1e-5)]
     assert any(f"A part of {share or 0.5} of what pairs get is kept back" in note for note in plan.notes) == again
 
@@ -396,7 +396,7 @@ def test_triples_show_what_no_pair_shows(share: float | None, found: bool) -> No
     draw = np.random.default_rng(0)
     a, b, d = draw.integers(0, 2, (3, 4000))
     domain = Domain(names=("a", "b", "c", "d"), sizes=(2, 2, 2, 2), num_rows=4000)
-    rows = Rows(np.stack([a, b, a ^ b, d], axis=1).astype(np.int32), domain)
+    rows = PrivateRows(np.stack([a, b, a ^ b, d], axis=1).astype(np.int32), domain)
     gem = GEM(triples_share=share, steps=150, components=200, width=32, depth=1, latent=8, rate=1e-2)
     for epsilon in (math.inf, 2.0):
         run = ledger(epsilon)
@@ -444,15 +444,15 @@ def test_whether_triples_are_bought_follows_from_public_facts() -> None:
 def test_what_the_plan_says_of_triples_is_done(planned: int, triples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bins of a number may turn out fewer than a plan can know; its word holds."""
     domain = Domain(names=("a", "b", "c", "d"), sizes=(2, 2, 2, 2), num_rows=2000)
-    rows = Rows(np.random.default_rng(0).integers(0, 2, (2000, 4)).astype(np.int32), domain)
+    rows = PrivateRows(np.random.default_rng(0).integers(0, 2, (2000, 4)).astype(np.int32), domain)
     asked: list[Any] = []
-    honest = Purse._with_noise
+    honest = GaussianFilter._count
 
-    def heard(purse: Purse, query: Any, stddev: float) -> np.ndarray:
+    def heard(purse: GaussianFilter, query: Any, stddev: float) -> np.ndarray:
         asked.append(query)
         return honest(purse, query, stddev)
 
-    monkeypatch.setattr(Purse, "_with_noise", heard)
+    monkeypatch.setattr(GaussianFilter, "_count", heard)
     run, gem = ledger(2.0), GEM(**SMALL)
     plan = gem.plan(dataclasses.replace(domain, sizes=(planned, 2, 2, 2)), run.remaining)
     gem.fit(rows, plan, run, key=jax.random.key(0))
@@ -463,7 +463,7 @@ def test_triples_that_noise_would_hide_are_not_bought() -> None:
     """Nothing is reserved for them where no three columns have levels frequent enough."""
     rows, run = table(30), ledger(0.1)
     gem = GEM(triples_share=0.5)
-    purse = pay_for_marginals(rows, gem.plan(rows.domain, run.remaining)["marginals"], run)
+    purse = charge_marginals(rows, gem.plan(rows.domain, run.remaining)["marginals"], run)
     board = Board(gem, rows.domain, purse, most_pairs=None, triples_share=0.5)
     assert not board.has_triples
     assert board.for_pairs(purse) == purse.left
@@ -477,8 +477,8 @@ def test_single_columns_stand_for_pairs_that_are_not_bought(rare: int, least: fl
     codes = draw.random((num_rows, columns)) < np.where(np.arange(columns) < rare, 1e-4, 0.5)
     names = tuple(f"c{at}" for at in range(columns))
     domain = Domain(names=names, sizes=(2,) * columns, num_rows=num_rows, declared_rows=num_rows)
-    rows, run = Rows(codes.astype(np.int32), domain), ledger(1.0)
-    purse = pay_for_marginals(rows, GEM().plan(domain, run.remaining)["marginals"], run)
+    rows, run = PrivateRows(codes.astype(np.int32), domain), ledger(1.0)
+    purse = charge_marginals(rows, GEM().plan(domain, run.remaining)["marginals"], run)
     board = Board(GEM(), domain, purse, most_pairs=None)
     assert len(board.pairs) == math.comb(columns - rare, 2)
     assert least <= 1 - purse.left / purse.precision <= most
@@ -492,7 +492,7 @@ def test_weights_and_ledger_agree() -> None:
     rows, run = table(5000), ledger(2.0)
     gem = GEM(least_signal=1e-9)
     plan = gem.plan(rows.domain, run.remaining)
-    purse = pay_for_marginals(rows, plan["marginals"], run)
+    purse = charge_marginals(rows, plan["marginals"], run)
     board = Board(gem, rows.domain, purse, most_pairs=None)
     board.buy(purse, board.pairs, purse.left)
     assert run.queries == plan.queries
@@ -539,7 +539,7 @@ def test_hardly_anybody(num_rows: int) -> None:
 def test_nothing_is_left_over(columns: list[str], parts: int) -> None:
     """Where there are no pairs to buy, what was meant for them makes the rest more precise."""
     rows, run = table(2000).only(columns), ledger(1.0)
-    purse = pay_for_marginals(rows, GEM().plan(rows.domain, run.remaining)["marginals"], run)
+    purse = charge_marginals(rows, GEM().plan(rows.domain, run.remaining)["marginals"], run)
     terms = Board(GEM(), rows.domain, purse, most_pairs=None).terms()
     assert purse.left == pytest.approx(0.0, abs=1e-6 * purse.precision)
     assert len(terms) == parts
@@ -576,9 +576,9 @@ def test_groups_are_no_more_than_memory_holds(order: int, columns: int, width: i
     names = tuple(f"c{at}" for at in range(columns))
     domain = Domain(names=names, sizes=(8,) * columns, num_rows=5000, numbers=names)
     codes = np.random.default_rng(0).integers(0, 8, (5000, columns)).astype(np.int32)
-    rows, run = Rows(codes, domain), ledger(math.inf)
+    rows, run = PrivateRows(codes, domain), ledger(math.inf)
     gem = GEM(triples_share=0.5, mode="one_shot")
-    purse = pay_for_marginals(rows, gem.plan(domain, run.remaining)["marginals"], run)
+    purse = charge_marginals(rows, gem.plan(domain, run.remaining)["marginals"], run)
     board = Board(gem, domain, purse, most_pairs=None, triples_share=0.5)
     groups = board._groups if order == 2 else board._triples.groups if board._triples is not None else {}
     assert 0 < sum(max(each) + 1 for each in groups.values()) <= width
@@ -588,8 +588,11 @@ def test_groups_hold_more_rows_the_more_classes_and_marginals_share_them() -> No
     """An even share of the rows in a cell is `least_signal` times the noise, or a little more than groups
     must hold: levels here are alike and fine."""
     domain = Domain(names=("a", "b", "c", "d"), sizes=(500,) * 4, num_rows=100_000, numbers=("a", "b", "c", "d"))
-    rows, run = Rows(np.random.default_rng(0).integers(0, 500, (100_000, 4)).astype(np.int32), domain), ledger(math.inf)
-    purse = pay_for_marginals(rows, GEM().plan(domain, run.remaining)["marginals"], run)
+    rows, run = (
+        PrivateRows(np.random.default_rng(0).integers(0, 500, (100_000, 4)).astype(np.int32), domain),
+        ledger(math.inf),
+    )
+    purse = charge_marginals(rows, GEM().plan(domain, run.remaining)["marginals"], run)
     board = Board(GEM(least_signal=2.0), domain, purse, most_pairs=None)
     for classes, most, order in [(1, None, 2), (6, None, 2), (1, 1, 2), (1, None, 3)]:
         groups = board._coarse(domain.names, 1e-4, order, classes=classes, most=most, width=10**6)
@@ -609,7 +612,7 @@ def test_triples_of_pure_noise_are_what_the_generator_has() -> None:
     for strong in (False, True):
         codes[:, 2] = codes[:, 0] ^ codes[:, 1] if strong else codes[:, 2]
         run = ledger(1.0)
-        purse = pay_for_marginals(Rows(codes, domain), gem.plan(domain, run.remaining)["marginals"], run)
+        purse = charge_marginals(PrivateRows(codes, domain), gem.plan(domain, run.remaining)["marginals"], run)
         board = Board(gem, domain, purse, most_pairs=None, triples_share=0.5)
         board.buy(purse, board.pairs, board.for_pairs(purse))
         board.buy_triples(purse, even)
@@ -631,7 +634,7 @@ def test_pairs_that_were_not_bought_are_independent() -> None:
     bits = np.random.default_rng(0).integers(0, 2, (4000, 2))
     codes = np.stack([bits[:, 0], bits[:, 0], bits[:, 0] & bits[:, 1]], axis=1).astype(np.int32)
     run, gem = ledger(1.0), GEM()
-    purse = pay_for_marginals(Rows(codes, domain), gem.plan(domain, run.remaining)["marginals"], run)
+    purse = charge_marginals(PrivateRows(codes, domain), gem.plan(domain, run.remaining)["marginals"], run)
     board = Board(gem, domain, purse, most_pairs=1)
     board.buy(purse, [("a", "b")], purse.left)
     believed, weights = board._believed()
@@ -647,7 +650,7 @@ def test_levels_that_noise_hides_are_as_frequent_as_all_of_them() -> None:
     codes = np.concatenate([np.zeros(9600), np.repeat(np.arange(1, 41), 10)]).astype(np.int32)[:, None]
     domain = Domain(names=("a",), sizes=(41,), num_rows=10_000)
     run = ledger(0.5)
-    purse = pay_for_marginals(Rows(codes, domain), GEM().plan(domain, run.remaining)["marginals"], run)
+    purse = charge_marginals(PrivateRows(codes, domain), GEM().plan(domain, run.remaining)["marginals"], run)
     board = Board(GEM(), domain, purse, most_pairs=None)
     hidden = board.shares[0][1:] * 10_000
     values, counts = np.unique(hidden.round(6), return_counts=True)
@@ -697,13 +700,13 @@ def test_even_draws_keep_columns_independent_within_components(components: int) 
 def test_target_of_many_levels_is_cut_into_classes() -> None:
     """Neighbours count as one where the target is a number."""
     rows = table(2000)
-    wide = Rows(
+    wide = PrivateRows(
         rows._codes[:, [0, 1, 3]],
         Domain(names=("a", "b", "c"), sizes=(3, 4, 5), num_rows=2000, target="c", numbers=("c",)),
     )
     run = ledger(math.inf)
     gem = GEM(most_classes=2)
-    purse = pay_for_marginals(wide, gem.plan(wide.domain, run.remaining)["marginals"], run)
+    purse = charge_marginals(wide, gem.plan(wide.domain, run.remaining)["marginals"], run)
     board = Board(gem, wide.domain, purse, most_pairs=None)
     assert board.query(("a", "b")).shape == (2, 3, 4)
 

@@ -17,18 +17,19 @@ import understudy as us
 from tests.synthesizers.walk import DOMAIN, book, real_rows
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.networks import Block, Centred, Critic
+from understudy.privacy.clipping import Clip, clipped_sum, exact_gradient, per_example_sum, unit_loss
 from understudy.privacy.events import Gaussian, SubsampledGaussian
-from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient, has_rules, per_example_sum
+from understudy.privacy.ghost import has_rules
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan
-from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
-from understudy.privacy.sampling import drawn_rate
+from understudy.privacy.rows import PrivateRows
+from understudy.privacy.sampling import round_sampling_rate
 from understudy.schema import Domain, Scale
 from understudy.synthesizers import gem as gem_module
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.gem import GEM, _seen
-from understudy.training.critics import one_hot_blocks, unit_loss
+from understudy.training.critics import one_hot_blocks, row_loss
 from understudy.training.gan import Settings, generated, generator_gradient
 from understudy.training.losses import LOSSES
 from understudy.training.marginal_matching import Components, Cross, Fit, Held, begun, by_chance, heads_of, loss_of
@@ -50,9 +51,9 @@ def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytes
     seen: list[tuple] = []
     train_both = gem_module.train_both
 
-    def watched(settings: Settings, units: Any, dials: Any, *arguments: Any, **rest: Any) -> Any:
-        seen.append((settings, dials, rest["iterations"]))
-        return train_both(settings, units, dials, *arguments, **rest)
+    def watched(settings: Settings, charged: Any, dials: Any, *arguments: Any, **rest: Any) -> Any:
+        seen.append((settings, charged, dials, rest["iterations"]))
+        return train_both(settings, charged, dials, *arguments, **rest)
 
     monkeypatch.setattr(gem_module, "train_both", watched)
     ledger, gem = book(2.0), GEM(**HYBRID)
@@ -62,11 +63,11 @@ def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytes
     assert ledger.queries == plan.queries
     assert 0.99 * 2 <= ledger.spent().epsilon <= 2
     assert (model.sample(30, key=jax.random.key(1)) < DOMAIN.sizes).all()
-    event, [(settings, dials, iterations)] = plan["critic"].event, seen
+    event, [(settings, charged, dials, iterations)] = plan["critic"].event, seen
     assert isinstance(event, SubsampledGaussian)
-    assert (settings.rate, iterations) == (event.sampling_rate, event.steps)
+    assert (charged.sampling_rate, charged.num_steps, iterations) == (event.sampling_rate, event.steps, event.steps)
     assert settings.batch == round(event.sampling_rate * DOMAIN.num_rows)
-    assert float(dials.noise_multiplier) == pytest.approx(event.noise_multiplier)
+    assert float(charged.noise_multiplier) == pytest.approx(event.noise_multiplier)
     assert float(dials.clip) == HYBRID["clip"]
 
 
@@ -75,8 +76,8 @@ def test_a_share_is_calibrated_alone_and_reserved_first() -> None:
     gem, budget = GEM(**HYBRID), Budget(2.0, 1e-6)
     marginals, critic = (query.event for query in gem.plan(DOMAIN, budget).queries)
     assert isinstance(critic, SubsampledGaussian)
-    assert (critic.sampling_rate, critic.steps) == (drawn_rate(0.25), 20)
-    alone = Budget(0.8, 1e-6).calibrate(lambda noise: [SubsampledGaussian(drawn_rate(0.25), noise, 20)])
+    assert (critic.sampling_rate, critic.steps) == (round_sampling_rate(0.25), 20)
+    alone = Budget(0.8, 1e-6).calibrate(lambda noise: [SubsampledGaussian(round_sampling_rate(0.25), noise, 20)])
     assert critic.noise_multiplier == alone
     assert isinstance(marginals, Gaussian)
     plain = GEM(**SMALL).plan(DOMAIN, budget)["marginals"].event
@@ -137,7 +138,7 @@ def test_clipped_sums_are_those_of_each_row() -> None:
     critic = Centred(Critic(len(sums[0]), (4,), key=jax.random.key(0)), centre, sums)
     assert has_rules(critic)
     blocks = one_hot_blocks(DOMAIN.sizes)
-    loss = unit_loss(LOSSES["gan"], blocks, None, paired=False)
+    loss = unit_loss(row_loss(LOSSES["gan"], blocks, None, paired=False))
     codes = jnp.asarray(draw.integers(0, DOMAIN.sizes, (40, 2)), jnp.int32)
     units = (codes[:, None], jnp.ones((40, 1), bool), None, jax.random.split(jax.random.key(1), 40))
     clip = Clip(jnp.asarray([100.0]))  # beyond all of them: below it the two ways keep different margins
@@ -159,7 +160,7 @@ def tiny_components(sizes: tuple[int, ...] = (2, 3), rows: int = 4) -> tuple[Fit
 def test_rows_for_the_critic_have_the_law_of_the_model() -> None:
     """Drawn levels, one-hot, with the probabilities of the mixture; the chi-square test errs once in a thousand."""
     fit, made = tiny_components()
-    settings = Settings(blocks=fit.blocks, rate=1.0, batch=10, latent=1, heads="drawn")
+    settings = Settings(blocks=fit.blocks, batch=10, latent=1, heads="drawn")
     rows = np.asarray(generated(settings, made, 20_000, jax.random.key(5))[1])
     assert set(np.unique(rows)) == {0.0, 1.0}
     heads = np.asarray(heads_of(fit, made.generator, made.latents), float)
@@ -173,7 +174,7 @@ def test_the_generator_follows_the_expected_loss() -> None:
     """The gradient for drawn rows against that of the sum over all rows that there are, by their probabilities."""
     fit, made = tiny_components()
     critic = Critic(5, (7,), key=jax.random.key(4))
-    settings = Settings(blocks=fit.blocks, rate=1.0, batch=10, latent=1, heads="drawn", generator_batch=10_000)
+    settings = Settings(blocks=fit.blocks, batch=10, latent=1, heads="drawn", generator_batch=10_000)
     every = np.asarray([np.concatenate([np.eye(2)[a], np.eye(3)[b]]) for a, b in itertools.product(range(2), range(3))])
     losses = jax.nn.softplus(-jax.vmap(critic)(jnp.asarray(every, jnp.float32)))
 
@@ -229,7 +230,7 @@ def test_it_sees_what_pairs_do_not() -> None:
 
     def even(gem: GEM) -> float:
         ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
-        model = gem.fit(Rows(codes, domain), gem.plan(domain, ledger.remaining), ledger, key=jax.random.key(0))
+        model = gem.fit(PrivateRows(codes, domain), gem.plan(domain, ledger.remaining), ledger, key=jax.random.key(0))
         return float(np.mean(model.sample(10_000, key=jax.random.key(1)).sum(axis=1) % 2 == 0))
 
     assert even(GEM(**settings)) < 0.6

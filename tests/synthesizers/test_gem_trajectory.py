@@ -16,7 +16,7 @@ from understudy.demo import demo_schema, demo_table
 from understudy.errors import ConfigError
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Budget
-from understudy.privacy.mechanisms import Rows
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers import express, read_method
 from understudy.synthesizers.boosted import Boosted
@@ -92,7 +92,9 @@ def test_cells_above_the_measured_order_are_repaired() -> None:
 
     def even(method: Any) -> float:
         ledger = book(2.0)
-        model = method.fit(Rows(codes, domain), method.plan(domain, ledger.remaining), ledger, key=jax.random.key(0))
+        model = method.fit(
+            PrivateRows(codes, domain), method.plan(domain, ledger.remaining), ledger, key=jax.random.key(0)
+        )
         return float(np.mean(model.sample(20_000, key=jax.random.key(1)).sum(axis=1) % 2 == 0))
 
     assert even(gem) < 0.6

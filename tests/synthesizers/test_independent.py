@@ -6,8 +6,8 @@ import pytest
 
 from understudy.errors import ConfigError
 from understudy.privacy.ledger import Guarantee, Ledger, spent_by
-from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.independent import Independent
 
@@ -24,14 +24,16 @@ def test_plan_fills_the_budget_and_fit_charges_it() -> None:
     ledger = Ledger(guarantee, noise=SeededNoise(0))
     plan = Independent().plan(DOMAIN, ledger.remaining)
     assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1
-    Independent().fit(Rows(_rows(), DOMAIN), plan, ledger, key=jax.random.key(0))
+    Independent().fit(PrivateRows(_rows(), DOMAIN), plan, ledger, key=jax.random.key(0))
     assert ledger.queries == plan.queries
 
 
 def test_columns_are_right_and_unconnected() -> None:
     ledger = Ledger(Guarantee(3.0, 1e-6), noise=SeededNoise(0))
     method = Independent(smoothing=0.5)
-    model = method.fit(Rows(_rows(), DOMAIN), method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0))
+    model = method.fit(
+        PrivateRows(_rows(), DOMAIN), method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0)
+    )
     rows = model.sample(20_000, key=jax.random.key(1))
     shares = np.bincount(rows[:, 0], minlength=4) / 20_000
     np.testing.assert_allclose(shares, [0.5, 0.3, 0.2, 0.0], atol=0.02)

@@ -9,8 +9,8 @@ import pytest
 from understudy.errors import ConfigError
 from understudy.marginals import GraphicalModel
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, spent_by
-from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.mst import MST
 
@@ -30,7 +30,7 @@ def _chain_rows(domain: Domain = CHAIN) -> np.ndarray:
 def _fit(domain: Domain, codes: np.ndarray, epsilon: float, method: MST, seed: int = 0) -> GraphicalModel:
     ledger = Ledger(Guarantee(epsilon, 1e-6), noise=SeededNoise(seed))
     plan = method.plan(domain, ledger.remaining)
-    model = method.fit(Rows(codes, domain), plan, ledger, key=jax.random.key(seed))
+    model = method.fit(PrivateRows(codes, domain), plan, ledger, key=jax.random.key(seed))
     assert ledger.queries == plan.queries
     return model
 
@@ -89,7 +89,7 @@ def test_small_tables(columns: int) -> None:
 def test_without_noise_the_chain_is_learnt_exactly() -> None:
     guarantee = Guarantee.not_private()
     ledger = Ledger(guarantee, noise=SeededNoise(0))
-    rows, method = Rows(_chain_rows(), CHAIN), MST()
+    rows, method = PrivateRows(_chain_rows(), CHAIN), MST()
     model = method.fit(rows, method.plan(CHAIN, ledger.remaining), ledger, key=jax.random.key(0))
     exact = np.zeros((4, 5))
     np.add.at(exact, tuple(_chain_rows()[:, 1:3].T), 1)

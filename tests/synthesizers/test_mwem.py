@@ -15,8 +15,8 @@ from understudy.errors import BudgetExceeded, ConfigError
 from understudy.marginals import GraphicalModel
 from understudy.privacy.events import DiscreteGaussian, Selections
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, spent_by
-from understudy.privacy.mechanisms import Box, Clique, Rows
 from understudy.privacy.noise import SeededNoise
+from understudy.privacy.rows import Box, Clique, PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers import express, read_method
 from understudy.synthesizers.mwem import (
@@ -84,7 +84,7 @@ def _fit(
 ) -> GraphicalModel:
     ledger = Ledger(guarantee, noise=noise or SeededNoise(0), max_rows_per_unit=per_unit)
     plan = method.plan(domain, ledger.remaining)
-    rows = Rows(_codes(domain) if codes is None else codes, domain, max_rows_per_unit=per_unit)
+    rows = PrivateRows(_codes(domain) if codes is None else codes, domain, max_rows_per_unit=per_unit)
     model = method.fit(rows, plan, ledger, key=jax.random.key(0))
     assert ledger.queries == plan.queries
     return model
@@ -342,7 +342,7 @@ def test_removing_a_row_moves_a_cuboid_in_one_cell_by_one() -> None:
     """What the exact answers of a run are made of."""
     codes = _codes(FOUR)
     for clique in [("a",), ("b", "d"), ("a", "c", "d")]:
-        moved = Rows(codes, FOUR)._exact_answer(clique) - Rows(codes[1:], FOUR)._exact_answer(clique)
+        moved = PrivateRows(codes, FOUR)._exact_counts(clique) - PrivateRows(codes[1:], FOUR)._exact_counts(clique)
         assert moved.sum() == moved.max() == 1
         assert np.count_nonzero(moved) == 1
 
@@ -354,7 +354,7 @@ def test_no_exact_count_is_kept() -> None:
     assert set(one.to_arrays()[1]) == {"potential_0"}
     whole = _exact(codes, FOUR, one.cliques[0])
     assert np.abs(one.marginal(one.cliques[0]) - whole).max() > 5
-    assert not any(isinstance(value, Rows | Histogram) for value in vars(one).values())
+    assert not any(isinstance(value, PrivateRows | Histogram) for value in vars(one).values())
 
 
 def test_boxes_come_from_the_key_and_not_from_the_rows() -> None:
@@ -417,7 +417,7 @@ def test_impossible_histograms_are_refused_before_any_charge() -> None:
         whole.plan(domain, BUDGET)
     ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=PER_UNIT)
     plan = MWEM().plan(domain, ledger.remaining)
-    rows = Rows(np.zeros((3, 4), dtype=np.int32), domain, max_rows_per_unit=PER_UNIT)
+    rows = PrivateRows(np.zeros((3, 4), dtype=np.int32), domain, max_rows_per_unit=PER_UNIT)
     with pytest.raises(ConfigError):
         whole.fit(rows, plan, ledger, key=jax.random.key(0))
     assert ledger.queries == ()
@@ -472,7 +472,7 @@ def test_a_spent_ledger_refuses_before_any_query() -> None:
     plan = MWEM().plan(FOUR, dataclasses.replace(BUDGET, epsilon=8.0))
     ledger = Ledger(Guarantee(0.5, 1e-6), noise=SeededNoise(0), max_rows_per_unit=PER_UNIT)
     with pytest.raises(BudgetExceeded, match="This query was not made"):
-        MWEM().fit(Rows(_codes(FOUR), FOUR, max_rows_per_unit=PER_UNIT), plan, ledger, key=jax.random.key(0))
+        MWEM().fit(PrivateRows(_codes(FOUR), FOUR, max_rows_per_unit=PER_UNIT), plan, ledger, key=jax.random.key(0))
     assert ledger.queries == ()
 
 

@@ -323,11 +323,12 @@ def test_a_killed_run_goes_on_to_the_same_release(tmp_path) -> None:  # type: ig
 
 def test_unit_rows_stay_with_one_teacher_whatever_the_seed() -> None:
     """By the parts that are handed out: a person's two rows carry the same mark, and no two parts share a mark."""
+    from understudy.privacy.charges import charge_votes
     from understudy.privacy.ledger import Ledger, Query
-    from understudy.privacy.mechanisms import Rows, pay_for_votes
+    from understudy.privacy.rows import PrivateRows
 
     marks = np.repeat(np.arange(40), 2)
-    rows = Rows(
+    rows = PrivateRows(
         marks[:, None].astype(np.int32),
         Domain(names=("mark",), sizes=(40,), num_rows=80),
         max_rows_per_unit=2,
@@ -335,13 +336,13 @@ def test_unit_rows_stay_with_one_teacher_whatever_the_seed() -> None:
     )
     for seed in range(3):
         ledger = Ledger(us.Guarantee(1.0, 1e-6), noise=SeededNoise(seed), max_rows_per_unit=2)
-        paid = pay_for_votes(
-            rows, Query("votes", "votes", Gaussian(10.0, floating=True)), ledger, teachers=7, queries=5
-        )
-        ends = np.cumsum(np.asarray(paid.parts.size))
-        seen = [set(part.tolist()) for part in np.split(np.asarray(paid.parts.rows)[:, 0], ends[:-1])]
+        query = Query("votes", "votes", Gaussian(10.0, floating=True))
+        charged = charge_votes(rows, query, ledger, num_teachers=7, num_queries=5)
+        partitions = charged._partitions
+        ends = np.cumsum(np.asarray(partitions._lengths))
+        seen = [set(part.tolist()) for part in np.split(np.asarray(partitions._rows)[:, 0], ends[:-1])]
         assert sum(map(len, seen)) == 40
-        assert paid.scale == pytest.approx(10.0 * np.sqrt(5))
+        assert float(charged.scale) == pytest.approx(10.0 * np.sqrt(5))
     larger = Ledger(us.Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=3)
     with pytest.raises(UnderstudyError, match="This query was not made"):
-        pay_for_votes(rows, Query("votes", "votes", Gaussian(10.0, floating=True)), larger, teachers=7, queries=5)
+        charge_votes(rows, query, larger, num_teachers=7, num_queries=5)

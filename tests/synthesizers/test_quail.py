@@ -19,8 +19,8 @@ from understudy.learners.methods import LEARNERS as LEARNER_CLASSES
 from understudy.learners.methods import Linear, Logistic, NaiveBayes, Prior
 from understudy.privacy.discovery import plan_discovery
 from understudy.privacy.ledger import Budget, spent_by
-from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
+from understudy.privacy.rows import PrivateRows, arrange_units
 from understudy.synthesizers import LEARNERS, express, learner_class, name_of, read_method
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.independent import Independent
@@ -65,7 +65,7 @@ def fitted(method: Quail, guarantee: us.Guarantee = GUARANTEE, *, seed: int = 0,
     return us.fit(people(), method, guarantee, schema=schema(**facts), seed=seed, binning=BINNING)
 
 
-def encoded(table: pa.Table | None = None, *, max_rows_per_unit: int = 1) -> tuple[Rows, us.Codec]:
+def encoded(table: pa.Table | None = None, *, max_rows_per_unit: int = 1) -> tuple[PrivateRows, us.Codec]:
     ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0))
     declared, table = schema(), people() if table is None else table
     buying = plan_discovery(declared, ledger.remaining, BINNING)
@@ -201,12 +201,12 @@ def test_the_learner_cannot_spend_what_is_reserved() -> None:
 class Watched(Independent):
     """A method that notes which rows it is given."""
 
-    def fit(self, rows: Rows, *args: Any, **more: Any) -> Any:
+    def fit(self, rows: PrivateRows, *args: Any, **more: Any) -> Any:
         SEEN.append(rows)
         return super().fit(rows, *args, **more)
 
 
-SEEN: list[Rows] = []
+SEEN: list[PrivateRows] = []
 
 
 def test_the_inner_method_never_gets_the_target() -> None:
@@ -222,9 +222,9 @@ def test_the_inner_method_never_gets_the_target() -> None:
     for given in SEEN:
         assert given.domain.names == ("colour", "score", "age")
         assert given.domain.target is None
-        assert given._codes.shape == given._places.shape == (ROWS, 3)
+        assert given._codes.shape == given._positions.shape == (ROWS, 3)
         np.testing.assert_array_equal(given._codes, rows._codes[:, 1:])
-        np.testing.assert_array_equal(given._places, rows._places[:, 1:])
+        np.testing.assert_array_equal(given._positions, rows._positions[:, 1:])
     first, second = (model.inner.to_arrays()[1] for model in models)
     for name in first:
         np.testing.assert_array_equal(first[name], second[name])
@@ -232,12 +232,12 @@ def test_the_inner_method_never_gets_the_target() -> None:
 
 def test_restricted_rows_keep_units_scales_and_bounds() -> None:
     whole, codec = encoded()
-    rows = Rows(
+    rows = PrivateRows(
         whole._codes,
         whole.domain,
         max_rows_per_unit=2,
         units=np.arange(ROWS) // 2,
-        places=lambda: whole._places,
+        positions=lambda: whole._positions,
         scales=codec.scales,
     )
     part = rows.only(("age", "label"))
@@ -250,7 +250,8 @@ def test_restricted_rows_keep_units_scales_and_bounds() -> None:
     assert part.domain.numbers == ("age",)
     assert part.scales == (codec.scales[0], codec.scales[3])
     assert part.max_rows_per_unit == 2
-    arranged, present = part._in_units(part._codes)
+    units = arrange_units(part, part._codes)
+    arranged, present = np.asarray(units._rows), np.asarray(units._present)
     assert arranged.shape == (ROWS // 2, 2, 2)
     assert present.all()
     np.testing.assert_array_equal(part._exact_counts(("age", "label")), rows._exact_counts(("age", "label")))

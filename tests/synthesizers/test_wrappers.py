@@ -21,13 +21,13 @@ from understudy.adversarial.models import GeneratorModel
 from understudy.adversarial.pools import Drawn, Mixture, Pool
 from understudy.boosting import acceptance
 from understudy.cli import run
-from understudy.encoding.features import Bits, Layout, Levels, Line, Modes, PublicRows
+from understudy.encoding.features import Bits, Layout, Levels, Line, Modes
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.networks import Critic, Generator, num_features
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Query
-from understudy.privacy.mechanisms import Rows
-from understudy.privacy.selection import CHUNK, STEPS, RowFunctions, noisy_picks
+from understudy.privacy.rows import PrivateRows, PublicRows
+from understudy.privacy.selection import CHUNK, STEPS, RowFunctions, noisy_function_selections
 from understudy.schema import Domain, Scale
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.drs import DRS
@@ -44,17 +44,17 @@ INCOME = Scale(run_edges=EDGES, run_masses=(0.5, 0.5), first_run=(0, 1, 2), null
 QUERY = Query("p", "picks", Selections(1.0))
 
 
-def mixed_rows(num_rows: int) -> Rows:
+def mixed_rows(num_rows: int) -> PrivateRows:
     generator = np.random.default_rng(3)
     codes = generator.integers(3, size=(num_rows, 2)).astype(np.int32)
     along = np.where(codes[:, 1] == 2, np.nan, generator.random(num_rows))
     places = np.stack([np.full(num_rows, np.nan), along], axis=1)
-    return Rows(codes, MIXED, places=lambda: places, scales=(None, INCOME))
+    return PrivateRows(codes, MIXED, positions=lambda: places, scales=(None, INCOME))
 
 
-def exact_sums(rows: Rows, functions: RowFunctions, seed: int = 0) -> np.ndarray:
+def exact_sums(rows: PrivateRows, functions: RowFunctions, seed: int = 0) -> np.ndarray:
     """White box: what no one else may see."""
-    return noisy_picks(rows, functions, QUERY, book(50.0, seed))._exact_sums
+    return noisy_function_selections(rows, functions, QUERY, book(50.0, seed))._exact_sums
 
 
 WEIGHTS = np.random.default_rng(0).random((num_features(LAYOUT.blocks), 4))
@@ -101,8 +101,8 @@ def test_one_row_more_moves_sums_of_features_one_way_and_no_other_row() -> None:
         assert np.all((moved >= 0) & (moved <= STEPS))
 
 
-def first_of(rows: Rows, size: int) -> Rows:
-    return Rows(rows._codes[:size], MIXED, places=lambda: rows._places[:size], scales=rows.scales)
+def first_of(rows: PrivateRows, size: int) -> PrivateRows:
+    return PrivateRows(rows._codes[:size], MIXED, positions=lambda: rows._positions[:size], scales=rows.scales)
 
 
 class Standardised(Layout):
@@ -116,7 +116,9 @@ class Standardised(Layout):
 def test_a_layout_that_mixes_rows_is_refused_before_any_query() -> None:
     ledger = book(50.0)
     with pytest.raises(ConfigError, match="mix rows"):
-        noisy_picks(mixed_rows(20), RowFunctions(of_features, 4, layout=Standardised(LAYOUT.columns)), QUERY, ledger)
+        noisy_function_selections(
+            mixed_rows(20), RowFunctions(of_features, 4, layout=Standardised(LAYOUT.columns)), QUERY, ledger
+        )
     assert ledger.queries == ()
 
 
@@ -124,18 +126,20 @@ def test_rows_are_encoded_after_the_charge() -> None:
     def places() -> np.ndarray:
         raise AssertionError("the rows were touched")
 
-    rows = Rows(np.zeros((4, 2), np.int32), MIXED, places=places, scales=(None, INCOME))
+    rows = PrivateRows(np.zeros((4, 2), np.int32), MIXED, positions=places, scales=(None, INCOME))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
-        noisy_picks(rows, RowFunctions(of_features, 4, layout=LAYOUT), Query("p", "p", Selections(1.0, 99)), book(0.1))
+        noisy_function_selections(
+            rows, RowFunctions(of_features, 4, layout=LAYOUT), Query("p", "p", Selections(1.0, 99)), book(0.1)
+        )
     with pytest.raises(AssertionError, match="touched"):
-        noisy_picks(rows, RowFunctions(of_features, 4, layout=LAYOUT), QUERY, book(50.0))
+        noisy_function_selections(rows, RowFunctions(of_features, 4, layout=LAYOUT), QUERY, book(50.0))
 
 
 def test_functions_of_codes_ask_for_no_places() -> None:
     def places() -> np.ndarray:
         raise AssertionError("places were made")
 
-    rows = Rows(np.zeros((4, 2), np.int32), MIXED, places=places, scales=(None, INCOME))
+    rows = PrivateRows(np.zeros((4, 2), np.int32), MIXED, positions=places, scales=(None, INCOME))
     assert exact_sums(rows, RowFunctions(lambda codes: codes[:, :1] == 0, 1)) == [4 * STEPS]
 
 
@@ -161,11 +165,11 @@ def test_critics_of_features_are_each_critic_alone(conditional: bool) -> None:
 def test_generated_rows_are_shown_like_real_ones() -> None:
     rows = mixed_rows(50)
     path = Trajectory((), of_features, LAYOUT)
-    shown = path.shown(rows._codes, rows._places, jax.random.key(1))(slice(8, 24))
+    shown = path.shown(rows._codes, rows._positions, jax.random.key(1))(slice(8, 24))
     assert shown.shape == (16, num_features(LAYOUT.blocks))
     codes, places = LAYOUT.decode(shown)
     np.testing.assert_array_equal(codes[:, 0], rows._codes[8:24, 0])
-    np.testing.assert_allclose(places[:, 1], rows._places[8:24, 1], atol=1e-6)
+    np.testing.assert_allclose(places[:, 1], rows._positions[8:24, 1], atol=1e-6)
     codes_only = Trajectory((), of_features).shown(rows._codes, None, jax.random.key(1))(slice(8, 24))
     np.testing.assert_array_equal(codes_only, rows._codes[8:24])
 
@@ -175,12 +179,12 @@ def test_generated_rows_are_shown_like_real_ones() -> None:
 
 def test_a_pool_keeps_the_places_of_its_rows() -> None:
     rows = mixed_rows(30)
-    pool = Pool(("city", "income"), rows._codes, np.linspace(1, 2, 30), rows._places)
+    pool = Pool(("city", "income"), rows._codes, np.linspace(1, 2, 30), rows._positions)
     again = Pool.from_arrays(*pool.to_arrays())
     assert again.to_arrays()[1]["places"].shape == (30, 1)  # of the numbers alone
     for one, two in zip(pool.draw(200, key=jax.random.key(0)), again.draw(200, key=jax.random.key(0)), strict=True):
         np.testing.assert_array_equal(one, two)  # type: ignore[arg-type]
-    both = {(code, place) for (_, code), (_, place) in zip(rows._codes, rows._places, strict=True) if place == place}
+    both = {(code, place) for (_, code), (_, place) in zip(rows._codes, rows._positions, strict=True) if place == place}
     codes, places = again.draw(200, key=jax.random.key(0))
     assert places is not None
     drawn = [(code, place) for code, place in zip(codes[:, 1], places[:, 1], strict=True) if place == place]

@@ -7,11 +7,11 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from understudy.encoding.features import PublicRows
+from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Rows, noisy_counts
 from understudy.privacy.noise import SeededNoise
+from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.schema import Domain, Scale
 from understudy.training.trajectory import Trajectory
 
@@ -54,7 +54,7 @@ class Walk:
 
     def trajectory(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -79,11 +79,13 @@ HALVES = Scale(run_edges=(0.0, 0.5, 1.0), run_masses=(0.5, 0.5), first_run=(0, 1
 """The first column as a number of two bins."""
 
 
-def real_rows(num_rows: int = 5000, k: int = 1, domain: Domain = DOMAIN, *, numeric: bool = False) -> Rows:
+def real_rows(num_rows: int = 5000, k: int = 1, domain: Domain = DOMAIN, *, numeric: bool = False) -> PrivateRows:
     codes = Law(REAL).sample(num_rows, key=jax.random.key(9))
     scales = (HALVES, None) if numeric else None
     units = np.arange(num_rows) // k
-    return Rows(codes, domain, max_rows_per_unit=k, units=units, scales=scales, places=lambda: real_places(codes))
+    return PrivateRows(
+        codes, domain, max_rows_per_unit=k, units=units, scales=scales, positions=lambda: real_places(codes)
+    )
 
 
 def real_places(codes: np.ndarray) -> np.ndarray:

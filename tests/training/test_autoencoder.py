@@ -12,7 +12,8 @@ from scipy import stats
 
 from understudy.encoding.features import Layout, Levels
 from understudy.networks import Autoencoder, Decoder, Encoder
-from understudy.privacy.sampling import Units
+from understudy.privacy.dpsgd import ChargedSteps
+from understudy.privacy.rows import PrivateUnits
 from understudy.training import autoencoder
 from understudy.training import gan as training
 from understudy.training.autoencoder import Coded, Recipe, random_encoder, train_autoencoder
@@ -22,7 +23,7 @@ BLOCKS = one_hot_blocks((2, 3, 4))
 UNITS, RATE, BATCH, STEPS = 400, 0.25, 8, 3
 RECIPE = Recipe(
     # Plain steps of length one and no average: what is learned is minus the noisy sums over the public batch.
-    engine=training.Settings(blocks=BLOCKS, rate=RATE, batch=BATCH, optimiser="sgd", average=0.0),
+    engine=training.Settings(blocks=BLOCKS, batch=BATCH, optimiser="sgd", average=0.0),
     learning_rate=1.0,
 )
 
@@ -31,18 +32,17 @@ def learned(monkeypatch: pytest.MonkeyPatch, *, present: bool, clip: float, nois
     """The sum over three steps of what they learned, times the batch, and the iterations that rows were drawn for."""
     encoder_key, decoder_key = jax.random.split(jax.random.key(1))
     network = Autoencoder(Encoder(np.full(9, 0.3), (8,), 3, key=encoder_key), Decoder(3, (8,), 9, key=decoder_key))
-    alike = Units(jnp.ones((UNITS, 1, 3), jnp.int32), jnp.full((UNITS, 1), present))
+    alike = PrivateUnits(jnp.ones((UNITS, 1, 3), jnp.int32), jnp.full((UNITS, 1), present))
+    charged = ChargedSteps(alike, jnp.float32(noise), RATE, STEPS)
     drawn_for = []
 
-    def watched(settings: Any, key: Any, units: Any, first: int, count: int) -> Any:
+    def watched(settings: Any, key: Any, steps: Any, first: int, count: int) -> Any:
         drawn_for.append((first, count))
-        return training.draws_of(settings, key, units, first, count)
+        return training.batches_of(settings, key, steps, first, count)
 
-    monkeypatch.setattr(autoencoder, "draws_of", watched)
+    monkeypatch.setattr(autoencoder, "batches_of", watched)
     monkeypatch.setattr(autoencoder, "driven", functools.partial(training.driven, chunk=1))  # every step by itself
-    after = train_autoencoder(
-        RECIPE, network, alike, clip=clip, noise_multiplier=noise, steps=STEPS, key=jax.random.key(2)
-    )
+    after = train_autoencoder(RECIPE, network, charged, clip=clip, key=jax.random.key(2))
     pairs = zip(*(jax.tree_util.tree_leaves(eqx.filter(it, eqx.is_array)) for it in (network, after)), strict=True)
     return BATCH * np.concatenate([np.ravel(a - b) for a, b in pairs]), drawn_for
 

@@ -11,8 +11,9 @@ import optax
 import pytest
 from jaxtyping import Array
 
-from understudy.errors import ConfigError
-from understudy.privacy.sampling import Units
+from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
+from understudy.privacy.rows import PrivateUnits, PublicUnits
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import (
     Dials,
@@ -20,8 +21,8 @@ from understudy.training.gan import (
     Settings,
     State,
     advance,
+    batches_of,
     carried_over,
-    draws_of,
     generated,
     start,
     train,
@@ -29,18 +30,23 @@ from understudy.training.gan import (
 from understudy.training.losses import LOSSES
 
 BLOCKS = one_hot_blocks((3, 4, 2))
-SMALL = Settings(
-    blocks=BLOCKS, rate=0.125, batch=25, latent=4, generator_widths=(8, 8), critic_widths=(8,), generator_batch=16
-)
+SMALL = Settings(blocks=BLOCKS, batch=25, latent=4, generator_widths=(8, 8), critic_widths=(8,), generator_batch=16)
 NETWORKS = jax.random.key(99)
-FREE = Dials.of(0.0, 5e-3, 4e-3, np.inf)
-NOISY = Dials.of(1.5, 5e-3, 4e-3, 1.0)
+FREE = Dials.of(5e-3, 4e-3, np.inf)
+NOISY = Dials.of(5e-3, 4e-3, 1.0)
+RATE, STEPS = 0.125, 20
 
 
-def table(num_rows: int = 200) -> Units:
+def table(num_rows: int = 200, *, noise: Any = 1.5) -> ChargedSteps:
     draw = np.random.default_rng(0)
     codes = np.stack([draw.integers(0, block.size, num_rows) for block in BLOCKS], axis=1)
-    return Units(jnp.asarray(codes[:, None], jnp.int32), jnp.ones((num_rows, 1), dtype=bool))
+    units = PrivateUnits(jnp.asarray(codes[:, None], jnp.int32), jnp.ones((num_rows, 1), dtype=bool))
+    return ChargedSteps(units, jnp.asarray(noise, jnp.float32), RATE, STEPS)
+
+
+def public_table(num_rows: int) -> PublicSteps:
+    units = table(num_rows)._units
+    return PublicSteps(PublicUnits(units._rows, units._present), RATE, STEPS)
 
 
 def arrays_of(state: Any) -> list[np.ndarray]:
@@ -52,20 +58,22 @@ def assert_close(one: Any, other: Any, tolerance: float) -> None:
         np.testing.assert_allclose(left, right, atol=tolerance, rtol=tolerance)
 
 
-def test_without_noise_and_bound_a_critic_step_is_the_plain_one() -> None:
+@pytest.mark.parametrize("kind", ["private", "public"])
+def test_without_noise_and_bound_a_critic_step_is_the_plain_one(kind: str) -> None:
     """Against a step written anew: the sum over the drawn rows over the public batch, the fakes' mean, Adam."""
-    units, key = table(), jax.random.key(1)
+    key = jax.random.key(1)
+    steps: ChargedSteps | PublicSteps = table(noise=0.0) if kind == "private" else public_table(200)
     state = start(SMALL, FREE, jax.random.key(0))
-    draws = draws_of(SMALL, key, units, 0, 1)
-    found = advance(SMALL, state, units, FREE, key, draws)
+    batches = batches_of(SMALL, key, steps, 0, 1)
+    found = advance(SMALL, state, steps, FREE, key, batches)
 
     steps_key, _ = jax.random.split(key)
     critic_key, _ = jax.random.split(jax.random.fold_in(steps_key, 0))
     _, fake_key, _ = jax.random.split(critic_key, 3)
     fakes = generated(SMALL, state.generator, SMALL.batch, fake_key)[1]
-    at = np.asarray(draws.at)[np.asarray(draws.taken)]
+    at = np.asarray(batches._indices)[np.asarray(batches._taken)]
     assert 5 < len(at) < 60
-    codes = np.asarray(units.rows)[at, 0]
+    codes = np.asarray(table()._units._rows)[at, 0]
     real = jnp.asarray(np.concatenate([np.eye(b.size)[codes[:, j]] for j, b in enumerate(BLOCKS)], axis=1), jnp.float32)
     trained, rest = eqx.partition(state.critic, eqx.is_inexact_array)
 
@@ -82,22 +90,19 @@ def test_without_noise_and_bound_a_critic_step_is_the_plain_one() -> None:
 @pytest.mark.slow
 def test_a_member_of_a_population_is_the_same_run_alone() -> None:
     """Seeds, noise, rates and clips differ; 20 steps; to 1e-4."""
-    units, members = table(), 3
+    members, noise = 3, jnp.asarray([0.5, 1.0, 2.0])
     keys = jax.random.split(jax.random.key(7), (members, 2))
-    dials = Dials(
-        jnp.asarray([0.5, 1.0, 2.0]), jnp.asarray([5e-3, 2e-3, 5e-3]), jnp.full(3, 4e-3), jnp.asarray([1.0, 0.5, 2.0])
-    )
-    draws = draws_of(SMALL, keys[:, 1], units, 0, 20)
+    dials = Dials(jnp.asarray([5e-3, 2e-3, 5e-3]), jnp.full(3, 4e-3), jnp.asarray([1.0, 0.5, 2.0]))
+    batches = batches_of(SMALL, keys[:, 1], table(), 0, 20)
 
-    def member(pair: Array, one: Dials, drawn: Any) -> State:
-        return advance(SMALL, start(SMALL, one, pair[0]), units, one, pair[1], drawn)
+    def member(pair: Array, one: Dials, multiplier: Array, batches: Any) -> State:
+        return advance(SMALL, start(SMALL, one, pair[0]), table(noise=multiplier), one, pair[1], batches)
 
-    together = jax.jit(jax.vmap(member))(keys, dials, draws)
+    together = jax.jit(jax.vmap(member))(keys, dials, noise, batches)
     alone = jax.jit(member)
     for number in range(members):
         one = jax.tree_util.tree_map(lambda leaf, number=number: leaf[number], dials)
-        drawn = draws_of(SMALL, keys[number, 1], units, 0, 20)
-        state = alone(keys[number], one, drawn)
+        state = alone(keys[number], one, noise[number], batches_of(SMALL, keys[number, 1], table(), 0, 20))
         part = jax.tree_util.tree_map(
             lambda leaf, number=number: leaf[number] if eqx.is_array(leaf) else leaf, together
         )
@@ -156,12 +161,18 @@ def test_critic_weights_stay_within_their_bounds() -> None:
     assert max(norms) < 1.05
 
 
+def test_no_more_steps_than_were_charged() -> None:
+    """Refused before a batch is sampled."""
+    with pytest.raises(BudgetExceeded, match="21 steps were requested, and 20 were charged"):
+        train(SMALL, table(), NOISY, jax.random.key(3), network_key=NETWORKS, iterations=21, chunk=21)
+
+
 def test_what_diverges_is_stopped_in_words() -> None:
-    wild = Dials.of(1.0, 1e30, 1e30, 1.0)
+    wild = Dials.of(1e30, 1e30, 1.0)
     with pytest.raises(ConfigError, match="diverged before step"):
         train(
             dataclasses.replace(SMALL, loss="wgan"),
-            table(),
+            table(noise=1.0),
             wild,
             jax.random.key(0),
             network_key=NETWORKS,
@@ -171,7 +182,7 @@ def test_what_diverges_is_stopped_in_words() -> None:
 
 @pytest.mark.slow
 def test_networks_are_carried_over_from_public_rows_and_nothing_else() -> None:
-    warm, _ = train(SMALL, table(50), FREE, jax.random.key(0), network_key=NETWORKS, iterations=6)
+    warm, _ = train(SMALL, public_table(50), FREE, jax.random.key(0), network_key=NETWORKS, iterations=6)
     state = carried_over(SMALL, NOISY, warm)
     assert_close(state.generator, warm.average, 0)
     assert_close(state.critic, warm.critic, 0)

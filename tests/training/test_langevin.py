@@ -9,21 +9,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from understudy.privacy.gradients import Clip
-from understudy.privacy.langevin import Pace
-from understudy.privacy.sampling import Draws, Units
+from understudy.privacy.clipping import Clip
+from understudy.privacy.dpsgd import ChargedSteps
+from understudy.privacy.langevin import ChargedUpdates, Pace
+from understudy.privacy.rows import PrivateUnits
+from understudy.privacy.sampling import Batches
 from understudy.training import gan as training
 from understudy.training import langevin as chains_file
 from understudy.training.critics import one_hot_blocks
 from understudy.training.langevin import Chains, ChainState, advance, begun, train_chains
 
 DISCRIMINATORS = UPDATES = ITERATIONS = 2
+RATE = 0.5
 EACH = DISCRIMINATORS * UPDATES
 """Private updates of an iteration."""
 CHAINS = Chains(
     training.Settings(
         blocks=one_hot_blocks((3, 4)),
-        rate=0.5,
         batch=4,
         latent=2,
         generator="plain",
@@ -55,13 +57,14 @@ def _run() -> Any:
 
 def critics_after(taken: np.ndarray, pace: tuple[float, float, float]) -> np.ndarray:
     """A line for each discriminator after two iterations, in which so many units enter each update's sum."""
-    units = Units(jnp.ones((2, 1, 2), jnp.int32), jnp.ones((2, 1), dtype=bool))
-    draws = Draws(
+    units = PrivateUnits(jnp.ones((2, 1, 2), jnp.int32), jnp.ones((2, 1), dtype=bool))
+    batches = Batches(
         jnp.tile(jnp.arange(2), (ITERATIONS, EACH, 1, 1)), jnp.asarray(taken)[..., None, None] & np.ones(2, bool)
     )
     of_critics = Pace(*(jnp.full(ITERATIONS, value, jnp.float32) for value in pace))
     of_generators = Pace(*(jnp.full(ITERATIONS, value, jnp.float32) for value in (1e-6, 0.0, 0.0)))
-    after = _run()(_begin(), units, Clip.flat(1.0), jax.random.key(2), draws, (of_generators, of_critics), None)
+    charged = ChargedUpdates(ChargedSteps(units, jnp.zeros(()), RATE, ITERATIONS * EACH), of_critics)
+    after = _run()(_begin(), charged, Clip.flat(1.0), jax.random.key(2), batches, of_generators, None)
     return _lines(after)
 
 
@@ -86,35 +89,50 @@ def test_every_update_of_every_chain_has_noise_of_its_own() -> None:
     """With nobody in the draws four updates move each chain by four independent draws. Their variance is within 4
     standard errors (290 numbers) of that, below that of draws used twice; and the two chains are not alike."""
     multiplier, wanted = 1e4, 1e-3
-    eta = wanted / (multiplier / CHAINS.engine.rate)  # steps so small that prior and generated rows hardly count
+    eta = wanted / (multiplier / RATE)  # steps so small that prior and generated rows hardly count
     moved = critics_after(np.zeros((ITERATIONS, EACH), dtype=bool), (eta, multiplier, 0.0)) - _lines(_begin())
     updates = ITERATIONS * UPDATES
     assert moved.var() / (updates * wanted**2) == pytest.approx(1.0, abs=4 * np.sqrt(2 / moved.size))
     assert abs(np.corrcoef(moved)[0, 1]) < 4 / np.sqrt(moved.shape[1])
 
 
-def test_training_goes_through_draws_and_paces_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In order and from where it is, whatever the length of its parts: noise on a later stair is that of the stair."""
+def test_an_update_has_the_noise_of_its_iteration() -> None:
+    """Noise in the second iteration alone moves chains as far as its own two updates would."""
+    units = PrivateUnits(jnp.ones((2, 1, 2), jnp.int32), jnp.ones((2, 1), dtype=bool))
+    nobody = Batches(jnp.zeros((ITERATIONS, EACH, 1, 2), jnp.int32), jnp.zeros((ITERATIONS, EACH, 1, 2), bool))
+    wanted, still = 1e-3, jnp.full(ITERATIONS, 1e-6)
+    multipliers = jnp.asarray([1.0, 1e4])
+    of_critics = Pace(jnp.full(ITERATIONS, wanted / (1e4 / RATE)), multipliers, jnp.zeros(ITERATIONS))
+    charged = ChargedUpdates(ChargedSteps(units, jnp.ones(()), RATE, ITERATIONS * EACH), of_critics)
+    generators = Pace(still, jnp.zeros(ITERATIONS), jnp.zeros(ITERATIONS))
+    after = _run()(_begin(), charged, Clip.flat(1.0), jax.random.key(2), nobody, generators, None)
+    moved = _lines(after) - _lines(_begin())
+    assert moved.var() / (UPDATES * wanted**2) == pytest.approx(1.0, abs=4 * np.sqrt(2 / moved.size))
+
+
+def test_training_goes_through_batches_and_paces_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order and from where it is, whatever the length of its parts: noise of a later stage is that of the stage."""
     drawn_for, paces_seen = [], []
 
-    def draws_of(settings: Any, key: Any, units: Any, first: int, count: int) -> tuple[int, int]:
+    def batches_of(settings: Any, key: Any, steps: Any, first: int, count: int) -> tuple[int, int]:
         drawn_for.append((first, count))
         return first, count
 
-    def run(state: Any, units: Any, clip: Any, key: Any, draws: tuple[int, int], paces: Any, marginal: Any) -> Any:
+    def run(state: Any, charged: Any, clip: Any, key: Any, batches: tuple[int, int], paces: Any, marginal: Any) -> Any:
         paces_seen.append(paces)
-        return dataclasses.replace(state, iteration=state.iteration + draws[1])
+        assert int(state.iteration) == batches[0]  # by which an update finds its noise
+        return dataclasses.replace(state, iteration=state.iteration + batches[1])
 
-    monkeypatch.setattr(chains_file, "draws_of", draws_of)
+    monkeypatch.setattr(chains_file, "batches_of", batches_of)
     monkeypatch.setattr(chains_file, "_compiled", lambda chains: run)
     monkeypatch.setattr(chains_file, "begun", lambda *_: _begin())
     number = jnp.arange(6.0)
-    both = (Pace(number, number + 10, number), Pace(number, number + 20, number))
-    units = Units(jnp.zeros((1, 1, 2), jnp.int32), jnp.zeros((1, 1), dtype=bool))
+    units = PrivateUnits(jnp.zeros((1, 1, 2), jnp.int32), jnp.zeros((1, 1), dtype=bool))
+    steps = ChargedSteps(units, jnp.zeros(()), RATE, 6 * EACH)
+    charged, own = ChargedUpdates(steps, Pace(number, number + 20, number)), Pace(number, number + 10, number)
     key, more = jax.random.key(0), {"keep_every": 2, "keep_last": 2, "progress": None, "slot": None}
-    kept = train_chains(CHAINS, units, Clip.flat(1.0), both, key, network_key=key, marginal=None, **more)  # type: ignore[arg-type]
+    kept = train_chains(CHAINS, charged, Clip.flat(1.0), own, key, network_key=key, marginal=None, **more)  # type: ignore[arg-type]
     assert drawn_for == [(0, 2), (2, 2), (4, 2)]
-    for side in (0, 1):
-        seen = np.concatenate([np.asarray(paces[side].multiplier) for paces in paces_seen])
-        np.testing.assert_array_equal(seen, both[side].multiplier)
+    seen = np.concatenate([np.asarray(paces.noise_multiplier) for paces in paces_seen])
+    np.testing.assert_array_equal(seen, own.noise_multiplier)
     assert [int(state.iteration) for state in kept] == [4, 6]

@@ -21,7 +21,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jaxtyping import Array, Float  # noqa: E402
 
-from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient  # noqa: E402
+from understudy.privacy.clipping import Clip, clipped_sum, exact_gradient  # noqa: E402
 
 BATCH, NOISE, BOUND, RATE = 64, 2.5, 1 / 8, 0.1
 """Rows of a draw, noise multiplier, clip bound, learning rate of the encoder."""

@@ -27,7 +27,7 @@ import understudy as us
 from understudy.adversarial.pools import Pool
 from understudy.boosting import Outcome
 from understudy.privacy.ledger import Budget, Ledger, Plan
-from understudy.privacy.mechanisms import Rows
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.dpgan import DPGAN
@@ -110,7 +110,9 @@ class OneTraining:
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         return self.boosted.plan(domain, budget) if self.picks else self.boosted.inner.plan(domain, budget)
 
-    def fit(self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Any = None) -> dict[str, Any]:
+    def fit(
+        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Any = None
+    ) -> dict[str, Any]:
         """Formal guarantee: the price of the plan's queries. All that follows from one trajectory and one sequence of
         picks is post-processing of both."""
         once, models = _Once(self.boosted.inner, self.boosted.every), dict[str, Any]()
@@ -149,7 +151,7 @@ class _Once:
         return self._inner.num_checkpoints(every)
 
     def trajectory(
-        self, rows: Rows, plan: Plan, ledger: Ledger, *, checkpoints: int, every: int, **more: Any
+        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, checkpoints: int, every: int, **more: Any
     ) -> Trajectory:
         if not self._made:
             more |= {"checkpoints": checkpoints, "every": self._every}
@@ -162,7 +164,7 @@ class _Once:
 
         return dataclasses.replace(whole, models=whole.models[-checkpoints:], critics=last_critics)
 
-    def last(self, rows: Rows, plan: Plan, ledger: Ledger, key: PRNGKeyArray) -> Any:
+    def last(self, rows: PrivateRows, plan: Plan, ledger: Ledger, key: PRNGKeyArray) -> Any:
         return self.trajectory(rows, plan, ledger, key=key, checkpoints=1, every=self._every).models[-1]
 
 

@@ -54,8 +54,10 @@ from understudy.boosting import (  # noqa: E402
 )
 from understudy.errors import ConfigError  # noqa: E402
 from understudy.networks import SLOPE, Block  # noqa: E402
+from understudy.privacy.dpsgd import ChargedSteps  # noqa: E402
 from understudy.privacy.noise import SeededNoise  # noqa: E402
-from understudy.privacy.sampling import Units, drawn_rate  # noqa: E402
+from understudy.privacy.rows import PrivateUnits  # noqa: E402
+from understudy.privacy.sampling import round_sampling_rate  # noqa: E402
 from understudy.training.gan import Dials, Kept, Settings, begun_with, generated, train  # noqa: E402
 
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
@@ -120,7 +122,6 @@ class Profile:
     def settings(self, images: int, *, private: bool) -> Settings:
         return Settings(
             blocks=(Block("tanh", PIXELS),),
-            rate=drawn_rate(self.batch / images),
             batch=self.batch,
             loss="kl_wgan",
             latent=self.latent,
@@ -155,6 +156,10 @@ PROFILES = {
 }
 
 
+def sampling_rate(profile: Profile, images: int) -> float:
+    return round_sampling_rate(profile.batch / images)
+
+
 def has_images() -> bool:
     return (Path(os.environ.get("UNDERSTUDY_DATA", "")) / "mnist.npz").is_file()
 
@@ -180,9 +185,9 @@ def codes_of(features: Float[Array, "*images pixels"]) -> Array:
     return jnp.rint((features + 1) * 127.5).clip(0, 255).astype(jnp.uint8)
 
 
-def units_of(codes: Codes) -> Units:
+def units_of(codes: Codes) -> PrivateUnits:
     """Every image is a unit of one row."""
-    return Units(features_of(codes)[:, None], jnp.ones((len(codes), 1), dtype=bool))
+    return PrivateUnits(features_of(codes)[:, None], jnp.ones((len(codes), 1), dtype=bool))
 
 
 # ------------------------------------------------------------------------------------------------------------- networks
@@ -381,7 +386,7 @@ def _steps(profile: Profile, images: int, epochs: float, noise: float | None = N
     from understudy.privacy.events import SubsampledGaussian
     from understudy.privacy.ledger import Query
 
-    steps, rate = profile.steps(images, epochs), drawn_rate(profile.batch / images)
+    steps, rate = profile.steps(images, epochs), round_sampling_rate(profile.batch / images)
     return Query("critic", f"{steps} critic steps", SubsampledGaussian(rate, noise or profile.noise, steps))
 
 
@@ -408,7 +413,7 @@ def calibration(profile: Profile, images: int) -> str:
     from understudy.privacy.events import SubsampledGaussian
     from understudy.privacy.ledger import Budget
 
-    rate, steps = drawn_rate(profile.batch / images), math.ceil(25 * images / profile.batch)
+    rate, steps = round_sampling_rate(profile.batch / images), math.ceil(25 * images / profile.batch)
     alone = Budget(EPSILON, delta(images)).calibrate(lambda s: [SubsampledGaussian(rate, s, steps)])
     noise, picks = calibrated(profile, images)
     whole, part = (profile.steps(images, epochs) for epochs in (profile.epochs, profile.boosted_epochs))
@@ -446,8 +451,8 @@ def private_pick(
 ) -> tuple[Pick, dict[str, float]]:
     """The picks of a ledger that has paid for the first part of the training, and what both cost."""
     from understudy.privacy.ledger import Guarantee, Ledger
-    from understudy.privacy.mechanisms import Rows
-    from understudy.privacy.selection import RowFunctions, noisy_picks
+    from understudy.privacy.rows import PrivateRows
+    from understudy.privacy.selection import RowFunctions, noisy_function_selections
     from understudy.schema import Domain
 
     images = len(codes)
@@ -455,7 +460,9 @@ def private_pick(
     ledger = Ledger(Guarantee(EPSILON, delta(images)), noise=SeededNoise(seed))
     ledger.charge(_steps(profile, images, profile.boosted_epochs))
     trained = ledger.spent().epsilon
-    pick = noisy_picks(Rows(codes, domain), RowFunctions(judge, count, constant=True), _picks(profile), ledger)
+    pick = noisy_function_selections(
+        PrivateRows(codes, domain), RowFunctions(judge, count, constant=True), _picks(profile), ledger
+    )
     return pick, {"epsilon, training": trained, "epsilon, with picks": ledger.spent().epsilon}
 
 
@@ -481,17 +488,18 @@ def trained(
     noise, clip, critic_rate = 0.0, math.inf, profile.critic_rate
     if private:
         noise, clip, critic_rate = profile.noise, profile.clip, profile.private_critic_rate
-    dials = Dials.of(noise, critic_rate, profile.generator_rate, clip)
+    dials = Dials.of(critic_rate, profile.generator_rate, clip)
+    steps = profile.steps(len(codes), profile.epochs)
     key, network_key = jax.random.split(jax.random.key(seed))
     generator_key, critic_key = jax.random.split(network_key)
     generator = Generator(profile.latent, profile.channels[::-1], key=generator_key)
     state, kept = train(
         settings,
-        units_of(codes),
+        ChargedSteps(units_of(codes), jnp.float32(noise), sampling_rate(profile, len(codes)), steps),
         dials,
         key,
         network_key=network_key,
-        iterations=profile.steps(len(codes), profile.epochs),
+        iterations=steps,
         state=begun_with(settings, dials, generator, Critic(profile.channels, key=critic_key)),
         keep_every=profile.every,
         progress=progress,

@@ -35,14 +35,6 @@ Features = Float[np.ndarray, "rows features"]
 Numbers = Sequence[float] | np.ndarray
 
 
-@dataclasses.dataclass(frozen=True)
-class PublicRows:
-    """Encoded rows of a public table, or of a simulator: whoever is in it is not protected."""
-
-    codes: Int[np.ndarray, "rows columns"]
-    places: Float[np.ndarray, "rows columns"]
-
-
 # -------------------------------------------------------------------------------------------------------------- columns
 
 

@@ -12,6 +12,7 @@ from understudy.encoding.arrow import as_ticks, bound_ticks, plain_array
 from understudy.encoding.codec import Codec, estimated_columns
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
 from understudy.errors import BudgetExceeded
+from understudy.privacy.counts import noisy_size
 from understudy.privacy.discovery import (
     FINEST,
     FLAT,
@@ -25,7 +26,7 @@ from understudy.privacy.discovery import (
     paid_levels,
 )
 from understudy.privacy.ledger import Ledger, Plan
-from understudy.privacy.mechanisms import Rows, noisy_size
+from understudy.privacy.rows import PrivateRows
 from understudy.privacy.units import rows_within_units, unit_numbers
 from understudy.schema import BOUNDED, Category, Column, Domain, Schema
 
@@ -81,7 +82,7 @@ TooLarge = Callable[[Domain], tuple[str, ...]]
 
 def fit_codec(
     table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning, too_large: TooLarge | None = None
-) -> tuple[Codec, Rows]:
+) -> tuple[Codec, PrivateRows]:
     """Buys what the schema leaves open, then encodes the rows that may be used.
 
     Where estimated lists are `too_large` for a method, their rarest categories become "other" too.
@@ -107,12 +108,12 @@ def fit_codec(
     if too_large is not None:
         categories = merge_rarest(codec_of(categories).domain, categories, too_large)
     codec = codec_of(categories)
-    rows = Rows(
+    rows = PrivateRows(
         codec.encode(table),
         dataclasses.replace(codec.domain, most_sizes=_most_sizes(schema, binning)),
         max_rows_per_unit=schema.max_rows_per_unit,
         units=units,
-        places=lambda: codec.places(table),
+        positions=lambda: codec.places(table),
         scales=codec.scales,
     )
     return codec, rows

@@ -25,20 +25,15 @@ from understudy.learners.models import (
     PriorModel,
 )
 from understudy.learners.training import Descent, Network, Progress, trained
+from understudy.privacy.charges import charge_dpsgd
+from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
+from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian, Gaussian, Pure, SubsampledGaussian
-from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps
+from understudy.privacy.moments import Moments, block_weights, check_rows, class_blocks, noisy_class_sums, noisy_moments
 from understudy.privacy.objective import MOST_INPUTS, noisy_minimisers
-from understudy.privacy.sampling import drawn_rate
-from understudy.privacy.statistics import (
-    Moments,
-    block_weights,
-    check_rows,
-    class_blocks,
-    noisy_class_sums,
-    noisy_moments,
-)
+from understudy.privacy.rows import PrivateRows
+from understudy.privacy.sampling import round_sampling_rate
 from understudy.schema import Domain
 
 METHODS = ("sgd", "objective")
@@ -122,7 +117,7 @@ def class_query(target: str, budget: Budget) -> Query:
 
 
 def class_weights(
-    weight: ClassWeight, rows: Rows, target: str, plan: Plan, ledger: Ledger
+    weight: ClassWeight, rows: PrivateRows, target: str, plan: Plan, ledger: Ledger
 ) -> Float[np.ndarray, " classes"]:
     """One factor for each class: public, or one over its noisy share; the mean over the classes is one."""
     (size,) = rows.domain.shape((target,))
@@ -168,10 +163,10 @@ class Steps:
         if not 0 <= self.penalty < math.inf:
             raise ConfigError(f"penalty must be a number of at least 0, found {self.penalty}.")
         check_word("numbers", self.numbers, NUMBERS)
-        drawn_rate(self.rate)
+        round_sampling_rate(self.rate)
 
     def _steps_query(self, target: str, domain: Domain, budget: Budget) -> Query:
-        rate = drawn_rate(self.rate)
+        rate = round_sampling_rate(self.rate)
         noise = budget.calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} gradient steps, each on about one unit in {1 / self.rate:.0f}"
         columns = (target, *seen_columns(domain, target, self.columns))
@@ -182,17 +177,17 @@ class Steps:
         sizes: tuple[int, ...],
         examples: Examples,
         of_row: Any,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         key: PRNGKeyArray,
         progress: Progress | None,
     ) -> Layers:
-        paid = pay_for_steps(rows, plan["steps"], ledger, _SinglePrecision(examples))
-        batch = max(1, round(paid.rate * rows.public_num_rows))
+        charged = charge_dpsgd(rows, plan["steps"], ledger, _SinglePrecision(examples))
+        batch = max(1, round(charged.sampling_rate * rows.public_num_rows))
         descent = Descent(batch, self.clip, self.learning_rate, self.penalty)
         network = Network(sizes, key=key)
-        return trained(network, of_row, paid, descent, key=ledger.noise.key(), progress=progress).as_arrays()
+        return trained(network, of_row, charged, descent, key=ledger.noise.key(), progress=progress).as_arrays()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -281,7 +276,7 @@ class Logistic(Steps):
         return Query("minimum", what, Pure(1 / noise, problems), columns)
 
     def fit(
-        self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
+        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> LogitModel | OneVersusRest:
         """Formal guarantee: the price of the plan's queries; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=False)
@@ -328,7 +323,7 @@ class Perceptron(Steps):
         return Plan((*queries, self._steps_query(target, domain, budget.after(queries))))
 
     def fit(
-        self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
+        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> LogitModel:
         """Formal guarantee: the price of the plan's queries; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=False)
@@ -355,7 +350,7 @@ class NumberPerceptron(Steps):
         return Plan((self._steps_query(target_of(domain, self.target, numeric=True), domain, budget),))
 
     def fit(
-        self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
+        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> NumberModel:
         """Formal guarantee: the price of the plan's queries; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=True)
@@ -370,7 +365,7 @@ def check_widths(widths: tuple[int, ...]) -> None:
         raise ConfigError(f"widths must be whole numbers of at least 1, found {list(widths)}.")
 
 
-def target_edges(rows: Rows, target: str) -> tuple[float, ...]:
+def target_edges(rows: PrivateRows, target: str) -> tuple[float, ...]:
     scale = rows.scales[rows.domain.index(target)]
     if scale is None:
         raise ConfigError(f"The target {target!r} has no declared bounds. Declare them in the schema.")
@@ -406,7 +401,7 @@ class NaiveBayes:
         return Plan((Query("sums", what, Gaussian(noise), (target, *seen)),))
 
     def fit(
-        self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
+        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> NaiveBayesModel:
         """Formal guarantee: the price of the plan's query; all else is post-processing."""
         domain = rows.domain
@@ -464,7 +459,7 @@ class Prior:
         return Plan((class_query(target_of(domain, self.target, numeric=False), budget),))
 
     def fit(
-        self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
+        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> PriorModel:
         """Formal guarantee: the price of the plan's query; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=False)
@@ -507,7 +502,7 @@ class Linear:
         return Plan((Query("moments", what, Gaussian(noise), (target, *seen)),))
 
     def fit(
-        self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
+        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> NumberModel:
         """Formal guarantee: the price of the plan's query; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=True)

@@ -1,4 +1,4 @@
-"""Training by DP-SGD: small networks that see the rows through clipped and noisy sums over Poisson draws alone."""
+"""Training by DP-SGD: small networks that learn from clipped and noisy sums over Poisson batches alone."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,12 +12,12 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from understudy.learners.models import Layers
-from understudy.privacy.gradients import Clip, noisy_direction
-from understudy.privacy.mechanisms import PaidSteps
-from understudy.privacy.sampling import Draws, chunk_size, num_slots, poisson_draws
+from understudy.privacy.clipping import Clip, RowLoss
+from understudy.privacy.dpsgd import ChargedSteps, noisy_gradient, sample_batches
+from understudy.privacy.sampling import Batches, num_slots
 
 STEPS_AT_ONCE = 1 << 22
-"""Places that are drawn at once: as many steps as fit are one program."""
+"""Slots of the batches that are sampled at once: as many steps as fit are one program."""
 
 Progress = Callable[[float, str], None]
 
@@ -55,7 +55,7 @@ class Descent:
     """How to step. All of it is public."""
 
     batch: int
-    """The public size of a draw: what a sum is divided by."""
+    """The public batch size: what a sum is divided by."""
     clip: float
     learning_rate: float
     penalty: float
@@ -67,81 +67,67 @@ class Carry(NamedTuple):
     average: Any
 
 
-RowLoss = Callable[[Float[Array, " out"], Float[Array, ""]], Float[Array, ""]]
+LabelLoss = Callable[[Float[Array, " out"], Float[Array, ""]], Float[Array, ""]]
 """(what the network says of a row, its label) -> the row's loss."""
 
 
-def unit_loss(of_row: RowLoss) -> Callable[[Any, tuple], Float[Array, ""]]:
-    """The loss of one unit: the sum over its rows, whose last feature is the label."""
+def row_loss(of_label: LabelLoss) -> RowLoss:
+    """The loss of one row, whose last feature is the label."""
 
-    def of_unit(network: Any, unit: tuple) -> Float[Array, ""]:
-        rows, present, _, _ = unit
-        total = jnp.zeros(())
-        for slot in range(rows.shape[0]):
-            total = total + jnp.where(present[slot], of_row(network(rows[slot, :-1]), rows[slot, -1]), 0.0)
-        return total
+    def of_row(network: Any, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
+        return of_label(network(row[:-1]), row[-1])
 
-    return of_unit
+    return of_row
 
 
 def trained(
     network: Network,
-    of_row: RowLoss,
-    paid: PaidSteps,
+    of_label: LabelLoss,
+    charged: ChargedSteps,
     descent: Descent,
     *,
     key: PRNGKeyArray,
     progress: Progress | None = None,
 ) -> Network:
-    """The average of the second half of the steps. Covered by what was paid for them: Adam and averages see noise only.
+    """The average of the second half of the steps, covered by what was charged for them.
 
-    The learning rate falls to zero along half a cosine, and a penalty of penalty / 2 |weights|^2 is public.
+    Adam and averages see noisy sums only. The learning rate falls to zero along half a cosine, and a penalty of
+    penalty / 2 |weights|^2 is public.
     """
-    draw_key, step_key = jax.random.split(key)
-    draw_keys, noise_keys = jax.random.split(draw_key, paid.steps), jax.random.split(step_key, paid.steps)
-    chunk, slots = chunk_size(descent.batch), num_slots(descent.batch)
-    at_once = max(1, min(paid.steps, STEPS_AT_ONCE // slots))
-    advance = _advance(of_row, paid, descent)
+    num_steps = charged.num_steps
+    batch_key, step_key = jax.random.split(key)
+    batch_keys, noise_keys = jax.random.split(batch_key, num_steps), jax.random.split(step_key, num_steps)
+    at_once = max(1, min(num_steps, STEPS_AT_ONCE // num_slots(descent.batch)))
+    advance = _advance(of_label, charged, descent)
     adam = optax.scale_by_adam()
     state = Carry(network, adam.init(eqx.filter(network, eqx.is_inexact_array)), network)
-    for first in range(0, paid.steps, at_once):
-        here = slice(first, min(first + at_once, paid.steps))
-        draws = poisson_draws(draw_keys[here], paid.units, rate=paid.rate, chunk=chunk, slots=slots)
+    for first in range(0, num_steps, at_once):
+        here = slice(first, min(first + at_once, num_steps))
+        batches = sample_batches(charged, batch_keys[here], end=here.stop, batch_size=descent.batch)
         numbers = jnp.arange(here.start, here.stop)
-        state = advance(state, (draws, noise_keys[here], numbers))
+        state = advance(state, (batches, noise_keys[here], numbers))
         if progress is not None:
-            progress(here.stop / paid.steps, f"step {here.stop} of {paid.steps}")
+            progress(here.stop / num_steps, f"step {here.stop} of {num_steps}")
     return state.average
 
 
-def _advance(of_row: RowLoss, paid: PaidSteps, descent: Descent) -> Callable[[Carry, tuple], Carry]:
-    adam, of_unit = optax.scale_by_adam(), unit_loss(of_row)
-    clip = Clip.flat(descent.clip if paid.noise_multiplier else np.inf)
-    multiplier = jnp.asarray(paid.noise_multiplier, jnp.float32)
+def _advance(of_label: LabelLoss, charged: ChargedSteps, descent: Descent) -> Callable[[Carry, tuple], Carry]:
+    adam, of_row, num_steps = optax.scale_by_adam(), row_loss(of_label), charged.num_steps
+    clip = Clip.flat(descent.clip if charged.is_private else np.inf)
 
     @eqx.filter_jit
-    def advance(state: Carry, steps: tuple, units: Any) -> Carry:
-        def step(state: Carry, given: tuple[Draws, PRNGKeyArray, Array]) -> tuple[Carry, None]:
-            draw, key, number = given
-            noisy, _ = noisy_direction(
-                of_unit,
-                state.network,
-                units,
-                None,
-                clip,
-                draw=draw,
-                noise_multiplier=multiplier,
-                count_stddev=None,
-                key=key,
-            )
+    def advance(state: Carry, steps: tuple, charged: ChargedSteps) -> Carry:
+        def step(state: Carry, given: tuple[Batches, PRNGKeyArray, Array]) -> tuple[Carry, None]:
+            batch, key, number = given
+            noisy = noisy_gradient(charged, of_row, state.network, clip, batch=batch, key=key).gradient
             values = eqx.filter(state.network, eqx.is_inexact_array)
             slope = jax.tree_util.tree_map(
                 lambda part, value: part / descent.batch + descent.penalty * value, noisy, values
             )
             updates, moments = adam.update(slope, state.moments)
-            rate = descent.learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * number / paid.steps))
+            rate = descent.learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * number / num_steps))
             moved = eqx.apply_updates(state.network, jax.tree_util.tree_map(lambda part: -rate * part, updates))
-            counted = jnp.maximum(number - paid.steps // 2, 0)
+            counted = jnp.maximum(number - num_steps // 2, 0)
             average = jax.tree_util.tree_map(
                 lambda old, new: old + (new - old) / (counted + 1) if eqx.is_inexact_array(old) else old,
                 state.average,
@@ -151,4 +137,4 @@ def _advance(of_row: RowLoss, paid: PaidSteps, descent: Descent) -> Callable[[Ca
 
         return jax.lax.scan(step, state, steps)[0]
 
-    return lambda state, steps: advance(state, steps, paid.units)
+    return lambda state, steps: advance(state, steps, charged)

@@ -4,13 +4,13 @@ SGLD of Welling and Teh (2011); with friction below one SGHMC of Chen, Fox and G
 
     v <- (1 - friction) v + eta drift + n,   n ~ N(0, 2 friction eta temperature I),   theta <- theta + v,
 
-which is SGLD at friction 1. A private update has in its drift the noisy sum of clipped gradients of `gradients.py`
+which is SGLD at friction 1. A private update has in its drift the noisy sum of clipped gradients of `dpsgd.py`
 (DP-SGLD, Wang, Fienberg and Smola 2015, but clipped: nothing else bounds what one row adds). Clipping comes before
-scaling, so scales move no price.
+scaling, so scales do not change the cost.
 
 The noise of the sum is also noise of the update. Where it is less than Langevin asks for, the rest is drawn with it, as
 one Gaussian, and the whole of it counts for privacy; where it is more, the chain is hotter than was asked for, and
-`Stair.heat` says how hot. Needs nothing but NumPy, JAX and Equinox.
+`Stage.heat` says how hot. Needs nothing but NumPy, JAX and Equinox.
 """
 
 import dataclasses
@@ -22,16 +22,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from understudy.privacy.clipping import Clip, RowLoss
 from understudy.privacy.device_noise import normals
-from understudy.privacy.gradients import Clip, Loss, noisy_direction
-from understudy.privacy.sampling import Draws, Units
+from understudy.privacy.dpsgd import ChargedSteps, noisy_gradient
+from understudy.privacy.sampling import Batches
 
 
 @dataclasses.dataclass(frozen=True)
-class Stair:
-    """A stretch of updates with one step size. All of it is public."""
+class Stage:
+    """Iterations with one step size. All of it is public."""
 
     iterations: int
     eta: float
@@ -57,86 +58,108 @@ class Stair:
 SCHEDULES = ("constant", "polynomial", "exponential")
 
 
-def stairs(
+def stages(
     iterations: int, first: float, schedule: str, *, decay: float, offset: float, most: int
-) -> tuple[Stair, ...]:
-    """Step sizes as at most so many stairs, each at its first value. A stair is one price, so there are few of them.
+) -> tuple[Stage, ...]:
+    """Step sizes as at most `most` stages, each at its first value. A stage is one event, so there are few of them.
 
     "polynomial" is first ((offset + t) / offset)^-decay; "exponential", of the code of the Bayesian GAN, first
     exp(-3 t / iterations).
     """
     if schedule == "constant":
-        return (Stair(iterations, first),)
+        return (Stage(iterations, first),)
     edges = np.unique(np.linspace(0, iterations, min(most, iterations) + 1).round().astype(int))
     falls = ((offset + edges) / offset) ** -decay if schedule == "polynomial" else np.exp(-3 * edges / iterations)
     return tuple(
-        Stair(int(end - begin), first * float(fall))
+        Stage(int(end - begin), first * float(fall))
         for begin, end, fall in zip(edges[:-1], edges[1:], falls[:-1], strict=True)
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Law:
+    """The posterior that chains are to sample. All of it is public."""
+
+    reach: float
+    """How far one unit moves the drift: the clip bound times the scale that the sum is multiplied by."""
+    temperature: float
+    friction: float
+    momentum: bool
+    """Whether momentum carries a sum on; then what Langevin asks for beyond its noise is drawn apart."""
+
+    def noise_multipliers(self, schedule: Sequence[Stage], charged: Sequence[float]) -> list[float]:
+        """The noise multiplier of each stage: the charged one, or what Langevin asks for where that is more."""
+        if self.momentum:
+            return list(charged)
+        wanted = [stage.langevin_multiplier(self.reach, self.temperature) for stage in schedule]
+        return [max(pair) for pair in zip(charged, wanted, strict=True)]
 
 
 class Pace(eqx.Module):
     """How one update is made."""
 
     eta: Float[Array, ""]
-    multiplier: Float[Array, ""]
+    noise_multiplier: Float[Array, ""]
     """Noise of the private sum over the clip bound; zero without privacy, or where there is no such sum."""
     extra: Float[Array, ""]
     """Standard deviation of the noise beyond it."""
 
 
-def paces(
-    schedule: Sequence[Stair],
-    multipliers: Sequence[float],
-    *,
-    reach: float,
-    temperature: float,
-    friction: float,
-) -> Pace:
-    """The pace of every iteration, stacked. Not to be called with multipliers below those that were paid."""
+def paces(schedule: Sequence[Stage], noise_multipliers: Sequence[float], law: Law) -> Pace:
+    """The pace of every iteration, stacked."""
     extras = [
-        stair.extra_stddev(multiplier, reach, temperature, friction)
-        for stair, multiplier in zip(schedule, multipliers, strict=True)
+        stage.extra_stddev(multiplier, law.reach, law.temperature, law.friction)
+        for stage, multiplier in zip(schedule, noise_multipliers, strict=True)
     ]
-    lengths = [stair.iterations for stair in schedule]
-    columns = ([stair.eta for stair in schedule], multipliers, extras)
+    lengths = [stage.iterations for stage in schedule]
+    columns = ([stage.eta for stage in schedule], noise_multipliers, extras)
     return Pace(*(jnp.asarray(np.repeat(np.asarray(column, np.float32), lengths)) for column in columns))
 
 
+class ChargedUpdates(eqx.Module):
+    """Langevin updates that were charged: private units, and the pace of every iteration. Opaque, and a pytree."""
+
+    _steps: ChargedSteps
+    """With the least noise multiplier of all stages."""
+    _paces: Pace
+
+    @property
+    def steps(self) -> ChargedSteps:
+        """For sampling batches: so many updates in all, with the charged sampling rate."""
+        return self._steps
+
+    @property
+    def num_iterations(self) -> int:
+        return len(self._paces.eta)
+
+
 def noisy_langevin_step(
-    of_unit: Loss,
+    charged: ChargedUpdates,
+    loss: RowLoss,
     network: Any,
     momentum: PyTree,
-    units: Units,
     rest: PyTree,
     clip: Clip,
     *,
-    draw: Draws,
-    pace: Pace,
+    batch: Batches,
+    iteration: Int[Array, ""],
     scale: Float[Array, ""] | float,
     friction: float,
     key: PRNGKeyArray,
 ) -> tuple[Any, PyTree]:
     """One update of a chain that sees private rows: drift = -scale * noisy sum of loss gradients + `rest`.
 
-    `rest` is the part of the drift without private rows: prior and generated rows. `scale` is public; 1 / rate makes a
-    draw stand for all rows.
+    `rest` is the part of the drift without private rows: prior and generated rows. `scale` is public; one over the
+    sampling rate makes a batch stand for all rows.
 
-    Formal guarantee: a Gaussian mechanism of noise multiplier `pace.multiplier` on a Poisson draw, for one unit added
-    or removed, whatever `scale` and the step size are: that of `noisy_direction`, of which all else is post-processing.
+    Formal guarantee: a Gaussian mechanism on a Poisson sample, for one unit added or removed, of the noise multiplier
+    that was charged for this iteration or a greater one, whatever `scale` and the step size are: that of
+    `noisy_gradient`, of which all else is post-processing.
     """
-    query_key, extra_key = jax.random.split(key)
-    noisy, _ = noisy_direction(
-        of_unit,
-        network,
-        units,
-        None,
-        clip,
-        draw=draw,
-        noise_multiplier=pace.multiplier,
-        count_stddev=None,
-        key=query_key,
-    )
+    gradient_key, extra_key = jax.random.split(key)
+    pace = jax.tree_util.tree_map(lambda column: column[iteration], charged._paces)
+    steps = dataclasses.replace(charged._steps, _noise_multiplier=pace.noise_multiplier)
+    noisy = noisy_gradient(steps, loss, network, clip, batch=batch, key=gradient_key).gradient
     drift = jax.tree_util.tree_map(lambda private, other: other - scale * private, noisy, rest)
     return langevin_step(network, momentum, drift, eta=pace.eta, stddev=pace.extra, friction=friction, key=extra_key)
 
@@ -163,6 +186,6 @@ def langevin_step(
     return eqx.apply_updates(network, velocity), velocity
 
 
-def at_rest(network: Any) -> PyTree:
+def zero_momentum(network: Any) -> PyTree:
     """No momentum."""
     return jax.tree_util.tree_map(jnp.zeros_like, eqx.filter(network, eqx.is_inexact_array))

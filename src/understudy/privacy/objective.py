@@ -14,11 +14,12 @@ from jaxtyping import Float, PRNGKeyArray
 from scipy import special
 
 from understudy.errors import BudgetExceeded, TrainingError
+from understudy.privacy.charges import check_units, event_of
 from understudy.privacy.device_noise import word_pairs
 from understudy.privacy.events import Pure
 from understudy.privacy.ledger import Ledger, Query
-from understudy.privacy.mechanisms import RowEncoder, Rows, check_units
-from understudy.privacy.statistics import label_and_inputs
+from understudy.privacy.moments import exact_examples
+from understudy.privacy.rows import PrivateRows, RowEncoder
 
 CURVATURE = 0.25
 """The logistic loss has a second derivative of at most this, and a slope of at most one."""
@@ -41,7 +42,7 @@ class Minimisers(NamedTuple):
 
 
 def noisy_minimisers(
-    rows: Rows,
+    rows: PrivateRows,
     layout: RowEncoder,
     positives: Sequence[int],
     query: Query,
@@ -54,7 +55,7 @@ def noisy_minimisers(
 
     The layout gives each row's inputs, held to norm one, and its class. n is the public number of rows.
 
-    Formal guarantee: the price of `query`, a `Pure` with one round for each problem, under add/remove of one unit. For
+    Formal guarantee: the cost of `query`, a `Pure` with one round for each problem, under add/remove of one unit. For
     every f there is one b for which it is the minimiser, b(f) = -(sum of w loss' + n penalty f). A row moves b(f) by at
     most w, and the determinant of its derivative, of which all eigenvalues are at least n penalty, by a factor within
     1 + w / (4 n penalty). So with a density proportional to exp(-beta |b|), that of f changes within a factor of
@@ -65,8 +66,7 @@ def noisy_minimisers(
     cell of the grid by a share of about 1e-5 for each input. Where no such minimum is found there is no answer; that
     takes rows in far greater number than the public one. Not covered: that refusal, timing, memory.
     """
-    event = query.event
-    assert isinstance(event, Pure)
+    event = event_of(query, Pure)
     if len(positives) > event.rounds:
         raise BudgetExceeded(f"'{query.what}' is priced for {event.rounds} problems, not for {len(positives)}.")
     check_units(rows, ledger)
@@ -78,7 +78,7 @@ def noisy_minimisers(
     if private:
         penalty = max(penalty, least_penalty(event.epsilon, size, unit, most))
         beta = rate_of_term(event.epsilon, penalty, size, unit, most)
-    chunks = list(label_and_inputs(rows, layout, ledger))  # the first reading of a row: all above is public
+    chunks = list(exact_examples(rows, layout, ledger))  # the first reading of a row: all above is public
     inputs = np.concatenate([x for x, _ in chunks])
     codes = np.concatenate([label for _, label in chunks])
     known = ~np.isnan(codes)

@@ -1,4 +1,4 @@
-"""Poisson draws with static shapes: every unit enters a step by its own coin, and no drawn unit is ever dropped.
+"""Poisson batches with static shapes: every unit enters a step by its own coin, and no sampled unit is ever dropped.
 
 Needs nothing but NumPy, JAX and Equinox.
 """
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.random import fold_in
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, UInt32
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree, UInt32
 
 from understudy.errors import ConfigError
 from understudy.privacy.device_noise import word_pairs
@@ -21,9 +21,9 @@ from understudy.privacy.sums import add_totals
 
 COIN_BITS = 32
 DIGITS = 12
-"""A rate is rounded up to so many binary digits: each costs random bits, and 1/4000 of a rate costs next to nothing."""
+"""A sampling rate is rounded up to this many binary digits: each costs random bits, and 1/4000 of a rate is little."""
 LANES = 256
-"""Places are found in rows of so many words: short running sums are fast where one long one is not."""
+"""Indices are found in rows of so many words: short running sums are fast where one long one is not."""
 ALIGNED = 16
 """Chunks are multiples of this, so that a device computes each row of a chunk in the same way, whatever its slot."""
 LAST = np.uint32(0xFFFFFFFF)
@@ -35,25 +35,24 @@ WORDS_AT_ONCE = {"cpu": 1 << 23}
 Total = TypeVar("Total")
 
 
-class Units(eqx.Module):
-    """Rows as training takes them, a line for each unit. Only `poisson_draws` and `noisy_direction` look into it."""
+class Batches(eqx.Module):
+    """Which units enter each step: indices in chunks, and which of them are real (the rest is padding).
 
-    rows: Float[Array, "units slots features"] | Int[Array, "units slots columns"]
-    """Features, or the codes of one-hot blocks."""
-    present: Bool[Array, "units slots"]
+    Private: a sampled step costs less because nobody knows who was in it.
+    """
+
+    _indices: Int[Array, "*steps chunks chunk"]
+    _taken: Bool[Array, "*steps chunks chunk"]
+
+    def __getitem__(self, at: int | slice) -> "Batches":
+        """Of some steps along the first axis."""
+        return Batches(self._indices[at], self._taken[at])
 
 
-class Draws(eqx.Module):
-    """Which units enter each step: places in chunks, and which places are real (the rest is padding)."""
+def round_sampling_rate(rate: float) -> float:
+    """The sampling rate that is really used, and must be charged: the next one from above with 12 binary digits.
 
-    at: Int[Array, "*steps chunks chunk"]
-    taken: Bool[Array, "*steps chunks chunk"]
-
-
-def drawn_rate(rate: float) -> float:
-    """The rate that is really drawn, and must be charged: the next one from above with 12 binary digits.
-
-    >>> drawn_rate(0.25), 0.1 <= drawn_rate(0.1) <= 0.1 * 1.0005
+    >>> round_sampling_rate(0.25), 0.1 <= round_sampling_rate(0.1) <= 0.1 * 1.0005
     (0.25, True)
     """
     if not 0 < rate <= 1:
@@ -75,30 +74,36 @@ def chunk_size(expected: float, most: int | None = None) -> int:
     return ALIGNED * -(-slots // (chunks * ALIGNED))
 
 
-def poisson_draws(keys: PRNGKeyArray, units: PyTree, *, rate: float, chunk: int, slots: int | None = None) -> Draws:
-    """One Poisson batch of `units` for each key, in as many chunks as the largest needs. `keys` may have any shape.
+def poisson_batches(
+    keys: PRNGKeyArray, num_units: int, *, sampling_rate: float, chunk: int, slots: int | None = None
+) -> Batches:
+    """One Poisson batch of `num_units` units for each key, in as many chunks as the largest needs.
 
-    Formal guarantee: in each batch each unit is taken with probability `drawn_rate(rate)`, independently of all others,
-    once; none is dropped. A batch of n units occupies max(n, slots) slots, in a uniformly random arrangement. So the
-    arrangements of a batch and of the same batch with one more unit can be coupled such that they differ in one slot,
-    which is empty without the unit; or, from `slots` units on, in two: the unit takes a slot, and the unit that had it
-    moves to the end. `slots` (by default one chunk) must be public. Not covered: the number of chunks, which shows in
-    time and memory.
+    `keys` may have any shape.
+
+    Formal guarantee: in each batch each unit is taken with probability `round_sampling_rate(sampling_rate)`,
+    independently of all others, once; none is dropped. A batch of n units occupies max(n, slots) slots, in a uniformly
+    random arrangement. So the arrangements of a batch and of the same batch with one more unit can be coupled such that
+    they differ in one slot, which is empty without the unit; or, from `slots` units on, in two: the unit takes a slot,
+    and the unit that had it moves to the end. `slots` (by default one chunk) must be public. Not covered: the number of
+    chunks, which shows in time and memory.
     """
-    num_units = jax.tree_util.tree_leaves(units)[0].shape[0]
-    flat, heads = keys.reshape(-1), round(drawn_rate(rate) * 2**COIN_BITS)
+    flat, heads = keys.reshape(-1), round(round_sampling_rate(sampling_rate) * 2**COIN_BITS)
     slots = chunk if slots is None else slots
     chunks = -(-slots // chunk)
     while True:
-        at, taken, most = _places(flat, num_units, heads, chunks * chunk, slots)
+        at, taken, most = _indices(flat, num_units, heads, chunks * chunk, slots)
         if int(most) <= chunks * chunk:
             shape = (*keys.shape, chunks, chunk)
-            return Draws(at.reshape(shape), taken.reshape(shape))
+            return Batches(at.reshape(shape), taken.reshape(shape))
         chunks = -(-int(most) // chunk)
 
 
-def sum_over_draw(
-    part: Callable[[PyTree, Bool[Array, " chunk"], PRNGKeyArray], Total], units: PyTree, draw: Draws, key: PRNGKeyArray
+def sum_over_batch(
+    part: Callable[[PyTree, Bool[Array, " chunk"], PRNGKeyArray], Total],
+    units: PyTree,
+    batch: Batches,
+    key: PRNGKeyArray,
 ) -> Total:
     """Adds up `part` over the chunks of one batch: a chunk of units, which of them are taken, and a key of its own."""
 
@@ -109,14 +114,14 @@ def sum_over_draw(
     def more(total: Total, chunk: tuple[Array, Array, Array]) -> tuple[Total, None]:
         return add_totals(total, chunk_sum(*chunk)), None
 
-    total = chunk_sum(0, draw.at[0], draw.taken[0])
-    if len(draw.at) == 1:
+    total = chunk_sum(0, batch._indices[0], batch._taken[0])
+    if len(batch._indices) == 1:
         return total
-    return jax.lax.scan(more, total, (jnp.arange(1, len(draw.at)), draw.at[1:], draw.taken[1:]))[0]
+    return jax.lax.scan(more, total, (jnp.arange(1, len(batch._indices)), batch._indices[1:], batch._taken[1:]))[0]
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 3, 4))
-def _places(
+def _indices(
     keys: PRNGKeyArray, num_units: int, heads: int, capacity: int, slots: int
 ) -> tuple[Int[Array, "draws capacity"], Bool[Array, "draws capacity"], Int[Array, ""]]:
     """The indices of each batch's units, arranged at random, as far as they fit; and the size of the largest batch."""
@@ -136,7 +141,7 @@ def _places(
         wanted = jnp.arange(1, capacity + 1)
         taken = wanted <= ranks[-1]
         word = jnp.minimum(jnp.searchsorted(ranks, wanted, method="scan_unrolled"), num_words - 1)
-        place = _place_in_word(words[word], wanted - (ranks[word] - counts[word]))
+        place = _bit_in_word(words[word], wanted - (ranks[word] - counts[word]))
         at = _arrange(jnp.where(taken, 32 * word + place, -1), jnp.maximum(ranks[-1], slots), slot_key)
         return jnp.maximum(at, 0), at >= 0, ranks[-1]
 
@@ -162,7 +167,7 @@ def _arrange(at: Int[Array, " capacity"], used: Int[Array, ""], key: PRNGKeyArra
     return at[order]
 
 
-def _place_in_word(words: UInt32[Array, " places"], rank: Int[Array, " places"]) -> Int[Array, " places"]:
+def _bit_in_word(words: UInt32[Array, " bits"], rank: Int[Array, " bits"]) -> Int[Array, " bits"]:
     """Where in each word the `rank`-th bit that is set stands: by halves, each passed over if the rank lies beyond."""
     place = jnp.zeros_like(rank)
     for width in (16, 8, 4, 2, 1):

@@ -1,9 +1,9 @@
-"""Picks among functions of a row: which of many critics, or checkpoints, the private rows speak for.
+"""Selections by the private rows: the exponential mechanism among marginals, and among functions of a row.
 
-Every function has values in [0, 1]. Their sums over all rows are taken once, in whole numbers, and stay in this file;
-what leaves it are picks by the exponential mechanism. A unit of k rows that comes or goes moves every sum in the same
-direction, by 0 to k, so the odds exp(epsilon * sum / k) change within a range of epsilon: half the noise of the general
-bound, and the accountant's bounded range.
+Of marginals a model expects counts, and the score of one is its error. Functions of a row have values in [0, 1]. Their
+sums over all rows are taken once, in whole numbers, and stay in this file. A unit of k rows that is added or removed
+moves every sum in the same direction, by 0 to k, so the odds exp(epsilon * sum / k) change within a range of epsilon:
+half the noise of the general bound, and the accountant's bounded range.
 """
 
 import dataclasses
@@ -15,9 +15,10 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy.charges import check_units, event_of
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Ledger, Query
-from understudy.privacy.mechanisms import ROUNDING, Clique, RowEncoder, Rows, check_units
+from understudy.privacy.rows import Clique, Counted, PrivateRows, RowEncoder
 from understudy.schema import Domain, Scale
 
 STEPS = 2.0**20
@@ -25,6 +26,84 @@ STEPS = 2.0**20
 are exact in a float."""
 CHUNK = 8192
 """Rows that the functions see at a time, always so many: the last chunk is filled up."""
+
+ROUNDING = 1 + 1e-9  # scores are sums of floats: for up to a million rows this covers their rounding
+OFFSET_ROUNDING = 2.0**-50  # offsets may be far greater: differences are rounded by this fraction of them at most
+
+
+# ----------------------------------------------------------------------------------------------------- among marginals
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """Marginals or boxes to select from, with what a model expects of each: score = weight * (L1 error - offset)."""
+
+    cliques: Sequence[Counted]
+    expected: Sequence[np.ndarray]
+    weights: np.ndarray
+    offsets: np.ndarray
+
+    def __post_init__(self) -> None:
+        assert len(self.cliques) == len(self.expected) == len(self.weights) == len(self.offsets) > 0
+
+
+def noisy_selections(rows: PrivateRows, query: Query, ledger: Ledger) -> "MarginalSelector":
+    """Charges for all rounds of `query` at once, and returns the function that makes them one by one.
+
+    Formal guarantee: the cost of `query`, a `Selections`: at most its `rounds` selections, each by the exponential
+    mechanism of its `epsilon`. The scores of one selection move by at most max(weights) * max_rows_per_unit when a unit
+    is added or removed, since an L1 norm moves by no more than its argument.
+    """
+    event = event_of(query, Selections)
+    check_units(rows, ledger)
+    ledger.charge(query)
+    return MarginalSelector(rows, event.epsilon, event.rounds, ledger)
+
+
+class MarginalSelector:
+    """Selections that were charged, made one by one."""
+
+    def __init__(self, rows: PrivateRows, epsilon: float, rounds: int, ledger: Ledger):
+        self._private, self._epsilon, self._left, self._ledger = rows, epsilon, rounds, ledger
+
+    def __call__(self, candidates: Candidates) -> int:
+        return self.several(candidates, 1)[0]
+
+    def several(self, candidates: Candidates, count: int) -> list[int]:
+        """`count` different candidates, each a selection of its own among those that earlier ones left."""
+        if count > min(self._left, len(candidates.cliques)):
+            raise BudgetExceeded("All charged selections have been made. This query was not made.")
+        self._left -= count
+        return select_candidates(self._private, candidates, self._epsilon, self._ledger, count)
+
+
+def select_candidates(
+    rows: PrivateRows, candidates: Candidates, epsilon: float, ledger: Ledger, count: int = 1
+) -> list[int]:
+    """Exponential mechanism by Gumbel-max: fresh noise of scale 2 * sensitivity / epsilon on each score, each time.
+
+    The exact scores are computed once and never shown; a selection leaves the choice of those after it. For callers
+    that have charged.
+    """
+    for clique, expected in zip(candidates.cliques, candidates.expected, strict=True):
+        # Another shape would be broadcast, and a row would count several times.
+        assert np.shape(expected) == rows.shape_of(clique), "expected counts have another shape than their query"
+    moved = rows.max_rows_per_unit * ROUNDING + OFFSET_ROUNDING * float(np.max(np.abs(candidates.offsets)))
+    sensitivity = float(np.max(np.abs(candidates.weights))) * moved
+    exact_scores = [
+        weight * (np.abs(rows._exact_counts(clique) - expected).sum() - offset)
+        for clique, expected, weight, offset in zip(
+            candidates.cliques, candidates.expected, candidates.weights, candidates.offsets, strict=True
+        )
+    ]
+    left, chosen = list(range(len(exact_scores))), []
+    for _ in range(count):
+        scores = np.asarray([exact_scores[at] for at in left])
+        chosen.append(left.pop(ledger.noise.noisy_argmax(scores, 2 * sensitivity / epsilon)))
+    return chosen
+
+
+# ---------------------------------------------------------------------------------------------- among functions of rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,60 +118,61 @@ class RowFunctions:
     constant: bool = False
     """One more: one half for everyone. Its mean is known, so it costs nothing."""
     layout: RowEncoder | None = None
-    """What `values` sees of a row: features made of its codes, its places and randomness of its own; None: its codes.
-    Each row is encoded once, so all functions and all picks see the same features."""
+    """What `values` sees of a row: features made of its codes, positions and randomness of its own; None: its codes.
+    Each row is encoded once, so all functions and all selections see the same features."""
 
     def size(self, domain: Domain) -> int:
         return self.count + sum(2 * domain.size(clique) for clique in self.cliques) + self.constant
 
 
-def noisy_picks(rows: Rows, functions: RowFunctions, query: Query, ledger: Ledger) -> "Picker":
-    """Pays for all picks of `query` at once, and returns the function that makes them one by one.
+def noisy_function_selections(
+    rows: PrivateRows, functions: RowFunctions, query: Query, ledger: Ledger
+) -> "FunctionSelector":
+    """Charges for all selections of `query` at once, and returns the function that makes them one by one.
 
-    Formal guarantee: the cost of `query`, `Selections`, under add/remove of one unit: at most its `rounds` picks, each
-    with odds exp(epsilon * (sum - public part) / max_rows_per_unit). Sums are over every row, of values that are held
-    within [0, 1] and rounded, so a unit moves all of them by 0 to max_rows_per_unit, exactly. Where a layout draws
+    Formal guarantee: the cost of `query`, `Selections`, under add/remove of one unit: at most its `rounds` selections,
+    each with odds exp(epsilon * (sum - public part) / max_rows_per_unit). Sums are over every row, of values that are
+    held within [0, 1] and rounded, so a unit moves all of them by 0 to max_rows_per_unit, exactly. Where a layout draws
     (a row's component), it does so independently for each row: for every outcome of the draws of the rows that stay,
-    that bound holds, so it holds for the law of a pick. Not covered: timing, and functions or layouts whose value for
-    one row depends on others; those that do so on a public probe are refused.
+    that bound holds, so it holds for the law of a selection. Not covered: timing, and functions or layouts whose value
+    for one row depends on others; those that do so on a public probe are refused.
     """
-    event = query.event
-    assert isinstance(event, Selections)
+    event = event_of(query, Selections)
     _check_rowwise(functions, rows)
     check_units(rows, ledger)
     ledger.charge(query)  # before the query: a refused one must not happen
     key = None if functions.layout is None else ledger.noise.key()
-    return Picker(_exact_sums(rows, functions, key), event, rows, ledger)
+    return FunctionSelector(_exact_sums(rows, functions, key), event, rows, ledger)
 
 
-class Picker:
-    """A counter of paid picks. The sums inside are exact and never shown."""
+class FunctionSelector:
+    """Selections that were charged. The sums inside are exact and never shown."""
 
-    def __init__(self, exact_sums: Int[np.ndarray, " functions"], event: Selections, rows: Rows, ledger: Ledger):
+    def __init__(self, exact_sums: Int[np.ndarray, " functions"], event: Selections, rows: PrivateRows, ledger: Ledger):
         self._exact_sums, self._left, self._ledger = exact_sums, event.rounds, ledger
         self._num_rows = rows.public_num_rows
         self._scale = math.nextafter(rows.max_rows_per_unit / event.epsilon, math.inf)
 
     def __call__(self, public_means: Float[np.ndarray, " functions"]) -> int:
-        """One pick: large where the rows' mean, over the public number of rows, is above the public mean.
+        """One selection: large where the rows' mean, over the public number of rows, is above the public mean.
 
         Odds exp(c (mean_j - public_j)) with c = epsilon * public rows / rows per unit; without privacy the largest.
         """
         public = np.rint(np.asarray(public_means, dtype=np.float64) * self._num_rows * STEPS).astype(np.int64)
-        return self._pick(np.arange(len(public)), self._exact_sums - public)
+        return self._select(np.arange(len(public)), self._exact_sums - public)
 
-    def top(self, num_picks: int) -> list[int]:
-        """So many different functions with the largest sums, best first.
+    def top(self, count: int) -> list[int]:
+        """`count` different functions with the largest sums, best first.
 
-        Picks without replacement: the same law as the largest sums after one vector of Gumbel noise.
+        Selections without replacement: the same law as the largest sums after one vector of Gumbel noise.
         """
         left, found = np.arange(len(self._exact_sums)), []
-        for _ in range(num_picks):
-            found.append(self._pick(left, self._exact_sums[left]))
+        for _ in range(count):
+            found.append(self._select(left, self._exact_sums[left]))
             left = left[left != found[-1]]
         return found
 
-    def _pick(self, candidates: np.ndarray, exact_scores: np.ndarray) -> int:
+    def _select(self, candidates: np.ndarray, exact_scores: np.ndarray) -> int:
         if self._left == 0:
             raise BudgetExceeded("All charged selections have been made. This query was not made.")
         self._left -= 1
@@ -102,20 +182,19 @@ class Picker:
 
 
 def noisy_closest(
-    rows: Rows,
+    rows: PrivateRows,
     cliques: Sequence[Clique],
     candidates: Sequence[Sequence[Float[np.ndarray, "..."]]],
     query: Query,
     ledger: Ledger,
 ) -> list[int]:
-    """The candidates whose marginals, given as shares for each clique, are nearest to those of the rows.
+    """The candidates whose marginals, given as fractions for each clique, are nearest to those of the rows.
 
-    Formal guarantee: the cost of `query`, a `Selections` with one round for each candidate that is picked. The score is
+    Formal guarantee: the cost of `query`, `Selections` with one round for each candidate that is selected. The score is
     minus half the L1 distance of counts, averaged over cliques: it moves by at most half a row for each row of a unit,
     up or down, so it has a range of max_rows_per_unit.
     """
-    event = query.event
-    assert isinstance(event, Selections)
+    event = event_of(query, Selections)
     check_units(rows, ledger)
     ledger.charge(query)
     exact_scores = np.asarray(
@@ -132,49 +211,13 @@ def noisy_closest(
     whole = np.rint(exact_scores * STEPS).astype(np.int64)
     # Distances are sums of floats, and rounded: a hair more noise covers that.
     scale = rows.max_rows_per_unit * ROUNDING + 2 / STEPS
-    picker = Picker(
+    selector = FunctionSelector(
         whole, dataclasses.replace(event, epsilon=event.epsilon * rows.max_rows_per_unit / scale), rows, ledger
     )
-    return picker.top(event.rounds)
+    return selector.top(event.rounds)
 
 
-def split_by_coin(rows: Rows, share: float, ledger: Ledger) -> tuple[Rows, Rows]:
-    """The rows to train on and about `share` of them held out, every unit by a coin of its own.
-
-    Formal guarantee: a unit's rows are all in one part, and no other unit moves when it comes or goes, so looks at the
-    parts (branches of the ledger) cost the larger of the two. The sizes of the parts are public: shares of the public
-    number of rows.
-    """
-    if not 0 < share < 1:
-        raise ConfigError(f"holdout is a share of the units between 0 and 1, found {share:g}.")
-    unit_of_row = np.arange(len(rows._codes)) if rows.max_rows_per_unit == 1 else rows._units
-    assert unit_of_row is not None, "units with several rows must be known to be held out together"
-    numbers, unit_of_row = np.unique(unit_of_row, return_inverse=True)
-    coins = np.asarray(jax.random.bits(ledger.noise.key(), (len(numbers),), np.uint32))
-    held = (coins < share * 2.0**32)[unit_of_row] if len(numbers) else np.zeros(0, dtype=bool)
-    sizes = part_sizes(rows.domain, share)
-    return _part(rows, ~held, sizes[0], 1 - share), _part(rows, held, sizes[1], share)
-
-
-def part_sizes(domain: Domain, share: float) -> tuple[int, int]:
-    """The public sizes of the two parts."""
-    return max(1, round((1 - share) * domain.num_rows)), max(1, round(share * domain.num_rows))
-
-
-def _part(rows: Rows, kept: np.ndarray, num_rows: int, share: float) -> Rows:
-    return Rows(
-        rows._codes[kept],
-        dataclasses.replace(rows.domain, num_rows=num_rows),
-        max_rows_per_unit=rows.max_rows_per_unit,
-        units=None if rows._units is None else rows._units[kept],
-        places=lambda: rows._places[kept],
-        scales=rows.scales,
-        totals=rows.totals,
-        fraction=rows._fraction * share,
-    )
-
-
-def _exact_sums(rows: Rows, functions: RowFunctions, key: PRNGKeyArray | None) -> Int[np.ndarray, " functions"]:
+def _exact_sums(rows: PrivateRows, functions: RowFunctions, key: PRNGKeyArray | None) -> Int[np.ndarray, " functions"]:
     """The sum of every function over all rows, in whole steps."""
     parts = [_summed_values(rows, functions, key)] if functions.values is not None else []
     num_rows = len(rows._codes)
@@ -186,7 +229,7 @@ def _exact_sums(rows: Rows, functions: RowFunctions, key: PRNGKeyArray | None) -
     return np.concatenate(parts).astype(np.int64)
 
 
-def _summed_values(rows: Rows, functions: RowFunctions, key: PRNGKeyArray | None) -> np.ndarray:
+def _summed_values(rows: PrivateRows, functions: RowFunctions, key: PRNGKeyArray | None) -> np.ndarray:
     total = np.zeros(functions.count, dtype=np.int64)
     for start in range(0, len(rows._codes), CHUNK):
         at = slice(start, start + CHUNK)
@@ -194,7 +237,7 @@ def _summed_values(rows: Rows, functions: RowFunctions, key: PRNGKeyArray | None
         if functions.layout is not None:
             assert key is not None
             own_key = jax.random.fold_in(key, start)  # so no two rows share their randomness
-            part = functions.layout.encode(part, rows._places[at], own_key)
+            part = functions.layout.encode(part, rows._positions[at], own_key)
         padded = np.zeros((CHUNK, part.shape[1]), dtype=part.dtype)
         padded[: len(part)] = part
         total += _whole_steps(functions, padded)[: len(part)].sum(axis=0)
@@ -213,7 +256,7 @@ def _whole_steps(functions: RowFunctions, shown: np.ndarray) -> np.ndarray:
     return np.rint(np.clip(np.where(np.isnan(values), 0.5, values), 0.0, 1.0) * STEPS).astype(np.int64)
 
 
-def _check_rowwise(functions: RowFunctions, rows: Rows) -> None:
+def _check_rowwise(functions: RowFunctions, rows: PrivateRows) -> None:
     """Refuses functions whose value for a row changes with its neighbours or its place, on rows made up here.
 
     Of `rows` only what is public is used. A layout must give a row the same features whatever the others are.
@@ -222,13 +265,13 @@ def _check_rowwise(functions: RowFunctions, rows: Rows) -> None:
         return
     generator, layout = np.random.default_rng(0), functions.layout
     kept = generator.random(CHUNK) < 0.5
-    (public, places), (changed, others) = (
+    (public, positions), (changed, others) = (
         _made_up(rows.domain.sizes, () if layout is None else rows.scales, generator) for _ in range(2)
     )
-    changed[kept], others[kept] = public[kept], places[kept]
+    changed[kept], others[kept] = public[kept], positions[kept]
     if layout is not None:
         key = jax.random.key(0)
-        public, changed = layout.encode(public, places, key), layout.encode(changed, others, key)
+        public, changed = layout.encode(public, positions, key), layout.encode(changed, others, key)
     # Every row one place on, as when one comes before it, and half of them, here and there, exchanged.
     moved, stay = np.roll(public, 1, axis=0), np.roll(kept, 1)
     moved[~stay] = np.roll(changed, 1, axis=0)[~stay]
@@ -237,18 +280,18 @@ def _check_rowwise(functions: RowFunctions, rows: Rows) -> None:
     if not same or not np.array_equal(np.roll(before, 1, axis=0)[stay], after[stay]):
         raise ConfigError(
             "These functions mix rows: what they say of one changes with its neighbours or its place, so one person's "
-            "row would move the sums by more than is paid for. Use critics without batch normalisation or packing."
+            "row would move the sums by more than is charged. Use critics without batch normalisation or packing."
         )
 
 
 def _made_up(
     sizes: Sequence[int], scales: Sequence[Scale | None], generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Codes and places of a chunk of rows that nobody has: anything that the public facts allow."""
+    """Codes and positions of a chunk of rows that nobody has: anything that the public facts allow."""
     codes = generator.integers(sizes, size=(CHUNK, len(sizes)), dtype=np.int32)
-    places = np.full(codes.shape, np.nan)
+    positions = np.full(codes.shape, np.nan)
     for at, scale in enumerate(scales):
         if scale is not None:
             missing = scale.nullable & (codes[:, at] == sizes[at] - 1)
-            places[:, at] = np.where(missing, np.nan, generator.random(CHUNK))
-    return codes, places
+            positions[:, at] = np.where(missing, np.nan, generator.random(CHUNK))
+    return codes, positions

@@ -12,7 +12,7 @@ the computed sum moves further than the unit itself (Casacuberta et al. 2022). H
 
 Adding or removing a unit therefore moves the sum before noise by its own clipped gradient, plus the errors of the
 blocks whose members change: one block, or two in a batch larger than its public number of slots
-(`sampling.poisson_draws`).
+(`sampling.poisson_batches`).
 This module needs only NumPy, JAX and Equinox.
 """
 

@@ -18,8 +18,10 @@ from understudy.errors import ConfigError
 from understudy.junction import Clique, count_cells
 from understudy.marginals import GraphicalModel, Measurement, estimate
 from understudy.privacy.events import ZCDP
+from understudy.privacy.filters import ZCDPFilter
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Candidates, Filter, Rows
+from understudy.privacy.rows import PrivateRows
+from understudy.privacy.selection import Candidates
 from understudy.schema import Domain
 
 ROUNDS_PER_COLUMN = 16
@@ -100,7 +102,7 @@ class AIM:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -113,7 +115,7 @@ class AIM:
         zCDP price of each; the model, the annealing and the limits are functions of noisy answers and public facts.
         """
         domain = rows.domain
-        purse = Filter(rows, plan["rounds"], ledger)
+        purse = ZCDPFilter(rows, plan["rounds"], ledger)
         price = purse.rho / self._most_rounds(domain)
         alone = rows.max_rows_per_unit / math.sqrt(2 * price)  # nothing to choose: the whole price buys counts
         measured = [Measurement(single, purse.noisy_counts(single, alone), alone) for single in domain.singles]
@@ -130,7 +132,7 @@ class AIM:
             # What measuring would add to the error: the mean of |noise| over the cells.
             offsets = [math.sqrt(2 / math.pi) * stddev * domain.size(clique) for clique in cliques]
             scores = Candidates(cliques, expected, np.array([weights[c] for c in cliques]), np.array(offsets))
-            chosen = purse.noisy_choice(scores, epsilon)
+            chosen = purse.noisy_selection(scores, epsilon)
             clique = cliques[chosen]
             measured.append(Measurement(clique, purse.noisy_counts(clique, stddev), stddev))
             model = self._estimate(rows, measured, model, self.iterations * (10 if last else 1))
@@ -160,7 +162,7 @@ class AIM:
         return [clique for clique in weights if fits(clique)]
 
     def _estimate(
-        self, rows: Rows, measured: Sequence[Measurement], model: GraphicalModel | None, iterations: int
+        self, rows: PrivateRows, measured: Sequence[Measurement], model: GraphicalModel | None, iterations: int
     ) -> GraphicalModel:
         return estimate(
             rows.domain,

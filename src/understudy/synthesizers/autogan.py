@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.adversarial.models import GeneratorModel
-from understudy.encoding.features import FEW, Layout, PublicRows, layout_of
+from understudy.encoding.features import FEW, Layout, layout_of
 from understudy.errors import ConfigError
 from understudy.networks import (
     GENERATORS,
@@ -35,12 +35,15 @@ from understudy.networks import (
     is_level,
     num_features,
 )
+from understudy.privacy.charges import charge_dpsgd
+from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
+from understudy.privacy.counts import noisy_counts
+from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
 from understudy.privacy.events import Gaussian, NonPrivate, SubsampledGaussian
-from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps
-from understudy.privacy.sampling import Units, drawn_rate
-from understudy.privacy.statistics import check_rows, noisy_gram
+from understudy.privacy.moments import check_rows, noisy_gram
+from understudy.privacy.rows import PrivateRows, PublicRows
+from understudy.privacy.sampling import round_sampling_rate
 from understudy.schema import Domain
 from understudy.synthesizers.dpgan import DPGAN, PUBLIC_BATCH, ledger_key, shares
 from understudy.training.autoencoder import (
@@ -148,7 +151,7 @@ class AutoGAN(DPGAN):
             raise ConfigError(f"unsound_noise must be two positive numbers, found {list(self.unsound_noise)}.")
         if self.groups > 1 or self.adaptive != "none":
             raise ConfigError("autogan has one clip bound for each phase: leave groups at 1 and adaptive at none.")
-        drawn_rate(self._sampling)
+        round_sampling_rate(self._sampling)
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
@@ -193,14 +196,14 @@ class AutoGAN(DPGAN):
             what = "second moments of all features, for the encoder"
             queries.append(Query("moments", what, Gaussian(noise), columns=domain.names))
         if self.autoencoder_steps:
-            rate, steps = drawn_rate(self._sampling), self.autoencoder_steps
+            rate, steps = round_sampling_rate(self._sampling), self.autoencoder_steps
             noise = budget.fraction(self.autoencoder_share).calibrate(
                 lambda noise: [SubsampledGaussian(rate, noise, steps)]
             )
             part = "autoencoder" if self.encoder in ("joint", "unsound_paper") else "decoder"
             what = f"{steps} {part} steps, each on about one unit in {1 / rate:.0f}"
             queries.append(Query("autoencoder", what, SubsampledGaussian(rate, noise, steps), columns=domain.names))
-        rate = drawn_rate(self.rate)
+        rate = round_sampling_rate(self.rate)
         noise = budget.after(queries).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} critic steps, each on about one unit in {1 / rate:.0f}"
         queries.append(Query("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
@@ -261,7 +264,7 @@ class AutoGAN(DPGAN):
 
     def trajectory(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -278,7 +281,7 @@ class AutoGAN(DPGAN):
 
     def _trained(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         progress: Progress | None,
@@ -330,18 +333,17 @@ class AutoGAN(DPGAN):
             generator, shown = codes, Coded(layout, autoencoder.encoder)  # type: ignore[assignment]
         critic = Critic(num_features(settings.blocks), settings.critic_widths, key=critic_key)
 
-        paid = pay_for_steps(rows, plan["critic"], ledger, shown)
-        settings = dataclasses.replace(settings, rate=paid.rate)  # what is drawn is what was paid, whoever planned it
-        multiplier = self._multiplier(paid.noise_multiplier, 1)
-        dials = Dials.of(multiplier, self.critic_rate, self.generator_rate, self.clip if multiplier else math.inf)
+        charged = self._with_published_noise(charge_dpsgd(rows, plan["critic"], ledger, shown), 1)
+        clip = self.clip if charged.is_private else math.inf
+        dials = Dials.of(self.critic_rate, self.generator_rate, clip)
         centred = critic if marginal is None or self.latent_critic else Centred(critic, autoencoder.encoder.centre)
         state, kept = train(
             settings,
-            paid.units,
+            charged,
             dials,
             ledger_key(ledger),
             network_key=generator_key,
-            iterations=paid.steps // self.critic_steps,
+            iterations=charged.num_steps // self.critic_steps,
             marginal=None if self.latent_critic else marginal,
             state=begun_with(settings, dials, generator, centred),
             keep_every=keep_every,
@@ -373,12 +375,13 @@ class AutoGAN(DPGAN):
     def _hidden(self) -> tuple[int, ...]:
         return tuple(self.autoencoder_widths)
 
-    def _multiplier(self, paid: float, phase: int) -> float:
-        """As paid for; of the published way, which pays nothing, as published."""
-        return self.unsound_noise[phase] if self.encoder == "unsound_paper" else paid
+    def _with_published_noise(self, charged: ChargedSteps, phase: int) -> ChargedSteps:
+        """As charged; of the published way, which is not private and charged without noise, with the published one."""
+        is_unsound = self.encoder == "unsound_paper"
+        return charged.with_noise_multiplier(self.unsound_noise[phase]) if is_unsound else charged
 
     def _fresh(
-        self, layout: Layout, rows: Rows, plan: Plan, ledger: Ledger, marginal: Array | None, key: PRNGKeyArray
+        self, layout: Layout, rows: PrivateRows, plan: Plan, ledger: Ledger, marginal: Array | None, key: PRNGKeyArray
     ) -> Autoencoder:
         """Networks before the first step; the encoder of dp_pca is final."""
         encoder_key, decoder_key = jax.random.split(key)
@@ -399,10 +402,8 @@ class AutoGAN(DPGAN):
             decoder = with_shares(decoder, blocks, np.asarray(marginal))
         return Autoencoder(encoder, decoder)
 
-    def _recipe(self, blocks: Blocks, rate: float, batch: int, learns: str) -> Recipe:
-        engine = Settings(
-            blocks=blocks, rate=rate, batch=batch, chunk=self.chunk, betas=(0.9, 0.999), average=self.average
-        )
+    def _recipe(self, blocks: Blocks, batch: int, learns: str) -> Recipe:
+        engine = Settings(blocks=blocks, batch=batch, chunk=self.chunk, betas=(0.9, 0.999), average=self.average)
         return Recipe(
             engine=engine,
             reconstruction=self.reconstruction,
@@ -417,27 +418,22 @@ class AutoGAN(DPGAN):
     ) -> Autoencoder:
         """Trained without noise, bound or charge, where the encoder learns at all; else its decoder alone."""
         feature_key, train_key = jax.random.split(key)
-        is_binned = self.features == "binned"
-        seen = public.codes if is_binned else layout.encode(public.codes, public.places, feature_key)
-        units = Units(jnp.asarray(seen[:, None]), jnp.ones((len(seen), 1), dtype=bool))
-        batch = min(PUBLIC_BATCH, len(seen))
+        units = public.arrange(None if self.features == "binned" else layout, key=feature_key)
+        num_rows = len(units.rows)
+        batch = min(PUBLIC_BATCH, num_rows)
         is_given = self.encoder in ("random", "dp_pca")
-        recipe = self._recipe(layout.blocks, drawn_rate(batch / len(seen)), batch, "decoder" if is_given else "both")
-        settings: dict[str, Any] = {
-            "clip": math.inf,
-            "noise_multiplier": 0.0,
-            "steps": self.warm_steps,
-            "key": train_key,
-        }
+        recipe = self._recipe(layout.blocks, batch, "decoder" if is_given else "both")
+        steps = PublicSteps(units, round_sampling_rate(batch / num_rows), self.warm_steps)
         if is_given:
-            fixed = autoencoder.encoder
-            return Autoencoder(fixed, train_autoencoder(recipe, autoencoder.decoder, units, fixed=fixed, **settings))
-        return train_autoencoder(recipe, autoencoder, units, **settings)
+            fixed, decoder = autoencoder.encoder, autoencoder.decoder
+            decoder = train_autoencoder(recipe, decoder, steps, fixed=fixed, clip=math.inf, key=train_key)
+            return Autoencoder(fixed, decoder)
+        return train_autoencoder(recipe, autoencoder, steps, clip=math.inf, key=train_key)
 
     def _on_private_rows(
         self,
         autoencoder: Autoencoder,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         blocks: Blocks,
@@ -447,18 +443,17 @@ class AutoGAN(DPGAN):
         """The first phase: what may learn from the rows does, clipped and noised."""
         if not self.autoencoder_steps:
             return autoencoder
-        paid = pay_for_steps(rows, plan["autoencoder"], ledger, shown)
+        charged = charge_dpsgd(rows, plan["autoencoder"], ledger, shown)
         learns = {"joint": "both", "unsound_paper": "unsound"}.get(self.encoder, "decoder")
-        batch = max(1, round(paid.rate * rows.public_num_rows))
+        batch = max(1, round(charged.sampling_rate * rows.public_num_rows))
         whole = learns != "decoder"
         trained = train_autoencoder(
-            self._recipe(blocks, paid.rate, batch, learns),
+            self._recipe(blocks, batch, learns),
             autoencoder if whole else autoencoder.decoder,
-            paid.units,
+            charged,
             fixed=None if whole else autoencoder.encoder,
             clip=self.autoencoder_clip,
-            noise_multiplier=self._multiplier(paid.noise_multiplier, 0),
-            steps=paid.steps,
+            published=self._with_published_noise(charged, 0) if learns == "unsound" else None,
             key=ledger_key(ledger),
             progress=progress,
             slot=ledger.slot(),

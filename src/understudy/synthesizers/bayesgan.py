@@ -23,12 +23,14 @@ from understudy.adversarial.models import PosteriorModel
 from understudy.encoding.features import FEATURES, MODES, layout_of
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.networks import GENERATORS, Blocks
+from understudy.privacy.charges import charge_langevin, event_of
+from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP, Clip
+from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian, SubsampledGaussian
-from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip
-from understudy.privacy.langevin import SCHEDULES, Stair, paces, stairs
+from understudy.privacy.langevin import SCHEDULES, Law, Stage, paces, stages
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_stretches
-from understudy.privacy.sampling import drawn_rate
+from understudy.privacy.rows import PrivateRows
+from understudy.privacy.sampling import round_sampling_rate
 from understudy.schema import Domain
 from understudy.synthesizers.dpgan import ledger_key, shares
 from understudy.training.critics import one_hot_blocks
@@ -149,7 +151,7 @@ class BayesGAN:
                 f"{self.kept} states of each chain cannot be kept of the {self.steps - self._burnt} steps after "
                 "burn-in. Raise steps, or lower kept or burn_in."
             )
-        drawn_rate(self.rate)
+        round_sampling_rate(self.rate)
         self._chains(one_hot_blocks((2, 2)), 100)  # refuses unknown words before anything is spent
 
     @property
@@ -172,34 +174,31 @@ class BayesGAN:
     @property
     def _reach(self) -> float:
         """How far one unit moves the drift of a discriminator: clipped, then scaled."""
-        return self.clip * self._power / drawn_rate(self.rate)
+        return self.clip * self._power / round_sampling_rate(self.rate)
 
-    def _stairs(self, num_rows: int) -> tuple[Stair, ...]:
+    def _stairs(self, num_rows: int) -> tuple[Stage, ...]:
         first = STEP / num_rows if self.step_size is None else self.step_size
-        return stairs(self.steps, first, self.schedule, decay=self.decay, offset=self.offset, most=MOST_STAIRS)
+        return stages(self.steps, first, self.schedule, decay=self.decay, offset=self.offset, most=MOST_STAIRS)
 
-    def _multipliers(self, schedule: Sequence[Stair], charged: float) -> list[float]:
-        """What is drawn on each stair: what must be, or what Langevin asks for where that is more.
+    @property
+    def _law(self) -> Law:
+        return Law(self._reach, self.temperature, self._friction, momentum=self.sampler != "sgld")
 
-        Of sghmc momentum carries a sum on, so there the rest is drawn apart.
-        """
-        if self.sampler != "sgld":
-            return [charged] * len(schedule)
-        return [max(charged, stair.langevin_multiplier(self._reach, self.temperature)) for stair in schedule]
-
-    def _events(self, schedule: Sequence[Stair], noise: float) -> list[SubsampledGaussian]:
+    def _events(self, schedule: Sequence[Stage], noise: float) -> list[SubsampledGaussian]:
         """One for each stretch of stairs with one multiplier: every update of every discriminator chain counts.
 
         The noise of Langevin counts only where the step size is a setting: a step size that follows from a bought
         number of rows must move no price. There it is drawn all the same.
         """
-        counted = [noise] * len(schedule) if self.step_size is None else self._multipliers(schedule, noise)
+        counted = [noise] * len(schedule)
+        if self.step_size is not None:
+            counted = self._law.noise_multipliers(schedule, counted)
         events: list[SubsampledGaussian] = []
         for stair, multiplier in zip(schedule, counted, strict=True):
             steps = stair.iterations * self.discriminator_chains * self.updates
             if events and events[-1].noise_multiplier == multiplier:
                 steps += events.pop().steps
-            events.append(SubsampledGaussian(drawn_rate(self.rate), multiplier, steps))
+            events.append(SubsampledGaussian(round_sampling_rate(self.rate), multiplier, steps))
         return events
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
@@ -252,7 +251,7 @@ class BayesGAN:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -270,28 +269,23 @@ class BayesGAN:
         layout = layout_of(self.features, domain, rows.scales, marginals, modes=self.modes, num_modes=self.num_modes)
         if marginals is not None:
             marginal = jnp.asarray(layout.shares(marginals), dtype=jnp.float32)
-        is_binned = self.features == "binned"
-        paid = pay_for_stretches(rows, queries, ledger, None if is_binned else layout)
-        charged = min(stretch.noise_multiplier for stretch in paid)
-        schedule = self._stairs(domain.num_rows)
-        is_hot = charged and max(self.heats(domain.num_rows, charged)) > ABSURD * max(1.0, self.temperature)
+        shown = None if self.features == "binned" else layout
+        schedule, each = self._stairs(domain.num_rows), self.discriminator_chains * self.updates
+        charged = charge_langevin(rows, queries, ledger, shown, schedule=schedule, law=self._law, updates_each=each)
+        is_private = charged.steps.is_private
+        noise = min(event_of(query, SubsampledGaussian).noise_multiplier for query in queries) if is_private else 0.0
+        is_hot = is_private and max(self.heats(domain.num_rows, noise)) > ABSURD * max(1.0, self.temperature)
         if is_hot or self.temperature > ABSURD:
-            warnings.warn(self.heat_in_words(domain.num_rows, charged), stacklevel=2)
+            warnings.warn(self.heat_in_words(domain.num_rows, noise), stacklevel=2)
         chains = self._chains(layout.blocks, domain.num_rows)
-        if charged:
-            clip, multipliers, reach = self.clip, self._multipliers(schedule, charged), self._reach
-        else:
-            clip, multipliers, reach = math.inf, [0.0] * len(schedule), 0.0
-        law: Any = {"temperature": self.temperature, "friction": self._friction}
-        of_discriminators = paces(schedule, multipliers, reach=reach, **law)
-        scaled = [Stair(stair.iterations, stair.eta * self.generator_step) for stair in schedule]
-        of_generators = paces(scaled, [0.0] * len(schedule), reach=0.0, **law)
+        scaled = [Stage(stair.iterations, stair.eta * self.generator_step) for stair in schedule]
+        of_generators = paces(scaled, [0.0] * len(schedule), dataclasses.replace(self._law, reach=0.0))
         network_key, _ = jax.random.split(key)
         kept = train_chains(
             chains,
-            paid[0].units,
-            Clip.flat(clip),
-            (of_generators, of_discriminators),
+            charged,
+            Clip.flat(self.clip if is_private else math.inf),
+            of_generators,
             ledger_key(ledger),
             network_key=network_key,
             marginal=marginal,
@@ -309,7 +303,7 @@ class BayesGAN:
             self.latent,
             self.generator_widths,
             None,
-            None if is_binned else layout,
+            shown,
         )
 
     def _check_plan(self, queries: Sequence[Query], domain: Domain) -> None:
@@ -322,10 +316,9 @@ class BayesGAN:
             )
 
     def _chains(self, blocks: Blocks, num_rows: int) -> Chains:
-        rate = drawn_rate(self.rate)
+        rate = round_sampling_rate(self.rate)
         engine = Settings(
             blocks=blocks,
-            rate=rate,
             batch=max(1, round(rate * num_rows)),
             chunk=self.chunk,
             latent=self.latent,

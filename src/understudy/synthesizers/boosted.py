@@ -30,12 +30,11 @@ from understudy.boosting import (
     play,
     rejection_sample,
 )
-from understudy.encoding.features import PublicRows
 from understudy.errors import ConfigError
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Clique, Rows
-from understudy.privacy.selection import RowFunctions, noisy_picks
+from understudy.privacy.rows import Clique, PrivateRows, PublicRows
+from understudy.privacy.selection import RowFunctions, noisy_function_selections
 from understudy.schema import Domain
 from understudy.synthesizers import name_of
 from understudy.training.trajectory import HasTrajectory, Progress, Trajectory, has_critics
@@ -165,7 +164,7 @@ class Boosted:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -198,7 +197,7 @@ class Boosted:
                 progress=lambda share: tell(0.8 + 0.1 * share, "judging"),
             )
         distinguishers = self._distinguishers(domain, critics, codes)
-        pick = noisy_picks(rows, self._functions(domain, trajectory), plan["picks"], ledger)
+        pick = noisy_function_selections(rows, self._functions(domain, trajectory), plan["picks"], ledger)
         outcome = play(
             distinguishers,
             pick,

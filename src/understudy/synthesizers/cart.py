@@ -14,9 +14,10 @@ from jaxtyping import PRNGKeyArray
 
 from understudy.donors import DonorTrees, grown
 from understudy.errors import ConfigError
+from understudy.privacy.charges import open_rows
 from understudy.privacy.events import NonPrivate
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Rows, open_rows
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 
 
@@ -49,7 +50,7 @@ class CART:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,

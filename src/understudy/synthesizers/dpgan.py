@@ -18,14 +18,17 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from understudy.adversarial.models import GeneratorModel
-from understudy.encoding.features import FEATURES, MODES, Layout, PublicRows, layout_of
+from understudy.encoding.features import FEATURES, MODES, Layout, layout_of
 from understudy.errors import ConfigError
 from understudy.networks import GENERATORS, Blocks, num_features
+from understudy.privacy.charges import UnitCounts, charge_dpsgd, event_of
+from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
+from understudy.privacy.counts import noisy_counts
+from understudy.privacy.dpsgd import PublicSteps
 from understudy.privacy.events import DiscreteGaussian, SubsampledGaussian
-from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, multiplier_beside_counts
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Rows, noisy_counts, pay_for_steps
-from understudy.privacy.sampling import Units, drawn_rate
+from understudy.privacy.rows import PrivateRows, PublicRows, PublicUnits
+from understudy.privacy.sampling import round_sampling_rate
 from understudy.schema import Domain
 from understudy.training.critics import Conditions, one_hot_blocks
 from understudy.training.gan import Dials, Kept, Settings, State, begun_with, carried_over, start, train
@@ -119,7 +122,7 @@ class DPGAN:
             raise ConfigError(f"average must lie from 0 to below 1, found {self.average}.")
         if self.steps % self.critic_steps:
             raise ConfigError(f"steps ({self.steps}) must be a multiple of critic_steps ({self.critic_steps}).")
-        drawn_rate(self.rate)
+        round_sampling_rate(self.rate)
         self._settings(one_hot_blocks((2, 2)), 100)  # refuses unknown words before anything is spent
 
     @classmethod
@@ -136,7 +139,7 @@ class DPGAN:
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of histograms, then all critic steps; the last fill what is left. No price depends on the rows."""
         queries = self._histograms(domain, budget)
-        rate = drawn_rate(self.rate)
+        rate = round_sampling_rate(self.rate)
         noise = budget.after(queries).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} critic steps, each on about one unit in {1 / self.rate:.0f}"
         queries.append(Query("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
@@ -152,7 +155,7 @@ class DPGAN:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -173,7 +176,7 @@ class DPGAN:
 
     def trajectory(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -191,7 +194,7 @@ class DPGAN:
 
     def _trained(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         progress: Callable[[float, str], None] | None,
@@ -208,26 +211,19 @@ class DPGAN:
         marginal, held = anchors(layout, marginals, crossed)
         # One-hot codes are made of codes where they are needed; only other features are made beforehand.
         is_binned = self.features == "binned"
-        paid = pay_for_steps(rows, plan["critic"], ledger, None if is_binned else layout)
+        shown = None if is_binned else layout
         # Per step each unit counts once, so the public number of units is the public number of rows or less.
         settings = self._settings(layout.blocks, rows.public_num_rows)
-        held_with = target_block(domain) if crossed is not None else None
-        # What is drawn is what was paid, whoever planned it.
-        settings = dataclasses.replace(settings, rate=paid.rate, held_with=held_with)
-        multiplier = paid.noise_multiplier
-        if self.adaptive == "quantile" and multiplier:
-            # A twentieth of a batch; where batches are small, enough that counts take a quarter of the price at most.
-            stddev = max(settings.batch / 20, multiplier * math.sqrt(self.groups))
-            settings = dataclasses.replace(settings, count_stddev=stddev)
-            multiplier = multiplier_beside_counts(multiplier, self.groups, stddev)
-        clip = self.clip if multiplier else math.inf
-        dials = Dials.of(multiplier, self.critic_rate, self.generator_rate, clip)
+        settings = dataclasses.replace(settings, held_with=target_block(domain) if crossed is not None else None)
+        counts = self._unit_counts(plan["critic"], settings.batch)
+        charged = charge_dpsgd(rows, plan["critic"], ledger, shown, counts=counts)
+        clip = self.clip if charged.is_private else math.inf
+        dials = Dials.of(self.critic_rate, self.generator_rate, clip)
         conditions = self._conditions(layout, marginal, rows.public_num_rows)
         network_key, feature_key, warm_key = jax.random.split(key, 3)
         warm, public_units = None, None
         if public is not None:
-            features = public.codes if is_binned else layout.encode(public.codes, public.places, feature_key)
-            public_units = Units(jnp.asarray(features[:, None]), jnp.ones((len(features), 1), dtype=bool))
+            public_units = public.arrange(shown, key=feature_key)
             warm = warmed_up(
                 settings,
                 public_units,
@@ -241,11 +237,11 @@ class DPGAN:
             )
         state, kept = train(
             settings,
-            paid.units,
+            charged,
             dials,
             ledger_key(ledger),
             network_key=network_key,
-            iterations=paid.steps // self.critic_steps,
+            iterations=charged.num_steps // self.critic_steps,
             conditions=conditions,
             public=public_units,
             marginal=held,
@@ -270,18 +266,27 @@ class DPGAN:
 
         return state, kept, model_of
 
+    def _unit_counts(self, query: Query, batch_size: int) -> UnitCounts | None:
+        """The counts that adaptive="quantile" needs of every step, within its cost.
+
+        Their noise is a twentieth of a batch; where batches are small, enough that they take a quarter of the cost.
+        """
+        if self.adaptive != "quantile":
+            return None
+        multiplier = event_of(query, SubsampledGaussian).noise_multiplier
+        return UnitCounts(self.groups, max(batch_size / 20, multiplier * math.sqrt(self.groups)))
+
     def _conditions(self, layout: Layout, marginal: Array | None, num_rows: int) -> Conditions | None:
         """None: this generator takes no condition."""
         return None
 
     def _settings(self, blocks: Blocks, num_rows: int) -> Settings:
-        batch = max(1, round(drawn_rate(self.rate) * num_rows))
+        batch = max(1, round(round_sampling_rate(self.rate) * num_rows))
         critic_widths = self.critic_widths
         if self.arch == "quail_dpgan" and not critic_widths:
             critic_widths = tuple(max(1, num_features(blocks) * part // 3) for part in (2, 1))
         return Settings(
             blocks=blocks,
-            rate=drawn_rate(self.rate),
             batch=batch,
             chunk=self.chunk,
             loss=self.loss,
@@ -300,7 +305,6 @@ class DPGAN:
             groups=self.groups,
             allocation=self.allocation,
             adaptive=self.adaptive,
-            count_stddev=1.0 if self.adaptive == "quantile" else 0.0,  # until the noise of a step is known
             anchor=self.anchor if self.marginals_share else 0.0,
         )
 
@@ -383,7 +387,7 @@ def histograms(domain: Domain, budget: Budget, marginals_share: float, target_sh
     return queries
 
 
-def bought_shares(rows: Rows, plan: Plan, ledger: Ledger) -> tuple[list[np.ndarray] | None, np.ndarray | None]:
+def bought_shares(rows: PrivateRows, plan: Plan, ledger: Ledger) -> tuple[list[np.ndarray] | None, np.ndarray | None]:
     """Shares of each column's levels, and of all levels together with each of the target's, as far as planned.
 
     Formal guarantee: the price of the queries "singles" and "pairs", where the plan has them.
@@ -435,7 +439,7 @@ def anchors(
 
 def warmed_up(
     settings: Settings,
-    units: Units,
+    units: PublicUnits,
     dials: Dials,
     key: PRNGKeyArray,
     state: State,
@@ -447,13 +451,12 @@ def warmed_up(
 ) -> State:
     """A start for private rows: networks trained on from these, on public ones, without noise, bound or charge."""
     batch = min(PUBLIC_BATCH, len(units.rows))
-    plain = dataclasses.replace(
-        settings, rate=drawn_rate(batch / len(units.rows)), batch=batch, groups=1, adaptive="none", count_stddev=0.0
-    )
-    free = dataclasses.replace(dials, noise_multiplier=jnp.float32(0.0), clip=jnp.float32(math.inf), is_private=False)
+    plain = dataclasses.replace(settings, batch=batch, groups=1, adaptive="none")
+    free = dataclasses.replace(dials, clip=jnp.float32(math.inf), is_private=False)
+    rate = round_sampling_rate(batch / len(units.rows))
     state, _ = train(
         plain,
-        units,
+        PublicSteps(units, rate, iterations * settings.critic_steps),
         free,
         key,
         network_key=key,  # of fresh networks; these are given

@@ -13,10 +13,9 @@ from jaxtyping import PRNGKeyArray
 
 from understudy.adversarial.pools import Pool
 from understudy.boosting import judged, rejection_sample
-from understudy.encoding.features import PublicRows
 from understudy.errors import ConfigError
 from understudy.privacy.ledger import Budget, Ledger, Plan
-from understudy.privacy.mechanisms import Rows
+from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.schema import Domain
 from understudy.synthesizers import name_of
 from understudy.training.trajectory import HasTrajectory, Progress, has_critics
@@ -48,7 +47,7 @@ class DRS:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,

@@ -21,12 +21,14 @@ from jaxtyping import Float, PRNGKeyArray
 from understudy.adversarial.products import Products
 from understudy.errors import ConfigError
 from understudy.networks import Centred, Critic, starts
+from understudy.privacy.charges import charge_dpsgd
+from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.events import Gaussian, Selections, SubsampledGaussian
-from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
+from understudy.privacy.filters import GaussianFilter, charge_marginals
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.measurement import Purse, pay_for_marginals
-from understudy.privacy.mechanisms import Candidates, Chooser, Clique, Grouped, Rows, noisy_choices, pay_for_steps
-from understudy.privacy.sampling import drawn_rate
+from understudy.privacy.rows import Clique, Grouped, PrivateRows
+from understudy.privacy.sampling import round_sampling_rate
+from understudy.privacy.selection import Candidates, MarginalSelector, noisy_selections
 from understudy.schema import Domain, Scale
 from understudy.synthesizers.dpgan import ledger_key
 from understudy.training.critics import one_hot_blocks
@@ -213,7 +215,7 @@ class GEM:
             raise ConfigError(f"average must lie from 0 to below 1, found {self.average}.")
         if not LEAST_CLIP <= self.clip <= MOST_CLIP:
             raise ConfigError(f"clip must lie between {LEAST_CLIP:g} and {MOST_CLIP:g}, found {self.clip:g}.")
-        drawn_rate(self.critic_draw)
+        round_sampling_rate(self.critic_draw)
         for clique in self.cliques:
             if len(clique) < 2 or len(set(clique)) < len(clique):
                 raise ConfigError(
@@ -249,7 +251,7 @@ class GEM:
         """The critic's steps at their share, reserved before the marginals take what is left."""
 
         def steps(noise: float) -> SubsampledGaussian:
-            return SubsampledGaussian(drawn_rate(self.critic_draw), noise, self.critic_steps)
+            return SubsampledGaussian(round_sampling_rate(self.critic_draw), noise, self.critic_steps)
 
         noise = budget.fraction(self.critic_share).calibrate(lambda noise: [steps(noise)])
         what = f"{self.critic_steps} critic steps, each on about one unit in {1 / self.critic_draw:.0f}"
@@ -315,7 +317,7 @@ class GEM:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -338,7 +340,7 @@ class GEM:
 
     def trajectory(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -359,7 +361,7 @@ class GEM:
 
     def _trained(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         progress: Progress | None,
@@ -374,8 +376,8 @@ class GEM:
         tell = _part(tell, 0.0, 0.4) if self.has_critics else tell
         network_key, *keys, critic_key = jax.random.split(key, 2 + max(1, self.rounds))
         triples_key = jax.random.fold_in(keys[0], 1)
-        choose = noisy_choices(rows, plan["choices"], ledger) if "choices" in plan else None
-        purse = pay_for_marginals(rows, plan["marginals"], ledger)
+        choose = noisy_selections(rows, plan["choices"], ledger) if "choices" in plan else None
+        purse = charge_marginals(rows, plan["marginals"], ledger)
         most_pairs = None if choose is None else self._num_picks(domain)
         # As the plan has it: by now some sizes may be bought, and would decide otherwise.
         wanted = FOR_TRIPLES if self.triples_share is None else self.triples_share
@@ -435,7 +437,7 @@ class GEM:
 
     def _with_critic(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         state: State,
@@ -447,12 +449,11 @@ class GEM:
         progress: Progress,
     ) -> tuple[Kept, list[Kept]]:
         """Critic steps and generator steps in turn, by the loop of all GANs, from where the marginals led."""
-        paid, domain = pay_for_steps(rows, plan["critic"], ledger), rows.domain
+        charged, domain = charge_dpsgd(rows, plan["critic"], ledger), rows.domain
         blocks = one_hot_blocks(domain.sizes)
         settings = Settings(
             blocks=blocks,
-            rate=paid.rate,
-            batch=max(1, round(paid.rate * rows.public_num_rows)),
+            batch=max(1, round(charged.sampling_rate * rows.public_num_rows)),
             latent=1,
             critic_widths=self.critic_widths,
             generator_batch=GENERATOR_BATCH,
@@ -460,12 +461,7 @@ class GEM:
             betas=BETAS,
             heads="drawn",
         )
-        dials = Dials.of(
-            paid.noise_multiplier,
-            self.critic_rate,
-            self.rate * SLOWER,
-            self.clip if paid.noise_multiplier else math.inf,
-        )
+        dials = Dials.of(self.critic_rate, self.rate * SLOWER, self.clip if charged.is_private else math.inf)
         centre, sums = _seen(domain, rows.scales, board.shares)
         critic = Centred(Critic(len(sums[0]), self.critic_widths, key=key), centre, sums)
         terms = board.terms()
@@ -473,11 +469,11 @@ class GEM:
         fit = Fit(blocks, (self.width,) * self.depth, self.average)
         end, kept = train_both(
             settings,
-            paid.units,
+            charged,
             dials,
             ledger_key(ledger),
             network_key=key,  # of fresh networks; these are given
-            iterations=paid.steps,
+            iterations=charged.num_steps,
             also=Held.by(fit, terms, hold),
             state=begun_with(settings, dials, Components(state.average, state.latents), critic),
             keep_every=keep_every,
@@ -538,7 +534,13 @@ class Board:
     """What was bought so far: noisy counts of single columns, pairs with the target, pairs in general."""
 
     def __init__(
-        self, settings: GEM, domain: Domain, purse: Purse, *, most_pairs: int | None, triples_share: float = 0.0
+        self,
+        settings: GEM,
+        domain: Domain,
+        purse: GaussianFilter,
+        *,
+        most_pairs: int | None,
+        triples_share: float = 0.0,
     ):
         """Buys single columns, pairs with the target and given cliques, and lays out the pairs of all others."""
         self._settings, self._domain = settings, domain
@@ -586,7 +588,7 @@ class Board:
     def _merged(self, name: str, floor: float) -> Groups:
         return merged(self._singles[self._domain.index(name)], floor, ordered=name in self._domain.numbers)
 
-    def _buy_target(self, purse: Purse, target: str) -> None:
+    def _buy_target(self, purse: GaussianFilter, target: str) -> None:
         """Pairs with the target, whose levels are kept where they are few."""
         domain, settings = self._domain, self._settings
         few = domain.shape((target,))[0] <= 2 * settings.most_classes
@@ -613,7 +615,7 @@ class Board:
         joined = [first if group == second else group for group in classes]
         return tuple(group - (group > second) for group in joined)
 
-    def _buy_cliques(self, purse: Purse, most_pairs: int | None) -> list[tuple[Clique, np.ndarray, float]]:
+    def _buy_cliques(self, purse: GaussianFilter, most_pairs: int | None) -> list[tuple[Clique, np.ndarray, float]]:
         """Given cliques share what is left with the pairs, one for one."""
         cliques = self._settings.cliques
         if not cliques:
@@ -646,13 +648,13 @@ class Board:
         for_pairs = counted * float(np.mean(np.asarray(cells) ** (2 / 3))) if pairs else 0.0
         return min(MOST_WORTH, for_singles / max(for_singles + for_pairs, 1e-12))
 
-    def _buy_singles_again(self, purse: Purse, precision: float) -> None:
+    def _buy_singles_again(self, purse: GaussianFilter, precision: float) -> None:
         noise = allotted(precision, self._domain.sizes)
         again = purse.noisy_counts(self._domain.singles, noise)
         self._singles, self._singles_noise = _together(self._singles, self._singles_noise, again, noise)
         self._clean()
 
-    def _buy_again(self, purse: Purse) -> None:
+    def _buy_again(self, purse: GaussianFilter) -> None:
         """Without pairs to buy, what is left makes single columns, and pairs with the target, more precise."""
         target = self._target
         left = self.for_pairs(purse)
@@ -709,11 +711,11 @@ class Board:
     def has_triples(self) -> bool:
         return self._triples is not None
 
-    def for_pairs(self, purse: Purse) -> float:
+    def for_pairs(self, purse: GaussianFilter) -> float:
         """What is left, but for what triples are to have."""
         return max(0.0, purse.left - (self._triples.precision if self._triples is not None else 0.0))
 
-    def buy_triples(self, purse: Purse, heads: Float[jax.Array, "rows features"]) -> None:
+    def buy_triples(self, purse: GaussianFilter, heads: Float[jax.Array, "rows features"]) -> None:
         """Counts of all triples, drawn towards what a generator that was trained on the rest makes of them."""
         triples = self._triples
         assert triples is not None
@@ -737,7 +739,7 @@ class Board:
             return Grouped(pair, groups)
         return Grouped((self._domain.target, *pair), (self._classes, *groups))
 
-    def buy(self, purse: Purse, pairs: Sequence[tuple[str, str]], precision: float) -> None:
+    def buy(self, purse: GaussianFilter, pairs: Sequence[tuple[str, str]], precision: float) -> None:
         """Counts of these pairs, with this precision shared among them."""
         if not pairs:
             return
@@ -749,7 +751,7 @@ class Board:
             self._weights[a, b] = stddev**-2
         self.bought.update(pairs)
 
-    def recount(self, purse: Purse, precision: float) -> None:
+    def recount(self, purse: GaussianFilter, precision: float) -> None:
         """Counts pairs again, each with a part of this precision that follows from what is known of it."""
         bought = [pair for pair in self.pairs if pair in self.bought]
         if not bought or precision <= LEAST_SHARE**2 * purse.precision:  # nothing but rounding is left
@@ -769,7 +771,7 @@ class Board:
             self._weights[a, b] = known[at] + more[at]
 
     def worst(
-        self, expected: dict[tuple[str, str], np.ndarray], choose: Chooser, count: int, precision: float
+        self, expected: dict[tuple[str, str], np.ndarray], choose: MarginalSelector, count: int, precision: float
     ) -> list[tuple[str, str]]:
         """Pairs not yet bought that the generator gets most wrong, less what the noise of counting them would add."""
         left = [pair for pair in self.pairs if pair not in self.bought]

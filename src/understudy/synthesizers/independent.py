@@ -11,7 +11,7 @@ from understudy.errors import ConfigError
 from understudy.marginals import GraphicalModel, estimate, measure
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Rows
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 
 
@@ -39,7 +39,7 @@ class Independent:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,

@@ -18,7 +18,8 @@ from understudy.junction import Clique
 from understudy.marginals import GraphicalModel, Measurement, estimate, measure
 from understudy.privacy.events import DiscreteGaussian, Event, Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Candidates, Chooser, Rows, noisy_choices
+from understudy.privacy.rows import PrivateRows
+from understudy.privacy.selection import Candidates, MarginalSelector, noisy_selections
 from understudy.schema import Domain
 
 
@@ -84,7 +85,7 @@ class MST:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -98,19 +99,21 @@ class MST:
         tell(0.3, "columns measured")
         if "tree" not in plan:
             return draft
-        tree = self._choose_tree(domain, draft, noisy_choices(rows, plan["tree"], ledger), plan["pairs"])
+        tree = self._choose_tree(domain, draft, noisy_selections(rows, plan["tree"], ledger), plan["pairs"])
         tell(0.6, "tree chosen")
         pairs = measure(rows, tree, plan["pairs"], ledger)
         model = self._estimate(rows, singles + pairs)
         tell(1.0, "model estimated")
         return model
 
-    def _estimate(self, rows: Rows, measurements: list[Measurement]) -> GraphicalModel:
+    def _estimate(self, rows: PrivateRows, measurements: list[Measurement]) -> GraphicalModel:
         return estimate(
             rows.domain, measurements, total=rows.public_num_rows, iterations=self.iterations, entropy=self.entropy
         )
 
-    def _choose_tree(self, domain: Domain, draft: GraphicalModel, choose: Chooser, pairs_query: Query) -> list[Clique]:
+    def _choose_tree(
+        self, domain: Domain, draft: GraphicalModel, choose: MarginalSelector, pairs_query: Query
+    ) -> list[Clique]:
         """Kruskal's algorithm with noisy choices: each round adds a pair that joins two parts.
 
         A pair's score is how wrong independence is about it, less the error that noise would bring: the mean of |noise|

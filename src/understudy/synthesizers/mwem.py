@@ -21,9 +21,11 @@ from understudy.columns import did_you_mean
 from understudy.errors import ConfigError
 from understudy.junction import Clique, junction_tree
 from understudy.marginals import GraphicalModel
+from understudy.privacy.counts import noisy_answers
 from understudy.privacy.events import DiscreteGaussian, Event, Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Box, Candidates, Rows, noisy_answers, noisy_choices
+from understudy.privacy.rows import Box, PrivateRows
+from understudy.privacy.selection import Candidates, noisy_selections
 from understudy.schema import Domain
 
 MOST_CELLS = 10_000_000
@@ -205,7 +207,7 @@ class MWEM:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -224,7 +226,7 @@ class MWEM:
             raise ConfigError("These columns have more codes than the plan allows. Merge some, as understudy.fit does.")
         histograms = [Histogram(domain, group, lambda: rows.public_num_rows) for group in self._groups(domain)]
         ask = noisy_answers(rows, plan["counts"], ledger)
-        choose = noisy_choices(rows, plan["choices"], ledger) if "choices" in plan else None
+        choose = noisy_selections(rows, plan["choices"], ledger) if "choices" in plan else None
         of_column = {name: histogram for histogram in histograms for name in histogram.group}
 
         def home(query: CountQuery) -> Histogram:

@@ -16,7 +16,7 @@ from understudy.encoding.features import Layout, Levels
 from understudy.errors import ConfigError
 from understudy.networks import Blocks
 from understudy.privacy.ledger import Budget, Plan
-from understudy.privacy.mechanisms import Rows
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.pategan import PATEGAN
 from understudy.training.critics import Conditions
@@ -50,7 +50,7 @@ class PATECTGAN(PATEGAN):
             raise ConfigError(NO_CONDITION.format(self.features))
         return super().plan(domain, budget)
 
-    def _layout(self, rows: Rows, marginals: Sequence[np.ndarray] | None) -> Layout:
+    def _layout(self, rows: PrivateRows, marginals: Sequence[np.ndarray] | None) -> Layout:
         """The layout of pategan; if no column is discrete, the numeric column with the fewest bins is shown bin by bin.
 
         Which numeric columns are discrete may depend on estimated bounds, so this causes no refusal.

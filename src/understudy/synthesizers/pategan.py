@@ -13,19 +13,18 @@ import math
 from collections.abc import Callable, Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from understudy.adversarial.models import GeneratorModel
-from understudy.encoding.features import FEATURES, MODES, Layout, PublicRows, layout_of
+from understudy.encoding.features import FEATURES, MODES, Layout, layout_of
 from understudy.errors import ConfigError
 from understudy.networks import GENERATORS, Blocks
+from understudy.privacy.charges import charge_votes, event_of
 from understudy.privacy.events import Gaussian, Pure
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Rows, pay_for_votes
-from understudy.privacy.sampling import Units
-from understudy.privacy.votes import LAWS, scale_of
+from understudy.privacy.pate import LAWS, vote_scale
+from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.schema import Domain
 from understudy.synthesizers.dpgan import (
     MOST_LEVELS,
@@ -240,7 +239,7 @@ class PATEGAN:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -262,7 +261,7 @@ class PATEGAN:
 
     def trajectory(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -280,7 +279,7 @@ class PATEGAN:
 
     def _trained(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         progress: Callable[[float, str], None] | None,
@@ -292,15 +291,12 @@ class PATEGAN:
     ) -> tuple[State, list[Kept], Callable[[State | Kept], GeneratorModel]]:
         """The last state, those kept on the way, and what makes a model of one."""
         domain, query = rows.domain, plan["votes"]
-        assert isinstance(query.event, Gaussian | Pure)
-        teachers, queries = self.chosen(domain, query.event)
+        teachers, queries = self.chosen(domain, event_of(query, Gaussian, Pure))
         marginals, crossed = bought_shares(rows, plan, ledger)
         layout = self._layout(rows, marginals)
         marginal, held = anchors(layout, marginals, crossed)
-        is_binned = self.features == "binned"
-        paid = pay_for_votes(
-            rows, query, ledger, teachers=teachers, queries=queries, layout=None if is_binned else layout
-        )
+        shown = None if self.features == "binned" else layout
+        charged = charge_votes(rows, query, ledger, num_teachers=teachers, num_queries=queries, layout=shown)
         cross = None
         if self._crosses(domain):
             assert domain.target is not None
@@ -310,15 +306,14 @@ class PATEGAN:
             self._voting(teachers, queries // self.iterations, cross),
         )
         settings = dataclasses.replace(settings, held_with=target_block(domain) if crossed is not None else None)
-        dials = Dials.of(0.0, self.critic_rate, self.generator_rate, math.inf)
+        dials = Dials.of(self.critic_rate, self.generator_rate, math.inf)
         conditions = self._conditions(layout, marginal, rows.public_num_rows)
         network_key, feature_key, warm_key = jax.random.split(key, 3)
         warm = None
         if public is not None:
-            features = public.codes if is_binned else layout.encode(public.codes, public.places, feature_key)
             warm = warmed_up(
                 settings,
-                Units(jnp.asarray(features[:, None]), jnp.ones((len(features), 1), dtype=bool)),
+                public.arrange(shown, key=feature_key),
                 dials,
                 warm_key,
                 fresh_learners(settings, voting, dials, network_key, conditioned=conditions is not None, marginal=held),
@@ -327,15 +322,12 @@ class PATEGAN:
                 marginal=held,
                 progress=progress,
             )
-        assert paid.law == voting.law, "votes must have the noise they were paid with"
         state, kept = train_by_votes(
             settings,
             voting,
-            paid.parts,
+            charged,
             dials,
             ledger_key(ledger),
-            scale=paid.scale,
-            queries=paid.queries,
             network_key=network_key,
             iterations=self.iterations,
             conditions=conditions,
@@ -356,12 +348,12 @@ class PATEGAN:
                 self.latent,
                 self.generator_widths,
                 None if conditions is None else np.asarray(conditions.marginal),
-                None if is_binned else layout,
+                shown,
             )
 
         return state, kept, model_of
 
-    def _layout(self, rows: Rows, marginals: Sequence[np.ndarray] | None) -> Layout:
+    def _layout(self, rows: PrivateRows, marginals: Sequence[np.ndarray] | None) -> Layout:
         return layout_of(self.features, rows.domain, rows.scales, marginals, modes=self.modes, num_modes=self.num_modes)
 
     def _conditions(self, layout: Layout, marginal: Array | None, num_rows: int) -> Conditions | None:
@@ -383,7 +375,6 @@ class PATEGAN:
             memory=max(self.memory, asked),
             labels=self.labels,
             against=self.against,
-            law=self.law,
             cross=cross,
         )
 
@@ -391,7 +382,6 @@ class PATEGAN:
         widths = self.critic_widths
         return Settings(
             blocks=blocks,
-            rate=1.0,  # a teacher's rows enter its steps as it likes
             batch=self.teacher_batch,
             loss=self.loss,
             latent=self.latent,
@@ -406,4 +396,4 @@ class PATEGAN:
 
 
 def _scale(event: Gaussian | Pure, queries: int) -> float:
-    return scale_of(event.noise_multiplier, queries) if isinstance(event, Gaussian) else 1 / event.epsilon
+    return vote_scale(event.noise_multiplier, queries) if isinstance(event, Gaussian) else 1 / event.epsilon

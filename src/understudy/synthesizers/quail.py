@@ -14,14 +14,12 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 from jaxtyping import PRNGKeyArray
 
-from understudy.encoding.features import PublicRows
 from understudy.errors import ConfigError
 from understudy.labelled import Labelled
 from understudy.learners.methods import Learner, Linear, NumberPerceptron, Prior, check_share, check_word
 from understudy.learners.models import HOW
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Rows
-from understudy.privacy.selection import part_sizes, split_by_coin
+from understudy.privacy.rows import PrivateRows, PublicRows, partition_rows, partition_sizes
 from understudy.schema import Domain
 from understudy.synthesizers import AUTO, LEARNERS, learner_class, name_of, too_large_for
 from understudy.training.trajectory import Progress
@@ -36,7 +34,7 @@ class Synthesizer(Protocol):
 
     def plan(self, domain: Domain, budget: Budget) -> Plan: ...
 
-    def fit(self, rows: Rows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray) -> Any: ...
+    def fit(self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray) -> Any: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +154,7 @@ class Quail:
         """The public numbers of rows for the learners, and for the inner method."""
         if not self.disjoint:
             return domain.num_rows, domain.num_rows
-        imitated, learned = part_sizes(domain, self.classifier_share)
+        imitated, learned = partition_sizes(domain, self.classifier_share)
         return learned, imitated
 
     def _notes(self, targets: Sequence[str], learners: Sequence[Learner]) -> tuple[str, ...]:
@@ -176,7 +174,7 @@ class Quail:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -190,7 +188,7 @@ class Quail:
         targets, others = self._columns_of(domain)
         to_learn = to_imitate = rows
         if self.disjoint:
-            to_imitate, to_learn = split_by_coin(rows, self.classifier_share, ledger)
+            to_imitate, to_learn = partition_rows(rows, self.classifier_share, ledger)
         inner_key, *learner_keys = jax.random.split(key, 1 + len(targets))
         models, done = [], 0
         for number, (target, learner_key) in enumerate(zip(targets, learner_keys, strict=True)):
@@ -211,7 +209,7 @@ class Quail:
         more: dict[str, Any] = {"progress": _stretch(tell, 0.3, 1.0)}
         if public is not None:
             at = [domain.index(name) for name in others]
-            more["public"] = PublicRows(public.codes[:, at], public.places[:, at])
+            more["public"] = public.only(at)
         own = _queries_of(plan, name_of(self.inner))
         inner = self.inner.fit(to_imitate.only(others), own, ledger, key=inner_key, **more)
         return Labelled(domain.names, targets, inner, tuple(models), self.label)

@@ -18,12 +18,11 @@ from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.adversarial.pools import Drawn, mixed
 from understudy.boosting import expected_miss
-from understudy.encoding.features import PublicRows
 from understudy.errors import ConfigError
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.mechanisms import Clique, Rows
-from understudy.privacy.selection import RowFunctions, noisy_closest, noisy_picks, part_sizes, split_by_coin
+from understudy.privacy.rows import Clique, PrivateRows, PublicRows, partition_rows, partition_sizes
+from understudy.privacy.selection import RowFunctions, noisy_closest, noisy_function_selections
 from understudy.schema import Domain, Scale
 from understudy.synthesizers import name_of
 from understudy.training.trajectory import HasTrajectory, Progress
@@ -108,7 +107,7 @@ class Selected:
             query = Query("selection", what, picks(noise), columns=domain.names)
             inner = self.inner.plan(domain, budget.after([query])).under(name_of(self.inner))
             return Plan((*inner.queries, query), (*inner.notes, *self._notes(domain.num_rows, budget, query)))
-        num_training, num_held = part_sizes(domain, self.holdout)
+        num_training, num_held = partition_sizes(domain, self.holdout)
         query = Query(
             "selection",
             what,
@@ -159,7 +158,7 @@ class Selected:
 
     def fit(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,
@@ -173,7 +172,7 @@ class Selected:
         train_key, table_key, task_key = jax.random.split(key, 3)
         query = plan["selection"]
         if self.holdout:
-            training, scoring = split_by_coin(rows, self.holdout, ledger)
+            training, scoring = partition_rows(rows, self.holdout, ledger)
             purse = ledger
         else:
             training = scoring = rows
@@ -199,7 +198,7 @@ class Selected:
         return mixed([trajectory.models[index] for index in picked])
 
     def _picked(
-        self, scoring: Rows, tables: Sequence[Drawn], query: Query, ledger: Ledger, key: PRNGKeyArray
+        self, scoring: PrivateRows, tables: Sequence[Drawn], query: Query, ledger: Ledger, key: PRNGKeyArray
     ) -> list[int]:
         domain = scoring.domain
         if self.task == "marginals":
@@ -207,7 +206,7 @@ class Selected:
             shares = [[_shares(codes, domain, clique) for clique in cliques] for codes, _ in tables]
             return noisy_closest(scoring, cliques, shares, query, ledger)
         functions = self._scores(domain, scoring.scales, tables, key)
-        return noisy_picks(scoring, functions, query, ledger).top(self.k)
+        return noisy_function_selections(scoring, functions, query, ledger).top(self.k)
 
     def _scores(
         self, domain: Domain, scales: Sequence[Scale | None], tables: Sequence[Drawn], key: PRNGKeyArray

@@ -28,15 +28,16 @@ from understudy.networks import (
     is_level,
     num_features,
 )
-from understudy.privacy.gradients import Clip, noisy_direction
-from understudy.privacy.mechanisms import RowEncoder
-from understudy.privacy.sampling import Draws, Units
+from understudy.privacy.clipping import Clip, RowLoss
+from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient
+from understudy.privacy.rows import RowEncoder
+from understudy.privacy.sampling import Batches
 from understudy.training.critics import encoder as features_from
 from understudy.training.gan import (
     Settings,
     State,
+    batches_of,
     direction_of,
-    draws_of,
     driven,
     stepped,
     trained_part,
@@ -51,7 +52,7 @@ LEAST_REACH = 1e-3  # keeps codes finite where rows hardly vary
 AT_ONCE = 4096
 """Rows that are encoded at once."""
 
-RowLoss = Callable[[Float[Array, " features"], Float[Array, " features"]], Float[Array, ""]]
+Reconstruction = Callable[[Float[Array, " features"], Float[Array, " features"]], Float[Array, ""]]
 """(the decoder's logits, a row's features) -> how badly the row comes back."""
 
 
@@ -60,7 +61,7 @@ class Recipe:
     """How an autoencoder is trained, and what is compiled into its program. All of it is public."""
 
     engine: Settings
-    """Blocks, rate, batch and optimiser, in the engine's words."""
+    """Blocks, batch and optimiser, in the engine's words."""
     reconstruction: str = "typed"
     reduction: str = "sum"
     learning_rate: float
@@ -72,8 +73,8 @@ class Recipe:
 # -------------------------------------------------------------------------------------------------------------- losses
 
 
-def row_loss(blocks: Blocks, reconstruction: str, reduction: str) -> RowLoss:
-    """The loss of one row.
+def reconstruction_of(blocks: Blocks, reconstruction: str, reduction: str) -> Reconstruction:
+    """The loss of one row, given the logits of its features.
 
     `typed`: cross-entropy of each categorical block, the mean cross-entropy of a block's bits, squared error of a
     number. `bce`: binary cross-entropy of every feature between 0 and 1, as published; numbers stand between 0 and 1
@@ -108,21 +109,15 @@ def _bce(logits: Array, share: Array) -> Array:
     return jax.nn.softplus(logits) - share * logits
 
 
-def unit_loss(
-    of_row: RowLoss, blocks: Blocks, logits_of: Callable[[Any, Array], Array]
-) -> Callable[[Any, tuple], Float[Array, ""]]:
-    """The loss of one unit: a sum over its rows, of which a network gives the logits."""
+def row_loss(reconstruction: Reconstruction, blocks: Blocks, logits_of: Callable[[Any, Array], Array]) -> RowLoss:
+    """The loss of one row, of which a network gives the logits."""
     features_of = features_from(blocks)
 
-    def of_unit(network: Any, unit: tuple) -> Float[Array, ""]:
-        rows, present, _, _ = unit
-        total = jnp.zeros(())
-        for slot in range(rows.shape[0]):
-            features = features_of(rows[slot])
-            total = total + jnp.where(present[slot], of_row(logits_of(network, features), features), 0.0)
-        return total
+    def of_row(network: Any, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
+        features = features_of(row)
+        return reconstruction(logits_of(network, features), features)
 
-    return of_unit
+    return of_row
 
 
 # --------------------------------------------------------------------------------------------------------------- steps
@@ -138,56 +133,52 @@ def direction(
     recipe: Recipe,
     network: Any,
     fixed: Encoder | None,
-    units: Units,
-    draw: Draws,
+    steps: ChargedSteps | PublicSteps,
+    batch: Batches,
     clip: Clip,
-    noise_multiplier: Float[Array, ""],
     key: PRNGKeyArray,
+    published: ChargedSteps | None = None,
 ) -> Any:
-    """One step's look at the rows: the noisy sum of what each unit would change.
+    """The noisy sum of what each unit of a batch would change; of public rows the exact one.
 
-    Formal guarantee: that of `noisy_direction`, where everything that learns is one vector: a unit moves encoder and
+    Formal guarantee: that of `noisy_gradient`, where everything that learns is one vector: a unit moves encoder and
     decoder together by at most the clip bound. With a `fixed` encoder, of which rows are no part, the decoder alone is
     that vector, and there is no gradient of the encoder. `learns="unsound"` guarantees nothing: its encoder moves
     without noise.
     """
     blocks = recipe.engine.blocks
-    of_row = row_loss(blocks, recipe.reconstruction, recipe.reduction)
+    reconstruction = reconstruction_of(blocks, recipe.reconstruction, recipe.reduction)
 
-    def query(logits_of: Callable[[Any, Array], Array], part: Any, clip: Clip, noise_multiplier: Array) -> Any:
-        return noisy_direction(
-            unit_loss(of_row, blocks, logits_of),
-            part,
-            units,
-            None,
-            clip,
-            draw=draw,
-            noise_multiplier=noise_multiplier,
-            count_stddev=None,
-            key=key,
-        )[0]
+    def gradient(
+        logits_of: Callable[[Any, Array], Array], part: Any, clip: Clip, steps: ChargedSteps | PublicSteps
+    ) -> Any:
+        loss = row_loss(reconstruction, blocks, logits_of)
+        if isinstance(steps, ChargedSteps):
+            return noisy_gradient(steps, loss, part, clip, batch=batch, key=key).gradient
+        return public_gradient(steps, loss, part, batch=batch, key=key)
 
     if recipe.learns == "both":
-        return query(lambda both, features: both(features), network, clip, noise_multiplier)
+        return gradient(lambda both, features: both(features), network, clip, steps)
     if recipe.learns == "decoder":
         assert fixed is not None
-        return query(lambda decoder, features: decoder(fixed(features)), network, clip, noise_multiplier)
-    # As published: the decoder as above, the encoder by the plain sum of its gradients.
-    decoder = query(lambda part, x: part(network.encoder(x)), network.decoder, clip, noise_multiplier)
-    exact = query(lambda part, x: network.decoder(part(x)), network.encoder, Clip.flat(math.inf), jnp.zeros(()))
-    return Autoencoder(exact, decoder)
+        return gradient(lambda decoder, features: decoder(fixed(features)), network, clip, steps)
+    # As published: the decoder with the published noise, the encoder by the plain sum of its gradients, which is NaN
+    # where steps have noise.
+    assert published is not None
+    decoder = gradient(lambda part, x: part(network.encoder(x)), network.decoder, clip, published)
+    plain = gradient(lambda part, x: network.decoder(part(x)), network.encoder, Clip.flat(math.inf), steps)
+    return Autoencoder(plain, decoder)
 
 
 @functools.lru_cache(maxsize=32)
 def _compiled(recipe: Recipe) -> Callable[..., State]:
     @eqx.filter_jit
-    def run(state, fixed, units, clip, noise_multiplier, key, draws):  # type: ignore[no-untyped-def]
+    def run(state, fixed, steps, clip, published, key, batches):  # type: ignore[no-untyped-def]
         steps_key, _ = jax.random.split(key)
 
-        def step(state: State, draws: Draws) -> tuple[State, None]:
+        def step(state: State, batches: Batches) -> tuple[State, None]:
             now = jax.random.fold_in(steps_key, state.iteration)
-            draw = Draws(draws.at[0], draws.taken[0])
-            noisy = direction(recipe, state.generator, fixed, units, draw, clip, noise_multiplier, now)
+            noisy = direction(recipe, state.generator, fixed, steps, batches[0], clip, now, published)
             slope = jax.tree_util.tree_map(
                 lambda part, value: part / recipe.engine.batch + recipe.weight_decay * value,
                 noisy,
@@ -204,7 +195,7 @@ def _compiled(recipe: Recipe) -> Callable[..., State]:
             changes: dict[str, Any] = {"generator": network, "generator_moments": moments, "average": average}
             return dataclasses.replace(state, **changes, iteration=state.iteration + 1), None
 
-        return jax.lax.scan(step, state, draws)[0]
+        return jax.lax.scan(step, state, batches)[0]
 
     return run
 
@@ -212,29 +203,32 @@ def _compiled(recipe: Recipe) -> Callable[..., State]:
 def train_autoencoder(
     recipe: Recipe,
     network: Any,
-    units: Units,
+    steps: ChargedSteps | PublicSteps,
     *,
     fixed: Encoder | None = None,
     clip: float,
-    noise_multiplier: float,
-    steps: int,
+    published: ChargedSteps | None = None,
     key: PRNGKeyArray,
     progress: Callable[[float, str], None] | None = None,
     slot: "Slot | None" = None,
 ) -> Any:
-    """The running average of the network after so many steps. Covered by what was paid for them.
+    """The running average of the network after all steps. Covered by what was charged for them.
 
-    `key` makes draws and noise, and nothing else follows from it.
+    `key` makes batches and noise, and nothing else follows from it. `published` are the same steps with the published
+    noise, for `learns="unsound"`.
     """
     run = _compiled(recipe)
-    bound = Clip.flat(clip if noise_multiplier else math.inf)
-    multiplier = jnp.asarray(noise_multiplier, jnp.float32)
+    noised = published or steps
+    bound = Clip.flat(clip if isinstance(noised, ChargedSteps) and noised.is_private else math.inf)
 
     def more(state: State, first: int, count: int) -> State:
-        return run(state, fixed, units, bound, multiplier, key, draws_of(recipe.engine, key, units, first, count))
+        batches = batches_of(recipe.engine, key, steps, first, count)
+        return run(state, fixed, steps, bound, published, key, batches)
 
     advice = "This was the autoencoder: lower autoencoder_rate."
-    state, _ = driven(more, begun(recipe, network), iterations=steps, advice=advice, progress=progress, slot=slot)
+    state, _ = driven(
+        more, begun(recipe, network), iterations=steps.num_steps, advice=advice, progress=progress, slot=slot
+    )
     return state.average
 
 
@@ -283,8 +277,8 @@ class Shifted:
     layout: RowEncoder
     centre: np.ndarray
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
-        return np.asarray(self.layout.encode(codes, places, key) - self.centre)
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
+        return np.asarray(self.layout.encode(codes, positions, key) - self.centre)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,14 +292,14 @@ class Coded:
     layout: RowEncoder
     encoder: Encoder
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
         cpu = jax.devices("cpu")[0]
         coded = jax.jit(jax.vmap(jax.device_put(self.encoder, cpu)))
         size = self.encoder.layers[-1].weight.shape[0]
         parts = [np.zeros((0, size), np.float32)]
         for start in range(0, len(codes), AT_ONCE):
             at = slice(start, start + AT_ONCE)
-            features = self.layout.encode(codes[at], places[at], jax.random.fold_in(key, start))
+            features = self.layout.encode(codes[at], positions[at], jax.random.fold_in(key, start))
             filled = np.zeros((AT_ONCE, features.shape[1]), np.float32)
             filled[: len(features)] = features
             parts.append(np.asarray(coded(jax.device_put(filled, cpu)))[: len(features)])

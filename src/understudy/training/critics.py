@@ -1,10 +1,5 @@
-"""How a critic may look at private rows. The rule of this file is DPSGD: a Poisson draw, clipped sums, noise.
+"""What a critic minimises: its loss on one row, and the conditions that rows are shown with."""
 
-The look itself is `noisy_direction` of `privacy/gradients.py`; what is written here is which loss one unit has, and
-where clip bounds come from.
-"""
-
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from understudy.networks import Block, Blocks, starts
-from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip, grouped_by_size, public_norms
+from understudy.privacy.clipping import RowLoss
 from understudy.training.losses import Loss
 
 PENALTY = 10.0
@@ -82,7 +77,7 @@ class Conditions(eqx.Module):
 
 
 def encoder(blocks: Blocks) -> Callable[[Array], Float[Array, " features"]]:
-    """From one row of `Units` to features: one-hot by comparison where the row is codes."""
+    """From one row of codes or features to features: one-hot by comparison where the row is codes."""
     if not all(block.kind == "one_hot" for block in blocks):
         return lambda row: row
     column = np.repeat(np.arange(len(blocks)), [block.size for block in blocks])
@@ -90,13 +85,11 @@ def encoder(blocks: Blocks) -> Callable[[Array], Float[Array, " features"]]:
     return lambda row: (row[column] == level).astype(jnp.float32) if jnp.issubdtype(row.dtype, jnp.integer) else row
 
 
-def unit_loss(
-    loss: Loss, blocks: Blocks, conditions: Conditions | None, *, paired: bool
-) -> Callable[[Any, tuple], Float[Array, ""]]:
-    """The loss of one unit: a sum over its rows, each with randomness of its own."""
+def row_loss(loss: Loss, blocks: Blocks, conditions: Conditions | None, *, paired: bool) -> RowLoss:
+    """What a critic minimises on one real row, and on one generated row where they are paired."""
     features_of = encoder(blocks)
 
-    def term(critic: Any, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
+    def of_row(critic: Any, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
         condition_key, drop_key, penalty_key = jax.random.split(key, 3)
         features, weight = features_of(row), jnp.ones(())
         if conditions is not None:
@@ -110,18 +103,8 @@ def unit_loss(
             value = value + PENALTY * gradient_penalty(critic, features, fake, loss.penalty, penalty_key)
         return weight * value
 
-    def of_unit(critic: Any, unit: tuple) -> Float[Array, ""]:
-        rows, present, fakes, key = unit
-        slots_key, _ = jax.random.split(key)  # a key that is folded is not split as well
-        total = jnp.zeros(())
-        for slot in range(rows.shape[0]):
-            fake = None if fakes is None else fakes[slot]
-            value = term(critic, rows[slot], fake, jax.random.fold_in(slots_key, slot))
-            total = total + jnp.where(present[slot], value, 0.0)
-        return total
-
-    of_unit.differentiates_critic = bool(loss.penalty)  # type: ignore[attr-defined]
-    return of_unit
+    of_row.differentiates_network = bool(loss.penalty)  # type: ignore[attr-defined]
+    return of_row
 
 
 def gradient_penalty(critic: Any, real: Array, fake: Array | None, kind: str, key: PRNGKeyArray) -> Float[Array, ""]:
@@ -135,28 +118,6 @@ def gradient_penalty(critic: Any, real: Array, fake: Array | None, kind: str, ke
         point = real + AROUND * np.sqrt(3) * jax.random.uniform(key, real.shape, minval=-1.0, maxval=1.0)
     gradient = jax.grad(lambda place: critic(place))(point)
     return (jnp.sqrt(jnp.sum(gradient**2) + 1e-12) - 1) ** 2
-
-
-def clip_from_rows(
-    of_unit: Callable[[Any, tuple], Array],
-    critic: Any,
-    rows: Float[Array, "rows features"],
-    fakes: Float[Array, "rows features"] | None,
-    clip: Clip,
-    *,
-    num_groups: int,
-    regroup: bool,
-    key: PRNGKeyArray,
-) -> Clip:
-    """New bounds, and new groups if wanted, from public or generated rows: mean norms, as in Zhang et al. No cost."""
-    keys = jax.random.split(key, len(rows))
-    present = jnp.ones((len(rows), 1), dtype=bool)
-    units = (rows[:, None], present, None if fakes is None else fakes[:, None], keys)
-    groups = grouped_by_size(of_unit, critic, units, num_groups) if regroup else clip.groups
-    changed = dataclasses.replace(clip, groups=groups)
-    norms = public_norms(of_unit, critic, units, changed)
-    bounds = jnp.mean(jnp.where(jnp.isfinite(norms), norms, 0.0), axis=0)
-    return dataclasses.replace(changed, bounds=jnp.clip(bounds, LEAST_CLIP, MOST_CLIP))
 
 
 def one_hot_blocks(sizes: tuple[int, ...]) -> Blocks:

@@ -2,9 +2,9 @@
 
 `start` makes a state, `advance` runs it for some iterations as one compiled scan. Both are pure in their key, their
 `Dials` and the rows, so `jax.vmap` trains a population: seeds, budgets, settings. Between calls the host shows
-progress, keeps checkpoints and hears Ctrl-C. Only the critic step sees rows, through `noisy_direction` of
-`privacy/gradients.py`; the generator learns from the critic and from fresh randomness, so every state is covered by
-what the critic steps cost.
+progress, keeps checkpoints and handles Ctrl-C. The critic step hands a loss of one row to `noisy_gradient` and gets a
+noisy sum back; the generator learns from the critic and from fresh randomness, so every state is covered by what the
+critic steps cost.
 """
 
 import contextlib
@@ -35,13 +35,11 @@ from understudy.networks import (
     spectral_scaled,
     starts,
 )
-from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip, noisy_direction
-from understudy.privacy.sampling import Draws, Units, chunk_size, num_slots, poisson_draws
-from understudy.training.critics import (
-    Conditions,
-    clip_from_rows,
-    unit_loss,
-)
+from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP, Clip, clip_from_public
+from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient, sample_batches
+from understudy.privacy.rows import PublicUnits
+from understudy.privacy.sampling import Batches
+from understudy.training.critics import Conditions, row_loss
 from understudy.training.losses import LOSSES
 
 if TYPE_CHECKING:
@@ -59,12 +57,10 @@ class Settings:
     """What is compiled into the program. All of it is public."""
 
     blocks: Blocks
-    rate: float
-    """The share of the units that enters a critic step."""
     batch: int
-    """The public size of a draw, rate times the public number of units: the denominator, and a batch of fakes."""
+    """The public batch size, sampling rate times the public number of units: the denominator, and a batch of fakes."""
     chunk: int | None = None
-    """Units handled at once; fewer need less memory and more time. None: nearly every draw at once."""
+    """Units handled at once; fewer need less memory and more time. None: nearly every batch at once."""
     loss: str = "gan"
     fake_term: str = "separate"
     latent: int = 64
@@ -93,8 +89,6 @@ class Settings:
     """Where clip bounds come from: "none" (fixed), "public", "quantile" or "noisy_norm"."""
     quantile: float = 0.5
     quantile_rate: float = 0.2
-    count_stddev: float = 0.0
-    """Noise of the counts for `adaptive="quantile"`."""
     regroup_every: int = 200
     anchor: float = 0.0
     """How strongly the generator is held to noisy marginals, where they were bought."""
@@ -136,7 +130,6 @@ class Settings:
 class Dials(eqx.Module):
     """What may differ from member to member of a population."""
 
-    noise_multiplier: Float[Array, ""]
     critic_rate: Float[Array, ""]
     generator_rate: Float[Array, ""]
     clip: Float[Array, ""]
@@ -145,11 +138,9 @@ class Dials(eqx.Module):
     """False: critic steps neither clip nor add noise. The same for the whole population, since it is compiled in."""
 
     @classmethod
-    def of(cls, noise_multiplier: float, critic_rate: float, generator_rate: float, clip: float) -> "Dials":
-        noise, critic, generator, bound = (
-            jnp.asarray(value, jnp.float32) for value in (noise_multiplier, critic_rate, generator_rate, clip)
-        )
-        return cls(noise, critic, generator, bound, is_private=bool(np.isfinite(clip)))
+    def of(cls, critic_rate: float, generator_rate: float, clip: float) -> "Dials":
+        critic, generator, bound = (jnp.asarray(value, jnp.float32) for value in (critic_rate, generator_rate, clip))
+        return cls(critic, generator, bound, is_private=bool(np.isfinite(clip)))
 
 
 class State(eqx.Module):
@@ -264,53 +255,54 @@ def seen_by_critic(features: Array, condition: Array | None) -> Array:
 def advance(
     settings: Settings,
     state: State,
-    units: Units,
+    steps: ChargedSteps | PublicSteps,
     dials: Dials,
     key: PRNGKeyArray,
-    draws: Draws,
+    batches: Batches,
     conditions: Conditions | None = None,
-    public: Units | None = None,
+    public: PublicUnits | None = None,
     marginal: Array | None = None,
     also: Also | None = None,
 ) -> State:
-    """`critic_steps` critic steps and one generator step for each of the draws, which come from `draws_of`.
+    """`critic_steps` critic steps and one generator step for each of the batches, which come from `batches_of`.
 
     `also` is what the generator minimises beside what the critic tells it. The key belongs to the whole run. Iteration
     t always uses the t-th key, so a run that is cut anywhere goes on to the same result.
     """
     steps_key, _ = jax.random.split(key)
 
-    def iteration(state: State, draws: Draws) -> tuple[State, None]:
+    def iteration(state: State, batches: Batches) -> tuple[State, None]:
         step_key = jax.random.fold_in(steps_key, state.iteration)
         keys = jax.random.split(step_key, settings.critic_steps + 1)
         state = _new_clip(settings, state, conditions, public, keys[-1])
         for number in range(settings.critic_steps):
-            draw = Draws(draws.at[number], draws.taken[number])
-            state = _critic_step(settings, state, units, dials, keys[number], draw, conditions)
+            state = _critic_step(settings, state, steps, dials, keys[number], batches[number], conditions)
         return generator_step(settings, state, dials, keys[-1], conditions, marginal, also), None
 
-    return jax.lax.scan(iteration, state, draws)[0]
+    return jax.lax.scan(iteration, state, batches)[0]
 
 
-def draws_of(settings: Settings, key: PRNGKeyArray, units: Units, first: int, count: int) -> Draws:
+def batches_of(
+    settings: Settings, key: PRNGKeyArray, steps: ChargedSteps | PublicSteps, first: int, count: int
+) -> Batches:
     """Which units enter iterations `first` to `first + count` of the run with this key, or of each run of many keys."""
 
     def keys_of(run: PRNGKeyArray) -> PRNGKeyArray:
-        steps = first * settings.critic_steps + jnp.arange(count * settings.critic_steps)
-        return jax.vmap(functools.partial(jax.random.fold_in, jax.random.split(run)[1]))(steps)
+        numbers = first * settings.critic_steps + jnp.arange(count * settings.critic_steps)
+        return jax.vmap(functools.partial(jax.random.fold_in, jax.random.split(run)[1]))(numbers)
 
     keys = jax.vmap(keys_of)(key.reshape(-1)).reshape(*key.shape, count, settings.critic_steps)
-    chunk = chunk_size(settings.batch, settings.chunk)
-    return poisson_draws(keys, units, rate=settings.rate, chunk=chunk, slots=num_slots(settings.batch))
+    end = (first + count) * settings.critic_steps
+    return sample_batches(steps, keys, end=end, batch_size=settings.batch, chunk=settings.chunk)
 
 
 def _critic_step(
     settings: Settings,
     state: State,
-    units: Units,
+    steps: ChargedSteps | PublicSteps,
     dials: Dials,
     key: PRNGKeyArray,
-    draw: Draws,
+    batch: Batches,
     conditions: Conditions | None,
 ) -> State:
     loss = LOSSES[settings.loss]
@@ -320,17 +312,14 @@ def _critic_step(
         _, features, condition = generated(settings, state.generator, num_rows, pair_key, conditions)
         return seen_by_critic(features, condition)
 
-    noisy, within = noisy_direction(
-        unit_loss(loss, settings.blocks, conditions, paired=settings.fake_term == "paired"),
-        state.critic,
-        units,
-        fakes_for if settings.needs_fakes else None,
-        state.clip,
-        draw=draw,
-        noise_multiplier=dials.noise_multiplier,
-        count_stddev=settings.count_stddev or None,
-        key=private_key,
-    )
+    of_row = row_loss(loss, settings.blocks, conditions, paired=settings.fake_term == "paired")
+    fakes_fn, within = fakes_for if settings.needs_fakes else None, None
+    if isinstance(steps, ChargedSteps):
+        noisy, within = noisy_gradient(
+            steps, of_row, state.critic, state.clip, batch=batch, fakes_fn=fakes_fn, key=private_key
+        )
+    else:
+        noisy = public_gradient(steps, of_row, state.critic, batch=batch, fakes_fn=fakes_fn, key=private_key)
     direction = jax.tree_util.tree_map(lambda leaf: leaf / settings.batch, noisy)
     if settings.fake_term == "separate":
         fakes = fakes_for(fake_key, settings.batch)
@@ -348,7 +337,7 @@ def _critic_step(
             lambda leaf: jnp.clip(leaf, -held, held) if eqx.is_inexact_array(leaf) else leaf, critic
         )
     critic = spectral_scaled(critic) if settings.spectral else critic
-    clip = _adapted(settings, state.clip, noisy, within, dials)
+    clip = _adapted(settings, state.clip, noisy, within, dials, steps)
     return dataclasses.replace(state, critic=critic, critic_moments=moments, clip=clip)
 
 
@@ -463,7 +452,7 @@ def _mean(rows: Array, condition: Array | None, conditions: Conditions | None) -
 
 
 def _new_clip(
-    settings: Settings, state: State, conditions: Conditions | None, public: Units | None, key: PRNGKeyArray
+    settings: Settings, state: State, conditions: Conditions | None, public: PublicUnits | None, key: PRNGKeyArray
 ) -> State:
     """Bounds and groups from public or generated rows, on a public schedule."""
     if settings.adaptive != "public" and settings.groups == 1:
@@ -477,27 +466,27 @@ def _new_clip(
             rows = public.rows[at, 0]
         else:
             rows = generated(settings, state.generator, num_rows, row_key, conditions)[1]
+        units = PublicUnits(rows[:, None], jnp.ones((num_rows, 1), dtype=bool))
         fakes = None
         if settings.needs_fakes:
             _, features, condition = generated(settings, state.generator, num_rows, fake_key, conditions)
             fakes = seen_by_critic(features, condition)
-        of_unit = unit_loss(LOSSES[settings.loss], settings.blocks, conditions, paired=settings.fake_term == "paired")
-        return clip_from_rows(
-            of_unit,
-            state.critic,
-            rows,
-            fakes,
-            clip,
-            num_groups=settings.groups,
-            regroup=settings.groups > 1,
-            key=clip_key,
-        )
+        of_row = row_loss(LOSSES[settings.loss], settings.blocks, conditions, paired=settings.fake_term == "paired")
+        regroup = settings.groups > 1
+        return clip_from_public(of_row, state.critic, units, fakes, clip, regroup=regroup, key=clip_key)
 
     due = state.iteration % max(1, settings.regroup_every // settings.critic_steps) == 0
     return dataclasses.replace(state, clip=jax.lax.cond(due, renewed, lambda clip: clip, state.clip))
 
 
-def _adapted(settings: Settings, clip: Clip, noisy: PyTree, within: Array | None, dials: Dials) -> Clip:
+def _adapted(
+    settings: Settings,
+    clip: Clip,
+    noisy: PyTree,
+    within: Array | None,
+    dials: Dials,
+    steps: ChargedSteps | PublicSteps,
+) -> Clip:
     """Bounds from what is already noisy. Post-processing: the multiplier, and so the cost, stays."""
     if settings.adaptive == "quantile":
         assert within is not None
@@ -506,7 +495,7 @@ def _adapted(settings: Settings, clip: Clip, noisy: PyTree, within: Array | None
     elif settings.adaptive == "noisy_norm" and settings.groups == 1:
         leaves = jax.tree_util.tree_leaves(noisy)
         squared = sum(jnp.sum(leaf**2) for leaf in leaves)
-        expected = sum(leaf.size for leaf in leaves) * (dials.noise_multiplier * clip.bounds[0]) ** 2
+        expected = sum(leaf.size for leaf in leaves) * (steps.noise_multiplier * clip.bounds[0]) ** 2
         norm = jnp.sqrt(jnp.maximum(squared - expected, 0.0)) / settings.batch
         bounds = 0.99 * clip.bounds + 0.01 * jnp.maximum(norm, 0.1 * dials.clip)
     else:
@@ -519,14 +508,14 @@ def _adapted(settings: Settings, clip: Clip, noisy: PyTree, within: Array | None
 
 def train(
     settings: Settings,
-    units: Units,
+    steps: ChargedSteps | PublicSteps,
     dials: Dials,
     key: PRNGKeyArray,
     *,
     network_key: PRNGKeyArray,
     iterations: int,
     conditions: Conditions | None = None,
-    public: Units | None = None,
+    public: PublicUnits | None = None,
     marginal: Array | None = None,
     also: Also | None = None,
     state: State | None = None,
@@ -542,16 +531,16 @@ def train(
     With a `slot` it goes on from what was saved there, to the same result. Stops with an error when a network is no
     longer finite: the noisy state is post-processing, so looking is free.
 
-    `key` makes draws and noise; fresh networks come from another one, of which `key` must not be a function or a part:
-    a released generator remembers its first weights, and a guessed key could be checked by them.
+    `key` makes batches and noise; fresh networks come from another one, of which `key` must not be a function or a
+    part: a released generator remembers its first weights, and a guessed key could be checked by them.
     """
     if state is None:
         state = start(settings, dials, network_key, conditioned=conditions is not None, marginal=marginal)
     run = _compiled(settings)
 
     def more(state: State, first: int, count: int) -> State:
-        draws = draws_of(settings, key, units, first, count)
-        return run(state, units, dials, key, draws, conditions, public, marginal, also)
+        batches = batches_of(settings, key, steps, first, count)
+        return run(state, steps, dials, key, batches, conditions, public, marginal, also)
 
     return driven(
         more,
@@ -658,7 +647,7 @@ def _explained_memory() -> Iterator[None]:
 @functools.lru_cache(maxsize=32)
 def _compiled(settings: Settings) -> Callable[..., State]:
     @eqx.filter_jit
-    def run(state, units, dials, key, draws, conditions, public, marginal, also):  # type: ignore[no-untyped-def]
-        return advance(settings, state, units, dials, key, draws, conditions, public, marginal, also)
+    def run(state, steps, dials, key, batches, conditions, public, marginal, also):  # type: ignore[no-untyped-def]
+        return advance(settings, state, steps, dials, key, batches, conditions, public, marginal, also)
 
     return run

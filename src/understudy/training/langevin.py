@@ -6,7 +6,7 @@ Saatchi and Wilson, "Bayesian GAN", 2017. With n real and n generated rows, in t
     log p(discriminator | rows, generators) = -sum_rows loss.real - n mean_rows,j loss.fake + log prior,
 
 each generator against all discriminators k, each discriminator against rows of all generators j. Discriminator chains
-see private rows, each by draws of its own, through `noisy_langevin_step`; a real row's term stands in a step once,
+see private rows, each by batches of its own, through `noisy_langevin_step`; a real row's term stands in a step once,
 however many generators there are. All of a state is covered by what those steps cost.
 """
 
@@ -20,15 +20,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
-from understudy.privacy.gradients import Clip
-from understudy.privacy.langevin import Pace, at_rest, langevin_step, noisy_langevin_step
-from understudy.privacy.sampling import Draws, Units
-from understudy.training.critics import unit_loss
+from understudy.privacy.clipping import Clip
+from understudy.privacy.langevin import ChargedUpdates, Pace, langevin_step, noisy_langevin_step, zero_momentum
+from understudy.privacy.sampling import Batches
+from understudy.training.critics import row_loss
 from understudy.training.gan import (
     Dials,
     Kept,
     Settings,
-    draws_of,
+    batches_of,
     driven,
     generated,
     generator_gradient,
@@ -72,7 +72,7 @@ class ChainState(eqx.Module):
 def begun(chains: Chains, key: PRNGKeyArray, marginal: Array | None) -> ChainState:
     """Networks of their own for every chain."""
     generator_key, critic_key = jax.random.split(key)
-    dials = Dials.of(0.0, 1.0, 1.0, 1.0)  # of no use to chains
+    dials = Dials.of(1.0, 1.0, 1.0)  # of no use to chains
 
     def generator(own: PRNGKeyArray) -> Any:
         return start(chains.engine, dials, own, marginal=marginal).generator
@@ -82,7 +82,7 @@ def begun(chains: Chains, key: PRNGKeyArray, marginal: Array | None) -> ChainSta
 
     generators = jax.vmap(generator)(jax.random.split(generator_key, chains.generators))
     critics = jax.vmap(critic)(jax.random.split(critic_key, chains.discriminators))
-    return ChainState(generators, critics, at_rest(generators), at_rest(critics), jnp.asarray(0, jnp.int32))
+    return ChainState(generators, critics, zero_momentum(generators), zero_momentum(critics), jnp.asarray(0, jnp.int32))
 
 
 def log_prior_gradient(chains: Chains, network: Any) -> PyTree:
@@ -125,13 +125,13 @@ def generator_updates(
 
 
 def critic_updates(
-    chains: Chains, state: ChainState, units: Units, clip: Clip, pace: Pace, key: PRNGKeyArray, draws: Draws
+    chains: Chains, state: ChainState, charged: ChargedUpdates, clip: Clip, key: PRNGKeyArray, batches: Batches
 ) -> ChainState:
-    """One update of every discriminator chain, each with its own draw of the private rows."""
+    """One update of every discriminator chain, each with its own batch of the private rows."""
     engine, loss = chains.engine, LOSSES[chains.engine.loss]
     each = -(-engine.batch // chains.generators)
 
-    def one(critic: Any, momentum: PyTree, own: PRNGKeyArray, draw: Draws) -> tuple[Any, PyTree]:
+    def one(critic: Any, momentum: PyTree, own: PRNGKeyArray, batch: Batches) -> tuple[Any, PyTree]:
         private_key, fake_key = jax.random.split(own)
         keys = jax.random.split(fake_key, chains.generators)
         fakes = jax.vmap(lambda generator, k: generated(engine, generator, each, k)[1])(state.average, keys)
@@ -139,56 +139,55 @@ def critic_updates(
         trained, rest = eqx.partition(critic, eqx.is_inexact_array)
         gradient = jax.grad(lambda inside: loss.fake(jax.vmap(eqx.combine(inside, rest))(fakes)))(trained)
         return noisy_langevin_step(
-            unit_loss(loss, engine.blocks, None, paired=False),
+            charged,
+            row_loss(loss, engine.blocks, None, paired=False),
             critic,
             momentum,
-            units,
             _posterior(chains, critic, gradient),
             clip,
-            draw=draw,
-            pace=pace,
-            scale=chains.power / engine.rate,
+            batch=batch,
+            iteration=state.iteration,
+            scale=chains.power / charged.steps.sampling_rate,
             friction=chains.friction,
             key=private_key,
         )
 
     keys = jax.random.split(key, chains.discriminators)
-    critics, momenta = jax.vmap(one)(state.critic, state.critic_momenta, keys, draws)
+    critics, momenta = jax.vmap(one)(state.critic, state.critic_momenta, keys, batches)
     return dataclasses.replace(state, critic=critics, critic_momenta=momenta)
 
 
 def advance(
     chains: Chains,
     state: ChainState,
-    units: Units,
+    charged: ChargedUpdates,
     clip: Clip,
     key: PRNGKeyArray,
-    draws: Draws,
-    paces: tuple[Pace, Pace],
+    batches: Batches,
+    paces: Pace,
     marginal: Array | None,
 ) -> ChainState:
-    """An iteration for each of the draws, which come from `draws_of`; `paces` are of generators and discriminators."""
+    """An iteration for each of the batches, which come from `batches_of`; `paces` are those of the generators."""
     steps_key, _ = jax.random.split(key)
 
-    def iteration(state: ChainState, now: tuple[Draws, tuple[Pace, Pace]]) -> tuple[ChainState, None]:
-        draws, (generator_pace, critic_pace) = now
+    def iteration(state: ChainState, now: tuple[Batches, Pace]) -> tuple[ChainState, None]:
+        batches, pace = now
         keys = jax.random.split(jax.random.fold_in(steps_key, state.iteration), 2 * chains.updates)
         for number in range(chains.updates):
-            state = generator_updates(chains, state, generator_pace, keys[number], marginal)
+            state = generator_updates(chains, state, pace, keys[number], marginal)
         for number in range(chains.updates):
             here = slice(number * chains.discriminators, (number + 1) * chains.discriminators)
-            own = Draws(draws.at[here], draws.taken[here])
-            state = critic_updates(chains, state, units, clip, critic_pace, keys[chains.updates + number], own)
+            state = critic_updates(chains, state, charged, clip, keys[chains.updates + number], batches[here])
         return dataclasses.replace(state, iteration=state.iteration + 1), None
 
-    return jax.lax.scan(iteration, state, (draws, paces))[0]
+    return jax.lax.scan(iteration, state, (batches, paces))[0]
 
 
 def train_chains(
     chains: Chains,
-    units: Units,
+    charged: ChargedUpdates,
     clip: Clip,
-    paces: tuple[Pace, Pace],
+    paces: Pace,
     key: PRNGKeyArray,
     *,
     network_key: PRNGKeyArray,
@@ -198,18 +197,18 @@ def train_chains(
     progress: Callable[[float, str], None] | None,
     slot: Any,
 ) -> list[Kept]:
-    """The states kept on the way, as `train` of the engine has it: `key` for draws and noise, networks by another."""
+    """The states kept on the way, as `train` of the engine has it: `key` for batches and noise, networks by another."""
     run = _compiled(chains)
 
     def more(state: ChainState, first: int, count: int) -> ChainState:
-        draws = draws_of(chains.engine, key, units, first, count)
+        batches = batches_of(chains.engine, key, charged.steps, first, count)
         now = jax.tree_util.tree_map(lambda column: column[first : first + count], paces)
-        return run(state, units, clip, key, draws, now, marginal)
+        return run(state, charged, clip, key, batches, now, marginal)
 
     _, kept = driven(
         more,
         eqx.filter_jit(begun)(chains, network_key, marginal),
-        iterations=len(paces[0].eta),
+        iterations=charged.num_iterations,
         steps_each=chains.engine.critic_steps,
         learned=lambda state: state,  # type: ignore[arg-type, return-value]
         advice="Lower step_size, or raise friction.",
@@ -224,7 +223,7 @@ def train_chains(
 @functools.lru_cache(maxsize=32)
 def _compiled(chains: Chains) -> Callable[..., ChainState]:
     @eqx.filter_jit
-    def run(state, units, clip, key, draws, paces, marginal):  # type: ignore[no-untyped-def]
-        return advance(chains, state, units, clip, key, draws, paces, marginal)
+    def run(state, charged, clip, key, batches, paces, marginal):  # type: ignore[no-untyped-def]
+        return advance(chains, state, charged, clip, key, batches, paces, marginal)
 
     return run

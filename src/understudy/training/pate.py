@@ -5,12 +5,12 @@ of a GAN, Jordon, Yoon and van der Schaar, "PATE-GAN", 2019. One iteration: ever
 rows and on generated ones; a few generated rows are put to the vote; the student learns from the labelled rows, those
 of earlier iterations too; the generator takes a step against the student.
 
-Teachers are one population, mapped over stacked arrays: nothing is added up over teachers but in `noisy_votes`. What
-learns from the votes (`asked`, `remembered`, `student_step`, the generator's step) has no argument through which a row
-could come. Deviations from the paper, each free of charge: the student may hear the noisy share of votes, not only on
-which side of one half it lies; a teacher may compare a row with other generated rows (`against="median"`)
-where its own few rows would make it say no to all; labelled rows serve many student steps; where there is a target,
-student and teachers are logistic regressions that see each feature together with the target's level.
+Teachers, their rows and their votes are in `privacy/pate.py`. What learns from the noisy votes (`asked`, `remembered`,
+`student_step`, the generator's step) has no argument through which a row could come. Deviations from the paper, none of
+which costs anything: the student may learn from the noisy fraction of votes, not only from the majority; a teacher may
+compare a row with other generated rows (`against="median"`) where its own few rows would make it say no to all;
+labelled rows serve many student steps; where there is a target, student and teachers are logistic regressions that see
+each feature together with the target's level.
 """
 
 import dataclasses
@@ -21,12 +21,20 @@ from typing import TYPE_CHECKING, Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from understudy.errors import BudgetExceeded, ConfigError
+from understudy.errors import ConfigError
 from understudy.networks import Critic, CrossedCritic, drawn_features, num_features
-from understudy.privacy.votes import LAWS, Parts, noisy_votes
-from understudy.training.critics import PENALTY, Conditions, gradient_penalty, unit_loss
+from understudy.privacy.pate import (
+    AGAINST,
+    ChargedVotes,
+    Teachers,
+    Teaching,
+    init_teachers,
+    noisy_votes,
+    teacher_step,
+)
+from understudy.training.critics import PENALTY, Conditions, gradient_penalty, row_loss
 from understudy.training.gan import (
     Dials,
     Kept,
@@ -48,7 +56,6 @@ if TYPE_CHECKING:
     from understudy.run.checkpoint import Slot
 
 LABELS = ("share", "majority")
-AGAINST = ("median", "half")
 LOSSES_OF_VOTES = ("gan", "saturating_gan", "dragan")
 """Those whose scores are log-odds: a vote asks on which side of even odds a row lies."""
 LEAST_POOL = 64
@@ -77,12 +84,11 @@ class Voting:
     """What the student hears: the noisy share of votes, or on which side of one half it lies (majority)."""
     against: str = "median"
     """What a teacher compares its score of a row with: the median of its scores of generated rows, or even odds."""
-    law: str = "gaussian"
     cross: int | None = None
     """The block, if any, together with whose levels student and teachers see every feature: that of the target."""
 
     def __post_init__(self) -> None:
-        for name, known in (("labels", LABELS), ("against", AGAINST), ("law", LAWS)):
+        for name, known in (("labels", LABELS), ("against", AGAINST)):
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name} must be one of {', '.join(known)}, found {getattr(self, name)!r}.")
         if self.teachers < 2:
@@ -90,13 +96,6 @@ class Voting:
                 f"teachers must be at least 2, found {self.teachers}: one alone would have to be as noisy as its vote. "
                 "Use dpgan instead."
             )
-
-
-class Teachers(eqx.Module):
-    """One network for each part of the rows, stacked, and its optimiser. Private: no part of it may leave."""
-
-    networks: Any
-    moments: PyTree
 
 
 class Labelled(eqx.Module):
@@ -169,69 +168,18 @@ def fresh_teachers(settings: Settings, voting: Voting, width: int, key: PRNGKeyA
         network = _critic(settings, voting, width, voting.teacher_widths, own_key)
         return network, direction_of(settings).init(trained_part(network))
 
-    return Teachers(*eqx.filter_vmap(one)(_own_keys(key, voting.teachers)))
+    return init_teachers(one, voting.teachers, key=key)
 
 
-def _own_keys(key: PRNGKeyArray, num_teachers: int) -> PRNGKeyArray:
-    return jax.vmap(functools.partial(jax.random.fold_in, key))(jnp.arange(num_teachers))
-
-
-# ------------------------------------------------------------------------------------------------- what sees the rows
-
-
-def teacher_step(
-    settings: Settings,
-    voting: Voting,
-    teachers: Teachers,
-    parts: Parts,
-    fakes: Float[Array, "batch features"],
-    conditions: Conditions | None,
-    *,
-    key: PRNGKeyArray,
-) -> Teachers:
-    """Every teacher takes one step on a batch of its own rows and on the generated ones, which all of them share.
-
-    Formal guarantee: teacher i after the step is a function of teacher i before it, of the rows of part i, of `fakes`
-    and of the i-th key. No noise and no bound is needed: what a unit does to its teacher stays there.
-    """
-    loss = LOSSES[settings.loss]
-    of_row = unit_loss(loss, settings.blocks, conditions, paired=False)
-
-    def one(network: Any, moments: PyTree, first: Array, size: Array, own_key: PRNGKeyArray) -> tuple[Any, PyTree]:
-        draw_key, row_key = jax.random.split(own_key)
-        at = first + jax.random.randint(draw_key, (voting.teacher_batch,), 0, jnp.maximum(size, 1))
-        # A teacher without rows would point at another's.
-        rows = jnp.where(size > 0, jnp.take(parts.rows, at, axis=0, mode="clip"), 0)
-        row_keys = jax.random.split(row_key, voting.teacher_batch)
-        moving, rest = eqx.partition(network, eqx.is_inexact_array)
-
-        def loss_of(inside: PyTree) -> Array:
-            teacher = eqx.combine(inside, rest)
-            present = jnp.ones(1, dtype=bool)
-            real = jax.vmap(lambda row, k: of_row(teacher, (row[None], present, None, k)))(rows, row_keys).mean()
-            return jnp.where(size > 0, real, 0.0) + loss.fake(jax.vmap(teacher)(fakes))
-
-        return stepped(settings, network, jax.grad(loss_of)(moving), moments, jnp.float32(voting.teacher_rate))
-
-    return Teachers(
-        *eqx.filter_vmap(one)(
-            teachers.networks, teachers.moments, parts.first, parts.size, _own_keys(key, len(parts.size))
-        )
+def teaching_of(settings: Settings, voting: Voting, conditions: Conditions | None) -> Teaching:
+    """How every teacher learns from its own rows and from generated ones."""
+    loss, rate = LOSSES[settings.loss], jnp.float32(voting.teacher_rate)
+    return Teaching(
+        row_loss(loss, settings.blocks, conditions, paired=False),
+        lambda teacher, fakes: loss.fake(jax.vmap(teacher)(fakes)),
+        lambda network, gradient, moments: stepped(settings, network, gradient, moments, rate),
+        voting.teacher_batch,
     )
-
-
-def opinions(
-    voting: Voting, teachers: Teachers, rows: Float[Array, "asked features"], others: Float[Array, "pool features"]
-) -> Bool[Array, "teachers asked"]:
-    """What each teacher says of each row: of its own state, of these rows and of other generated ones."""
-
-    def one(network: Any) -> Array:
-        scores = jax.vmap(network)(rows)
-        if voting.against == "half":
-            return scores > 0
-        return scores > jnp.median(jax.vmap(network)(others))
-
-    return eqx.filter_vmap(one)(teachers.networks)
 
 
 # ---------------------------------------------------------------------------------------------- what sees votes alone
@@ -301,15 +249,16 @@ def advance(
     settings: Settings,
     voting: Voting,
     state: Classroom,
-    parts: Parts,
+    charged: ChargedVotes,
     dials: Dials,
-    scale: Float[Array, ""],
     key: PRNGKeyArray,
     count: int,
     conditions: Conditions | None = None,
     marginal: Array | None = None,
 ) -> Classroom:
     """So many iterations. The key belongs to the whole run: iteration t uses its t-th key, wherever a run is cut."""
+
+    teaching = teaching_of(settings, voting, conditions)
 
     def iteration(state: Classroom, _: None) -> tuple[Classroom, None]:
         learned, labelled, teachers = state.learned, state.labelled, state.teachers
@@ -318,10 +267,9 @@ def advance(
         for number in range(voting.teacher_steps):
             fake_key, own_key = jax.random.split(jax.random.fold_in(teach_key, number))
             fakes = drawn(settings, learned, voting.teacher_batch, conditions, key=fake_key)
-            teachers = teacher_step(settings, voting, teachers, parts, fakes, conditions, key=own_key)
+            teachers = teacher_step(charged, teachers, teaching, fakes, key=own_key)
         rows, others = asked(settings, voting, learned, conditions, key=ask_key)
-        says = opinions(voting, teachers, rows, others)
-        noisy = noisy_votes(says, parts.size, scale=scale, law=voting.law, key=vote_key)
+        noisy = noisy_votes(charged, teachers, rows, others, against=voting.against, key=vote_key)
         labelled = remembered(voting, labelled, rows, noisy)
         for number in range(voting.student_steps):
             student_key = jax.random.fold_in(learn_key, number)
@@ -335,12 +283,10 @@ def advance(
 def train_by_votes(
     settings: Settings,
     voting: Voting,
-    parts: Parts,
+    charged: ChargedVotes,
     dials: Dials,
     key: PRNGKeyArray,
     *,
-    scale: float,
-    queries: int,
     network_key: PRNGKeyArray,
     iterations: int,
     conditions: Conditions | None = None,
@@ -352,15 +298,12 @@ def train_by_votes(
     progress: Callable[[float, str], None] | None = None,
     slot: "Slot | None" = None,
 ) -> tuple[State, list[Kept]]:
-    """Runs to the last iteration, as `train` does; of the state it ends in, what the votes have paid for.
+    """Runs to the last iteration, as `train` does; of the state it ends in, what the charged votes cover.
 
-    `key` makes draws and noise, and must tell nothing of `network_key`. `queries` have been paid for, each with noise
-    of this scale: a run that would ask more is refused.
+    `key` makes batches and noise, and must tell nothing of `network_key`. A run that would ask more queries than were
+    charged is refused.
     """
-    if iterations * voting.asked > queries:
-        raise BudgetExceeded(
-            f"{iterations} iterations of {voting.asked} queries each were requested on {queries} that were charged."
-        )
+    charged.check_queries(iterations, voting.asked)
     run_key, teacher_key = jax.random.split(key)
     state = begun(
         settings,
@@ -372,10 +315,10 @@ def train_by_votes(
         marginal=marginal,
         learned=learned,
     )
-    run, noise = _compiled(settings, voting), jnp.asarray(scale, jnp.float32)
+    run = _compiled(settings, voting)
 
     def more(state: Classroom, first: int, count: int) -> Classroom:
-        return run(state, parts, dials, noise, run_key, count, conditions, marginal)
+        return run(state, charged, dials, run_key, count, conditions, marginal)
 
     state, kept = driven(
         more,
@@ -394,7 +337,7 @@ def train_by_votes(
 @functools.lru_cache(maxsize=32)
 def _compiled(settings: Settings, voting: Voting) -> Callable[..., Classroom]:
     @eqx.filter_jit
-    def run(state, parts, dials, scale, key, count, conditions, marginal):  # type: ignore[no-untyped-def]
-        return advance(settings, voting, state, parts, dials, scale, key, count, conditions, marginal)
+    def run(state, charged, dials, key, count, conditions, marginal):  # type: ignore[no-untyped-def]
+        return advance(settings, voting, state, charged, dials, key, count, conditions, marginal)
 
     return run

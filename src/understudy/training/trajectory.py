@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from understudy.encoding.features import Layout
 from understudy.networks import Blocks, num_features
 from understudy.privacy.ledger import Budget, Ledger, Plan
-from understudy.privacy.mechanisms import Rows
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.training.critics import encoder
 
@@ -70,7 +70,7 @@ class HasTrajectory(Protocol):
 
     def trajectory(
         self,
-        rows: Rows,
+        rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
         *,

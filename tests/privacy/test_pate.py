@@ -4,6 +4,7 @@ Each check of this file is shown to catch the faults for which it was written: n
 implementations of PATE-GAN are planted in copies made here, one at a time.
 """
 
+import dataclasses
 import inspect
 import math
 from collections.abc import Callable
@@ -19,23 +20,33 @@ from scipy import stats
 
 import understudy as us
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.privacy import mechanisms
 from understudy.privacy.accounting import calibrate, pld_epsilon
+from understudy.privacy.charges import charge_votes
 from understudy.privacy.events import Gaussian, Pure
 from understudy.privacy.ledger import Ledger, Query
-from understudy.privacy.mechanisms import PaidVotes, Rows, pay_for_votes
 from understudy.privacy.noise import SeededNoise
-from understudy.privacy.votes import Parts, arranged, laplaces, noisy_votes, parted, scale_of
+from understudy.privacy.pate import (
+    ChargedVotes,
+    Partitions,
+    Teachers,
+    add_vote_noise,
+    exact_opinions,
+    exact_vote_counts,
+    laplaces,
+    noisy_votes,
+    partition_by_teacher,
+    partition_by_unit,
+    vote_scale,
+)
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.training import pate
 from understudy.training.critics import Conditions, one_hot_blocks
 from understudy.training.gan import Dials, Settings, generator_step, stepped
-from understudy.training.pate import Classroom, Teachers, Voting, begun, train_by_votes
+from understudy.training.pate import Classroom, Voting, begun, train_by_votes
 
 BLOCKS = one_hot_blocks((3, 4, 2))
-SETTINGS = Settings(
-    blocks=BLOCKS, rate=1.0, batch=8, latent=4, generator_widths=(8, 8), critic_widths=(8,), generator_batch=16
-)
+SETTINGS = Settings(blocks=BLOCKS, batch=8, latent=4, generator_widths=(8, 8), critic_widths=(8,), generator_batch=16)
 TEACHERS, NUM_ROWS = 6, 90
 VOTING = Voting(
     teachers=TEACHERS,
@@ -46,7 +57,7 @@ VOTING = Voting(
     student_batch=16,
     memory=40,
 )
-DIALS = Dials.of(0.0, 5e-3, 4e-3, np.inf)
+DIALS = Dials.of(5e-3, 4e-3, np.inf)
 EMPTY, TOUCHED = 4, 2
 """The teacher without rows, and the one whose rows are changed."""
 
@@ -56,6 +67,10 @@ def table() -> tuple[np.ndarray, np.ndarray]:
     draw = np.random.default_rng(0)
     codes = np.stack([draw.integers(0, block.size, NUM_ROWS) for block in BLOCKS], axis=1).astype(np.int32)
     return codes, draw.choice([t for t in range(TEACHERS) if t != EMPTY], NUM_ROWS)
+
+
+def charged_votes(rows: np.ndarray, teacher: np.ndarray, *, scale: float = 0.0, queries: int = 10_000) -> ChargedVotes:
+    return ChargedVotes(partition_by_teacher(rows, teacher, TEACHERS), jnp.float32(scale), "gaussian", queries)
 
 
 def changed(codes: np.ndarray, teacher: np.ndarray) -> np.ndarray:
@@ -86,49 +101,52 @@ def differing(one: Teachers, other: Teachers) -> set[int]:
 # -------------------------------------------------------------------------------------------------------------- checks
 
 
-def touched_by_steps(parts: list[Parts], conditions: Conditions | None = None, steps: int = 2) -> set[int]:
-    """Teachers that differ after the same steps on one set of parts and on another."""
+def touched_by_steps(parts: list[ChargedVotes], conditions: Conditions | None = None, steps: int = 2) -> set[int]:
+    """Teachers that differ after the same steps on one set of partitions and on another."""
 
     @eqx.filter_jit
-    def walked(part: Parts) -> Teachers:
+    def walked(part: ChargedVotes) -> Teachers:
         teachers = classroom(conditions).teachers
-        width = teachers.networks.layers[0].weight.shape[2]
+        width = teachers._networks.layers[0].weight.shape[2]
+        teaching = pate.teaching_of(SETTINGS, VOTING, conditions)
         for number in range(steps):
             fakes = jax.random.uniform(jax.random.key(number), (VOTING.teacher_batch, width))
             key = jax.random.key(50 + number)
-            teachers = pate.teacher_step(SETTINGS, VOTING, teachers, part, fakes, conditions, key=key)
+            teachers = pate.teacher_step(part, teachers, teaching, fakes, key=key)
         return teachers
 
     return differing(*(walked(part) for part in parts))
 
 
-def fixed_labels(says: Array, size: Array, *, scale: Array, law: str, key: Array) -> Array:
+def fixed_labels(charged: Any, teachers: Any, rows: Array, others: Array, *, against: str, key: Array) -> Array:
     """In place of `noisy_votes`: what the learners hear is the same, whatever the teachers say."""
-    return TEACHERS * jax.random.uniform(key, (says.shape[1],))
+    return TEACHERS * jax.random.uniform(key, (len(rows),))
 
 
-def compiled(queries: int = 1) -> Callable[[Classroom, Parts], tuple[Classroom, Array]]:
+def compiled(queries: int = 1) -> Callable[[Classroom, ChargedVotes], tuple[Classroom, Array]]:
     """One iteration, and what each teacher then says of so many fresh generated rows."""
 
     @eqx.filter_jit
-    def more(state: Classroom, parts: Parts) -> tuple[Classroom, Array]:
-        state = pate.advance(SETTINGS, VOTING, state, parts, DIALS, jnp.float32(0), jax.random.key(5), 1)
+    def more(state: Classroom, charged: ChargedVotes) -> tuple[Classroom, Array]:
+        state = pate.advance(SETTINGS, VOTING, state, charged, DIALS, jax.random.key(5), 1)
         key = jax.random.fold_in(jax.random.key(6), state.learned.iteration)
         rows = pate.generated(SETTINGS, state.learned.generator, queries, key)[1]
-        return state, pate.opinions(VOTING, state.teachers, rows, rows)
+        return state, exact_opinions(state.teachers, rows, rows, against=VOTING.against)
 
     return more
 
 
 def run_with_fixed_labels(
-    more: Callable[[Classroom, Parts], tuple[Classroom, Array]], parts_at: Callable[[int], Parts], iterations: int = 6
+    more: Callable[[Classroom, ChargedVotes], tuple[Classroom, Array]],
+    parts_at: Callable[[int], ChargedVotes],
+    iterations: int = 6,
 ) -> tuple[list[np.ndarray], Classroom]:
     """A whole run: exact votes after each iteration, and the state it ends in."""
     state, votes = classroom(), []
     for number in range(iterations):
         parts = parts_at(number)
         state, says = more(state, parts)
-        votes.append(np.sum(np.asarray(says) & (np.asarray(parts.size) > 0)[:, None], axis=0))
+        votes.append(np.asarray(exact_vote_counts(says, parts._partitions._lengths)))
     return votes, state
 
 
@@ -138,7 +156,7 @@ def learners_differ(monkeypatch: pytest.MonkeyPatch, votes: Callable[..., Array]
     codes, teacher = table()
     more = compiled()
     both = [
-        run_with_fixed_labels(more, lambda _, rows=rows: arranged(rows, teacher, TEACHERS), 3)[1]  # type: ignore[misc]
+        run_with_fixed_labels(more, lambda _, rows=rows: charged_votes(rows, teacher), 3)[1]  # type: ignore[misc]
         for rows in (codes, (codes + 1) % [block.size for block in BLOCKS])
     ]
     assert differing(both[0].teachers, both[1].teachers)  # the rows do matter to those who may see them
@@ -157,7 +175,7 @@ def most_moved(monkeypatch: pytest.MonkeyPatch, assign: Callable[[int], np.ndarr
         votes.append(
             run_with_fixed_labels(
                 more,
-                lambda number, kept=kept: arranged(codes[kept], assign(number)[kept], TEACHERS),  # type: ignore[misc]
+                lambda number, kept=kept: charged_votes(codes[kept], assign(number)[kept]),  # type: ignore[misc]
             )[0]
         )
     return int(np.max(np.abs(np.asarray(votes[0]) - np.asarray(votes[1]))))
@@ -165,28 +183,29 @@ def most_moved(monkeypatch: pytest.MonkeyPatch, assign: Callable[[int], np.ndarr
 
 def noise_pvalue(vote: Callable[..., Array], scale: float) -> float:
     """Two-sided, by chi-square of the variance: votes of teachers who all say no are noise alone."""
-    says, size, count = jnp.zeros((3, 20_000), dtype=bool), jnp.ones(3, jnp.int32), 20_000
-    found = np.asarray(vote(says, size, scale=scale, law="gaussian", key=jax.random.key(3)), dtype=np.float64)
+    count = 20_000
+    no = jnp.zeros(count, jnp.int32)
+    found = np.asarray(vote(no, scale=scale, law="gaussian", key=jax.random.key(3)), dtype=np.float64)
     below = stats.chi2.cdf(np.sum(found**2) / scale**2, count)
     return 2 * min(below, 1 - below)
 
 
-def paid(pay: Callable[..., PaidVotes], queries: int = 400) -> tuple[PaidVotes, Ledger, Query]:
+def charge(pay: Callable[..., ChargedVotes], queries: int = 400) -> tuple[ChargedVotes, Ledger, Query]:
     codes, _ = table()
-    rows = Rows(codes, Domain(names=("a", "b", "c"), sizes=(3, 4, 2), num_rows=NUM_ROWS))
+    rows = PrivateRows(codes, Domain(names=("a", "b", "c"), sizes=(3, 4, 2), num_rows=NUM_ROWS))
     ledger = Ledger(us.Guarantee(3.0, 1e-6), noise=SeededNoise(0))
     event = Gaussian(ledger.remaining.calibrate(lambda noise: [Gaussian(noise, floating=True)]), floating=True)
     query = Query("votes", "votes", event)
-    return pay(rows, query, ledger, teachers=TEACHERS, queries=queries), ledger, query
+    return pay(rows, query, ledger, num_teachers=TEACHERS, num_queries=queries), ledger, query
 
 
-def is_charged(pay: Callable[..., PaidVotes]) -> bool:
+def is_charged(pay: Callable[..., ChargedVotes]) -> bool:
     """Whether the ledger holds one Gaussian query, that of the noise which votes get: s / sqrt(Q)."""
-    votes, ledger, _ = paid(pay)
+    votes, ledger, _ = charge(pay)
     return ledger.queries != () and math.isclose(
         math.sqrt(sum(1 / (2 * cast(Gaussian, query.event).rho) for query in ledger.queries)),
-        votes.scale / math.sqrt(votes.queries),
-        rel_tol=1e-9,
+        float(votes.scale) / math.sqrt(votes.num_queries),
+        rel_tol=1e-6,  # of float32
     )
 
 
@@ -198,7 +217,7 @@ def test_teachers_do_not_hear_of_each_others_rows() -> None:
     codes, teacher = table()
     marginal = np.full(9, 1 / 3)
     for conditions in (None, Conditions.from_marginal(BLOCKS, marginal, NUM_ROWS, 10.0)):
-        parts = [arranged(rows, teacher, TEACHERS) for rows in (codes, changed(codes, teacher))]
+        parts = [charged_votes(rows, teacher) for rows in (codes, changed(codes, teacher))]
         assert touched_by_steps(parts, conditions) == {TOUCHED}
 
 
@@ -216,13 +235,31 @@ def test_learners_hear_votes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_learns_from_votes_has_no_argument_for_rows() -> None:
     for function in (pate.asked, pate.remembered, pate.student_step, generator_step):
         for name, parameter in inspect.signature(function).parameters.items():
-            assert name not in ("parts", "units", "teachers"), function
-            assert parameter.annotation not in (Parts, Teachers, Classroom), function
+            assert name not in ("charged", "partitions", "units", "teachers"), function
+            assert parameter.annotation not in (ChargedVotes, Partitions, Teachers, Classroom), function
 
 
 def test_a_teacher_without_rows_votes_no() -> None:
-    says, size = jnp.ones((3, 4), dtype=bool), jnp.asarray([2, 0, 1])
-    assert noisy_votes(says, size, scale=0.0, law="gaussian", key=jax.random.key(0)).tolist() == [2.0] * 4
+    says, lengths = jnp.ones((3, 4), dtype=bool), jnp.asarray([2, 0, 1])
+    assert exact_vote_counts(says, lengths).tolist() == [2] * 4
+
+
+def test_noisy_votes_are_the_counts_of_opinions_and_the_charged_noise() -> None:
+    """Without noise they are the counts; with it, these and the noise of the charged scale, by the same key."""
+    codes, teacher = table()
+    teachers, rows = classroom().teachers, jax.random.uniform(jax.random.key(8), (40, 9))
+    key = jax.random.key(4)
+    found = {
+        scale: np.asarray(
+            noisy_votes(charged_votes(codes, teacher, scale=scale), teachers, rows, rows, against="median", key=key)
+        )
+        for scale in (0.0, 3.0)
+    }
+    says = exact_opinions(teachers, rows, rows, against="median")
+    exact = exact_vote_counts(says, charged_votes(codes, teacher)._partitions._lengths)
+    np.testing.assert_array_equal(found[0.0], exact)
+    np.testing.assert_array_equal(found[3.0], add_vote_noise(exact, scale=3.0, law="gaussian", key=key))
+    assert np.std(found[3.0] - found[0.0]) > 1.5
 
 
 def test_a_teacher_whose_scores_are_no_numbers_votes_no() -> None:
@@ -230,26 +267,24 @@ def test_a_teacher_whose_scores_are_no_numbers_votes_no() -> None:
     broken = jax.tree_util.tree_map(lambda leaf: leaf * jnp.nan if eqx.is_inexact_array(leaf) else leaf, teachers)
     rows = jnp.ones((4, 9))
     for against in ("half", "median"):
-        voting = Voting(teachers=TEACHERS, asked=4, against=against)
-        assert not np.asarray(pate.opinions(voting, broken, rows, rows)).any()
+        assert not np.asarray(exact_opinions(broken, rows, rows, against=against)).any()
 
 
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 def test_noisy_votes_are_whole(law: str) -> None:
     """Fractions would tell the count: not every number is one of these counts and a float32 draw."""
-    says, size = jnp.ones((20, 500), dtype=bool), jnp.ones(20, dtype=int)
-    noisy = np.asarray(noisy_votes(says, size, scale=7.3, law=law, key=jax.random.key(1)))
+    noisy = np.asarray(add_vote_noise(jnp.full(500, 20), scale=7.3, law=law, key=jax.random.key(1)))
     assert np.array_equal(noisy, np.rint(noisy))
     assert len(np.unique(noisy)) > 20
 
 
 def test_vote_noise_has_the_charged_scale() -> None:
     """False alarms: 1 in 1000 for a fresh seed. A scale 5 % off is found."""
-    assert noise_pvalue(noisy_votes, 7.0) > 1e-3
+    assert noise_pvalue(add_vote_noise, 7.0) > 1e-3
     for factor in (0.95, 1.05):
 
         def off(*args: Any, scale: float, factor: float = factor, **more: Any) -> Array:
-            return noisy_votes(*args, scale=factor * scale, **more)
+            return add_vote_noise(*args, scale=factor * scale, **more)
 
         assert noise_pvalue(off, 7.0) < 1e-3
 
@@ -264,11 +299,11 @@ def test_laplace_noise_has_its_law() -> None:
 
 def test_votes_are_charged_as_one_gaussian_query() -> None:
     """s / sqrt(Q): by the accountant the same as Q queries of s, and the price is that of the whole budget."""
-    votes, ledger, query = paid(pay_for_votes)
-    assert is_charged(pay_for_votes)
+    votes, ledger, query = charge(charge_votes)
+    assert is_charged(charge_votes)
     assert ledger.queries == (query,)
-    each = Gaussian(votes.scale, votes.queries)
-    assert pld_epsilon([each], 1e-6) == pytest.approx(pld_epsilon([query.event], 1e-6), rel=1e-9)
+    each = Gaussian(float(votes.scale), votes.num_queries)
+    assert pld_epsilon([each], 1e-6) == pytest.approx(pld_epsilon([query.event], 1e-6), rel=1e-6)  # of float32
     assert 0.998 * 3 < ledger.spent().epsilon <= 3
 
 
@@ -278,19 +313,19 @@ def test_votes_are_charged_as_one_gaussian_query() -> None:
 def test_budget_arithmetic(epsilon: float, stddevs: tuple[int, ...]) -> None:
     """Standard deviations in votes that 64 to 32,000 queries need at delta 1e-5: the closed form of the Gaussian."""
     multiplier = calibrate(lambda noise: [Gaussian(noise)], epsilon=epsilon, delta=1e-5)
-    found = [scale_of(multiplier, queries) for queries in (64, 320, 3200, 32_000)]
+    found = [vote_scale(multiplier, queries) for queries in (64, 320, 3200, 32_000)]
     assert found == pytest.approx(stddevs, rel=0.03, abs=0.5)
 
 
 def test_laplace_votes_cost_their_epsilon_each() -> None:
     codes, _ = table()
-    rows = Rows(codes, Domain(names=("a", "b", "c"), sizes=(3, 4, 2), num_rows=NUM_ROWS))
+    rows = PrivateRows(codes, Domain(names=("a", "b", "c"), sizes=(3, 4, 2), num_rows=NUM_ROWS))
     ledger = Ledger(us.Guarantee(3.0, 1e-6), noise=SeededNoise(0))
     query = Query("votes", "votes", Pure(0.25, 8))
-    votes = pay_for_votes(rows, query, ledger, teachers=TEACHERS, queries=8)
-    assert (votes.law, votes.scale) == ("laplace", 4.0)
+    votes = charge_votes(rows, query, ledger, num_teachers=TEACHERS, num_queries=8)
+    assert (votes.law, float(votes.scale)) == ("laplace", 4.0)
     with pytest.raises(BudgetExceeded, match="priced for 8 votes"):
-        pay_for_votes(rows, query, ledger, teachers=TEACHERS, queries=9)
+        charge_votes(rows, query, ledger, num_teachers=TEACHERS, num_queries=9)
 
 
 def test_no_more_queries_than_were_paid_for() -> None:
@@ -299,11 +334,9 @@ def test_no_more_queries_than_were_paid_for() -> None:
         train_by_votes(
             SETTINGS,
             VOTING,
-            arranged(codes, teacher, TEACHERS),
+            charged_votes(codes, teacher, scale=1.0, queries=9),
             DIALS,
             jax.random.key(0),
-            scale=1.0,
-            queries=9,
             network_key=jax.random.key(1),
             iterations=2,
         )
@@ -318,16 +351,16 @@ def test_each_unit_has_one_teacher_by_a_coin_of_its_own() -> None:
     draw = np.random.default_rng(1)
     unit_of_row = draw.integers(0, 4000, 6000)
     codes = draw.integers(0, 3, (6000, 2)).astype(np.int32)
-    parts, teacher = parted(codes, unit_of_row, 8, key=jax.random.key(0))
+    parts, teacher = partition_by_unit(codes, unit_of_row, 8, key=jax.random.key(0))
     lots: dict[int, int] = {}
     for unit, lot in zip(unit_of_row, teacher, strict=True):
         assert lots.setdefault(unit, lot) == lot
     assert stats.chisquare(np.bincount(list(lots.values()), minlength=8)).pvalue > 1e-3
-    assert np.array_equal(np.asarray(parts.size), np.bincount(teacher, minlength=8))
+    assert np.array_equal(np.asarray(parts._lengths), np.bincount(teacher, minlength=8))
     for number in range(8):
-        first, size = int(parts.first[number]), int(parts.size[number])
-        assert np.array_equal(np.asarray(parts.rows)[first : first + size], codes[teacher == number])
-    again = parted((codes + 1) % 3, unit_of_row, 8, key=jax.random.key(0))[1]
+        first, size = int(parts._offsets[number]), int(parts._lengths[number])
+        assert np.array_equal(np.asarray(parts._rows)[first : first + size], codes[teacher == number])
+    again = partition_by_unit((codes + 1) % 3, unit_of_row, 8, key=jax.random.key(0))[1]
     assert np.array_equal(again, teacher)
 
 
@@ -335,12 +368,12 @@ def test_a_teacher_draws_from_all_of_its_rows_and_from_no_other() -> None:
     """By a network that remembers which rows it saw: its first weights are moved by the features of those alone."""
     codes, teacher = table()
     codes[:, 0] = np.where(teacher == TOUCHED, 0, 1)  # level 0 of the first column marks one teacher's rows
-    parts = arranged(codes, teacher, TEACHERS)
+    charged, teaching = charged_votes(codes, teacher), pate.teaching_of(SETTINGS, VOTING, None)
     state = classroom().teachers
     fakes = jnp.zeros((VOTING.teacher_batch, 9)).at[:, 2].set(1.0)
     step = eqx.filter_jit(pate.teacher_step)
-    after = step(SETTINGS, VOTING, state, parts, fakes, None, key=jax.random.key(0))
-    moved = np.abs(np.asarray(after.networks.layers[0].weight - state.networks.layers[0].weight)).sum(axis=1)
+    after = step(charged, state, teaching, fakes, key=jax.random.key(0))
+    moved = np.abs(np.asarray(after._networks.layers[0].weight - state._networks.layers[0].weight)).sum(axis=1)
     for number in range(TEACHERS):
         marked = number == TOUCHED
         assert (moved[number, 0] > 0) == marked
@@ -352,18 +385,18 @@ def test_parts_of_other_lengths_need_no_new_program() -> None:
     traced = []
 
     @jax.jit
-    def step(parts: Parts) -> Array:
+    def step(charged: ChargedVotes) -> Array:
         traced.append(1)
-        fakes = jnp.zeros((VOTING.teacher_batch, 9))
-        state = pate.teacher_step(SETTINGS, VOTING, classroom().teachers, parts, fakes, None, key=jax.random.key(0))
-        return state.networks.layers[0].weight
+        fakes, teaching = jnp.zeros((VOTING.teacher_batch, 9)), pate.teaching_of(SETTINGS, VOTING, None)
+        state = pate.teacher_step(charged, classroom().teachers, teaching, fakes, key=jax.random.key(0))
+        return state._networks.layers[0].weight
 
     for shift in range(3):
-        step(arranged(codes, np.where(teacher > shift, teacher, 5), TEACHERS))
+        step(charged_votes(codes, np.where(teacher > shift, teacher, 5)))
     assert len(traced) == 1
 
 
-@pytest.mark.parametrize("changes", [{"teachers": 1}, {"labels": "raw"}, {"against": "mean"}, {"law": "uniform"}])
+@pytest.mark.parametrize("changes", [{"teachers": 1}, {"labels": "raw"}, {"against": "mean"}])
 def test_bad_settings_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(changes))):
         Voting(**{"teachers": 4, "asked": 1, **changes})
@@ -380,18 +413,21 @@ def _averaged_step(*args: Any, **more: Any) -> Teachers:
     )
 
 
-def _first_part_for_all(settings: Any, voting: Any, teachers: Any, parts: Parts, *args: Any, **more: Any) -> Teachers:
-    """One part's records fed to every teacher (an index bug)."""
-    same = jnp.full(TEACHERS, parts.first[TOUCHED]), jnp.full(TEACHERS, parts.size[TOUCHED])
-    return SOUND_STEP(settings, voting, teachers, Parts(parts.rows, *same), *args, **more)
+def _first_part_for_all(charged: ChargedVotes, *args: Any, **more: Any) -> Teachers:
+    """One partition's records fed to every teacher (an index bug)."""
+    parts = charged._partitions
+    same = jnp.full(TEACHERS, parts._offsets[TOUCHED]), jnp.full(TEACHERS, parts._lengths[TOUCHED])
+    return SOUND_STEP(dataclasses.replace(charged, _partitions=Partitions(parts._rows, *same)), *args, **more)
 
 
-def _shared_statistics(settings: Any, voting: Any, teachers: Any, parts: Parts, *args: Any, **more: Any) -> Teachers:
+def _shared_statistics(charged: ChargedVotes, *args: Any, **more: Any) -> Teachers:
     """Refitting with statistics of all rows: a frequency table that every teacher sees."""
-    features = jax.nn.one_hot(parts.rows[:, 0], 3)
+    parts = charged._partitions
+    features = jax.nn.one_hot(parts._rows[:, 0], 3)
     common = features.mean(axis=0)
     rows = jnp.concatenate([features - common, jnp.zeros((len(features), 6))], axis=1)
-    return SOUND_STEP(settings, voting, teachers, Parts(rows, parts.first, parts.size), *args, **more)
+    changed = Partitions(rows, parts._offsets, parts._lengths)
+    return SOUND_STEP(dataclasses.replace(charged, _partitions=changed), *args, **more)
 
 
 SOUND_STEP = pate.teacher_step
@@ -402,7 +438,7 @@ def test_teachers_that_share_are_caught(planted: Callable[..., Teachers], monkey
     """Defects 1 to 3: shared teacher object, first part fed to all, refitting with shared statistics."""
     codes, teacher = table()
     monkeypatch.setattr(pate, "teacher_step", planted)
-    parts = [arranged(rows, teacher, TEACHERS) for rows in (codes, changed(codes, teacher))]
+    parts = [charged_votes(rows, teacher) for rows in (codes, changed(codes, teacher))]
     assert touched_by_steps(parts, steps=1) != {TOUCHED}
 
 
@@ -416,7 +452,7 @@ def test_bounds_from_data_are_caught() -> None:
 
     outlier = codes.copy()
     outlier[np.flatnonzero(teacher == TOUCHED)[0]] = 40
-    parts = [arranged(scaled(rows), teacher, TEACHERS) for rows in (codes, outlier)]
+    parts = [charged_votes(scaled(rows), teacher) for rows in (codes, outlier)]
     assert touched_by_steps(parts, steps=1) != {TOUCHED}
 
 
@@ -430,9 +466,10 @@ def test_a_student_on_real_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
     """Defect 6: each iteration the student also takes a step towards real rows."""
     sound = pate.advance
 
-    def advance(settings: Any, voting: Any, state: Classroom, parts: Parts, *args: Any) -> Classroom:
-        state = sound(settings, voting, state, parts, *args)
-        features = jnp.concatenate([jax.nn.one_hot(parts.rows[:, j], b.size) for j, b in enumerate(BLOCKS)], axis=1)
+    def advance(settings: Any, voting: Any, state: Classroom, charged: ChargedVotes, *args: Any) -> Classroom:
+        state = sound(settings, voting, state, charged, *args)
+        rows = charged._partitions._rows
+        features = jnp.concatenate([jax.nn.one_hot(rows[:, j], b.size) for j, b in enumerate(BLOCKS)], axis=1)
         moving, rest = eqx.partition(state.learned.critic, eqx.is_inexact_array)
         gradient = jax.grad(lambda w: jax.nn.softplus(-jax.vmap(eqx.combine(w, rest))(features)).mean())(moving)
         student = stepped(SETTINGS, state.learned.critic, gradient, state.learned.critic_moments, jnp.float32(1e-3))[0]
@@ -447,9 +484,9 @@ def test_uncharged_confident_batches_are_caught(monkeypatch: pytest.MonkeyPatch)
     exact: list[Array] = []
     sound = pate.remembered
 
-    def votes(says: Array, size: Array, **more: Any) -> Array:
-        exact.append(jnp.sum(says, axis=0))
-        return fixed_labels(says, size, **more)
+    def votes(charged: Any, teachers: Any, rows: Array, others: Array, *, against: str, key: Array) -> Array:
+        exact.append(jnp.sum(exact_opinions(teachers, rows, others, against=against), axis=0))
+        return fixed_labels(charged, teachers, rows, others, against=against, key=key)
 
     def remembered(voting: Voting, labelled: Any, rows: Array, noisy: Array) -> Any:
         confident = jnp.abs(exact.pop() - TEACHERS / 2) > 1
@@ -462,10 +499,10 @@ def test_uncharged_confident_batches_are_caught(monkeypatch: pytest.MonkeyPatch)
 def test_a_missing_charge_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Defect 8."""
 
-    def unpaid(rows: Rows, query: Query, ledger: Ledger, **more: Any) -> PaidVotes:
+    def unpaid(rows: PrivateRows, query: Query, ledger: Ledger, **more: Any) -> ChargedVotes:
         with monkeypatch.context() as patch:
             patch.setattr(Ledger, "charge", lambda self, query: None)
-            return mechanisms.pay_for_votes(rows, query, ledger, **more)
+            return charge_votes(rows, query, ledger, **more)
 
     assert not is_charged(unpaid)
 
@@ -474,12 +511,12 @@ def test_an_inverted_scale_is_caught() -> None:
     """Defect 9, where it is drawn and where it is set."""
 
     def inverted(*args: Any, scale: float, **more: Any) -> Array:
-        return noisy_votes(*args, scale=1 / scale, **more)
+        return add_vote_noise(*args, scale=1 / scale, **more)
 
     assert noise_pvalue(inverted, 7.0) < 1e-3
 
-    def upside_down(*args: Any, **more: Any) -> PaidVotes:
-        votes = pay_for_votes(*args, **more)
-        return PaidVotes(votes.parts, votes.law, 1 / votes.scale, votes.queries)
+    def upside_down(*args: Any, **more: Any) -> ChargedVotes:
+        votes = charge_votes(*args, **more)
+        return dataclasses.replace(votes, _scale=1 / votes.scale)
 
     assert not is_charged(upside_down)

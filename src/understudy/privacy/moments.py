@@ -17,10 +17,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy.charges import check_units, event_of
 from understudy.privacy.events import Gaussian
 from understudy.privacy.ledger import Ledger, Query
-from understudy.privacy.mechanisms import RowEncoder, Rows, check_units
 from understudy.privacy.noise import MOST_SUM, checked_stddev, with_noise
+from understudy.privacy.rows import PrivateRows, RowEncoder
 from understudy.schema import Domain, Scale
 
 STEPS = 2.0**18
@@ -31,8 +32,8 @@ ROOM = 1e-9
 """Weights are floats: the sum of their squares may pass one by this, and the noise grows by it."""
 
 
-def label_and_inputs(
-    rows: Rows, layout: RowEncoder, ledger: Ledger
+def exact_examples(
+    rows: PrivateRows, layout: RowEncoder, ledger: Ledger
 ) -> Iterator[tuple[Float[np.ndarray, "rows inputs"], Float[np.ndarray, " rows"]]]:
     """Inputs of norm one at most, and labels, chunk by chunk; rows that are no numbers have neither. Exact: noise must
     follow. Used inside `privacy/` alone."""
@@ -40,7 +41,7 @@ def label_and_inputs(
     for start in range(0, max(1, len(rows._codes)), CHUNK):  # a run with nobody in it must look like any other
         at = slice(start, start + CHUNK)
         own_key = jax.random.fold_in(key, start)  # no two rows share their randomness
-        encoded = np.asarray(layout.encode(rows._codes[at], rows._places[at], own_key), dtype=np.float64)
+        encoded = np.asarray(layout.encode(rows._codes[at], rows._positions[at], own_key), dtype=np.float64)
         usable = np.asarray(np.isfinite(encoded).all(axis=1))
         encoded = np.where(usable[:, None], encoded, 0.0)
         inputs, label = encoded[:, :-1], encoded[:, -1]
@@ -64,7 +65,7 @@ class Moments:
 
 
 def noisy_moments(
-    rows: Rows,
+    rows: PrivateRows,
     layout: RowEncoder,
     query: Query,
     ledger: Ledger,
@@ -78,12 +79,12 @@ def noisy_moments(
     `weights` share the noise: a part of weight w has that of the query over w. Cells that are `absent`, because public
     facts say that such products are zero, are not looked at.
 
-    Formal guarantee: the price of `query`, a `Gaussian`, under add/remove of one unit. One row has |x| <= 1 and
+    Formal guarantee: the cost of `query`, a `Gaussian`, under add/remove of one unit. One row has |x| <= 1 and
     |y| <= 1, so x x^T moves by at most 1 in Frobenius norm (each cell above the diagonal stands for two of it: its
     noise is smaller by the square root of two), x y by 1 and y^2 by 1; weights have squares that sum to one at most.
     The noise grows with max_rows_per_unit. Not covered: timing, memory, layouts that mix rows.
     """
-    stddev = _paid_stddevs(rows, query, ledger, weights, STEPS**2)
+    stddev = _charged_stddevs(rows, query, ledger, weights, STEPS**2)
     exact_gram, exact_cross, exact_square = _exact_moments(rows, layout, ledger)
     upper = np.triu(~absent)
     np.fill_diagonal(upper, False)
@@ -98,12 +99,12 @@ def noisy_moments(
     return Moments(gram, cross, square, shown[0], shown[1])
 
 
-def _exact_moments(rows: Rows, layout: RowEncoder, ledger: Ledger) -> tuple[np.ndarray, np.ndarray, int]:
+def _exact_moments(rows: PrivateRows, layout: RowEncoder, ledger: Ledger) -> tuple[np.ndarray, np.ndarray, int]:
     """In whole steps, squared, as Python's whole numbers."""
     gram: np.ndarray | int = 0
     cross: np.ndarray | int = 0
     square = 0
-    for inputs, label in label_and_inputs(rows, layout, ledger):
+    for inputs, label in exact_examples(rows, layout, ledger):
         known = ~np.isnan(label)
         x = np.trunc(inputs[known] * STEPS)
         y = np.trunc(np.clip(label[known], -1.0, 1.0) * STEPS)
@@ -113,16 +114,18 @@ def _exact_moments(rows: Rows, layout: RowEncoder, ledger: Ledger) -> tuple[np.n
     return np.asarray(gram), np.asarray(cross), square
 
 
-def noisy_gram(rows: Rows, layout: RowEncoder, query: Query, ledger: Ledger) -> Float[np.ndarray, "inputs inputs"]:
+def noisy_gram(
+    rows: PrivateRows, layout: RowEncoder, query: Query, ledger: Ledger
+) -> Float[np.ndarray, "inputs inputs"]:
     """X^T X over all rows, each row's inputs held to norm one, with Gaussian noise; symmetric.
 
-    Formal guarantee: the price of `query`, a `Gaussian`, under add/remove of one unit. One row has |x| <= 1, so x x^T
+    Formal guarantee: the cost of `query`, a `Gaussian`, under add/remove of one unit. One row has |x| <= 1, so x x^T
     moves by at most 1 in Frobenius norm, and by no more on and above the diagonal, where the noise is drawn. The noise
     grows with max_rows_per_unit. Not covered: timing, memory, layouts that mix rows.
     """
-    (stddev,) = _paid_stddevs(rows, query, ledger, (1.0,), STEPS**2)
+    (stddev,) = _charged_stddevs(rows, query, ledger, (1.0,), STEPS**2)
     exact_gram: np.ndarray | int = 0
-    for inputs, _ in label_and_inputs(rows, _WithoutLabel(layout), ledger):
+    for inputs, _ in exact_examples(rows, _WithoutLabel(layout), ledger):
         steps = np.trunc(inputs * STEPS)
         exact_gram = exact_gram + _whole(steps.T @ steps)
     upper = np.triu_indices(len(np.asarray(exact_gram)))
@@ -180,7 +183,7 @@ def block_weights(blocks: Sequence[ClassBlock]) -> tuple[float, ...]:
 
 
 def noisy_class_sums(
-    rows: Rows,
+    rows: PrivateRows,
     target: str,
     blocks: Sequence[ClassBlock],
     query: Query,
@@ -196,7 +199,7 @@ def noisy_class_sums(
     block touches one cell of it, by at most 1; the noise of a block is that of the query over its weight, and the
     squares of the weights sum to one at most. The noise grows with max_rows_per_unit. Not covered: timing, memory.
     """
-    stddevs = _paid_stddevs(rows, query, ledger, weights, STEPS)
+    stddevs = _charged_stddevs(rows, query, ledger, weights, STEPS)
     answers = {}
     for block, stddev in zip(blocks, stddevs, strict=True):
         noisy = _with_noise(_exact_class_sums(rows, target, block), stddev, STEPS, ledger)
@@ -206,12 +209,12 @@ def noisy_class_sums(
     return answers
 
 
-def _exact_class_sums(rows: Rows, target: str, block: ClassBlock) -> Int[np.ndarray, "..."]:
+def _exact_class_sums(rows: PrivateRows, target: str, block: ClassBlock) -> Int[np.ndarray, "..."]:
     """In whole steps: exact up to 2^35 rows, more than any memory has."""
     if block.what in ("classes", "levels"):
         clique = (target,) if block.what == "classes" else (target, block.column)
         return rows._exact_counts(clique) * int(STEPS)
-    places = rows._places[:, rows.domain.index(block.column)]
+    places = rows._positions[:, rows.domain.index(block.column)]
     number = 2 * np.clip(np.nan_to_num(places, nan=0.5), 0.0, 1.0) - 1
     number = {"known": np.ones_like(number), "sums": number, "squares": number**2}[block.what]
     steps = np.where(np.isnan(places), 0.0, np.trunc(number * STEPS))
@@ -223,12 +226,11 @@ def _exact_class_sums(rows: Rows, target: str, block: ClassBlock) -> Int[np.ndar
 # --------------------------------------------------------------------------------------------------------------- noise
 
 
-def _paid_stddevs(
-    rows: Rows, query: Query, ledger: Ledger, weights: Sequence[float], steps: float
+def _charged_stddevs(
+    rows: PrivateRows, query: Query, ledger: Ledger, weights: Sequence[float], steps: float
 ) -> tuple[float, ...]:
     """The noise of each part of a sum on these steps, once it is paid. All refusals are by public numbers."""
-    event = query.event
-    assert isinstance(event, Gaussian)
+    event = event_of(query, Gaussian)
     if event.count != 1 or sum(weight**2 for weight in weights) > 1 + ROOM:
         raise BudgetExceeded(
             f"'{query.what}' is priced for one sum of weights whose squares add up to 1, not for this."

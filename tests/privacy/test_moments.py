@@ -11,13 +11,11 @@ from scipy import stats
 
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.learners.inputs import Examples, inputs_of
-from understudy.privacy import statistics
+from understudy.privacy import moments
 from understudy.privacy.accounting import gaussian_epsilon, rdp_epsilon
 from understudy.privacy.events import Gaussian
 from understudy.privacy.ledger import Guarantee, Ledger, Query
-from understudy.privacy.mechanisms import Rows
-from understudy.privacy.noise import MOST_STDDEV, MOST_SUM, SecureNoise, SeededNoise, with_noise
-from understudy.privacy.statistics import (
+from understudy.privacy.moments import (
     STEPS,
     ClassBlock,
     block_weights,
@@ -26,6 +24,8 @@ from understudy.privacy.statistics import (
     noisy_gram,
     noisy_moments,
 )
+from understudy.privacy.noise import MOST_STDDEV, MOST_SUM, SecureNoise, SeededNoise, with_noise
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain, Scale
 
 DOMAIN = Domain(names=("y", "job", "age", "pay"), sizes=(3, 4, 4, 5), num_rows=50, target="y", numbers=("age", "pay"))
@@ -36,8 +36,8 @@ ONE = Query("sums", "sums", Gaussian(1.0))
 SHARES = (math.sqrt(0.5), math.sqrt(0.3), math.sqrt(0.2))
 
 
-def table(codes: np.ndarray, places: np.ndarray, *, units: np.ndarray | None = None, k: int = 1) -> Rows:
-    return Rows(codes, DOMAIN, max_rows_per_unit=k, units=units, places=lambda: places, scales=SCALES)
+def table(codes: np.ndarray, places: np.ndarray, *, units: np.ndarray | None = None, k: int = 1) -> PrivateRows:
+    return PrivateRows(codes, DOMAIN, max_rows_per_unit=k, units=units, positions=lambda: places, scales=SCALES)
 
 
 def exact_ledger() -> Ledger:
@@ -66,9 +66,9 @@ class Wild:
         return np.c_[features, np.full(len(codes), 5.0)]
 
 
-def moment_vector(rows: Rows, layout: object, weights: tuple[float, float, float]) -> np.ndarray:
+def moment_vector(rows: PrivateRows, layout: object, weights: tuple[float, float, float]) -> np.ndarray:
     """All cells over their standard deviations, in units of the query's noise multiplier: what the price is for."""
-    width = layout.encode(rows._codes[:1], rows._places[:1], jax.random.key(0)).shape[1] - 1  # type: ignore[attr-defined]
+    width = layout.encode(rows._codes[:1], rows._positions[:1], jax.random.key(0)).shape[1] - 1  # type: ignore[attr-defined]
     absent = np.zeros((width, width), dtype=bool)
     found = noisy_moments(rows, layout, ONE, exact_ledger(), weights=weights, absent=absent)  # type: ignore[arg-type]
     upper = np.triu_indices(width, 1)
@@ -250,7 +250,7 @@ class Untouchable:
         raise AssertionError("a row was read before its price was paid")
 
 
-def unread(num_rows: int = 50, *, declared: int | None = None) -> Rows:
+def unread(num_rows: int = 50, *, declared: int | None = None) -> PrivateRows:
     def places() -> np.ndarray:
         raise AssertionError("a row was read before its price was paid")
 
@@ -262,10 +262,10 @@ def unread(num_rows: int = 50, *, declared: int | None = None) -> Rows:
         numbers=DOMAIN.numbers,
         declared_rows=declared,
     )
-    return Rows(np.zeros((5, 4), dtype=np.int32), domain, places=places, scales=SCALES)
+    return PrivateRows(np.zeros((5, 4), dtype=np.int32), domain, positions=places, scales=SCALES)
 
 
-def query_rows(what: str, rows: Rows, query: Query, ledger: Ledger) -> object:
+def query_rows(what: str, rows: PrivateRows, query: Query, ledger: Ledger) -> object:
     if what == "moments":
         weights, absent = (0.6, 0.8, 0.0), np.zeros((2, 2), dtype=bool)
         return noisy_moments(rows, Untouchable(), query, ledger, weights=weights, absent=absent)
@@ -314,13 +314,13 @@ def test_sums_with_noise_never_wrap_around(source: SecureNoise | SeededNoise) ->
 
 def test_no_number_of_rows_is_too_great(monkeypatch: pytest.MonkeyPatch) -> None:
     """More rows than sums of 64 bits hold: these must not wrap around, and nothing may refuse by the private number."""
-    chunks = 2**23 // statistics.CHUNK + 3
-    wide = np.full((statistics.CHUNK, 1), 4.0)  # each stands for 16 rows
-    monkeypatch.setattr(statistics, "label_and_inputs", lambda *_: ((wide, wide[:, 0]) for _ in range(chunks)))
+    chunks = 2**23 // moments.CHUNK + 3
+    wide = np.full((moments.CHUNK, 1), 4.0)  # each stands for 16 rows
+    monkeypatch.setattr(moments, "exact_examples", lambda *_: ((wide, wide[:, 0]) for _ in range(chunks)))
     codes, places = made_up(0, 1)
     absent = np.zeros((1, 1), dtype=bool)
     found = noisy_moments(table(codes, places), Wild(), ONE, exact_ledger(), weights=SHARES, absent=absent)
-    total = chunks * statistics.CHUNK
+    total = chunks * moments.CHUNK
     assert (found.gram[0, 0], found.cross[0], found.square) == (16 * total, 4 * total, total)
     assert noisy_gram(table(codes, places), Wild(), ONE, exact_ledger())[0, 0] == 16 * total
 

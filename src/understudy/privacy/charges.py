@@ -1,0 +1,170 @@
+"""Charges for training, and what every mechanism checks before it charges.
+
+Each `charge_*` function charges first, then reads the rows, and returns an opaque object that holds them together with
+the noise, the sampling rate and the number of steps or votes that were charged. No other way leads from `PrivateRows`
+to a training.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TypeVar, overload
+
+import jax.numpy as jnp
+import numpy as np
+
+from understudy.errors import BudgetExceeded
+from understudy.privacy.clipping import noise_multiplier_beside_counts
+from understudy.privacy.dpsgd import ChargedSteps
+from understudy.privacy.events import Gaussian, NonPrivate, Pure, SubsampledGaussian
+from understudy.privacy.langevin import ChargedUpdates, Law, Stage, paces
+from understudy.privacy.ledger import Ledger, Query
+from understudy.privacy.pate import ChargedVotes, partition_by_unit, vote_scale
+from understudy.privacy.rows import PrivateRows, RowEncoder, arrange_units
+
+E = TypeVar("E")
+F = TypeVar("F")
+
+
+@overload
+def event_of(query: Query, kind: type[E], /) -> E: ...
+@overload
+def event_of(query: Query, kind: type[E], other: type[F], /) -> E | F: ...
+def event_of(query: Query, /, *kinds: type) -> object:
+    """The event of a query, which must be of one of these kinds: the noise of a mechanism follows from it."""
+    if not isinstance(query.event, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise BudgetExceeded(
+            f"'{query.what}' is planned as {type(query.event).__name__}, and this mechanism is charged as {wanted}. "
+            "This query was not made."
+        )
+    return query.event
+
+
+def check_units(rows: PrivateRows, ledger: Ledger) -> None:
+    """Refuses rows whose noise would be for fewer rows of a unit than the ledger protects."""
+    if rows.max_rows_per_unit < ledger.max_rows_per_unit:
+        raise BudgetExceeded(
+            f"These rows are bounded to {rows.max_rows_per_unit} a unit, and a unit may own "
+            f"{ledger.max_rows_per_unit}. This query was not made."
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class UnitCounts:
+    """In every step noisy counts of the units within each of `num_groups` clip bounds, with this noise."""
+
+    num_groups: int
+    stddev: float
+
+
+def charge_dpsgd(
+    rows: PrivateRows,
+    query: Query,
+    ledger: Ledger,
+    layout: RowEncoder | None = None,
+    *,
+    counts: UnitCounts | None = None,
+) -> ChargedSteps:
+    """Charges for all steps of a training at once; `counts` are taken from the same cost.
+
+    Formal guarantee: the cost of `query`, a `SubsampledGaussian`, for at most its `steps` calls of `noisy_gradient` on
+    batches of `sample_batches`: both take sampling rate and noise from what is returned. Provided that a `layout` makes
+    each row's features of that row, public facts and independent randomness. Where there are `counts`, gradients get as
+    much more noise as these cost (`noise_multiplier_beside_counts`).
+    """
+    event = event_of(query, SubsampledGaussian)
+    noise_multiplier = event.noise_multiplier if ledger.guarantee.is_private else 0.0
+    if counts is not None and noise_multiplier:
+        noise_multiplier = noise_multiplier_beside_counts(noise_multiplier, counts.num_groups, counts.stddev)
+    check_units(rows, ledger)
+    ledger.charge(query)
+    units = arrange_units(rows, rows._encoded(layout, ledger))
+    count_stddev = None if counts is None else counts.stddev
+    return ChargedSteps(
+        units, jnp.asarray(noise_multiplier, jnp.float32), event.sampling_rate, event.steps, count_stddev
+    )
+
+
+def charge_langevin(
+    rows: PrivateRows,
+    queries: Sequence[Query],
+    ledger: Ledger,
+    layout: RowEncoder | None = None,
+    *,
+    schedule: Sequence[Stage],
+    law: Law,
+    updates_each: int,
+) -> ChargedUpdates:
+    """Charges for all updates of a training whose noise differs from stage to stage, before the first of them.
+
+    Formal guarantee: the cost of all `queries`, each a `SubsampledGaussian`, in the order of the updates: every
+    iteration makes `updates_each` of them with the noise multiplier that was charged for it or a greater one. As
+    `charge_dpsgd` has it for one query.
+    """
+    events = [event_of(query, SubsampledGaussian) for query in queries]
+    wanted = [stage.iterations * updates_each for stage in schedule]
+    if sum(event.steps for event in events) != sum(wanted) or len({event.sampling_rate for event in events}) != 1:
+        raise BudgetExceeded("These updates are not those that the plan charges for. This query was not made.")
+    check_units(rows, ledger)
+    for query in queries:
+        ledger.charge(query)
+    units = arrange_units(rows, rows._encoded(layout, ledger))
+    least, multipliers = 0.0, [0.0] * len(schedule)
+    if ledger.guarantee.is_private:
+        of_updates = np.repeat([event.noise_multiplier for event in events], [event.steps for event in events])
+        stages = np.split(of_updates, np.cumsum(wanted)[:-1])
+        least, multipliers = float(of_updates.min()), law.noise_multipliers(schedule, [float(s.max()) for s in stages])
+    else:
+        law = dataclasses.replace(law, reach=0.0)
+    steps = ChargedSteps(units, jnp.asarray(least, jnp.float32), events[0].sampling_rate, sum(wanted))
+    return ChargedUpdates(steps, paces(schedule, multipliers, law))
+
+
+def charge_votes(
+    rows: PrivateRows,
+    query: Query,
+    ledger: Ledger,
+    *,
+    num_teachers: int,
+    num_queries: int,
+    layout: RowEncoder | None = None,
+) -> ChargedVotes:
+    """Charges for all votes of a training at once, and assigns the units to teachers.
+
+    Formal guarantee: the cost of `query`, a `Gaussian` or a `Pure` with a round for each vote, under add/remove of one
+    unit, for at most `num_queries` rows that `noisy_votes` is asked about; it takes law and scale of the noise from
+    what is returned. Provided that a `layout` makes each row's features of that row, public facts and independent
+    randomness. Q Gaussian votes of standard deviation multiplier * sqrt(Q) compose to one query of that multiplier, so
+    neither number changes the cost. A unit has one teacher, with all its rows: however many these are, it moves each
+    count by one at most.
+    """
+    event = event_of(query, Gaussian, Pure)
+    assert event.is_floating, "the finite range of floating-point votes must be charged"
+    if isinstance(event, Pure) and num_queries > event.rounds:
+        raise BudgetExceeded(
+            f"'{query.what}' is priced for {event.rounds} votes, not for {num_queries}. This query was not made."
+        )
+    check_units(rows, ledger)
+    ledger.charge(query)
+    encoded = rows._encoded(layout, ledger)
+    partitions, _ = partition_by_unit(encoded, rows._unit_of_row(), num_teachers, key=ledger.noise.key())
+    scale = vote_scale(event.noise_multiplier, num_queries) if isinstance(event, Gaussian) else 1 / event.epsilon
+    law = "gaussian" if isinstance(event, Gaussian) else "laplace"
+    noise = jnp.asarray(scale if ledger.guarantee.is_private else 0.0, jnp.float32)
+    return ChargedVotes(partitions, noise, law, num_queries)
+
+
+def open_rows(rows: PrivateRows, query: Query, ledger: Ledger) -> tuple[np.ndarray, np.ndarray]:
+    """The rows themselves, codes and positions, for a baseline that is never private.
+
+    Formal guarantee: none, and none can be stated: under any guarantee this refuses before a row is read, and the event
+    that is charged has no finite cost.
+    """
+    event_of(query, NonPrivate)
+    if ledger.guarantee.is_private:
+        raise BudgetExceeded(
+            f"'{query.what}' has no bound, so no budget covers it. This query was not made. Use --not-private (in "
+            "Python: Guarantee.not_private()), or another method."
+        )
+    ledger.charge(query)
+    return rows._codes, rows._positions

@@ -1,0 +1,82 @@
+"""Noisy counts of private rows: marginals, boxes of cells, and the number of rows.
+
+Exact counts leave `privacy/` only with noise, or as a selection (`selection.py`).
+"""
+
+from collections.abc import Sequence, Sized
+
+import numpy as np
+
+from understudy.errors import BudgetExceeded
+from understudy.privacy.charges import check_units, event_of
+from understudy.privacy.events import DiscreteGaussian
+from understudy.privacy.ledger import Ledger, Query
+from understudy.privacy.rows import Box, Clique, PrivateRows
+
+
+def noisy_counts(rows: PrivateRows, cliques: Sequence[Clique], query: Query, ledger: Ledger) -> list[np.ndarray]:
+    """Marginals of these cliques, each cell with discrete Gaussian noise: one bundle, charged once.
+
+    Formal guarantee: the cost of `query`, a `DiscreteGaussian` with one vector for each clique, under add/remove of
+    one unit: its rows move each marginal by at most `max_rows_per_unit` in L2 norm. Not covered: timing, memory.
+    """
+    event = event_of(query, DiscreteGaussian)
+    if len(cliques) > event.count or rows.max_rows_per_unit > event.sensitivity:
+        raise BudgetExceeded(
+            f"'{query.what}' is priced for {event.count} marginals and {event.sensitivity} rows a unit, "
+            f"not for {len(cliques)} and {rows.max_rows_per_unit}. This query was not made."
+        )
+    ledger.charge(query)  # before the draw: a refused release must not exist
+    return [count_with_noise(rows, clique, event.stddev, ledger) for clique in cliques]
+
+
+def count_with_noise(rows: PrivateRows, query: Clique | Box, stddev: float, ledger: Ledger) -> np.ndarray:
+    """One charged answer. For callers that have charged for it, or counted it against what they charged."""
+    noise = ledger.noise.discrete_gaussian(stddev, rows.shape_of(query))
+    noisy = (rows._exact_counts(query) + noise).astype(float)
+    if not isinstance(query, Box):
+        rows._note_total(noisy, stddev)
+    return noisy
+
+
+def noisy_answers(rows: PrivateRows, query: Query, ledger: Ledger) -> "ChargedAnswers":
+    """Charges for all marginals or boxes of `query` at once, and returns the function that counts them one by one.
+
+    Formal guarantee: the cost of `query`, a `DiscreteGaussian`, under add/remove of one unit: at most its `count`
+    answers, each of which a unit moves by at most `max_rows_per_unit` in L2 norm. What is counted may depend on earlier
+    answers; the cost does not.
+    """
+    event = event_of(query, DiscreteGaussian)
+    if rows.max_rows_per_unit > event.sensitivity:
+        raise BudgetExceeded(
+            f"'{query.what}' is priced for {event.sensitivity} rows a unit, not for {rows.max_rows_per_unit}. This "
+            "query was not made."
+        )
+    check_units(rows, ledger)
+    ledger.charge(query)
+    return ChargedAnswers(rows, event.stddev, event.count, ledger)
+
+
+class ChargedAnswers:
+    """Noisy answers that were charged: so many, each with noise of one standard deviation."""
+
+    def __init__(self, rows: PrivateRows, stddev: float, count: int, ledger: Ledger):
+        self._private, self._ledger = rows, ledger
+        self.stddev, self.left = stddev, count
+
+    def __call__(self, query: Clique | Box) -> np.ndarray:
+        if self.left == 0:
+            raise BudgetExceeded("All charged answers have been given. This query was not made.")
+        self.left -= 1
+        return count_with_noise(self._private, query, self.stddev, self._ledger)
+
+
+def noisy_size(table: Sized, query: Query, ledger: Ledger) -> int:
+    """The number of rows of a private table with discrete Gaussian noise, at least one.
+
+    Formal guarantee: the cost of `query` under add/remove of one unit, which moves the count by at most the event's
+    sensitivity.
+    """
+    event = event_of(query, DiscreteGaussian)
+    ledger.charge(query)
+    return max(1, len(table) + int(ledger.noise.discrete_gaussian(event.stddev, (1,))[0]))

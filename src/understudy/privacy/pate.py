@@ -1,0 +1,244 @@
+"""PATE: teachers on disjoint partitions of the units, and their noisy votes.
+
+Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training data", 2017. A unit's rows
+are all in one partition, assigned once by a coin of the unit's own, so adding or removing a unit changes one teacher,
+whatever that teacher does with its rows, and moves a vote count by one at most. Teachers are functions of raw rows
+without noise: private state, opaque like the rows. They are one population, mapped over stacked arrays, and nothing is
+added up over teachers but in `noisy_votes`: what leaves are noisy vote counts, and all after them is post-processing.
+
+Needs nothing but NumPy, JAX and Equinox. The charge is made by `charges.charge_votes`.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from understudy.errors import BudgetExceeded
+from understudy.privacy.clipping import RowLoss, unit_loss
+from understudy.privacy.device_noise import normals, word_pairs
+
+LAWS = ("gaussian", "laplace")
+AGAINST = ("median", "half")
+
+# ---------------------------------------------------------------------------------------------------------- partitions
+
+
+class Partitions(eqx.Module):
+    """Rows in the order of their teachers, each with any number of them: shapes follow from totals alone. Opaque."""
+
+    _rows: Float[Array, "rows features"] | Int[Array, "rows columns"]
+    """Features, or the codes of one-hot blocks."""
+    _offsets: Int[Array, " teachers"]
+    """Where each teacher's rows begin."""
+    _lengths: Int[Array, " teachers"]
+    """How many they are; a teacher may have none."""
+
+
+def partition_by_unit(
+    rows: np.ndarray, unit_of_row: np.ndarray, num_teachers: int, *, key: PRNGKeyArray
+) -> tuple[Partitions, Int[np.ndarray, " rows"]]:
+    """Rows by teacher, and each row's teacher. A unit draws its teacher evenly.
+
+    Formal guarantee: each unit's teacher is a draw of its own, independent of all rows and of all other units, and all
+    of its rows go there: when a unit is added or removed, the partitions of all other teachers have the same law as
+    before. (With one key they differ, for coins go by position; no guarantee is about one key.)
+    """
+    numbers, unit_of_row = np.unique(unit_of_row, return_inverse=True)
+    teacher_of_unit = np.asarray(jax.random.randint(key, (max(1, len(numbers)),), 0, num_teachers))
+    teacher_of_row = teacher_of_unit[unit_of_row] if len(rows) else np.zeros(0, dtype=int)
+    return partition_by_teacher(rows, teacher_of_row, num_teachers), teacher_of_row
+
+
+def partition_by_teacher(rows: np.ndarray, teacher_of_row: Int[np.ndarray, " rows"], num_teachers: int) -> Partitions:
+    """Rows in the order of their teachers, and of their own within each."""
+    lengths = np.bincount(teacher_of_row, minlength=num_teachers)
+    offsets = np.cumsum(lengths) - lengths
+    ordered = rows[np.argsort(teacher_of_row, kind="stable")]
+    if not len(rows):  # an empty table is padded, so that array shapes do not reveal it
+        ordered = np.zeros((1, rows.shape[1]), dtype=rows.dtype)
+    return Partitions(jnp.asarray(ordered), jnp.asarray(offsets, jnp.int32), jnp.asarray(lengths, jnp.int32))
+
+
+class ChargedVotes(eqx.Module):
+    """Votes that were charged: the partitions of their teachers, and the noise of each vote. Opaque, and a pytree."""
+
+    _partitions: Partitions
+    _scale: Float[Array, ""]
+    law: str = eqx.field(static=True)
+    num_queries: int = eqx.field(static=True)
+
+    @property
+    def scale(self) -> Float[Array, ""]:
+        """Standard deviation of a vote's noise, or the scale of its Laplace law; zero in a run that is not private."""
+        return self._scale
+
+    @property
+    def num_teachers(self) -> int:
+        return len(self._partitions._lengths)
+
+    def check_queries(self, iterations: int, each: int) -> None:
+        """Refuses a run that would put more rows to the vote than were charged."""
+        if iterations * each > self.num_queries:
+            raise BudgetExceeded(
+                f"{iterations} iterations of {each} queries each were requested on {self.num_queries} that were "
+                "charged."
+            )
+
+
+def vote_scale(noise_multiplier: float, num_queries: int) -> float:
+    """Standard deviation of each of `num_queries` Gaussian votes that together cost one query of this multiplier."""
+    return noise_multiplier * math.sqrt(num_queries)
+
+
+# ------------------------------------------------------------------------------------------------------------ teachers
+
+
+class Teachers(eqx.Module):
+    """One network for each partition, stacked, and its optimiser's state. Private: opaque."""
+
+    _networks: Any
+    _optimizer_states: PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Teaching:
+    """How teachers learn: pure functions and public numbers."""
+
+    row_loss: RowLoss
+    """Of one of the teacher's own rows."""
+    fakes_loss: Callable[[Any, Float[Array, "batch features"]], Float[Array, ""]]
+    """(network, generated rows) -> loss."""
+    update_fn: Callable[[Any, PyTree, PyTree], tuple[Any, PyTree]]
+    """(network, gradient, optimiser's state) -> the network and the state after one step."""
+    batch_size: int
+    """Of a teacher's own rows in a step."""
+
+
+def init_teachers(
+    make_fn: Callable[[PRNGKeyArray], tuple[Any, PyTree]], num_teachers: int, *, key: PRNGKeyArray
+) -> Teachers:
+    """Each with weights of its own: `make_fn` gives a network and the optimiser's state for it."""
+    return Teachers(*eqx.filter_vmap(make_fn)(_own_keys(key, num_teachers)))
+
+
+def _own_keys(key: PRNGKeyArray, num_teachers: int) -> PRNGKeyArray:
+    return jax.vmap(functools.partial(jax.random.fold_in, key))(jnp.arange(num_teachers))
+
+
+def teacher_step(
+    charged: ChargedVotes,
+    teachers: Teachers,
+    teaching: Teaching,
+    fakes: Float[Array, "batch features"],
+    *,
+    key: PRNGKeyArray,
+) -> Teachers:
+    """Every teacher takes one step on a batch of its own rows and on the generated ones, which all of them share.
+
+    Formal guarantee: teacher i after the step is a function of teacher i before it, of the rows of partition i, of
+    `fakes` and of the i-th key. No noise and no bound is needed: what a unit does to its teacher stays there.
+    """
+    of_unit, partitions, size = unit_loss(teaching.row_loss), charged._partitions, teaching.batch_size
+
+    def one(network: Any, state: PyTree, offset: Array, length: Array, own_key: PRNGKeyArray) -> tuple[Any, PyTree]:
+        batch_key, row_key = jax.random.split(own_key)
+        at = offset + jax.random.randint(batch_key, (size,), 0, jnp.maximum(length, 1))
+        # A teacher without rows would point at another's.
+        rows = jnp.where(length > 0, jnp.take(partitions._rows, at, axis=0, mode="clip"), 0)
+        row_keys = jax.random.split(row_key, size)
+        moving, rest = eqx.partition(network, eqx.is_inexact_array)
+
+        def loss(inside: PyTree) -> Array:
+            teacher, present = eqx.combine(inside, rest), jnp.ones(1, dtype=bool)
+            real = jax.vmap(lambda row, k: of_unit(teacher, (row[None], present, None, k)))(rows, row_keys).mean()
+            return jnp.where(length > 0, real, 0.0) + teaching.fakes_loss(teacher, fakes)
+
+        return teaching.update_fn(network, jax.grad(loss)(moving), state)
+
+    return Teachers(
+        *eqx.filter_vmap(one)(
+            teachers._networks,
+            teachers._optimizer_states,
+            partitions._offsets,
+            partitions._lengths,
+            _own_keys(key, charged.num_teachers),
+        )
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- votes
+
+
+def noisy_votes(
+    charged: ChargedVotes,
+    teachers: Teachers,
+    rows: Float[Array, "queries features"],
+    others: Float[Array, "pool features"],
+    *,
+    against: str,
+    key: PRNGKeyArray,
+) -> Float[Array, " queries"]:
+    """How many teachers call each generated row real, with the charged noise.
+
+    A teacher compares its score of a row with even odds ("half"), or with the median of its scores of `others`.
+
+    Formal guarantee: for each query a Gaussian mechanism of sensitivity one and noise multiplier `scale`, or a Laplace
+    one of pure epsilon 1 / `scale`, provided that `rows` and `others` depend on private rows through earlier noisy
+    votes alone: an opinion is a function of the teacher's own partition, of these rows and of randomness that no other
+    partition has touched. A teacher without rows votes no, so it is as if it were not there. `key` serves nothing else.
+    """
+    exact_votes = exact_vote_counts(
+        exact_opinions(teachers, rows, others, against=against), charged._partitions._lengths
+    )
+    return add_vote_noise(exact_votes, scale=charged._scale, law=charged.law, key=key)
+
+
+def exact_opinions(
+    teachers: Teachers,
+    rows: Float[Array, "queries features"],
+    others: Float[Array, "pool features"],
+    *,
+    against: str,
+) -> Bool[Array, "teachers queries"]:
+    """What each teacher says of each row: of its own state, of these rows and of other generated ones. Exact."""
+
+    def one(network: Any) -> Array:
+        scores = jax.vmap(network)(rows)
+        if against == "half":
+            return scores > 0
+        return scores > jnp.median(jax.vmap(network)(others))
+
+    return eqx.filter_vmap(one)(teachers._networks)
+
+
+def exact_vote_counts(
+    says: Bool[Array, "teachers queries"], lengths: Int[Array, " teachers"]
+) -> Int[Array, " queries"]:
+    """How many teachers with rows say yes to each query. Exact."""
+    return jnp.sum(says & (lengths > 0)[:, None], axis=0)
+
+
+def add_vote_noise(
+    exact_votes: Int[Array, " queries"], *, scale: Float[Array, ""] | float, law: str, key: PRNGKeyArray
+) -> Float[Array, " queries"]:
+    """Counts with noise of this scale: a standard deviation, or that of a Laplace law."""
+    draw = normals if law == "gaussian" else laplaces
+    # A count is whole, so noise that is rounded first is the rounded noisy count: its low bits tell nothing.
+    return exact_votes + jnp.rint(scale * draw(key, exact_votes.shape[0]))
+
+
+def laplaces(key: PRNGKeyArray, count: int) -> Float[Array, " count"]:
+    """Laplace numbers of scale one: an exponential from 63 bits, which ends at 44, and a fair sign."""
+    first, second = word_pairs(key, count)
+    below, half = (first >> 31) == 1, first & np.uint32(0x7FFFFFFF)
+    rest = (second.astype(jnp.float32) + np.float32(0.5)) * np.float32(2**-32)
+    size = -jnp.log((half.astype(jnp.float32) + rest) * np.float32(2**-31))
+    return jnp.where(below, -size, size)

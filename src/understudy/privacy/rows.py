@@ -1,0 +1,258 @@
+"""Private rows and public rows: types without a common base, so that one passed for the other does not type-check.
+
+`PrivateRows` is the encoded private table and `PrivateUnits` its rows arranged for training. Both are opaque: what they
+hold has underscore names, which no code outside `privacy/` may use, and their public attributes are facts that are
+declared or already noisy. `PublicRows` and `PublicUnits` are the same for a table that anyone may see.
+
+Functions of single rows come in from outside (`RowEncoder`, losses of a training). They are pure and are called here:
+what they return stays in `privacy/` until noise has been added.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from understudy.errors import ConfigError
+from understudy.privacy.totals import Totals
+
+if TYPE_CHECKING:  # these read tables; training alone must not need to
+    from understudy.privacy.ledger import Ledger
+    from understudy.schema import Domain, Scale
+
+
+class RowEncoder(Protocol):
+    """From codes and positions of rows to features, each row by itself."""
+
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: PRNGKeyArray, /) -> np.ndarray: ...
+
+
+Clique = tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Box:
+    """One count: of the rows whose codes lie within a range in each of these columns."""
+
+    clique: Clique
+    ranges: tuple[tuple[int, int], ...]
+    """First code and the one after the last, for each column."""
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        return tuple(slice(first, end) for first, end in self.ranges)
+
+
+@dataclasses.dataclass(frozen=True)
+class Grouped:
+    """A marginal whose cells are groups of codes, by facts that are public or already noisy."""
+
+    clique: Clique
+    groups: tuple[tuple[int, ...], ...]
+    """For each column the group of each of its codes, counted from 0."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(max(groups) + 1 for groups in self.groups)
+
+
+Counted = Clique | Box | Grouped
+"""What can be counted."""
+
+
+class PrivateRows:
+    """The encoded private rows. Their content is reached through the mechanisms of `privacy/` alone."""
+
+    def __init__(
+        self,
+        codes: np.ndarray,
+        domain: "Domain",
+        *,
+        max_rows_per_unit: int = 1,
+        units: np.ndarray | None = None,
+        positions: Callable[[], np.ndarray] | None = None,
+        scales: "Sequence[Scale | None] | None" = None,
+        totals: Totals | None = None,
+        fraction: float = 1.0,
+    ):
+        self._codes = codes
+        self._units = units
+        self._make_positions = positions  # called when a method needs numbers rather than bins
+        self.domain = domain
+        self.scales: "tuple[Scale | None, ...]" = tuple(scales or (None,) * len(domain.names))
+        """What is public about each numeric column."""
+        self.max_rows_per_unit = max_rows_per_unit
+        self.totals = totals or Totals(domain.declared_rows)
+        """The number of rows as estimated by the noisy answers about these rows and all their partitions."""
+        self._fraction = fraction  # of the table's units, each kept independently at random
+        self._cache: dict[Counted, np.ndarray] = {}  # exact counts by their query
+
+    @functools.cached_property
+    def _positions(self) -> np.ndarray:
+        """Positions of numbers between their bounds, from 0 to 1; NaN for nulls and for other columns."""
+        return np.full(self._codes.shape, np.nan) if self._make_positions is None else self._make_positions()
+
+    def only(self, columns: Sequence[str]) -> "PrivateRows":
+        """The same rows without their other columns. Reads nothing; costs and bounds for a unit do not change."""
+        domain = self.domain.only(columns)
+        at = [self.domain.index(name) for name in domain.names]
+        return PrivateRows(
+            self._codes[:, at],
+            domain,
+            max_rows_per_unit=self.max_rows_per_unit,
+            units=self._units,
+            positions=lambda: self._positions[:, at],
+            scales=[self.scales[index] for index in at],
+            totals=self.totals,
+            fraction=self._fraction,
+        )
+
+    @property
+    def public_num_rows(self) -> int:
+        """The public number of rows; if the noisy totals contradict the declared number, their estimate."""
+        if not self.totals.contradicted:
+            return self.domain.num_rows
+        return max(1, round(self._fraction * self.totals.measured))
+
+    @property
+    def measured_domain(self) -> "Domain":
+        """The domain with that number of rows: for post-processing answers, never for plans."""
+        return dataclasses.replace(self.domain, num_rows=self.public_num_rows)
+
+    def shape_of(self, query: Counted) -> tuple[int, ...]:
+        """The shape of an answer, from public facts."""
+        if isinstance(query, Box):
+            return (1,)
+        return query.shape if isinstance(query, Grouped) else self.domain.shape(query)
+
+    def _exact_counts(self, query: Counted) -> np.ndarray:
+        """Cells of a marginal, in the clique's own order of columns, or the one count of a box as an array of one."""
+        if query not in self._cache:
+            if isinstance(query, Box):
+                self._cache[query] = self._exact_counts(query.clique)[query.slices].sum().reshape(1)
+            else:
+                self._cache[query] = self._count_cells(query)
+        return self._cache[query]
+
+    def _count_cells(self, query: Clique | Grouped) -> np.ndarray:
+        """Every row is in exactly one cell."""
+        clique, shape = query.clique if isinstance(query, Grouped) else query, self.shape_of(query)
+        flat = np.zeros(len(self._codes), dtype=np.int64)
+        for number, (name, size) in enumerate(zip(clique, shape, strict=True)):
+            codes = self._codes[:, self.domain.index(name)]
+            if isinstance(query, Grouped):
+                codes = np.asarray(query.groups[number], dtype=np.int64)[codes]
+            flat = flat * size + codes
+        return np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
+
+    def _note_total(self, noisy_counts: np.ndarray, stddev: float) -> None:
+        """Called for every answered marginal: its cells count each row once."""
+        whole = (self.domain.declared_rows or self.domain.num_rows) * self.max_rows_per_unit
+        spread = whole * self._fraction * (1 - self._fraction)
+        variance = stddev**2 * noisy_counts.size
+        self.totals.note(float(noisy_counts.sum()), variance, fraction=self._fraction, spread=spread)
+
+    def _encoded(self, layout: RowEncoder | None, ledger: "Ledger") -> np.ndarray:
+        """Features of all rows by `layout`, with randomness of the ledger; without a layout the codes."""
+        return self._codes if layout is None else layout.encode(self._codes, self._positions, ledger.noise.key())
+
+    def _unit_of_row(self) -> np.ndarray:
+        """A number for each row that tells its unit."""
+        if self.max_rows_per_unit == 1:
+            return np.arange(len(self._codes))
+        assert self._units is not None, "the units of rows must be known where they may own several"
+        return self._units
+
+    def _part(self, kept: np.ndarray, num_rows: int, fraction: float) -> "PrivateRows":
+        return PrivateRows(
+            self._codes[kept],
+            dataclasses.replace(self.domain, num_rows=num_rows),
+            max_rows_per_unit=self.max_rows_per_unit,
+            units=None if self._units is None else self._units[kept],
+            positions=lambda: self._positions[kept],
+            scales=self.scales,
+            totals=self.totals,
+            fraction=self._fraction * fraction,
+        )
+
+
+class PrivateUnits(eqx.Module):
+    """Private rows arranged for training, one line for each unit. A pytree, so that compiled programs can take it."""
+
+    _rows: Float[Array, "units slots features"] | Int[Array, "units slots columns"]
+    """Features, or the codes of one-hot blocks."""
+    _present: Bool[Array, "units slots"]
+
+
+@dataclasses.dataclass(frozen=True)
+class PublicRows:
+    """Encoded rows of a public table, or of a simulator: whoever is in it is not protected."""
+
+    codes: Int[np.ndarray, "rows columns"]
+    positions: Float[np.ndarray, "rows columns"]
+
+    def only(self, at: Sequence[int]) -> "PublicRows":
+        """The same rows with the columns at these indices."""
+        return PublicRows(self.codes[:, at], self.positions[:, at])
+
+    def arrange(self, layout: RowEncoder | None, *, key: PRNGKeyArray) -> "PublicUnits":
+        """For training: features by `layout`, or the codes."""
+        rows = self.codes if layout is None else layout.encode(self.codes, self.positions, key)
+        return PublicUnits(jnp.asarray(rows[:, None]), jnp.ones((len(rows), 1), dtype=bool))
+
+
+class PublicUnits(eqx.Module):
+    """Public rows arranged for training, each row a unit of its own."""
+
+    rows: Float[Array, "units slots features"] | Int[Array, "units slots columns"]
+    present: Bool[Array, "units slots"]
+
+
+def arrange_units(rows: PrivateRows, encoded: np.ndarray) -> PrivateUnits:
+    """Codes or features with one line for each unit and a slot for each of its rows.
+
+    An empty table is padded with one absent unit, so that array shapes do not reveal it.
+    """
+    slots = rows.max_rows_per_unit
+    if not len(encoded):
+        arranged = np.zeros((1, slots, encoded.shape[1]), encoded.dtype)
+        present = np.zeros((1, slots), dtype=bool)
+    elif slots == 1:
+        arranged, present = encoded[:, None], np.ones((len(encoded), 1), dtype=bool)
+    else:
+        units = rows._unit_of_row()
+        order = np.argsort(units, kind="stable")
+        _, first, line = np.unique(units[order], return_index=True, return_inverse=True)
+        slot = np.arange(len(order)) - first[line]
+        arranged = np.zeros((len(first), slots, encoded.shape[1]), dtype=encoded.dtype)
+        present = np.zeros((len(first), slots), dtype=bool)
+        arranged[line, slot], present[line, slot] = encoded[order], True
+    return PrivateUnits(jnp.asarray(arranged), jnp.asarray(present))
+
+
+def partition_rows(rows: PrivateRows, fraction: float, ledger: "Ledger") -> tuple[PrivateRows, PrivateRows]:
+    """The rows to train on and about `fraction` of them held out, every unit by a coin of its own.
+
+    Formal guarantee: a unit's rows are all in one partition, and no other unit moves when it is added or removed, so
+    queries on the two (branches of the ledger) compose in parallel: they cost the larger of both. The sizes of the
+    partitions are public: fractions of the public number of rows.
+    """
+    if not 0 < fraction < 1:
+        raise ConfigError(f"holdout is a share of the units between 0 and 1, found {fraction:g}.")
+    numbers, unit_of_row = np.unique(rows._unit_of_row(), return_inverse=True)
+    coins = np.asarray(jax.random.bits(ledger.noise.key(), (len(numbers),), np.uint32))
+    held = (coins < fraction * 2.0**32)[unit_of_row] if len(numbers) else np.zeros(0, dtype=bool)
+    sizes = partition_sizes(rows.domain, fraction)
+    return rows._part(~held, sizes[0], 1 - fraction), rows._part(held, sizes[1], fraction)
+
+
+def partition_sizes(domain: "Domain", fraction: float) -> tuple[int, int]:
+    """The public sizes of the two partitions."""
+    return max(1, round((1 - fraction) * domain.num_rows)), max(1, round(fraction * domain.num_rows))

@@ -1,0 +1,73 @@
+"""Small tables, ledgers and laws of noise that the tests of counts, selections and filters share."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import strategies as st
+from scipy import stats
+
+from understudy.privacy.ledger import Guarantee, Ledger
+from understudy.privacy.noise import NoiseSource, SeededNoise
+from understudy.privacy.rows import Clique, PrivateRows
+from understudy.privacy.selection import Candidates
+from understudy.schema import Domain
+
+DOMAIN = Domain(names=("a", "b", "c"), sizes=(2, 3, 4), num_rows=20)
+CLIQUES: list[Clique] = [("a",), ("c", "a"), ("a", "b", "c"), ()]
+LEVEL = 1e-7  # of the chi-square tests on draws that differ in every run: a false alarm in ten million
+
+codes = st.tuples(*(st.integers(0, size - 1) for size in DOMAIN.sizes))
+
+
+def table(rows: Sequence[tuple[int, ...]], *, k: int = 1, domain: Domain = DOMAIN) -> PrivateRows:
+    return PrivateRows(np.array(rows, dtype=np.int32).reshape(-1, len(domain.names)), domain, max_rows_per_unit=k)
+
+
+def ledger(epsilon: float = 100.0, *, noise: NoiseSource | None = None, k: int = 1) -> Ledger:
+    return Ledger(Guarantee(epsilon, 1e-6), noise=noise or SeededNoise(0), max_rows_per_unit=k)
+
+
+class Untouchable(PrivateRows):
+    """Rows that tell when they are counted."""
+
+    def _exact_counts(self, query: object) -> np.ndarray:
+        raise AssertionError("the rows were touched")
+
+
+def untouchable(*, k: int = 1) -> PrivateRows:
+    return Untouchable(np.zeros((3, 3), dtype=np.int32), DOMAIN, max_rows_per_unit=k)
+
+
+class ExactLaw(SeededNoise):
+    """Keeps the law of each pick: the log-probabilities of softmax(scores / scale)."""
+
+    def noisy_argmax(self, scores: np.ndarray, scale: float) -> int:
+        logits = np.asarray(scores) / scale
+        self.log_law = logits - np.logaddexp.reduce(logits)
+        return super().noisy_argmax(scores, scale)
+
+
+class Closed(PrivateRows):
+    """Rows that tell when they are read at all."""
+
+    def __getattribute__(self, name: str) -> object:
+        assert name not in ("_codes", "_positions"), "the rows were touched"
+        return super().__getattribute__(name)
+
+
+def candidates(shift: float = 0.0, weights: tuple[float, ...] = (1.0, 2.0, 0.5)) -> Candidates:
+    cliques: list[Clique] = [("a",), ("b",), ("a", "c")]
+    expected = [np.full(DOMAIN.shape(clique), 1.3 + shift * i) for i, clique in enumerate(cliques)]
+    return Candidates(cliques, expected, np.array(weights), np.array([0.5, 3.0, 1.0]))
+
+
+def chi_square(draws: np.ndarray, stddev: float) -> float:
+    support = np.arange(-math.ceil(12 * stddev), math.ceil(12 * stddev) + 1)
+    mass = np.exp(-(support**2) / (2 * stddev**2))
+    mass /= mass.sum()
+    kept = np.flatnonzero(mass * draws.size >= 50)
+    inside = [np.count_nonzero(draws == support[i]) for i in kept]
+    observed = np.r_[inside, draws.size - sum(inside)]
+    expected = np.r_[mass[kept], 1 - mass[kept].sum()] * draws.size
+    return float(stats.chisquare(observed, expected).pvalue)

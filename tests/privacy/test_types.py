@@ -1,0 +1,94 @@
+"""Private rows passed for public ones do not type-check, nor public ones for private ones."""
+
+from pathlib import Path
+
+import pytest
+from mypy import api
+
+ROOT = Path(__file__).parents[2]
+
+PREAMBLE = """
+from typing import Any
+
+from jaxtyping import PRNGKeyArray
+
+from understudy.training.gan import Dials, Settings, State, train
+from understudy.privacy.charges import charge_dpsgd, charge_votes
+from understudy.privacy.clipping import Clip, RowLoss, clip_from_public
+from understudy.privacy.counts import noisy_counts
+from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient
+from understudy.privacy.ledger import Ledger, Look, Plan
+from understudy.privacy.rows import PrivateRows, PrivateUnits, PublicRows, PublicUnits
+from understudy.privacy.sampling import Batches
+from understudy.synthesizers.dpgan import DPGAN, warmed_up
+
+
+def use(
+    private: PrivateRows,
+    public: PublicRows,
+    private_units: PrivateUnits,
+    public_units: PublicUnits,
+    charged: ChargedSteps,
+    free: PublicSteps,
+    query: Look,
+    plan: Plan,
+    ledger: Ledger,
+    loss: RowLoss,
+    network: object,
+    clip: Clip,
+    batch: Batches,
+    settings: Settings,
+    dials: Dials,
+    state: State,
+    key: PRNGKeyArray,
+    more: Any,
+) -> None:
+"""
+
+BAD = (
+    "DPGAN().fit(private, plan, ledger, key=key, public=private)",
+    "DPGAN().fit(public, plan, ledger, key=key)",
+    "charge_dpsgd(public, query, ledger)",
+    "charge_votes(public, query, ledger, num_teachers=2, num_queries=1)",
+    "noisy_counts(public, [('a',)], query, ledger)",
+    "PublicSteps(private_units, 0.5, 3)",
+    "ChargedSteps(public_units, free.noise_multiplier, 0.5, 3)",
+    "public_gradient(charged, loss, network, batch=batch, key=key)",
+    "noisy_gradient(free, loss, network, clip, batch=batch, key=key)",
+    "clip_from_public(loss, network, private_units, None, clip, regroup=False, key=key)",
+    "train(settings, charged, dials, key, network_key=key, iterations=1, public=private_units)",
+    "train(settings, private_units, dials, key, network_key=key, iterations=1)",
+    "warmed_up(settings, private_units, dials, key, state, **more)",
+)
+
+GOOD = (
+    "DPGAN().fit(private, plan, ledger, key=key, public=public)",
+    "charge_dpsgd(private, query, ledger)",
+    "charge_votes(private, query, ledger, num_teachers=2, num_queries=1)",
+    "noisy_counts(private, [('a',)], query, ledger)",
+    "PublicSteps(public_units, 0.5, 3)",
+    "ChargedSteps(private_units, free.noise_multiplier, 0.5, 3)",
+    "public_gradient(free, loss, network, batch=batch, key=key)",
+    "noisy_gradient(charged, loss, network, clip, batch=batch, key=key)",
+    "clip_from_public(loss, network, public_units, None, clip, regroup=False, key=key)",
+    "train(settings, charged, dials, key, network_key=key, iterations=1, public=public_units)",
+    "train(settings, free, dials, key, network_key=key, iterations=1)",
+    "warmed_up(settings, public_units, dials, key, state, **more)",
+)
+
+
+def test_private_and_public_rows_cannot_be_swapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One error of an argument's type in each bad line, and none in the good ones."""
+    bad, good = tmp_path / "bad_example.py", tmp_path / "good_example.py"
+    for path, lines in ((bad, BAD), (good, GOOD)):
+        path.write_text(PREAMBLE + "".join(f"    {line}\n" for line in lines))
+    monkeypatch.setenv("MYPYPATH", str(ROOT / "src"))
+    monkeypatch.chdir(ROOT)
+    told, problems, _ = api.run(["--follow-imports=silent", "--hide-error-context", str(bad), str(good)])
+    assert not problems
+    errors = [line for line in told.splitlines() if ": error:" in line]
+    assert not [line for line in errors if "good_example" in line], told
+    first = PREAMBLE.count("\n") + 1
+    found = {int(line.split(":")[1]) - first for line in errors if "[arg-type]" in line}
+    assert found == set(range(len(BAD))), told
+    assert len(errors) == len(BAD), told
