@@ -33,7 +33,8 @@ import optax  # noqa: E402
 
 from understudy.adversarial.critics import unit_loss  # noqa: E402
 from understudy.adversarial.losses import LOSSES  # noqa: E402
-from understudy.networks import Block, Critic  # noqa: E402
+from understudy.features import Block  # noqa: E402
+from understudy.networks import Critic  # noqa: E402
 from understudy.privacy.device_noise import normals  # noqa: E402
 from understudy.privacy.gradients import (  # noqa: E402
     Clip,

@@ -55,7 +55,7 @@ def run(path: str, *, write: bool) -> None:
 
     from understudy.adversarial.critics import one_hot_blocks
     from understudy.adversarial.training import Dials, Settings, advance, draws_of, generated, start
-    from understudy.networks import drawn_codes
+    from understudy.models.networks import sample_codes
     from understudy.privacy.sampling import Draws, Units, drawn_rate
 
     loaded = np.load(path)
@@ -72,7 +72,7 @@ def run(path: str, *, write: bool) -> None:
         state = start(settings, dials, start_key, marginal=marginal)
         state = advance(settings, state, units, dials, run_key, draws, marginal=marginal)
         logits, _, _ = generated(settings, state.average, rows, sample_key)
-        return drawn_codes(logits, blocks, key=head_key).astype(jnp.int16)
+        return sample_codes(logits, blocks, key=head_key).astype(jnp.int16)
 
     keys = jnp.stack([jax.random.split(jax.random.key(seed), 4) for _ in EPSILONS for seed in range(SEEDS)])
     draws = draws_of(settings, keys[:, 1], units, 0, STEPS)

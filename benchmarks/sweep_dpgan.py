@@ -113,7 +113,7 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dia
 
     from understudy.adversarial.critics import Conditions, one_hot_blocks
     from understudy.adversarial.training import Dials, Settings, advance, carried_over, draws_of, generated, start
-    from understudy.networks import drawn_codes
+    from understudy.models.networks import sample_codes
     from understudy.privacy.gradients import multiplier_beside_counts
     from understudy.privacy.sampling import Draws, Units, drawn_rate
 
@@ -147,7 +147,7 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dia
             state = carried_over(settings, one, state)
         state = advance(settings, state, units, one, keys[1], draws, conditions, public, anchored)
         logits, _, _ = generated(settings, state.average, len(loaded["codes"]), keys[2], law)
-        return drawn_codes(logits, blocks, key=keys[3]).astype(jnp.int16)
+        return sample_codes(logits, blocks, key=keys[3]).astype(jnp.int16)
 
     keys = jnp.stack([jax.random.split(jax.random.key(dial["seed"]), 5) for dial in dials])
     draws = draws_of(settings, keys[:, 1], units, 0, steps // settings.critic_steps)

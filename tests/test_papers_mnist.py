@@ -19,10 +19,10 @@ from scipy import stats
 from understudy.adversarial.critics import unit_loss
 from understudy.adversarial.losses import LOSSES
 from understudy.adversarial.training import draws_of, generated
-from understudy.boosting import judged
 from understudy.errors import BudgetExceeded
 from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient, has_rules, noisy_direction
 from understudy.privacy.sampling import Draws
+from understudy.synthesizers.boosted.game import evaluate_critics
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -185,7 +185,7 @@ def _by_brightness(codes: np.ndarray) -> np.ndarray:
 def test_picks_without_an_accountant_follow_the_same_law() -> None:
     """Counts of 40 seeds, by chi-square: one false alarm in 10^4."""
     codes, public, found = images(600), np.asarray([0.1, 0.9, 0.5]), np.zeros((2, 3), int)
-    real = judged(_by_brightness, 2, codes)
+    real = evaluate_critics(_by_brightness, 2, codes)
     for seed in range(40):
         both = mnist.private_pick(SMOKE, _by_brightness, 2, codes, seed)[0], mnist.unpriced_pick(SMOKE, real, seed)
         for number, pick in enumerate(both):

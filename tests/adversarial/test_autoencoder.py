@@ -14,7 +14,8 @@ from understudy.adversarial import autoencoder, training
 from understudy.adversarial.autoencoder import Coded, Recipe, random_encoder, train_autoencoder
 from understudy.adversarial.critics import one_hot_blocks
 from understudy.features import Layout, Levels
-from understudy.networks import Autoencoder, Decoder, Encoder
+from understudy.models.networks import Decoder
+from understudy.networks import Autoencoder, Encoder
 from understudy.privacy.sampling import Units
 
 BLOCKS = one_hot_blocks((2, 3, 4))

@@ -18,7 +18,8 @@ from scipy import stats
 from understudy.adversarial.critics import unit_loss
 from understudy.adversarial.losses import LOSSES
 from understudy.errors import ConfigError
-from understudy.networks import Block, Critic
+from understudy.features import Block
+from understudy.networks import Critic
 from understudy.privacy.device_noise import normals
 from understudy.privacy.gradients import (
     CANCELLING,

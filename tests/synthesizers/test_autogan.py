@@ -22,8 +22,9 @@ from understudy.adversarial.critics import one_hot_blocks
 from understudy.adversarial.training import Dials, Settings
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import ConfigError
-from understudy.features import PublicRows
-from understudy.networks import Autoencoder, Block, Decoded, Decoder, Encoder, PlainGenerator
+from understudy.features import Block, PublicRows
+from understudy.models.networks import Decoded, Decoder, PlainGenerator
+from understudy.networks import Autoencoder, Encoder
 from understudy.privacy.accounting import DiscreteGaussian, Gaussian, NonPrivate, SubsampledGaussian, pld_epsilon
 from understudy.privacy.gradients import Clip
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan

@@ -20,7 +20,8 @@ from understudy.adversarial.losses import LOSSES
 from understudy.adversarial.measured import Components, Cross, Fit, Held, begun, by_chance, heads_of, loss_of
 from understudy.adversarial.training import Settings, generated, generator_gradient
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.networks import Block, Centred, Critic
+from understudy.features import Block
+from understudy.networks import Centred, Critic
 from understudy.privacy.accounting import Gaussian, SubsampledGaussian
 from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient, has_rules, per_example_sum
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan
@@ -61,7 +62,7 @@ def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytes
     model = gem.fit(real_rows(num_rows), plan, ledger, key=jax.random.key(0))
     assert ledger.looks == plan.looks
     assert 0.99 * 2 <= ledger.spent().epsilon <= 2
-    assert (model.sample(30, key=jax.random.key(1)) < DOMAIN.sizes).all()
+    assert (model.sample(30, key=jax.random.key(1)).codes < DOMAIN.sizes).all()
     event, [(settings, dials, iterations)] = plan["critic"].event, seen
     assert isinstance(event, SubsampledGaussian)
     assert (settings.rate, iterations) == (event.rate, event.steps)
@@ -230,7 +231,7 @@ def test_it_sees_what_pairs_do_not() -> None:
     def even(gem: GEM) -> float:
         ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
         model = gem.fit(Rows(codes, domain), gem.plan(domain, ledger.remaining), ledger, key=jax.random.key(0))
-        return float(np.mean(model.sample(10_000, key=jax.random.key(1)).sum(axis=1) % 2 == 0))
+        return float(np.mean(model.sample(10_000, key=jax.random.key(1)).codes.sum(axis=1) % 2 == 0))
 
     assert even(GEM(**settings)) < 0.6
     settings |= {"critic_share": 0.5, "critic_steps": 300, "critic_draw": 0.1, "critic_widths": (16,)}

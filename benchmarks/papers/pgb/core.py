@@ -24,13 +24,13 @@ import pyarrow as pa
 from jaxtyping import PRNGKeyArray
 
 import understudy as us
-from understudy.adversarial.pools import Pool
 from understudy.adversarial.trajectory import HasTrajectory, Trajectory
-from understudy.boosting import Outcome
+from understudy.models.pool import Pool
 from understudy.privacy.ledger import Budget, Ledger, Plan
 from understudy.privacy.mechanisms import Rows
 from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
+from understudy.synthesizers.boosted.game import Outcome
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
 

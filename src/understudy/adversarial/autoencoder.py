@@ -28,16 +28,9 @@ from understudy.adversarial.training import (
     stepped,
     trained_part,
 )
-from understudy.networks import (
-    Autoencoder,
-    Blocks,
-    Decoded,
-    Decoder,
-    Encoder,
-    block_log_softmax,
-    is_level,
-    num_features,
-)
+from understudy.features import Blocks, is_level, num_features
+from understudy.models.networks import Decoded, Decoder, block_log_softmax
+from understudy.networks import Autoencoder, Encoder
 from understudy.privacy.gradients import Clip, noisy_direction
 from understudy.privacy.mechanisms import RowEncoder
 from understudy.privacy.sampling import Draws, Units

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from understudy.adversarial.losses import Loss
-from understudy.networks import Block, Blocks, starts
+from understudy.features import Block, Blocks, starts
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip, grouped_by_size, public_norms
 
 PENALTY = 10.0

@@ -25,7 +25,8 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.adversarial.training import Kept, driven, trained_part
-from understudy.networks import Blocks, Generator, block_log_softmax, num_features
+from understudy.features import Blocks, num_features
+from understudy.models.networks import Generator, block_log_softmax
 
 if TYPE_CHECKING:
     from understudy.checkpoint import Slot

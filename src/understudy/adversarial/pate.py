@@ -41,7 +41,9 @@ from understudy.adversarial.training import (
     trained_part,
 )
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.networks import Critic, CrossedCritic, drawn_features, num_features
+from understudy.features import num_features
+from understudy.models.networks import sample_features
+from understudy.networks import Critic, CrossedCritic
 from understudy.privacy.votes import LAWS, Parts, noisy_votes
 
 if TYPE_CHECKING:
@@ -244,7 +246,7 @@ def drawn(
     a mixture of levels, which costs votes and says nothing of the rows."""
     row_key, head_key = jax.random.split(key)
     logits, _, condition = generated(settings, learned.generator, num_rows, row_key, conditions)
-    return seen_by_critic(drawn_features(logits, settings.blocks, key=head_key), condition)
+    return seen_by_critic(sample_features(logits, settings.blocks, key=head_key), condition)
 
 
 def asked(

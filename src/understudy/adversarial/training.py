@@ -28,19 +28,9 @@ from understudy.adversarial.critics import (
 )
 from understudy.adversarial.losses import LOSSES
 from understudy.errors import ConfigError, TrainingError
-from understudy.networks import (
-    GENERATORS,
-    Blocks,
-    Critic,
-    Generator,
-    activate,
-    block_log_softmax,
-    drawn_features,
-    is_level,
-    num_features,
-    spectral_scaled,
-    starts,
-)
+from understudy.features import Blocks, is_level, num_features, starts
+from understudy.models.networks import GENERATORS, Generator, activate, block_log_softmax, sample_features
+from understudy.networks import Critic, spectral_scaled
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip, noisy_direction
 from understudy.privacy.sampling import Draws, Units, chunk_size, num_slots, poisson_draws
 
@@ -251,7 +241,7 @@ def generated(
         inputs = jnp.concatenate([inputs, drawn], axis=1)
     logits = jax.vmap(generator)(inputs)
     if settings.heads == "drawn":
-        features = drawn_features(logits, settings.blocks, key=head_key)
+        features = sample_features(logits, settings.blocks, key=head_key)
     else:
         features = activate(logits, settings.blocks, temperature=settings.temperature, key=head_key)
     return logits, features, drawn

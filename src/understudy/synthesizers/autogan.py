@@ -31,24 +31,13 @@ from understudy.adversarial.autoencoder import (
     train_autoencoder,
     with_shares,
 )
-from understudy.adversarial.models import GeneratorModel
 from understudy.adversarial.training import Dials, Kept, Settings, State, begun_with, train
 from understudy.adversarial.trajectory import Trajectory
 from understudy.errors import ConfigError
-from understudy.features import FEW, Layout, PublicRows, layout_of
-from understudy.networks import (
-    GENERATORS,
-    Autoencoder,
-    Block,
-    Blocks,
-    Centred,
-    Critic,
-    Decoded,
-    Decoder,
-    Encoder,
-    is_level,
-    num_features,
-)
+from understudy.features import FEW, Block, Blocks, Layout, PublicRows, is_level, layout_of, num_features
+from understudy.models.generator import GeneratorModel
+from understudy.models.networks import GENERATORS, Decoded, Decoder
+from understudy.networks import Autoencoder, Centred, Critic, Encoder
 from understudy.privacy.accounting import Gaussian, NonPrivate, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan

@@ -21,11 +21,11 @@ from jaxtyping import PRNGKeyArray
 
 from understudy.adversarial.chains import PRIORS, Chains, train_chains
 from understudy.adversarial.critics import one_hot_blocks
-from understudy.adversarial.models import PosteriorModel
 from understudy.adversarial.training import Kept, Settings
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.features import FEATURES, MODES, layout_of
-from understudy.networks import GENERATORS, Blocks
+from understudy.features import FEATURES, MODES, Blocks, layout_of
+from understudy.models.generator import GeneratorModel, PosteriorModel
+from understudy.models.networks import GENERATORS, GeneratorNetwork
 from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip
 from understudy.privacy.langevin import SCHEDULES, Stair, paces, stairs
@@ -301,16 +301,16 @@ class BayesGAN:
             slot=ledger.slot(),
         )
         generators = _side_by_side(kept)
-        return PosteriorModel(
+        stacked = GeneratorModel(
             generators,
             self.arch,
             domain.names,
             layout.blocks,
             self.latent,
             self.generator_widths,
-            None,
-            None if is_binned else layout,
+            layout=None if is_binned else layout,
         )
+        return PosteriorModel(stacked)
 
     def _check_plan(self, looks: Sequence[Look], domain: Domain) -> None:
         """Refuses looks of other settings: what is done follows from these ones, so they must be what is paid."""
@@ -350,6 +350,6 @@ class BayesGAN:
         )
 
 
-def _side_by_side(kept: Sequence[Kept]) -> Any:
+def _side_by_side(kept: Sequence[Kept]) -> GeneratorNetwork:
     """All generators of all kept states along one axis."""
     return jax.tree_util.tree_map(lambda *leaves: np.concatenate(leaves), *(state.average for state in kept))

@@ -15,8 +15,7 @@ from jaxtyping import Array
 from understudy.adversarial.critics import Conditions
 from understudy.adversarial.training import Settings
 from understudy.errors import ConfigError
-from understudy.features import Layout
-from understudy.networks import Blocks
+from understudy.features import Blocks, Layout
 from understudy.synthesizers.dpgan import DPGAN
 
 

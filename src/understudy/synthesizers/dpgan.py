@@ -18,12 +18,12 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from understudy.adversarial.critics import Conditions, one_hot_blocks
-from understudy.adversarial.models import GeneratorModel
 from understudy.adversarial.training import Dials, Kept, Settings, State, begun_with, carried_over, start, train
 from understudy.adversarial.trajectory import Trajectory, judge
 from understudy.errors import ConfigError
-from understudy.features import FEATURES, MODES, Layout, PublicRows, layout_of
-from understudy.networks import GENERATORS, Blocks, num_features
+from understudy.features import FEATURES, MODES, Blocks, Layout, PublicRows, layout_of, num_features
+from understudy.models.generator import GeneratorModel
+from understudy.models.networks import GENERATORS
 from understudy.privacy.accounting import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, multiplier_beside_counts
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan

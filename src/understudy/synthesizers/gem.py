@@ -35,12 +35,13 @@ from understudy.adversarial.measured import (
     heads_of,
     train,
 )
-from understudy.adversarial.products import Products
 from understudy.adversarial.training import Dials, Kept, Settings, begun_with
 from understudy.adversarial.training import train as train_both
 from understudy.adversarial.trajectory import Trajectory, judge
 from understudy.errors import ConfigError
-from understudy.networks import Centred, Critic, starts
+from understudy.features import starts
+from understudy.models.mixture import MixtureOfProducts
+from understudy.networks import Centred, Critic
 from understudy.privacy.accounting import Choices, Gaussian, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
@@ -321,7 +322,7 @@ class GEM:
         *,
         key: PRNGKeyArray,
         progress: Progress | None = None,
-    ) -> Products:
+    ) -> MixtureOfProducts:
         """Formal guarantee: the price of the plan's looks. Groups, the generator and its average follow from noisy
         answers and public facts."""
         state, _, model_of = self._trained(rows, plan, ledger, progress, key=key)
@@ -367,7 +368,7 @@ class GEM:
         key: PRNGKeyArray,
         keep_every: int = 0,
         keep_last: int | None = None,
-    ) -> tuple[Kept, list[Kept], Callable[[Kept], Products]]:
+    ) -> tuple[Kept, list[Kept], Callable[[Kept], MixtureOfProducts]]:
         """The last state, those kept on the way, and what makes a model of one."""
         domain, tell = rows.domain, progress or (lambda share, words: None)
         tell_critic = _part(tell, 0.4, 0.6)
@@ -428,8 +429,8 @@ class GEM:
                 progress=tell_critic,
             )
 
-        def model_of(state: Kept) -> Products:
-            return Products(domain.names, domain.sizes, np.asarray(heads_of(fit, state.average, latents)))
+        def model_of(state: Kept) -> MixtureOfProducts:
+            return MixtureOfProducts(domain.names, domain.sizes, np.asarray(heads_of(fit, state.average, latents)))
 
         return last, kept, model_of
 

@@ -19,8 +19,8 @@ from jaxtyping import PRNGKeyArray
 
 from understudy.columns import did_you_mean
 from understudy.errors import ConfigError
-from understudy.junction import Clique, junction_tree
-from understudy.marginals import GraphicalModel
+from understudy.models.graphical import GraphicalModel
+from understudy.models.junction import Clique, junction_tree
 from understudy.privacy.accounting import Choices, DiscreteGaussian, Event
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Box, Candidates, Rows, noisy_answers, noisy_choices

@@ -15,8 +15,7 @@ from jaxtyping import Array
 from understudy.adversarial.critics import Conditions
 from understudy.adversarial.training import Settings
 from understudy.errors import ConfigError
-from understudy.features import Layout, Levels
-from understudy.networks import Blocks
+from understudy.features import Blocks, Layout, Levels
 from understudy.privacy.ledger import Budget, Plan
 from understudy.privacy.mechanisms import Rows
 from understudy.schema import Domain

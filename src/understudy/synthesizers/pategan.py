@@ -18,13 +18,13 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from understudy.adversarial.critics import Conditions, one_hot_blocks
-from understudy.adversarial.models import GeneratorModel
 from understudy.adversarial.pate import LOSSES_OF_VOTES, Voting, fresh_learners, train_by_votes
 from understudy.adversarial.training import Dials, Kept, Settings, State
 from understudy.adversarial.trajectory import Trajectory
 from understudy.errors import ConfigError
-from understudy.features import FEATURES, MODES, Layout, PublicRows, layout_of
-from understudy.networks import GENERATORS, Blocks
+from understudy.features import FEATURES, MODES, Blocks, Layout, PublicRows, layout_of
+from understudy.models.generator import GeneratorModel
+from understudy.models.networks import GENERATORS
 from understudy.privacy.accounting import Gaussian, Pure
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows, pay_for_votes

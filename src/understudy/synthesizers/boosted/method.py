@@ -14,31 +14,31 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from understudy.adversarial.models import joined
-from understudy.adversarial.pools import Drawn, Pool
 from understudy.adversarial.trajectory import HasTrajectory, Progress, Trajectory, has_critics
-from understudy.boosting import (
-    Cells,
-    Constant,
-    Distinguishers,
-    Outcome,
-    Together,
-    averaging_weights,
-    distinct,
-    expected_miss,
-    judged,
-    learning_rates,
-    play,
-    rejection_sample,
-)
 from understudy.errors import ConfigError
 from understudy.features import PublicRows
+from understudy.models.pool import Pool
+from understudy.models.protocol import Sample, concatenate
 from understudy.privacy.accounting import Choices
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Clique, Rows
 from understudy.privacy.selection import RowFunctions, noisy_picks
 from understudy.schema import Domain
 from understudy.synthesizers import name_of
+from understudy.synthesizers.boosted.game import (
+    Cells,
+    Constant,
+    Distinguishers,
+    Outcome,
+    Together,
+    averaging_weights,
+    draw_distinct,
+    evaluate_critics,
+    expected_miss,
+    learning_rates,
+    play,
+    rejection_sample,
+)
 
 OUTPUTS = ("iid", "distinct")
 QUERIES = ("auto", "none", "singles", "target", "pairs")
@@ -190,7 +190,7 @@ class Boosted:
         codes, places = self._pool(trajectory, pool_key)
         critics = None
         if trajectory.critics is not None:
-            critics = judged(
+            critics = evaluate_critics(
                 trajectory.critics,
                 self._count,
                 codes,
@@ -211,11 +211,11 @@ class Boosted:
         )
         return self._model(Pool(domain.names, codes, outcome.weights, places), outcome, output_key)
 
-    def _pool(self, trajectory: Trajectory, key: PRNGKeyArray) -> Drawn:
+    def _pool(self, trajectory: Trajectory, key: PRNGKeyArray) -> Sample:
         keys = jax.random.split(key, len(trajectory.models))
         size = self.samples_per_generator
-        drawn = [model.draw(size, key=one) for model, one in zip(trajectory.models, keys, strict=True)]
-        return joined(drawn, size * len(drawn))
+        samples = [model.sample(size, key=one) for model, one in zip(trajectory.models, keys, strict=True)]
+        return concatenate(samples, size * len(samples))
 
     def _cliques(self, domain: Domain) -> tuple[Clique, ...]:
         if not isinstance(self.queries, str):
@@ -249,7 +249,7 @@ class Boosted:
         if self.output == "iid" and not self.drs:
             return pool
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        kept = distinct(outcome.weights, generator)
+        kept = draw_distinct(outcome.weights, generator)
         if self.drs:
             kept = kept[rejection_sample(outcome.mixed[kept], generator)]
         return pool.only(kept)

@@ -1,0 +1,204 @@
+"""Generator networks, and the heads that turn their logits into features or codes: what a release needs to sample.
+
+A network makes one row from one latent vector; map it over a batch. It ends in typed heads, one per column: near
+one-hot blocks for categories, bounded numbers for the rest.
+"""
+
+import functools
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from understudy.errors import ConfigError
+from understudy.features import Blocks, num_features, starts
+
+SLOPE = 0.2
+"""Of the leaky ReLU."""
+
+
+def block_log_softmax(values: Float[Array, "rows features"], blocks: Blocks) -> Float[Array, "rows features"]:
+    """Log-softmax within each categorical block; other features pass unchanged.
+
+    All blocks at once, padded to the widest: a program whose size does not grow with the number of columns.
+    """
+    padded_at, back_at, is_level = _padding(blocks)
+    padded = jnp.concatenate([values, jnp.full((len(values), 1), -jnp.inf)], axis=1)[:, padded_at]
+    logs = jax.nn.log_softmax(padded, axis=2)
+    return jnp.where(is_level, logs.reshape(len(values), -1)[:, back_at], values)
+
+
+@functools.lru_cache(maxsize=64)
+def _padding(blocks: Blocks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where each padded cell comes from (one past the end: nowhere), where each feature went, and which are levels."""
+    features, widest = num_features(blocks), max(block.size for block in blocks)
+    padded_at = np.full((len(blocks), widest), features)
+    back_at, is_level = np.zeros(features, dtype=int), np.zeros(features, dtype=bool)
+    for number, (block, start) in enumerate(zip(blocks, starts(blocks), strict=True)):
+        here = np.arange(start, start + block.size)
+        padded_at[number, : block.size] = here
+        back_at[here] = number * widest + np.arange(block.size)
+        is_level[here] = block.kind == "one_hot"
+    return padded_at, back_at, is_level
+
+
+def _kinds(blocks: Blocks) -> tuple[np.ndarray, np.ndarray]:
+    kinds = np.repeat([block.kind for block in blocks], [block.size for block in blocks])
+    return kinds == "tanh", kinds == "bits"
+
+
+def activate(
+    logits: Float[Array, "rows features"], blocks: Blocks, *, temperature: float, key: PRNGKeyArray
+) -> Float[Array, "rows features"]:
+    """The heads: Gumbel-softmax for categories, straight numbers for the rest. Differentiable, row by row."""
+    is_tanh, is_bit = _kinds(blocks)
+    logs = block_log_softmax((logits + _gumbel(key, logits.shape)) / temperature, blocks)
+    if (is_number := is_tanh | is_bit).any():
+        # Not used below, but an exponential that overflows would make the gradient of all of them NaN.
+        logs = jnp.where(is_number, 0.0, logs)
+    softened = jnp.exp(logs)
+    if is_tanh.any():
+        softened = jnp.where(is_tanh, jnp.tanh(logits), softened)
+    return jnp.where(is_bit, jax.nn.sigmoid(logits), softened) if is_bit.any() else softened
+
+
+def sample_features(
+    logits: Float[Array, "rows features"], blocks: Blocks, *, key: PRNGKeyArray
+) -> Float[Array, "rows features"]:
+    """Hard values for a finished table: a drawn level in each categorical block, numbers and bits as they are."""
+    is_tanh, _ = _kinds(blocks)
+    padded_at, back_at, is_level = _padding(blocks)
+    noisy = jnp.concatenate([logits + _gumbel(key, logits.shape), jnp.full((len(logits), 1), -jnp.inf)], axis=1)
+    best = jax.nn.one_hot(jnp.argmax(noisy[:, padded_at], axis=2), padded_at.shape[1])
+    levels = best.reshape(len(logits), -1)[:, back_at]
+    numbers = jnp.where(is_tanh, jnp.tanh(logits), jax.nn.sigmoid(logits))
+    return jnp.where(is_level, levels, numbers)
+
+
+def sample_codes(
+    logits: Float[Array, "rows features"], blocks: Blocks, *, key: PRNGKeyArray
+) -> Int[Array, "rows blocks"]:
+    """The drawn level of each block, where all are categorical."""
+    padded_at, _, _ = _padding(blocks)
+    noisy = jnp.concatenate([logits + _gumbel(key, logits.shape), jnp.full((len(logits), 1), -jnp.inf)], axis=1)
+    return jnp.argmax(noisy[:, padded_at], axis=2)
+
+
+def _gumbel(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
+    """Randomness of the generator: it hides no statistic."""
+    return -jnp.log(-jnp.log(_open_uniform(key, shape)))
+
+
+def _open_uniform(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
+    return jax.random.uniform(key, shape, minval=1e-7, maxval=1.0 - 1e-7)
+
+
+class Generator(eqx.Module):
+    """Residual layers with layer normalisation, then one linear layer to the heads' logits."""
+
+    entry: eqx.nn.Linear
+    norms: list[eqx.nn.LayerNorm]
+    layers: list[eqx.nn.Linear]
+    exit: eqx.nn.Linear
+    latent: int = eqx.field(static=True)
+
+    def __init__(self, latent: int, condition: int, widths: Sequence[int], features: int, *, key: PRNGKeyArray):
+        if len(set(widths)) != 1:
+            raise ConfigError(f"The layers of a residual generator have one width, found {list(widths)}.")
+        keys = jax.random.split(key, len(widths) + 2)
+        self.latent = latent
+        self.entry = eqx.nn.Linear(latent + condition, widths[0], key=keys[0])
+        self.norms = [eqx.nn.LayerNorm(width) for width in widths]
+        self.layers = [eqx.nn.Linear(width, width, key=k) for width, k in zip(widths, keys[1:], strict=False)]
+        self.exit = eqx.nn.Linear(widths[-1], features, key=keys[-1])
+
+    def __call__(self, inputs: Float[Array, " inputs"]) -> Float[Array, " features"]:
+        hidden = self.entry(inputs)
+        for norm, layer in zip(self.norms, self.layers, strict=True):
+            hidden = hidden + jax.nn.relu(layer(norm(hidden)))
+        return self.exit(hidden)
+
+
+class QuailGenerator(eqx.Module):
+    """The generator of the QUAIL paper's DPGAN: two residual blocks of 64, a normalised leaky output."""
+
+    layers: list[eqx.nn.Linear]
+    norms: list[eqx.nn.LayerNorm]
+    exit: eqx.nn.Linear
+    exit_norm: eqx.nn.LayerNorm
+    latent: int = eqx.field(static=True)
+
+    def __init__(self, latent: int, condition: int, widths: Sequence[int], features: int, *, key: PRNGKeyArray):
+        keys = jax.random.split(key, 3)
+        size = latent + condition
+        self.latent = latent
+        self.layers = [eqx.nn.Linear(size, size, use_bias=False, key=k) for k in keys[:2]]
+        self.norms = [eqx.nn.LayerNorm(size) for _ in keys[:2]]
+        self.exit = eqx.nn.Linear(size, features, key=keys[2])
+        self.exit_norm = eqx.nn.LayerNorm(features)
+
+    def __call__(self, inputs: Float[Array, " inputs"]) -> Float[Array, " features"]:
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            inputs = inputs + jax.nn.leaky_relu(norm(layer(inputs)), SLOPE)
+        return jax.nn.leaky_relu(self.exit_norm(self.exit(inputs)), SLOPE)
+
+
+class PlainGenerator(eqx.Module):
+    """Linear layers and ReLU: the nets of the boosting paper, whose own are leaky."""
+
+    layers: list[eqx.nn.Linear]
+    latent: int = eqx.field(static=True)
+
+    def __init__(self, latent: int, condition: int, widths: Sequence[int], features: int, *, key: PRNGKeyArray):
+        sizes = [latent + condition, *widths, features]
+        keys = jax.random.split(key, len(sizes) - 1)
+        self.latent = latent
+        self.layers = [eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes, sizes[1:], keys, strict=False)]
+
+    def __call__(self, inputs: Float[Array, " inputs"]) -> Float[Array, " features"]:
+        for layer in self.layers[:-1]:
+            inputs = jax.nn.relu(layer(inputs))
+        return self.layers[-1](inputs)
+
+
+def linear_layers(sizes: Sequence[int], key: PRNGKeyArray) -> list[eqx.nn.Linear]:
+    keys = jax.random.split(key, len(sizes) - 1)
+    return [eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes, sizes[1:], keys, strict=False)]
+
+
+class Decoder(eqx.Module):
+    """Linear layers with leaky ReLU between them, from a code to the heads' logits."""
+
+    layers: list[eqx.nn.Linear]
+
+    def __init__(self, code: int, widths: Sequence[int], features: int, *, key: PRNGKeyArray):
+        self.layers = linear_layers([code, *widths, features], key)
+
+    def __call__(self, code: Float[Array, " code"]) -> Float[Array, " features"]:
+        for layer in self.layers[:-1]:
+            code = jax.nn.leaky_relu(layer(code), SLOPE)
+        return self.layers[-1](code)
+
+
+class Decoded(eqx.Module):
+    """A generator of codes, and the decoder that its codes pass through; it learns only if it is not fixed."""
+
+    codes: Generator | QuailGenerator | PlainGenerator
+    decoder: Decoder
+    is_fixed: bool = eqx.field(static=True, default=True)
+
+    def __call__(self, inputs: Float[Array, " inputs"]) -> Float[Array, " features"]:
+        decoder = jax.tree_util.tree_map(jax.lax.stop_gradient, self.decoder) if self.is_fixed else self.decoder
+        return decoder(jnp.tanh(self.codes(inputs)))
+
+
+GeneratorNetwork = Generator | QuailGenerator | PlainGenerator | Decoded
+GENERATORS: dict[str, type[Generator] | type[QuailGenerator] | type[PlainGenerator]] = {
+    "residual": Generator,
+    "quail_dpgan": QuailGenerator,
+    "plain": PlainGenerator,
+}
+"""Architectures by name."""
