@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from understudy.features import Block, num_features
-from understudy.learners.models import PriorModel
 from understudy.models import (
     MODELS,
     GeneratorModel,
@@ -23,6 +22,7 @@ from understudy.models import (
 )
 from understudy.models.junction import junction_tree
 from understudy.models.networks import Decoded, Decoder, Generator
+from understudy.models.predictors import PriorModel
 from understudy.models.protocol import Sample, concatenate
 from understudy.schema import Domain
 

@@ -15,8 +15,9 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.learners.inputs import NUMBERS, Examples, Inputs, inputs_of, seen_columns
-from understudy.learners.models import (
+from understudy.learners.training import Descent, Network, Progress, trained
+from understudy.models.inputs import NUMBERS, Examples, Inputs, inputs_of, seen_columns
+from understudy.models.predictors import (
     Layers,
     LogitModel,
     NaiveBayesModel,
@@ -24,7 +25,6 @@ from understudy.learners.models import (
     OneVersusRest,
     PriorModel,
 )
-from understudy.learners.training import Descent, Network, Progress, trained
 from understudy.privacy.accounting import DiscreteGaussian, Gaussian, Pure, SubsampledGaussian
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan

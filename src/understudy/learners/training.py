@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from understudy.learners.models import Layers
+from understudy.models.predictors import Layers
 from understudy.privacy.gradients import Clip, noisy_direction
 from understudy.privacy.mechanisms import PaidSteps
 from understudy.privacy.sampling import Draws, chunk_size, num_slots, poisson_draws

@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.learners.models import HOW, Classifier, PriorModel, model_from_arrays
-from understudy.learners.models import Model as Predictor
+from understudy.models.predictors import HOW, Classifier, Predictor, PriorModel, predictor_from_arrays
 from understudy.models.protocol import Allowed, Arrays, Model, Sample, Structure, nest, pack, register, unnest, unpack
 from understudy.models.rejection import BATCH_SIZE, check_satisfiable, sample_allowed
 
@@ -71,7 +70,7 @@ class QuailModel:
         if self.label == "argmax":
             found = learner.predict(rows.codes, positions)
         else:
-            found = learner.drawn(rows.codes, positions, key=key)
+            found = learner.draw(rows.codes, positions, key=key)
         return learner.codes_of(found), found
 
     def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
@@ -94,7 +93,7 @@ class QuailModel:
         inner = unpack(parts["inner"], unnest(arrays, "inner"))
         learner_parts = [f"learner_{number}" for number in range(len(targets))]
         try:
-            learners = tuple(model_from_arrays(parts[part], unnest(arrays, part)) for part in learner_parts)
+            learners = tuple(predictor_from_arrays(parts[part], unnest(arrays, part)) for part in learner_parts)
         except ConfigError as error:
             raise ValueError(str(error)) from error
         return cls(names, targets, inner, learners, label)
@@ -104,7 +103,7 @@ def _fill_positions(learner: Predictor, rows: Sample) -> Float[np.ndarray, "rows
     """Positions as a learner takes them: a number that has only a code is put in the middle of its bin."""
     if rows.positions is None or isinstance(learner, PriorModel):
         return rows.positions
-    filled, at = rows.positions.copy(), learner.inputs.positions(rows.codes.shape[1])
+    filled, at = rows.positions.copy(), learner.inputs.column_indices(rows.codes.shape[1])
     for column in learner.inputs.columns:
         if column.middles is not None:
             own, middles = filled[:, at[column.name]], column.places_of(rows.codes[:, at[column.name]])

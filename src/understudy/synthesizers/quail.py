@@ -18,8 +18,8 @@ from understudy.adversarial.trajectory import Progress
 from understudy.errors import ConfigError
 from understudy.features import PublicRows
 from understudy.learners.methods import Learner, Linear, NumberPerceptron, Prior, check_share, check_word
-from understudy.learners.models import HOW
 from understudy.models import Model
+from understudy.models.predictors import HOW
 from understudy.models.quail import QuailModel
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows
