@@ -17,15 +17,15 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from understudy import boosting
-from understudy.networks import Critic
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import SecureNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import RowFunctions, noisy_function_selections
 from understudy.schema import Domain
+from understudy.synthesizers.boosted import game
 from understudy.training.critics import one_hot_blocks
+from understudy.training.networks import Critic
 from understudy.training.trajectory import judge
 
 HERE = Path(__file__).parent
@@ -49,7 +49,7 @@ def measure(critics: int, samples: int, rounds: int, storage: str) -> dict[str, 
     found = {"GiB before": peak()}
     began = time.perf_counter()
     limits = {"float32": (2**62, 2**62), "bytes": (0, 2**62), "file": (0, 0)}[storage]
-    values = boosting.judged(judges, critics, pool, in_floats=limits[0], in_memory=limits[1])
+    values = game.evaluate_critics(judges, critics, pool, in_floats=limits[0], in_memory=limits[1])
     found["judging, s"] = time.perf_counter() - began
     found["GiB after judging"] = peak()
     ledger = Ledger(Guarantee(1.0, 1e-5), noise=SecureNoise())
@@ -60,7 +60,7 @@ def measure(critics: int, samples: int, rounds: int, storage: str) -> dict[str, 
     )
     found["means over the rows, s"] = time.perf_counter() - began
     began = time.perf_counter()
-    outcome = boosting.play(values, pick, rounds=rounds)
+    outcome = game.play(values, pick, rounds=rounds)
     found["rounds, s"] = time.perf_counter() - began
     found["GiB at most"] = peak()
     assert abs(outcome.weights.sum() - 1) < 1e-6

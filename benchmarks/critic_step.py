@@ -31,7 +31,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
 
-from understudy.networks import Block, Critic  # noqa: E402
+from understudy.encoding.features import Block  # noqa: E402
 from understudy.privacy.clipping import (  # noqa: E402
     Clip,
     _coefficients,
@@ -48,6 +48,7 @@ from understudy.privacy.rows import PrivateUnits  # noqa: E402
 from understudy.privacy.sampling import Batches, chunk_size, num_slots, poisson_batches, sum_over_batch  # noqa: E402
 from understudy.training.critics import row_loss  # noqa: E402
 from understudy.training.losses import LOSSES  # noqa: E402
+from understudy.training.networks import Critic  # noqa: E402
 
 BATCH, SEED = int(os.environ.get("CRITIC_STEP_BATCH", "500")), 0
 ROWS = max(32_561, 4 * BATCH)

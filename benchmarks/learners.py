@@ -19,7 +19,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 
 import understudy as us
 from understudy.benchmark.public_tables import _split, load_task, read_public
-from understudy.learners.inputs import inputs_of
+from understudy.models.inputs import inputs_of
 from understudy.schema import Column
 
 SCHEMAS = Path(__file__).parent / "schemas"

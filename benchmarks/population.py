@@ -53,7 +53,7 @@ def run(path: str, *, write: bool) -> None:
     import jax
     import jax.numpy as jnp
 
-    from understudy.networks import drawn_codes
+    from understudy.models.networks import sample_codes
     from understudy.privacy.dpsgd import ChargedSteps
     from understudy.privacy.rows import PrivateUnits
     from understudy.privacy.sampling import Batches, round_sampling_rate
@@ -77,7 +77,7 @@ def run(path: str, *, write: bool) -> None:
         state = start(settings, dials, start_key, marginal=marginal)
         state = advance(settings, state, charged(multiplier), dials, run_key, batches, marginal=marginal)
         logits, _, _ = generated(settings, state.average, rows, sample_key)
-        return drawn_codes(logits, blocks, key=head_key).astype(jnp.int16)
+        return sample_codes(logits, blocks, key=head_key).astype(jnp.int16)
 
     keys = jnp.stack([jax.random.split(jax.random.key(seed), 4) for _ in EPSILONS for seed in range(SEEDS)])
     batches = batches_of(settings, keys[:, 1], charged(jnp.ones(())), 0, STEPS)

@@ -111,7 +111,7 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dia
     import jax
     import jax.numpy as jnp
 
-    from understudy.networks import drawn_codes
+    from understudy.models.networks import sample_codes
     from understudy.privacy.clipping import noise_multiplier_beside_counts
     from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
     from understudy.privacy.rows import PrivateUnits, PublicUnits
@@ -155,7 +155,7 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dia
             state = carried_over(settings, one, state)
         state = advance(settings, state, charged(multiplier), one, keys[1], batches, conditions, public, anchored)
         logits, _, _ = generated(settings, state.average, len(loaded["codes"]), keys[2], law)
-        return drawn_codes(logits, blocks, key=keys[3]).astype(jnp.int16)
+        return sample_codes(logits, blocks, key=keys[3]).astype(jnp.int16)
 
     keys = jnp.stack([jax.random.split(jax.random.key(dial["seed"]), 5) for dial in dials])
     batches = batches_of(settings, keys[:, 1], charged(jnp.ones(())), 0, steps // settings.critic_steps)

@@ -25,8 +25,10 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 # Shapes and types of arrays are checked while tests run (before the modules are loaded); users never pay for it.
+MODELS = ("generator", "graphical", "junction", "mixture", "pool", "quail", "rejection")
 jaxtyping.install_import_hook(
-    ["understudy.encoding", "understudy.junction", "understudy.marginals"], "tests.typechecks.checked"
+    ["understudy.encoding", "understudy.marginals", *(f"understudy.models.{name}" for name in MODELS)],
+    "tests.typechecks.checked",
 )
 
 # The same examples in every run: a failure can be repeated, and the suite's verdict is no lottery.

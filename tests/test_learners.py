@@ -19,9 +19,9 @@ import understudy as us
 from understudy.encoding import assumed_domain
 from understudy.errors import BudgetExceeded, ConfigError, SchemaError
 from understudy.learners import methods, shells
-from understudy.learners.inputs import Inputs, bin_middles, inputs_of
-from understudy.learners.models import LogitModel, NaiveBayesModel, NumberModel, model_from_arrays
 from understudy.learners.training import Descent, Network, row_loss, trained
+from understudy.models.inputs import Inputs, bin_middles, inputs_of
+from understudy.models.predictors import LogitModel, NaiveBayesModel, NumberModel, predictor_from_arrays
 from understudy.privacy.clipping import Clip, clipped_sum, exact_gradient, unit_loss
 from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.events import SubsampledGaussian
@@ -477,7 +477,7 @@ def test_without_a_seed_runs_differ_and_are_private() -> None:
 
 def test_an_unknown_model_is_refused() -> None:
     with pytest.raises(ConfigError, match="Expected a learner"):
-        model_from_arrays({"kind": "forest"}, {})
+        predictor_from_arrays({"kind": "forest"}, {})
 
 
 # -------------------------------------------------------------------------------------------------------- on codes
@@ -514,7 +514,7 @@ def test_numbers_get_places_codes_and_draws() -> None:
     edges = np.asarray(codec.scales[2].edges)  # type: ignore[union-attr]
     assert (edges[bins] <= found).all()
     assert (found <= edges[bins + 1]).all()
-    drawn = model.drawn(np.repeat(others[:1], 3000, axis=0), key=key())
+    drawn = model.draw(np.repeat(others[:1], 3000, axis=0), key=key())
     assert drawn.std() == pytest.approx(model.residual_stddev, rel=0.1)
     assert drawn.mean() == pytest.approx(found[0], abs=0.02)
     plain = methods.Linear()

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from understudy.boosting import judged
 from understudy.errors import BudgetExceeded
 from understudy.privacy.clipping import Clip, clipped_sum, exact_gradient, unit_loss
 from understudy.privacy.dpsgd import ChargedSteps, noisy_gradient
 from understudy.privacy.ghost import has_rules
 from understudy.privacy.sampling import Batches
+from understudy.synthesizers.boosted.game import evaluate_critics
 from understudy.training.critics import row_loss
 from understudy.training.gan import batches_of, generated
 from understudy.training.losses import LOSSES
@@ -181,7 +181,7 @@ def _by_brightness(codes: np.ndarray) -> np.ndarray:
 def test_picks_without_an_accountant_follow_the_same_law() -> None:
     """Counts of 40 seeds, by chi-square: one false alarm in 10^4."""
     codes, public, found = images(600), np.asarray([0.1, 0.9, 0.5]), np.zeros((2, 3), int)
-    real = judged(_by_brightness, 2, codes)
+    real = evaluate_critics(_by_brightness, 2, codes)
     for seed in range(40):
         both = mnist.private_pick(SMOKE, _by_brightness, 2, codes, seed)[0], mnist.unpriced_pick(SMOKE, real, seed)
         for number, pick in enumerate(both):

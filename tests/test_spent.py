@@ -22,7 +22,7 @@ from understudy import certificate, learners
 from understudy.cli import run
 from understudy.encoding import assumed_domain, merge_rarest
 from understudy.errors import CheckpointError, ConfigError, ReleaseError, TrainingError, UnderstudyError
-from understudy.learners.models import Model
+from understudy.models.predictors import Predictor
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Query, spent_by
@@ -379,7 +379,7 @@ class Failing:
         stddev = budget.calibrate(lambda noise: [DiscreteGaussian(noise)])
         return Plan((Query("classes", "counts of the target", DiscreteGaussian(stddev), domain.names),))
 
-    def fit(self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: object) -> Model:
+    def fit(self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: object) -> Predictor:
         noisy_counts(rows, [(rows.domain.names[0],)], plan["classes"], ledger)
         raise TrainingError("The minimum was not reached.")
 

@@ -14,7 +14,7 @@ from scipy import stats
 
 import understudy as us
 from understudy.cli import run
-from understudy.marginals import GraphicalModel
+from understudy.models.graphical import GraphicalModel
 from understudy.tables import filter_where, where_columns
 
 ODD = 'odd "name", a|b'

@@ -25,13 +25,14 @@ import jax
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import safetensors.numpy
+import safetensors
 
 from understudy import certificate
 from understudy._version import __version__
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_domain, fit_codec
 from understudy.errors import ConditionError, ConfigError, ReleaseError, SchemaError, UnderstudyError
-from understudy.labelled import MODELS, Model
+from understudy.models import Model, load_model, save_model
+from understudy.models.rejection import propose_until
 from understudy.privacy.digest import table_digest
 from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
@@ -66,10 +67,6 @@ FILES = ("model.safetensors", "certificate.json", "CERTIFICATE.md")
 LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "optax", "pyarrow")
 ARITHMETIC = ("jax_enable_x64", "jax_threefry_partitionable", "jax_default_matmul_precision", "jax_default_prng_impl")
 """Versions and options that a resumed run must share."""
-
-DRAWS_PER_ROW = 1000
-"""A condition may cost so many draws for each row that is asked for, and at least LEAST_DRAWS in all."""
-LEAST_DRAWS = 100_000
 
 Progress = Callable[[float, str], None]
 
@@ -348,7 +345,7 @@ class Release:
 
     def _draw(self, num_rows: int, key: jax.Array, allowed: Mapping[str, np.ndarray] | None) -> pa.Table:
         model_key, decode_key = jax.random.split(key)
-        return self.codec.decode(*self.model.draw(num_rows, key=model_key, allowed=allowed), key=decode_key)
+        return self.codec.decode(*self.model.sample(num_rows, key=model_key, allowed=allowed), key=decode_key)
 
     def _styled(self, rows: pa.Table) -> pa.Table:
         """Rows as they will be written; rounding to the table's decimals leaves no declared bound."""
@@ -369,27 +366,14 @@ class Release:
         """
         allowed = self._allowed(where)
         names = [column.name for column in self.codec.columns]
-        kept: list[pa.Table] = []
-        found = drawn = 0
-        most = max(LEAST_DRAWS, DRAWS_PER_ROW * num_rows)
-        batch = num_rows
-        while found < num_rows and drawn < most:
-            key, batch_key = jax.random.split(key)
-            rows = self._draw(min(batch, most - drawn), batch_key, allowed)
-            drawn += rows.num_rows
+
+        def propose(size: int, batch_key: jax.Array) -> tuple[pa.Table, int]:
+            rows = self._draw(size, batch_key, allowed)
             rows = rows.filter(pa.array(filter_where(self._styled(rows.select(names)), where)))
-            kept.append(rows)
-            found += rows.num_rows
-            # As many as the share accepted so far lets expect, with some to spare, but never beyond memory.
-            batch = min(max(int(1.2 * (num_rows - found) * drawn / max(found, 1)), 1000), 1_000_000)
-            if drawn >= LEAST_DRAWS and 2 * found * most < num_rows * drawn:
-                break  # at this rate all the draws that are allowed would find less than half of the rows
-        if found < num_rows:
-            raise ConditionError(
-                f"Only {found} of {num_rows} rows met the condition in {drawn:,} draws. "
-                f"{'Ask for fewer rows, or loosen' if found else 'Loosen'} the condition."
-            )
-        return self._renumbered(pa.concat_tables(kept).slice(0, num_rows))
+            return rows, rows.num_rows
+
+        accepted = propose_until(num_rows, propose, key=key)
+        return self._renumbered(pa.concat_tables(accepted).slice(0, num_rows))
 
     def _renumbered(self, rows: pa.Table) -> pa.Table:
         """Ids count the rows that are handed out, not those that were drawn."""
@@ -437,12 +421,8 @@ class Release:
             self.checkpoint.delete()
 
     def _files(self) -> dict[str, bytes]:
-        structure, arrays = self.model.to_arrays()
-        kind = next(name for name, cls in MODELS.items() if isinstance(self.model, cls))
-        files = {
-            "model.safetensors": safetensors.numpy.save({k: np.ascontiguousarray(v) for k, v in arrays.items()}),
-            **certificate.to_files(self.statement),
-        }
+        model, arrays = save_model(self.model)
+        files = {"model.safetensors": arrays, **certificate.to_files(self.statement)}
         content = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -451,7 +431,7 @@ class Release:
             "method": self.statement.method,
             "codec": self.codec.to_dict(),
             "origin": self.origin.to_dict(),
-            "model": {"kind": kind, "structure": structure},
+            "model": model,
             "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
         }
         # Last of all the digest of everything above it, against damage to this file (a checksum, not a signature).
@@ -477,8 +457,7 @@ class Release:
             )
         try:
             _check_sums(folder, content)
-            arrays = safetensors.numpy.load(_read_bytes(folder, "model.safetensors"))
-            model = MODELS[content["model"]["kind"]].from_arrays(content["model"]["structure"], arrays)
+            model = load_model(content["model"], _read_bytes(folder, "model.safetensors"))
             codec = Codec.from_dict(content["codec"])
             statement = certificate.from_json(_read_json(folder, "certificate.json"))
             return cls(model, codec, statement, Origin.from_dict(content["origin"]))

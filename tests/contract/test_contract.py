@@ -166,15 +166,9 @@ EXPRESSIONS["quail"] = "quail(independent, target=member, learner=prior, classif
 """Each method as the contract runs it: neural ones small, since their promises do not depend on size."""
 
 
-NEVER_PRIVATE = ("cart",)
-"""What no guarantee can be given for keeps none of these promises; tests/synthesizers/test_cart.py sees to that."""
-
-
 @pytest.fixture(
     scope="session",
-    params=[
-        pytest.param(n, marks=pytest.mark.slow if n in NEURAL else ()) for n in SYNTHESIZERS if n not in NEVER_PRIVATE
-    ],
+    params=[pytest.param(n, marks=pytest.mark.slow if n in NEURAL else ()) for n in SYNTHESIZERS],
 )
 def method(request: pytest.FixtureRequest) -> str:
     return EXPRESSIONS[request.param]

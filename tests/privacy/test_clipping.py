@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from jaxtyping import Array, PRNGKeyArray
 from scipy import stats
 
+from understudy.encoding.features import Block
 from understudy.errors import ConfigError
-from understudy.networks import Block, Critic
 from understudy.privacy.clipping import (
     PIECE,
     Clip,
@@ -37,6 +37,7 @@ from understudy.privacy.rows import PublicUnits
 from understudy.privacy.sums import Fixed, block_size, grid_step, is_fixed
 from understudy.training.critics import row_loss as critic_loss
 from understudy.training.losses import LOSSES
+from understudy.training.networks import Critic
 
 FEATURES = 6
 BLOCKS = (Block("tanh", FEATURES),)

@@ -12,11 +12,11 @@ from jaxtyping import Array, PRNGKeyArray
 from test_clipping import FEATURES, as_sum, assert_same, oracle, softplus_loss, units_of
 
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.networks import Critic
 from understudy.privacy.clipping import Clip
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient, sample_batches
 from understudy.privacy.rows import PrivateUnits, PublicUnits
 from understudy.privacy.sampling import Batches, poisson_batches
+from understudy.training.networks import Critic
 
 
 def of_row(critic: Any, row: Array, fake: Array | None, key: PRNGKeyArray) -> Array:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.learners.inputs import Examples, inputs_of
+from understudy.models.inputs import Examples, inputs_of
 from understudy.privacy import moments
 from understudy.privacy.accounting import gaussian_epsilon, rdp_epsilon
 from understudy.privacy.events import Gaussian

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from understudy.errors import ConfigError, SchemaError
-from understudy.marginals import GraphicalModel
+from understudy.models.graphical import GraphicalModel
 from understudy.privacy.events import ZCDP
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, spent_by
 from understudy.privacy.noise import SeededNoise
@@ -117,7 +117,7 @@ def test_choices_avoid_marginals_larger_than_the_table() -> None:
 def test_small_tables(columns: int) -> None:
     domain = Domain(names=DOMAIN.names[:columns], sizes=DOMAIN.sizes[:columns], num_rows=4000)
     model, told = _fit(AIM(), 1.0, domain, _codes()[:, :columns])
-    assert model.sample(50, key=jax.random.key(0)).shape == (50, columns)
+    assert model.sample(50, key=jax.random.key(0)).codes.shape == (50, columns)
     assert told[-1] == pytest.approx(1, abs=1e-6)
 
 

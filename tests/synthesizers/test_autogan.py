@@ -17,8 +17,9 @@ from scipy import stats
 import understudy as us
 from understudy import certificate
 from understudy.demo import demo_schema, demo_table
+from understudy.encoding.features import Block
 from understudy.errors import ConfigError
-from understudy.networks import Autoencoder, Block, Decoded, Decoder, Encoder, PlainGenerator
+from understudy.models.networks import Decoded, Decoder, PlainGenerator
 from understudy.privacy.accounting import pld_epsilon
 from understudy.privacy.clipping import Clip
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
@@ -35,6 +36,7 @@ from understudy.synthesizers.autogan import AutoGAN
 from understudy.training.autoencoder import Recipe, direction, held_to_shares, reconstruction_of
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import Dials, Settings
+from understudy.training.networks import Autoencoder, Encoder
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 

@@ -16,6 +16,7 @@ import understudy as us
 from understudy.benchmark.simulators import NAMES, montgomery_olivella, montgomery_olivella_schema, outcome
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import BudgetExceeded, ConfigError
+from understudy.models.generator import PosteriorModel
 from understudy.privacy.clipping import Clip
 from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.events import DiscreteGaussian, SubsampledGaussian
@@ -407,7 +408,7 @@ def test_a_small_run_from_table_to_rows() -> None:
     release = us.fit(table, f"bayesgan({SMALL}, discriminator_chains=2)", QUICK, schema=schema)
     assert 0.995 * 0.3 <= release.statement.epsilon <= 0.3
     model: Any = release.model
-    assert model.members == 6
+    assert model.num_generators == 6
     fake: Any = release.sample(500, seed=0)
     assert set(fake.column_names) == set(cast(Any, table).column_names)
     south = release.sample(30, where="region = 'south'", seed=0)
@@ -419,7 +420,8 @@ def test_rows_are_a_mixture_of_all_generators() -> None:
     """Six generators that each make one level only: every few rows show most of them, and all come evenly."""
     schema, table = survey()
     release = us.fit(table, f"bayesgan({SMALL})", NOT_PRIVATE, schema=schema, seed=0)
-    model: Any = release.model
+    assert isinstance(release.model, PosteriorModel)
+    model: Any = release.model.stacked
     exit_layer = model.generator.exit
     size = model.blocks[1].size
     start = model.blocks[0].size
@@ -429,11 +431,11 @@ def test_rows_are_a_mixture_of_all_generators() -> None:
     forced = eqx.tree_at(
         lambda net: (net.exit.bias, net.exit.weight), model.generator, (bias, np.zeros_like(exit_layer.weight))
     )
-    codes = dataclasses.replace(model, generator=forced).sample(9000, key=jax.random.key(0))[:, 1]
+    codes = PosteriorModel(dataclasses.replace(model, generator=forced)).sample(9000, key=jax.random.key(0)).codes[:, 1]
     expected = np.bincount(np.arange(6) % size, minlength=size) / 6
     # Blocks are equal, so shares are known but for the cut of the last call: 4 standard errors of 808 rows.
     np.testing.assert_allclose(np.bincount(codes, minlength=size) / 9000, expected, atol=4 * 0.5 * 28.4 / 9000)
-    few = dataclasses.replace(model, generator=forced).sample(60, key=jax.random.key(1))[:, 1]
+    few = PosteriorModel(dataclasses.replace(model, generator=forced)).sample(60, key=jax.random.key(1)).codes[:, 1]
     assert len(np.unique(few)) == np.count_nonzero(expected)  # missed by chance: less than 6 (5/6)^60 = 1e-4
 
 

@@ -15,8 +15,8 @@ from scipy import stats
 
 import understudy as us
 from tests.synthesizers.walk import DOMAIN, book, real_rows
+from understudy.encoding.features import Block
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.networks import Block, Centred, Critic
 from understudy.privacy.clipping import Clip, clipped_sum, exact_gradient, per_example_sum, unit_loss
 from understudy.privacy.events import Gaussian, SubsampledGaussian
 from understudy.privacy.ghost import has_rules
@@ -33,6 +33,7 @@ from understudy.training.critics import one_hot_blocks, row_loss
 from understudy.training.gan import Settings, generated, generator_gradient
 from understudy.training.losses import LOSSES
 from understudy.training.marginal_matching import Components, Cross, Fit, Held, begun, by_chance, heads_of, loss_of
+from understudy.training.networks import Centred, Critic
 
 SMALL: dict[str, Any] = {"steps": 40, "components": 50, "width": 16, "depth": 1, "latent": 8}
 HYBRID: dict[str, Any] = {**SMALL, "critic_share": 0.4, "critic_steps": 20, "critic_draw": 0.25, "critic_widths": (8,)}
@@ -62,7 +63,7 @@ def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytes
     model = gem.fit(real_rows(num_rows), plan, ledger, key=jax.random.key(0))
     assert ledger.queries == plan.queries
     assert 0.99 * 2 <= ledger.spent().epsilon <= 2
-    assert (model.sample(30, key=jax.random.key(1)) < DOMAIN.sizes).all()
+    assert (model.sample(30, key=jax.random.key(1)).codes < DOMAIN.sizes).all()
     event, [(settings, charged, dials, iterations)] = plan["critic"].event, seen
     assert isinstance(event, SubsampledGaussian)
     assert (charged.sampling_rate, charged.num_steps, iterations) == (event.sampling_rate, event.steps, event.steps)
@@ -231,7 +232,7 @@ def test_it_sees_what_pairs_do_not() -> None:
     def even(gem: GEM) -> float:
         ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
         model = gem.fit(PrivateRows(codes, domain), gem.plan(domain, ledger.remaining), ledger, key=jax.random.key(0))
-        return float(np.mean(model.sample(10_000, key=jax.random.key(1)).sum(axis=1) % 2 == 0))
+        return float(np.mean(model.sample(10_000, key=jax.random.key(1)).codes.sum(axis=1) % 2 == 0))
 
     assert even(GEM(**settings)) < 0.6
     settings |= {"critic_share": 0.5, "critic_steps": 300, "critic_draw": 0.1, "critic_widths": (16,)}

@@ -10,10 +10,9 @@ import pytest
 
 import understudy as us
 from tests.synthesizers.walk import DOMAIN, book, real_rows
-from understudy.adversarial.pools import Mixture, mixed
-from understudy.adversarial.products import Products
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import ConfigError
+from understudy.models.mixture import MixtureOfProducts
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Budget
 from understudy.privacy.rows import PrivateRows
@@ -37,7 +36,7 @@ def test_the_last_checkpoint_is_what_would_be_released() -> None:
     assert books[0].queries == books[1].queries == plan.queries
     assert gem.num_checkpoints(10) == 4
     assert path.critics is None
-    found = [model.probabilities for model in path.models if isinstance(model, Products)]
+    found = [model.probabilities for model in path.models if isinstance(model, MixtureOfProducts)]
     assert len(found) == 3
     np.testing.assert_allclose(found[-1], released.probabilities, atol=1e-5)
     assert not np.allclose(found[0], found[1], atol=1e-3)
@@ -95,7 +94,7 @@ def test_cells_above_the_measured_order_are_repaired() -> None:
         model = method.fit(
             PrivateRows(codes, domain), method.plan(domain, ledger.remaining), ledger, key=jax.random.key(0)
         )
-        return float(np.mean(model.sample(20_000, key=jax.random.key(1)).sum(axis=1) % 2 == 0))
+        return float(np.mean(model.sample(20_000, key=jax.random.key(1)).codes.sum(axis=1) % 2 == 0))
 
     assert even(gem) < 0.6
     boosted = Boosted(gem, queries=(("a", "b", "c"),), rounds=200, every=5, learning_rate="sqrt")
@@ -129,16 +128,3 @@ def test_as_many_checkpoints_as_there_are() -> None:
         Boosted(GEM(**TINY), checkpoints=9, **ROUNDS)
     with pytest.raises(ConfigError, match="asks for the last 1, but gem keeps 0"):
         Boosted(GEM(**TINY), every=41)
-
-
-def test_products_in_equal_parts_are_products() -> None:
-    """Half of the rows from each of two laws; one is left as it is, and other models make a mixture."""
-    laws = [
-        Products(("a", "b"), (2, 2), np.tile(np.asarray(row, np.float32), (3, 1)))
-        for row in ([1, 0, 0, 1], [0, 1, 0, 1])
-    ]
-    both = mixed(laws)
-    assert isinstance(both, Products)
-    assert np.bincount(both.sample(600, key=jax.random.key(0))[:, 0]).tolist() == [300, 300]
-    assert mixed(laws[:1]) is laws[0]
-    assert isinstance(mixed([*laws, object()]), Mixture)

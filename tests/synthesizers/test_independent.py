@@ -34,7 +34,7 @@ def test_columns_are_right_and_unconnected() -> None:
     model = method.fit(
         PrivateRows(_rows(), DOMAIN), method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0)
     )
-    rows = model.sample(20_000, key=jax.random.key(1))
+    rows = model.sample(20_000, key=jax.random.key(1)).codes
     shares = np.bincount(rows[:, 0], minlength=4) / 20_000
     np.testing.assert_allclose(shares, [0.5, 0.3, 0.2, 0.0], atol=0.02)
     assert model.marginal(("a",))[3] > 0  # never impossible

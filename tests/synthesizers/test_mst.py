@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from understudy.errors import ConfigError
-from understudy.marginals import GraphicalModel
+from understudy.models.graphical import GraphicalModel
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, spent_by
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
@@ -80,7 +80,7 @@ def test_small_tables(columns: int) -> None:
     domain = Domain(names=CHAIN.names[:columns], sizes=CHAIN.sizes[:columns], num_rows=4000)
     codes = _chain_rows()[:, :columns]
     model = _fit(domain, codes, 1.0, MST())
-    assert model.sample(100, key=jax.random.key(0)).shape == (100, columns)
+    assert model.sample(100, key=jax.random.key(0)).codes.shape == (100, columns)
     guarantee = Guarantee(1.0, 1e-6)
     plan = MST().plan(domain, Ledger(guarantee, noise=SeededNoise(0)).remaining)
     assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1

@@ -12,7 +12,7 @@ from scipy import stats
 
 import understudy as us
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.marginals import GraphicalModel
+from understudy.models.graphical import GraphicalModel
 from understudy.privacy.events import DiscreteGaussian, Selections
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, spent_by
 from understudy.privacy.noise import SeededNoise
@@ -123,7 +123,7 @@ def test_plan_fills_the_budget_and_fit_charges_it(method: MWEM) -> None:
         assert isinstance(event, Selections)
         assert 0 < len(noise.choices) <= event.rounds
     assert sorted(name for group in model.cliques for name in group) == sorted(FOUR.names)
-    rows = model.sample(500, key=jax.random.key(1))
+    rows = model.sample(500, key=jax.random.key(1)).codes
     assert rows.shape == (500, 4)
     assert (rows.max(axis=0) < FOUR.sizes).all()
 
@@ -436,7 +436,7 @@ def test_rows_obey_conditions_exactly() -> None:
     """Given some codes, the law is the model's own law restricted to them. Two-sided chi-square at 1e-4."""
     model = _fit(MWEM(splits=(("a", "c"), ("b", "d"))))
     allowed = {"a": np.array([True, False]), "d": np.array([False, True, True, False, False, False, True])}
-    rows = model.sample(40_000, key=jax.random.key(2), allowed=allowed)
+    rows = model.sample(40_000, key=jax.random.key(2), allowed=allowed).codes
     assert (rows[:, 0] == 0).all()
     assert set(rows[:, 3]) <= {1, 2, 6}
     law = model.marginal(("a", "c"))[0]
@@ -459,7 +459,7 @@ def test_learns_the_chain_under_noise() -> None:
 def test_small_tables(columns: int) -> None:
     domain = Domain(names=FOUR.names[:columns], sizes=FOUR.sizes[:columns], num_rows=3000)
     model = _fit(MWEM(), domain, codes=_codes(FOUR)[:, :columns])
-    assert model.sample(100, key=jax.random.key(0)).shape == (100, columns)
+    assert model.sample(100, key=jax.random.key(0)).codes.shape == (100, columns)
 
 
 def test_same_seed_same_model() -> None:

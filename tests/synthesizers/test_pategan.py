@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 import understudy as us
-from understudy.adversarial.models import GeneratorModel
 from understudy.cli import run
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import ConfigError, UnderstudyError
+from understudy.models.generator import GeneratorModel
 from understudy.privacy.events import DiscreteGaussian, Gaussian, Pure
 from understudy.privacy.ledger import Budget
 from understudy.privacy.noise import SeededNoise

@@ -14,9 +14,10 @@ import pytest
 
 import understudy as us
 from understudy.encoding import fit_codec
-from understudy.labelled import MODELS, Labelled
 from understudy.learners.methods import LEARNERS as LEARNER_CLASSES
 from understudy.learners.methods import Linear, Logistic, NaiveBayes, Prior
+from understudy.models import MODELS
+from understudy.models.quail import QuailModel
 from understudy.privacy.discovery import plan_discovery
 from understudy.privacy.ledger import Budget, spent_by
 from understudy.privacy.noise import SeededNoise
@@ -93,7 +94,7 @@ def test_labels_are_what_the_learner_says_of_the_row() -> None:
     """argmax without noise: each row has the label that its learner predicts from the row's other columns."""
     release = fitted(Quail(MST(), learner="naive_bayes"), OPEN)
     model: Any = release.model
-    codes = model.sample(2000, key=jax.random.key(1))
+    codes = model.sample(2000, key=jax.random.key(1)).codes
     np.testing.assert_array_equal(codes[:, 0], model.learners[0].predict(codes[:, 1:]))
     assert np.mean(codes[:, 0] == codes[:, 1]) > 0.95  # the colour decides, mostly
 
@@ -275,7 +276,7 @@ def test_disjoint_parts_cost_the_larger_one() -> None:
     model = method.fit(rows, plan, ledger, key=jax.random.key(0))
     assert ledger.queries == plan.queries
     assert ledger.spent().epsilon <= 1.0
-    assert isinstance(model, Labelled)
+    assert isinstance(model, QuailModel)
     # 600 coins of 0.7: within 5 standard deviations but once in a million.
     assert abs(len(SEEN[0]._codes) - 420) < 5 * math.sqrt(600 * 0.7 * 0.3)
     assert SEEN[0].domain.num_rows == 420
@@ -306,13 +307,13 @@ def test_drawn_labels_follow_the_predicted_probabilities() -> None:
     """Counts of labels against the learner's probabilities, summed over the rows, each class within 4.5 standard
     deviations: false alarms below 3e-5 for four classes. The likeliest labels, by contrast, miss by far."""
     model: Any = fitted(Quail(MST(), learner="naive_bayes", label="sample"), OPEN).model
-    codes = model.sample(20_000, key=jax.random.key(5))
+    codes = model.sample(20_000, key=jax.random.key(5)).codes
     odds = model.learners[0].predict_proba(codes[:, 1:])
     found = np.bincount(codes[:, 0], minlength=4)
     spread = np.sqrt((odds * (1 - odds)).sum(axis=0))
     assert np.all(np.abs(found - odds.sum(axis=0)) < 4.5 * spread + 1)
     firm: Any = dataclasses.replace(model, label="argmax")
-    likeliest = firm.sample(20_000, key=jax.random.key(5))
+    likeliest = firm.sample(20_000, key=jax.random.key(5)).codes
     np.testing.assert_array_equal(likeliest[:, 1:], codes[:, 1:])
     # Given a colour the drawn label varies as it did among the rows (0.8 + 0.2 / 3), and the likeliest one never.
     agree = np.mean(codes[:, 0] == codes[:, 1])
@@ -327,13 +328,13 @@ def test_numbers_are_predictions_or_spread_around_them() -> None:
     loose = fitted(Quail(MST(), target="score", label="sample"), OPEN, target="score")
     model: Any = loose.model
     assert isinstance(model.learners[0].residual_stddev, float)
-    codes, places = model.draw(20_000, key=jax.random.key(0))
+    codes, places = model.sample(20_000, key=jax.random.key(0))
     predicted = model.learners[0].predict(np.delete(codes, 2, axis=1))
     inside = (predicted > 0.15) & (predicted < 0.85)  # away from the bounds, where draws are held
     spread = 100 * float(np.std(places[inside, 2] - predicted[inside]))
     assert 0.85 * 5 < spread < 1.15 * 5
     other: Any = firm.model
-    codes, places = other.draw(5000, key=jax.random.key(0))
+    codes, places = other.sample(5000, key=jax.random.key(0))
     np.testing.assert_array_equal(places[:, 2], other.learners[0].predict(np.delete(codes, 2, axis=1)))
     for release in (firm, loose):
         fake = release.sample_arrow(5000, seed=0)
@@ -360,7 +361,7 @@ def test_numbers_without_places_stand_in_their_bins() -> None:
     gaussian = NaiveBayes(numbers="gaussian")
     nested = Quail(inner, target="colour", columns=("score", "age"), learner=gaussian)
     model: Any = fitted(nested, OPEN).model
-    codes, places = model.draw(500, key=jax.random.key(0))
+    codes, places = model.sample(500, key=jax.random.key(0))
     assert np.isnan(places[:, 2]).all()  # scores are bins
     others, shown = np.delete(codes, 1, axis=1), np.delete(places, 1, axis=1)
     missing = model.learners[0].predict(others, shown)
@@ -372,7 +373,7 @@ def test_numbers_without_places_stand_in_their_bins() -> None:
 # ----------------------------------------------------------------------------------------------------------- conditions
 
 
-def law(model: Labelled, allowed: Mapping[str, np.ndarray]) -> np.ndarray:
+def law(model: QuailModel, allowed: Mapping[str, np.ndarray]) -> np.ndarray:
     """Exact joint law of label and colour, given the condition, by going through all cells of the inner model."""
     inner: Any = model.inner
     table = inner.marginal(("colour", "score", "age"))
@@ -396,7 +397,7 @@ def test_conditions_on_labels_and_columns_are_exact() -> None:
     old = np.arange(sizes["age"]) >= sizes["age"] // 2
     allowed = {"label": np.array([False, True, True, False]), "age": old}
     count = 20_000
-    codes = model.sample(count, key=jax.random.key(2), allowed=allowed)
+    codes = model.sample(count, key=jax.random.key(2), allowed=allowed).codes
     assert len(codes) == count
     assert set(codes[:, 0]) <= {1, 2}
     assert old[codes[:, 3]].all()
@@ -443,7 +444,7 @@ def test_saved_and_loaded_make_the_same_rows(method: Quail, tmp_path: Path) -> N
     release = fitted(method)
     release.save(tmp_path / "release")
     loaded = us.Release.load(tmp_path / "release")
-    assert isinstance(loaded.model, Labelled)
+    assert isinstance(loaded.model, QuailModel)
     assert loaded.sample_arrow(300, seed=1).equals(release.sample_arrow(300, seed=1))
     where = "age > 40 AND label <> 'x'"
     assert loaded.sample_arrow(50, where=where, seed=1).equals(release.sample_arrow(50, where=where, seed=1))
@@ -454,14 +455,14 @@ def test_altered_structures_are_refused() -> None:
     changed: list[dict[str, Any]] = [
         {"label": "best"},
         {"targets": ["else"]},
-        {"kind_of_inner": "none"},
+        {"parts": {**structure["parts"], "inner": {"kind": "none"}}},  # type: ignore[dict-item]
         {"parts": {**structure["parts"], "learner_0": {"kind": "none"}}},  # type: ignore[dict-item]
     ]
     for change in changed:
         with pytest.raises((ValueError, LookupError)):
-            Labelled.from_arrays({**structure, **change}, arrays)
-    assert Labelled.from_arrays(structure, arrays).names == ("label", "colour", "score", "age")
-    assert MODELS["labelled"] is Labelled
+            QuailModel.from_arrays({**structure, **change}, arrays)
+    assert QuailModel.from_arrays(structure, arrays).names == ("label", "colour", "score", "age")
+    assert MODELS["quail"] is QuailModel
 
 
 def test_a_killed_run_goes_on_to_the_same_release(tmp_path: Path) -> None:

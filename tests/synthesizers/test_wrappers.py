@@ -17,21 +17,21 @@ from jaxtyping import PRNGKeyArray
 
 import understudy as us
 from tests.synthesizers.walk import DOMAIN, REAL, Law, Walk, book, real_rows
-from understudy.adversarial.models import GeneratorModel
-from understudy.adversarial.pools import Drawn, Mixture, Pool
-from understudy.boosting import acceptance
 from understudy.cli import run
-from understudy.encoding.features import Bits, Layout, Levels, Line, Modes
+from understudy.encoding.features import Bits, Layout, Levels, Line, Modes, num_features
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.networks import Critic, Generator, num_features
+from understudy.models.pool import Pool
+from understudy.models.protocol import Sample
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Query
 from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.privacy.selection import CHUNK, STEPS, RowFunctions, noisy_function_selections
 from understudy.schema import Domain, Scale
 from understudy.synthesizers.boosted import Boosted
+from understudy.synthesizers.boosted.game import acceptance
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.selected import Centres, Regression, Selected, numbers
+from understudy.training.networks import Critic
 from understudy.training.trajectory import Trajectory, judge
 
 # ----------------------------------------------------------------------------------- what critics see of a private row
@@ -174,57 +174,10 @@ def test_generated_rows_are_shown_like_real_ones() -> None:
     np.testing.assert_array_equal(codes_only, rows._codes[8:24])
 
 
-# --------------------------------------------------------------------------------------------------------------- models
-
-
-def test_a_pool_keeps_the_places_of_its_rows() -> None:
-    rows = mixed_rows(30)
-    pool = Pool(("city", "income"), rows._codes, np.linspace(1, 2, 30), rows._positions)
-    again = Pool.from_arrays(*pool.to_arrays())
-    assert again.to_arrays()[1]["places"].shape == (30, 1)  # of the numbers alone
-    for one, two in zip(pool.draw(200, key=jax.random.key(0)), again.draw(200, key=jax.random.key(0)), strict=True):
-        np.testing.assert_array_equal(one, two)  # type: ignore[arg-type]
-    both = {(code, place) for (_, code), (_, place) in zip(rows._codes, rows._positions, strict=True) if place == place}
-    codes, places = again.draw(200, key=jax.random.key(0))
-    assert places is not None
-    drawn = [(code, place) for code, place in zip(codes[:, 1], places[:, 1], strict=True) if place == place]
-    assert set(drawn) <= both
-    assert np.array_equal(np.isnan(places[:, 1]), codes[:, 1] == 2)
-    few = pool.only(np.asarray([3, 4]))
-    np.testing.assert_array_equal(few.weights, [0.5, 0.5])
-    structure, arrays = pool.to_arrays()
-    with pytest.raises(ValueError, match="places of shape"):
-        Pool.from_arrays(structure, {**arrays, "places": arrays["places"][:7]})
-
-
-def test_a_mixture_keeps_codes_and_places_together() -> None:
-    parts = tuple(
-        GeneratorModel(
-            Generator(4, 0, (8,), num_features(LAYOUT.blocks), key=jax.random.key(seed)),
-            "residual",
-            ("city", "income"),
-            LAYOUT.blocks,
-            4,
-            (8,),
-            layout=LAYOUT,
-        )
-        for seed in range(2)
-    )
-    again = Mixture.from_arrays(*Mixture(parts).to_arrays())
-    for allowed in (None, {"city": np.asarray([True, False, True])}):
-        codes, places = again.draw(101, key=jax.random.key(3), allowed=allowed)
-        assert places is not None
-        assert codes.shape == places.shape == (101, 2)
-        present = codes[:, 1] < 2
-        np.testing.assert_array_equal(np.searchsorted([0.25], places[present, 1], side="right"), codes[present, 1])
-        assert np.isnan(places[~present, 1]).all()
-        np.testing.assert_array_equal(codes, again.sample(101, key=jax.random.key(3), allowed=allowed))
-
-
 # ---------------------------------------------------------------------------------------------------------------- tasks
 
 
-def three_columns(num_rows: int, seed: int = 0) -> tuple[Drawn, Domain, tuple[Scale | None, ...]]:
+def three_columns(num_rows: int, seed: int = 0) -> tuple[Sample, Domain, tuple[Scale | None, ...]]:
     """A city, a number of four bins that may be missing, and one more that follows both."""
     generator = np.random.default_rng(seed)
     city, bins = generator.integers(3, size=num_rows), generator.integers(5, size=num_rows)
@@ -237,14 +190,14 @@ def three_columns(num_rows: int, seed: int = 0) -> tuple[Drawn, Domain, tuple[Sc
     codes = np.stack([city, bins, np.minimum(10 * size, 9)], axis=1).astype(np.int32)
     places = np.stack([np.full(num_rows, np.nan), np.where(bins == 4, np.nan, along), size], axis=1)
     domain = Domain(names=("city", "income", "size"), sizes=(3, 5, 10), num_rows=500, target="size", numbers=("size",))
-    return (codes, places), domain, (None, four, ten)
+    return Sample(codes, places), domain, (None, four, ten)
 
 
 def test_numbers_are_places_or_the_middles_of_bins() -> None:
     (codes, places), _, scales = three_columns(200)
     assert scales[1] is not None
-    np.testing.assert_array_equal(numbers((codes, places), 1, scales[1]), places[:, 1])  # type: ignore[index]
-    middles = numbers((codes, None), 1, scales[1])
+    np.testing.assert_array_equal(numbers(Sample(codes, places), 1, scales[1]), places[:, 1])  # type: ignore[index]
+    middles = numbers(Sample(codes, None), 1, scales[1])
     np.testing.assert_array_equal(np.isnan(middles), codes[:, 1] == 4)
     assert set(middles[codes[:, 1] < 4]) == {0.125, 0.375, 0.625, 0.875}
 
@@ -255,7 +208,7 @@ def test_a_regression_scores_each_row_by_itself(placed: bool) -> None:
     from sklearn.linear_model import LinearRegression
 
     (codes, places), domain, scales = three_columns(4000)
-    table = (codes, places if placed else None)
+    table = Sample(codes, places if placed else None)
     onehot = np.concatenate([np.eye(3)[codes[:, 0]], np.eye(5)[codes[:, 1]]], axis=1)
     assert scales[2] is not None
     wanted = numbers(table, 2, scales[2])
@@ -265,7 +218,7 @@ def test_a_regression_scores_each_row_by_itself(placed: bool) -> None:
     seen = np.concatenate([np.eye(3)[rows[0][:, 0]], np.eye(5)[rows[0][:, 1]]], axis=1)
     expected = 1 - (rows[1][:, 2] - oracle.predict(seen)) ** 2  # type: ignore[index]
     np.testing.assert_allclose(learner.scores(rows), expected, atol=2e-3)
-    one_by_one = [float(learner.scores((rows[0][i : i + 1], rows[1][i : i + 1]))[0]) for i in range(50)]  # type: ignore[index]
+    one_by_one = [float(learner.scores(Sample(rows[0][i : i + 1], rows[1][i : i + 1]))[0]) for i in range(50)]  # type: ignore[index]
     np.testing.assert_array_equal(learner.scores(rows)[:50], one_by_one)
 
 
@@ -273,31 +226,33 @@ def test_a_regression_of_nothing_and_of_nulls() -> None:
     (codes, places), domain, scales = three_columns(50)
     gone = dataclasses.replace(domain, target="income", numbers=("income", "size"))
     missing = np.where(np.arange(3) == 1, 4, codes).astype(np.int32)
-    learner = Regression.trained((missing, None), gone, scales)
-    assert set(learner.scores((missing, None))) == {0.0}  # no number, no score
-    np.testing.assert_allclose(learner.scores((codes, places))[codes[:, 1] < 4].max(), 1.0, atol=0.01)  # 1/2 for all
+    learner = Regression.trained(Sample(missing, None), gone, scales)
+    assert set(learner.scores(Sample(missing, None))) == {0.0}  # no number, no score
+    np.testing.assert_allclose(
+        learner.scores(Sample(codes, places))[codes[:, 1] < 4].max(), 1.0, atol=0.01
+    )  # 1/2 for all
     with pytest.raises(ConfigError, match="'city' is none"):
-        Regression.trained((codes, places), dataclasses.replace(domain, target="city"), scales)
+        Regression.trained(Sample(codes, places), dataclasses.replace(domain, target="city"), scales)
 
 
 def test_centres_score_each_row_by_its_distance() -> None:
     """Two far groups have two centres; the farthest rows there can be score 0, and a row on a centre scores 1."""
     (codes, places), domain, scales = three_columns(300)
-    learner = Centres.trained((codes, places), domain, scales, 4, np.asarray([1, 2], np.uint32))
+    learner = Centres.trained(Sample(codes, places), domain, scales, 4, np.asarray([1, 2], np.uint32))
     assert len(learner.centres) == 4
-    scores = learner.scores((codes, places))
+    scores = learner.scores(Sample(codes, places))
     assert scores.min() >= 0
     assert scores.max() <= 1
-    again = [float(learner.scores((codes[i : i + 1], places[i : i + 1]))[0]) for i in range(50)]  # type: ignore[index]
+    again = [float(learner.scores(Sample(codes[i : i + 1], places[i : i + 1]))[0]) for i in range(50)]  # type: ignore[index]
     np.testing.assert_array_equal(scores[:50], again)
-    better = Centres.trained((codes, places), domain, scales, 40, np.asarray([1, 2], np.uint32))
-    assert better.scores((codes, places)).mean() > scores.mean() + 0.02
+    better = Centres.trained(Sample(codes, places), domain, scales, 40, np.asarray([1, 2], np.uint32))
+    assert better.scores(Sample(codes, places)).mean() > scores.mean() + 0.02
     ends = np.asarray([[0, 0, 0], [2, 3, 9]], np.int32)
     at = np.asarray([[np.nan, 0.0, 0.0], [np.nan, 1.0, 1.0]])
-    one = Centres.trained((ends[:1], at[:1]), domain, scales, 3, np.asarray([1, 2], np.uint32))
+    one = Centres.trained(Sample(ends[:1], at[:1]), domain, scales, 3, np.asarray([1, 2], np.uint32))
     assert len(one.centres) == 1  # all rows alike: no more centres than there are points
-    np.testing.assert_allclose(one.scores((ends, at)), [1.0, 0.0], atol=1e-12)
-    null = np.asarray([[0, 4, 0]], np.int32), np.asarray([[np.nan, np.nan, 0.0]])
+    np.testing.assert_allclose(one.scores(Sample(ends, at)), [1.0, 0.0], atol=1e-12)
+    null = Sample(np.asarray([[0, 4, 0]], np.int32), np.asarray([[np.nan, np.nan, 0.0]]))
     np.testing.assert_allclose(one.scores(null), 1 - np.sqrt(1 / 3))
 
 
@@ -343,7 +298,7 @@ def test_public_rows_reach_the_inner_method(method) -> None:  # type: ignore[no-
             seen.append(rest)
             return super().trajectory(*arguments, **rest)
 
-    codes = Law(REAL).sample(10, key=jax.random.key(0))
+    codes = Law(REAL).sample(10, key=jax.random.key(0)).codes
     public = PublicRows(codes, np.full(codes.shape, np.nan))
     wrapped = method(Told())
     for given in ({"public": public}, {}):
@@ -412,12 +367,12 @@ def test_from_the_command_line(name: str, tmp_path: Path, capsys: pytest.Capture
     assert loaded.statement.method == EXPRESSIONS[name]
     assert 2.98 <= loaded.statement.epsilon <= 3
     if isinstance(loaded.model, Pool):
-        assert loaded.model.places is not None
+        assert loaded.model.positions is not None
         # The generated numbers, to the declared decimals, and not draws inside bins.
-        made = loaded.codec.decode(loaded.model.codes, loaded.model.places, key=jax.random.key(0))["income"]
+        made = loaded.codec.decode(loaded.model.codes, loaded.model.positions, key=jax.random.key(0))["income"]
         assert set(incomes) <= set(pc.round(made, 2).to_pylist())
-        known = ~np.isnan(loaded.model.places[:, 1])
-        np.testing.assert_allclose(made.to_numpy()[known], 1e4 * loaded.model.places[known, 1], atol=0.011)
+        known = ~np.isnan(loaded.model.positions[:, 1])
+        np.testing.assert_allclose(made.to_numpy()[known], 1e4 * loaded.model.positions[known, 1], atol=0.011)
     some = loaded.sample(40, where="city = 'ham' and income is not null", seed=1)
     assert set(some["city"].to_pylist()) == {"ham"}
     assert None not in some["income"].to_pylist()

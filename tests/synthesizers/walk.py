@@ -2,11 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import ClassVar
 
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from understudy.models.protocol import Allowed, Arrays, Sample, Structure
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Query
@@ -24,15 +26,21 @@ REAL = np.asarray([[0.4, 0.15, 0.05], [0.05, 0.05, 0.3]])
 class Law:
     """Rows drawn from a table of probabilities."""
 
+    kind: ClassVar[str] = "law"
     shares: np.ndarray
+    names: tuple[str, ...] = DOMAIN.names
 
-    def draw(self, num_rows: int, *, key: PRNGKeyArray) -> tuple[np.ndarray, None]:
-        return self.sample(num_rows, key=key), None
-
-    def sample(self, num_rows: int, *, key: PRNGKeyArray) -> np.ndarray:
+    def sample(self, num_rows: int, *, key: PRNGKeyArray, allowed: Allowed | None = None) -> Sample:
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         cells = generator.choice(self.shares.size, size=num_rows, p=self.shares.ravel())
-        return np.stack(np.unravel_index(cells, self.shares.shape), axis=1).astype(np.int32)
+        return Sample(np.stack(np.unravel_index(cells, self.shares.shape), axis=1).astype(np.int32), None)
+
+    def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
+        return {}, {"shares": self.shares}
+
+    @classmethod
+    def from_arrays(cls, structure: Structure, arrays: Arrays) -> "Law":
+        return cls(arrays["shares"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +88,7 @@ HALVES = Scale(run_edges=(0.0, 0.5, 1.0), run_masses=(0.5, 0.5), first_run=(0, 1
 
 
 def real_rows(num_rows: int = 5000, k: int = 1, domain: Domain = DOMAIN, *, numeric: bool = False) -> PrivateRows:
-    codes = Law(REAL).sample(num_rows, key=jax.random.key(9))
+    codes = Law(REAL).sample(num_rows, key=jax.random.key(9)).codes
     scales = (HALVES, None) if numeric else None
     units = np.arange(num_rows) // k
     return PrivateRows(

@@ -11,13 +11,14 @@ import pytest
 from scipy import stats
 
 from understudy.encoding.features import Layout, Levels
-from understudy.networks import Autoencoder, Decoder, Encoder
+from understudy.models.networks import Decoder
 from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.rows import PrivateUnits
 from understudy.training import autoencoder
 from understudy.training import gan as training
 from understudy.training.autoencoder import Coded, Recipe, random_encoder, train_autoencoder
 from understudy.training.critics import one_hot_blocks
+from understudy.training.networks import Autoencoder, Encoder
 
 BLOCKS = one_hot_blocks((2, 3, 4))
 UNITS, RATE, BATCH, STEPS = 400, 0.25, 8, 3

@@ -24,12 +24,12 @@ import pyarrow as pa
 from jaxtyping import PRNGKeyArray
 
 import understudy as us
-from understudy.adversarial.pools import Pool
-from understudy.boosting import Outcome
+from understudy.models.pool import Pool
 from understudy.privacy.ledger import Budget, Ledger, Plan
 from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
+from understudy.synthesizers.boosted.game import Outcome
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
 from understudy.training.trajectory import HasTrajectory, Trajectory

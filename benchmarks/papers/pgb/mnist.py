@@ -39,25 +39,26 @@ import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8  # noqa: E402
 
-from understudy.boosting import (  # noqa: E402
+from understudy.encoding.features import Block  # noqa: E402
+from understudy.errors import ConfigError  # noqa: E402
+from understudy.models.networks import SLOPE  # noqa: E402
+from understudy.models.pool import draw_indices  # noqa: E402
+from understudy.privacy.dpsgd import ChargedSteps  # noqa: E402
+from understudy.privacy.noise import SeededNoise  # noqa: E402
+from understudy.privacy.rows import PrivateUnits  # noqa: E402
+from understudy.privacy.sampling import round_sampling_rate  # noqa: E402
+from understudy.synthesizers.boosted.game import (  # noqa: E402
     Constant,
     Outcome,
     Pick,
     Together,
     Values,
     best_response,
-    distinct,
-    drawn,
-    judged,
+    draw_distinct,
+    evaluate_critics,
     play,
     rejection_sample,
 )
-from understudy.errors import ConfigError  # noqa: E402
-from understudy.networks import SLOPE, Block  # noqa: E402
-from understudy.privacy.dpsgd import ChargedSteps  # noqa: E402
-from understudy.privacy.noise import SeededNoise  # noqa: E402
-from understudy.privacy.rows import PrivateUnits  # noqa: E402
-from understudy.privacy.sampling import round_sampling_rate  # noqa: E402
 from understudy.training.gan import Dials, Kept, Settings, begun_with, generated, train  # noqa: E402
 
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
@@ -443,7 +444,7 @@ def picks_of(
             return private_pick(profile, judge, count, codes, seed)
         except ConfigError as error:  # a device that rounds a row by its place: a long training is not thrown away
             why = f"the ledger's check refused: {error}"
-    return unpriced_pick(profile, judged(judge, count, codes), seed), {"not charged": why}
+    return unpriced_pick(profile, evaluate_critics(judge, count, codes), seed), {"not charged": why}
 
 
 def private_pick(
@@ -563,14 +564,14 @@ def one(
     timed("drawn")
 
     judge = judge_of([one.critic for one in kept])
-    critics = judged(judge, len(kept), pool)
-    of_last = judged(judge_of([last.critic]), 1, proposals).mixed(np.ones(1))
+    critics = evaluate_critics(judge, len(kept), pool)
+    of_last = evaluate_critics(judge_of([last.critic]), 1, proposals).mixed(np.ones(1))
     timed("judged")
     if private:
         pick, spent = picks_of(profile, judge, len(kept), codes, seed)
         result |= spent
     else:
-        pick = best_response(means_of(judged(judge, len(kept), codes)))
+        pick = best_response(means_of(evaluate_critics(judge, len(kept), codes)))
     outcome = play(Together([critics, Constant(len(pool))]), pick, rounds=profile.rounds)
     timed("boosted")
 
@@ -602,11 +603,11 @@ def chosen(
         return images[generator.permutation(kept)[: profile.scored]], len(kept)
 
     rejected = rejection_sample(of_last, generator)
-    boosted = distinct(outcome.weights, generator)
+    boosted = draw_distinct(outcome.weights, generator)
     return {
         "GAN": (proposals[: profile.scored], len(proposals)),
         "DRS": some(proposals, rejected),
-        "PGB": (pool[drawn(outcome.weights, profile.scored, generator)], len(pool)),
+        "PGB": (pool[draw_indices(outcome.weights, profile.scored, generator)], len(pool)),
         "PGB+DRS": some(pool, boosted[rejection_sample(outcome.mixed[boosted], generator)]),
     }
 

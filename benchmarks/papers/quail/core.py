@@ -27,7 +27,7 @@ import pyarrow as pa
 import understudy as us
 from understudy.encoding import Codec, fit_codec
 from understudy.learners.methods import Learner
-from understudy.learners.models import Model
+from understudy.models.predictors import Predictor
 from understudy.privacy.discovery import plan_discovery
 from understudy.privacy.noise import SeededNoise
 from understudy.tables import conform
@@ -120,7 +120,7 @@ def features(real: pd.DataFrame, target: str) -> Any:
 class Learned:
     """A learner by itself, with the whole budget, on real rows."""
 
-    model: Model
+    model: Predictor
     codec: Codec
 
     def f1(self, test: pa.Table) -> float:

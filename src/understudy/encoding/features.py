@@ -11,13 +11,12 @@ post-processing, and no component is narrower than a cell of it.
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from understudy.networks import Block, Blocks, num_features
 from understudy.schema import Domain, Scale
 
 FEATURES = ("binned", "typed", "modes")
@@ -33,6 +32,33 @@ Places = Float[np.ndarray, " rows"]
 Codes = Int[np.ndarray, " rows"]
 Features = Float[np.ndarray, "rows features"]
 Numbers = Sequence[float] | np.ndarray
+
+
+# --------------------------------------------------------------------------------------------------------------- blocks
+
+
+class Block(NamedTuple):
+    """One column's features: "one_hot" of `size` levels, "bits" of `size` digits, "tanh" numbers."""
+
+    kind: str
+    size: int
+
+
+Blocks = tuple[Block, ...]
+
+
+def is_level(blocks: Blocks) -> np.ndarray:
+    """Which features are levels of one-hot blocks."""
+    return np.repeat([block.kind == "one_hot" for block in blocks], [block.size for block in blocks])
+
+
+def num_features(blocks: Blocks) -> int:
+    return sum(block.size for block in blocks)
+
+
+def starts(blocks: Blocks) -> list[int]:
+    """Where each block begins."""
+    return np.cumsum([0, *(block.size for block in blocks)])[:-1].tolist()
 
 
 # -------------------------------------------------------------------------------------------------------------- columns

@@ -15,8 +15,9 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.learners.inputs import NUMBERS, Examples, Inputs, inputs_of, seen_columns
-from understudy.learners.models import (
+from understudy.learners.training import Descent, Network, Progress, trained
+from understudy.models.inputs import NUMBERS, Examples, Inputs, inputs_of, seen_columns
+from understudy.models.predictors import (
     Layers,
     LogitModel,
     NaiveBayesModel,
@@ -24,7 +25,6 @@ from understudy.learners.models import (
     OneVersusRest,
     PriorModel,
 )
-from understudy.learners.training import Descent, Network, Progress, trained
 from understudy.privacy.charges import charge_dpsgd
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.counts import noisy_counts

@@ -23,8 +23,15 @@ from understudy import certificate
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_domain, fit_codec
 from understudy.errors import ConfigError
 from understudy.learners import methods
-from understudy.learners.inputs import seen_columns
-from understudy.learners.models import Classifier, LogitModel, Model, OneVersusRest, Regression, model_from_arrays
+from understudy.models.inputs import seen_columns
+from understudy.models.predictors import (
+    Classifier,
+    LogitModel,
+    OneVersusRest,
+    Predictor,
+    Regression,
+    predictor_from_arrays,
+)
 from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.ledger import Guarantee, Ledger, Statement
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
@@ -52,7 +59,7 @@ class Estimator(BaseEstimator, abc.ABC):
     binning: Binning | None
     seed: int | None
 
-    model_: Model
+    model_: Predictor
     """The fitted model on codes; it may be shared."""
     codec_: Codec
     statement_: Statement
@@ -102,7 +109,7 @@ class Estimator(BaseEstimator, abc.ABC):
             statement = ledger.statement(found, method=self._name, warnings=warnings)
             return self._fitted(model, codec, statement)
 
-    def _fitted(self, model: Model, codec: Codec, statement: Statement) -> Self:
+    def _fitted(self, model: Predictor, codec: Codec, statement: Statement) -> Self:
         self.model_, self.codec_, self.statement_ = model, codec, statement
         self.certificate_, self.spent_ = certificate.to_markdown(statement), statement.epsilon
         self.n_features_in_ = len(codec.columns) - 1
@@ -124,7 +131,7 @@ class Estimator(BaseEstimator, abc.ABC):
             raise ConfigError(f"Expected a {learner._name} learner, found {structure['learner']!r}.")
         codec = Codec.from_dict(structure["codec"])
         return learner._fitted(
-            model_from_arrays(structure["model"], arrays), codec, certificate.from_json(structure["certificate"])
+            predictor_from_arrays(structure["model"], arrays), codec, certificate.from_json(structure["certificate"])
         )
 
     # What each kind of learner says for itself.

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from understudy.learners.models import Layers
+from understudy.models.predictors import Layers
 from understudy.privacy.clipping import Clip, RowLoss
 from understudy.privacy.dpsgd import ChargedSteps, noisy_gradient, sample_batches
 from understudy.privacy.sampling import Batches, num_slots

@@ -15,7 +15,7 @@ import numpy as np
 from understudy.errors import BudgetExceeded
 from understudy.privacy.clipping import noise_multiplier_beside_counts
 from understudy.privacy.dpsgd import ChargedSteps
-from understudy.privacy.events import Gaussian, NonPrivate, Pure, SubsampledGaussian
+from understudy.privacy.events import Gaussian, Pure, SubsampledGaussian
 from understudy.privacy.langevin import ChargedUpdates, Law, Stage, paces
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.pate import ChargedVotes, partition_by_unit, vote_scale
@@ -152,19 +152,3 @@ def charge_votes(
     law = "gaussian" if isinstance(event, Gaussian) else "laplace"
     noise = jnp.asarray(scale if ledger.guarantee.is_private else 0.0, jnp.float32)
     return ChargedVotes(partitions, noise, law, num_queries)
-
-
-def open_rows(rows: PrivateRows, query: Query, ledger: Ledger) -> tuple[np.ndarray, np.ndarray]:
-    """The rows themselves, codes and positions, for a baseline that is never private.
-
-    Formal guarantee: none, and none can be stated: under any guarantee this refuses before a row is read, and the event
-    that is charged has no finite cost.
-    """
-    event_of(query, NonPrivate)
-    if ledger.guarantee.is_private:
-        raise BudgetExceeded(
-            f"'{query.what}' has no bound, so no budget covers it. This query was not made. Use --not-private (in "
-            "Python: Guarantee.not_private()), or another method."
-        )
-    ledger.charge(query)
-    return rows._codes, rows._positions

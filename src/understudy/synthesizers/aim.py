@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.junction import Clique, count_cells
-from understudy.marginals import GraphicalModel, Measurement, estimate
+from understudy.marginals.estimation import Measurement, estimate
+from understudy.models.graphical import GraphicalModel
+from understudy.models.junction import Clique, count_cells
 from understudy.privacy.events import ZCDP
 from understudy.privacy.filters import ZCDPFilter
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query

@@ -19,22 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from understudy.adversarial.models import GeneratorModel
-from understudy.encoding.features import FEW, Layout, layout_of
+from understudy.encoding.features import FEW, Block, Blocks, Layout, is_level, layout_of, num_features
 from understudy.errors import ConfigError
-from understudy.networks import (
-    GENERATORS,
-    Autoencoder,
-    Block,
-    Blocks,
-    Centred,
-    Critic,
-    Decoded,
-    Decoder,
-    Encoder,
-    is_level,
-    num_features,
-)
+from understudy.models.generator import GeneratorModel
+from understudy.models.networks import GENERATORS, Decoded, Decoder
 from understudy.privacy.charges import charge_dpsgd
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.counts import noisy_counts
@@ -59,6 +47,7 @@ from understudy.training.autoencoder import (
     with_shares,
 )
 from understudy.training.gan import Dials, Kept, Settings, State, begun_with, train
+from understudy.training.networks import Autoencoder, Centred, Critic, Encoder
 from understudy.training.trajectory import Trajectory
 
 ENCODERS = ("joint", "random", "public", "dp_pca", "unsound_paper")

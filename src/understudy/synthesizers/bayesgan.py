@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from understudy.adversarial.models import PosteriorModel
-from understudy.encoding.features import FEATURES, MODES, layout_of
+from understudy.encoding.features import FEATURES, MODES, Blocks, layout_of
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.networks import GENERATORS, Blocks
+from understudy.models.generator import GeneratorModel, PosteriorModel
+from understudy.models.networks import GENERATORS, GeneratorNetwork
 from understudy.privacy.charges import charge_langevin, event_of
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP, Clip
 from understudy.privacy.counts import noisy_counts
@@ -295,16 +295,16 @@ class BayesGAN:
             slot=ledger.slot(),
         )
         generators = _side_by_side(kept)
-        return PosteriorModel(
+        stacked = GeneratorModel(
             generators,
             self.arch,
             domain.names,
             layout.blocks,
             self.latent,
             self.generator_widths,
-            None,
-            shown,
+            layout=shown,
         )
+        return PosteriorModel(stacked)
 
     def _check_plan(self, queries: Sequence[Query], domain: Domain) -> None:
         """Refuses queries of other settings: what is done follows from these ones, so they must be what is paid."""
@@ -343,6 +343,6 @@ class BayesGAN:
         )
 
 
-def _side_by_side(kept: Sequence[Kept]) -> Any:
+def _side_by_side(kept: Sequence[Kept]) -> GeneratorNetwork:
     """All generators of all kept states along one axis."""
     return jax.tree_util.tree_map(lambda *leaves: np.concatenate(leaves), *(state.average for state in kept))

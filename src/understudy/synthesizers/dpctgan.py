@@ -12,9 +12,8 @@ import dataclasses
 import numpy as np
 from jaxtyping import Array
 
-from understudy.encoding.features import Layout
+from understudy.encoding.features import Blocks, Layout
 from understudy.errors import ConfigError
-from understudy.networks import Blocks
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.training.critics import Conditions
 from understudy.training.gan import Settings

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from understudy.adversarial.models import GeneratorModel
-from understudy.encoding.features import FEATURES, MODES, Layout, layout_of
+from understudy.encoding.features import FEATURES, MODES, Blocks, Layout, layout_of, num_features
 from understudy.errors import ConfigError
-from understudy.networks import GENERATORS, Blocks, num_features
+from understudy.models.generator import GeneratorModel
+from understudy.models.networks import GENERATORS
 from understudy.privacy.charges import UnitCounts, charge_dpsgd, event_of
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.counts import noisy_counts

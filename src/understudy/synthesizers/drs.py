@@ -11,13 +11,13 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from understudy.adversarial.pools import Pool
-from understudy.boosting import judged, rejection_sample
 from understudy.errors import ConfigError
+from understudy.models.pool import Pool
 from understudy.privacy.ledger import Budget, Ledger, Plan
 from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.schema import Domain
 from understudy.synthesizers import name_of
+from understudy.synthesizers.boosted.game import evaluate_critics, rejection_sample
 from understudy.training.trajectory import HasTrajectory, Progress, has_critics
 
 
@@ -68,9 +68,9 @@ class DRS:
             progress=lambda share, words: tell(0.9 * share, words),
             **({} if public is None else {"public": public}),
         )
-        codes, places = trajectory.models[-1].draw(self.proposals, key=proposal_key)
+        codes, places = trajectory.models[-1].sample(self.proposals, key=proposal_key)
         assert trajectory.critics is not None
-        values = judged(
+        values = evaluate_critics(
             trajectory.critics,
             1,
             codes,

@@ -18,9 +18,9 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float, PRNGKeyArray
 
-from understudy.adversarial.products import Products
+from understudy.encoding.features import starts
 from understudy.errors import ConfigError
-from understudy.networks import Centred, Critic, starts
+from understudy.models.mixture import MixtureOfProducts
 from understudy.privacy.charges import charge_dpsgd
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.events import Gaussian, Selections, SubsampledGaussian
@@ -50,6 +50,7 @@ from understudy.training.marginal_matching import (
     heads_of,
     train,
 )
+from understudy.training.networks import Centred, Critic
 from understudy.training.trajectory import Trajectory, judge
 
 LEAST_SHARE = 0.001
@@ -323,7 +324,7 @@ class GEM:
         *,
         key: PRNGKeyArray,
         progress: Progress | None = None,
-    ) -> Products:
+    ) -> MixtureOfProducts:
         """Formal guarantee: the price of the plan's queries. Groups, the generator and its average follow from noisy
         answers and public facts."""
         state, _, model_of = self._trained(rows, plan, ledger, progress, key=key)
@@ -369,7 +370,7 @@ class GEM:
         key: PRNGKeyArray,
         keep_every: int = 0,
         keep_last: int | None = None,
-    ) -> tuple[Kept, list[Kept], Callable[[Kept], Products]]:
+    ) -> tuple[Kept, list[Kept], Callable[[Kept], MixtureOfProducts]]:
         """The last state, those kept on the way, and what makes a model of one."""
         domain, tell = rows.domain, progress or (lambda share, words: None)
         tell_critic = _part(tell, 0.4, 0.6)
@@ -430,8 +431,8 @@ class GEM:
                 progress=tell_critic,
             )
 
-        def model_of(state: Kept) -> Products:
-            return Products(domain.names, domain.sizes, np.asarray(heads_of(fit, state.average, latents)))
+        def model_of(state: Kept) -> MixtureOfProducts:
+            return MixtureOfProducts(domain.names, domain.sizes, np.asarray(heads_of(fit, state.average, latents)))
 
         return last, kept, model_of
 

@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.marginals import GraphicalModel, estimate, measure
+from understudy.marginals.estimation import estimate, measure
+from understudy.models.graphical import GraphicalModel
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows

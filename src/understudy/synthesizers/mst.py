@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.junction import Clique
-from understudy.marginals import GraphicalModel, Measurement, estimate, measure
+from understudy.marginals.estimation import Measurement, estimate, measure
+from understudy.models.graphical import GraphicalModel
+from understudy.models.junction import Clique
 from understudy.privacy.events import DiscreteGaussian, Event, Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows

@@ -19,8 +19,8 @@ from jaxtyping import PRNGKeyArray
 
 from understudy.columns import did_you_mean
 from understudy.errors import ConfigError
-from understudy.junction import Clique, junction_tree
-from understudy.marginals import GraphicalModel
+from understudy.models.graphical import GraphicalModel
+from understudy.models.junction import Clique, junction_tree
 from understudy.privacy.counts import noisy_answers
 from understudy.privacy.events import DiscreteGaussian, Event, Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Array
 
-from understudy.encoding.features import Layout, Levels
+from understudy.encoding.features import Blocks, Layout, Levels
 from understudy.errors import ConfigError
-from understudy.networks import Blocks
 from understudy.privacy.ledger import Budget, Plan
 from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain

@@ -16,10 +16,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from understudy.adversarial.models import GeneratorModel
-from understudy.encoding.features import FEATURES, MODES, Layout, layout_of
+from understudy.encoding.features import FEATURES, MODES, Blocks, Layout, layout_of
 from understudy.errors import ConfigError
-from understudy.networks import GENERATORS, Blocks
+from understudy.models.generator import GeneratorModel
+from understudy.models.networks import GENERATORS
 from understudy.privacy.charges import charge_votes, event_of
 from understudy.privacy.events import Gaussian, Pure
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query

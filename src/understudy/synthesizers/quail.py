@@ -15,9 +15,10 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.labelled import Labelled
 from understudy.learners.methods import Learner, Linear, NumberPerceptron, Prior, check_share, check_word
-from understudy.learners.models import HOW
+from understudy.models import Model
+from understudy.models.predictors import HOW
+from understudy.models.quail import QuailModel
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows, PublicRows, partition_rows, partition_sizes
 from understudy.schema import Domain
@@ -34,7 +35,7 @@ class Synthesizer(Protocol):
 
     def plan(self, domain: Domain, budget: Budget) -> Plan: ...
 
-    def fit(self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray) -> Any: ...
+    def fit(self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray) -> Model: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +182,7 @@ class Quail:
         key: PRNGKeyArray,
         public: PublicRows | None = None,
         progress: Progress | None = None,
-    ) -> Labelled:
+    ) -> QuailModel:
         """Formal guarantee: the joint price of the plan's looks; with `disjoint` the larger of both parts, since a unit
         is in one only. The inner method is handed no target, and labels of its rows are post-processing."""
         domain, tell = rows.domain, progress or (lambda share, words: None)
@@ -212,7 +213,7 @@ class Quail:
             more["public"] = public.only(at)
         own = _queries_of(plan, name_of(self.inner))
         inner = self.inner.fit(to_imitate.only(others), own, ledger, key=inner_key, **more)
-        return Labelled(domain.names, targets, inner, tuple(models), self.label)
+        return QuailModel(domain.names, targets, inner, tuple(models), self.label)
 
 
 def _stretch(tell: Progress, first: float, last: float) -> Progress:

@@ -10,21 +10,22 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from understudy.adversarial.pools import Drawn, mixed
-from understudy.boosting import expected_miss
 from understudy.errors import ConfigError
+from understudy.models import Model
+from understudy.models.pool import mix
+from understudy.models.protocol import Sample
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import Clique, PrivateRows, PublicRows, partition_rows, partition_sizes
 from understudy.privacy.selection import RowFunctions, noisy_closest, noisy_function_selections
 from understudy.schema import Domain, Scale
 from understudy.synthesizers import name_of
+from understudy.synthesizers.boosted.game import expected_miss
 from understudy.training.trajectory import HasTrajectory, Progress
 
 TASKS = ("accuracy", "log_loss", "squared_loss", "clustering", "marginals")
@@ -165,7 +166,7 @@ class Selected:
         key: PRNGKeyArray,
         public: PublicRows | None = None,
         progress: Progress | None = None,
-    ) -> Any:
+    ) -> Model:
         """Formal guarantee: the joint price of the plan's queries; on held-out rows the larger of training and picks,
         since a unit is in one part only. Tables of the checkpoints and models of the task are post-processing."""
         tell = progress or (lambda share, words: None)
@@ -189,16 +190,16 @@ class Selected:
         )
         size = min(MOST_ROWS, rows.public_num_rows)
         tables = [
-            model.draw(size, key=one)
+            model.sample(size, key=one)
             for model, one in zip(trajectory.models, jax.random.split(table_key, len(trajectory.models)), strict=True)
         ]
         tell(0.85, "checkpoints sampled")
         picked = self._picked(scoring, tables, query, ledger, task_key)
         tell(1.0, f"{self.k} of {self.checkpoints} checkpoints picked")
-        return mixed([trajectory.models[index] for index in picked])
+        return mix([trajectory.models[index] for index in picked])
 
     def _picked(
-        self, scoring: PrivateRows, tables: Sequence[Drawn], query: Query, ledger: Ledger, key: PRNGKeyArray
+        self, scoring: PrivateRows, tables: Sequence[Sample], query: Query, ledger: Ledger, key: PRNGKeyArray
     ) -> list[int]:
         domain = scoring.domain
         if self.task == "marginals":
@@ -209,7 +210,7 @@ class Selected:
         return noisy_function_selections(scoring, functions, query, ledger).top(self.k)
 
     def _scores(
-        self, domain: Domain, scales: Sequence[Scale | None], tables: Sequence[Drawn], key: PRNGKeyArray
+        self, domain: Domain, scales: Sequence[Scale | None], tables: Sequence[Sample], key: PRNGKeyArray
     ) -> RowFunctions:
         """What the model of each checkpoint's table says of a row."""
         if self.task in ("accuracy", "log_loss"):
@@ -229,7 +230,7 @@ class Selected:
 
         def of_both(rows: np.ndarray) -> np.ndarray:
             codes, places = np.split(rows, 2, axis=1)
-            return np.stack([learner.scores((codes.astype(np.int32), places)) for learner in learners], axis=1)
+            return np.stack([learner.scores(Sample(codes.astype(np.int32), places)) for learner in learners], axis=1)
 
         return RowFunctions(of_both, len(tables), layout=SideBySide())
 
@@ -292,7 +293,7 @@ class SideBySide:
         return np.concatenate([codes, places], axis=1, dtype=np.float64)
 
 
-def numbers(rows: Drawn, column: int, scale: Scale) -> Float[np.ndarray, " rows"]:
+def numbers(rows: Sample, column: int, scale: Scale) -> Float[np.ndarray, " rows"]:
     """Where a column's numbers lie between their bounds: their places, or the middles of their bins; NaN for nulls."""
     codes, places = rows
     edges = np.asarray(scale.edges)
@@ -313,7 +314,7 @@ class Regression:
     intercept: float
 
     @classmethod
-    def trained(cls, table: Drawn, domain: Domain, scales: Sequence[Scale | None]) -> "Regression":
+    def trained(cls, table: Sample, domain: Domain, scales: Sequence[Scale | None]) -> "Regression":
         """From synthetic rows whose target is no null. A little ridge settles what they leave open."""
         from sklearn.linear_model import Ridge
         from sklearn.preprocessing import OneHotEncoder
@@ -337,7 +338,7 @@ class Regression:
         terms = tuple(None if index == at else next(pieces) for index in range(len(domain.names)))
         return cls(at, scale, terms, intercept)
 
-    def scores(self, rows: Drawn) -> Float[np.ndarray, " rows"]:
+    def scores(self, rows: Sample) -> Float[np.ndarray, " rows"]:
         """Of each row by itself: one less its squared error over the squared range. A null says nothing: 0 for all."""
         predicted = np.full(len(rows[0]), self.intercept)
         for column, term in enumerate(self.terms):
@@ -357,7 +358,7 @@ class Centres:
 
     @classmethod
     def trained(
-        cls, table: Drawn, domain: Domain, scales: Sequence[Scale | None], clusters: int, seed: np.ndarray
+        cls, table: Sample, domain: Domain, scales: Sequence[Scale | None], clusters: int, seed: np.ndarray
     ) -> "Centres":
         """By k-means (Lloyd) of synthetic rows, begun at some of them that are far apart."""
         points = _points(table, domain, scales)
@@ -379,7 +380,7 @@ class Centres:
             centres = moved
         return cls(domain, tuple(scales), centres)
 
-    def scores(self, rows: Drawn) -> Float[np.ndarray, " rows"]:
+    def scores(self, rows: Sample) -> Float[np.ndarray, " rows"]:
         """Of each row by itself: one less its distance to the nearest centre, over the largest that there can be."""
         points = _points(rows, self.domain, self.scales)
         # One centre at a time: products of matrices could round a row differently at another place.
@@ -391,7 +392,7 @@ def _squares(points: np.ndarray, centre: np.ndarray) -> Float[np.ndarray, " rows
     return ((points - centre) ** 2).sum(axis=1)
 
 
-def _points(rows: Drawn, domain: Domain, scales: Sequence[Scale | None]) -> Float[np.ndarray, "rows features"]:
+def _points(rows: Sample, domain: Domain, scales: Sequence[Scale | None]) -> Float[np.ndarray, "rows features"]:
     """Numbers between their bounds, levels one-hot, nulls beside the line: by public facts, one apart at most."""
     parts = []
     for at, (size, scale) in enumerate(zip(domain.sizes, scales, strict=True)):

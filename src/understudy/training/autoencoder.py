@@ -18,16 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from understudy.networks import (
-    Autoencoder,
-    Blocks,
-    Decoded,
-    Decoder,
-    Encoder,
-    block_log_softmax,
-    is_level,
-    num_features,
-)
+from understudy.encoding.features import Blocks, is_level, num_features
+from understudy.models.networks import Decoded, Decoder, block_log_softmax
 from understudy.privacy.clipping import Clip, RowLoss
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient
 from understudy.privacy.rows import RowEncoder
@@ -42,6 +34,7 @@ from understudy.training.gan import (
     stepped,
     trained_part,
 )
+from understudy.training.networks import Autoencoder, Encoder
 
 if TYPE_CHECKING:
     from understudy.run.checkpoint import Slot  # reads tables; training alone must not need to

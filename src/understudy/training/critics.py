@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from understudy.networks import Block, Blocks, starts
+from understudy.encoding.features import Block, Blocks, starts
 from understudy.privacy.clipping import RowLoss
 from understudy.training.losses import Loss
 

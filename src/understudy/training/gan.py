@@ -21,26 +21,16 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from understudy.encoding.features import Blocks, is_level, num_features, starts
 from understudy.errors import ConfigError, TrainingError
-from understudy.networks import (
-    GENERATORS,
-    Blocks,
-    Critic,
-    Generator,
-    activate,
-    block_log_softmax,
-    drawn_features,
-    is_level,
-    num_features,
-    spectral_scaled,
-    starts,
-)
+from understudy.models.networks import GENERATORS, Generator, activate, block_log_softmax, sample_features
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP, Clip, clip_from_public
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient, sample_batches
 from understudy.privacy.rows import PublicUnits
 from understudy.privacy.sampling import Batches
 from understudy.training.critics import Conditions, row_loss
 from understudy.training.losses import LOSSES
+from understudy.training.networks import Critic, spectral_scaled
 
 if TYPE_CHECKING:
     from understudy.run.checkpoint import Slot  # reads tables; training alone must not need to
@@ -242,7 +232,7 @@ def generated(
         inputs = jnp.concatenate([inputs, drawn], axis=1)
     logits = jax.vmap(generator)(inputs)
     if settings.heads == "drawn":
-        features = drawn_features(logits, settings.blocks, key=head_key)
+        features = sample_features(logits, settings.blocks, key=head_key)
     else:
         features = activate(logits, settings.blocks, temperature=settings.temperature, key=head_key)
     return logits, features, drawn

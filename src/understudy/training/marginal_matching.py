@@ -24,7 +24,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from understudy.networks import Blocks, Generator, block_log_softmax, num_features
+from understudy.encoding.features import Blocks, num_features
+from understudy.models.networks import Generator, block_log_softmax
 from understudy.training.gan import Kept, driven, trained_part
 
 if TYPE_CHECKING:

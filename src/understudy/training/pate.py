@@ -23,17 +23,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from understudy.encoding.features import num_features
 from understudy.errors import ConfigError
-from understudy.networks import Critic, CrossedCritic, drawn_features, num_features
-from understudy.privacy.pate import (
-    AGAINST,
-    ChargedVotes,
-    Teachers,
-    Teaching,
-    init_teachers,
-    noisy_votes,
-    teacher_step,
-)
+from understudy.models.networks import sample_features
+from understudy.privacy.pate import AGAINST, ChargedVotes, Teachers, Teaching, init_teachers, noisy_votes, teacher_step
 from understudy.training.critics import PENALTY, Conditions, gradient_penalty, row_loss
 from understudy.training.gan import (
     Dials,
@@ -51,6 +44,7 @@ from understudy.training.gan import (
     trained_part,
 )
 from understudy.training.losses import LOSSES
+from understudy.training.networks import Critic, CrossedCritic
 
 if TYPE_CHECKING:
     from understudy.run.checkpoint import Slot
@@ -192,7 +186,7 @@ def drawn(
     a mixture of levels, which costs votes and says nothing of the rows."""
     row_key, head_key = jax.random.split(key)
     logits, _, condition = generated(settings, learned.generator, num_rows, row_key, conditions)
-    return seen_by_critic(drawn_features(logits, settings.blocks, key=head_key), condition)
+    return seen_by_critic(sample_features(logits, settings.blocks, key=head_key), condition)
 
 
 def asked(

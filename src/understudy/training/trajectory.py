@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from understudy.encoding.features import Layout
-from understudy.networks import Blocks, num_features
+from understudy.encoding.features import Blocks, Layout, num_features
+from understudy.models import Model
 from understudy.privacy.ledger import Budget, Ledger, Plan
 from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
@@ -21,19 +21,11 @@ from understudy.training.critics import encoder
 Progress = Callable[[float, str], None]
 
 
-class Sampler(Protocol):
-    """A model that makes rows: codes, and places of numbers where it gives any."""
-
-    def draw(
-        self, num_rows: int, *, key: PRNGKeyArray
-    ) -> tuple[Int[np.ndarray, "rows columns"], Float[np.ndarray, "rows columns"] | None]: ...
-
-
 @dataclasses.dataclass(frozen=True)
 class Trajectory:
     """The checkpoints of one run, in the order of training. Post-processing of its noisy steps: free to use."""
 
-    models: tuple[Sampler, ...]
+    models: tuple[Model, ...]
     """What a release could hold, one for each checkpoint."""
     critics: Callable[[np.ndarray], Float[np.ndarray, "rows checkpoints"]] | None
     """How real each checkpoint's critic takes each row to be, from 0 to 1. Of one row at a time: nothing mixes rows.

@@ -14,29 +14,29 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from understudy.adversarial.models import joined
-from understudy.adversarial.pools import Drawn, Pool
-from understudy.boosting import (
-    Cells,
-    Constant,
-    Distinguishers,
-    Outcome,
-    Together,
-    averaging_weights,
-    distinct,
-    expected_miss,
-    judged,
-    learning_rates,
-    play,
-    rejection_sample,
-)
 from understudy.errors import ConfigError
+from understudy.models.pool import Pool
+from understudy.models.protocol import Sample, concatenate
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import Clique, PrivateRows, PublicRows
 from understudy.privacy.selection import RowFunctions, noisy_function_selections
 from understudy.schema import Domain
 from understudy.synthesizers import name_of
+from understudy.synthesizers.boosted.game import (
+    Cells,
+    Constant,
+    Distinguishers,
+    Outcome,
+    Together,
+    averaging_weights,
+    draw_distinct,
+    evaluate_critics,
+    expected_miss,
+    learning_rates,
+    play,
+    rejection_sample,
+)
 from understudy.training.trajectory import HasTrajectory, Progress, Trajectory, has_critics
 
 OUTPUTS = ("iid", "distinct")
@@ -189,7 +189,7 @@ class Boosted:
         codes, places = self._pool(trajectory, pool_key)
         critics = None
         if trajectory.critics is not None:
-            critics = judged(
+            critics = evaluate_critics(
                 trajectory.critics,
                 self._count,
                 codes,
@@ -210,11 +210,11 @@ class Boosted:
         )
         return self._model(Pool(domain.names, codes, outcome.weights, places), outcome, output_key)
 
-    def _pool(self, trajectory: Trajectory, key: PRNGKeyArray) -> Drawn:
+    def _pool(self, trajectory: Trajectory, key: PRNGKeyArray) -> Sample:
         keys = jax.random.split(key, len(trajectory.models))
         size = self.samples_per_generator
-        drawn = [model.draw(size, key=one) for model, one in zip(trajectory.models, keys, strict=True)]
-        return joined(drawn, size * len(drawn))
+        samples = [model.sample(size, key=one) for model, one in zip(trajectory.models, keys, strict=True)]
+        return concatenate(samples, size * len(samples))
 
     def _cliques(self, domain: Domain) -> tuple[Clique, ...]:
         if not isinstance(self.queries, str):
@@ -248,7 +248,7 @@ class Boosted:
         if self.output == "iid" and not self.drs:
             return pool
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        kept = distinct(outcome.weights, generator)
+        kept = draw_distinct(outcome.weights, generator)
         if self.drs:
             kept = kept[rejection_sample(outcome.mixed[kept], generator)]
         return pool.only(kept)

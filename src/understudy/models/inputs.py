@@ -114,7 +114,7 @@ class Inputs:
 
         `codes` has all columns of the domain, or all but the target.
         """
-        at = self.positions(codes.shape[1])
+        at = self.column_indices(codes.shape[1])
         parts = [
             column.encode(codes[:, at[column.name]], None if places is None else places[:, at[column.name]])
             for column in self.columns
@@ -123,7 +123,8 @@ class Inputs:
             parts.append(np.ones((len(codes), 1)))
         return np.concatenate(parts, axis=1) * self.scale
 
-    def positions(self, num_columns: int) -> dict[str, int]:
+    def column_indices(self, num_columns: int) -> dict[str, int]:
+        """Where each column stands in codes of this many columns."""
         names = self.names
         if num_columns == len(names) - 1:
             names = tuple(name for name in names if name != self.target)

@@ -1,25 +1,20 @@
-"""The graphical model that a handful of noisy marginals determine, and exact answers and rows from it.
+"""Noisy marginals, and the graphical model that explains them best.
 
-A model of maximal entropy with given marginals is a product of one table per measured clique (McKenna, Sheldon and
-Miklau, "Graphical-model based estimation and inference for differential privacy", 2019). Its marginals are computed
-by passing messages over a junction tree (`junction.py`). Everything in this file is post-processing of noisy counts;
-the only function that reaches for the rows is `measure`, through the mechanisms of `privacy/`.
+McKenna, Sheldon and Miklau, "Graphical-model based estimation and inference for differential privacy", 2019. `measure`
+queries the rows, through `privacy/`; all else is post-processing of noisy counts.
 """
 
-import dataclasses
-import functools
 import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import numpy as np
-from jaxtyping import Bool, Int, PRNGKeyArray
 
-from understudy.errors import ConditionError, ConfigError
-from understudy.junction import Axes, Clique, JunctionTree, MarginalQuery, Messenger, Ranking, Table, junction_tree
+from understudy.errors import ConfigError
+from understudy.models.graphical import GraphicalModel
+from understudy.models.junction import Clique, Messenger, Ranking, Table, junction_tree
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Ledger, Query
@@ -27,14 +22,14 @@ from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 
 LEAST_VARIANCE = 1.0
-"""Counts are not believed to less than one row: without this, runs without noise would have no finite weights."""
+"""The least variance assumed of a count: without it, runs without noise would have infinite weights."""
 REFERENCE_ENTROPY = 1e-3
 CURVATURES_KEPT = 20
 PROXIMAL_ENTROPY, PROXIMAL_STEPS = 0.1, 100
 
 
 class Measurement(NamedTuple):
-    """Noisy counts of one marginal, as they were bought."""
+    """Noisy counts of one marginal."""
 
     clique: Clique
     noisy_counts: Table
@@ -42,14 +37,11 @@ class Measurement(NamedTuple):
 
 
 def measure(rows: PrivateRows, cliques: Sequence[Clique], query: Query, ledger: Ledger) -> list[Measurement]:
-    """Buys the marginals of one bundle. The guarantee is that of `noisy_counts`."""
+    """Noisy counts of several marginals in one query. The guarantee is that of `noisy_counts`."""
     event = query.event
     assert isinstance(event, DiscreteGaussian)
     tables = noisy_counts(rows, cliques, query, ledger)
     return [Measurement(clique, table, event.stddev) for clique, table in zip(cliques, tables, strict=True)]
-
-
-# --- Estimation: from noisy marginals to potentials ---
 
 
 def estimate(
@@ -60,8 +52,8 @@ def estimate(
     iterations: int = 1000,
     entropy: float = 0.01,
     tolerance: float = 1e-2,
-    warm_start: "GraphicalModel | None" = None,
-) -> "GraphicalModel":
+    warm_start: GraphicalModel | None = None,
+) -> GraphicalModel:
     """The distribution that explains the measurements best, and else strays least from independent columns.
 
     With m the model's marginals at the measured cliques, y the noisy counts and s their standard deviations, minimises
@@ -240,154 +232,3 @@ def _times_inverse_curvature(vector: np.ndarray, memory: Sequence[tuple[np.ndarr
 
 def _dot(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.einsum("i,i->", a, b))  # not BLAS: its threads cost more than they bring at this size
-
-
-# --- The model: answers and rows ---
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class GraphicalModel:
-    """A distribution over coded rows: a product of one exponentiated table per clique. Free to query and to sample."""
-
-    domain: Domain
-
-    total: float
-    """The number of rows that `marginal` counts add up to."""
-
-    cliques: tuple[Clique, ...]
-
-    potentials: tuple[Table, ...]
-    """The logarithm of each clique's table, with axes in the clique's order."""
-
-    tree: JunctionTree
-
-    def marginal(self, clique: Clique) -> Table:
-        """Expected counts of the clique's cells, in its own order of columns."""
-        return self.marginals([clique])[0]
-
-    def marginals(self, cliques: Sequence[Clique]) -> list[Table]:
-        """As `marginal`, for many cliques at once: they share the work of carrying a column along the tree."""
-        query = MarginalQuery(self._messenger, self._beliefs)
-        ranking = self._ranking
-        return [self.total * ranking.outward(clique, query(ranking.axes(clique))) for clique in cliques]
-
-    def sample(
-        self,
-        num_rows: int,
-        *,
-        key: PRNGKeyArray,
-        allowed: Mapping[str, Bool[np.ndarray, " codes"]] | None = None,
-    ) -> Int[np.ndarray, "rows columns"]:
-        """Rows drawn from the model, clique by clique down the tree, given what is already drawn.
-
-        Every single row follows the model's law exactly. The rows of one call are drawn evenly rather than
-        independently: among the rows that share a parent's cell, the uniform draws that pick the next cell are
-        stratified in random order, so that counts stay within about one of their expectation. `allowed` restricts
-        columns to some of their codes, by Bayes' rule and not by rejection.
-        """
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        beliefs = self._given(allowed) if allowed else self._beliefs
-        codes = np.zeros((num_rows, len(self.domain.names)), dtype=np.int32)
-        for i, (node, separator) in enumerate(zip(self._messenger.nodes, self._messenger.separators, strict=True)):
-            _draw(codes, beliefs[i], node, separator, rng)
-        return codes[:, np.argsort(self._ranking.columns)]
-
-    def draw(
-        self,
-        num_rows: int,
-        *,
-        key: PRNGKeyArray,
-        allowed: Mapping[str, Bool[np.ndarray, " codes"]] | None = None,
-    ) -> tuple[Int[np.ndarray, "rows columns"], None]:
-        """Codes as `sample` has them; numbers have bins here and no places."""
-        return self.sample(num_rows, key=key, allowed=allowed), None
-
-    def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
-        """The structure as JSON-safe values, and the potentials as named arrays."""
-        structure: dict[str, object] = {
-            "names": list(self.domain.names),
-            "sizes": list(self.domain.sizes),
-            "num_rows": self.domain.num_rows,
-            "target": self.domain.target,
-            "total": self.total,
-            "cliques": [list(clique) for clique in self.cliques],
-            "tree": {"cliques": [list(clique) for clique in self.tree.cliques], "parents": list(self.tree.parents)},
-        }
-        return structure, {f"potential_{i}": table for i, table in enumerate(self.potentials)}
-
-    @classmethod
-    def from_arrays(cls, structure: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "GraphicalModel":
-        domain = Domain(
-            names=tuple(structure["names"]),
-            sizes=tuple(structure["sizes"]),
-            num_rows=structure["num_rows"],
-            target=structure["target"],
-        )
-        tree = structure["tree"]
-        cliques = tuple(tuple(clique) for clique in structure["cliques"])
-        return cls(
-            domain=domain,
-            total=structure["total"],
-            cliques=cliques,
-            potentials=tuple(np.asarray(arrays[f"potential_{i}"], dtype=float) for i in range(len(cliques))),
-            tree=JunctionTree(tuple(tuple(clique) for clique in tree["cliques"]), tuple(tree["parents"])),
-        )
-
-    @functools.cached_property
-    def _ranking(self) -> Ranking:
-        return Ranking(self.domain)
-
-    @functools.cached_property
-    def _messenger(self) -> Messenger:
-        return Messenger(self._ranking, self.tree, [self._ranking.axes(clique) for clique in self.cliques])
-
-    @functools.cached_property
-    def _beliefs(self) -> list[Table]:
-        return self._messenger.calibrate(self._ranked_potentials())
-
-    def _ranked_potentials(self) -> list[Table]:
-        return [self._ranking.inward(c, p) for c, p in zip(self.cliques, self.potentials, strict=True)]
-
-    def _given(self, allowed: Mapping[str, np.ndarray]) -> list[Table]:
-        evidence = []
-        for name, mask in allowed.items():
-            (size,) = self.domain.shape((name,))
-            if mask.shape != (size,):
-                raise ConditionError(f"Column {name!r} has {size} codes; the condition speaks of {mask.shape}.")
-            evidence.append((self._ranking.axes((name,))[0], np.where(mask, 0.0, -np.inf)))
-        return self._messenger.calibrate(self._ranked_potentials(), evidence)
-
-
-def _draw(codes: np.ndarray, belief: Table, node: Axes, separator: Axes, rng: np.random.Generator) -> None:
-    """Fills in the node's new columns (`codes` has ranked columns), given those of its separator.
-
-    The node's cells are laid end to end, those with equal separator codes side by side; a row's draw is uniform over
-    the stretch of its separator codes. Within a stretch the rows' draws are stratified: for k rows in random order,
-    the j-th draws from the j-th of k equal parts, which is uniform over the stretch for every row by itself.
-    """
-    new = tuple(a for a in node if a not in separator)
-    if not new:
-        return
-    laid_out = np.transpose(belief, [node.index(a) for a in separator + new])
-    fixed, free = laid_out.shape[: len(separator)], laid_out.shape[len(separator) :]
-    ends = np.cumsum(laid_out)
-    bounds = np.concatenate([[0.0], ends[math.prod(free) - 1 :: math.prod(free)]])
-    group = np.zeros(len(codes), dtype=np.int64)
-    for a, size in zip(separator, fixed, strict=True):
-        group = group * size + codes[:, a]
-    low, high = bounds[group], bounds[group + 1]
-    point = low + _stratified(group, math.prod(fixed), rng) * (high - low)
-    # Rounding must not push a draw past its stretch, onto a cell of probability zero.
-    cell = np.searchsorted(ends, np.minimum(point, np.nextafter(high, low)), side="right") - group * math.prod(free)
-    codes[:, new] = np.stack(np.unravel_index(np.clip(cell, 0, math.prod(free) - 1), free), axis=1)
-
-
-def _stratified(group: np.ndarray, num_groups: int, rng: np.random.Generator) -> np.ndarray:
-    """Draws that are evenly spread within each group; each by itself is uniform on [0, 1), whatever its place."""
-    shuffled = rng.permutation(len(group))
-    order = shuffled[np.argsort(group[shuffled], kind="stable")]
-    counts = np.bincount(group, minlength=num_groups)
-    first = np.cumsum(counts) - counts
-    place = np.empty(len(group))
-    place[order] = np.arange(len(group)) - first[group[order]]
-    return (place + rng.random(len(group))) / counts[group]

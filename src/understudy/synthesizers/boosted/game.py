@@ -11,7 +11,7 @@ phi is the boosted distribution.
 
 Everything here is arithmetic on generated rows and costs nothing. The real rows enter through the picks alone: a pick
 is a function of the public means, and the private one (`privacy/selection.py`) holds the real means where nobody else
-can see them. Needs nothing but NumPy.
+can see them.
 """
 
 import dataclasses
@@ -25,17 +25,17 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from understudy.errors import ConfigError
+from understudy.models.pool import draw_indices
 
 LEARNING_RATES = ("paper", "sqrt")
 AVERAGES = ("all", "last_window", "sqrt_weighted")
-OUTPUTS = ("iid", "distinct", "weighted")
 
 IN_FLOATS = 2**30
 """Bytes up to which values are kept as float32; beyond, in steps of 1/255, a byte each."""
 IN_MEMORY = 2 * 2**30
 """Bytes up to which values stay in memory; beyond, in a file that is mapped and read in pieces."""
-AT_ONCE = 8192
-"""Rows that are judged in one call: one compiled shape for every size of sample."""
+BATCH_SIZE = 8192
+"""Rows that critics are evaluated on in one call: one compiled shape for every size of sample."""
 PIECE = 4
 """Distinguishers whose stored bytes become floats at a time."""
 SURE = 1e-14
@@ -60,8 +60,8 @@ class Distinguishers(Protocol):
     def means(self, phi: Float[np.ndarray, " samples"]) -> Float[np.ndarray, " distinguishers"]:
         """The mean of each under phi."""
 
-    def add(self, log_weights: Float[np.ndarray, " samples"], index: int, rate: float) -> None:
-        """Adds `rate` times the values of one, in place."""
+    def add(self, log_weights: Float[np.ndarray, " samples"], index: int, learning_rate: float) -> None:
+        """Adds `learning_rate` times the values of one, in place."""
 
     def mixed(self, shares: Float[np.ndarray, " distinguishers"]) -> Float[np.ndarray, " samples"]:
         """The values of their mixture."""
@@ -94,8 +94,8 @@ class Values:
             found[start : start + len(lines)] = self._piece[: len(lines)] @ phi
         return found / 255
 
-    def add(self, log_weights: np.ndarray, index: int, rate: float) -> None:
-        log_weights += self._line(index) * log_weights.dtype.type(rate)
+    def add(self, log_weights: np.ndarray, index: int, learning_rate: float) -> None:
+        log_weights += self._line(index) * log_weights.dtype.type(learning_rate)
 
     def mixed(self, shares: np.ndarray) -> np.ndarray:
         total = np.zeros(self.num_samples)
@@ -125,9 +125,9 @@ class Cells:
         shares = np.bincount(self._cells, weights=phi, minlength=self._size)
         return np.concatenate([shares, 1.0 - shares])
 
-    def add(self, log_weights: np.ndarray, index: int, rate: float) -> None:
+    def add(self, log_weights: np.ndarray, index: int, learning_rate: float) -> None:
         cell, complement = index % self._size, index >= self._size
-        log_weights[(self._cells == cell) ^ complement] += rate
+        log_weights[(self._cells == cell) ^ complement] += learning_rate
 
     def mixed(self, shares: np.ndarray) -> np.ndarray:
         inside, outside = shares[: self._size], shares[self._size :]
@@ -148,7 +148,7 @@ class Constant:
     def means(self, phi: np.ndarray) -> np.ndarray:
         return np.asarray([0.5])
 
-    def add(self, log_weights: np.ndarray, index: int, rate: float) -> None:
+    def add(self, log_weights: np.ndarray, index: int, learning_rate: float) -> None:
         """Nothing: a constant moves no odds."""
 
     def mixed(self, shares: np.ndarray) -> np.ndarray:
@@ -170,21 +170,21 @@ class Together:
     def means(self, phi: np.ndarray) -> np.ndarray:
         return np.concatenate([part.means(phi) for part in self._parts])
 
-    def add(self, log_weights: np.ndarray, index: int, rate: float) -> None:
+    def add(self, log_weights: np.ndarray, index: int, learning_rate: float) -> None:
         at = int(np.searchsorted(self._ends, index, side="right"))
-        self._parts[at].add(log_weights, index - int(self._ends[at]) + len(self._parts[at]), rate)
+        self._parts[at].add(log_weights, index - int(self._ends[at]) + len(self._parts[at]), learning_rate)
 
     def mixed(self, shares: np.ndarray) -> np.ndarray:
         pieces = np.split(shares, self._ends[:-1])
         return np.sum([part.mixed(piece) for part, piece in zip(self._parts, pieces, strict=True)], axis=0)
 
 
-def cleaned(values: np.ndarray) -> np.ndarray:
-    """Judgements within [0, 1]; where there is none, one half."""
+def clip_values(values: np.ndarray) -> np.ndarray:
+    """Values within [0, 1]; one half for NaN."""
     return np.clip(np.where(np.isnan(values), values.dtype.type(0.5), values), 0.0, 1.0)
 
 
-def judged(
+def evaluate_critics(
     critics: Callable[[np.ndarray], Float[np.ndarray, "rows critics"]],
     count: int,
     codes: Int[np.ndarray, "samples columns"],
@@ -194,22 +194,22 @@ def judged(
     in_memory: int = IN_MEMORY,
     progress: Callable[[float], None] | None = None,
 ) -> Values:
-    """What `count` critics say of every row of a sample, stored as its size demands.
+    """The values of `count` critics on every row of a sample, stored as its size demands.
 
-    `shown` gives what they see of a stretch of it; if it is left out, its codes.
+    `shown` gives what they see of a slice of it; if it is left out, its codes.
     """
     shape = (count, len(codes))
     dtype = np.dtype(np.float32 if 4 * math.prod(shape) <= in_floats else np.uint8)
     matrix = np.empty(shape, dtype) if dtype.itemsize * math.prod(shape) <= in_memory else _on_disk(shape, dtype)
-    for start in range(0, len(codes), AT_ONCE):
-        at = slice(start, start + AT_ONCE)
+    for start in range(0, len(codes), BATCH_SIZE):
+        at = slice(start, start + BATCH_SIZE)
         part = codes[at] if shown is None else shown(at)
         # Always one shape, filled up with the first row.
-        padded = np.concatenate([part, np.repeat(part[:1], AT_ONCE - len(part), axis=0)])
-        values = cleaned(np.asarray(critics(padded), dtype=np.float32))[: len(part)].T
+        padded = np.concatenate([part, np.repeat(part[:1], BATCH_SIZE - len(part), axis=0)])
+        values = clip_values(np.asarray(critics(padded), dtype=np.float32))[: len(part)].T
         matrix[:, start : start + len(part)] = values if dtype == np.float32 else np.rint(255 * values)
         if progress is not None:
-            progress(min(1.0, (start + AT_ONCE) / len(codes)))
+            progress(min(1.0, (start + BATCH_SIZE) / len(codes)))
     return Values(matrix)
 
 
@@ -316,11 +316,6 @@ def duality_gap(outcome: Outcome, distinguishers: Distinguishers, real_means: np
     return float(best - (real_means @ outcome.shares + 1.0 - outcome.mixed.max()))
 
 
-def promised_gap(rounds: int, num_samples: int, rate: float) -> float:
-    """What Theorem 3 promises of the duality gap without privacy, for a constant learning rate."""
-    return 4 * rate + math.log(num_samples) / (rate * rounds)
-
-
 def gap_bound(outcome: Outcome, num_distinguishers: int, exponent: float, *, failure: float = 0.05) -> float:
     """A bound on the duality gap from what the picks show, right with probability 1 - `failure`. Costs nothing.
 
@@ -339,21 +334,12 @@ def expected_miss(num_distinguishers: int, exponent: float) -> float:
 # -------------------------------------------------------------------------------------------------------------- outputs
 
 
-def drawn(
-    weights: Float[np.ndarray, " samples"], size: int, generator: np.random.Generator
-) -> Int[np.ndarray, " size"]:
-    """`iid`: independent draws from the boosted distribution, with replacement. What the theory is about."""
-    cumulative = np.cumsum(weights, dtype=np.float64)
-    places = np.searchsorted(cumulative, generator.random(size) * cumulative[-1], side="right")
-    return np.minimum(places, len(weights) - 1)
-
-
-def distinct(weights: Float[np.ndarray, " samples"], generator: np.random.Generator) -> Int[np.ndarray, " kept"]:
-    """`distinct`, as the authors' code: as many draws as there are samples, each one that came up kept once.
+def draw_distinct(weights: Float[np.ndarray, " samples"], generator: np.random.Generator) -> Int[np.ndarray, " kept"]:
+    """As the authors' code: as many draws as there are samples, each one that came up kept once.
 
     The size is random, and the kept rows are flatter than the distribution: multiplicities are dropped.
     """
-    return np.unique(drawn(weights, len(weights), generator))
+    return np.unique(draw_indices(weights, len(weights), generator))
 
 
 def acceptance(judgements: Float[np.ndarray, " proposals"]) -> Float[np.ndarray, " proposals"]:

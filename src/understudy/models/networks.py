@@ -1,14 +1,11 @@
-"""Generators and critics: small networks for one row at a time, to be mapped over batches.
+"""Generator networks, and the heads that turn their logits into features or codes: what a release needs to sample.
 
-A generator ends in typed heads, one for each column: categories as near one-hot blocks, numbers within their bounds. A
-critic looks at one row; nothing in it mixes rows, or it could not be trained privately. Needs nothing but NumPy, JAX
-and Equinox.
+A network makes one row from one latent vector; map it over a batch. It ends in typed heads, one per column: near
+one-hot blocks for categories, bounded numbers for the rest.
 """
 
 import functools
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,34 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from understudy.encoding.features import Blocks, num_features, starts
 from understudy.errors import ConfigError
 
 SLOPE = 0.2
-
-
-class Block(NamedTuple):
-    """One column's features: "one_hot" of `size` levels, "bits" of `size` digits, "tanh" or "sigmoid" numbers."""
-
-    kind: str
-    size: int
-
-
-Blocks = tuple[Block, ...]
-HEADS = ("one_hot", "bits", "tanh", "sigmoid")
-
-
-def is_level(blocks: Blocks) -> np.ndarray:
-    """Which features are levels of one-hot blocks."""
-    return np.repeat([block.kind == "one_hot" for block in blocks], [block.size for block in blocks])
-
-
-def num_features(blocks: Blocks) -> int:
-    return sum(block.size for block in blocks)
-
-
-def starts(blocks: Blocks) -> list[int]:
-    """Where each block begins."""
-    return np.cumsum([0, *(block.size for block in blocks)])[:-1].tolist()
+"""Of the leaky ReLU."""
 
 
 def block_log_softmax(values: Float[Array, "rows features"], blocks: Blocks) -> Float[Array, "rows features"]:
@@ -73,25 +47,25 @@ def _padding(blocks: Blocks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _kinds(blocks: Blocks) -> tuple[np.ndarray, np.ndarray]:
     kinds = np.repeat([block.kind for block in blocks], [block.size for block in blocks])
-    return kinds == "tanh", (kinds == "sigmoid") | (kinds == "bits")
+    return kinds == "tanh", kinds == "bits"
 
 
 def activate(
     logits: Float[Array, "rows features"], blocks: Blocks, *, temperature: float, key: PRNGKeyArray
 ) -> Float[Array, "rows features"]:
     """The heads: Gumbel-softmax for categories, straight numbers for the rest. Differentiable, row by row."""
-    is_tanh, is_sigmoid = _kinds(blocks)
+    is_tanh, is_bit = _kinds(blocks)
     logs = block_log_softmax((logits + _gumbel(key, logits.shape)) / temperature, blocks)
-    if (is_number := is_tanh | is_sigmoid).any():
+    if (is_number := is_tanh | is_bit).any():
         # Not used below, but an exponential that overflows would make the gradient of all of them NaN.
         logs = jnp.where(is_number, 0.0, logs)
     softened = jnp.exp(logs)
     if is_tanh.any():
         softened = jnp.where(is_tanh, jnp.tanh(logits), softened)
-    return jnp.where(is_sigmoid, jax.nn.sigmoid(logits), softened) if is_sigmoid.any() else softened
+    return jnp.where(is_bit, jax.nn.sigmoid(logits), softened) if is_bit.any() else softened
 
 
-def drawn_features(
+def sample_features(
     logits: Float[Array, "rows features"], blocks: Blocks, *, key: PRNGKeyArray
 ) -> Float[Array, "rows features"]:
     """Hard values for a finished table: a drawn level in each categorical block, numbers and bits as they are."""
@@ -104,7 +78,7 @@ def drawn_features(
     return jnp.where(is_level, levels, numbers)
 
 
-def drawn_codes(
+def sample_codes(
     logits: Float[Array, "rows features"], blocks: Blocks, *, key: PRNGKeyArray
 ) -> Int[Array, "rows blocks"]:
     """The drawn level of each block, where all are categorical."""
@@ -190,44 +164,9 @@ class PlainGenerator(eqx.Module):
         return self.layers[-1](inputs)
 
 
-class Critic(eqx.Module):
-    """Linear layers with leaky ReLU, one score at the end; dropout with a mask of each row's own if asked for."""
-
-    layers: list[eqx.nn.Linear]
-    dropout: float = eqx.field(static=True)
-
-    def __init__(self, features: int, widths: Sequence[int], *, dropout: float = 0.0, key: PRNGKeyArray):
-        keys = jax.random.split(key, len(widths) + 1)
-        sizes: list[int] = [features, *widths]
-        self.dropout = dropout
-        self.layers = [eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes, sizes[1:], keys, strict=False)]
-        self.layers.append(eqx.nn.Linear(sizes[-1], "scalar", key=keys[-1]))
-
-    def __call__(self, row: Float[Array, " features"], *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        for number, layer in enumerate(self.layers[:-1]):
-            row = jax.nn.leaky_relu(layer(row), SLOPE)
-            if self.dropout and key is not None:
-                kept = jax.random.bernoulli(jax.random.fold_in(key, number), 1 - self.dropout, row.shape)
-                row = jnp.where(kept, row / (1 - self.dropout), 0.0)
-        return self.layers[-1](row)
-
-
-class Encoder(eqx.Module):
-    """Linear layers with leaky ReLU between them, from one row's features to a code between -1 and 1."""
-
-    layers: list[eqx.nn.Linear]
-    centre: tuple[float, ...] = eqx.field(static=True)
-    """Public or bought: what is taken off the features first. What all rows share would fill every clipped gradient."""
-
-    def __init__(self, centre: Sequence[float] | np.ndarray, widths: Sequence[int], code: int, *, key: PRNGKeyArray):
-        self.centre = tuple(np.asarray(centre, dtype=float).tolist())
-        self.layers = _stacked([len(self.centre), *widths, code], key)
-
-    def __call__(self, features: Float[Array, " features"]) -> Float[Array, " code"]:
-        hidden = features - np.asarray(self.centre, dtype=np.float32)
-        for layer in self.layers[:-1]:
-            hidden = jax.nn.leaky_relu(layer(hidden), SLOPE)
-        return jnp.tanh(self.layers[-1](hidden))
+def linear_layers(sizes: Sequence[int], key: PRNGKeyArray) -> list[eqx.nn.Linear]:
+    keys = jax.random.split(key, len(sizes) - 1)
+    return [eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes, sizes[1:], keys, strict=False)]
 
 
 class Decoder(eqx.Module):
@@ -236,22 +175,12 @@ class Decoder(eqx.Module):
     layers: list[eqx.nn.Linear]
 
     def __init__(self, code: int, widths: Sequence[int], features: int, *, key: PRNGKeyArray):
-        self.layers = _stacked([code, *widths, features], key)
+        self.layers = linear_layers([code, *widths, features], key)
 
     def __call__(self, code: Float[Array, " code"]) -> Float[Array, " features"]:
         for layer in self.layers[:-1]:
             code = jax.nn.leaky_relu(layer(code), SLOPE)
         return self.layers[-1](code)
-
-
-class Autoencoder(eqx.Module):
-    """Both in one: all arrays of the two are one vector to whoever clips its gradient."""
-
-    encoder: Encoder
-    decoder: Decoder
-
-    def __call__(self, features: Float[Array, " features"]) -> Float[Array, " features"]:
-        return self.decoder(self.encoder(features))
 
 
 class Decoded(eqx.Module):
@@ -266,62 +195,10 @@ class Decoded(eqx.Module):
         return decoder(jnp.tanh(self.codes(inputs)))
 
 
-class Centred(eqx.Module):
-    """A critic that sees features less their public or bought means, or a few sums of these."""
-
-    critic: Critic
-    centre: tuple[float, ...] = eqx.field(static=True)
-    sums: tuple[tuple[float, ...], ...] | None = eqx.field(static=True, default=None)
-    """For each feature its weight in each of the sums, public or bought; None: features as they are."""
-
-    def __call__(self, row: Float[Array, " features"], *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        seen = row - np.asarray(self.centre, dtype=np.float32)
-        return self.critic(seen if self.sums is None else seen @ np.asarray(self.sums, dtype=np.float32), key=key)
-
-
-def _stacked(sizes: Sequence[int], key: PRNGKeyArray) -> list[eqx.nn.Linear]:
-    keys = jax.random.split(key, len(sizes) - 1)
-    return [eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes, sizes[1:], keys, strict=False)]
-
-
-class CrossedCritic(eqx.Module):
-    """A critic that sees each feature also together with each level of one block, the target's.
-
-    Without hidden layers it is a logistic regression of what goes with which level of the target: few numbers to learn,
-    for learners of few rows or of noisy labels.
-    """
-
-    critic: Critic
-    begin: int = eqx.field(static=True)
-    size: int = eqx.field(static=True)
-    features: int = eqx.field(static=True)
-    """Of a row; what comes after them, a condition, is passed on as it is."""
-
-    def __init__(self, inputs: int, widths: Sequence[int], blocks: Blocks, block: int, *, key: PRNGKeyArray):
-        self.begin, self.size, self.features = starts(blocks)[block], blocks[block].size, num_features(blocks)
-        self.critic = Critic(inputs + self.size * self.features, widths, key=key)
-
-    def __call__(self, row: Float[Array, " inputs"], *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        levels = row[self.begin : self.begin + self.size]
-        crossed = (levels[:, None] * row[None, : self.features]).reshape(-1)
-        return self.critic(jnp.concatenate([row, crossed]), key=key)
-
-
-def spectral_scaled(critic: Critic, iterations: int = 5) -> Critic:
-    """Every weight matrix divided by its largest singular value where that exceeds one. Post-processing."""
-
-    def scaled(leaf: Array) -> Array:
-        if leaf.ndim != 2:
-            return leaf
-        right = jnp.ones(leaf.shape[1]) / math.sqrt(leaf.shape[1])
-        for _ in range(iterations):
-            left = leaf @ right
-            left = left / jnp.maximum(jnp.linalg.norm(left), 1e-12)
-            right = leaf.T @ left
-            right = right / jnp.maximum(jnp.linalg.norm(right), 1e-12)
-        return leaf / jnp.maximum(1.0, jnp.linalg.norm(leaf @ right))
-
-    return jax.tree_util.tree_map(lambda leaf: scaled(leaf) if eqx.is_inexact_array(leaf) else leaf, critic)
-
-
-GENERATORS = {"residual": Generator, "quail_dpgan": QuailGenerator, "plain": PlainGenerator}
+GeneratorNetwork = Generator | QuailGenerator | PlainGenerator | Decoded
+GENERATORS: dict[str, type[Generator] | type[QuailGenerator] | type[PlainGenerator]] = {
+    "residual": Generator,
+    "quail_dpgan": QuailGenerator,
+    "plain": PlainGenerator,
+}
+"""Architectures by name."""

@@ -1,11 +1,11 @@
 """Junction trees: which columns meet in which clique, and messages that turn tables into marginals.
 
-mbi builds the tree. Messages are plain NumPy in double precision: a compiled program for each set of cliques would be
-compiled anew whenever a method adds one.
+Messages are plain NumPy in double precision: a compiled program for each set of cliques would be compiled anew whenever
+a method adds one.
 """
 
+import itertools
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -34,34 +34,58 @@ class JunctionTree(NamedTuple):
 
 
 def junction_tree(domain: Domain, cliques: Iterable[Clique]) -> JunctionTree:
-    """A junction tree in which every given clique is part of some clique. Unconnected parts share no column."""
-    with warnings.catch_warnings():  # mbi comments on JAX's settings, which are not used here
-        warnings.simplefilter("ignore")
-        import mbi.junction_tree
+    """A junction tree in which every given clique is part of some clique. Unconnected parts share no column.
 
-        graph, _ = mbi.junction_tree.make_junction_tree(mbi.Domain(domain.names, domain.sizes), list(cliques))
-    found: list[Clique] = []
+    Columns are eliminated greedily, the one whose clique has the fewest cells first. Where columns and pairs form a
+    tree, its edges are the cliques. The tree joins the cliques by a spanning tree of the largest separators.
+    """
+    neighbours = _adjacency(domain, cliques)
+    found = _edges(neighbours) if _is_tree(neighbours) else _eliminate(domain.sizes, neighbours)
+    names = sorted(tuple(name for i, name in enumerate(domain.names) if bits >> i & 1) for bits in found)
+    return _orient(domain, names, _spanning_tree(names))
+
+
+def _spanning_tree(cliques: Sequence[Clique]) -> list[set[int]]:
+    """Each clique's neighbours in a spanning tree of the largest overlaps (Kruskal); ties in the order of cliques."""
+    overlaps = {
+        (i, j): len(set(cliques[i]) & set(cliques[j])) for i, j in itertools.combinations(range(len(cliques)), 2)
+    }
+    component, neighbours = list(range(len(cliques))), [set[int]() for _ in cliques]
+    for i, j in sorted((pair for pair in overlaps if overlaps[pair]), key=lambda pair: -overlaps[pair]):
+        if component[i] != component[j]:
+            component = [component[i] if each == component[j] else each for each in component]
+            neighbours[i].add(j)
+            neighbours[j].add(i)
+    return neighbours
+
+
+def _orient(domain: Domain, cliques: Sequence[Clique], neighbours: Sequence[set[int]]) -> JunctionTree:
+    """Every clique after its parent, from the largest of each connected part downwards."""
+    order: list[int] = []
     parents: list[int] = []
-    for start in sorted(graph.nodes, key=domain.size, reverse=True):
-        if start in found:
+    for root in sorted(range(len(cliques)), key=lambda i: domain.size(cliques[i]), reverse=True):
+        if root in order:
             continue
-        queue = [(start, -1 if not found else 0)]
-        while queue:
-            clique, parent = queue.pop()
-            found.append(clique)
+        stack = [(root, 0 if order else -1)]
+        while stack:
+            clique, parent = stack.pop()
+            order.append(clique)
             parents.append(parent)
-            here = len(found) - 1
-            queue.extend((neighbour, here) for neighbour in sorted(graph.neighbors(clique)) if neighbour not in found)
-    return JunctionTree(tuple(found), tuple(parents))
+            here = len(order) - 1
+            stack.extend((other, here) for other in sorted(neighbours[clique]) if other not in order)
+    return JunctionTree(tuple(cliques[i] for i in order), tuple(parents))
 
 
 def count_cells(domain: Domain, cliques: Iterable[Clique]) -> int:
-    """Cells of the junction tree over these cliques, by the greedy elimination that `junction_tree` uses.
+    """Cells of the junction tree over these cliques by greedy elimination.
 
     Fast enough to be asked for every candidate clique of every round.
     """
-    sizes = domain.sizes
-    neighbours = _adjacency(domain, cliques)
+    return sum(_product(domain.sizes, clique) for clique in _eliminate(domain.sizes, _adjacency(domain, cliques)))
+
+
+def _eliminate(sizes: Sequence[int], neighbours: list[int]) -> list[int]:
+    """The maximal cliques of greedy elimination, as bits: the fewest cells first. Overwrites `neighbours`."""
     costs: list[float] = [_product(sizes, bits | 1 << v) for v, bits in enumerate(neighbours)]
     eliminated: list[int] = []
     for _ in sizes:
@@ -75,7 +99,23 @@ def count_cells(domain: Domain, cliques: Iterable[Clique]) -> int:
             costs[u] = _product(sizes, neighbours[u] | 1 << u)
         if not any(clique & other == clique for other in eliminated):
             eliminated.append(clique)
-    return sum(_product(sizes, clique) for clique in eliminated)
+    return eliminated
+
+
+def _edges(neighbours: Sequence[int]) -> list[int]:
+    """The pairs of neighbours, as bits."""
+    return [1 << v | 1 << u for v, bits in enumerate(neighbours) for u in range(v) if bits >> u & 1]
+
+
+def _is_tree(neighbours: Sequence[int]) -> bool:
+    """Whether the graph has an edge, is connected, and has no cycle."""
+    reached, frontier = 1, 1
+    while frontier:
+        v = (frontier & -frontier).bit_length() - 1
+        frontier = (frontier & (frontier - 1)) | (neighbours[v] & ~reached)
+        reached |= neighbours[v]
+    is_connected = reached == (1 << len(neighbours)) - 1
+    return len(neighbours) > 1 and is_connected and len(_edges(neighbours)) == len(neighbours) - 1
 
 
 def _adjacency(domain: Domain, cliques: Iterable[Clique]) -> list[int]:

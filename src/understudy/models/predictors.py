@@ -1,4 +1,4 @@
-"""Fitted learners: public arrays that predict a target from encoded rows. Post-processing, free to use and to share.
+"""Fitted learners: released arrays that predict a target from encoded rows. Post-processing, free to use and to share.
 
 A model takes codes of all columns of its domain, or of all but the target, and places of the numbers if they are known
 (else numbers stand in the middle of their bins). Classifiers give probabilities over the target's codes, regressions
@@ -16,7 +16,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from scipy import special
 
 from understudy.errors import ConfigError
-from understudy.learners.inputs import Codes, Inputs, Places
+from understudy.models.inputs import Codes, Inputs, Places
 
 HOW = ("argmax", "sample")
 
@@ -72,7 +72,7 @@ class Regression(abc.ABC):
     @abc.abstractmethod
     def to_arrays(self) -> tuple[dict[str, object], Arrays]: ...
 
-    def drawn(self, codes: Codes, places: Places | None = None, *, key: PRNGKeyArray) -> Float[np.ndarray, " rows"]:
+    def draw(self, codes: Codes, places: Places | None = None, *, key: PRNGKeyArray) -> Float[np.ndarray, " rows"]:
         """Places around the predictions, normal by the residual's standard deviation and held within the bounds."""
         if self.residual_stddev is None:
             raise ConfigError("The residual variance was not bought. Fit with residual=True, or take predictions.")
@@ -84,7 +84,7 @@ class Regression(abc.ABC):
     ) -> Int[np.ndarray, " rows"]:
         """A code of the target for each row: the bin of its prediction (argmax), or of a draw around it (sample)."""
         _check_how(how)
-        found = self.predict(codes, places) if how == "argmax" else self.drawn(codes, places, key=key)
+        found = self.predict(codes, places) if how == "argmax" else self.draw(codes, places, key=key)
         return self.codes_of(found)
 
     def codes_of(self, places: Float[np.ndarray, " rows"]) -> Int[np.ndarray, " rows"]:
@@ -214,7 +214,7 @@ class NaiveBayesModel(Classifier):
     variances: Mapping[str, Float[np.ndarray, " classes"]]
 
     def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
-        at = self.inputs.positions(codes.shape[1])
+        at = self.inputs.column_indices(codes.shape[1])
         joint = np.tile(self.log_prior, (len(codes), 1))
         for column in self.inputs.columns:
             own = codes[:, at[column.name]]
@@ -270,13 +270,13 @@ class PriorModel(Classifier):
         return cls(np.asarray(arrays["log_prior"]))
 
 
-Model = LogitModel | OneVersusRest | NumberModel | NaiveBayesModel | PriorModel
-MODELS: Sequence[type[Model]] = (LogitModel, OneVersusRest, NumberModel, NaiveBayesModel, PriorModel)
+Predictor = LogitModel | OneVersusRest | NumberModel | NaiveBayesModel | PriorModel
+PREDICTORS: Sequence[type[Predictor]] = (LogitModel, OneVersusRest, NumberModel, NaiveBayesModel, PriorModel)
 
 
-def model_from_arrays(structure: Mapping, arrays: Mapping[str, np.ndarray]) -> Model:
+def predictor_from_arrays(structure: Mapping, arrays: Mapping[str, np.ndarray]) -> Predictor:
     """The model that `to_arrays` wrote."""
-    known = {model.kind: model for model in MODELS}
+    known = {model.kind: model for model in PREDICTORS}
     if structure.get("kind") not in known:
         raise ConfigError(f"Expected a learner of kind {', '.join(known)}, found {structure.get('kind')!r}.")
     return known[structure["kind"]].from_arrays(structure, arrays)

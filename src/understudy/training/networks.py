@@ -1,0 +1,119 @@
+"""Networks of a training that no release holds: critics and encoders.
+
+A critic sees one row; nothing in it mixes rows, or it could not be trained privately.
+"""
+
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from understudy.encoding.features import Blocks, num_features, starts
+from understudy.models.networks import SLOPE, Decoder, linear_layers
+
+
+class Critic(eqx.Module):
+    """Linear layers with leaky ReLU, one score at the end; dropout with a mask of each row's own if asked for."""
+
+    layers: list[eqx.nn.Linear]
+    dropout: float = eqx.field(static=True)
+
+    def __init__(self, features: int, widths: Sequence[int], *, dropout: float = 0.0, key: PRNGKeyArray):
+        keys = jax.random.split(key, len(widths) + 1)
+        sizes: list[int] = [features, *widths]
+        self.dropout = dropout
+        self.layers = [eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes, sizes[1:], keys, strict=False)]
+        self.layers.append(eqx.nn.Linear(sizes[-1], "scalar", key=keys[-1]))
+
+    def __call__(self, row: Float[Array, " features"], *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        for number, layer in enumerate(self.layers[:-1]):
+            row = jax.nn.leaky_relu(layer(row), SLOPE)
+            if self.dropout and key is not None:
+                kept = jax.random.bernoulli(jax.random.fold_in(key, number), 1 - self.dropout, row.shape)
+                row = jnp.where(kept, row / (1 - self.dropout), 0.0)
+        return self.layers[-1](row)
+
+
+class Encoder(eqx.Module):
+    """Linear layers with leaky ReLU between them, from one row's features to a code between -1 and 1."""
+
+    layers: list[eqx.nn.Linear]
+    centre: tuple[float, ...] = eqx.field(static=True)
+    """Public or bought: what is taken off the features first. What all rows share would fill every clipped gradient."""
+
+    def __init__(self, centre: Sequence[float] | np.ndarray, widths: Sequence[int], code: int, *, key: PRNGKeyArray):
+        self.centre = tuple(np.asarray(centre, dtype=float).tolist())
+        self.layers = linear_layers([len(self.centre), *widths, code], key)
+
+    def __call__(self, features: Float[Array, " features"]) -> Float[Array, " code"]:
+        hidden = features - np.asarray(self.centre, dtype=np.float32)
+        for layer in self.layers[:-1]:
+            hidden = jax.nn.leaky_relu(layer(hidden), SLOPE)
+        return jnp.tanh(self.layers[-1](hidden))
+
+
+class Autoencoder(eqx.Module):
+    """Both in one: all arrays of the two are one vector to whoever clips its gradient."""
+
+    encoder: Encoder
+    decoder: Decoder
+
+    def __call__(self, features: Float[Array, " features"]) -> Float[Array, " features"]:
+        return self.decoder(self.encoder(features))
+
+
+class Centred(eqx.Module):
+    """A critic that sees features less their public or bought means, or a few sums of these."""
+
+    critic: Critic
+    centre: tuple[float, ...] = eqx.field(static=True)
+    sums: tuple[tuple[float, ...], ...] | None = eqx.field(static=True, default=None)
+    """For each feature its weight in each of the sums, public or bought; None: features as they are."""
+
+    def __call__(self, row: Float[Array, " features"], *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        seen = row - np.asarray(self.centre, dtype=np.float32)
+        return self.critic(seen if self.sums is None else seen @ np.asarray(self.sums, dtype=np.float32), key=key)
+
+
+class CrossedCritic(eqx.Module):
+    """A critic that sees each feature also together with each level of one block, the target's.
+
+    Without hidden layers it is a logistic regression of what goes with which level of the target: few numbers to learn,
+    for learners of few rows or of noisy labels.
+    """
+
+    critic: Critic
+    begin: int = eqx.field(static=True)
+    size: int = eqx.field(static=True)
+    features: int = eqx.field(static=True)
+    """Of a row; what comes after them, a condition, is passed on as it is."""
+
+    def __init__(self, inputs: int, widths: Sequence[int], blocks: Blocks, block: int, *, key: PRNGKeyArray):
+        self.begin, self.size, self.features = starts(blocks)[block], blocks[block].size, num_features(blocks)
+        self.critic = Critic(inputs + self.size * self.features, widths, key=key)
+
+    def __call__(self, row: Float[Array, " inputs"], *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        levels = row[self.begin : self.begin + self.size]
+        crossed = (levels[:, None] * row[None, : self.features]).reshape(-1)
+        return self.critic(jnp.concatenate([row, crossed]), key=key)
+
+
+def spectral_scaled(critic: Critic, iterations: int = 5) -> Critic:
+    """Every weight matrix divided by its largest singular value where that exceeds one. Post-processing."""
+
+    def scaled(leaf: Array) -> Array:
+        if leaf.ndim != 2:
+            return leaf
+        right = jnp.ones(leaf.shape[1]) / math.sqrt(leaf.shape[1])
+        for _ in range(iterations):
+            left = leaf @ right
+            left = left / jnp.maximum(jnp.linalg.norm(left), 1e-12)
+            right = leaf.T @ left
+            right = right / jnp.maximum(jnp.linalg.norm(right), 1e-12)
+        return leaf / jnp.maximum(1.0, jnp.linalg.norm(leaf @ right))
+
+    return jax.tree_util.tree_map(lambda leaf: scaled(leaf) if eqx.is_inexact_array(leaf) else leaf, critic)

@@ -1,0 +1,140 @@
+"""Estimation of a graphical model against closed forms and the conditions of optimality."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from tests.joint_tables import LOOPY, SIZES, make_domain, random_model, sum_to, whole_table
+from understudy.errors import ConfigError
+from understudy.marginals.estimation import Measurement, estimate, noisy_total
+from understudy.models.junction import Clique
+from understudy.schema import Domain
+
+
+def _measurements(domain: Domain, cliques: tuple[Clique, ...], stddev: float, seed: int) -> list[Measurement]:
+    """Noisy counts of a model far from empty cells, so that no constraint of sign is active."""
+    model = random_model(domain, LOOPY, 1, spread=0.4)
+    joint = whole_table(model) * domain.num_rows
+    rng = np.random.default_rng(seed)
+    return [Measurement(c, sum_to(joint, domain, c) + rng.normal(0, stddev, domain.shape(c)), stddev) for c in cliques]
+
+
+def test_without_entropy_the_estimate_is_the_least_squares_fit() -> None:
+    """Against non-negative least squares over the cells of the whole table, with the total as a row of great weight."""
+    domain = make_domain({"a": 2, "b": 3, "c": 4, "d": 2}, num_rows=10_000)
+    cliques: tuple[Clique, ...] = (("a", "b"), ("c", "b"), ("c", "a"), ("a",), ("d", "b"))
+    joint = whole_table(random_model(domain, (("a", "b"), ("b", "c"), ("c", "d")), 1, spread=0.4))
+    rng = np.random.default_rng(2)
+    noise = [8 * (1 + 0.5 * (i % 3)) for i in range(len(cliques))]
+    measured = [
+        Measurement(c, 1e4 * sum_to(joint, domain, c) + rng.normal(0, 8, domain.shape(c)), stddev)
+        for c, stddev in zip(cliques, noise, strict=True)
+    ]
+    cells = np.eye(joint.size).reshape(joint.size, *joint.shape)
+    sums = {c: np.stack([sum_to(cell, domain, c).ravel() for cell in cells], axis=1) for c in cliques}
+    left = np.concatenate([*(sums[m.clique] / m.stddev for m in measured), np.full((1, joint.size), 1e4)])
+    right = np.concatenate([*(m.noisy_counts.ravel() / m.stddev for m in measured), [1e8]])
+    best, _ = optimize.nnls(left, right)
+    model = estimate(domain, measured, total=1e4, entropy=0, tolerance=1e-8)
+    for clique in cliques:
+        expected = (sums[clique] @ best).reshape(domain.shape(clique))
+        np.testing.assert_allclose(model.marginal(clique) / 1e4, expected / 1e4, atol=1e-6)
+
+
+@pytest.mark.parametrize("entropy", [0.01, 0.3])
+def test_estimate_is_optimal(entropy: float) -> None:
+    """First-order optimality of the stated objective over all distributions on the whole table."""
+    domain = make_domain({"a": 2, "b": 3, "c": 4}, num_rows=500)
+    rng = np.random.default_rng(0)
+    cliques: list[Clique] = [("a",), ("b",), ("c",), ("c", "a"), ("b", "c")]
+    measured = [
+        Measurement(c, rng.normal(500 / domain.size(c), 60, domain.shape(c)), rng.uniform(5, 40, domain.shape(c)))
+        for c in cliques
+    ]
+    joint = whole_table(estimate(domain, measured, total=500, entropy=entropy, tolerance=1e-9, iterations=5000))
+    even_pull = estimate(domain, measured[:3], total=500, entropy=1e9, tolerance=1e-9, iterations=5000)
+    reference = whole_table(even_pull)  # an endless pull leaves the columns by themselves
+    slope = 500 * entropy * np.log(joint / reference)
+    for clique, counts, stddev in measured:
+        residual = (500 * sum_to(joint, domain, clique) - counts) / np.square(stddev)
+        axes = [domain.index(name) for name in clique]
+        turned = np.transpose(residual, np.argsort(axes))
+        slope = slope + 500 * turned.reshape([s if i in axes else 1 for i, s in enumerate(domain.sizes)])
+    # At the minimum over the simplex every cell with mass has the same slope.
+    likely = joint > 1e-6
+    assert np.ptp(slope[likely]) < 0.02 * entropy * 500
+
+
+def test_pull_towards_independence_keeps_the_columns() -> None:
+    """A pair of pure noise is seen through; the columns stay as measured."""
+    domain = make_domain({"a": 10, "b": 12}, num_rows=1000)
+    rng = np.random.default_rng(0)
+    a, b = rng.dirichlet(np.ones(10)), rng.dirichlet(np.ones(12))
+    measured = [
+        Measurement(("a",), 1000 * a + rng.normal(0, 2, 10), 2.0),
+        Measurement(("b",), 1000 * b + rng.normal(0, 2, 12), 2.0),
+        Measurement(("a", "b"), 1000 * np.outer(a, b) + rng.normal(0, 30, (10, 12)), 30.0),
+    ]
+    errors = [
+        np.abs(
+            estimate(domain, measured, total=1000, entropy=entropy).marginal(("a", "b")) - 1000 * np.outer(a, b)
+        ).sum()
+        for entropy in (1e-4, 0.03)
+    ]
+    assert errors[1] < 0.8 * errors[0]
+    columns = estimate(domain, measured, total=1000, entropy=0.03).marginal(("a",))
+    assert np.abs(columns - 1000 * a).sum() < 40
+
+
+def test_repeated_measurements_count_as_their_weighted_mean() -> None:
+    domain = make_domain(SIZES)
+    first, second = _measurements(domain, (("c", "b"),), 4, 0)[0], _measurements(domain, (("c", "b"),), 8, 1)[0]
+    turned = Measurement(("b", "c"), second.noisy_counts.T, second.stddev)
+    mean = (first.noisy_counts / 16 + second.noisy_counts / 64) / (1 / 16 + 1 / 64)
+    together = Measurement(("c", "b"), mean, math.sqrt(1 / (1 / 16 + 1 / 64)))
+    found = estimate(domain, [first, turned], total=1000, tolerance=1e-8)
+    np.testing.assert_allclose(
+        found.marginal(("b", "c")),
+        estimate(domain, [together], total=1000, tolerance=1e-8).marginal(("b", "c")),
+        atol=1e-5,
+    )
+
+
+def test_total_is_weighted_by_inverse_variance() -> None:
+    measured = [Measurement(("a",), np.array([90.0, 20.0]), 1.0), Measurement(("b",), np.array([100.0, 20.0]), 3.0)]
+    expected = (110 / 2 + 120 / 18) / (1 / 2 + 1 / 18)
+    assert noisy_total(measured) == pytest.approx(expected)
+    domain = make_domain({"a": 2, "b": 2})
+    assert estimate(domain, measured).total == pytest.approx(expected)
+    assert estimate(domain, measured).marginal(("a",)).sum() == pytest.approx(expected)
+
+
+def test_noise_may_differ_from_cell_to_cell() -> None:
+    """A cell that is known well stays, and the others make up for the total."""
+    domain = make_domain({"a": 3}, num_rows=100)
+    measured = [Measurement(("a",), np.array([50.0, 40.0, 40.0]), np.array([1.0, 20.0, 20.0]))]
+    found = estimate(domain, measured, total=100, tolerance=1e-8).marginal(("a",))
+    assert found[0] == pytest.approx(50, abs=0.2)
+    assert found[1] == pytest.approx(25, abs=0.2)
+
+
+def test_warm_start_ends_where_a_cold_one_does() -> None:
+    domain = make_domain(SIZES)
+    measured = _measurements(domain, (*LOOPY, ("a", "e")), 5, 0)
+    before = estimate(domain, measured[:-2], total=1000)
+    warm = estimate(domain, measured, total=1000, warm_start=before, tolerance=1e-7)
+    cold = estimate(domain, measured, total=1000, tolerance=1e-7)
+    for clique in LOOPY:
+        np.testing.assert_allclose(warm.marginal(clique), cold.marginal(clique), atol=1e-4)
+
+
+def test_nothing_measured_is_uniform() -> None:
+    model = estimate(make_domain({"a": 2, "b": 5}), [], total=10)
+    np.testing.assert_allclose(model.marginal(("a", "b")), np.ones((2, 5)))
+
+
+def test_no_column_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no column"):
+        estimate(Domain(names=(), sizes=(), num_rows=5), [])
