@@ -99,7 +99,7 @@ class Labelled:
         shown = places if places is None or isinstance(learner, PriorModel) else _filled(learner, codes, places)
         if isinstance(learner, Classifier):
             return learner.labels(codes, shown, how=self.label, key=key), np.nan
-        found = learner.predict(codes, shown) if self.label == "argmax" else learner.drawn(codes, shown, key=key)
+        found = learner.predict(codes, shown) if self.label == "argmax" else learner.sample(codes, shown, key=key)
         return learner.codes_of(found), found
 
     def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
@@ -135,7 +135,7 @@ class Labelled:
 
 def _filled(learner: Any, codes: np.ndarray, places: np.ndarray) -> Float[np.ndarray, "rows columns"]:
     """Places as a learner takes them: a number that has a code and no place stands in the middle of its bin."""
-    filled, at = places.copy(), learner.inputs.positions(codes.shape[1])
+    filled, at = places.copy(), learner.inputs.column_indices(codes.shape[1])
     for column in learner.inputs.columns:
         if column.middles is not None:
             own = at[column.name]

@@ -15,11 +15,11 @@ import json
 import os
 import platform
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -37,9 +37,9 @@ from understudy.files import json_bytes
 from understudy.labelled import MODELS, Model
 from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.discovery import Binning, plan_discovery, rows_to_be_listed
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
+from understudy.privacy.ledger import Budget, Guarantee, Ledger, Look, Plan, Statement
 from understudy.privacy.mechanisms import Rows
-from understudy.privacy.noise import SeededNoise, fresh_key, noise_source
+from understudy.privacy.noise import NoiseSource, SeededNoise, fresh_key, noise_source
 from understudy.schema import Domain, Schema, match_columns
 from understudy.spent import accountable, read_record
 from understudy.synthesizers import AUTO, express, name_of, read_method, too_large_for
@@ -92,11 +92,88 @@ def plan(
     if rows is not None:
         check_size(rows, "The assumed number of rows")
     domain = assumed_domain(schema, binning, num_rows=rows)
+    synthesizer, reasons = choose_method(method, domain, _budget(guarantee, schema))
+    run = plan_run(schema, synthesizer, guarantee, binning, num_rows=rows)
+    return Plan(run.looks, reasons + _said(guarantee.warnings) + run.discovery.notes + run.training.notes)
+
+
+class Plannable(Protocol):
+    """What a run needs of a synthesizer or of a learner before it reads data."""
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedRun:
+    """The public facts of a run and the plan of all its queries, complete before any data is read."""
+
+    schema: Schema
+    guarantee: Guarantee
+    binning: Binning
+    discovery: Plan
+    """Estimates of what the schema leaves open."""
+    training: Plan
+    """Queries of the method, planned on an assumed domain: their cost must not depend on private estimates."""
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        return (*self.discovery.looks, *self.training.looks)
+
+
+def plan_run(
+    schema: Schema, method: Plannable, guarantee: Guarantee, binning: Binning, *, num_rows: int | None = None
+) -> PlannedRun:
+    """Plans every query of a run. Refuses what exceeds the budget, and what would not fit at the largest sizes."""
     budget = _budget(guarantee, schema)
-    synthesizer, reason = choose_method(method, domain, budget)
-    buying = plan_discovery(schema, budget, binning)
-    fitting = synthesizer.plan(domain, budget.after(buying.looks)).under(name_of(synthesizer))
-    return Plan(buying.looks + fitting.looks, reason + _said(guarantee.warnings) + buying.notes + fitting.notes)
+    discovery = plan_discovery(schema, budget, binning)
+    domain = assumed_domain(schema, binning, num_rows=num_rows)
+    training = method.plan(domain, budget.after(discovery.looks)).under(name_of(method))
+    return PlannedRun(schema, guarantee, binning, discovery, training)
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedTable:
+    """A table encoded under a ledger, ready for the queries of a method."""
+
+    codec: Codec
+    rows: Rows
+    ledger: Ledger
+    facts: Mapping[str, Any]
+
+    def statement(self) -> Statement:
+        """What was charged so far, and the public facts of the run."""
+        schema = self.codec.schema
+        warnings, bought = size_warnings(self.rows, schema), bought_facts(schema, self.codec)
+        return self.ledger.statement(warnings=warnings, bought=bought, **self.facts)
+
+
+@contextlib.contextmanager
+def encode_table(
+    run: PlannedRun,
+    table: pa.Table,
+    noise: NoiseSource,
+    *,
+    too_large: Callable[[Domain], tuple[str, ...]] | None = None,
+    checkpoint: Checkpoint | None = None,
+    **facts: "str | int | bool | None",
+) -> Iterator[EncodedTable]:
+    """Opens the ledger of a run, estimates what the schema leaves open, and encodes the table.
+
+    Queries of the method belong inside the `with` block: any error after the first charge becomes a `SpentError` with
+    the statement of the whole plan. `facts` are facts of `Statement` that do not follow from the schema.
+    """
+    schema = run.schema
+    ledger = Ledger(run.guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, checkpoint=checkpoint)
+    stated: dict[str, Any] = {
+        "unit": schema.unit,
+        "rows_declared": schema.rows,
+        "drafted": schema.drafted,
+        "declared": declared_facts(schema),
+        **facts,
+    }
+    with accountable(ledger, lambda: ledger.statement(run.looks, **stated), checkpoint):
+        codec, rows = fit_codec(table, schema, run.discovery, ledger, run.binning, too_large)
+        yield EncodedTable(codec, rows, ledger, stated)
 
 
 def fit(
@@ -154,14 +231,9 @@ def fit(
     binning = binning or Binning()
 
     seed = None if seed is None else checked_seed(seed)
-    # The method is chosen and priced before anything is bought: bought values must not move a price.
-    domain = assumed_domain(schema, binning)
-    budget = _budget(guarantee, schema)
-    synthesizer, reasons = choose_method(method, domain, budget)
-    buying = plan_discovery(schema, budget, binning)
-    # Before any query, refuses what exceeds the budget, and what would not fit at the largest sizes.
-    planned = synthesizer.plan(domain, budget.after(buying.looks)).under(name_of(synthesizer))
-    notes = (*reasons, *(note for note in planned.notes if note.startswith("Warning:")))
+    synthesizer, reasons = choose_method(method, assumed_domain(schema, binning), _budget(guarantee, schema))
+    planned = plan_run(schema, synthesizer, guarantee, binning)
+    notes = (*reasons, *(note for note in planned.training.notes if note.startswith("Warning:")))
     if public is None and _needs_public(synthesizer):
         raise ConfigError(
             f"{express(synthesizer)} learns from a public table: give one (--public; in Python public=), or use other "
@@ -177,28 +249,24 @@ def fit(
         if run is not None and run.is_finished:  # never computed again: other arithmetic would be another release
             return dataclasses.replace(Release.load(run.folder), checkpoint=run)
         noise = noise_source(seed) if run is None else run.noise_source(seed)
-        ledger = Ledger(guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, checkpoint=run)
-        public_facts: dict[str, Any] = {
-            "unit": schema.unit,
-            "rows_declared": schema.rows,
-            "drafted": schema.drafted,
-            "types_kept": keep_types,
-            "declared": declared_facts(schema),
-            "public_table": None if open_table is None else open_table.num_rows,
-            "method": express(synthesizer),
-        }
-        whole = (*buying.looks, *planned.looks)
-        with accountable(ledger, lambda: ledger.statement(whole, **public_facts), run):
-            table_rows, too_large = conform(arrow, schema), functools.partial(too_large_for, synthesizer)
-            codec, rows = fit_codec(table_rows, schema, buying, ledger, binning, too_large)
+        with encode_table(
+            planned,
+            conform(arrow, schema),
+            noise,
+            too_large=functools.partial(too_large_for, synthesizer),
+            checkpoint=run,
+            types_kept=keep_types,
+            public_table=None if open_table is None else open_table.num_rows,
+            method=express(synthesizer),
+        ) as encoded:
+            codec, rows, ledger = encoded.codec, encoded.rows, encoded.ledger
             fitting = synthesizer.plan(rows.domain, ledger.remaining).under(name_of(synthesizer))
             warm = {}
             if open_table is not None:
                 warm["public"] = PublicRows(codec.encode(open_table), codec.places(open_table))
             model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress, **warm)
-            warnings, bought = size_warnings(rows, schema), bought_facts(schema, codec)
-            statement = ledger.statement(warnings=warnings, bought=bought, **public_facts)
-            said = (*notes, *_said(statement.warnings), *_in_words(buying, codec))
+            statement = encoded.statement()
+            said = (*notes, *_said(statement.warnings), *_in_words(planned.discovery, codec))
             release = Release(model, codec, statement, origin, run, said)
             if run is not None:
                 run.keep(release._files())
