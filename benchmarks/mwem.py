@@ -24,11 +24,11 @@ HERE = Path(__file__).parent
 DELTA = 1e-5
 VARIANTS = [
     "mwem",
-    "mwem(selection_share=0.5)",
+    "mwem(selection_fraction=0.5)",
     "mwem(columns_first=false)",
     "mwem(measure_only=true)",
     "mwem(average=true)",
-    "mwem(columns_first=false, rounds=28, selection_share=0.5, score=mean, target_weight=1)",
+    "mwem(columns_first=false, rounds=28, selection_fraction=0.5, score=mean, target_weight=1)",
     "mwem(workload=cell)",
     "mwem(workload=range)",
     "mst",

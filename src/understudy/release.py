@@ -15,11 +15,11 @@ import json
 import os
 import platform
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -35,9 +35,9 @@ from understudy.models import Model, load_model, save_model
 from understudy.models.rejection import propose_until
 from understudy.privacy.digest import table_digest
 from understudy.privacy.discovery import Binning, plan_discovery
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
-from understudy.privacy.noise import fresh_key, noise_source
-from understudy.privacy.rows import PublicRows
+from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, PublicFacts, Query, Statement
+from understudy.privacy.noise import NoiseSource, fresh_key, noise_source
+from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.run.atomic import json_bytes
 from understudy.run.checkpoint import Checkpoint, release_of, require_place
 from understudy.schema import Domain, Schema, match_columns
@@ -85,14 +85,88 @@ def plan(
     if rows is not None:
         check_size(rows, "The assumed number of rows")
     domain = assumed_domain(schema, binning, num_rows=rows)
-    budget = guarantee.budget(schema.max_rows_per_unit)
-    synthesizer, reason = choose_method(method, domain, budget)
-    buying = plan_discovery(schema, budget, binning)
-    fitting = synthesizer.plan(domain, budget.after(buying.queries)).under(name_of(synthesizer))
+    synthesizer, reasons = choose_method(method, domain, guarantee.budget(schema.max_rows_per_unit))
+    run = plan_run(schema, synthesizer, guarantee, binning, num_rows=rows)
     return Plan(
-        buying.queries + fitting.queries,
-        reason + certificate.warning_notes(guarantee.warnings) + buying.notes + fitting.notes,
+        run.queries, reasons + certificate.warning_notes(guarantee.warnings) + run.discovery.notes + run.training.notes
     )
+
+
+class Plannable(Protocol):
+    """What a run needs of a synthesizer or of a learner before it reads data."""
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedRun:
+    """The public facts of a run and the plan of all its queries, complete before any data is read."""
+
+    schema: Schema
+    guarantee: Guarantee
+    binning: Binning
+    discovery: Plan
+    """Estimates of what the schema leaves open."""
+    training: Plan
+    """Queries of the method, planned on an assumed domain: their cost must not depend on private estimates."""
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        return (*self.discovery.queries, *self.training.queries)
+
+
+def plan_run(
+    schema: Schema, method: Plannable, guarantee: Guarantee, binning: Binning, *, num_rows: int | None = None
+) -> PlannedRun:
+    """Plans every query of a run. Refuses what exceeds the budget, and what would not fit at the largest sizes."""
+    budget = guarantee.budget(schema.max_rows_per_unit)
+    discovery = plan_discovery(schema, budget, binning)
+    domain = assumed_domain(schema, binning, num_rows=num_rows)
+    training = method.plan(domain, budget.after(discovery.queries)).under(name_of(method))
+    return PlannedRun(schema, guarantee, binning, discovery, training)
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedTable:
+    """A table encoded under a ledger, ready for the queries of a method."""
+
+    codec: Codec
+    rows: PrivateRows
+    ledger: Ledger
+    facts: PublicFacts
+    method: str
+
+    def statement(self) -> Statement:
+        """What was charged so far, and the public facts of the run."""
+        schema = self.codec.schema
+        found = dataclasses.replace(self.facts, estimated=certificate.estimated_facts(schema, self.codec))
+        warnings = certificate.size_warnings(self.rows, schema)
+        return self.ledger.statement(found, method=self.method, warnings=warnings)
+
+
+@contextlib.contextmanager
+def encode_table(
+    run: PlannedRun,
+    table: pa.Table,
+    noise: NoiseSource,
+    *,
+    too_large: Callable[[Domain], tuple[str, ...]] | None = None,
+    checkpoint: Checkpoint | None = None,
+    method: str,
+    types_kept: bool = False,
+    public_table: int | None = None,
+) -> Iterator[EncodedTable]:
+    """Opens the ledger of a run, estimates what the schema leaves open, and encodes the table.
+
+    Queries of the method belong inside the `with` block: any error after the first charge becomes a `SpentError` with
+    the statement of the whole plan. `public_table` is the number of rows of a public table.
+    """
+    schema = run.schema
+    ledger = Ledger(run.guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, store=checkpoint)
+    facts = certificate.public_facts(schema, types_kept=types_kept, public_table=public_table)
+    with accountable(ledger, lambda: ledger.statement(facts, method=method, planned=run.queries), checkpoint):
+        codec, rows = fit_codec(table, schema, run.discovery, ledger, run.binning, too_large)
+        yield EncodedTable(codec, rows, ledger, facts, method)
 
 
 def fit(
@@ -150,14 +224,11 @@ def fit(
     binning = binning or Binning()
 
     seed = None if seed is None else checked_seed(seed)
-    # The method is chosen and priced before anything is bought: bought values must not move a price.
-    domain = assumed_domain(schema, binning)
-    budget = guarantee.budget(schema.max_rows_per_unit)
-    synthesizer, reasons = choose_method(method, domain, budget)
-    buying = plan_discovery(schema, budget, binning)
-    # Before any query, refuses what exceeds the budget, and what would not fit at the largest sizes.
-    planned = synthesizer.plan(domain, budget.after(buying.queries)).under(name_of(synthesizer))
-    notes = (*reasons, *(note for note in planned.notes if note.startswith("Warning:")))
+    synthesizer, reasons = choose_method(
+        method, assumed_domain(schema, binning), guarantee.budget(schema.max_rows_per_unit)
+    )
+    planned = plan_run(schema, synthesizer, guarantee, binning)
+    notes = (*reasons, *(note for note in planned.training.notes if note.startswith("Warning:")))
     if public is None and _needs_public(synthesizer):
         raise ConfigError(
             f"{express(synthesizer)} learns from a public table: give one (--public; in Python public=), or use other "
@@ -175,24 +246,28 @@ def fit(
         if run is not None and run.is_finished:  # never computed again: other arithmetic would be another release
             return dataclasses.replace(Release.load(run.folder), checkpoint=run)
         noise = noise_source(seed) if run is None else noise_source(seed, run.secret)
-        ledger = Ledger(guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, store=run)
-        public_rows = None if open_table is None else open_table.num_rows
-        public_facts = certificate.public_facts(schema, types_kept=keep_types, public_table=public_rows)
-        state = functools.partial(ledger.statement, method=express(synthesizer))
-        whole = (*buying.queries, *planned.queries)
-        with accountable(ledger, lambda: state(public_facts, planned=whole), run):
-            table_rows, too_large = conform(arrow, schema), functools.partial(too_large_for, synthesizer)
-            codec, rows = fit_codec(table_rows, schema, buying, ledger, binning, too_large)
+        with encode_table(
+            planned,
+            conform(arrow, schema),
+            noise,
+            too_large=functools.partial(too_large_for, synthesizer),
+            checkpoint=run,
+            types_kept=keep_types,
+            public_table=None if open_table is None else open_table.num_rows,
+            method=express(synthesizer),
+        ) as encoded:
+            codec, rows, ledger = encoded.codec, encoded.rows, encoded.ledger
             fitting = synthesizer.plan(rows.domain, ledger.remaining).under(name_of(synthesizer))
             warm = {}
             if open_table is not None:
                 warm["public"] = PublicRows(codec.encode(open_table), codec.places(open_table))
             model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress, **warm)
-            estimated = certificate.estimated_facts(schema, codec)
-            found = dataclasses.replace(public_facts, estimated=estimated)
-            statement = state(found, warnings=certificate.size_warnings(rows, schema))
-            warned = certificate.warning_notes(statement.warnings)
-            said = (*notes, *warned, *certificate.estimation_notes(buying, codec))
+            statement = encoded.statement()
+            said = (
+                *notes,
+                *certificate.warning_notes(statement.warnings),
+                *certificate.estimation_notes(planned.discovery, codec),
+            )
             release = Release(model, codec, statement, origin, run, said)
             if run is not None:
                 run.keep(release._files())

@@ -27,7 +27,7 @@ from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.independent import Independent
-from understudy.synthesizers.selected import HELD, TASKS, TRAIN, Classifier, Selected
+from understudy.synthesizers.selected import HOLDOUT, TASKS, TRAINING, Classifier, Selected
 from understudy.training.networks import Critic
 from understudy.training.trajectory import HasTrajectory, judge
 
@@ -77,7 +77,7 @@ def test_the_inner_method_cannot_spend_what_is_reserved_for_the_picks() -> None:
             return super().trajectory(rows, plan, ledger, **rest)
 
     cap = {"share": 0.5, **SMALL}
-    for method in (Boosted(Greedy(), **cap), Selected(Greedy(), checkpoints=5, share=0.5, holdout=0.0)):  # type: ignore[arg-type]
+    for method in (Boosted(Greedy(), **cap), Selected(Greedy(), checkpoints=5, selection_fraction=0.5, holdout=0.0)):  # type: ignore[arg-type]
         ledger = book()
         plan = method.plan(DOMAIN, ledger.remaining)
         with pytest.raises(BudgetExceeded, match="a histogram"):  # the walk's own query, for which too little is left
@@ -88,11 +88,11 @@ def test_held_out_units_pay_once() -> None:
     """Training and picks each fill the budget, and the run costs their maximum; on the same rows they share it."""
     guarantee = Guarantee(1.0, 1e-6)
     apart = Selected(Walk(), checkpoints=5, holdout=0.2).plan(DOMAIN, book(1.0).remaining)
-    assert {query.key: query.partition for query in apart} == {"singles": TRAIN, "selection": HELD}
+    assert {query.key: query.partition for query in apart} == {"singles": TRAINING, "selection": HOLDOUT}
     for query in apart:
         assert 0.995 <= spent_by([query], guarantee).epsilon <= 1
     assert 0.995 <= spent_by(apart, guarantee).epsilon <= 1
-    same = Selected(Walk(), checkpoints=5, holdout=0.0, share=0.2).plan(DOMAIN, book(1.0).remaining)
+    same = Selected(Walk(), checkpoints=5, holdout=0.0, selection_fraction=0.2).plan(DOMAIN, book(1.0).remaining)
     assert {query.partition for query in same} == {None}
     assert 0.995 * 0.2 <= spent_by([same["selection"]], guarantee).epsilon <= 0.2
     assert 0.995 <= spent_by(same, guarantee).epsilon <= 1
@@ -187,7 +187,7 @@ def test_selection_finds_a_late_checkpoint(task: str, holdout: float) -> None:
     for seed in range(3):
         domain = dataclasses.replace(DOMAIN, num_rows=20_000, numbers=("a",))
         rows = real_rows(20_000, domain=domain, numeric=True)
-        method = Selected(Walk(), task=task, checkpoints=5, holdout=holdout, share=0.5, clusters=2)
+        method = Selected(Walk(), task=task, checkpoints=5, holdout=holdout, selection_fraction=0.5, clusters=2)
         model = fitted(method, book(8.0, seed), rows)
         assert distance(model.sample(20_000, key=jax.random.key(0)).codes) < 0.35  # the five are at 0.56, 0.42, ..., 0
 
@@ -225,13 +225,13 @@ def test_a_classifier_scores_each_row_by_itself() -> None:
         table = np.stack([x, y, noisy], axis=1).astype(np.int32)
         onehot = np.concatenate([np.eye(4)[x], np.eye(3)[y]], axis=1)
         oracle = LogisticRegression(max_iter=200, tol=1e-3).fit(onehot, noisy)
-        learner = Classifier.trained(table, domain, "t")
+        learner = Classifier.fit(table, domain, "t")
         assert np.mean(learner.scores(table, "accuracy") == (oracle.predict(onehot) == noisy)) > 0.99
         logs = np.log(oracle.predict_proba(onehot)[np.arange(2000), noisy])
         np.testing.assert_allclose(learner.scores(table, "log_loss"), np.clip(1 + logs, 0, 1), atol=0.01)
         never = np.asarray([[0, 0, 3]], dtype=np.int32)
         assert learner.scores(never, "accuracy").tolist() == learner.scores(never, "log_loss").tolist() == [0.0]
-    alone = Classifier.trained(np.zeros((5, 3), dtype=np.int32), domain, "t")
+    alone = Classifier.fit(np.zeros((5, 3), dtype=np.int32), domain, "t")
     assert alone.scores(np.zeros((2, 3), dtype=np.int32), "accuracy").tolist() == [1.0, 1.0]
 
 
@@ -288,13 +288,13 @@ def test_bad_settings_of_boosted_are_refused(change: dict, words: str) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"task": "auc"}, "no sums over rows"),
+        ({"task": "auc"}, "not sums over rows"),
         ({"k": 0}, "k must be a whole number"),
-        ({"k": 6, "checkpoints": 5}, "k picks 6 of 5"),
+        ({"k": 6, "checkpoints": 5}, "k must be at most .* 6 of 5"),
         ({"checkpoints": 11}, "asks for 11, but walk makes 10"),
-        ({"share": 0.0, "checkpoints": 5}, "above 0 and below 1"),
-        ({"share": 1.0, "checkpoints": 5}, "above 0 and below 1"),
-        ({"holdout": 1.0, "checkpoints": 5}, "from 0 \\(none\\) to below 1"),
+        ({"selection_fraction": 0.0, "checkpoints": 5}, "selection_fraction must lie between"),
+        ({"selection_fraction": 1.0, "checkpoints": 5}, "selection_fraction must lie between"),
+        ({"holdout": 1.0, "checkpoints": 5}, "at least 0 and below 1"),
     ],
 )
 def test_bad_settings_of_selected_are_refused(change: dict, words: str) -> None:
@@ -306,7 +306,7 @@ def test_what_needs_a_target_says_so() -> None:
     without = dataclasses.replace(DOMAIN, target=None)
     with pytest.raises(ConfigError, match="needs a target"):
         Selected(Walk(), checkpoints=5).plan(without, Budget(1.0, 1e-6))
-    with pytest.raises(ConfigError, match="a number or a time, and 'a' is none"):
+    with pytest.raises(ConfigError, match="a number or a time, and 'a' is not"):
         Selected(Walk(), task="squared_loss", checkpoints=5).plan(DOMAIN, Budget(1.0, 1e-6))
     Selected(Walk(), task="clustering", checkpoints=5).plan(without, Budget(1.0, 1e-6))
     with pytest.raises(ConfigError, match="needs a target"):

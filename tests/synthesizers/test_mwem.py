@@ -1,4 +1,4 @@
-"""MWEM: prices from public facts, choices by the softmax they were paid for, histograms that keep their mass."""
+"""MWEM: costs from public facts, selections by the softmax that is charged, histograms that keep their mass."""
 
 import dataclasses
 import itertools
@@ -22,8 +22,8 @@ from understudy.synthesizers import express, read_method
 from understudy.synthesizers.mwem import (
     COMFORTABLE_CELLS,
     MWEM,
-    CountQuery,
     Histogram,
+    LinearQuery,
     _automatic_groups,
     _random_boxes,
 )
@@ -128,8 +128,8 @@ def test_plan_fills_the_budget_and_fit_charges_it(method: MWEM) -> None:
     assert (rows.max(axis=0) < FOUR.sizes).all()
 
 
-def test_prices_follow_from_names_and_settings_alone() -> None:
-    """Sizes and the number of rows may have been bought: they move no query, though they move the groups."""
+def test_costs_depend_on_names_and_settings_alone() -> None:
+    """Sizes and the number of rows may be private estimates: they change the groups, and no query."""
     other = dataclasses.replace(FOUR, sizes=(90, 80, 70, 60), num_rows=10**6)
     assert len(_automatic_groups(other)) > len(_automatic_groups(FOUR)) == 1
     for method in VARIANTS:
@@ -137,10 +137,10 @@ def test_prices_follow_from_names_and_settings_alone() -> None:
             assert method.plan(other, BUDGET).queries == method.plan(FOUR, BUDGET).queries
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5])
-def test_selection_share_is_a_share_of_zcdp(share: float) -> None:
-    counts, choices = (query.event.rho for query in MWEM(selection_share=share).plan(FOUR, BUDGET))  # type: ignore[attr-defined]
-    assert choices / (counts + choices) == pytest.approx(share)
+@pytest.mark.parametrize("fraction", [0.1, 0.5])
+def test_selection_fraction_is_a_fraction_of_zcdp(fraction: float) -> None:
+    counts, choices = (query.event.rho for query in MWEM(selection_fraction=fraction).plan(FOUR, BUDGET))  # type: ignore[attr-defined]
+    assert choices / (counts + choices) == pytest.approx(fraction)
 
 
 def test_without_choices_all_goes_to_the_counts() -> None:
@@ -276,15 +276,15 @@ def test_mass_is_kept_and_never_negative(scale: float) -> None:
     histogram.observe(("c",), np.full(5, -scale))
     for _ in range(5):
         histogram.update(50)
-        shares = np.exp(histogram.log_shares)
-        assert np.isfinite(histogram.log_shares).all()
+        shares = np.exp(histogram.log_probs)
+        assert np.isfinite(histogram.log_probs).all()
         assert shares.min() >= 0
         assert shares.sum() == pytest.approx(1, abs=1e-12)
         for expected in histogram.expected([("b",), ("a", "c")]).values():
             assert expected.sum() == pytest.approx(3000)
 
 
-def _directly(weights: np.ndarray, answers: Mapping[CountQuery, np.ndarray], passes: int) -> np.ndarray:
+def _directly(weights: np.ndarray, answers: Mapping[LinearQuery, np.ndarray], passes: int) -> np.ndarray:
     """A slow version on weights of all cells, renormalised after every step."""
     cells = np.indices(weights.shape)
     for _, (query, answer) in itertools.product(range(passes), answers.items()):
@@ -308,7 +308,7 @@ def test_logarithms_say_what_direct_weights_say() -> None:
     for passes in (3, 4):
         histogram.update(passes)
         weights = _directly(weights, histogram.answers, passes)
-        np.testing.assert_allclose(np.exp(histogram.log_shares), weights, rtol=1e-9)
+        np.testing.assert_allclose(np.exp(histogram.log_probs), weights, rtol=1e-9)
 
 
 def test_boxes_that_all_lose_weight_lose_no_digits() -> None:
@@ -318,7 +318,7 @@ def test_boxes_that_all_lose_weight_lose_no_digits() -> None:
         histogram.observe(Box(("a",), ((code, code + 1),)), np.array([-1000.0 - code]))
     histogram.update(400)
     weights = _directly(np.full(FOUR.shape(FOUR.names), 1 / 210), histogram.answers, 400)
-    np.testing.assert_allclose(np.exp(histogram.log_shares), weights, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(histogram.log_probs), weights, rtol=1e-6)
 
 
 def test_repeated_answers_are_averaged() -> None:
@@ -332,8 +332,8 @@ def test_average_is_the_mean_of_all_rounds() -> None:
     histogram, shares = _with_answers(2), []
     for passes in (1, 2, 20):
         histogram.update(passes)
-        shares.append(np.exp(histogram.log_shares))
-    np.testing.assert_allclose(np.exp(histogram.log_mean_shares()), np.mean(shares, axis=0))
+        shares.append(np.exp(histogram.log_probs))
+    np.testing.assert_allclose(np.exp(histogram.log_mean_probs()), np.mean(shares, axis=0))
     last, mean = (_fit(MWEM(average=average)).potentials[0] for average in (False, True))
     assert not np.allclose(last, mean)
 
@@ -502,9 +502,9 @@ def test_expressions_and_lists() -> None:
         ({"workload": "cuboids"}, "workload must be one of cuboid, range, cell.*Did you mean 'cuboid'"),
         ({"score": "max"}, "score must be one of penalised, mean"),
         ({"measure_only": True, "workload": "range"}, "workload must be cuboid"),
-        ({"selection_share": 0.0}, "use measure_only"),
-        ({"selection_share": 1.0}, "selection_share must lie between 0 and 1"),
-        ({"selection_share": math.nan}, "selection_share must lie between 0 and 1"),
+        ({"selection_fraction": 0.0}, "use measure_only"),
+        ({"selection_fraction": 1.0}, "selection_fraction must lie between 0 and 1"),
+        ({"selection_fraction": math.nan}, "selection_fraction must lie between 0 and 1"),
         ({"target_weight": 0.5}, "target_weight must be at least 1"),
     ],
 )

@@ -213,7 +213,7 @@ def test_a_regression_scores_each_row_by_itself(placed: bool) -> None:
     assert scales[2] is not None
     wanted = numbers(table, 2, scales[2])
     oracle = LinearRegression().fit(onehot, wanted)
-    learner = Regression.trained(table, domain, scales)
+    learner = Regression.fit(table, domain, scales)
     rows, _, _ = three_columns(1000, seed=1)
     seen = np.concatenate([np.eye(3)[rows[0][:, 0]], np.eye(5)[rows[0][:, 1]]], axis=1)
     expected = 1 - (rows[1][:, 2] - oracle.predict(seen)) ** 2  # type: ignore[index]
@@ -226,30 +226,32 @@ def test_a_regression_of_nothing_and_of_nulls() -> None:
     (codes, places), domain, scales = three_columns(50)
     gone = dataclasses.replace(domain, target="income", numbers=("income", "size"))
     missing = np.where(np.arange(3) == 1, 4, codes).astype(np.int32)
-    learner = Regression.trained(Sample(missing, None), gone, scales)
+    learner = Regression.fit(Sample(missing, None), gone, scales)
     assert set(learner.scores(Sample(missing, None))) == {0.0}  # no number, no score
     np.testing.assert_allclose(
         learner.scores(Sample(codes, places))[codes[:, 1] < 4].max(), 1.0, atol=0.01
     )  # 1/2 for all
-    with pytest.raises(ConfigError, match="'city' is none"):
-        Regression.trained(Sample(codes, places), dataclasses.replace(domain, target="city"), scales)
+    with pytest.raises(ConfigError, match="'city' is not"):
+        Regression.fit(Sample(codes, places), dataclasses.replace(domain, target="city"), scales)
 
 
 def test_centres_score_each_row_by_its_distance() -> None:
     """Two far groups have two centres; the farthest rows there can be score 0, and a row on a centre scores 1."""
     (codes, places), domain, scales = three_columns(300)
-    learner = Centres.trained(Sample(codes, places), domain, scales, 4, np.asarray([1, 2], np.uint32))
+    learner = Centres.fit(Sample(codes, places), domain, scales, 4, np.asarray([1, 2], np.uint32))
     assert len(learner.centres) == 4
+    repeated = Centres.fit(Sample(codes, places), domain, scales, 4, np.asarray([1, 2], np.uint32))
+    np.testing.assert_array_equal(learner.centres, repeated.centres)
     scores = learner.scores(Sample(codes, places))
     assert scores.min() >= 0
     assert scores.max() <= 1
     again = [float(learner.scores(Sample(codes[i : i + 1], places[i : i + 1]))[0]) for i in range(50)]  # type: ignore[index]
     np.testing.assert_array_equal(scores[:50], again)
-    better = Centres.trained(Sample(codes, places), domain, scales, 40, np.asarray([1, 2], np.uint32))
+    better = Centres.fit(Sample(codes, places), domain, scales, 40, np.asarray([1, 2], np.uint32))
     assert better.scores(Sample(codes, places)).mean() > scores.mean() + 0.02
     ends = np.asarray([[0, 0, 0], [2, 3, 9]], np.int32)
     at = np.asarray([[np.nan, 0.0, 0.0], [np.nan, 1.0, 1.0]])
-    one = Centres.trained(Sample(ends[:1], at[:1]), domain, scales, 3, np.asarray([1, 2], np.uint32))
+    one = Centres.fit(Sample(ends[:1], at[:1]), domain, scales, 3, np.asarray([1, 2], np.uint32))
     assert len(one.centres) == 1  # all rows alike: no more centres than there are points
     np.testing.assert_allclose(one.scores(Sample(ends, at)), [1.0, 0.0], atol=1e-12)
     null = Sample(np.asarray([[0, 4, 0]], np.int32), np.asarray([[np.nan, np.nan, 0.0]]))

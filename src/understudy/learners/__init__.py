@@ -1,35 +1,26 @@
-"""Private supervised learners, with the interface of scikit-learn and, inside, that of a synthesizer.
+"""Private supervised learners: on encoded rows (`methods`), and as scikit-learn estimators (`sklearn`).
 
-Names load on first use: a synthesizer needs the methods (`understudy.learners.methods`) alone.
+Estimators load on first use, because a synthesizer needs `methods` alone.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from understudy.learners.estimators import ClassPrior as ClassPrior
-    from understudy.learners.estimators import LinearRegression as LinearRegression
-    from understudy.learners.estimators import LogisticRegression as LogisticRegression
-    from understudy.learners.estimators import MLPClassifier as MLPClassifier
-    from understudy.learners.estimators import MLPRegressor as MLPRegressor
-    from understudy.learners.estimators import NaiveBayes as NaiveBayes
+    from understudy.learners.sklearn import ClassPrior as ClassPrior
+    from understudy.learners.sklearn import LinearRegression as LinearRegression
+    from understudy.learners.sklearn import LogisticRegression as LogisticRegression
+    from understudy.learners.sklearn import MLPClassifier as MLPClassifier
+    from understudy.learners.sklearn import MLPRegressor as MLPRegressor
+    from understudy.learners.sklearn import NaiveBayes as NaiveBayes
 
-_ESTIMATORS = (
-    "ClassPrior",
-    "LinearRegression",
-    "LogisticRegression",
-    "MLPClassifier",
-    "MLPRegressor",
-    "NaiveBayes",
-)
-
-__all__ = [*_ESTIMATORS]
+__all__ = ["ClassPrior", "LinearRegression", "LogisticRegression", "MLPClassifier", "MLPRegressor", "NaiveBayes"]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _ESTIMATORS:
+    if name not in __all__:
         raise AttributeError(f"module 'understudy.learners' has no attribute {name!r}")
-    value = getattr(importlib.import_module("understudy.learners.estimators"), name)
+    value = getattr(importlib.import_module("understudy.learners.sklearn"), name)
     globals()[name] = value
     return value
 

@@ -37,10 +37,11 @@ from understudy.privacy.sampling import round_sampling_rate
 from understudy.schema import Domain
 
 METHODS = ("sgd", "objective")
-BOUGHT = "bought"
+PRIVATE = "private"
+"""The class weights that are estimated privately."""
 OBJECTIVE_PENALTY = 3e-4
 MOST_WEIGHT = 20.0
-"""A bought class weight is at most so many times that of the commonest class: rare classes are counted badly."""
+"""A private class weight is at most this many times that of the commonest class: counts of rare classes are noisy."""
 
 ClassWeight = None | str | tuple[float, ...]
 
@@ -80,17 +81,17 @@ def check_word(name: str, word: object, known: Sequence[str]) -> None:
 
 
 def check_class_weight(weight: object) -> None:
-    if weight is None or weight == BOUGHT:
+    if weight is None or weight == PRIVATE:
         return
     if isinstance(weight, str):
         raise ConfigError(
-            f'class_weight {weight!r} would be read off the rows. Say class_weight="bought" to pay for noisy counts of '
-            "the classes, or give a number for each class."
+            f'class_weight {weight!r} would be read off the rows. Use class_weight="private" for weights from noisy '
+            "class counts, or give a number for each class."
         )
     if not isinstance(weight, tuple) or not all(
         isinstance(each, int | float) and not isinstance(each, bool) and 0 < each < math.inf for each in weight
     ):
-        raise ConfigError(f'class_weight must be None, "bought" or a positive number for each class, found {weight!r}.')
+        raise ConfigError(f'class_weight must be None, "private" or a positive number by class, found {weight!r}.')
 
 
 def check_classes(weight: ClassWeight, target: str, domain: Domain) -> None:
@@ -151,6 +152,7 @@ class Steps:
     clip: float = 1.0
     """How much one unit may add to a step's gradient."""
     learning_rate: float = 0.1
+    """Of Adam, at the first step; it falls to zero along half a cosine."""
     penalty: float = 1e-5
     """Times half the squared weights, added to the mean loss."""
 
@@ -225,9 +227,9 @@ class Logistic(Steps):
     """sgd, or objective: an exact minimum with a random linear term, one class against the others; for two
     classes without delta."""
     class_weight: ClassWeight = None
-    """A factor for each of the target's codes, or "bought"; None: all alike."""
+    """A public weight for each of the target's codes, or "private": the inverse of noisy class counts."""
     class_share: float = 0.05
-    """Of class_weight="bought": the part of the budget for counts of the classes."""
+    """The fraction of the budget for class counts, with class_weight="private"."""
     penalty: float = -1.0
     """Left out: 1e-5 by steps, 3e-4 for the objective, whose noise wants more."""
 
@@ -243,11 +245,11 @@ class Logistic(Steps):
             raise ConfigError("Objective perturbation needs a positive penalty.")
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """Counts of the classes if they are bought, then what is left for the steps, or for the minimum."""
+        """Class counts for private weights, then what is left for the steps, or for the minimum."""
         target = target_of(domain, self.target, numeric=False)
         check_classes(self.class_weight, target, domain)
         queries = []
-        if self.class_weight == BOUGHT:
+        if self.class_weight == PRIVATE:
             queries.append(class_query(target, budget.fraction(self.class_share)))
         if self.method == "sgd":
             queries.append(self._steps_query(target, domain, budget.after(queries)))
@@ -314,11 +316,11 @@ class Perceptron(Steps):
         check_share(class_share=self.class_share)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """Counts of the classes if they are bought, then what is left for the steps."""
+        """Class counts for private weights, then what is left for the steps."""
         target = target_of(domain, self.target, numeric=False)
         check_classes(self.class_weight, target, domain)
         queries = []
-        if self.class_weight == BOUGHT:
+        if self.class_weight == PRIVATE:
             queries.append(class_query(target, budget.fraction(self.class_share)))
         return Plan((*queries, self._steps_query(target, domain, budget.after(queries))))
 
@@ -554,15 +556,5 @@ def _residual(moments: Moments, coefficients: np.ndarray, num_rows: int) -> floa
     mean = np.clip((moments.square - explained) / num_rows, 1e-4, 1.0)
     return float(np.sqrt(mean)) / 2
 
-
-LEARNERS: dict[str, Any] = {
-    "logistic": Logistic,
-    "naive_bayes": NaiveBayes,
-    "mlp": Perceptron,
-    "mlp_regression": NumberPerceptron,
-    "linear": Linear,
-    "prior": Prior,
-}
-"""By name, for method expressions."""
 
 Learner = Logistic | NaiveBayes | Perceptron | NumberPerceptron | Linear | Prior

@@ -1,8 +1,8 @@
-"""What a learner sees of a row: its columns but the target as numbers, and the target as a label.
+"""Inputs of a learner: every column but the target as numbers, and the target as a label.
 
-Lists of categories are one-hot. A number is where it lies between its bounds, from -1 to 1, and one-hot by its bins as
-well if wanted; where it may be missing, one more input says so. Everything is public or bought, and a row's inputs
-follow from that row alone. All inputs of a row together have norm one at most.
+Categories are one-hot. A number is its position between its bounds, scaled to [-1, 1], or one-hot by its bin, or both;
+without bins, one more input marks a missing number. The encoding is public or estimated privately, the inputs of a row
+depend on that row alone, and their Euclidean norm is at most one.
 """
 
 import dataclasses
@@ -27,33 +27,32 @@ class Input:
 
     name: str
     size: int
-    """Of its codes."""
+    """The number of its codes."""
     middles: tuple[float, ...] | None = None
-    """Of a number, for each bin its mean place; None: the column is shown by its codes alone."""
+    """The mean position of each bin of a number; None: the column enters by its codes alone."""
     nullable: bool = False
     binned: bool = True
     """Whether there is an input for each code."""
 
     @property
     def width(self) -> int:
-        return (self.size if self.binned else 0) + (0 if self.middles is None else 1 + self._marked)
+        return (self.size if self.binned else 0) + (0 if self.middles is None else 1 + self._marks_nulls)
 
     @property
-    def most(self) -> float:
-        """The greatest squared norm."""
+    def max_squared_norm(self) -> float:
         return float(self.binned) + (0.0 if self.middles is None else 1.0)
 
     @property
-    def _marked(self) -> bool:
-        """Bins have a code for what is missing; without them one input says so."""
+    def _marks_nulls(self) -> bool:
+        """Whether one input marks nulls; with bins they have a code."""
         return self.nullable and not self.binned
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its inputs, for people."""
-        levels = tuple(f"{self.name}={code}" for code in range(self.size)) if self.binned else ()
+        """Names of its inputs, for display."""
+        categories = tuple(f"{self.name}={code}" for code in range(self.size)) if self.binned else ()
         number = () if self.middles is None else (self.name,)
-        return (*number, *((f"{self.name} missing",) if self._marked else ()), *levels)
+        return (*number, *((f"{self.name} missing",) if self._marks_nulls else ()), *categories)
 
     def encode(
         self, codes: Int[np.ndarray, " rows"], places: Float[np.ndarray, " rows"] | None
@@ -63,28 +62,28 @@ class Input:
             place = self.places_of(codes) if places is None else places
             missing = np.isnan(place)
             parts.append(np.clip(np.where(missing, 0.0, 2 * place - 1), -1.0, 1.0)[:, None])
-            if self._marked:
+            if self._marks_nulls:
                 parts.append(missing[:, None].astype(float))
         if self.binned:
             parts.append(np.eye(self.size)[codes])
         return np.concatenate(parts, axis=1)
 
     def places_of(self, codes: Int[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:
-        """Where a code stands for a number, its mean place; NaN for nulls."""
+        """The mean position of each code's bin; NaN for nulls."""
         assert self.middles is not None
         return np.r_[np.asarray(self.middles), np.nan][np.minimum(codes, len(self.middles))]
 
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """The columns that a learner sees, of those in `names`, and the one that it predicts."""
+    """The columns that a learner predicts from, and the one that it predicts."""
 
     names: tuple[str, ...]
     """All columns of the domain, in its order."""
     target: str
     columns: tuple[Input, ...]
     intercept: bool = False
-    """Whether there is one more input, which is always the same."""
+    """Whether there is one more input, which is constant."""
 
     @property
     def width(self) -> int:
@@ -96,21 +95,21 @@ class Inputs:
 
     @property
     def scale(self) -> float:
-        """What every input is multiplied by, so that a row has norm one at most."""
-        return 1 / math.sqrt(sum(column.most for column in self.columns) + self.intercept)
+        """The factor of all inputs that bounds the norm of a row by one."""
+        return 1 / math.sqrt(sum(column.max_squared_norm for column in self.columns) + self.intercept)
 
     @property
     def of_column(self) -> Int[np.ndarray, " inputs"]:
-        """For each one-hot input its column; another number for every other input."""
+        """The number of its column for each one-hot input, and a number of its own for every other input."""
         found: list[int] = []
         for number, column in enumerate(self.columns):
             first = column.width - (column.size if column.binned else 0)
-            found += [len(self.columns) + len(found) + place for place in range(first)]
+            found += [len(self.columns) + len(found) + offset for offset in range(first)]
             found += [number] * (column.width - first)
         return np.asarray([*found, *([-1] if self.intercept else [])], dtype=np.int64)
 
     def encode(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows inputs"]:
-        """Inputs of each row, from that row alone. Without places, numbers stand in the middle of their bins.
+        """Inputs of each row, from that row alone. Without places, a number is the mean position of its bin.
 
         `codes` has all columns of the domain, or all but the target.
         """
@@ -124,7 +123,7 @@ class Inputs:
         return np.concatenate(parts, axis=1) * self.scale
 
     def column_indices(self, num_columns: int) -> dict[str, int]:
-        """Where each column stands in codes of this many columns."""
+        """Where each column stands in codes of all columns, or of all but the target."""
         names = self.names
         if num_columns == len(names) - 1:
             names = tuple(name for name in names if name != self.target)
@@ -163,7 +162,7 @@ def inputs_of(
     columns: Sequence[str] | None = None,
     intercept: bool = False,
 ) -> Inputs:
-    """The inputs by public and bought facts: kinds and sizes of columns, and scales of numbers."""
+    """The inputs by public facts and private estimates: kinds and sizes of columns, and scales of numbers."""
     seen = seen_columns(domain, target, columns)
     found = []
     for name in seen:
@@ -177,11 +176,11 @@ def inputs_of(
 
 
 def seen_columns(domain: Domain, target: str, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """The columns to predict from, in the domain's order; refuses the target among them, and none at all."""
+    """The columns to predict from, in the domain's order. Refuses the target among them, and an empty list."""
     if columns is not None and target in columns:
         raise ConfigError(f"The target {target!r} is among the columns to predict it from. Leave it out there.")
     for name in columns or ():
-        domain.index(name)  # refuses a name that is none
+        domain.index(name)  # refuses an unknown name
     seen = tuple(name for name in domain.names if name != target and (columns is None or name in columns))
     if not seen:
         raise ConfigError("There is no column to predict from besides the target. Declare at least one.")
@@ -189,7 +188,7 @@ def seen_columns(domain: Domain, target: str, columns: Sequence[str] | None) -> 
 
 
 def bin_middles(scale: Scale) -> tuple[float, ...]:
-    """The mean place of each bin, by the masses of its runs: public, or bought."""
+    """The mean position of each bin, by the masses of its runs, which are public or estimated privately."""
     edges, masses = np.asarray(scale.run_edges), np.asarray(scale.run_masses) + 1e-9 * np.diff(scale.run_edges)
     middles = (edges[1:] + edges[:-1]) / 2
     starts = np.asarray(scale.first_run[:-1])
@@ -198,7 +197,7 @@ def bin_middles(scale: Scale) -> tuple[float, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-    """Inputs of a row and, last, its label: the code of its class, or its number from -1 to 1 (NaN: none)."""
+    """Inputs of a row and, last, its label: the code of its class, or its number scaled to [-1, 1] (NaN: missing)."""
 
     inputs: Inputs
     numeric: bool

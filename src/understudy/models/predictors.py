@@ -1,14 +1,14 @@
-"""Fitted learners: released arrays that predict a target from encoded rows. Post-processing, free to use and to share.
+"""Fitted learners: arrays that predict a target from encoded rows. Post-processing: free to use and to share.
 
-A model takes codes of all columns of its domain, or of all but the target, and places of the numbers if they are known
-(else numbers stand in the middle of their bins). Classifiers give probabilities over the target's codes, regressions
-places of the target from 0 to 1; both give codes of the target, the likeliest or drawn.
+A model takes codes of all columns of its domain, or of all but the target, and positions of numbers where they are
+known (else the mean position of the bin). Classifiers return probabilities of the target's codes, regressions positions
+of the target in [0, 1]; both return codes of the target, the likeliest or sampled ones.
 """
 
 import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Classifier(abc.ABC):
-    """What has probabilities for the target's codes."""
+    """Probabilities of the target's codes."""
 
     kind: ClassVar[str]
     is_numeric: ClassVar[bool] = False
@@ -46,49 +46,49 @@ class Classifier(abc.ABC):
     def labels(
         self, codes: Codes, places: Places | None = None, *, how: str = "sample", key: PRNGKeyArray
     ) -> Int[np.ndarray, " rows"]:
-        """A code of the target for each row: the likeliest (argmax), or drawn by its probability (sample)."""
+        """A code of the target for each row: the likeliest (argmax), or sampled by its probability (sample)."""
         _check_how(how)
         if how == "argmax":
             return self.predict(codes, places)
         cumulative = np.cumsum(self.predict_proba(codes, places), axis=1)
-        drawn = (_uniforms(key, len(codes))[:, None] * cumulative[:, -1:] >= cumulative).sum(axis=1)
-        return np.minimum(drawn, cumulative.shape[1] - 1).astype(np.int32)
+        sampled = (_uniforms(key, len(codes))[:, None] * cumulative[:, -1:] >= cumulative).sum(axis=1)
+        return np.minimum(sampled, cumulative.shape[1] - 1).astype(np.int32)
 
 
 class Regression(abc.ABC):
-    """What has a place for the target between its bounds."""
+    """A position of the target between its bounds."""
 
     kind: ClassVar[str]
     is_numeric: ClassVar[bool] = True
     edges: tuple[float, ...]
-    """Places of the target's bins."""
+    """Positions of the edges of the target's bins."""
     residual_stddev: float | None
-    """How far the target lies from its prediction, in places; None: it was not bought."""
+    """The standard deviation of the target around its prediction, as a position; None: it was not estimated."""
 
     @abc.abstractmethod
     def predict(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, " rows"]:
-        """The target's place between its bounds, from 0 to 1."""
+        """The position of the target, from 0 to 1."""
 
     @abc.abstractmethod
     def to_arrays(self) -> tuple[dict[str, object], Arrays]: ...
 
-    def draw(self, codes: Codes, places: Places | None = None, *, key: PRNGKeyArray) -> Float[np.ndarray, " rows"]:
-        """Places around the predictions, normal by the residual's standard deviation and held within the bounds."""
+    def sample(self, codes: Codes, places: Places | None = None, *, key: PRNGKeyArray) -> Float[np.ndarray, " rows"]:
+        """Positions from a normal around each prediction, with the residual's standard deviation, clipped to [0, 1]."""
         if self.residual_stddev is None:
-            raise ConfigError("The residual variance was not bought. Fit with residual=True, or take predictions.")
+            raise ConfigError("The residual variance was not estimated. Fit with residual=True, or use predictions.")
         spread = self.residual_stddev * special.ndtri(_uniforms(key, len(codes)))
         return np.clip(self.predict(codes, places) + spread, 0.0, 1.0)
 
     def labels(
         self, codes: Codes, places: Places | None = None, *, how: str = "sample", key: PRNGKeyArray
     ) -> Int[np.ndarray, " rows"]:
-        """A code of the target for each row: the bin of its prediction (argmax), or of a draw around it (sample)."""
+        """A code of the target for each row: the bin of its prediction (argmax), or of a sample around it (sample)."""
         _check_how(how)
-        found = self.predict(codes, places) if how == "argmax" else self.draw(codes, places, key=key)
+        found = self.predict(codes, places) if how == "argmax" else self.sample(codes, places, key=key)
         return self.codes_of(found)
 
     def codes_of(self, places: Float[np.ndarray, " rows"]) -> Int[np.ndarray, " rows"]:
-        """The bins of places of the target."""
+        """The bins of positions of the target."""
         return np.searchsorted(np.asarray(self.edges[1:-1]), places, side="right").astype(np.int32)
 
 
@@ -98,7 +98,7 @@ def _check_how(how: str) -> None:
 
 
 def _uniforms(key: PRNGKeyArray, count: int) -> Float[np.ndarray, " rows"]:
-    """Between zero and one, neither of them."""
+    """Uniform numbers between zero and one, excluding both."""
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     return generator.random(count) * (1 - 2.0**-52) + 2.0**-53
 
@@ -133,50 +133,48 @@ class Layers:
 
 
 @dataclasses.dataclass(frozen=True)
-class LogitModel(Classifier):
-    """Logits of the target's codes from linear layers: logistic regression, or a small network."""
+class LayeredClassifier(Classifier):
+    """Scores of the target's codes from linear layers."""
 
-    kind: ClassVar[str] = "logits"
     inputs: Inputs
     layers: Layers
 
-    def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
-        return special.log_softmax(self.layers(self.inputs.encode(codes, places)), axis=1)
+    def scores(self, codes: Codes, places: Places | None) -> Float[np.ndarray, "rows out"]:
+        return self.layers(self.inputs.encode(codes, places))
 
     def to_arrays(self) -> tuple[dict[str, object], Arrays]:
         return {"kind": self.kind, "inputs": self.inputs.to_dict()}, self.layers.to_arrays()
 
     @classmethod
-    def from_arrays(cls, structure: Mapping, arrays: Mapping[str, np.ndarray]) -> "LogitModel":
+    def from_arrays(cls, structure: Mapping, arrays: Mapping[str, np.ndarray]) -> Self:
         return cls(Inputs.from_dict(structure["inputs"]), Layers.from_arrays(arrays))
 
 
-@dataclasses.dataclass(frozen=True)
-class OneVersusRest(Classifier):
-    """One logistic model for each class against all others; their odds, scaled to sum to one."""
+class LogitModel(LayeredClassifier):
+    """Logits of the target's codes: logistic regression, or a small network."""
 
-    kind: ClassVar[str] = "one_versus_rest"
-    inputs: Inputs
-    layers: Layers
+    kind: ClassVar[str] = "logits"
 
     def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
-        scores = self.layers(self.inputs.encode(codes, places))
+        return special.log_softmax(self.scores(codes, places), axis=1)
+
+
+class OneVersusRest(LayeredClassifier):
+    """One logistic model for each class against all others; their probabilities are scaled to sum to one."""
+
+    kind: ClassVar[str] = "one_versus_rest"
+
+    def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
+        scores = self.scores(codes, places)
         if scores.shape[1] == 1:  # two classes need one model
             scores = np.c_[-scores, scores]
         logs = -np.logaddexp(0.0, -scores)
         return logs - special.logsumexp(logs, axis=1, keepdims=True)
 
-    def to_arrays(self) -> tuple[dict[str, object], Arrays]:
-        return {"kind": self.kind, "inputs": self.inputs.to_dict()}, self.layers.to_arrays()
-
-    @classmethod
-    def from_arrays(cls, structure: Mapping, arrays: Mapping[str, np.ndarray]) -> "OneVersusRest":
-        return cls(Inputs.from_dict(structure["inputs"]), Layers.from_arrays(arrays))
-
 
 @dataclasses.dataclass(frozen=True)
 class NumberModel(Regression):
-    """A number of the target, from -1 to 1, by linear layers."""
+    """The target as a number scaled to [-1, 1], by linear layers."""
 
     kind: ClassVar[str] = "number"
     inputs: Inputs
@@ -202,15 +200,15 @@ class NumberModel(Regression):
 
 @dataclasses.dataclass(frozen=True)
 class NaiveBayesModel(Classifier):
-    """The target's shares, and each column given the target, as if columns were independent then."""
+    """Class probabilities, and each column given the class, as if columns were independent given the class."""
 
     kind: ClassVar[str] = "naive_bayes"
     inputs: Inputs
-    """Which columns are shown by codes, and which as numbers."""
+    """Which columns enter by codes, and which as numbers."""
     log_prior: Float[np.ndarray, " classes"]
     log_levels: Mapping[str, Float[np.ndarray, "classes codes"]]
     means: Mapping[str, Float[np.ndarray, " classes"]]
-    """Of numbers from -1 to 1; one that is missing says nothing."""
+    """Of numbers scaled to [-1, 1]; a missing number has no influence."""
     variances: Mapping[str, Float[np.ndarray, " classes"]]
 
     def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
@@ -254,7 +252,7 @@ class NaiveBayesModel(Classifier):
 
 @dataclasses.dataclass(frozen=True)
 class PriorModel(Classifier):
-    """The target's shares alone, whatever the row."""
+    """Class probabilities alone, whatever the row."""
 
     kind: ClassVar[str] = "prior"
     log_prior: Float[np.ndarray, " classes"]

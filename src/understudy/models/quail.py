@@ -70,7 +70,7 @@ class QuailModel:
         if self.label == "argmax":
             found = learner.predict(rows.codes, positions)
         else:
-            found = learner.draw(rows.codes, positions, key=key)
+            found = learner.sample(rows.codes, positions, key=key)
         return learner.codes_of(found), found
 
     def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:

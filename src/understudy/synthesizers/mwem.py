@@ -1,16 +1,16 @@
-"""MWEM: a histogram over all columns, bent round by round towards the query that it gets most wrong.
+"""MWEM: a histogram over all columns, updated round by round on the query that it answers worst.
 
 Hardt, Ligett and McSherry, "A simple and practical algorithm for differentially private data release", 2012, with the
-splits of the QUAIL paper's library (smartnoise-synth). Deviations: prices are fixed in advance, calibrated jointly and
-shared by all groups, whose queries compete in one choice; the columns are measured first, since there is nothing to
-choose; queries with the target may count more; an update steps by the largest cell of its marginal, where the paper
-divides by twice the rows, so that a few passes reach what hundreds of its steps do.
+splits of the QUAIL paper's library (smartnoise-synth). Deviations: privacy costs are fixed in advance, calibrated
+jointly and shared by all groups, whose queries compete in one selection; 1-way marginals are measured first, without
+selection; queries with the target may have a larger weight; the step of an update is one over the largest cell of its
+marginal, where the paper divides by twice the rows, so that a few passes do what hundreds of its steps do.
 """
 
 import dataclasses
 import itertools
 import math
-from collections import Counter as Tally
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import jax
@@ -21,79 +21,79 @@ from understudy.columns import did_you_mean
 from understudy.errors import ConfigError
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique, junction_tree
-from understudy.privacy.counts import noisy_answers
+from understudy.privacy.counts import ChargedAnswers, noisy_answers
 from understudy.privacy.events import DiscreteGaussian, Event, Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import Box, PrivateRows
-from understudy.privacy.selection import Candidates, noisy_selections
+from understudy.privacy.selection import Candidates, MarginalSelector, noisy_selections
 from understudy.schema import Domain
 
 MOST_CELLS = 10_000_000
 MANY_CELLS = 1_000_000
 COMFORTABLE_CELLS = 500_000
-"""What automatic groups may hold: a round then takes tenths of a second."""
+"""The limit of automatic groups: a round then takes tenths of a second."""
 MOST_COLUMNS = 32  # NumPy before version 2 has no more axes
 LAST_PASSES = 10
-"""The last update makes so many times the passes of the others."""
-LEAST_MASS = 1e-3  # a running sum that falls by so much has lost as many digits
+"""The last update makes this many times the passes of the others."""
+LEAST_MASS = 1e-3  # a running sum that falls by this factor has lost as many digits
 ROUNDS_PER_COLUMN = {"cuboid": 1, "range": 10, "cell": 10}
-"""A cuboid answers for all of its cells at once; of single counts it takes many."""
+"""A cuboid is the answer to all of its cells at once; other queries are single counts."""
 
-CountQuery = Clique | Box
+LinearQuery = Clique | Box
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MWEM:
-    """A whole histogram, or one for each group of columns, bent towards noisy answers by multiplicative weights."""
+    """A histogram of all columns, or of each group of columns, fitted to noisy answers by multiplicative weights."""
 
     splits: tuple[tuple[str, ...], ...] | None = None
-    """Groups of columns, each column in exactly one; groups come out independent of each other. Left out: by
-    `split_factor`, else as many small columns with the target as a histogram comfortably holds, and so on."""
+    """Groups of columns, each column in exactly one; groups are independent of each other in the result. None: by
+    `split_factor`, else the target with as many small columns as fit a fast histogram, then the same with the rest."""
 
     split_factor: int | None = None
-    """Instead of `splits`: groups of so many consecutive columns, the last one smaller."""
+    """Instead of `splits`: the number of consecutive columns in a group; the last group may be smaller."""
 
     workload: str = "cuboid"
-    """What to ask: `cuboid` (whole marginals), `cell` (single cells of marginals) or `range` (random boxes)."""
+    """The queries: `cuboid` (whole marginals), `cell` (single cells of marginals) or `range` (random boxes)."""
 
     marginal_width: int = 2
-    """Most columns of a marginal."""
+    """The largest number of columns of a marginal."""
 
     boxes: int = 500
-    """How many random boxes of each group the workload `range` has to choose from."""
+    """The number of random boxes of each group in the workload `range`."""
 
     columns_first: bool = True
-    """Whether every column is measured before the first choice."""
+    """Whether every 1-way marginal is measured before the first selection."""
 
     rounds: int | None = None
-    """How many queries are chosen and measured, in all groups together. Left out: one for each column, or 10 where a
+    """The number of queries to select and measure, in all groups together. None: one for each column, or 10 where a
     query is a single count."""
 
     measure_only: bool = False
-    """Whether to measure the marginals of the workload in a public order instead of choosing: right where they are
-    few. Left out, `rounds` is then the number of all marginals."""
+    """Whether to measure the marginals of the workload in a public order instead of selecting: right where they are
+    few. `rounds` is then the number of all marginals by default."""
 
-    selection_share: float = 0.2
-    """Part of the budget that pays for the choices, in zero-concentrated terms."""
+    selection_fraction: float = 0.2
+    """The fraction of the zCDP budget for selections."""
 
     score: str = "penalised"
-    """How a query is judged: `penalised` (absolute error, less what noise in so many cells would bring) or `mean`
-    (error of an average cell, as in the library)."""
+    """The score of a query: `penalised` (absolute error minus the expected error of measuring it) or `mean` (mean error
+    of a cell, as in the library)."""
 
     target_weight: float = 2.0
-    """How many times a query with the target counts in the choices. Without a target it does nothing."""
+    """The weight of queries with the target in selections. Without a target it has no effect."""
 
     mw_passes: int = 20
-    """How often each update goes through all answers so far. Post-processing: costs time, not budget."""
+    """Passes of each update over all answers so far. Post-processing: costs time, not budget."""
 
     average: bool = False
-    """Whether the model is the mean of the histograms after each round, as in the paper, instead of the last."""
+    """Whether the model is the mean of the histograms after each round, as in the paper, instead of the last one."""
 
     def __post_init__(self) -> None:
         if self.splits is not None:
-            object.__setattr__(self, "splits", _checked_splits(self.splits))
+            object.__setattr__(self, "splits", _read_splits(self.splits))
         if self.splits is not None and self.split_factor is not None:
-            raise ConfigError("Give splits or split_factor, not both: each says how to group the columns.")
+            raise ConfigError("Give splits or split_factor, not both: each of them groups the columns.")
         for name in ("split_factor", "marginal_width", "boxes", "rounds", "mw_passes"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -102,19 +102,19 @@ class MWEM:
         _check_word("score", self.score, ("penalised", "mean"))
         if self.measure_only and self.workload != "cuboid":
             raise ConfigError(f"measure_only measures whole marginals: workload must be cuboid, found {self.workload}.")
-        if not 0 < self.selection_share < 1:
+        if not 0 < self.selection_fraction < 1:
             raise ConfigError(
-                f"selection_share must lie between 0 and 1, found {self.selection_share}. To measure without choosing, "
-                "use measure_only."
+                f"selection_fraction must lie between 0 and 1, found {self.selection_fraction}. To measure without "
+                "selection, use measure_only."
             )
         if not 1 <= self.target_weight < math.inf:
             raise ConfigError(f"target_weight must be at least 1, found {self.target_weight}.")
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """One query for all answers and one for all choices, calibrated so that together they fill the budget.
+        """One query for all answers and one for all selections, calibrated so that together they fill the budget.
 
-        Their number follows from the names of the columns and the settings alone: sizes may have been bought, and what
-        was bought must not move a price. Groups may follow from sizes, since they change no price.
+        Their number depends on the names of the columns and the settings alone: sizes may be private estimates, on
+        which no privacy cost may depend. Groups may depend on sizes, since they change no cost.
         """
         groups = self._groups(domain)
         if crowded := self.too_large(domain.merged):
@@ -124,21 +124,21 @@ class MWEM:
                 "smaller splits (or leave them out), fewer bins (--max-bins), or drop columns."
             )
         noise = budget.calibrate(lambda noise: list(self._events(domain, budget, noise).values()))
-        answers, rounds = self._turns(domain)
-        chosen = f"counts of {answers} marginal{'s' if answers > 1 else ''}, in a public order"
+        answers, rounds = self._num_queries(domain)
+        measured = f"{answers} marginal{'s' if answers > 1 else ''}, in a public order"
         if rounds:
             kind = "marginals" if self.workload == "cuboid" else "counts"
-            first = f"one histogram for each of {answers - rounds} columns, and " if answers > rounds else ""
-            chosen = f"{first}{rounds} chosen {kind}"
-        words = {"counts": chosen, "choices": f"choice of {rounds} queries among those not yet measured"}
+            first = f"{answers - rounds} 1-way marginals, and " if answers > rounds else ""
+            measured = f"{first}{rounds} selected {kind}"
+        words = {"counts": measured, "choices": f"selection of {rounds} queries among those not yet measured"}
         events = self._events(domain, budget, noise)
         queries = tuple(Query(key, words[key], event, columns=domain.names) for key, event in events.items())
         return Plan(queries, self._notes(domain, groups))
 
-    def _turns(self, domain: Domain) -> tuple[int, int]:
-        """How many answers are bought in all, and how many of them are chosen."""
+    def _num_queries(self, domain: Domain) -> tuple[int, int]:
+        """The number of measurements, and how many of them are selected."""
         columns = len(domain.names)
-        marginals = sum(_num_parts(size, self.marginal_width) for size in self._group_lengths(domain))
+        marginals = sum(_num_marginals(size, self.marginal_width) for size in self._group_lengths(domain))
         if self.measure_only:
             return self.rounds or marginals, 0
         first = columns if self.columns_first else 0
@@ -147,29 +147,27 @@ class MWEM:
         return first + min(rounds, most), min(rounds, most)
 
     def _group_lengths(self, domain: Domain) -> Sequence[int]:
-        """Columns of each group, as far as settings tell; groups that sizes decide count as one."""
+        """The number of columns of each group by settings; groups that depend on sizes count as one."""
         if self.splits is None and self.split_factor is None:
             return [len(domain.names)]
         return [len(group) for group in self._groups(domain)]
 
     def _events(self, domain: Domain, budget: Budget, noise: float) -> dict[str, Event]:
-        answers, rounds = self._turns(domain)
-        sensitivity, share = budget.max_rows_per_unit, self.selection_share if rounds else 0.0
-        stddev = sensitivity * math.sqrt(answers / (2 * (1 - share))) * noise
+        answers, rounds = self._num_queries(domain)
+        sensitivity, fraction = budget.max_rows_per_unit, self.selection_fraction if rounds else 0.0
+        stddev = sensitivity * math.sqrt(answers / (2 * (1 - fraction))) * noise
         events: dict[str, Event] = {"counts": DiscreteGaussian(stddev, answers, sensitivity)}
         if rounds:
-            events["choices"] = Selections(math.sqrt(8 * share / rounds) / noise, rounds)
+            events["choices"] = Selections(math.sqrt(8 * fraction / rounds) / noise, rounds)
         return events
 
     def _notes(self, domain: Domain, groups: Sequence[Clique]) -> tuple[str, ...]:
         cells = [domain.size(group) for group in groups]
         notes = []
         if len(groups) > 1:
-            notes.append(f"{len(groups)} groups of columns, independent of each other: {_in_words(groups)}.")
+            notes.append(f"{len(groups)} groups of columns, independent of each other: {_list_groups(groups)}.")
         if domain.target is not None and not self.measure_only:
-            notes.append(
-                f"Queries with the target {domain.target!r} count {self.target_weight:g} times in the choices."
-            )
+            notes.append(f"Queries with the target {domain.target!r} have weight {self.target_weight:g} in selections.")
         if self.too_large(domain.largest):
             notes.append(
                 f"If estimated categories make a histogram larger than {MOST_CELLS:,} cells, the rarest of them become "
@@ -178,7 +176,7 @@ class MWEM:
         if max(cells) > MANY_CELLS:
             notes.append(
                 f"The largest histogram has {max(cells):,} cells: a run takes minutes and up to "
-                f"{max(cells) * 40 / 2**30:.1g} GB. Smaller splits are quicker."
+                f"{max(cells) * 40 / 2**30:.1g} GB. Smaller splits are faster."
             )
         return tuple(notes)
 
@@ -193,7 +191,7 @@ class MWEM:
         )
 
     def _groups(self, domain: Domain) -> list[Clique]:
-        """The groups of columns, from settings, sizes and the target alone."""
+        """The groups of columns, by settings, sizes and the target alone."""
         if self.splits is not None:
             groups = list(self.splits)
             _check_partition(groups, domain)
@@ -202,7 +200,7 @@ class MWEM:
             groups = [domain.names[start : start + self.split_factor] for start in starts]
         else:
             groups = _automatic_groups(domain)
-        # With the longest axis last, sums over the others run over memory in order.
+        # With the longest axis last, sums over the others read memory in order.
         return [tuple(sorted(group, key=lambda name: (domain.shape((name,)), name))) for group in groups]
 
     def fit(
@@ -216,70 +214,78 @@ class MWEM:
     ) -> GraphicalModel:
         """Figure 1 of the paper, for all groups at once.
 
-        Formal guarantee: the joint price of the plan's queries. Queries are chosen among those that noisy answers leave
-        open, never again once measured; random boxes come from a key that knows no row; the histograms are functions
-        of noisy answers and public facts, so they and their rows are post-processing.
+        Formal guarantee: the joint cost of the plan's queries. Queries are selected among those that are not yet
+        measured; random boxes come from a key that is independent of the rows; the histograms are functions of noisy
+        answers and public facts, so they and their samples are post-processing.
         """
         domain = rows.domain
-        answers, rounds = self._turns(domain)
+        answers, rounds = self._num_queries(domain)
         if self.too_large(domain):
             raise ConfigError("These columns have more codes than the plan allows. Merge some, as understudy.fit does.")
-        histograms = [Histogram(domain, group, lambda: rows.public_num_rows) for group in self._groups(domain)]
-        ask = noisy_answers(rows, plan["counts"], ledger)
+        histograms = Histograms(domain, self._groups(domain), lambda: rows.public_num_rows)
+        measure = noisy_answers(rows, plan["counts"], ledger)
         choose = noisy_selections(rows, plan["choices"], ledger) if "choices" in plan else None
-        of_column = {name: histogram for histogram in histograms for name in histogram.group}
-
-        def home(query: CountQuery) -> Histogram:
-            return of_column[_columns(query)[0]]
-
-        pool = dict.fromkeys(self._pool(domain, [h.group for h in histograms], key))
+        pool = dict.fromkeys(self._workload(domain, [each.group for each in histograms.all], key))
         if choose is not None and answers > rounds:
             for single in domain.singles:
-                home(single).observe(single, ask(single))
+                histograms.of(single).observe(single, measure(single))
                 pool.pop(single, None)
-            for histogram in histograms:
-                histogram.update(self.mw_passes)
-        expected: dict[CountQuery, np.ndarray] = {}
-        stale: Iterable[Histogram] = histograms
-        while choose is not None and pool and ask.left:
+            histograms.update(self.mw_passes)
+        if choose is not None:
+            self._select_and_measure(domain, histograms, pool, choose, measure, progress)
+        # What is left is measured in a public order: everything in runs without selection, and repeated measurements
+        # where fewer queries were open than rounds.
+        measured = [query for each in histograms.all for query in each.answers]
+        for query in itertools.islice(itertools.cycle(measured or pool), measure.left):
+            histograms.of(query).observe(query, measure(query))
+        histograms.update(self.mw_passes * LAST_PASSES)
+        return _model(rows.measured_domain, histograms.all, average=self.average)
+
+    def _select_and_measure(
+        self,
+        domain: Domain,
+        histograms: "Histograms",
+        pool: dict[LinearQuery, None],
+        choose: MarginalSelector,
+        measure: ChargedAnswers,
+        progress: Callable[[float, str], None] | None,
+    ) -> None:
+        """Rounds of the paper, until all measurements are made or no query is left in `pool`."""
+        answers, _ = self._num_queries(domain)
+        expected: dict[LinearQuery, np.ndarray] = {}
+        stale: Iterable[Histogram] = histograms.all
+        while pool and measure.left:
             for histogram in stale:
-                expected.update(histogram.expected(query for query in pool if home(query) is histogram))
-            query = list(pool)[choose(self._candidates(domain, list(pool), expected, ask.stddev))]
+                expected.update(histogram.expected(query for query in pool if histograms.of(query) is histogram))
+            query = list(pool)[choose(self._candidates(domain, list(pool), expected, measure.stddev))]
             del pool[query]
-            histogram = home(query)
-            histogram.observe(query, ask(query))
+            histogram = histograms.of(query)
+            histogram.observe(query, measure(query))
             histogram.update(self.mw_passes)
             stale = [histogram]
             if progress is not None:
-                progress(1 - ask.left / answers, f"{answers - ask.left} queries measured")
-        # The rest goes on in a public order, round and round: all of it in runs without choices, and what is over where
-        # fewer queries were open than rounds.
-        for query in itertools.islice(itertools.cycle([q for h in histograms for q in h.answers] or pool), ask.left):
-            home(query).observe(query, ask(query))
-        for histogram in histograms:
-            histogram.update(self.mw_passes * LAST_PASSES)
-        return _model(rows.measured_domain, histograms, average=self.average)
+                progress(1 - measure.left / answers, f"{answers - measure.left} queries measured")
 
-    def _pool(self, domain: Domain, groups: Sequence[Clique], key: PRNGKeyArray) -> list[CountQuery]:
-        """All queries of the workload, narrow ones and those with the target first."""
+    def _workload(self, domain: Domain, groups: Sequence[Clique], key: PRNGKeyArray) -> list[LinearQuery]:
+        """All queries of the workload, those of few columns and those with the target first."""
         if self.workload == "range":
             rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
             return [box for group in groups for box in _random_boxes(domain, group, self.boxes, rng)]
-        marginals = [part for group in groups for part in _parts(group, self.marginal_width)]
-        marginals.sort(key=lambda part: (len(part), domain.target not in part))
+        marginals = [clique for group in groups for clique in _marginals(group, self.marginal_width)]
+        marginals.sort(key=lambda clique: (len(clique), domain.target not in clique))
         if self.workload == "cuboid":
             return [*marginals]
-        return [cell for part in marginals for cell in _cells(domain, part)]
+        return [cell for clique in marginals for cell in _cells(domain, clique)]
 
     def _candidates(
-        self, domain: Domain, queries: Sequence[CountQuery], expected: Mapping[CountQuery, np.ndarray], stddev: float
+        self, domain: Domain, queries: Sequence[LinearQuery], expected: Mapping[LinearQuery, np.ndarray], stddev: float
     ) -> Candidates:
         sizes = np.array([expected[query].size for query in queries])
         with_target = [domain.target in _columns(query) for query in queries]
         weights = np.where(with_target, self.target_weight, 1.0)
         if self.score == "mean":
             return Candidates(queries, [expected[q] for q in queries], weights / sizes, np.zeros(len(queries)))
-        # What measuring would add to the error: the mean of |noise| over the cells.
+        # The expected error of measuring: the mean of |noise|, summed over the cells.
         return Candidates(queries, [expected[q] for q in queries], weights, math.sqrt(2 / math.pi) * stddev * sizes)
 
 
@@ -287,9 +293,9 @@ class MWEM:
 
 
 def _automatic_groups(domain: Domain) -> list[Clique]:
-    """The target with as many columns as fit, smallest first; then the same with what is left.
+    """The target with as many columns as fit, smallest first; then the same with the rest.
 
-    What matters most about a column is what it says of the target, and small columns say it in the fewest cells.
+    Dependence on the target matters most, and small columns model it in the fewest cells.
     """
     rest = sorted(domain.names, key=lambda name: (name != domain.target, domain.shape((name,)), domain.index(name)))
     groups: list[Clique] = []
@@ -303,7 +309,7 @@ def _automatic_groups(domain: Domain) -> list[Clique]:
     return groups
 
 
-def _checked_splits(splits: object) -> tuple[Clique, ...]:
+def _read_splits(splits: object) -> tuple[Clique, ...]:
     whole = isinstance(splits, list | tuple) and bool(splits)
     if not whole or not all(isinstance(g, list | tuple) and g and all(isinstance(n, str) for n in g) for g in splits):  # type: ignore[union-attr, attr-defined]
         raise ConfigError(f'splits must be groups of column names, such as [["a", "b"], ["c"]], found {splits!r}.')
@@ -311,7 +317,7 @@ def _checked_splits(splits: object) -> tuple[Clique, ...]:
 
 
 def _check_partition(groups: Sequence[Clique], domain: Domain) -> None:
-    times = Tally(name for group in groups for name in group)
+    times = Counter(name for group in groups for name in group)
     for name, count in times.items():
         if name not in domain.names:
             raise ConfigError(
@@ -329,16 +335,16 @@ def _check_word(name: str, word: str, words: Sequence[str]) -> None:
         raise ConfigError(f"{name} must be one of {', '.join(words)}; found {word!r}.{did_you_mean(word, words)}")
 
 
-def _in_words(groups: Sequence[Clique]) -> str:
+def _list_groups(groups: Sequence[Clique]) -> str:
     return "; ".join(", ".join(group) for group in groups)
 
 
-def _num_parts(columns: int, width: int) -> int:
+def _num_marginals(columns: int, width: int) -> int:
     return sum(math.comb(columns, size) for size in range(1, width + 1))
 
 
-def _parts(group: Clique, width: int) -> list[Clique]:
-    return [part for size in range(1, width + 1) for part in itertools.combinations(group, size)]
+def _marginals(group: Clique, width: int) -> list[Clique]:
+    return [clique for size in range(1, width + 1) for clique in itertools.combinations(group, size)]
 
 
 def _cells(domain: Domain, clique: Clique) -> list[Box]:
@@ -346,7 +352,7 @@ def _cells(domain: Domain, clique: Clique) -> list[Box]:
 
 
 def _random_boxes(domain: Domain, group: Clique, count: int, rng: np.random.Generator) -> list[Box]:
-    """One interval for each column, between two codes drawn at random."""
+    """One interval for each column, between two random codes."""
     ends = np.sort(rng.integers(np.array(domain.shape(group)), size=(count, 2, len(group))), axis=1)
     return [Box(group, tuple((int(low), int(high) + 1) for low, high in box.T)) for box in ends]
 
@@ -355,18 +361,18 @@ def _random_boxes(domain: Domain, group: Clique, count: int, rng: np.random.Gene
 
 
 class Histogram:
-    """Shares of all cells of a group of columns, kept as logarithms, and the noisy answers that they follow."""
+    """Log probabilities of all cells of a group of columns, and the noisy answers that they are fitted to."""
 
     def __init__(self, domain: Domain, group: Clique, num_rows: Callable[[], int] | None = None):
         """`num_rows` returns the current estimate of the number of rows; by default the public number."""
         self.group, self._num_rows = group, num_rows or (lambda: domain.num_rows)
-        self.log_shares = np.full(domain.shape(group), -math.log(domain.size(group)))
-        self.answers: dict[CountQuery, np.ndarray] = {}
-        self._times: Tally[CountQuery] = Tally()
-        self._sum_of_shares, self._updates = np.zeros(()), 0
+        self.log_probs = np.full(domain.shape(group), -math.log(domain.size(group)))
+        self.answers: dict[LinearQuery, np.ndarray] = {}
+        self._times: Counter[LinearQuery] = Counter()
+        self._sum_of_probs, self._updates = np.zeros(()), 0
 
-    def observe(self, query: CountQuery, noisy_answer: np.ndarray) -> None:
-        """Another answer to a query counts as much as each one before."""
+    def observe(self, query: LinearQuery, noisy_answer: np.ndarray) -> None:
+        """Adds an answer; the answers to one query are averaged."""
         self._times[query] += 1
         before = self.answers.get(query, 0.0)
         self.answers[query] = before + (noisy_answer - before) / self._times[query]
@@ -374,66 +380,84 @@ class Histogram:
     def update(self, passes: int) -> None:
         """Multiplicative weights: a cell's weight times exp(step * (answer - expected answer)) of its query, in turn.
 
-        Steps are summed up as logarithms, so that a weight that rounds to zero on the way is not lost. A step is one
-        over the greatest count that is answered or expected, for the curvature of the likelihood is at most that.
+        Steps are summed as logarithms, so that a weight that rounds to zero on the way is not lost. A step is one over
+        the largest count that is measured or expected, which bounds the curvature of the likelihood.
         """
-        shares, mass, num_rows = np.exp(self.log_shares), 1.0, self._num_rows()
+        probs, mass, num_rows = np.exp(self.log_probs), 1.0, self._num_rows()
         steps = {query: np.zeros(answer.shape) for query, answer in self.answers.items()}
-        parts = {query: _Part.of(shares, self.group, query) for query in self.answers}
+        views = {query: _View.of(probs, self.group, query) for query in self.answers}
         for _, (query, answer) in itertools.product(range(passes), self.answers.items()):
-            part = parts[query]
-            weight = part.sum()
+            view = views[query]
+            weight = view.sum()
             count = weight / mass * num_rows
             step = (answer - count) / max(np.abs(answer).max(), count.max(), 1.0)
             growth, grown = np.exp(step), float((weight * np.exp(step)).sum())
             steps[query] += step
-            if part.is_whole:  # the new sum of all shares is known beforehand, so one walk over the table does both
-                part *= growth / grown
+            if (
+                view.is_whole
+            ):  # the new sum of all probabilities is known beforehand, so one pass over the table is enough
+                view *= growth / grown
                 mass = 1.0
-            else:  # the rest of the table stays as it is: shares are relative to their sum until that is far from one
-                part *= growth
+            else:  # the rest of the table stays as it is: probabilities are relative to their sum
+                view *= growth
                 mass += grown - float(weight.sum())
                 if not LEAST_MASS < mass < 1 / LEAST_MASS:
-                    shares /= shares.sum()
+                    probs /= probs.sum()
                     mass = 1.0
         for query, total in steps.items():
-            part = _Part.of(self.log_shares, self.group, query)
-            part += total
-        self.log_shares -= _log_sum(self.log_shares)
-        self._sum_of_shares = self._sum_of_shares + np.exp(self.log_shares)
+            view = _View.of(self.log_probs, self.group, query)
+            view += total
+        self.log_probs -= _log_sum(self.log_probs)
+        self._sum_of_probs = self._sum_of_probs + np.exp(self.log_probs)
         self._updates += 1
 
-    def expected(self, queries: Iterable[CountQuery]) -> dict[CountQuery, np.ndarray]:
-        """What the histogram answers, in rows."""
-        counts = np.exp(self.log_shares) * self._num_rows()
+    def expected(self, queries: Iterable[LinearQuery]) -> dict[LinearQuery, np.ndarray]:
+        """The answers of the histogram, in rows."""
+        counts = np.exp(self.log_probs) * self._num_rows()
         tables: dict[Clique, np.ndarray] = {}
-        answers: dict[CountQuery, np.ndarray] = {}
+        answers: dict[LinearQuery, np.ndarray] = {}
         for query in queries:
             clique = _columns(query)
             if clique not in tables:
-                tables[clique] = _Part.of(counts, self.group, clique).sum()
+                tables[clique] = _View.of(counts, self.group, clique).sum()
             answers[query] = tables[clique][query.slices].sum().reshape(1) if isinstance(query, Box) else tables[clique]
         return answers
 
-    def log_mean_shares(self) -> np.ndarray:
-        """Of the histograms after each update."""
+    def log_mean_probs(self) -> np.ndarray:
+        """The logarithm of the mean over the histograms after each update."""
         with np.errstate(divide="ignore"):
-            return np.log(self._sum_of_shares / self._updates)
+            return np.log(self._sum_of_probs / self._updates)
+
+
+class Histograms:
+    """One histogram for each group of columns."""
+
+    def __init__(self, domain: Domain, groups: Sequence[Clique], num_rows: Callable[[], int]):
+        self.all = [Histogram(domain, group, num_rows) for group in groups]
+        self._by_column = {name: histogram for histogram in self.all for name in histogram.group}
+
+    def of(self, query: LinearQuery) -> Histogram:
+        """The histogram of the columns of a query."""
+        return self._by_column[_columns(query)[0]]
+
+    def update(self, passes: int) -> None:
+        for histogram in self.all:
+            histogram.update(passes)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Part:
-    """Those cells of a group's table that a query is about, side by side with its answers."""
+class _View:
+    """The cells of a group's table that a query covers, and how its answers broadcast to them."""
 
     cells: np.ndarray
     axes: tuple[int, ...]
-    """Summed over in an answer."""
+    """The axes that an answer sums over."""
     shape: tuple[int, ...]
-    """Of the answers, with one axis for each of the table's."""
+    """The shape of the answers, with one axis for each axis of the table."""
     is_whole: bool
 
     @classmethod
-    def of(cls, table: np.ndarray, group: Clique, query: CountQuery) -> "_Part":
+    def of(cls, table: np.ndarray, group: Clique, query: LinearQuery) -> "_View":
         """A view, not a copy. The query names its columns in the group's order."""
         if isinstance(query, Box):
             ranges = dict(zip(query.clique, query.slices, strict=True))
@@ -446,16 +470,16 @@ class _Part:
         total = self.cells.sum(axis=self.axes)
         return total if self.is_whole else np.reshape(total, 1)
 
-    def __imul__(self, factors: np.ndarray) -> "_Part":
+    def __imul__(self, factors: np.ndarray) -> "_View":
         np.multiply(self.cells, factors.reshape(self.shape), out=self.cells)
         return self
 
-    def __iadd__(self, terms: np.ndarray) -> "_Part":
+    def __iadd__(self, terms: np.ndarray) -> "_View":
         np.add(self.cells, terms.reshape(self.shape), out=self.cells)
         return self
 
 
-def _columns(query: CountQuery) -> Clique:
+def _columns(query: LinearQuery) -> Clique:
     return query.clique if isinstance(query, Box) else query
 
 
@@ -465,12 +489,12 @@ def _log_sum(logs: np.ndarray) -> float:
 
 
 def _model(domain: Domain, histograms: Sequence[Histogram], *, average: bool) -> GraphicalModel:
-    """The groups' histograms side by side: rows are drawn cell by cell, each group by itself."""
+    """The product of the histograms: groups are independent."""
     groups = tuple(histogram.group for histogram in histograms)
     return GraphicalModel(
         domain=domain,
         total=float(domain.num_rows),
         cliques=groups,
-        potentials=tuple(h.log_mean_shares() if average else h.log_shares for h in histograms),
+        potentials=tuple(h.log_mean_probs() if average else h.log_probs for h in histograms),
         tree=junction_tree(domain, groups),
     )

@@ -1,9 +1,9 @@
-"""Selected: private choice among the checkpoints of a training, by how well they serve a task.
+"""Selected: private selection among the checkpoints of a training, by how well they serve a task.
 
-After the "task-specific optimisation" of Boob et al.'s DP-GAN extended abstract. Every checkpoint makes a synthetic
-table, a model is trained on it, and private rows score the models; the best are picked under noise and make the release
-together. Only scores that are sums over rows have a useful bound: areas under curves and F-scores have none, and are
-not offered. Errors of numbers and distances are taken relative to public bounds, so that a row's score is from 0 to 1.
+After the "task-specific optimisation" of Boob et al.'s DP-GAN extended abstract. Every checkpoint samples a synthetic
+table, a model is trained on it, and private rows score the models; the exponential mechanism selects the best, whose
+mixture is released. Only scores that are sums over rows have a useful sensitivity: areas under curves and F-scores have
+none, and are not offered. Errors of numbers and distances are relative to public bounds, so a row scores from 0 to 1.
 """
 
 import dataclasses
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
+from scipy import sparse
 
 from understudy.errors import ConfigError
 from understudy.models import Model
@@ -30,40 +31,40 @@ from understudy.training.trajectory import HasTrajectory, Progress
 
 TASKS = ("accuracy", "log_loss", "squared_loss", "clustering", "marginals")
 WITH_TARGET = ("accuracy", "log_loss", "squared_loss")
-TRAIN, HELD = "training rows", "held-out rows"
-"""The two parts of the units, as the ledger calls them."""
-MOST_ROWS = 50_000
-"""Synthetic rows that a task's model is trained on, at most."""
-FAR = 0.1
-"""A pick that misses the best score by this much on average, of scores from 0 to 1, is hardly better than chance."""
+TRAINING, HOLDOUT = "training rows", "held-out rows"
+"""The two partitions of the units, as the ledger names them."""
+MAX_ROWS = 50_000
+"""Synthetic rows that the model of a task is trained on, at most."""
+LARGE_MISS = 0.1
+"""A mean gap to the best score, of scores from 0 to 1, at which a selection is hardly better than chance."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Selected:
-    """The checkpoints of a GAN that serve a task best, picked under noise by rows that were held out."""
+    """The checkpoints of a training that serve a task best, selected privately by held-out rows."""
 
     inner: HasTrajectory
-    """The method that is trained: a GAN, or gem."""
+    """The method to train: a GAN, or gem."""
     _: dataclasses.KW_ONLY
     task: str = "accuracy"
     """accuracy or log_loss of a classifier of the target, squared_loss of a regression of a target that is a number,
-    clustering: distances to k-means centres, or marginals: the distance of all pairs of columns."""
+    clustering: distances to k-means centres, or marginals: the distance of all 2-way marginals."""
     k: int = 1
-    """How many checkpoints are picked; each makes the same number of rows."""
+    """The number of checkpoints to select; each samples the same number of rows."""
     checkpoints: int = 10
-    """How many there are to pick from, evenly over the training."""
+    """The number of checkpoints to select from, evenly over the training."""
     holdout: float = 0.1
-    """The share of the units, by coin, that scores instead of training: the costs of the two then do not add. 0: the
-    training rows score too, and the costs add."""
-    share: float = 0.1
-    """Without a holdout: the part of the budget for the picks."""
+    """The fraction of units, partitioned at random, that score instead of training; the two compose in parallel. 0: the
+    training rows score too, and the two compose sequentially."""
+    selection_fraction: float = 0.1
+    """Without a holdout: the fraction of the budget for the selection."""
     clusters: int = 8
-    """Of task=clustering: the number of centres."""
+    """The number of centres of task=clustering."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.inner, HasTrajectory):
             raise ConfigError(
-                f"selected needs a method that can keep checkpoints of its training, such as dpgan or dpctgan; "
+                f"selected needs a method with checkpoints of its training, such as dpgan or dpctgan; "
                 f"{name_of(self.inner)} has none."
             )
         for name in ("k", "checkpoints", "clusters"):
@@ -72,19 +73,15 @@ class Selected:
                 raise ConfigError(f"{name} must be a whole number of at least 1, found {value}.")
         if self.task not in TASKS:
             raise ConfigError(
-                f"task must be one of {', '.join(TASKS)}, found {self.task!r}. Areas under curves and F-scores are no "
-                "sums over rows: one row can move them far, so they cannot be picked by."
+                f"task must be one of {', '.join(TASKS)}, found {self.task!r}. Areas under curves and F-scores are not "
+                "sums over rows: one row can change them by much, so their sensitivity is too large."
             )
         if self.k > self.checkpoints:
-            raise ConfigError(
-                f"k picks {self.k} of {self.checkpoints} checkpoints: it must not be more than there are."
-            )
-        if not 0 < self.share < 1:
-            raise ConfigError(
-                f"share is the part of the budget for the picks, above 0 and below 1, found {self.share}."
-            )
+            raise ConfigError(f"k must be at most the number of checkpoints, found {self.k} of {self.checkpoints}.")
+        if not 0 < self.selection_fraction < 1:
+            raise ConfigError(f"selection_fraction must lie between 0 and 1, found {self.selection_fraction}.")
         if not 0 <= self.holdout < 1:
-            raise ConfigError(f"holdout is a share of the units, from 0 (none) to below 1, found {self.holdout}.")
+            raise ConfigError(f"holdout must be a fraction of the units, at least 0 and below 1, found {self.holdout}.")
         if not self._every:
             raise ConfigError(
                 f"checkpoints asks for {self.checkpoints}, but {name_of(self.inner)} makes "
@@ -96,33 +93,28 @@ class Selected:
         return self.inner.num_checkpoints(1) // self.checkpoints
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """Training and picks; on disjoint rows each fills the budget, on the same rows the picks take their share."""
+        """Training and selection: on disjoint units each fills the budget, on the same rows they divide it."""
         self._check_target(domain)
-        what = f"{self.k} of {self.checkpoints} checkpoints picked by {self.task.replace('_', ' ')}"
+        what = f"selection of {self.k} of {self.checkpoints} checkpoints by {self.task.replace('_', ' ')}"
 
-        def picks(noise: float) -> Selections:
+        def selection(noise: float) -> Selections:
             return Selections(1 / noise, self.k)
 
         if not self.holdout:
-            noise = budget.fraction(self.share).calibrate(lambda noise: [picks(noise)])
-            query = Query("selection", what, picks(noise), columns=domain.names)
+            noise = budget.fraction(self.selection_fraction).calibrate(lambda noise: [selection(noise)])
+            query = Query("selection", what, selection(noise), columns=domain.names)
             inner = self.inner.plan(domain, budget.after([query])).under(name_of(self.inner))
             return Plan((*inner.queries, query), (*inner.notes, *self._notes(domain.num_rows, budget, query)))
-        num_training, num_held = partition_sizes(domain, self.holdout)
-        query = Query(
-            "selection",
-            what,
-            picks(budget.calibrate(lambda noise: [picks(noise)])),
-            columns=domain.names,
-            partition=HELD,
-        )
+        num_training, num_scoring = partition_sizes(domain, self.holdout)
+        noise = budget.calibrate(lambda noise: [selection(noise)])
+        query = Query("selection", what, selection(noise), columns=domain.names, partition=HOLDOUT)
         inner = self.inner.plan(dataclasses.replace(domain, num_rows=num_training), budget).under(name_of(self.inner))
-        training = tuple(dataclasses.replace(each, partition=TRAIN) for each in inner.queries)
-        apart = (
-            f"A coin for each unit holds out {self.holdout:g} of them to score: no person is used for both training "
-            "and picks, so the larger price counts."
+        training = tuple(dataclasses.replace(each, partition=TRAINING) for each in inner.queries)
+        note = (
+            f"A random {self.holdout:g} of the units score and do not train: training and selection compose in "
+            "parallel, so the larger privacy cost counts."
         )
-        return Plan((*training, query), (*inner.notes, apart, *self._notes(num_held, budget, query)))
+        return Plan((*training, query), (*inner.notes, note, *self._notes(num_scoring, budget, query)))
 
     def _check_target(self, domain: Domain) -> None:
         if self.task not in WITH_TARGET:
@@ -137,7 +129,7 @@ class Selected:
         if self.task == "squared_loss" and domain.target not in domain.numbers:
             raise ConfigError(
                 f"selected(task=squared_loss) needs a target that is a number or a time, and {domain.target!r} is "
-                "none. Use task=accuracy, or another target."
+                "not. Use task=accuracy, or another target."
             )
 
     def _notes(self, num_scoring: int, budget: Budget, query: Query) -> tuple[str, ...]:
@@ -145,16 +137,16 @@ class Selected:
         if not budget.is_private or self.checkpoints == 1:
             return ()
         miss = expected_miss(self.checkpoints, query.event.epsilon * num_scoring / budget.max_rows_per_unit)
-        if miss < FAR:
-            chance = 0.5 / math.sqrt(max(1, num_scoring))
+        if miss < LARGE_MISS:
+            sampling_error = 0.5 / math.sqrt(max(1, num_scoring))
             return (
-                f"A pick scores within {miss:.2g} of the best checkpoint on average, scores being from 0 to 1, by the "
-                f"{num_scoring:,} rows that score; by chance of these rows a score is off by {chance:.2g}.",
+                f"A selected checkpoint scores within {miss:.2g} of the best one on average (scores are from 0 to 1), "
+                f"on the {num_scoring:,} scoring rows; their sampling error is up to {sampling_error:.2g}.",
             )
         return (
-            f"Warning: {num_scoring:,} rows are too few to tell {self.checkpoints} checkpoints apart at this price: a "
-            f"pick may miss the best score by {min(miss, 1.0):.2g} on average, scores being from 0 to 1. Hold out "
-            "more, pick fewer (k), or raise epsilon.",
+            f"Warning: {num_scoring:,} rows are too few to compare {self.checkpoints} checkpoints at this epsilon: a "
+            f"selected one may miss the best score by {min(miss, 1.0):.2g} on average (scores are from 0 to 1). Hold "
+            "out more units, select fewer checkpoints (k), or raise epsilon.",
         )
 
     def fit(
@@ -167,55 +159,55 @@ class Selected:
         public: PublicRows | None = None,
         progress: Progress | None = None,
     ) -> Model:
-        """Formal guarantee: the joint price of the plan's queries; on held-out rows the larger of training and picks,
-        since a unit is in one part only. Tables of the checkpoints and models of the task are post-processing."""
-        tell = progress or (lambda share, words: None)
+        """Formal guarantee: the joint cost of the plan's queries; with a holdout the larger of training and selection,
+        since a unit is in one partition only. Tables of checkpoints and models of the task are post-processing."""
+        report = progress or (lambda fraction, words: None)
         train_key, table_key, task_key = jax.random.split(key, 3)
         query = plan["selection"]
         if self.holdout:
             training, scoring = partition_rows(rows, self.holdout, ledger)
-            purse = ledger
+            training_ledger = ledger
         else:
             training = scoring = rows
-            purse = ledger.view(ledger.remaining.after([query]))
+            training_ledger = ledger.view(ledger.remaining.after([query]))
         trajectory = self.inner.trajectory(
             training,
             Plan(tuple(each for each in plan if each.key != "selection")),
-            purse,
+            training_ledger,
             key=train_key,
             checkpoints=self.checkpoints,
             every=self._every,
-            progress=lambda share, words: tell(0.8 * share, words),
+            progress=lambda fraction, words: report(0.8 * fraction, words),
             **({} if public is None else {"public": public}),
         )
-        size = min(MOST_ROWS, rows.public_num_rows)
+        size = min(MAX_ROWS, rows.public_num_rows)
         tables = [
             model.sample(size, key=one)
             for model, one in zip(trajectory.models, jax.random.split(table_key, len(trajectory.models)), strict=True)
         ]
-        tell(0.85, "checkpoints sampled")
-        picked = self._picked(scoring, tables, query, ledger, task_key)
-        tell(1.0, f"{self.k} of {self.checkpoints} checkpoints picked")
-        return mix([trajectory.models[index] for index in picked])
+        report(0.85, "checkpoints sampled")
+        best = self._select(scoring, tables, query, ledger, task_key)
+        report(1.0, f"{self.k} of {self.checkpoints} checkpoints selected")
+        return mix([trajectory.models[index] for index in best])
 
-    def _picked(
+    def _select(
         self, scoring: PrivateRows, tables: Sequence[Sample], query: Query, ledger: Ledger, key: PRNGKeyArray
     ) -> list[int]:
         domain = scoring.domain
         if self.task == "marginals":
             cliques: tuple[Clique, ...] = tuple(itertools.combinations(domain.names, 2)) or domain.singles
-            shares = [[_shares(codes, domain, clique) for clique in cliques] for codes, _ in tables]
-            return noisy_closest(scoring, cliques, shares, query, ledger)
-        functions = self._scores(domain, scoring.scales, tables, key)
+            marginals = [[_marginal(codes, domain, clique) for clique in cliques] for codes, _ in tables]
+            return noisy_closest(scoring, cliques, marginals, query, ledger)
+        functions = self._score_functions(domain, scoring.scales, tables, key)
         return noisy_function_selections(scoring, functions, query, ledger).top(self.k)
 
-    def _scores(
+    def _score_functions(
         self, domain: Domain, scales: Sequence[Scale | None], tables: Sequence[Sample], key: PRNGKeyArray
     ) -> RowFunctions:
-        """What the model of each checkpoint's table says of a row."""
+        """The score of a row by the model of each checkpoint's table."""
         if self.task in ("accuracy", "log_loss"):
             assert domain.target is not None
-            classifiers = [Classifier.trained(codes, domain, domain.target) for codes, _ in tables]
+            classifiers = [Classifier.fit(codes, domain, domain.target) for codes, _ in tables]
 
             def of_codes(codes: np.ndarray) -> np.ndarray:
                 return np.stack([learner.scores(codes, self.task) for learner in classifiers], axis=1)
@@ -223,10 +215,10 @@ class Selected:
             return RowFunctions(of_codes, len(tables))
         learners: list[Regression] | list[Centres]
         if self.task == "squared_loss":
-            learners = [Regression.trained(table, domain, scales) for table in tables]
+            learners = [Regression.fit(table, domain, scales) for table in tables]
         else:
-            seed = np.asarray(jax.random.key_data(key))  # the same for all: they differ by their tables alone
-            learners = [Centres.trained(table, domain, scales, self.clusters, seed) for table in tables]
+            seed = np.asarray(jax.random.key_data(key))  # the same for all: scores differ by their tables alone
+            learners = [Centres.fit(table, domain, scales, self.clusters, seed) for table in tables]
 
         def of_both(rows: np.ndarray) -> np.ndarray:
             codes, places = np.split(rows, 2, axis=1)
@@ -235,50 +227,82 @@ class Selected:
         return RowFunctions(of_both, len(tables), layout=SideBySide())
 
 
-def _shares(table: np.ndarray, domain: Domain, clique: Clique) -> np.ndarray:
+def _marginal(table: np.ndarray, domain: Domain, clique: Clique) -> np.ndarray:
     shape = domain.shape(clique)
     cells = np.ravel_multi_index([table[:, domain.index(name)] for name in clique], shape)
     return np.bincount(cells, minlength=math.prod(shape)).reshape(shape) / len(table)
 
 
+# ------------------------------------------------------------------------------------------------- models of the tasks
+
+
 @dataclasses.dataclass(frozen=True)
-class Classifier:
-    """Logistic regression on one-hot columns, as tables: what each code of each column adds to each class."""
+class OneHotLinear:
+    """A linear function of all columns but the target, one-hot, as tables: the term of each code of each column.
+
+    Terms are added column by column, so the result of a row never depends on the rows beside it; a matrix product may
+    round a row differently.
+    """
 
     target: int
-    terms: tuple[Float[np.ndarray, "codes classes"] | None, ...]
+    terms: tuple[Float[np.ndarray, "codes outputs"] | None, ...]
     """One for each column; None for the target."""
-    intercept: Float[np.ndarray, " classes"]
+    intercept: Float[np.ndarray, " outputs"]
 
     @classmethod
-    def trained(cls, table: Int[np.ndarray, "rows columns"], domain: Domain, target: str) -> "Classifier":
+    def split(
+        cls, weights: Float[np.ndarray, "features outputs"], intercept: np.ndarray, domain: Domain, target: int
+    ) -> "OneHotLinear":
+        """From weights of the features of `one_hot`."""
+        sizes = [size for index, size in enumerate(domain.sizes) if index != target]
+        pieces = iter(np.split(weights, np.cumsum(sizes)[:-1]))
+        terms = tuple(None if index == target else next(pieces) for index in range(len(domain.names)))
+        return cls(target, terms, intercept)
+
+    def __call__(self, codes: Int[np.ndarray, "rows columns"]) -> Float[np.ndarray, "rows outputs"]:
+        total = np.repeat(self.intercept[None], len(codes), axis=0)
+        for column, term in enumerate(self.terms):
+            if term is not None:
+                total = total + term[codes[:, column]]
+        return total
+
+
+def one_hot(codes: Int[np.ndarray, "rows columns"], domain: Domain, target: int) -> sparse.csr_matrix:
+    """All columns but the target, an indicator for each code."""
+    from sklearn.preprocessing import OneHotEncoder
+
+    others = [index for index in range(len(domain.names)) if index != target]
+    encoder = OneHotEncoder(categories=[np.arange(domain.sizes[index]) for index in others])
+    return encoder.fit_transform(codes[:, others])
+
+
+@dataclasses.dataclass(frozen=True)
+class Classifier:
+    """Logistic regression of the target on all other columns."""
+
+    logits: OneHotLinear
+
+    @classmethod
+    def fit(cls, table: Int[np.ndarray, "rows columns"], domain: Domain, target: str) -> "Classifier":
         """From synthetic rows. Classes that they lack are never predicted."""
         from sklearn.linear_model import LogisticRegression
-        from sklearn.preprocessing import OneHotEncoder
 
         at = domain.index(target)
-        others = [index for index in range(len(domain.names)) if index != at]
         labels, num_classes = table[:, at], domain.sizes[at]
-        weights = np.zeros((sum(domain.sizes[index] for index in others), num_classes))
+        weights = np.zeros((sum(domain.sizes) - num_classes, num_classes))
         intercept = np.full(num_classes, -np.inf)
         found = np.unique(labels)
         intercept[found] = 0.0
         if len(found) > 1:
-            encoder = OneHotEncoder(categories=[np.arange(domain.sizes[index]) for index in others])
-            model = LogisticRegression(max_iter=200, tol=1e-3).fit(encoder.fit_transform(table[:, others]), labels)
-            both = len(found) == 2  # two classes have one line, for the second
-            weights[:, found[1:] if both else found] = model.coef_.T
-            intercept[found[1:] if both else found] = model.intercept_
-        pieces = iter(np.split(weights, np.cumsum([domain.sizes[index] for index in others])[:-1]))
-        return cls(at, tuple(None if index == at else next(pieces) for index in range(len(domain.names))), intercept)
+            model = LogisticRegression(max_iter=200, tol=1e-3).fit(one_hot(table, domain, at), labels)
+            fitted = found[1:] if len(found) == 2 else found  # two classes have one row of weights, for the second
+            weights[:, fitted] = model.coef_.T
+            intercept[fitted] = model.intercept_
+        return cls(OneHotLinear.split(weights, intercept, domain, at))
 
     def scores(self, codes: Int[np.ndarray, "rows columns"], task: str) -> Float[np.ndarray, " rows"]:
-        """Of each row by itself, from 0 to 1: whether its class is predicted, or one less its log-loss."""
-        logits = np.repeat(self.intercept[None], len(codes), axis=0)
-        for column, term in enumerate(self.terms):
-            if term is not None:
-                logits = logits + term[codes[:, column]]
-        labels = codes[:, self.target]
+        """Whether the class of a row is predicted, or one minus its log-loss; from 0 to 1, by each row alone."""
+        logits, labels = self.logits(codes), codes[:, self.logits.target]
         if task == "accuracy":
             return (logits.argmax(axis=1) == labels).astype(np.float64)
         top = logits.max(axis=1)
@@ -287,14 +311,14 @@ class Classifier:
 
 
 class SideBySide:
-    """Codes, then places: a row as it is, without any randomness."""
+    """Codes, then positions of a row, without any randomness."""
 
     def encode(self, codes: np.ndarray, places: np.ndarray, key: PRNGKeyArray) -> Float[np.ndarray, "rows both"]:
         return np.concatenate([codes, places], axis=1, dtype=np.float64)
 
 
 def numbers(rows: Sample, column: int, scale: Scale) -> Float[np.ndarray, " rows"]:
-    """Where a column's numbers lie between their bounds: their places, or the middles of their bins; NaN for nulls."""
+    """Positions of a numeric column, or the middles of its bins where positions are unknown; NaN for nulls."""
     codes, places = rows
     edges = np.asarray(scale.edges)
     middles = np.r_[(edges[1:] + edges[:-1]) / 2, np.nan][codes[:, column]]
@@ -305,95 +329,68 @@ def numbers(rows: Sample, column: int, scale: Scale) -> Float[np.ndarray, " rows
 
 @dataclasses.dataclass(frozen=True)
 class Regression:
-    """Linear regression of a number on one-hot columns, as tables: what each code of each column adds."""
+    """Linear regression of a number on all other columns."""
 
-    target: int
+    position: OneHotLinear
     scale: Scale
-    terms: tuple[Float[np.ndarray, " codes"] | None, ...]
-    """One for each column; None for the target."""
-    intercept: float
 
     @classmethod
-    def trained(cls, table: Sample, domain: Domain, scales: Sequence[Scale | None]) -> "Regression":
-        """From synthetic rows whose target is no null. A little ridge settles what they leave open."""
+    def fit(cls, table: Sample, domain: Domain, scales: Sequence[Scale | None]) -> "Regression":
+        """From synthetic rows whose target is not null. A small ridge makes the solution unique."""
         from sklearn.linear_model import Ridge
-        from sklearn.preprocessing import OneHotEncoder
 
         assert domain.target is not None
         at = domain.index(domain.target)
         scale = scales[at]
         if scale is None:
-            raise ConfigError(f"squared_loss needs a target that is a number, and {domain.target!r} is none.")
-        others = [index for index in range(len(domain.names)) if index != at]
+            raise ConfigError(f"squared_loss needs a target that is a number, and {domain.target!r} is not.")
         wanted = numbers(table, at, scale)
         known = ~np.isnan(wanted)
-        weights, intercept = np.zeros(sum(domain.sizes[index] for index in others)), 0.5
+        weights, intercept = np.zeros(sum(domain.sizes) - domain.sizes[at]), 0.5
         if known.any():
-            encoder = OneHotEncoder(categories=[np.arange(domain.sizes[index]) for index in others])
-            model = Ridge(alpha=1.0, solver="sparse_cg").fit(
-                encoder.fit_transform(table[0][known][:, others]), wanted[known]
-            )
+            model = Ridge(alpha=1.0, solver="sparse_cg").fit(one_hot(table[0][known], domain, at), wanted[known])
             weights, intercept = model.coef_, float(model.intercept_)
-        pieces = iter(np.split(weights, np.cumsum([domain.sizes[index] for index in others])[:-1]))
-        terms = tuple(None if index == at else next(pieces) for index in range(len(domain.names)))
-        return cls(at, scale, terms, intercept)
+        return cls(OneHotLinear.split(weights[:, None], np.asarray([intercept]), domain, at), scale)
 
     def scores(self, rows: Sample) -> Float[np.ndarray, " rows"]:
-        """Of each row by itself: one less its squared error over the squared range. A null says nothing: 0 for all."""
-        predicted = np.full(len(rows[0]), self.intercept)
-        for column, term in enumerate(self.terms):
-            if term is not None:
-                predicted = predicted + term[rows[0][:, column]]
-        error = numbers(rows, self.target, self.scale) - np.clip(predicted, 0.0, 1.0)
+        """One minus the squared error over the squared range, by each row alone. A null target scores 0."""
+        predicted = self.position(rows[0])[:, 0]
+        error = numbers(rows, self.position.target, self.scale) - np.clip(predicted, 0.0, 1.0)
         return np.where(np.isnan(error), 0.0, 1.0 - np.clip(error**2, 0.0, 1.0))
 
 
 @dataclasses.dataclass(frozen=True)
 class Centres:
-    """Centres of clusters among points in which two rows are at most one apart in each column."""
+    """Centres of clusters of points; two points are at most one apart in each column."""
 
     domain: Domain
     scales: tuple[Scale | None, ...]
     centres: Float[np.ndarray, "clusters features"]
 
     @classmethod
-    def trained(
+    def fit(
         cls, table: Sample, domain: Domain, scales: Sequence[Scale | None], clusters: int, seed: np.ndarray
     ) -> "Centres":
-        """By k-means (Lloyd) of synthetic rows, begun at some of them that are far apart."""
+        """By k-means on synthetic rows, from one start by k-means++."""
+        from sklearn.cluster import KMeans
+        from threadpoolctl import threadpool_limits
+
         points = _points(table, domain, scales)
-        generator = np.random.default_rng(seed)
-        centres = points[:1]
-        nearest = _squares(points, centres[0])
-        while len(centres) < clusters and nearest.max() > 0:
-            law = np.cumsum(nearest)
-            chosen = min(int(np.searchsorted(law, generator.random() * law[-1], side="right")), len(points) - 1)
-            centres = np.concatenate([centres, points[chosen : chosen + 1]])
-            nearest = np.minimum(nearest, _squares(points, centres[-1]))
-        for _ in range(20):
-            owner = np.argmin(np.stack([_squares(points, centre) for centre in centres], axis=1), axis=1)
-            counts = np.bincount(owner, minlength=len(centres))
-            sums = np.stack([points[owner == number].sum(axis=0) for number in range(len(centres))])
-            moved = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres)
-            if np.array_equal(moved, centres):
-                break
-            centres = moved
-        return cls(domain, tuple(scales), centres)
+        clusters = min(clusters, len(np.unique(points, axis=0)))
+        model = KMeans(clusters, n_init=1, max_iter=20, random_state=np.random.RandomState(seed))
+        with threadpool_limits(limits=1):  # sums are added in one order, whatever the number of cores
+            return cls(domain, tuple(scales), model.fit(points).cluster_centers_)
 
     def scores(self, rows: Sample) -> Float[np.ndarray, " rows"]:
-        """Of each row by itself: one less its distance to the nearest centre, over the largest that there can be."""
+        """One minus the distance to the nearest centre over the largest possible distance, by each row alone."""
         points = _points(rows, self.domain, self.scales)
-        # One centre at a time: products of matrices could round a row differently at another place.
-        nearest = np.min([_squares(points, centre) for centre in self.centres], axis=0)
+        # One centre at a time: a matrix product may round a row differently among other rows.
+        nearest = np.min([((points - centre) ** 2).sum(axis=1) for centre in self.centres], axis=0)
         return 1.0 - np.clip(np.sqrt(nearest / len(self.domain.names)), 0.0, 1.0)
 
 
-def _squares(points: np.ndarray, centre: np.ndarray) -> Float[np.ndarray, " rows"]:
-    return ((points - centre) ** 2).sum(axis=1)
-
-
 def _points(rows: Sample, domain: Domain, scales: Sequence[Scale | None]) -> Float[np.ndarray, "rows features"]:
-    """Numbers between their bounds, levels one-hot, nulls beside the line: by public facts, one apart at most."""
+    """Positions of numbers with an axis for nulls, and one-hot categories: at most one apart in each column."""
     parts = []
     for at, (size, scale) in enumerate(zip(domain.sizes, scales, strict=True)):
         if scale is None:

@@ -27,7 +27,7 @@ class _DeclaredClasses:
         if self.classes is not None:  # type: ignore[attr-defined]
             return super()._target_column(name)  # type: ignore[misc]
         categories = tuple(np.unique(np.asarray(self._labels)).tolist())
-        if len(categories) == 1:  # one class only at hand: as many as are declared
+        if len(categories) == 1:  # one class only in these data: declare another
             other = categories[0] + 1 if not isinstance(categories[0], str) else categories[0] + "_"
             categories = (*categories, other)
         return Column(name=name, kind="categorical", nullable=False, categories=categories)
@@ -49,13 +49,13 @@ class Network(_DeclaredClasses, us.learners.MLPClassifier):
     pass
 
 
-PUBLIC_RULE = "values follow public rules and are never refused: an error over a value would be a query on it"
+PUBLIC_RULE = "values follow public rules and are never refused: an error about a value would reveal it"
 EXPECTED = {
     "check_classifiers_regression_target": PUBLIC_RULE,
     "check_supervised_y_no_nan": PUBLIC_RULE,
-    "check_requires_y_none": "the refusal is in our own words",
+    "check_requires_y_none": "the message has other words",
     "check_dtype_object": PUBLIC_RULE,
-    "check_estimators_empty_data_messages": "nobody in the table looks like anybody: a run without rows is answered",
+    "check_estimators_empty_data_messages": "an empty table is fitted like any other: an error would reveal its size",
 }
 
 

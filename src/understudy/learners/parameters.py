@@ -1,0 +1,83 @@
+"""Parameters of an estimator, generated from the dataclass of its learner: each setting is written once, there."""
+
+import ast
+import dataclasses
+import functools
+import inspect
+import itertools
+import sys
+import types
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from understudy.learners import methods
+
+E = TypeVar("E")
+
+
+def estimator(learner: "type[methods.Learner] | None" = None, name: str = "") -> Callable[[type[E]], type[E]]:
+    """Gives a class the parameters that it annotates and, after them, the settings of a learner.
+
+    `__init__` is that of a dataclass: it assigns its keyword arguments, as scikit-learn requires. Types, defaults and
+    texts of the settings are those of the learner's dataclass.
+    """
+
+    def generate(cls: type[E]) -> type[E]:
+        known = {*getattr(cls, "__dataclass_fields__", {}), *inspect.get_annotations(cls)}
+        hints = {} if learner is None else typing.get_type_hints(learner)
+        for field in () if learner is None else dataclasses.fields(learner):
+            if field.name not in known:
+                cls.__annotations__[field.name] = _accept_sequences(hints[field.name])
+                setattr(cls, field.name, field.default)
+        dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
+        if learner is not None:
+            cls._learner, cls._name = learner, name  # type: ignore[attr-defined]
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{_describe_parameters(cls, learner)}"
+        return cls
+
+    return generate
+
+
+def _accept_sequences(hint: Any) -> Any:
+    """The same type, with `Sequence` for `tuple`: lists are what callers write."""
+    parts = typing.get_args(hint)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return functools.reduce(lambda a, b: a | b, map(_accept_sequences, parts))
+    return Sequence[parts[0]] if typing.get_origin(hint) is tuple else hint  # type: ignore[valid-type]
+
+
+def _describe_parameters(cls: type, learner: type) -> str:
+    """The section "Parameters" of a docstring, in NumPy's format."""
+    texts = {**_field_texts(methods, None), **_texts_of(learner), **_texts_of(cls)}
+    lines = ["Parameters", "----------"]
+    for name, parameter in inspect.signature(cls).parameters.items():
+        lines.append(f"{name} : default {parameter.default!r}")
+        lines += [f"    {line}" for line in texts.get(name, "").splitlines()]
+    return "\n".join(lines)
+
+
+def _texts_of(cls: type) -> dict[str, str]:
+    """The text under each field of a class or of its bases."""
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        module = sys.modules[base.__module__]
+        texts |= _field_texts(module, base.__name__) if base.__module__.startswith("understudy.") else {}
+    return texts
+
+
+@functools.cache
+def _field_texts(module: types.ModuleType, of_class: str | None) -> dict[str, str]:
+    """The string under each annotated field of a class, or of all classes; none where there is no source file."""
+    try:
+        classes = [node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.ClassDef)]
+    except (OSError, TypeError):
+        return {}
+    texts: dict[str, str] = {}
+    for node in classes:
+        for field, text in itertools.pairwise(node.body):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                    if of_class in (None, node.name):
+                        texts.setdefault(name, inspect.cleandoc(words))
+    return texts

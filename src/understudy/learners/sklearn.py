@@ -1,0 +1,455 @@
+"""The scikit-learn face of the private learners: `fit`, `predict`, `predict_proba`, `score`.
+
+An estimator encodes its table by public facts, opens a ledger for its guarantee, and hands both to a learner of
+`methods.py`. Its parameters are the settings of that learner and the public facts of the data. Facts about the inputs
+that the schema leaves open are estimated privately, as by `understudy.fit`; the classes or bounds of the target must be
+declared.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.validation import check_is_fitted
+
+from understudy import certificate
+from understudy.encoding import CategoricalCodec, Codec, NumericCodec
+from understudy.errors import ConfigError
+from understudy.learners import methods
+from understudy.learners.arrays import (
+    as_bounds,
+    as_cells,
+    as_floats,
+    column_names,
+    require_equal_lengths,
+    require_frame,
+)
+from understudy.learners.parameters import estimator
+from understudy.models.predictors import (
+    Classifier,
+    LogitModel,
+    NumberModel,
+    OneVersusRest,
+    Predictor,
+    Regression,
+    predictor_from_arrays,
+)
+from understudy.privacy.discovery import Binning
+from understudy.privacy.ledger import Guarantee, Statement
+from understudy.privacy.noise import noise_source
+from understudy.release import checked_seed, encode_table, plan_run
+from understudy.schema import Category, Column, Schema, match_columns
+from understudy.tables import as_arrow, conform, read_column
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+LABEL = "y"
+"""The name of the target beside a plain array."""
+
+
+@estimator()
+class Estimator(BaseEstimator, abc.ABC):
+    """From a table and a schema, or an array and declared bounds, to a fitted model.
+
+    `fit` sets `model_` (on codes; may be shared), `codec_`, `statement_` (the privacy cost, its queries and the
+    guarantee), `certificate_` (the statement in words) and `spent_` (epsilon of this fit; earlier fits cost theirs).
+    """
+
+    guarantee: Guarantee | None = None
+    """The privacy guarantee. Required by `fit`."""
+    schema: Schema | None = None
+    """The public facts of a table: kinds, categories, bounds, number of rows, target."""
+    target: str | None = None
+    """The column to predict. None: the target of the schema."""
+    bounds: "ArrayLike | None" = None
+    """Without a schema: the public bounds of the inputs, one pair (low, high) for all columns or a pair for each."""
+    num_rows: int | None = None
+    """Without a schema: the public number of rows. None: it is estimated privately."""
+    binning: Binning | None = None
+    """How numeric columns are binned. None: into bins of equal width."""
+    seed: int | None = None
+    """Makes a run repeatable. Its certificate then claims no privacy: whoever knows the seed can subtract the noise."""
+
+    _learner: ClassVar[type[methods.Learner]]
+    _name: ClassVar[str]
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **settings: Any) -> None: ...
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learns from a table that holds the target, or from inputs and labels.
+
+        Formal guarantee: (epsilon, delta)-differential privacy of everything that is kept, under add-or-remove of one
+        privacy unit, as `statement_` says, provided that no seed was given. A fit that fails after its first charge
+        raises `SpentError`, whose `statement` has the whole planned cost; any other error spends nothing. Not
+        covered: what was declared, timing and memory, scores.
+        """
+        if not isinstance(self.guarantee, Guarantee):
+            raise ConfigError(
+                "Set the guarantee: guarantee=us.Guarantee(epsilon=1.0), or us.Guarantee.not_private(), found "
+                f"{self.guarantee!r}."
+            )
+        if not isinstance(self.schema, Schema | None):
+            raise ConfigError(
+                f"schema must be a us.Schema, found {type(self.schema).__name__}. To read a file: us.Schema.read(path)."
+            )
+        schema, table = self._declared_table(X, y)
+        assert schema.target is not None
+        self._check_target(schema[schema.target])
+        noise = noise_source(None if self.seed is None else checked_seed(self.seed))
+        learner, binning = self._method(schema[schema.target]), self.binning or Binning(bins="uniform")
+        run = plan_run(schema, learner, self.guarantee.with_delta_for(schema.rows), binning)
+        with encode_table(run, table, noise, method=self._name) as encoded:
+            model = learner.fit(encoded.rows, run.training, encoded.ledger, key=noise.key())
+            return self._set_fitted(model, encoded.codec, encoded.statement())
+
+    def _set_fitted(self, model: Predictor, codec: Codec, statement: Statement) -> Self:
+        self.model_, self.codec_, self.statement_ = model, codec, statement
+        self.certificate_, self.spent_ = certificate.to_markdown(statement), statement.epsilon
+        self.n_features_in_ = len(codec.columns) - 1
+        self._describe()
+        return self
+
+    def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
+        """The shareable content of a fitted learner, as JSON-safe facts and plain arrays."""
+        check_is_fitted(self, "model_")
+        structure, arrays = self.model_.to_arrays()
+        facts = {"codec": self.codec_.to_dict(), "certificate": certificate.to_json(self.statement_)}
+        return {"learner": self._name, "model": structure, **facts}, arrays
+
+    @classmethod
+    def from_arrays(cls, structure: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+        """The fitted learner that `to_arrays` wrote, with default settings."""
+        if structure["learner"] != cls._name:
+            raise ConfigError(f"Expected a {cls._name} learner, found {structure['learner']!r}.")
+        model, codec = predictor_from_arrays(structure["model"], arrays), Codec.from_dict(structure["codec"])
+        return cls()._set_fitted(model, codec, certificate.from_json(structure["certificate"]))
+
+    def _method(self, target: Column) -> methods.Learner:
+        """The learner on encoded rows, with these settings."""
+        return self._learner(**self._settings(target))
+
+    def _settings(self, target: Column) -> dict[str, Any]:
+        """The settings of the learner; the target is that of the schema."""
+        names = [field.name for field in dataclasses.fields(self._learner) if field.name != "target"]
+        given = {name: getattr(self, name) for name in names}
+        lists = {name: tuple(value) for name, value in given.items() if _is_list(value)}
+        return {**given, **lists}
+
+    # What each kind of learner defines.
+
+    @abc.abstractmethod
+    def _check_target(self, target: Column) -> None:
+        """Refuses a target of another kind."""
+
+    @abc.abstractmethod
+    def _target_column(self, name: str) -> Column:
+        """The target beside a plain array, as declared in the settings."""
+
+    @abc.abstractmethod
+    def _describe(self) -> None:
+        """Sets what follows from the fitted model."""
+
+    # From X and y to a table.
+
+    def _declared_table(self, X: Any, y: Any) -> tuple[Schema, pa.Table]:
+        if self.schema is None:
+            return self._declared_array(X, y)
+        target = self.target or self.schema.target
+        if target is None:
+            raise ConfigError("There is no target. Name the column to predict: target=..., or target in the schema.")
+        schema = self.schema.with_target(target)
+        arrow, _ = as_arrow(require_frame(X), schema)
+        if y is not None:
+            if target in arrow.column_names:
+                raise ConfigError(f"The target {target!r} is among the inputs, and y is given too. Leave out one.")
+            require_equal_lengths(arrow.num_rows, y)
+            arrow = arrow.append_column(target, read_column(as_cells(y), schema[target]))
+        match_columns(schema, arrow.column_names)
+        return schema, conform(arrow, schema)
+
+    def _declared_array(self, X: Any, y: Any) -> tuple[Schema, pa.Table]:
+        """A schema from the settings: real columns between declared bounds, and the target."""
+        if self.bounds is None and (hasattr(X, "columns") or hasattr(X, "column_names")):
+            raise ConfigError("A table needs its public facts: schema=us.Schema.read(...), or bounds=... for numbers.")
+        if y is None:
+            raise ConfigError("Without a schema fit requires y to be passed: the labels of a plain array, fit(X, y).")
+        if self.bounds is None:
+            raise ConfigError(
+                "The bounds of the inputs are not declared, and they are never read off the rows. Give bounds=(low, "
+                "high) or a pair for each column, or a table with schema=..."
+            )
+        own_names, array, labels = column_names(X), as_floats(X), as_cells(y)
+        require_equal_lengths(len(array), labels)
+        names = own_names or tuple(f"x{number}" for number in range(array.shape[1]))
+        target = self.target or LABEL
+        if target in names:
+            raise ConfigError(f"The target {target!r} is among the inputs. Rename one of them.")
+        columns = [
+            Column(name=name, kind="real", nullable=False, bounds=pair)
+            for name, pair in zip(names, as_bounds(self.bounds, array.shape[1]), strict=True)
+        ]
+        schema = Schema(columns=(*columns, self._target_column(target)), rows=self.num_rows, target=target)
+        table = pa.table({**dict(zip(names, array.T, strict=True)), target: read_column(labels, schema[target])})
+        if own_names:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return schema, conform(table, schema)
+
+    def _encode(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Codes and positions of the inputs, by the same public rules as in `fit`."""
+        check_is_fitted(self, "model_")
+        inputs = [column for column in self.codec_.columns if column.name != self.codec_.schema.target]
+        table = self._input_table(X, tuple(column.name for column in inputs))
+        codes = np.stack([column.encode(table.column(column.name)) for column in inputs], axis=1)
+        positions = np.full(codes.shape, np.nan)
+        for at, column in enumerate(inputs):
+            if isinstance(column, NumericCodec):
+                positions[:, at] = column.places(table.column(column.name))
+        return codes, positions
+
+    def _input_table(self, X: Any, names: tuple[str, ...]) -> pa.Table:
+        """The inputs as a table. A learner fitted on an array takes arrays, and frames of other names as arrays."""
+        if any(name in self.codec_.schema for name in column_names(X) or ()):
+            arrow, _ = as_arrow(require_frame(X), self.codec_.schema)
+            absent = [name for name in names if name not in arrow.column_names]
+            if absent:
+                raise ConfigError(f"The table lacks columns that were learned from: {', '.join(absent)}.")
+            return conform(arrow.select(names), self.codec_.schema)
+        array = as_floats(X)
+        if array.shape[1] != len(names):  # in the words of scikit-learn, whose checks require them
+            raise ValueError(
+                f"X has {array.shape[1]} features, but {type(self).__name__} is expecting {len(names)} features as "
+                "input"
+            )
+        return pa.table(dict(zip(names, array.T, strict=True)))
+
+    def _true_labels(self, X: Any, y: Any) -> np.ndarray:
+        """Labels to score against: y, or the target's column of a table."""
+        if y is not None:
+            return np.asarray(y)
+        target = self.codec_.schema.target
+        assert target is not None
+        if target not in (column_names(X) or ()):
+            raise ConfigError(f"There are no labels to score against. Give y, or a table with the column {target!r}.")
+        arrow, _ = as_arrow(require_frame(X), self.codec_.schema)
+        return np.asarray(arrow.column(target).to_pylist())
+
+    def _target_codec(self) -> CategoricalCodec | NumericCodec:
+        (column,) = (each for each in self.codec_.columns if each.name == self.codec_.schema.target)
+        return column
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # an error about a value would reveal it
+        tags.non_deterministic = self.seed is None
+        return tags
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+
+
+@estimator()
+class PrivateClassifier(ClassifierMixin, Estimator):
+    """A learner of categories. `fit` sets `classes_`: all declared classes in order, whether or not a row has them."""
+
+    classes: Sequence[Category] | None = None
+    """Without a schema: the public classes of the labels, at least two."""
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each of `classes_`."""
+        codes, positions = self._encode(X)
+        assert isinstance(self.model_, Classifier)
+        # A missing label has its own code, and is not a class.
+        probabilities = self.model_.predict_proba(codes, positions)[:, self._order]
+        return probabilities / probabilities.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likeliest class."""
+        check_is_fitted(self, "model_")
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """The logarithm of the probability of each of `classes_`."""
+        return np.log(self.predict_proba(X))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Accuracy. It reads true labels: on private rows it is outside the guarantee."""
+        return accuracy_score(self._true_labels(X, y), self.predict(X), sample_weight=sample_weight)
+
+    def _check_target(self, target: Column) -> None:
+        if target.kind == "boolean":
+            return
+        if target.kind != "categorical":
+            raise ConfigError(
+                f"A classifier predicts categories, and {target.name!r} is of kind {target.kind}. Use a regression, or "
+                "declare categories."
+            )
+        if target.categories is None:
+            raise ConfigError(
+                f"The classes of {target.name!r} are not declared, and they are never read off the rows. List them as "
+                "categories in the schema."
+            )
+        if len(target.categories) < 2:
+            raise ConfigError(f"The target {target.name!r} has one class only. Declare at least two.")
+
+    def _target_column(self, name: str) -> Column:
+        if self.classes is None:
+            raise ConfigError(
+                "The classes are not declared, and they are never read off the rows. Give classes=[...], or a table "
+                "with schema=..."
+            )
+        listed = tuple(each.item() if isinstance(each, np.generic) else each for each in self.classes)
+        if len(listed) < 2:
+            raise ConfigError("There is one class only. Declare at least two.")
+        return Column(name=name, kind="categorical", nullable=False, categories=listed)
+
+    def _describe(self) -> None:
+        column = self._target_codec()
+        assert isinstance(column, CategoricalCodec)
+        classes = np.asarray(column.categories)  # declared, so all of one type
+        self._order = np.argsort(classes, kind="stable")
+        self.classes_ = classes[self._order]
+        if isinstance(self.model_, LogitModel | OneVersusRest) and len(self.model_.layers.weights) == 1:
+            self.input_names_ = self.model_.inputs.input_names
+            self.coef_ = self.model_.layers.weights[0] * self.model_.inputs.scale
+            self.intercept_ = self.model_.layers.biases[0]
+
+    def _settings(self, target: Column) -> dict[str, Any]:
+        settings = super()._settings(target)
+        if "class_weight" in settings:
+            settings["class_weight"] = _weights_by_code(settings["class_weight"], target)
+        return settings
+
+
+def _weights_by_code(class_weight: Any, target: Column) -> methods.ClassWeight:
+    """Weights given by class name, or in the declared order, as one weight per code; a missing label weighs one."""
+    if class_weight is None or isinstance(class_weight, str):
+        return class_weight
+    classes = (False, True) if target.kind == "boolean" else target.categories
+    assert classes is not None
+    if isinstance(class_weight, Mapping):
+        unknown = [name for name in class_weight if name not in classes]
+        if unknown:
+            raise ConfigError(f"class_weight names {unknown[0]!r}, which is no class of {target.name!r}.")
+        weights = [float(class_weight.get(name, 1.0)) for name in classes]
+    else:
+        weights = [float(each) for each in class_weight]
+        if len(weights) != len(classes):
+            raise ConfigError(
+                f"class_weight needs one number for each of the {len(classes)} classes, found {len(weights)}."
+            )
+    return (*weights, *([1.0] if target.nullable else []))
+
+
+@estimator()
+class PrivateRegression(RegressorMixin, Estimator):
+    """A learner of numbers."""
+
+    target_bounds: Sequence[float] | None = None
+    """Without a schema: the public bounds of the labels, (low, high)."""
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The target, in its own units."""
+        codes, positions = self._encode(X)
+        column = self._target_codec()
+        assert isinstance(self.model_, Regression)
+        assert isinstance(column, NumericCodec)
+        grid, found = column.histogram.grid, self.model_.predict(codes, positions)
+        if grid.integral:  # an integer is the middle of an interval of length one
+            return float(grid.lower) - 0.5 + found * (float(grid.upper) - float(grid.lower) + 1)
+        return grid.lower * (1 - found) + grid.upper * found
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """R squared. It reads true labels: on private rows it is outside the guarantee."""
+        return r2_score(self._true_labels(X, y), self.predict(X), sample_weight=sample_weight)
+
+    def _check_target(self, target: Column) -> None:
+        if target.kind not in ("integer", "real"):
+            raise ConfigError(
+                f"A regression predicts a number, and {target.name!r} is of kind {target.kind}. Use a classifier."
+            )
+        if target.bounds is None:
+            raise ConfigError(
+                f"The bounds of {target.name!r} are not declared, and they are never read off the rows. Write bounds "
+                "in the schema."
+            )
+
+    def _target_column(self, name: str) -> Column:
+        if self.target_bounds is None:
+            raise ConfigError(
+                "The bounds of the target are not declared, and they are never read off the rows. Give "
+                "target_bounds=(low, high), or a table with schema=..."
+            )
+        (pair,) = as_bounds(self.target_bounds, 1)
+        return Column(name=name, kind="real", nullable=False, bounds=pair)
+
+    def _describe(self) -> None:
+        if isinstance(self.model_, NumberModel) and len(self.model_.layers.weights) == 1:
+            self.input_names_ = self.model_.inputs.input_names
+            self.coef_ = self.model_.layers.weights[0][0] * self.model_.inputs.scale
+            self.intercept_ = self.model_.layers.biases[0][0]
+
+
+# ---------------------------------------------------------------------------------------------------------- estimators
+
+
+ClassWeight = Mapping[Category, float] | Sequence[float] | str | None
+
+
+@estimator(methods.Logistic, "logistic")
+class LogisticRegression(PrivateClassifier):
+    """Logistic regression over all classes, by DP-SGD (method="sgd") or objective perturbation ("objective")."""
+
+    penalty: float | None = None
+    """Half of this times the squared weights is added to the mean loss. None: 1e-5, or 3e-4 with method="objective"."""
+    class_weight: ClassWeight = None
+    """Public weights by class, as a mapping or in the declared order; "private": the inverse of noisy class counts,
+    which costs budget. None: one for each class."""
+
+    def _settings(self, target: Column) -> dict[str, Any]:
+        settings = super()._settings(target)
+        if self.penalty is None:
+            del settings["penalty"]
+        return settings
+
+
+@estimator(methods.NaiveBayes, "naive_bayes")
+class NaiveBayes(PrivateClassifier):
+    """Naive Bayes from noisy counts and sums by class: categories by counts, numbers by bins or as normal."""
+
+
+@estimator(methods.Perceptron, "mlp")
+class MLPClassifier(PrivateClassifier):
+    """A small network over all classes, by DP-SGD."""
+
+    class_weight: ClassWeight = None
+
+
+@estimator(methods.Prior, "prior")
+class ClassPrior(PrivateClassifier):
+    """Class probabilities from noisy class counts alone, whatever the inputs: the baseline to beat."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+@estimator(methods.Linear, "linear")
+class LinearRegression(PrivateRegression):
+    """Least squares from noisy moments, with a ridge that follows from the noise (AdaSSP)."""
+
+
+@estimator(methods.NumberPerceptron, "mlp_regression")
+class MLPRegressor(PrivateRegression):
+    """A small network for a number, by DP-SGD on the squared error."""

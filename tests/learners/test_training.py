@@ -1,0 +1,45 @@
+"""DP-SGD of learners: what a step divides by, and what is clipped."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from tests.learners.people import key
+from understudy.learners import methods
+from understudy.learners.training import Descent, Network, row_loss, trained
+from understudy.privacy.clipping import Clip, clipped_sum, exact_gradient, unit_loss
+from understudy.privacy.dpsgd import ChargedSteps
+from understudy.privacy.rows import PrivateUnits
+
+
+def test_sums_of_steps_are_divided_by_the_public_batch() -> None:
+    """Ridge regression in closed form: its penalty counts against the declared batch, not the rows that there are."""
+    generator = np.random.default_rng(0)
+    rows = np.c_[generator.uniform(-1, 1, 50), generator.uniform(-1, 1, 50)].astype(np.float32)
+    units = PrivateUnits(jax.numpy.asarray(rows[:, None]), jax.numpy.ones((50, 1), dtype=bool))
+    found = trained(
+        Network((1, 1), key=key()),
+        methods._half_square,
+        ChargedSteps(units, jax.numpy.zeros(()), 1.0, 300),
+        Descent(batch=200, clip=1.0, learning_rate=0.05, penalty=0.1),
+        key=key(),
+    ).as_arrays()
+    inputs = np.c_[rows[:, 0], np.ones(50)].astype(float)
+    exact = np.linalg.solve(inputs.T @ inputs + 200 * 0.1 * np.eye(2), inputs.T @ rows[:, 1])
+    assert [found.weights[0][0, 0], found.biases[0][0]] == pytest.approx(exact, abs=1e-3)
+
+
+@pytest.mark.parametrize("weight", [1.0, 50.0])
+def test_weights_come_before_the_clip(weight: float) -> None:
+    """However heavy a class, a unit adds at most the clip: sums of one step, with noise far below."""
+    of_unit = unit_loss(row_loss(methods._cross_entropy(np.array([weight, 1.0]))))
+    network = Network((3, 2), key=key())
+    row = np.array([[[0.6, 0.0, 0.8, 0.0]]], dtype=np.float32)  # three inputs, and class 0
+    units = (jax.numpy.asarray(row), jax.numpy.ones((1, 1), dtype=bool), None, jax.random.split(key(), 1))
+    summed, _ = clipped_sum(of_unit, network, units, jax.numpy.ones(1, dtype=bool), Clip.flat(0.5))
+    norm = math.sqrt(
+        sum(float((leaf**2).sum()) for leaf in jax.tree_util.tree_leaves(exact_gradient(summed, Clip.flat(0.5))))
+    )
+    assert norm == pytest.approx(0.5, rel=0.01)
