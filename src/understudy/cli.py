@@ -481,7 +481,7 @@ def schema_draft(
 def schema_check(source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) -> None:
     """Compare a table with its schema, for the steward's eyes only: this reads values and is not private."""
     from understudy.schema import Schema
-    from understudy.schema_check import check
+    from understudy.schema.check import check
     from understudy.tables import read_table
 
     declared = Schema.read(schema)
@@ -507,7 +507,7 @@ def schema_import(
     quiet: Quiet = False,
 ) -> None:
     """Turn another tool's description of a table into a schema file."""
-    from understudy.schema_formats import import_schema
+    from understudy.schema.importers import import_schema
 
     import_schema(source, form).write(out, force=force)
     _sayer(quiet)(f"Wrote {out}. Read it: what it declares counts as public.")
@@ -611,7 +611,7 @@ def _refuse_own_input(source: str, out: str) -> None:
 
 def _release_folder(out: str) -> Path:
     """fake.csv -> fake.release, fake_0.5.csv.gz -> fake_0.5.release, and so for DATABASE::TABLE."""
-    from understudy.tables.places import TABLE_ENDINGS
+    from understudy.tables.location import TABLE_ENDINGS
 
     path, _, table = out.partition("::")
     if "://" in path:
@@ -817,7 +817,7 @@ def _show_comparison(real: "pa.Table", fake: "pa.Table") -> None:
 
 def _statement(release: str | None, names: Sequence[str]) -> "tuple[Statement | None, str | None]":
     """The statement of a FOLDER, or of NAME=FOLDER, and whose it is: of several tables, that must be said."""
-    from understudy.columns import did_you_mean
+    from understudy.errors import did_you_mean
     from understudy.release import Release
 
     if release is None:

@@ -34,8 +34,8 @@ from understudy.privacy.ledger import Ledger, Plan
 from understudy.privacy.mechanisms import Rows, noisy_size
 from understudy.privacy.units import rows_within_units, unit_numbers
 from understudy.schema import BOUNDED, Bound, Category, Column, Domain, Scale, Schema
-from understudy.tables.casting import as_text, in_declared_type
-from understudy.tables.engine import computed
+from understudy.tables.cast import as_declared_type, as_text
+from understudy.tables.sql import compute_sql
 
 OTHER = "other"
 DEFAULT_SIZE = 1000  # assumed by a plan when the number of rows is neither declared nor given
@@ -578,7 +578,7 @@ def _read_text(column: pa.Array, kind_type: pa.DataType) -> pa.Array:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return pa.nulls(len(column), kind_type)
     names = {pa.float64(): "DOUBLE", pa.int64(): "BIGINT", pa.date32(): "DATE"}
-    return computed(f"TRY_CAST(v AS {names.get(kind_type, 'TIMESTAMP')})", column).cast(kind_type)
+    return compute_sql(f"TRY_CAST(v AS {names.get(kind_type, 'TIMESTAMP')})", column).cast(kind_type)
 
 
 def _ticks_within(grid: Grid, starts: np.ndarray, stops: np.ndarray, *, generator: np.random.Generator) -> np.ndarray:
@@ -675,7 +675,7 @@ def _comparable(categories: Sequence[Category | None], values: pa.ChunkedArray) 
     held = column.type
     if pa.types.is_boolean(listed.type) and not pa.types.is_boolean(held):
         truth = Column(name="", kind="boolean")
-        return listed, in_declared_type(pa.chunked_array([column]), truth)
+        return listed, as_declared_type(pa.chunked_array([column]), truth)
     if pa.types.is_floating(held) and (pa.types.is_floating(listed.type) or pa.types.is_integer(listed.type)):
         return listed.cast(held, safe=False), pa.chunked_array([column])
     if pa.types.is_integer(held) and pa.types.is_integer(listed.type):

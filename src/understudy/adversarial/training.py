@@ -27,7 +27,7 @@ from understudy.adversarial.critics import (
     unit_loss,
 )
 from understudy.adversarial.losses import LOSSES
-from understudy.errors import ConfigError, TrainingError
+from understudy.errors import ConfigError, Diverged, TrainingError
 from understudy.networks import (
     GENERATORS,
     Blocks,
@@ -612,7 +612,7 @@ def driven(
         state = after
         done += length
         if not finite:
-            raise TrainingError(
+            raise Diverged(
                 f"Training diverged before step {done * steps_each}: a network is no longer finite. {advice}"
             )
         if keep_every and done % keep_every == 0 and done // keep_every > first:
