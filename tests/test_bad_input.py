@@ -641,7 +641,7 @@ def test_errors_leave_one_line_also_at_exit(place: Path) -> None:
     done = subprocess.run([*NAMELESS, *arguments], cwd=place, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     said = (
-        "understudy: bare.csv has no rows, so the kinds of these columns cannot be inferred: 'a', 'b'. Declare them in a "
-        "schema."
+        "understudy: bare.csv has no rows, so the kinds of these columns cannot be inferred: 'a', 'b'. Declare them "
+        "in a schema."
     )
     assert done.stderr.splitlines() == [said]
