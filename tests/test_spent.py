@@ -542,7 +542,7 @@ def test_an_error_that_is_shown_after_queries_holds_no_numbers_but_steps() -> No
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
                 called: Callable[..., object] | ast.expr = node.exc.func
-                if isinstance(called, ast.Name) and called.id == "TrainingError":
+                if isinstance(called, ast.Name) and called.id in ("Diverged", "TrainingError"):
                     shown += [
                         ast.unparse(part.value) for part in ast.walk(node.exc) if isinstance(part, ast.FormattedValue)
                     ]

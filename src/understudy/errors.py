@@ -1,16 +1,38 @@
-"""What can go wrong, named by cause. Every message says what was expected, what was found and what to do."""
+"""Exceptions by cause. Messages say what was expected, what was found and what to do; code uses the fields."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Self
 
 
 class UnderstudyError(Exception):
-    """Anything that is the caller's to mend: the command line prints it as one line and exits with code 2."""
+    """Anything the caller can fix: the command line prints the message as one line and exits with code 2."""
 
 
 class SchemaError(UnderstudyError):
-    """The schema is malformed, or does not fit the table's columns."""
+    """The schema is malformed, or does not match the columns of the table."""
+
+    def __init__(self, message: str, *, column: str | None = None, key: str | None = None) -> None:
+        super().__init__(message)
+        self.column = column
+        """The column at fault; None: no single one."""
+        self.key = key
+        """The key of the schema file at fault, such as "bounds"."""
+
+    def in_file(self, source: str) -> Self:
+        """The same error, with the name of the file before its message."""
+        return type(self)(f"{source}: {self}", column=self.column, key=self.key)
 
 
 class TableError(UnderstudyError):
-    """A table cannot be read or written. Never names a value of a row."""
+    """A table cannot be read or written. Never contains a value of a row."""
+
+    def __init__(self, message: str, *, column: str | None = None, line: int | None = None) -> None:
+        super().__init__(message)
+        self.column = column
+        """The column at fault; None: no single one."""
+        self.line = line
+        """The line of the text file at fault, counted from 1."""
 
 
 class ConfigError(UnderstudyError):
@@ -18,10 +40,14 @@ class ConfigError(UnderstudyError):
 
 
 class TrainingError(ConfigError):
-    """A fit that cannot be completed after its first query: training diverged, or memory ran out.
+    """A fit cannot be completed after its first query: training diverged, or memory ran out.
 
     Its text contains no size, count or value, estimated or exact, since it is shown after queries were answered.
     """
+
+
+class Diverged(TrainingError):
+    """A trained parameter is no longer finite."""
 
 
 class BudgetExceeded(UnderstudyError):
@@ -29,14 +55,14 @@ class BudgetExceeded(UnderstudyError):
 
     def __init__(
         self, message: str, *, query: str | None = None, needed: float | None = None, left: float | None = None
-    ):
+    ) -> None:
         super().__init__(message)
         self.query = query
         """What was to be queried."""
         self.needed = needed
-        """By how much the query would raise the epsilon of the run."""
+        """Its privacy cost, in the unit of `left`."""
         self.left = left
-        """By how much it may rise."""
+        """What is left of the budget: an epsilon, or a rho where the budget is one of zCDP."""
 
 
 class ReleaseError(UnderstudyError):
@@ -44,8 +70,27 @@ class ReleaseError(UnderstudyError):
 
 
 class CheckpointError(UnderstudyError):
-    """A checkpoint is in the way, missing, damaged, or of another run."""
+    """A checkpoint already exists, is missing or damaged, or belongs to another run."""
 
 
 class ConditionError(UnderstudyError):
-    """A condition on sampled rows cannot be read, or is met too seldom."""
+    """A condition on sampled rows cannot be read, or is met too rarely."""
+
+    def __init__(self, message: str, *, column: str | None = None) -> None:
+        super().__init__(message)
+        self.column = column
+        """The column that does not exist; None: another fault."""
+
+
+def did_you_mean(found: object, known: Iterable[object]) -> str:
+    """A hint at the known name nearest to `found`, with a space before it; empty where none is near.
+
+    >>> did_you_mean("Sexx", ["age", "sex"])
+    " Did you mean 'sex'?"
+    """
+    names = [name for name in known if isinstance(name, str)]
+    if not isinstance(found, str) or not names:
+        return ""
+    by_lowercase = {name.lower().strip(): name for name in reversed(names)}
+    near = difflib.get_close_matches(found.lower().strip(), by_lowercase, n=1, cutoff=0.6)
+    return f" Did you mean {by_lowercase[near[0]]!r}?" if near else ""

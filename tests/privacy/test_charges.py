@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_tables import DOMAIN, Closed, ledger, table, untouchable
 
+from tests.privacy.small_tables import DOMAIN, Closed, ledger, table, untouchable
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.charges import UnitCounts, charge_dpsgd, charge_langevin, event_of
 from understudy.privacy.counts import noisy_answers

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_tables import CLIQUES, DOMAIN, LEVEL, chi_square, codes, ledger, table, untouchable
 
+from tests.privacy.small_tables import CLIQUES, DOMAIN, LEVEL, chi_square, codes, ledger, table, untouchable
 from understudy.errors import BudgetExceeded
 from understudy.privacy.counts import noisy_answers, noisy_counts, noisy_size
 from understudy.privacy.events import ZCDP, DiscreteGaussian

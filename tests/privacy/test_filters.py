@@ -3,8 +3,8 @@
 import math
 
 import pytest
-from small_tables import candidates, ledger, table, untouchable
 
+from tests.privacy.small_tables import candidates, ledger, table, untouchable
 from understudy.errors import BudgetExceeded
 from understudy.privacy.events import ZCDP, DiscreteGaussian, Selections
 from understudy.privacy.filters import ZCDPFilter

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_tables import (
+
+from tests.privacy.small_tables import (
     ExactLaw,
     candidates,
     codes,
@@ -17,7 +18,6 @@ from small_tables import (
     table,
     untouchable,
 )
-
 from understudy.errors import BudgetExceeded
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Query

@@ -441,7 +441,7 @@ def schema_draft(
 def schema_check(source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) -> None:
     """Compare a table with its schema. For the steward only: the findings are computed from the rows, NOT private."""
     from understudy.schema import Schema
-    from understudy.schema_check import check
+    from understudy.schema.check import check
     from understudy.tables import read_table
 
     declared = Schema.read(schema)
@@ -467,7 +467,7 @@ def schema_import(
     quiet: Quiet = False,
 ) -> None:
     """Convert another tool's description of a table to a schema file."""
-    from understudy.schema_formats import import_schema
+    from understudy.schema.importers import import_schema
 
     import_schema(source, form).write(out, force=force)
     echo(f"Wrote {out}. Review it: everything it declares is treated as public.", quiet=quiet)

@@ -188,7 +188,7 @@ def refuse_own_input(source: str, out: str) -> None:
 
 def release_folder(out: str) -> Path:
     """fake.csv -> fake.release, fake_0.5.csv.gz -> fake_0.5.release, and so for DATABASE::TABLE."""
-    from understudy.tables.places import TABLE_ENDINGS
+    from understudy.tables.location import TABLE_ENDINGS
 
     path, _, table = out.partition("::")
     if "://" in path:
@@ -204,7 +204,7 @@ def release_folder(out: str) -> Path:
 
 def read_statement(release: str | None, names: Sequence[str]) -> "tuple[Statement | None, str | None]":
     """The statement in --release, given as FOLDER or NAME=FOLDER, and the name of its table."""
-    from understudy.columns import did_you_mean
+    from understudy.errors import did_you_mean
     from understudy.release import Release
 
     if release is None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.schema import Bound, Category, Column
-from understudy.tables.casting import as_text, in_declared_type
-from understudy.tables.engine import computed
+from understudy.tables.cast import as_declared_type, as_text
+from understudy.tables.sql import compute_sql
 
 
 def as_ticks(values: pa.ChunkedArray, kind: str) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +63,7 @@ def _read_text(column: pa.Array, kind_type: pa.DataType) -> pa.Array:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return pa.nulls(len(column), kind_type)
     names = {pa.float64(): "DOUBLE", pa.int64(): "BIGINT", pa.date32(): "DATE"}
-    return computed(f"TRY_CAST(v AS {names.get(kind_type, 'TIMESTAMP')})", column).cast(kind_type)
+    return compute_sql(f"TRY_CAST(v AS {names.get(kind_type, 'TIMESTAMP')})", column).cast(kind_type)
 
 
 def from_ticks(ticks: np.ndarray, null: np.ndarray, kind: str) -> pa.Array:
@@ -118,7 +118,7 @@ def comparable(categories: Sequence[Category | None], values: pa.ChunkedArray) -
     held = column.type
     if pa.types.is_boolean(listed.type) and not pa.types.is_boolean(held):
         truth = Column(name="", kind="boolean")
-        return listed, in_declared_type(pa.chunked_array([column]), truth)
+        return listed, as_declared_type(pa.chunked_array([column]), truth)
     if pa.types.is_floating(held) and (pa.types.is_floating(listed.type) or pa.types.is_integer(listed.type)):
         return listed.cast(held, safe=False), pa.chunked_array([column])
     if pa.types.is_integer(held) and pa.types.is_integer(listed.type):

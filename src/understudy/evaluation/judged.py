@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Float, Int
 
-from understudy.columns import Category, Column, did_you_mean, listed
 from understudy.encoding import CategoricalCodec, as_ticks, bound_ticks
-from understudy.errors import SchemaError, TableError
-from understudy.schema import BOUNDED, Schema
+from understudy.errors import SchemaError, TableError, did_you_mean
+from understudy.schema import BOUNDED, Category, Column, Schema
+from understudy.schema.values import format_list as listed
 from understudy.tables import conform
 
 MANY_LEVELS = 50

@@ -22,8 +22,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from understudy.columns import did_you_mean
-from understudy.errors import ConfigError, SchemaError
+from understudy.errors import ConfigError, SchemaError, did_you_mean
 from understudy.evaluation.judged import Judged, Trait
 from understudy.evaluation.scores import HIGHER, NEAR_REAL, Metric, Result, Score
 from understudy.evaluation.threads import in_threads

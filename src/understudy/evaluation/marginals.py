@@ -15,10 +15,10 @@ from typing import Literal, cast
 import numpy as np
 from jaxtyping import Float, Int
 
-from understudy.columns import listed
 from understudy.errors import ConfigError
 from understudy.evaluation.judged import Judged, Layout, Trait
 from understudy.evaluation.scores import HIGHER, LOWER, Metric, Result, Score
+from understudy.schema.values import format_list as listed
 
 DENSE_CELLS = 1_000_000
 """Joint tables up to this size, or that of the real table, are counted densely; larger ones by sorting the rows."""

@@ -15,12 +15,12 @@ from jaxtyping import Float
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression
 
-from understudy.columns import did_you_mean, listed
-from understudy.errors import ConfigError, SchemaError
+from understudy.errors import ConfigError, SchemaError, did_you_mean
 from understudy.evaluation.judged import Judged, Trait
 from understudy.evaluation.learning import auc, f1, f1_of_classes, spread
 from understudy.evaluation.scores import HIGHER, LOWER, NEAR_ONE, Metric, Result, Score
 from understudy.evaluation.threads import in_threads
+from understudy.schema.values import format_list as listed
 
 REGRESSORS: dict[str, Callable[[int], Any]] = {
     "random_forest": lambda seed: RandomForestRegressor(min_samples_leaf=5, max_features=1 / 3, random_state=seed),

@@ -21,15 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy._version import __version__
-from understudy.columns import did_you_mean, listed, plain
 from understudy.encoding import OTHER
-from understudy.errors import ConfigError, SchemaError, TableError
+from understudy.errors import ConfigError, SchemaError, TableError, did_you_mean
 from understudy.evaluation import learning, marginals, validity
 from understudy.evaluation.groups import EFFORTS, GROUPS, Case, Effort, Group
 from understudy.evaluation.judged import REAL_TABLE, Judged, Layout, Trait
 from understudy.evaluation.scores import EXPECTED, FORMAT, VERSION, Metric, Result, Score, checked
 from understudy.run.atomic import atomic_write
 from understudy.schema import Schema
+from understudy.schema.values import format_list as listed
+from understudy.schema.values import to_python as plain
 from understudy.tables import Frame, as_arrow
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from understudy.tables.casting import as_text
+from understudy.tables.cast import as_text
 
 
 def rows_within_units(unit_ids: pa.ChunkedArray | pa.Array, max_rows_per_unit: int) -> np.ndarray:

@@ -17,8 +17,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from understudy.columns import did_you_mean
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, did_you_mean
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique, junction_tree
 from understudy.privacy.counts import ChargedAnswers, noisy_answers

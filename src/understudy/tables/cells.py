@@ -1,82 +1,133 @@
-"""Cells: Python objects of any types in one column, each read by itself as the declared kind."""
+"""Single values: Python objects and Arrow values as plain values, and as text."""
 
-import contextlib
 import math
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from understudy.schema import Column
-from understudy.tables.casting import declared_type, in_declared_type
-from understudy.tables.texts import MOST, cell_text, plain_cell
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
-_PLAIN_TYPES = {frozenset({int}): pa.int64(), frozenset({float}): pa.float64(), frozenset({str}): pa.string()}
-"""Types of cells that are read as a whole column."""
+_EPOCH = datetime(1970, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
+FIRST_MOMENT, LAST_MOMENT = (datetime.min - _EPOCH) // _MICROSECOND, (datetime.max - _EPOCH) // _MICROSECOND
+"""The years 1 to 9999, in microseconds since 1970."""
 
-_CELL_TYPES = {
-    "text": pa.string(),
-    "truth": pa.bool_(),
-    "integer": pa.int64(),
-    "real": pa.float64(),
-    "day": pa.date32(),
-    "moment": pa.timestamp("us"),
-    "placed": pa.timestamp("us", "UTC"),
-}
+_MAX_DIGITS = 400
+"""More than any float has: larger numbers are infinite."""
 
 
-def read_cells(cells: Sequence[object] | np.ndarray, column: Column) -> pa.ChunkedArray:
-    """Python objects in the type of the declared kind, each read by its own type, as in a column of that type.
+def to_plain(cell: object) -> object:
+    """A Python object as str, bool, int, float, Decimal, date, datetime or time; None for anything else.
 
-    Objects of one type are read together and put back in their places.
+    Depends on this object alone, and never raises. Datetimes are clamped to the years 1 to 9999.
     """
-    target = declared_type(column)
-    plain = _PLAIN_TYPES.get(frozenset(map(type, cells)) - {type(None)})
-    if plain is not None:
-        with contextlib.suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
-            return in_declared_type(pa.chunked_array([pa.array(cells, plain, from_pandas=True)]), column)
-    if pa.types.is_string(target):
-        return pa.chunked_array([pa.array(map(cell_text, cells), target)])
-    groups: dict[str, list] = {name: [] for name in _CELL_TYPES}
-    places: dict[str, list[int]] = {name: [] for name in _CELL_TYPES}
-    for place, cell in enumerate(cells):
-        name, value = _typed_cell(cell)
-        if name:
-            groups[name].append(value)
-            places[name].append(place)
-    read = [
-        in_declared_type(pa.chunked_array([pa.array(values, _CELL_TYPES[name])]), column)
-        for name, values in groups.items()
-        if values
-    ]
-    order = np.full(len(cells), -1)
-    order[[place for listed in places.values() for place in listed]] = np.arange(sum(map(len, places.values())))
-    return pa.chunked_array([chunk for part in read for chunk in part.chunks], target).take(
-        pa.array(order, mask=order < 0)
-    )
+    if isinstance(cell, np.datetime64):
+        ticks = int(cell.astype("datetime64[us]").astype("int64"))
+        return None if ticks == INT64_MIN else _moment(ticks)
+    if isinstance(cell, np.generic):
+        cell = cell.item()
+    if isinstance(cell, Decimal):
+        return _plain_decimal(cell)
+    if isinstance(cell, datetime):
+        return _plain_moment(cell)
+    if isinstance(cell, float):
+        return None if math.isnan(cell) else float(cell)
+    if isinstance(cell, int) and not isinstance(cell, bool) and cell.bit_length() > 3 * _MAX_DIGITS:
+        return math.inf if cell > 0 else -math.inf
+    if isinstance(cell, bytes):
+        cell = decode_utf8(cell)
+    if isinstance(cell, str):
+        return str(cell) if cell.isascii() or _is_unicode(cell) else None
+    return cell if isinstance(cell, bool | int | date | time) else None
 
 
-def _typed_cell(cell: object) -> tuple[str, object]:
-    """The name of a cell's type, and its value; an empty name for a null or anything that is not a plain value."""
-    cell = plain_cell(cell)
-    match cell:
-        case str():
-            return "text", cell
-        case bool():
-            return "truth", cell
-        case Decimal():
-            whole = cell == cell.to_integral_value()
-            return _typed_cell(int(cell)) if whole else ("real", float(cell))
-        case int() if cell.bit_length() > 1023:  # outside the range of floats
-            return "real", math.copysign(math.inf, cell > 0 or -1)
-        case int():
-            return ("integer", int(cell)) if -MOST <= cell <= MOST else ("real", float(cell))
-        case float():
-            return "real", cell
-        case datetime():
-            return "placed" if cell.tzinfo else "moment", cell
-        case date():
-            return "day", cell
-    return "", None
+def cell_text(cell: object) -> str | None:
+    """A Python object as text, by its own type alone: 1, 1.0 and "1" are all "1"; None if it is not a plain value."""
+    cell = to_plain(cell)
+    if isinstance(cell, float):
+        return str(int(cell)) if cell.is_integer() else repr(cell)
+    if isinstance(cell, Decimal):
+        return str(int(cell)) if cell == cell.to_integral_value() else format(cell, "f").rstrip("0")
+    if isinstance(cell, datetime):
+        return cell.isoformat()
+    return None if cell is None else str(cell)
+
+
+def _plain_decimal(cell: Decimal) -> Decimal | float | None:
+    if cell.is_nan():
+        return None
+    if cell.is_infinite() or (cell and cell.adjusted() > _MAX_DIGITS):
+        return -math.inf if cell.is_signed() else math.inf
+    exact = cell and cell.adjusted() > -_MAX_DIGITS and len(cell.as_tuple().digits) < _MAX_DIGITS
+    return cell if exact else float(cell)
+
+
+def _plain_moment(cell: datetime) -> datetime | None:
+    """In UTC if it has a zone. pandas timestamps may lie beyond the years of Python."""
+    if cell != cell:  # NaT
+        return None
+    unit = getattr(cell, "unit", None)
+    if unit is None:
+        zoned = cell.tzinfo is not None and cell.utcoffset() is not None
+        ticks = (cell - (_EPOCH.replace(tzinfo=UTC) if zoned else _EPOCH.replace(tzinfo=cell.tzinfo))) // _MICROSECOND
+        return _moment(ticks, zoned=zoned)
+    ticks = int(cell.asm8.astype("int64"))  # type: ignore[attr-defined]
+    ticks = ticks // 1000 if unit == "ns" else ticks * {"s": 10**6, "ms": 10**3, "us": 1}[unit]
+    return _moment(ticks, zoned=cell.tzinfo is not None)
+
+
+def _moment(microseconds: int, *, zoned: bool = False) -> datetime:
+    moment = _EPOCH + min(max(microseconds, FIRST_MOMENT), LAST_MOMENT) * _MICROSECOND
+    return moment.replace(tzinfo=UTC) if zoned else moment
+
+
+def decode_utf8(value: bytes | None) -> str | None:
+    """Bytes as text; None if they are not UTF-8."""
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_unicode(text: str) -> bool:
+    """False for surrogates, which no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def arrow_texts(distinct: pa.Array) -> pa.Array:
+    """The values of a typed array as text, by the rule of `cell_text`; raises for types without one."""
+    arrow_type, types = distinct.type, pa.types
+    cells: Sequence[object]
+    if types.is_timestamp(arrow_type):
+        ticks = microseconds(distinct).to_pylist()
+        cells = [None if tick is None else _moment(tick, zoned=arrow_type.tz is not None) for tick in ticks]
+    elif types.is_date(arrow_type):
+        days = distinct.cast(pa.date32(), safe=False).cast(pa.int32()).to_pylist()
+        cells = [None if d is None else date.fromordinal(min(max(d + 719_163, 1), date.max.toordinal())) for d in days]
+    elif types.is_nested(arrow_type) or types.is_duration(arrow_type) or types.is_interval(arrow_type):
+        raise pa.ArrowTypeError("no text for this type")
+    elif types.is_time(arrow_type):
+        cells = distinct.cast(pa.time64("us"), safe=False).to_pylist()
+    else:
+        cells = distinct.to_pylist()
+    return pa.array(map(cell_text, cells), pa.string())
+
+
+def microseconds(moments: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Timestamps of any unit as microseconds since 1970, clamped to the years 1 to 9999."""
+    ticks = moments.cast(pa.int64())
+    per_unit = {"s": 10**6, "ms": 10**3, "us": 1, "ns": 1}[moments.type.unit]
+    if moments.type.unit == "ns":
+        # Rounded down, as Python does: Arrow's division rounds towards zero.
+        return pc.if_else(pc.less(ticks, 0), pc.subtract(pc.divide(pc.add(ticks, 1), 1000), 1), pc.divide(ticks, 1000))
+    least, most = FIRST_MOMENT // per_unit, LAST_MOMENT // per_unit
+    ticks = pc.min_element_wise(pc.max_element_wise(ticks, least, skip_nulls=False), most, skip_nulls=False)
+    return pc.multiply(ticks, per_unit)

@@ -1,7 +1,6 @@
-"""Frames of pandas, polars and pyarrow: what goes in comes out."""
+"""Data frames of pandas, polars and pyarrow: read as Arrow, and converted back to the same library."""
 
 import contextlib
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,24 +12,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import TableError
-from understudy.schema import Column, Schema, is_text
-from understudy.tables.casting import (
+from understudy.schema import Column, Schema
+from understudy.schema.draft import is_text
+from understudy.tables.cast import (
     WHOLE,
+    as_declared_type,
     as_type,
-    bare,
     conform,
-    given_back,
-    in_declared_type,
-    inner_form,
     is_zoned,
-    read_kind,
+    normalize,
+    output_schema,
+    read_cells,
+    value_kind,
+    without_metadata,
 )
-from understudy.tables.cells import read_cells
-from understudy.tables.origins import Origin
-from understudy.tables.places import require_names, require_typed
-from understudy.tables.reading import read_table
-from understudy.tables.spelling import restyle
-from understudy.tables.texts import cell_text
+from understudy.tables.cells import cell_text
+from understudy.tables.formatting import restyle
+from understudy.tables.location import require_names, require_types
+from understudy.tables.origin import Origin
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,26 +38,17 @@ if TYPE_CHECKING:
 Frame: TypeAlias = "pd.DataFrame | pl.DataFrame | pa.Table"
 
 
-def as_arrow(
-    table: "Frame | str | os.PathLike[str]", schema: Schema | None = None, *, keep_types: bool = False
-) -> tuple[pa.Table, Origin]:
-    """A frame, or the file or database table that a path names, as Arrow, and what it was."""
-    if isinstance(table, str | os.PathLike):
-        return read_table(table if isinstance(table, str) else Path(table), schema=schema, keep_types=keep_types)
-    return from_frame(table, schema=schema, keep_types=keep_types)
-
-
 def from_frame(frame: object, *, schema: Schema | None = None, keep_types: bool = False) -> tuple[pa.Table, Origin]:
-    """A pandas, polars or pyarrow table (or another that narwhals knows) as Arrow, and what it was.
+    """Reads a pandas, polars or pyarrow table, or another that narwhals supports.
 
     With a schema each column is read as the declared kind, as by `conform`. With a declared schema the types of the
-    origin are those of the kinds: the libraries choose their own by the values. `keep_types` keeps the frame's.
+    origin are those of the kinds, since the libraries choose their own by the values. `keep_types` keeps the frame's.
     """
     if isinstance(frame, pa.RecordBatch):
         frame = pa.Table.from_batches([frame])
     if isinstance(frame, pa.Table):
         require_names(frame.column_names, "The table")
-        return _entered(frame, "pyarrow", schema=schema, keep_types=keep_types)
+        return _to_internal(frame, "pyarrow", schema=schema, keep_types=keep_types)
     if _is_pandas(frame):
         return _from_pandas(cast("pd.DataFrame", frame), schema, keep_types=keep_types)
     try:
@@ -72,7 +62,7 @@ def from_frame(frame: object, *, schema: Schema | None = None, keep_types: bool 
     if isinstance(native, nw.LazyFrame):
         native = native.collect()
     if not isinstance(native, nw.DataFrame):
-        raise TableError(f"Expected a table, found one column ({type(frame).__qualname__}). Put it into a frame.")
+        raise TableError(f"Expected a table, found one column ({type(frame).__qualname__}). Put it in a data frame.")
     if native.implementation.is_pandas_like():
         return _from_pandas(native.to_pandas(), schema, keep_types=keep_types)
     library = "polars" if native.implementation.is_polars() else "pyarrow"
@@ -80,31 +70,33 @@ def from_frame(frame: object, *, schema: Schema | None = None, keep_types: bool 
     if library == "polars":
         dtypes = {name: dtype.base_type().__name__ for name, dtype in native.to_native().schema.items()}
     require_names(native.columns, "The frame")
-    columns = {name: _arrow_column(native[name], _declared(schema, name)) for name in native.columns}
-    return _entered(pa.table(columns), library, dtypes, schema=schema, keep_types=keep_types)
+    columns = {name: _arrow_column(native[name], _declared_column(schema, name)) for name in native.columns}
+    return _to_internal(pa.table(columns), library, dtypes, schema=schema, keep_types=keep_types)
 
 
-def _declared(schema: Schema | None, name: str) -> Column | None:
-    """A column of a declared schema; None where kinds are drafted."""
+def _declared_column(schema: Schema | None, name: str) -> Column | None:
+    """The column of a declared schema; None if kinds are drafted."""
     if schema is None or schema.drafted:
         return None
-    return schema[name] if name in schema else Column(name=name, kind="text")  # will be refused later, by its name
+    return schema[name] if name in schema else Column(name=name, kind="text")  # refused later, by `match_columns`
 
 
 def _arrow_column(series: nw.Series, column: Column | None) -> pa.Array | pa.ChunkedArray:
-    """A series as Arrow; if Arrow does not have its type, its cells, each read as declared."""
+    """A series as Arrow; if Arrow does not have its type, each cell is read as declared."""
     try:
-        if series.dtype != nw.Object:  # for which polars returns addresses
+        if series.dtype != nw.Object:  # polars would return addresses of these
             return series.to_arrow()
         reason = "objects"
-    except Exception as error:  # each library has its own; none may speak, for they quote values
+    except Exception as error:  # each library has its own, and their messages may quote values
         reason = type(error).__name__
     if column is not None:
         return read_cells(series.to_list(), column)
-    raise TableError(f"Column {series.name!r} is of a type that Arrow cannot hold ({reason}). Convert it first.")
+    raise TableError(
+        f"Column {series.name!r} has a type that Arrow cannot hold ({reason}). Convert it first.", column=series.name
+    )
 
 
-def _entered(
+def _to_internal(
     table: pa.Table,
     library: str,
     dtypes: Mapping[str, str] | None = None,
@@ -113,16 +105,16 @@ def _entered(
     keep_types: bool = False,
     own: pa.Schema | None = None,
 ) -> tuple[pa.Table, Origin]:
-    """The table in its inner form; `own` are the types to give back, where they are not those of the table."""
+    """The table in the internal types, and its origin; `own` are its original types, if not those of `table`."""
     dtypes = dict(dtypes or {})
-    table = bare(table)
+    table = without_metadata(table)
     own = table.schema if own is None else own
-    inside = inner_form(table)
+    internal = normalize(table)
     if schema is None:
-        require_typed(table, "The table")
-        return inside, Origin.of(own, library, dtypes=dtypes)
-    conformed = conform(inside, schema)
-    back = given_back(own, conformed.schema, schema, keep_types=keep_types)
+        require_types(table, "The table")
+        return internal, Origin.of(own, library, dtypes=dtypes)
+    conformed = conform(internal, schema)
+    back = output_schema(own, conformed.schema, schema, keep_types=keep_types)
     if not (schema.drafted or keep_types):
         dtypes = {field.name: _dtype_of_kind(schema[field.name]) for field in back} if library == "pandas" else {}
     elif not schema.drafted:
@@ -131,10 +123,9 @@ def _entered(
 
 
 def _kept_dtype(dtype: str, schema: Schema, back: pa.Field, own: pa.Schema) -> str:
-    """The frame library's type for the column given back: that of the frame, if it can hold the values."""
-    if read_kind(schema[back.name]) in WHOLE and dtype in ("Float32", "Float64"):
+    """The library's type of a synthetic column: that of the frame, if it can hold the values."""
+    if value_kind(schema[back.name]) in WHOLE and dtype in ("Float32", "Float64"):
         return "Int64"
-    # A type that cannot hold what is given back is none.
     return dtype if pa.types.is_dictionary(back.type) or own.field(back.name).type == back.type else ""
 
 
@@ -146,40 +137,42 @@ def _from_pandas(frame: "pd.DataFrame", schema: Schema | None, *, keep_types: bo
     import pandas as pd
 
     if isinstance(frame.columns, pd.MultiIndex):
-        raise TableError("The frame's columns are a MultiIndex, expected plain names. Join their levels first.")
+        raise TableError("The column index is a MultiIndex, expected plain names. Join its levels first.")
     odd = [type(name).__name__ for name in frame.columns if not isinstance(name, str)]
     if odd:
         raise TableError(
-            f"Column names must be texts, found {odd[0]}. Rename them: frame.columns = frame.columns.astype(str)."
+            f"Column names must be strings, found {odd[0]}. Convert them: frame.columns = frame.columns.astype(str)."
         )
     require_names(list(frame.columns), "The frame")
     if isinstance(frame.index, pd.MultiIndex) or frame.index.name is not None:
         raise TableError(
-            "The frame's index has a name, and an index is no column. Use reset_index() to make it one,"
-            " or reset_index(drop=True) to leave it out."
+            "The index has a name, but an index is not a column. Use reset_index() to make it one, or"
+            " reset_index(drop=True) to remove it."
         )
     columns, dtypes, own = {}, {}, []
     for name in frame.columns:
         series = frame[name]
-        column = _declared(schema, name)
+        column = _declared_column(schema, name)
         if column is None and schema is not None and name in schema and schema[name].kind == "id":
             column = schema[name] if _is_typed_by_values(series.dtype) else None
         if column is None:
             columns[name] = _pandas_column(series)
-            held = columns[name].type
-            guessed = series.dtype == object and pa.types.is_decimal(held)  # its precision follows from the values
-            held, dtypes[name] = pa.float64() if guessed else held, _pandas_dtype(series.dtype)
+            arrow_type = columns[name].type
+            guessed = series.dtype == object and pa.types.is_decimal(
+                arrow_type
+            )  # its precision follows from the values
+            arrow_type, dtypes[name] = pa.float64() if guessed else arrow_type, _pandas_dtype(series.dtype)
         else:
             columns[name] = _read_series(series, column)
-            held, dtypes[name] = pa.int64() if column.kind == "id" else columns[name].type, _dtype_of_kind(column)
+            arrow_type, dtypes[name] = pa.int64() if column.kind == "id" else columns[name].type, _dtype_of_kind(column)
             if keep_types:
-                held, dtypes[name] = _own_type(series, column, held)
-        own.append(pa.field(name, held))
-    return _entered(pa.table(columns), "pandas", dtypes, schema=schema, keep_types=keep_types, own=pa.schema(own))
+                arrow_type, dtypes[name] = _own_type(series, column, arrow_type)
+        own.append(pa.field(name, arrow_type))
+    return _to_internal(pa.table(columns), "pandas", dtypes, schema=schema, keep_types=keep_types, own=pa.schema(own))
 
 
 def _is_typed_by_values(dtype: object) -> bool:
-    """Whether pandas takes such a type from the values: one more row, and integers are floats, or objects."""
+    """Whether pandas chooses this type by the values: one more row can turn integers into floats or objects."""
     import pandas as pd
 
     if isinstance(dtype, pd.CategoricalDtype):
@@ -190,19 +183,22 @@ def _is_typed_by_values(dtype: object) -> bool:
 
 
 def _dtype_of_kind(column: Column) -> str:
-    """The pandas type of a declared kind; that of texts has no name here, for it is another in each pandas."""
+    """The pandas dtype of a declared kind; empty for text, whose dtype depends on the version of pandas."""
     moment = "datetime64[us, UTC]" if is_zoned(column) else "datetime64[us]"
     kinds = {"integer": "int64", "real": "float64", "boolean": "bool", "date": "datetime64[us]", "datetime": moment}
-    return "int64" if column.kind == "id" else kinds.get(read_kind(column), "")
+    return "int64" if column.kind == "id" else kinds.get(value_kind(column), "")
 
 
 def _own_type(series: "pd.Series", column: Column, read: pa.DataType) -> tuple[pa.DataType, str]:
-    """The type of a series, in Arrow and as pandas names it; for objects and plain text, that of the kind."""
+    """The type of a series, in Arrow and in pandas; for objects and plain strings, that of the kind."""
     import pandas as pd
 
     dtype, name = series.dtype, _dtype_of_kind(column)
-    held = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
-    if not (pd.api.types.is_object_dtype(held) or (isinstance(held, pd.StringDtype) and held.na_value is not pd.NA)):
+    arrow_type = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+    if not (
+        pd.api.types.is_object_dtype(arrow_type)
+        or (isinstance(arrow_type, pd.StringDtype) and arrow_type.na_value is not pd.NA)
+    ):
         return _pandas_column(series.iloc[:0]).type, _pandas_dtype(dtype)
     if isinstance(dtype, pd.CategoricalDtype) and column.modelled:
         name = f"category[{name}]{' ordered' if dtype.ordered else ''}"
@@ -210,7 +206,7 @@ def _own_type(series: "pd.Series", column: Column, read: pa.DataType) -> tuple[p
 
 
 def _read_series(series: "pd.Series", column: Column) -> pa.ChunkedArray:
-    """A column in the type of its declared kind, each cell by its own type: as a column of that type would be read."""
+    """A column in the type of its declared kind, each cell read by its own type, as in a column of that type."""
     import pandas as pd
 
     if isinstance(series.dtype, pd.CategoricalDtype):
@@ -221,40 +217,40 @@ def _read_series(series: "pd.Series", column: Column) -> pa.ChunkedArray:
         series = series.sparse.to_dense()
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biufM":
         numbers = series.astype("float64") if series.dtype.kind == "f" else series
-        return in_declared_type(pa.chunked_array([pa.array(numbers, from_pandas=True)]), column)
+        return as_declared_type(pa.chunked_array([pa.array(numbers, from_pandas=True)]), column)
     if isinstance(series.dtype, np.dtype):
         with contextlib.suppress(pa.ArrowException, UnicodeEncodeError, ArithmeticError):  # if all are strings
             texts = pa.array(series.to_numpy(dtype=object), pa.string(), from_pandas=True)
-            return in_declared_type(pa.chunked_array([texts]), column)
+            return as_declared_type(pa.chunked_array([texts]), column)
         return read_cells(series.to_numpy(dtype=object), column)
     with contextlib.suppress(pa.ArrowException, UnicodeEncodeError, ArithmeticError, TypeError):
         values = pa.array(series, from_pandas=True)
-        if not isinstance(values.type, pa.BaseExtensionType):  # only pandas knows what these mean
-            return in_declared_type(_inner(values), column)
+        if not isinstance(values.type, pa.BaseExtensionType):  # only pandas can interpret these
+            return as_declared_type(_normalize(values), column)
     return read_cells(series.to_numpy(dtype=object), column)
 
 
 def read_column(values: object, column: Column) -> pa.ChunkedArray:
-    """One column apart from its table, as `from_frame` would read it there: an array, a series, or a plain sequence.
+    """One array, series or sequence, read as `from_frame` would read it as a column of a table.
 
-    The type does not depend on the values: it is that of the declared kind.
+    The type is that of the declared kind and does not depend on the values.
     """
     if nw.dependencies.is_pandas_series(values):
         return _read_series(cast("pd.Series", values), column)
     if nw.dependencies.is_polars_series(values):
         series = nw.from_native(cast("pl.Series", values), series_only=True)
-        return in_declared_type(_inner(_arrow_column(series, column)), column)
+        return as_declared_type(_normalize(_arrow_column(series, column)), column)
     if isinstance(values, pa.Array | pa.ChunkedArray):
-        return in_declared_type(_inner(values), column)
+        return as_declared_type(_normalize(values), column)
     cells = np.asarray(values) if hasattr(values, "__array__") else np.asarray(values, dtype=object)
     if cells.dtype.kind in "biuf":
         numbers = cells.astype("float64") if cells.dtype.kind == "f" else cells
-        return in_declared_type(_inner(pa.array(numbers)), column)
+        return as_declared_type(_normalize(pa.array(numbers)), column)
     return read_cells(cells.astype(object), column)
 
 
-def _inner(values: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
-    return inner_form(pa.table({"values": values})).column(0)
+def _normalize(values: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    return normalize(pa.table({"values": values})).column(0)
 
 
 def _pandas_column(series: "pd.Series") -> pa.ChunkedArray | pa.Array:
@@ -269,18 +265,20 @@ def _pandas_column(series: "pd.Series") -> pa.ChunkedArray | pa.Array:
             return pa.array(map(cell_text, series), pa.string())
         if series.dtype != object:
             raise TableError(
-                f"Column {series.name!r} has dtype {series.dtype}, which has no Arrow type. Convert it first."
+                f"Column {series.name!r} has dtype {series.dtype}, which has no Arrow type. Convert it first.",
+                column=str(series.name),
             ) from None
-        return pa.array(map(cell_text, series), pa.string())  # a mixture: as texts
+        return pa.array(map(cell_text, series), pa.string())  # mixed types
     if isinstance(getattr(values.type, "value_type", values.type), pa.BaseExtensionType):
         raise TableError(
-            f"Column {series.name!r} has dtype {series.dtype}, which is not supported. Convert it to dates or text."
+            f"Column {series.name!r} has dtype {series.dtype}, which is not supported. Convert it to dates or text.",
+            column=str(series.name),
         )
     return values
 
 
 def _pandas_dtype(dtype: object) -> str:
-    """The name of a pandas dtype, from which pandas makes it again; of a Categorical, without its categories."""
+    """The name of a pandas dtype, from which pandas can restore it; of a Categorical, without its categories."""
     import pandas as pd
 
     if isinstance(dtype, pd.CategoricalDtype):
@@ -295,9 +293,9 @@ def _pandas_dtype(dtype: object) -> str:
 
 
 def to_frame(table: pa.Table, origin: Origin) -> Frame:
-    """The table in the library and with the column types of its origin.
+    """The table in the library and the column types of its origin.
 
-    Categories are those of the given table's dictionaries, or its values in order: never those of the original frame.
+    Categories are those of the table's dictionaries, or its sorted values: never those of the original frame.
     """
     table = restyle(table, origin)
     if origin.library == "pandas":
@@ -318,7 +316,7 @@ def _to_pandas(table: pa.Table, origin: Origin) -> "pd.DataFrame":
 
 
 def _pandas_series(values: pa.ChunkedArray, dtype: str, origin: Origin) -> "pd.Series":
-    """One column by the name of its pandas dtype; numbers that meet nulls become their nullable kin."""
+    """One column in a pandas dtype; integers and booleans with nulls take the nullable dtype."""
     import pandas as pd
 
     if match := re.fullmatch(r"category\[(.*)\]( ordered)?", dtype):

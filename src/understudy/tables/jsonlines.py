@@ -1,4 +1,4 @@
-"""JSON lines: one object in each line."""
+"""JSON lines: one object per line."""
 
 import io
 import itertools
@@ -12,18 +12,18 @@ import pyarrow as pa
 import pyarrow.json
 
 from understudy.errors import TableError
-from understudy.tables.engine import named, quoted, sandbox
-from understudy.tables.places import Place
-from understudy.tables.spelling import moment_text, require_distinct_by_case, spelled
-from understudy.tables.textfiles import require_utf8
-from understudy.tables.texts import untyped
+from understudy.tables.delimited import require_utf8
+from understudy.tables.formatting import datetime_sql, format_in_sql, require_case_insensitive_names
+from understudy.tables.infer import mark_untyped
+from understudy.tables.location import TableLocation
+from understudy.tables.sql import quote_name, quote_text, sandbox
 
 
-def read_json_lines(place: Place) -> pa.Table:
-    """Columns in the types of JSON, which are those of its values; strings may yet be dates."""
+def read_json_lines(location: TableLocation) -> pa.Table:
+    """Columns in the types of their JSON values; strings may turn out to be dates."""
 
-    def parsed(schema: pa.Schema | None) -> pa.Table:
-        with pa.input_stream(str(place.path), compression="detect") as stream:
+    def parse(schema: pa.Schema | None) -> pa.Table:
+        with pa.input_stream(str(location.path), compression="detect") as stream:
             return pa.json.read_json(
                 stream,
                 read_options=pa.json.ReadOptions(block_size=1 << 24),
@@ -31,55 +31,60 @@ def read_json_lines(place: Place) -> pa.Table:
             )
 
     try:
-        table = parsed(None)
+        table = parse(None)
         moments = [field for field in table.schema if pa.types.is_timestamp(field.type)]
-        if moments:  # pyarrow guesses at times; the rules for text decide instead
-            table = parsed(pa.schema([field.with_type(pa.string()) for field in moments])).select(table.column_names)
+        if moments:  # pyarrow guesses datetimes; here the rules for text decide
+            table = parse(pa.schema([field.with_type(pa.string()) for field in moments])).select(table.column_names)
         table.validate(full=True)  # the parser accepts strings that are not UTF-8
     except pa.ArrowInvalid as error:
-        require_utf8(place)
+        require_utf8(location)
         mixed = re.search(r"Column\(/([^)]*)\) changed from (\w+) to (\w+)", str(error))
         if mixed:
             name, before, after = mixed.groups()
-            name = name.split("/")[0]  # names further down are keys of values
+            name = name.split("/")[0]  # nested names are part of the values
             raise TableError(
-                f"{place}: column {name!r} holds both {before} and {after} values. Write it in one way throughout."
+                f"{location}: column {name!r} holds both {before} and {after} values. Write them all in one type.",
+                column=name,
             ) from None
         row = re.search(r"in row (\d+)", str(error))
-        raise _no_object(place, f"line {int(row[1]) + 1}" if row else "a line") from None
-    fields = [untyped(f, only_dates=True) if pa.types.is_string(f.type) else f for f in table.schema]
+        line = int(row[1]) + 1 if row else None
+        raise TableError(
+            f"{location}: {f'line {line}' if line else 'a line'} is not a JSON object. Expected one object per line.",
+            line=line,
+        ) from None
+    fields = [mark_untyped(f, only_dates=True) if pa.types.is_string(f.type) else f for f in table.schema]
     return table.cast(pa.schema(fields))
 
 
-def read_json_texts(place: Place, names: Sequence[str]) -> pa.Table:
-    """All columns as text, whatever JSON calls their values: for a declared schema, so that no value decides a type.
+def read_json_texts(location: TableLocation, names: Sequence[str]) -> pa.Table:
+    """All columns as text, whatever their JSON types: for a declared schema, so that no value decides a type.
 
-    Only the keys `names` are taken. An absent key is a null, and a line that is no JSON object a row of nulls.
+    Reads the keys `names` only. A missing key is a null, and a line that is not a JSON object is a row of nulls.
     """
     pieces = [pa.schema([(name, pa.string()) for name in names]).empty_table()]
-    for lines in _pieces(place):
+    for lines in _read_chunks(location):
         with sandbox() as connection:
             connection.register("t", pa.table({"line": pa.array(lines, pa.string())}))
             pieces.append(_texts_of(connection, names))
     table = pa.concat_tables(pieces)
-    return table.cast(pa.schema([untyped(field) for field in table.schema]))
+    return table.cast(pa.schema([mark_untyped(field) for field in table.schema]))
 
 
-def _pieces(place: Place, num_lines: int = 1 << 16) -> Iterator[list[str]]:
-    """The lines of the file, so many at a time."""
-    with pa.input_stream(str(place.path), compression="detect") as stream:
+def _read_chunks(location: TableLocation, num_lines: int = 1 << 16) -> Iterator[list[str]]:
+    """The lines of the file, `num_lines` at a time."""
+    with pa.input_stream(str(location.path), compression="detect") as stream:
         text = io.TextIOWrapper(cast(io.BufferedReader, stream), encoding="utf-8-sig", newline="\n")
         try:
             while lines := list(itertools.islice(text, num_lines)):
                 yield lines
         except UnicodeDecodeError:
-            require_utf8(place)
+            require_utf8(location)
             raise
 
 
 def _texts_of(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> pa.Table:
-    """The values of these keys of the lines in `t`; a blank line is no row."""
-    pointers = ", ".join(quoted("/" + name.replace("~", "~0").replace("/", "~1")) for name in names)
+    """The values of these keys in the lines of `t`; a blank line is not a row."""
+    pointers = ", ".join(quote_text("/" + name.replace("~", "~0").replace("/", "~1")) for name in names)
     wanted = ", ".join(f"x[{i}] AS c{i}" for i in range(1, len(names) + 1))
     texts = connection.sql(
         f"SELECT {wanted} FROM (SELECT CASE WHEN json_valid(line) AND json_type(line) = 'OBJECT'"
@@ -88,23 +93,21 @@ def _texts_of(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> pa
     return texts.to_arrow_table().rename_columns(list(names))
 
 
-def _no_object(place: Place, where: str) -> TableError:
-    return TableError(f"{place}: {where} is not a JSON object. Expected one object in each line.")
-
-
 def write_json_lines(table: pa.Table, path: Path) -> None:
-    """Numbers and booleans as JSON has them, dates as text files have them."""
-    require_distinct_by_case(table)
-    with spelled(table, _as_json) as (connection, expressions):
-        wanted = [f"{e} AS {named(name)}" for e, name in zip(expressions, table.column_names, strict=True)]
+    """Writes numbers and booleans as JSON, and dates as text files write them."""
+    require_case_insensitive_names(table)
+    with format_in_sql(table, _as_json) as (connection, expressions):
+        wanted = [f"{e} AS {quote_name(name)}" for e, name in zip(expressions, table.column_names, strict=True)]
         compression = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower(), "none")
         connection.execute(
-            f"COPY (SELECT {', '.join(wanted)} FROM t) TO {quoted(str(path))} (FORMAT json, COMPRESSION {compression})"
+            f"COPY (SELECT {', '.join(wanted)} FROM t) TO {quote_text(str(path))}"
+            f" (FORMAT json, COMPRESSION {compression})"
         )
 
 
-def _as_json(c: str, held: pa.DataType, style: dict[str, str]) -> str:
-    if pa.types.is_floating(held):
+def _as_json(c: str, arrow_type: pa.DataType, style: dict[str, str]) -> str:
+    if pa.types.is_floating(arrow_type):
         value = f"round({c}, {int(style['decimals'])})" if "decimals" in style else c
         return f"CASE WHEN isfinite({c}) THEN {value} END"
-    return moment_text(c, held, style) if pa.types.is_date(held) or pa.types.is_timestamp(held) else c
+    is_moment = pa.types.is_date(arrow_type) or pa.types.is_timestamp(arrow_type)
+    return datetime_sql(c, arrow_type, style) if is_moment else c

@@ -1,21 +1,23 @@
-"""Reading in: a file or a database table as Arrow, and its origin."""
+"""Reads a file, a database table or a data frame as Arrow, with its origin."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 
 from understudy.schema import Schema
-from understudy.tables.arrowfiles import read_arrow, read_parquet
-from understudy.tables.casting import conform, given_back, inner_form
+from understudy.tables.arrow import read_arrow, read_parquet
+from understudy.tables.cast import conform, normalize, output_schema
 from understudy.tables.databases import read_duckdb, read_postgres, read_sqlite, read_sqlite_cells
+from understudy.tables.delimited import read_delimited
+from understudy.tables.frames import Frame, from_frame
+from understudy.tables.infer import infer_types
 from understudy.tables.jsonlines import read_json_lines, read_json_texts
-from understudy.tables.origins import Origin
-from understudy.tables.places import Place, require_file, require_names, require_typed, said_plainly
-from understudy.tables.textfiles import read_delimited
-from understudy.tables.texts import with_found_types
+from understudy.tables.location import TableLocation, explain_errors, require_file, require_names, require_types
+from understudy.tables.origin import Origin
 
-_READERS: dict[str, Callable[[Place], pa.Table]] = {
+_READERS: dict[str, Callable[[TableLocation], pa.Table]] = {
     ".csv": read_delimited,
     ".tsv": read_delimited,
     ".tab": read_delimited,
@@ -29,35 +31,44 @@ _READERS: dict[str, Callable[[Place], pa.Table]] = {
 }
 
 
+def as_arrow(
+    table: "Frame | str | os.PathLike[str]", schema: Schema | None = None, *, keep_types: bool = False
+) -> tuple[pa.Table, Origin]:
+    """Reads a data frame, or the file or database table that a path names."""
+    if isinstance(table, str | os.PathLike):
+        return read_table(table if isinstance(table, str) else Path(table), schema=schema, keep_types=keep_types)
+    return from_frame(table, schema=schema, keep_types=keep_types)
+
+
 def read_table(
     source: str | Path, *, schema: Schema | None = None, keep_types: bool = False
 ) -> tuple[pa.Table, Origin]:
     """Reads a file or a database table: `people.csv`, `people.sqlite::patients`, `postgresql://me@host/db::public.people`.
 
-    With a schema each column is read as the declared kind, and what cannot be read so is null: never an error. A
-    declared schema (not a drafted one) alone decides types and spelling of the origin, whatever the rows.
-    `keep_types` keeps the types that the source has, if it has any.
+    With a schema each column is read as the declared kind, and a value that cannot be read is null, never an error.
+    With a declared schema (not a drafted one) the types and styles of the origin follow from the schema alone.
+    `keep_types` keeps the types of the source, if it has any.
     """
-    place = Place.of(source)
+    location = TableLocation.parse(source)
     declared = schema if schema is not None and not schema.drafted else None
-    if place.suffix != "postgres":
-        # A JSON lines file without rows is empty.
-        require_file(place.path, may_be_empty=place.suffix == ".jsonl" and declared is not None)
-    own: pa.Schema | None = None
-    with said_plainly(place):
-        if place.suffix == ".jsonl" and declared is not None:
-            table = read_json_texts(place, [column.name for column in declared.columns if not column.drop])
-        elif place.suffix == ".sqlite" and declared is not None:
-            table, own = read_sqlite_cells(place, declared)
+    if location.suffix != "postgres":
+        # A JSON lines file without rows is an empty file.
+        require_file(location.path, may_be_empty=location.suffix == ".jsonl" and declared is not None)
+    own_types: pa.Schema | None = None
+    with explain_errors(location):
+        if location.suffix == ".jsonl" and declared is not None:
+            table = read_json_texts(location, [column.name for column in declared.columns if not column.drop])
+        elif location.suffix == ".sqlite" and declared is not None:
+            table, own_types = read_sqlite_cells(location, declared)
         else:
-            table = _READERS[place.suffix](place)
-    require_names(table.column_names, str(place))
+            table = _READERS[location.suffix](location)
+    require_names(table.column_names, str(location))
     if schema is not None:
-        conformed = conform(inner_form(table), schema)
-        back = given_back(table.schema if own is None else own, conformed.schema, schema, keep_types=keep_types)
-        return conformed, Origin.of(back, "file")
-    require_typed(table, str(place))
+        conformed = conform(normalize(table), schema)
+        own_types = table.schema if own_types is None else own_types
+        return conformed, Origin.of(output_schema(own_types, conformed.schema, schema, keep_types=keep_types), "file")
+    require_types(table, str(location))
     columns, fields = list(table.columns), table.schema
-    del table  # so that the texts of a column can go as soon as its values are there
-    table = with_found_types(columns, fields)
-    return inner_form(table), Origin.of(table.schema, "file")
+    del table  # frees the texts of each column as soon as it is converted
+    table = infer_types(columns, fields)
+    return normalize(table), Origin.of(table.schema, "file")

@@ -22,7 +22,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from understudy.encoding.features import Blocks, is_level, num_features, starts
-from understudy.errors import ConfigError, TrainingError
+from understudy.errors import ConfigError, Diverged, TrainingError
 from understudy.models.networks import GENERATORS, Generator, activate, block_log_softmax, sample_features
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP, Clip, clip_from_public
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient, sample_batches
@@ -591,7 +591,7 @@ def driven(
         state = after
         done += length
         if not finite:
-            raise TrainingError(
+            raise Diverged(
                 f"Training diverged before step {done * steps_each}: a network is no longer finite. {advice}"
             )
         if keep_every and done % keep_every == 0 and done // keep_every > first:

@@ -15,7 +15,7 @@ from scipy import stats
 import understudy as us
 from understudy.cli import run
 from understudy.models.graphical import GraphicalModel
-from understudy.tables import filter_where, where_columns
+from understudy.tables import filter_where
 
 ODD = 'odd "name", a|b'
 
@@ -233,17 +233,19 @@ def test_conditions_that_do_more_are_refused(release: us.Release, where: str) ->
 
 
 def test_unknown_column_is_named_with_those_there_are(release: us.Release) -> None:
-    with pytest.raises(us.ConditionError, match=r"there is no column 'agee'.*columns degree, age, income"):
+    with pytest.raises(us.ConditionError, match=r"there is no column 'agee'.*columns degree, age, income") as caught:
         release.sample(5, where="agee > 5")
-    with pytest.raises(us.ConditionError, match="texts stand in single quotes"):
+    assert caught.value.column == "agee"
+    with pytest.raises(us.ConditionError, match="strings are written in single quotes"):
         release.sample(5, where='degree = "college"')
 
 
 @pytest.mark.parametrize("where", ["person = '5'", "person IS NOT NULL AND age > 5"])
 def test_ids_are_no_part_of_a_condition(release: us.Release, where: str) -> None:
     """Fresh numbers are given to the rows that are handed out, so none could meet it."""
-    with pytest.raises(us.ConditionError, match="there is no column 'person'"):
+    with pytest.raises(us.ConditionError) as caught:
         release.sample(5, where=where)
+    assert caught.value.column == "person"
 
 
 def test_by_the_command_line(release: us.Release, tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,35 +262,3 @@ def test_by_the_command_line(release: us.Release, tmp_path, capsys: pytest.Captu
     assert len(rows) == 30
     assert set(rows["degree"]) == {"college"}
     assert rows["age"].max() < 40
-
-
-@pytest.mark.parametrize(
-    "where",
-    [
-        "CAST(note AS INTEGER) > 3",
-        "strptime(note, '%Y-%m-%d') IS NOT NULL",
-        "note::DATE > DATE '2000-01-01'",
-        "lower(note)::INTEGER = 3",
-    ],
-)
-def test_a_value_on_which_a_condition_fails_is_not_quoted(where: str) -> None:
-    table = pa.table({"note": ["3", "SENTINEL-7261", "4"]})
-    with pytest.raises(us.ConditionError, match="fails on some value of the table") as caught:
-        filter_where(table, where)
-    assert "7261" not in str(caught.value)
-
-
-def test_what_is_wrong_with_the_condition_itself_is_said() -> None:
-    table = pa.table({"age": [1, 2], "note": ["SENTINEL-7261", "x"]})
-    for where, words in [("age > 'many'", "many"), ("age + note > 3", "Binder|No function|Could not")]:
-        with pytest.raises(us.ConditionError, match=words) as caught:
-            filter_where(table, where)
-        assert "7261" not in str(caught.value)
-
-
-@pytest.mark.parametrize("where", ["age > 5) OR (age < 3", "true) OR (false", "age > 5))", "((age > 5)"])
-def test_parentheses_must_match(where: str) -> None:
-    with pytest.raises(us.ConditionError):
-        filter_where(pa.table({"age": [1, 9]}), where)
-    with pytest.raises(us.ConditionError):
-        where_columns(where, ["age"])

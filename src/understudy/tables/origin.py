@@ -1,4 +1,4 @@
-"""Where a table came from: enough to give the same back, and no value of it."""
+"""The types and styles of a table before it became Arrow, kept to write synthetic rows the same way."""
 
 import dataclasses
 import re
@@ -10,24 +10,24 @@ import pyarrow as pa
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnOrigin:
-    """How one column was typed and spelled where it came from."""
+    """The type and style of one column in its source."""
 
     arrow: str
     """Its Arrow type."""
 
     dtype: str = ""
-    """Its type in the words of the frame library, without categories."""
+    """Its type in the frame library, without categories."""
 
     style: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """How text files write it: `format` of dates and booleans, `decimals` of reals and `padded` where all have as many.
+    """How text files write it: `format` of dates and booleans, `decimals` of reals, and `padded` if all have as many.
 
-    With a declared schema this is what the schema says, and nothing of it is read off the values.
+    With a declared schema this is what the schema declares, and nothing of it is inferred from the values.
     """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Origin:
-    """What a table was before it became Arrow: enough to give the same back, and no value of it.
+    """Where a table came from: enough to write synthetic rows the same way, and no value of the table.
 
     >>> Origin.of(pa.schema([("age", pa.int16())]), "pyarrow").to_dict()
     {'library': 'pyarrow', 'columns': {'age': {'arrow': 'int16'}}}
@@ -39,20 +39,20 @@ class Origin:
     columns: Mapping[str, ColumnOrigin]
 
     delimiter: str = ","
-    """What stood between the fields of a text file."""
+    """The delimiter of a text file."""
 
     def to_dict(self) -> dict[str, object]:
-        """The same, ready for JSON."""
+        """The same for JSON."""
         columns = {
             name: {key: value for key, value in dataclasses.asdict(column).items() if value}
             for name, column in self.columns.items()
         }
-        mark = {} if self.delimiter == "," else {"delimiter": self.delimiter}
-        return {"library": self.library, "columns": columns, **mark}
+        delimiter = {} if self.delimiter == "," else {"delimiter": self.delimiter}
+        return {"library": self.library, "columns": columns, **delimiter}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, object]) -> "Origin":
-        """The reverse of `to_dict`."""
+        """Reads what `to_dict` returns."""
         columns = cast(Mapping[str, Mapping[str, object]], content["columns"])
         return cls(
             library=str(content["library"]),
@@ -62,9 +62,9 @@ class Origin:
 
     @classmethod
     def of(cls, schema: pa.Schema, library: str, *, dtypes: Mapping[str, str] | None = None) -> "Origin":
-        """Reads off types and field metadata; `dtypes` are the frame library's own names of the types.
+        """From types and field metadata; `dtypes` are the frame library's own names of the types.
 
-        Columns of types that are not flat are left out: the names inside a struct may be those of people.
+        Columns of nested types are left out: field names inside a struct may be names of people.
         """
         columns = {
             field.name: ColumnOrigin(
@@ -84,25 +84,30 @@ def style_of(field: pa.Field) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
 
 
-def flat_type(held: pa.DataType) -> pa.DataType | None:
-    """The type as an origin may hold it, or None: flat, and with codes as wide for few categories as for many."""
+def flat_type(arrow_type: pa.DataType) -> pa.DataType | None:
+    """The type as an origin stores it, with 32-bit dictionary codes however few there are; None for nested types."""
     types = pa.types
-    if isinstance(held, pa.BaseExtensionType):
-        return flat_type(held.storage_type)
-    if types.is_run_end_encoded(held):
-        return flat_type(held.value_type)
-    if types.is_dictionary(held):
-        values = flat_type(held.value_type)
-        return None if values is None else pa.dictionary(pa.int32(), values, held.ordered)
-    number = types.is_integer(held) or types.is_floating(held) or types.is_decimal(held) or types.is_boolean(held)
-    text = types.is_string(held) or types.is_large_string(held) or types.is_string_view(held)
-    return held if number or text or types.is_date(held) or types.is_timestamp(held) else None
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        return flat_type(arrow_type.storage_type)
+    if types.is_run_end_encoded(arrow_type):
+        return flat_type(arrow_type.value_type)
+    if types.is_dictionary(arrow_type):
+        values = flat_type(arrow_type.value_type)
+        return None if values is None else pa.dictionary(pa.int32(), values, arrow_type.ordered)
+    number = (
+        types.is_integer(arrow_type)
+        or types.is_floating(arrow_type)
+        or types.is_decimal(arrow_type)
+        or types.is_boolean(arrow_type)
+    )
+    text = types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type)
+    return arrow_type if number or text or types.is_date(arrow_type) or types.is_timestamp(arrow_type) else None
 
 
-def arrow_type(text: str) -> pa.DataType | None:
-    """The Arrow type that prints so; None for those that have no place in a table of people."""
+def parse_arrow_type(text: str) -> pa.DataType | None:
+    """The Arrow type with this name; None for types that are not supported."""
     if match := re.fullmatch(r"dictionary<values=(.+), indices=(\w+), ordered=([01])>", text):
-        values, indices = arrow_type(match[1]), arrow_type(match[2])
+        values, indices = parse_arrow_type(match[1]), parse_arrow_type(match[2])
         return pa.dictionary(indices, values, match[3] == "1") if values and indices else None
     if match := re.fullmatch(r"timestamp\[(\w+)(?:, tz=(.+))?\]", text):
         return pa.timestamp(match[1], match[2])

@@ -1,4 +1,4 @@
-"""Conditions: SQL over the columns of a table that can do nothing but look at them."""
+"""SQL conditions over the columns of a table, which can do nothing but read them."""
 
 import functools
 import json
@@ -13,69 +13,69 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import ConditionError
-from understudy.tables.engine import sandbox
+from understudy.tables.sql import sandbox
 
 Constant = str | int | float | bool | date | datetime | None
 
 
 class Conjunct(NamedTuple):
-    """One part of a condition that must hold together with the others."""
+    """One of the parts of a condition that are joined by AND."""
 
     sql: str
     columns: tuple[str, ...]
     operator: str | None = None
-    """Of one column against constants: =, <>, <, <=, >, >=, between, not between, in, not in, is null, is not null.
-    None: anything else."""
+    """The comparison of one column with constants: =, <>, <, <=, >, >=, between, not between, in, not in, is null,
+    is not null. None: anything else."""
     constants: tuple[Constant, ...] = ()
 
 
 def filter_where(table: pa.Table, expression: str) -> np.ndarray:
     """Which rows meet an SQL condition over the columns; null counts as false.
 
-    What DuckDB says about a failure may quote a cell, so it is passed on only where no row was read.
+    A message of DuckDB may quote a value, so it is shown only if no row was read.
 
     >>> filter_where(pa.table({"age": [17, 70, None]}), "age >= 18").tolist()
     [False, True, False]
     """
     names = table.column_names
-    tree = _parsed_condition(expression, names)
+    tree = _parse_condition(expression, names)
     used = _columns_of(tree)
-    numbered = _renamed(tree, {name: f"c{i}" for i, name in enumerate(used)})
+    numbered = _rename_columns(tree, {name: f"c{i}" for i, name in enumerate(used)})
     sql = f"SELECT {_sql_of(numbered)} AS met, row FROM t"
-    columns = {f"c{i}": _plain_for_sql(table.column(name)) for i, name in enumerate(used)}
+    columns = {f"c{i}": _to_sql_type(table.column(name)) for i, name in enumerate(used)}
     rows = pa.table({**columns, "row": np.arange(table.num_rows)})
     try:
-        found = _computed_over(rows.slice(0, 0), sql)
+        found = _run_sql(rows.slice(0, 0), sql)
     except duckdb.Error as error:
-        raise _cannot(expression, _first_line(error), names) from None
+        raise _condition_error(expression, _first_line(error), names) from None
     if not pa.types.is_boolean(found.schema.field("met").type):
         raise ConditionError(
-            f"{expression!r} is {found.schema.field('met').type}, expected a condition that is true or false, such as"
-            f" {names[0]} IS NOT NULL."
+            f"{expression!r} has type {found.schema.field('met').type}, expected a condition that is true or false,"
+            f" such as {names[0]} IS NOT NULL."
         )
     try:
-        met = _computed_over(rows, sql)
+        met = _run_sql(rows, sql)
     except duckdb.Error:
-        raise _cannot(expression, _why_it_fails(rows, sql), names) from None
+        raise _condition_error(expression, _failure_reason(rows, sql), names) from None
     mask = np.zeros(table.num_rows, dtype=bool)
     mask[met.column("row").to_numpy()] = pc.fill_null(met.column("met"), False).to_numpy()
     return mask
 
 
-def _computed_over(rows: pa.Table, sql: str) -> pa.Table:
+def _run_sql(rows: pa.Table, sql: str) -> pa.Table:
     with sandbox() as connection:
         connection.register("t", rows)
         return connection.sql(sql).to_arrow_table()
 
 
-def _why_it_fails(rows: pa.Table, sql: str) -> str:
-    """DuckDB's words if a row of nulls fails too, which is then a matter of the condition; else none of them."""
+def _failure_reason(rows: pa.Table, sql: str) -> str:
+    """DuckDB's message if a row of nulls fails too, so that the condition is at fault; else a fixed text."""
     nulls = pa.table([pa.nulls(1, field.type) for field in rows.schema], schema=rows.schema)
     try:
-        _computed_over(nulls, sql)
+        _run_sql(nulls, sql)
     except duckdb.Error as error:
         return _first_line(error)
-    return "it fails on some value of the table, which is not shown here; TRY_CAST reads what it can"
+    return "it fails on some value of the table, which is not shown here; TRY_CAST gives null instead"
 
 
 def where_columns(expression: str, names: Sequence[str]) -> list[Conjunct]:
@@ -87,7 +87,7 @@ def where_columns(expression: str, names: Sequence[str]) -> list[Conjunct]:
     >>> second.columns, second.operator
     (('city',), None)
     """
-    parts = _conjuncts(_parsed_condition(expression, names))
+    parts = _conjuncts(_parse_condition(expression, names))
     return [Conjunct(_sql_of(part), _columns_of(part), *_comparison(part)) for part in parts]
 
 
@@ -111,30 +111,32 @@ _ALLOWED_NODES = frozenset(
 _ALLOWED_MACROS = frozenset(["nullif", "fmod", "fdiv", "split_part", "days_in_month", "date_add", "if", "now", "today"])
 
 
-def _parsed_condition(expression: str, names: Sequence[str]) -> _Tree:
-    """The syntax tree of an expression that can do nothing but look at the columns, under their exact names."""
+def _parse_condition(expression: str, names: Sequence[str]) -> _Tree:
+    """The syntax tree of an expression that only reads columns, with their exact names."""
     statement = _statement(f"SELECT 1 FROM t WHERE (\n{expression}\n)")
     if isinstance(statement, str):
-        raise _cannot(expression, statement, names)
+        raise _condition_error(expression, statement, names)
     alone = _statement(f"SELECT 1 FROM t WHERE\n{expression}\n")
-    if isinstance(alone, str) and expression.strip():  # such as "a) OR (b", which closes our own parenthesis
-        raise _cannot(expression, "its parentheses do not match", names)
+    if isinstance(alone, str) and expression.strip():  # such as "a) OR (b", which closes the parenthesis above
+        raise _condition_error(expression, "its parentheses do not match", names)
     tree = cast(_Tree, cast(_Tree, statement["node"]).pop("where_clause", None))
     frame = cast(_Tree, _statement("SELECT 1 FROM t WHERE (true)"))
     cast(_Tree, frame["node"]).pop("where_clause")
-    if _without_places(statement) != _without_places(frame):
-        raise _cannot(expression, "it is more than one expression", names)
+    if _without_positions(statement) != _without_positions(frame):
+        raise _condition_error(expression, "it is more than one expression", names)
     exact = {}
     for node in _nodes(tree):
         kind = node["class"]
         if kind not in _ALLOWED_NODES:
-            raise _cannot(expression, f"{str(kind).lower().replace('_', ' ')} is not allowed here", names)
-        if kind == "FUNCTION" and str(node["function_name"]).lower() not in _harmless_functions():
-            raise _cannot(expression, f"the function {node['function_name']} is not allowed here, or unknown", names)
+            raise _condition_error(expression, f"{str(kind).lower().replace('_', ' ')} is not allowed here", names)
+        if kind == "FUNCTION" and str(node["function_name"]).lower() not in _pure_functions():
+            raise _condition_error(
+                expression, f"the function {node['function_name']} is not allowed here, or unknown", names
+            )
         if kind == "COLUMN_REF":
             path = cast(list[str], node["column_names"])
             exact[".".join(path)] = _exact_name(path, expression, names)
-    return _renamed(tree, exact)
+    return _rename_columns(tree, exact)
 
 
 def _exact_name(path: list[str], expression: str, names: Sequence[str]) -> str:
@@ -145,13 +147,18 @@ def _exact_name(path: list[str], expression: str, names: Sequence[str]) -> str:
     alike = [name for name in names if name.lower() == written.lower()]
     if len(alike) == 1:
         return alike[0]
-    raise _cannot(expression, f"there is no column {written!r}; texts stand in single quotes", names)
+    raise _condition_error(
+        expression, f"there is no column {written!r}; strings are written in single quotes", names, column=written
+    )
 
 
-def _cannot(expression: str, reason: str, names: Sequence[str]) -> ConditionError:
+def _condition_error(
+    expression: str, reason: str, names: Sequence[str], *, column: str | None = None
+) -> ConditionError:
     shown = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if len(names) > 30 else "")
     return ConditionError(
-        f"Cannot use the condition {expression!r}: {reason.rstrip('.')}. Write SQL over the columns {shown}."
+        f"Cannot use the condition {expression!r}: {reason.rstrip('.')}. Write SQL over the columns {shown}.",
+        column=column,
     )
 
 
@@ -160,7 +167,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _statement(sql: str) -> _Tree | str:
-    """The syntax tree of one SELECT, or what is wrong with it."""
+    """The syntax tree of one SELECT, or the reason why it has none."""
     with sandbox() as connection:
         answer = json.loads(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
     if answer["error"]:
@@ -180,13 +187,13 @@ def _nodes(tree: object) -> Iterator[_Tree]:
             yield from _nodes(value)
 
 
-def _without_places(tree: object) -> object:
+def _without_positions(tree: object) -> object:
     if isinstance(tree, dict):
-        return {key: _without_places(value) for key, value in tree.items() if not key.startswith("query_location")}
-    return [_without_places(value) for value in tree] if isinstance(tree, list) else tree
+        return {key: _without_positions(value) for key, value in tree.items() if not key.startswith("query_location")}
+    return [_without_positions(value) for value in tree] if isinstance(tree, list) else tree
 
 
-def _renamed(tree: object, names: Mapping[str, str]) -> _Tree:
+def _rename_columns(tree: object, names: Mapping[str, str]) -> _Tree:
     """A copy of the tree with other column names."""
     copy = json.loads(json.dumps(tree))
     for node in _nodes(copy):
@@ -201,8 +208,8 @@ def _columns_of(tree: _Tree) -> tuple[str, ...]:
 
 
 @functools.cache
-def _harmless_functions() -> frozenset[str]:
-    """Functions whose value depends on their arguments alone, so on no file, setting, clock or die."""
+def _pure_functions() -> frozenset[str]:
+    """Functions whose value depends on their arguments alone: not on files, settings, time or random numbers."""
     with sandbox() as connection:
         rows = connection.execute(
             "SELECT DISTINCT function_name FROM duckdb_functions()"
@@ -255,7 +262,7 @@ _Test = tuple[str | None, tuple[Constant, ...]]
 
 
 def _comparison(tree: _Tree) -> _Test:
-    """Operator and constants, if the tree is one column against constants."""
+    """Operator and constants, if the tree compares one column with constants."""
     kind, children = str(tree["type"]), cast(list[_Tree], tree.get("children", []))
     if kind == "OPERATOR_NOT":
         operator, constants = _comparison(children[0])
@@ -282,7 +289,7 @@ def _against(column: _Tree, operator: str, others: Sequence[_Tree]) -> _Test:
 
 
 def _is_constant(tree: _Tree) -> bool:
-    """A literal, also signed or with its type before it."""
+    """Whether the tree is a literal, perhaps signed or with its type before it."""
     return all(
         node["class"] in ("CONSTANT", "CAST", "TYPE")
         or (node["class"] == "FUNCTION" and node["function_name"] in ("+", "-"))
@@ -301,8 +308,8 @@ def _constant(tree: _Tree) -> Constant:
     return value
 
 
-def _plain_for_sql(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    held = values.type
-    if pa.types.is_dictionary(held):
-        return values.cast(held.value_type)
-    return values.cast(pa.float64()) if pa.types.is_decimal256(held) else values
+def _to_sql_type(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    arrow_type = values.type
+    if pa.types.is_dictionary(arrow_type):
+        return values.cast(arrow_type.value_type)
+    return values.cast(pa.float64()) if pa.types.is_decimal256(arrow_type) else values

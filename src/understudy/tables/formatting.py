@@ -1,4 +1,4 @@
-"""Spelling: columns with the types of their origin, and SQL that writes their values as text files had them."""
+"""Output columns: the types and styles of the origin, and SQL that formats values as text."""
 
 import contextlib
 from collections import Counter
@@ -9,24 +9,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import TableError
-from understudy.schema import is_text
-from understudy.tables.casting import as_type
-from understudy.tables.engine import connect, quoted
-from understudy.tables.origins import Origin, arrow_type, style_of
-from understudy.tables.texts import read_as
+from understudy.schema.draft import is_text
+from understudy.tables.cast import as_type
+from understudy.tables.infer import read_as
+from understudy.tables.origin import Origin, parse_arrow_type, style_of
+from understudy.tables.sql import connect, quote_text
 
 
 def restyle(table: pa.Table, origin: Origin) -> pa.Table:
-    """The table with the types, decimals and spelling of its origin, where its values allow them."""
+    """The table with the types, decimals and styles of its origin, as far as its values allow."""
     columns, fields = [], []
     for field, values in zip(table.schema, table.columns, strict=True):
         known = origin.columns.get(field.name)
         style = {**(known.style if known else {}), **style_of(field)}
-        target = arrow_type(known.arrow) if known else None
+        target = parse_arrow_type(known.arrow) if known else None
         if target is not None:
             with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
                 values = as_type(
-                    _as_texts(values, style) if _holds_text(target) else _read_back(values, target), target
+                    _format_texts(values, style) if _is_text_type(target) else _parse_numbers(values, target), target
                 )
         if "decimals" in style and pa.types.is_floating(values.type):
             values = pc.round(values, int(style["decimals"]))
@@ -35,12 +35,12 @@ def restyle(table: pa.Table, origin: Origin) -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def _holds_text(target: pa.DataType) -> bool:
+def _is_text_type(target: pa.DataType) -> bool:
     return is_text(target.value_type if pa.types.is_dictionary(target) else target)
 
 
-def _read_back(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
-    """Categories that were bought as texts from a column of numbers; "other" is none and becomes null."""
+def _parse_numbers(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """Categories of a numeric column, estimated privately as text, as numbers again; "other" becomes null."""
     types = pa.types
     kind = "integer" if types.is_integer(target) else "real" if types.is_floating(target) else None
     if kind is None or not is_text(values.type):
@@ -48,65 +48,67 @@ def _read_back(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([read_as(chunk.cast(pa.string()), kind) for chunk in values.chunks])
 
 
-def _as_texts(values: pa.ChunkedArray, style: dict[str, str]) -> pa.ChunkedArray:
-    """Values of a column that was text where it came from, by its declared spelling; without one, as they are."""
+def _format_texts(values: pa.ChunkedArray, style: dict[str, str]) -> pa.ChunkedArray:
+    """Values of a column that was text in its source, in its declared style; without one, unchanged."""
     types = pa.types
     has_format = types.is_boolean(values.type) or types.is_date(values.type) or types.is_timestamp(values.type)
     if not (("format" in style and has_format) or ("decimals" in style and types.is_floating(values.type))):
         return values
     field = pa.field("x", values.type, metadata=style)
-    with spelled(pa.table([values], schema=pa.schema([field])), as_text) as (connection, (expression,)):
+    with format_in_sql(pa.table([values], schema=pa.schema([field])), text_sql) as (connection, (expression,)):
         return connection.sql(f"SELECT {expression} AS x FROM t").to_arrow_table().column(0)
 
 
 @contextlib.contextmanager
-def spelled(
-    table: pa.Table, spell: Callable[[str, pa.DataType, dict[str, str]], str]
+def format_in_sql(
+    table: pa.Table, expression_fn: Callable[[str, pa.DataType, dict[str, str]], str]
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[str]]]:
-    """A connection in which `t` holds the columns as c0, c1, ..., and an expression that spells each of them."""
+    """A connection in which `t` holds the columns as c0, c1, ..., and an SQL expression that formats each of them."""
     columns: dict[str, pa.ChunkedArray] = {}
     expressions = []
     for i, (field, values) in enumerate(zip(table.schema, table.columns, strict=True)):
-        style, held = style_of(field), values.type
-        if pa.types.is_dictionary(held):
-            values, held = values.cast(held.value_type), held.value_type
-        if pa.types.is_timestamp(held) and held.tz:
-            seconds = values.cast(pa.timestamp("s", held.tz), safe=False)
+        style, arrow_type = style_of(field), values.type
+        if pa.types.is_dictionary(arrow_type):
+            values, arrow_type = values.cast(arrow_type.value_type), arrow_type.value_type
+        if pa.types.is_timestamp(arrow_type) and arrow_type.tz:
+            seconds = values.cast(pa.timestamp("s", arrow_type.tz), safe=False)
             columns[f"z{i}"] = pc.strftime(seconds, format="%z")
             values = pc.local_timestamp(values)
             style = {"zone": f"z{i}", **style}
         columns[f"c{i}"] = values
-        expressions.append(spell(f"c{i}", held, style))
+        expressions.append(expression_fn(f"c{i}", arrow_type, style))
     with contextlib.closing(connect()) as connection:
         connection.execute("SET python_enable_replacements = false")
         connection.register("t", pa.table(columns))
         yield connection, expressions
 
 
-def require_distinct_by_case(table: pa.Table) -> None:
-    """Refuses names that a format, which ignores case, would take for one."""
+def require_case_insensitive_names(table: pa.Table) -> None:
+    """Raises if two column names differ only in case: for formats that ignore case."""
     lower = Counter(name.lower() for name in table.column_names)
-    clashing = [repr(name) for name in table.column_names if lower[name.lower()] > 1]
+    clashing = [name for name in table.column_names if lower[name.lower()] > 1]
     if clashing:
         raise TableError(
-            f"This format cannot hold names that differ only by case: {', '.join(clashing)}. Write CSV or Parquet."
+            f"This format cannot hold names that differ only in case: {', '.join(map(repr, clashing))}. Write CSV or"
+            " Parquet.",
+            column=clashing[0],
         )
 
 
-def as_text(c: str, held: pa.DataType, style: dict[str, str]) -> str:
-    """SQL that spells a column as text files had it."""
+def text_sql(c: str, arrow_type: pa.DataType, style: dict[str, str]) -> str:
+    """SQL that formats a column as text files write it."""
     types = pa.types
-    if types.is_boolean(held):
-        no, yes = map(quoted, style.get("format", "false/true").split("/"))
+    if types.is_boolean(arrow_type):
+        no, yes = map(quote_text, style.get("format", "false/true").split("/"))
         return f"CASE WHEN {c} THEN {yes} WHEN NOT {c} THEN {no} END"
-    if types.is_floating(held):
-        return f"CASE WHEN NOT isnan({c}) THEN {_real_text(c, style)} END"
-    if types.is_date(held) or types.is_timestamp(held):
-        return moment_text(c, held, style)
+    if types.is_floating(arrow_type):
+        return f"CASE WHEN NOT isnan({c}) THEN {_real_sql(c, style)} END"
+    if types.is_date(arrow_type) or types.is_timestamp(arrow_type):
+        return datetime_sql(c, arrow_type, style)
     return f"CAST({c} AS VARCHAR)"
 
 
-def _real_text(c: str, style: dict[str, str]) -> str:
+def _real_sql(c: str, style: dict[str, str]) -> str:
     if "decimals" not in style:
         return f"CAST({c} AS VARCHAR)"
     decimals = int(style["decimals"])
@@ -116,9 +118,9 @@ def _real_text(c: str, style: dict[str, str]) -> str:
     return rf"regexp_replace(CAST({rounded} AS VARCHAR), '\.0$', '')"
 
 
-def moment_text(c: str, held: pa.DataType, style: dict[str, str]) -> str:
-    """Dates and datetimes by their format, in their own zone."""
-    day = pa.types.is_date(held)
+def datetime_sql(c: str, arrow_type: pa.DataType, style: dict[str, str]) -> str:
+    """SQL that formats dates and datetimes by their format, in their own zone."""
+    day = pa.types.is_date(arrow_type)
     text_format = style.get("format", "%Y-%m-%d" if day else "")
     zone = f"left({style['zone']}, 3) || ':' || right({style['zone']}, 2)" if "zone" in style else "'+00:00'"
     if not text_format:
@@ -128,7 +130,7 @@ def moment_text(c: str, held: pa.DataType, style: dict[str, str]) -> str:
         text_format, end = text_format[:-2], f" || {zone}"
     elif text_format.endswith("Z") and not text_format.endswith("%Z"):
         text_format, end = text_format[:-1], " || 'Z'"
-    text = f"strftime({c}::TIMESTAMP, {quoted(text_format)})"
+    text = f"strftime({c}::TIMESTAMP, {quote_text(text_format)})"
     if text_format.endswith("%f"):
         text = f"left({text}, -{6 - int(style['decimals'])})" if style.get("decimals", "6") != "6" else text
     return text + end

@@ -55,7 +55,7 @@ def test_several_tables(tmp_path: Path, name: str) -> None:
     write_table(PEOPLE, f"{path}::people")
     write_table(PEOPLE.select(["n"]), f"{path}::my visits")
     assert read_table(f"{path}::my visits")[0].column_names == ["n"]
-    with pytest.raises(TableError, match=r"has 2 tables: my visits, people\. Name one of them as"):
+    with pytest.raises(TableError, match=r"has 2 tables: my visits, people\. Name one as"):
         read_table(path)
     with pytest.raises(TableError, match=r"has no table 'peeple'\. It has: my visits, people"):
         read_table(f"{path}::peeple")
@@ -77,8 +77,9 @@ def test_an_empty_table(tmp_path: Path) -> None:
             assert (table.num_rows, table.column_names) == (0, PEOPLE.column_names)
     with contextlib.closing(sqlite3.connect(tmp_path / "y.sqlite")) as connection:
         connection.execute("CREATE TABLE t (a)")
-    with pytest.raises(TableError, match="kinds of its columns cannot be found"):
+    with pytest.raises(TableError) as caught:
         read_table(tmp_path / "y.sqlite")
+    assert caught.value.column == "a"
 
 
 def test_sqlite_values_of_another_type_are_null(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Places: what `people.csv` or `clinic.sqlite::patients` means, and what is wrong with it in one line."""
+"""Table locations such as `people.csv` or `clinic.sqlite::patients`, and checks of what is there."""
 
 import contextlib
 import dataclasses
@@ -26,18 +26,18 @@ _KNOWN = f"Known endings: {', '.join(_SUFFIXES)} (text also with .gz), and postg
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
-    """Where a table lies: a file, or one table of a database."""
+class TableLocation:
+    """A file, or one table of a database."""
 
     path: Path
     suffix: str
-    """The canonical ending, or postgres."""
+    """The canonical ending of the file name, or "postgres"."""
     table: str | None = None
     url: str = ""
     compressed: bool = False
 
     @classmethod
-    def of(cls, source: str | Path) -> "Place":
+    def parse(cls, source: str | Path) -> "TableLocation":
         """Reads `people.csv`, `people.sqlite::patients` or a PostgreSQL address."""
         text = str(source)
         before, mark, after = text.rpartition("::")
@@ -52,17 +52,17 @@ class Place:
         if suffix == ".db":
             suffix = _database_kind(path)
         if path.is_dir():
-            raise TableError(f"{path} is a folder, expected a file. Name one file in it.")
+            raise TableError(f"{path} is a folder, expected a file. Name a file in it.")
         if suffix not in _FORMATS:
-            raise TableError(f"{path} ends in {suffix or 'nothing'}, which names no known format. {_KNOWN}")
+            raise TableError(f"{path} ends in {suffix or 'nothing'}, which is not a known format. {_KNOWN}")
         compressed = path.suffix.lower() in _COMPRESSED
         if compressed and suffix not in (*TEXT_SUFFIXES, ".jsonl"):
-            raise TableError(f"{path}: only text files are read and written compressed. Decompress it first.")
+            raise TableError(f"{path}: only text files can be compressed. Decompress it first.")
         return cls(path, suffix, table, compressed=compressed)
 
     @property
-    def _plain_table(self) -> str:
-        """The name without the default database schema; in file databases names ignore case."""
+    def _normal_name(self) -> str:
+        """The table name without the default database schema; in file databases, in lower case."""
         if self.suffix == "postgres":
             return (self.table or "").removeprefix("public.")
         return (self.table or "").lower().removeprefix("main.")
@@ -76,7 +76,7 @@ def is_same_source(first: object, second: object) -> bool:
     """Whether two sources are the same object, file or database table. Reads no row of either."""
     if not (isinstance(first, str | os.PathLike) and isinstance(second, str | os.PathLike)):
         return first is second
-    one, other = (Place.of(os.fspath(source)) for source in (first, second))
+    one, other = (TableLocation.parse(os.fspath(source)) for source in (first, second))
     if one.suffix == "postgres" or other.suffix == "postgres":
         same = one.url == other.url
     else:
@@ -84,7 +84,7 @@ def is_same_source(first: object, second: object) -> bool:
         with contextlib.suppress(OSError):
             same = same or os.path.samefile(one.path, other.path)
     # Without a name, the only table of the database is meant.
-    return same and (one.table is None or other.table is None or one._plain_table == other._plain_table)
+    return same and (one.table is None or other.table is None or one._normal_name == other._normal_name)
 
 
 def _suffix_of(path: Path) -> str:
@@ -96,7 +96,7 @@ def _suffix_of(path: Path) -> str:
 
 
 def _database_kind(path: Path) -> str:
-    """A .db file says in its first bytes what it is; a new one becomes SQLite."""
+    """The kind of a .db file by its first bytes; a new one becomes SQLite."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         if file.read(12)[8:] == b"DUCK":
             return ".duckdb"
@@ -104,52 +104,55 @@ def _database_kind(path: Path) -> str:
 
 
 def require_file(path: Path, *, may_be_empty: bool = False) -> None:
-    """There is a file to read, and this user may."""
+    """Raises unless there is a file that this user may read."""
     if not path.exists():
         raise TableError(f"{path} does not exist. Check the spelling and the folder.")
     if not os.access(path, os.R_OK):
-        raise TableError(f"{path} may not be read by this user. Change its permissions.")
+        raise TableError(f"You do not have permission to read {path}. Change its permissions.")
     if path.stat().st_size == 0 and not may_be_empty:
         raise TableError(f"{path} is empty (0 bytes). Expected a table with a header and rows.")
 
 
 def require_names(names: Sequence[str], where: str) -> None:
-    """Each column has a name of its own."""
-    twice = [repr(name) for name, count in Counter(names).items() if count > 1]
+    """Raises unless each column has a name, different from all others."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise TableError(
-            f"{where} has duplicate column names: {', '.join(twice)}. Rename them, so that each is there once."
+            f"{where} has duplicate column names: {', '.join(map(repr, twice))}. Rename all but one.", column=twice[0]
         )
     if not names:
         raise TableError(f"{where} has no columns. Expected at least one.")
     for position, name in enumerate(names, start=1):
         if not name.strip():
             raise TableError(
-                f"Column {position} of {where} has no name (pandas writes its index so). Name it, or leave it out."
+                f"Column {position} of {where} has no name (pandas writes its index this way). Name it, or remove it."
             )
 
 
-def require_typed(table: pa.Table, where: str) -> None:
-    """Without a schema, a table without rows needs types of its own: its kinds cannot be inferred otherwise."""
+def require_types(table: pa.Table, where: str) -> None:
+    """Raises for a table without rows whose source has no types: without a schema its kinds cannot be inferred."""
     if table.num_rows:
         return
-    open_ = [repr(f.name) for f in table.schema if pa.types.is_null(f.type) or b"untyped" in (f.metadata or {})]
-    if open_:
+    untyped = [f.name for f in table.schema if pa.types.is_null(f.type) or b"untyped" in (f.metadata or {})]
+    if untyped:
         raise TableError(
-            f"{where} has columns but no rows, so the kinds of its columns cannot be found ({', '.join(open_[:5])})."
-            " Declare them in a schema."
+            f"{where} has no rows, so the kinds of these columns cannot be inferred:"
+            f" {', '.join(map(repr, untyped[:5]))}. Declare them in a schema.",
+            column=untyped[0],
         )
 
 
 @contextlib.contextmanager
-def said_plainly(place: Place) -> Iterator[None]:
-    """Errors of the readers in one line of ours: theirs quote rows."""
+def explain_errors(location: TableLocation) -> Iterator[None]:
+    """Replaces errors of other libraries, which may quote rows, by a `TableError`."""
     try:
         yield
     except UnderstudyError:
         raise
     except MemoryError:
-        raise TableError(f"{place} does not fit into memory.") from None
+        raise TableError(f"{location} does not fit into memory.") from None
     except (pa.ArrowException, duckdb.Error, sqlite3.Error, OSError, ValueError):
-        name = {"postgres": "PostgreSQL", ".jsonl": "JSON lines"}.get(place.suffix, place.suffix[1:].capitalize())
-        raise TableError(f"{place} cannot be read as {name}: it is damaged, cut short, or of another format.") from None
+        name = {"postgres": "PostgreSQL", ".jsonl": "JSON lines"}.get(location.suffix, location.suffix[1:].capitalize())
+        raise TableError(
+            f"{location} cannot be read as {name}: it is damaged, truncated, or in another format."
+        ) from None

@@ -26,7 +26,7 @@ from understudy.privacy.discovery import Grid, Histogram
 from understudy.privacy.units import rows_within_units
 from understudy.schema import Column, Schema
 from understudy.tables import Origin, conform, from_frame, read_table, to_frame, write_table
-from understudy.tables.engine import connect, sandbox
+from understudy.tables.sql import connect, sandbox
 
 Read = Callable[..., tuple[pa.Table, Origin]]
 CANARY = "Canary-Zebra-4711"

@@ -1,7 +1,7 @@
-"""Schemas written for other tools, read as ours: SDV metadata, SmartNoise, dpsynth and mbi domains.
+"""Importers of schemas of other tools: SDV metadata, SmartNoise, dpsynth and mbi domains.
 
-Each reader takes over what its format declares and leaves the rest to be bought. Whoever imports a file answers for
-its being public: a category list or a bound that was read off the data is not.
+Each reader takes over what its format declares; the rest is estimated privately. Whoever imports a file vouches that
+it is public: a category list or a bound that was computed from the data is not.
 """
 
 import dataclasses
@@ -11,24 +11,27 @@ import os
 import re
 from collections.abc import Callable, Mapping
 
-from understudy.errors import SchemaError
-from understudy.schema import Bound, Category, Column, Schema, did_you_mean, read_text
+from understudy.errors import SchemaError, did_you_mean
+from understudy.schema.column import Column
+from understudy.schema.schema import Schema
+from understudy.schema.toml import read_text
+from understudy.schema.values import Bound, Category
 
 Entry = Mapping[str, object]
 
 
 def import_schema(path: str | os.PathLike[str], format: str | None = None) -> Schema:
-    """Reads a schema of another tool; the format is recognised by its content unless it is named."""
+    """Reads a schema of another tool; without a named format, it is detected from the content."""
     if format is not None and format not in FORMATS:
         raise SchemaError(
             f"There is no schema format {format!r}.{did_you_mean(format, FORMATS)} The formats are {_known_formats()}."
         )
-    content = _parsed(read_text(path), str(path))
-    chosen = format or _recognised(content, str(path))
+    content = _parse(read_text(path), str(path))
+    chosen = format or _detect_format(content, str(path))
     try:
         return FORMATS[chosen].read(content)
     except SchemaError as error:
-        raise SchemaError(f"{path}, read as {chosen}: {error}") from None
+        raise error.in_file(f"{path}, read as {chosen}") from None
 
 
 # SDV: {"columns": {"age": {"sdtype": "numerical"}}}, or {"tables": {"people": {"columns": ...}}}
@@ -44,8 +47,8 @@ def _read_sdv(content: Entry) -> Schema:
         tables = _entries(content["tables"])
         if len(tables) != 1:
             raise SchemaError(
-                f"It describes {len(tables)} tables, and linked tables are not in scope. Keep the one you need, or join"
-                " them first."
+                f"It describes {len(tables)} tables, expected one: linked tables are not supported. Keep the one you"
+                " need, or join them first."
             )
         (content,) = tables.values()
     columns = _entries(content.get("columns"))
@@ -66,11 +69,11 @@ def _sdv_column(name: str, entry: Entry, *, is_key: bool) -> Column:
         return Column(name=name, kind="integer" if is_integer else "real")
     if sdtype in ("categorical", "boolean"):
         return Column(name=name, kind=str(sdtype))
-    return Column(name=name, kind="text")  # e-mail addresses, names, phone numbers and the like
+    return Column(name=name, kind="text")  # e-mail addresses, names, phone numbers and so on
 
 
 def _kind_of_format(text_format: str | None) -> str:
-    """A format without a time of day is that of a date."""
+    """date for a format without a time of day, else datetime."""
     if text_format is None or re.search(r"%-?[HIklMSfpcXTRrsz]", text_format):
         return "datetime"
     return "date"
@@ -92,7 +95,7 @@ def _is_smartnoise(content: Entry) -> bool:
 
 
 def _smartnoise_tables(content: Entry, depth: int = 3) -> dict[str, Entry]:
-    """The tables in nested sections: one whose sections have a `type` that SmartNoise knows."""
+    """The tables in nested sections: a table has sections with a `type` that SmartNoise knows."""
     sections = _entries(content)
     if any(_smartnoise_kind(entry) is not None for entry in sections.values()):
         return {"": content}
@@ -112,13 +115,13 @@ def _read_smartnoise(content: Entry) -> Schema:
     tables = _smartnoise_tables(content)
     if len(tables) != 1:
         raise SchemaError(
-            f"It describes {len(tables)} tables ({', '.join(tables)}), and one is needed. Keep the one you need."
+            f"It describes {len(tables)} tables ({', '.join(tables)}), expected one. Keep the one you need."
         )
     table = next(iter(tables.values()))
     entries = {name: entry for name, entry in _entries(table).items() if "type" in entry or "private_id" in entry}
     private = [name for name, entry in entries.items() if entry.get("private_id") is True]
     if len(private) > 1:
-        raise SchemaError(f"It has {len(private)} columns with private_id, and one is needed. Keep one.")
+        raise SchemaError(f"It has {len(private)} columns with private_id, expected one. Keep one.", column=private[1])
     unit = private[0] if private and table.get("row_privacy") is not True else None
     most = table.get("max_ids", table.get("max_contrib", 1))
     return Schema(
@@ -154,7 +157,7 @@ def _is_dpsynth(content: Entry) -> bool:
 
 
 def _dpsynth_attributes(content: Entry) -> dict[str, Entry]:
-    """The attributes, which some versions put in a section of that name, beside constraints."""
+    """The attributes, which some versions put in a section of that name, next to constraints."""
     inner = _entries(content.get("attributes"))
     if any(_dpsynth_class(entry) is not None for entry in inner.values()):
         return inner
@@ -162,7 +165,7 @@ def _dpsynth_attributes(content: Entry) -> dict[str, Entry]:
 
 
 def _dpsynth_class(entry: Entry) -> str | None:
-    """The class of an attribute, written out or told by the key that only it has."""
+    """The class of an attribute, given as `type` or implied by a key that only that class has."""
     if entry.get("type") in _DPSYNTH_CLASSES:
         return str(entry["type"])
     return next((name for name, key in _DPSYNTH_CLASSES.items() if key in entry), None)
@@ -179,7 +182,7 @@ def _dpsynth_column(name: str, entry: Entry) -> Column:
             return _dpsynth_categorical(name, entry)
         case "NumericalAttribute":
             kind = "integer" if entry.get("dtype") == "int" else "real"
-            # Clipped, a null becomes the least value there; not clipped, it keeps a level of its own.
+            # In dpsynth a null becomes the lower bound if values are clipped, else a category of its own.
             nullable = entry.get("clip_to_range", True) is False
             bounds = _bounds(entry.get("min_value"), entry.get("max_value"))
             return Column(name=name, kind=kind, nullable=nullable, bounds=bounds)
@@ -190,13 +193,17 @@ def _dpsynth_column(name: str, entry: Entry) -> Column:
 
 
 def _dpsynth_categorical(name: str, entry: Entry) -> Column:
-    """A null becomes the out-of-domain category there, unless null is itself in the list."""
+    """In dpsynth a null becomes the out-of-domain category, unless null is itself in the list."""
     listed = entry.get("possible_values")
     if not isinstance(listed, list):
-        raise SchemaError(f"Column {name!r}: possible_values must be a list.")
+        raise SchemaError(f"Column {name!r}: possible_values must be a list.", column=name, key="possible_values")
     index = entry.get("out_of_domain_index", 0)
     if not isinstance(index, int) or not 0 <= index < max(len(listed), 1):
-        raise SchemaError(f"Column {name!r}: out_of_domain_index must be a position in possible_values.")
+        raise SchemaError(
+            f"Column {name!r}: out_of_domain_index must be an index into possible_values.",
+            column=name,
+            key="out_of_domain_index",
+        )
     nullable = any(value is None for value in listed)
     categories: tuple[Category, ...] = tuple(value for value in listed if value is not None)
     if len(categories) == 2 and all(isinstance(value, bool) for value in categories):
@@ -224,28 +231,28 @@ def _read_mbi(content: Entry) -> Schema:
     for name, size in _mbi_sizes(content).items():
         num_codes = _count(size)
         if num_codes is None:
-            raise SchemaError(f"Column {name!r}: the number of codes must be a whole number of at least 1.")
+            raise SchemaError(f"Column {name!r}: the number of codes must be an integer of at least 1.", column=name)
         columns.append(Column(name=name, kind="categorical", nullable=False, categories=tuple(range(num_codes))))
     return Schema(columns=tuple(columns))
 
 
-# Recognising and parsing
+# Detecting and parsing
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Format:
-    """How a format is called, recognised and read."""
+    """How a format is named, detected and read."""
 
     title: str
-    recognise: Callable[[Entry], bool]
+    detect: Callable[[Entry], bool]
     read: Callable[[Entry], Schema]
 
 
 FORMATS = {
-    "sdv": _Format(title="SDV metadata JSON", recognise=_is_sdv, read=_read_sdv),
-    "smartnoise": _Format(title="SmartNoise YAML", recognise=_is_smartnoise, read=_read_smartnoise),
-    "dpsynth": _Format(title="dpsynth domain YAML", recognise=_is_dpsynth, read=_read_dpsynth),
-    "mbi": _Format(title="mbi domain JSON", recognise=_is_mbi, read=_read_mbi),
+    "sdv": _Format(title="SDV metadata JSON", detect=_is_sdv, read=_read_sdv),
+    "smartnoise": _Format(title="SmartNoise YAML", detect=_is_smartnoise, read=_read_smartnoise),
+    "dpsynth": _Format(title="dpsynth domain YAML", detect=_is_dpsynth, read=_read_dpsynth),
+    "mbi": _Format(title="mbi domain JSON", detect=_is_mbi, read=_read_mbi),
 }
 """The formats that `import_schema` reads, in the order in which they are tried."""
 
@@ -254,34 +261,34 @@ def _known_formats() -> str:
     return ", ".join(f"{name} ({each.title})" for name, each in FORMATS.items())
 
 
-def _recognised(content: Entry, source: str) -> str:
+def _detect_format(content: Entry, source: str) -> str:
     for name, each in FORMATS.items():
-        if each.recognise(content):
+        if each.detect(content):
             return name
-    raise SchemaError(f"{source} is in no schema format known here. Known are {_known_formats()}.")
+    raise SchemaError(f"{source} is in no known schema format. The formats are {_known_formats()}.")
 
 
-def _parsed(text: str, source: str) -> Entry:
+def _parse(text: str, source: str) -> Entry:
     """The content of a JSON or YAML file, which must be a mapping with text keys."""
     if source.endswith(".toml"):
-        raise SchemaError(f"{source} is TOML, which needs no import: use it as the schema as it is.")
+        raise SchemaError(f"{source} is TOML, which needs no import. Use it as the schema directly.")
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
         if source.endswith(".json"):
-            raise SchemaError(f"{source} is not valid JSON: {error}. Mend that line.") from None
-        content = _parsed_yaml(text, source)
+            raise SchemaError(f"{source} is not valid JSON: {error}. Correct that line.") from None
+        content = _parse_yaml(text, source)
     if not isinstance(content, dict):
-        raise SchemaError(f"{source} does not describe columns. Known formats are {_known_formats()}.")
+        raise SchemaError(f"{source} does not describe columns. The formats are {_known_formats()}.")
     return {str(key): value for key, value in content.items()}
 
 
-def _parsed_yaml(text: str, source: str) -> object:
+def _parse_yaml(text: str, source: str) -> object:
     try:
         import yaml
     except ImportError:
         raise SchemaError(
-            f"{source} is not JSON, and reading YAML needs the package PyYAML: pip install 'understudy[yaml]'."
+            f"{source} is not JSON, and reading YAML needs PyYAML: pip install 'understudy[yaml]'."
         ) from None
     try:
         return yaml.safe_load(text)
@@ -289,11 +296,11 @@ def _parsed_yaml(text: str, source: str) -> object:
         mark = getattr(error, "problem_mark", None)
         where = f" (at line {mark.line + 1})" if mark is not None else ""
         reason = getattr(error, "problem", None) or "it cannot be read"
-        raise SchemaError(f"{source} is neither JSON nor valid YAML: {reason}{where}. Mend that line.") from None
+        raise SchemaError(f"{source} is neither JSON nor valid YAML: {reason}{where}. Correct that line.") from None
 
 
 def _entries(section: object) -> dict[str, Entry]:
-    """The parts of a section that are sections themselves; an empty one counts."""
+    """The subsections of a section, empty ones included."""
     if not isinstance(section, Mapping):
         return {}
     return {str(name): entry or {} for name, entry in section.items() if entry is None or isinstance(entry, Mapping)}
@@ -309,7 +316,7 @@ def _count(value: object) -> int | None:
 
 
 def _bounds(lower: object, upper: object) -> tuple[Bound, Bound] | None:
-    """Both bounds, or nothing: half a domain is no domain, so it is bought."""
+    """Both bounds, or None if one is missing or infinite."""
     for bound in (lower, upper):
         if bound is None or (isinstance(bound, float) and not math.isfinite(bound)):
             return None

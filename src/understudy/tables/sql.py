@@ -1,4 +1,4 @@
-"""DuckDB in memory, for computing over columns: it can reach no file, no network and no Python variable."""
+"""DuckDB connections and SQL quoting."""
 
 import contextlib
 import functools
@@ -9,8 +9,8 @@ import duckdb
 import pyarrow as pa
 
 
-def computed(expression: str, values: pa.Array) -> pa.Array:
-    """A DuckDB expression over `v`, in order."""
+def compute_sql(expression: str, values: pa.Array) -> pa.Array:
+    """The value of a DuckDB expression over `v`, for each of the values."""
     with sandbox() as connection:
         connection.register("t", pa.table({"v": values}))
         result = connection.sql(f"SELECT {expression} AS r FROM t").to_arrow_table().column(0)
@@ -19,7 +19,7 @@ def computed(expression: str, values: pa.Array) -> pa.Array:
 
 @contextlib.contextmanager
 def sandbox() -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB in memory that can reach no file, no network and no Python variable."""
+    """DuckDB in memory, without access to files, the network or Python variables."""
     connection = _engine(os.getpid()).cursor()
     try:
         yield connection
@@ -29,7 +29,7 @@ def sandbox() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @functools.cache
 def _engine(process: int) -> duckdb.DuckDBPyConnection:
-    """One engine for each process: starting one takes longer than most questions to it, and none survives a fork."""
+    """One engine per process: starting one takes longer than most queries, and none survives a fork."""
     connection = connect()
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     connection.execute("SET GLOBAL python_enable_replacements = false")
@@ -39,17 +39,17 @@ def _engine(process: int) -> duckdb.DuckDBPyConnection:
 
 
 def connect(path: str = ":memory:", *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
-    """A connection that never spills to disk: DuckDB would leave private rows in a folder of its own choice."""
+    """A connection that never spills private rows to disk."""
     connection = duckdb.connect(path, read_only=read_only)
     connection.execute("SET temp_directory = ''")
     return connection
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """A text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def named(text: str) -> str:
+def quote_name(text: str) -> str:
     """A name as an SQL identifier."""
     return '"' + text.replace('"', '""') + '"'

@@ -1,0 +1,268 @@
+"""One column of a schema and the checks of its keys."""
+
+import dataclasses
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Literal
+
+from understudy.errors import SchemaError, did_you_mean
+from understudy.schema.values import Bound, Category, format_list, format_value, is_among, to_python, to_toml
+
+KINDS = ("categorical", "integer", "real", "boolean", "datetime", "date", "text", "id")
+"""What a column can be. `text` and `id` are never modelled."""
+
+BOUNDED = ("integer", "real", "datetime", "date")
+"""The kinds that have bounds."""
+
+MAX_DECIMALS = 15
+"""More digits are those of a binary fraction, not a precision."""
+
+_REQUIRED = ("kind", "nullable", "drop")
+
+_APPLIES_TO = {
+    "format": ("datetime", "date", "boolean"),
+    "decimals": ("real",),
+    "categories": ("categorical",),
+    "bounds": BOUNDED,
+}
+"""The kinds that a key is for; absent: all."""
+
+# Names of kinds in other tools, which difflib alone would not find.
+_KIND_SYNONYMS = {
+    "bool": "boolean",
+    "category": "categorical",
+    "continuous": "real",
+    "double": "real",
+    "enum": "categorical",
+    "float": "real",
+    "identifier": "id",
+    "int": "integer",
+    "key": "id",
+    "nominal": "categorical",
+    "number": "real",
+    "numeric": "real",
+    "numerical": "real",
+    "object": "categorical",
+    "ordinal": "categorical",
+    "str": "categorical",
+    "string": "categorical",
+    "timestamp": "datetime",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Column:
+    """What is public about one column.
+
+    >>> Column(name="age", kind="integer", bounds=(17, 90)).bought is None
+    True
+    >>> Column(name="workclass", kind="categorical").bought
+    'categories'
+    """
+
+    name: str
+
+    kind: str
+    """One of `KINDS`."""
+
+    nullable: bool = True
+    """Whether nulls have a category of their own. Never inferred from the data."""
+
+    categories: tuple[Category, ...] | None = None
+    """Of a categorical column: all of its values, of one type. None: estimated privately."""
+
+    unknown: Category | None = None
+    """The category that undeclared values become. None: the first one."""
+
+    bounds: tuple[Bound, Bound] | None = None
+    """Of an integer, real, datetime or date column: lower and upper bound. None: estimated privately."""
+
+    drop: bool = False
+    """Whether it is left out of the synthetic table."""
+
+    format: str | None = None
+    """How text files write it: a `strptime` format for a datetime or date; for a boolean its words for false and true,
+    as in "no/yes". None: a boolean is written "false/true"; true, t, yes, y, 1 and their opposites are read."""
+
+    decimals: int | None = None
+    """Of a real column: digits after the decimal point. None: as many as a value needs."""
+
+    def __post_init__(self) -> None:
+        _check_text(self.name, "A column name")
+        checks: dict[str, Callable[..., object]] = {
+            "kind": self._check_kind,
+            "nullable": _check_flag,
+            "drop": _check_flag,
+            "format": self._check_format,
+            "decimals": _check_decimals,
+            "categories": _check_categories,
+            "unknown": self._check_unknown,
+            "bounds": self._check_bounds,
+        }
+        for key, check in checks.items():
+            value = getattr(self, key)
+            if value is None and key not in _REQUIRED:
+                continue
+            try:
+                if self.kind not in _APPLIES_TO.get(key, (self.kind,)):
+                    kinds = " or ".join(_APPLIES_TO[key])
+                    raise SchemaError(
+                        f"only for kind {kinds}, found kind {self.kind!r}. Remove {key}, or change the kind."
+                    )
+                object.__setattr__(self, key, check(value))
+            except SchemaError as error:
+                raise SchemaError(f"Column {self.name!r}, {key}: {error}", column=self.name, key=key) from None
+
+    @property
+    def modelled(self) -> bool:
+        """Whether a synthesizer learns this column. Text, ids and dropped columns are never queried."""
+        return not self.drop and self.kind not in ("text", "id")
+
+    @property
+    def bought(self) -> Literal["categories", "bounds"] | None:
+        """What the schema does not declare here, so that it is estimated privately with part of the budget."""
+        if not self.modelled:
+            return None
+        if self.kind == "categorical" and self.categories is None:
+            return "categories"
+        if self.kind in BOUNDED and self.bounds is None:
+            return "bounds"
+        return None
+
+    def _check_kind(self, kind: object) -> object:
+        if kind not in KINDS:
+            hint = did_you_mean(_KIND_SYNONYMS.get(str(kind).lower(), kind), KINDS)
+            raise SchemaError(f"expected one of {', '.join(KINDS)}; found {kind!r}.{hint}")
+        return kind
+
+    def _check_format(self, text_format: object) -> object:
+        example = "no/yes" if self.kind == "boolean" else "%d.%m.%Y"
+        if not isinstance(text_format, str) or not text_format:
+            raise SchemaError(f'expected a string such as "{example}", found {format_value(text_format)}.')
+        if self.kind == "boolean":
+            words = text_format.split("/")
+            if len(words) != 2 or words[0] == words[1] or not all(word and word == word.strip() for word in words):
+                raise SchemaError(
+                    f'expected the words for false and true, as in "{example}", found {format_value(text_format)}.'
+                )
+        elif not re.search(r"%[YyGcxDFsQ]", text_format):
+            raise SchemaError(f'expected a strptime format such as "{example}", found {format_value(text_format)}.')
+        return text_format
+
+    def _check_unknown(self, unknown: Category) -> Category:
+        unknown = to_python(unknown)
+        if self.categories is None:
+            raise SchemaError(
+                "expected one of the declared categories, but none are declared. Declare them, or remove"
+                ' unknown: a privately estimated list always has an "other".',
+            )
+        if not is_among(unknown, self.categories):
+            raise SchemaError(
+                f"expected one of the categories, found {format_value(unknown)}."
+                f"{did_you_mean(unknown, self.categories)} Add it to categories, or choose one of them.",
+            )
+        return unknown
+
+    def _check_bounds(self, bounds: Sequence[Bound]) -> tuple[Bound, Bound]:
+        if isinstance(bounds, str) or not isinstance(bounds, Sequence) or len(bounds) != 2:
+            raise SchemaError(f"expected a list [lower, upper], found {format_value(bounds)}.")
+        lower, upper = (self._to_bound(bound) for bound in bounds)
+        if len({bound.tzinfo is None for bound in (lower, upper) if isinstance(bound, datetime)}) > 1:
+            raise SchemaError("one bound has a time zone and the other does not. Write both with one, or both without.")
+        if not lower < upper:  # type: ignore[operator]
+            raise SchemaError(
+                f"the lower bound must be less than the upper bound, found [{to_toml(lower)}, {to_toml(upper)}]."
+                f" {'Swap them' if lower > upper else 'Widen them, or drop the column'}.",  # type: ignore[operator]
+            )
+        return lower, upper
+
+    def _to_bound(self, value: object) -> Bound:
+        """A bound in the type of its kind: integers stay exact, and zones become fixed offsets, as in TOML."""
+        value = to_python(value)
+        try:
+            match self.kind, value:
+                case "integer", int() if not isinstance(value, bool):
+                    return value
+                case "integer", float() if value.is_integer():
+                    return int(value)
+                case "real", int() | float() if not isinstance(value, bool) and math.isfinite(float(value)):
+                    return float(value)
+                case "datetime", str():
+                    return _with_fixed_offset(datetime.fromisoformat(value))
+                case "datetime", datetime():
+                    return _with_fixed_offset(value)
+                case "datetime", date():
+                    return datetime(value.year, value.month, value.day)
+                case "date", str():
+                    return date.fromisoformat(value)
+                case "date", date() if not isinstance(value, datetime):
+                    return value
+        except (ValueError, OverflowError):
+            pass
+        expected = {
+            "integer": "integers",
+            "real": "finite numbers",
+            "datetime": "datetimes such as 2024-01-31T12:00:00",
+            "date": "dates such as 2024-01-31",
+        }
+        raise SchemaError(f"expected {expected[self.kind]}, found {format_value(value)}.")
+
+
+def _with_fixed_offset(moment: datetime) -> datetime:
+    """The same moment with a whole-minute offset, the only zone that TOML can write."""
+    offset = moment.utcoffset()
+    if offset is None:
+        return moment.replace(fold=0)
+    if offset % timedelta(minutes=1):
+        return moment.astimezone(UTC)
+    return moment.replace(tzinfo=timezone(offset), fold=0)
+
+
+def _check_flag(value: object) -> object:
+    if not isinstance(value, bool):
+        raise SchemaError(f"expected true or false, found {format_value(value)}.")
+    return value
+
+
+def _check_decimals(decimals: object) -> object:
+    if isinstance(decimals, bool) or not isinstance(decimals, int) or not 0 <= decimals <= MAX_DECIMALS:
+        raise SchemaError(f"expected an integer from 0 to {MAX_DECIMALS}, found {format_value(decimals)}.")
+    return decimals
+
+
+def _check_categories(categories: object) -> tuple[Category, ...]:
+    if isinstance(categories, (str, Mapping, Set)) or not isinstance(categories, Iterable):
+        raise SchemaError(f"expected a list, found {format_value(categories)}.")
+    values = tuple(to_python(value) for value in categories)
+    if not values:
+        raise SchemaError(
+            "expected at least one, found an empty list. Remove the line to have them estimated privately."
+        )
+    types = sorted({type(value).__name__ for value in values})
+    if len(types) > 1 or types[0] not in ("str", "int", "float", "bool"):
+        raise SchemaError(
+            f"expected all strings, all integers, all floats or all booleans; found {' and '.join(types)}."
+            " Write them all in one type."
+        )
+    for value in values:
+        if isinstance(value, str):
+            _check_text(value, "a category")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise SchemaError(f"{value} cannot be a category. Remove it; for nulls set nullable = true.")
+    repeated = [value for value, count in Counter(values).items() if count > 1]
+    if repeated:
+        raise SchemaError(f"{format_list(repeated)} listed more than once. Keep one.")
+    return values
+
+
+def _check_text(value: object, what: str) -> None:
+    """Raises unless the value is a string that a file can hold."""
+    if not isinstance(value, str):
+        raise SchemaError(f"{what} must be a string, found {format_value(value)}.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise SchemaError(f"{what} is not valid Unicode: {value!r}. Rename it.") from None

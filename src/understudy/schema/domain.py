@@ -1,0 +1,152 @@
+"""The public shape of an encoded table: how many codes each column has, and the bins of numeric columns."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterable, Sequence
+
+from understudy.errors import SchemaError, did_you_mean
+
+Clique = Sequence[str]
+
+MERGED_SIZE = 3
+"""The number of codes of an estimated category list, merged as far as possible: one category, "other", and null."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Domain:
+    """The public shape of an encoded table: how many codes each column has, and the public number of rows.
+
+    >>> domain = Domain(names=("sex", "age"), sizes=(2, 10), num_rows=100)
+    >>> domain.shape(("age", "sex")), domain.size(("age", "sex"))
+    ((10, 2), 20)
+    """
+
+    names: tuple[str, ...]
+
+    sizes: tuple[int, ...]
+    """The number of codes of each column, including the one for nulls."""
+
+    num_rows: int
+    """Declared, or estimated privately: never the exact number if that is private."""
+
+    target: str | None = None
+
+    numbers: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    """The columns with bounds and an order: numbers, dates and datetimes."""
+
+    declared_rows: int | None = dataclasses.field(default=None, compare=False, repr=False)
+    """The number of rows if it was declared, and so is known before any query; None: estimated privately."""
+
+    bought: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    """The columns whose number of codes is estimated privately: no privacy cost may depend on it."""
+
+    most_sizes: tuple[int, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    """The largest size that each column can have, by facts known before any query; empty: `sizes` are final."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(self.names))
+        object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
+        if self.most_sizes and len(self.most_sizes) != len(self.sizes):
+            raise SchemaError(f"A domain needs one largest size for each column, found {self.most_sizes}.")
+        if len(self.names) != len(self.sizes) or len(set(self.names)) != len(self.names):
+            raise SchemaError(
+                f"A domain needs different names and one size for each, found {self.names} and {self.sizes}."
+            )
+        if min(self.sizes, default=1) < 1 or self.num_rows < 1:
+            raise SchemaError(
+                f"Sizes and the number of rows must be at least 1, found {self.sizes} and {self.num_rows}."
+            )
+        if self.target is not None and self.target not in self.names:
+            raise SchemaError(
+                f"The target {self.target!r} is not in the domain.{did_you_mean(self.target, self.names)}",
+                column=self.target,
+            )
+
+    @property
+    def singles(self) -> tuple[tuple[str], ...]:
+        """The 1-way cliques: one for each column."""
+        return tuple((name,) for name in self.names)
+
+    def index(self, name: str) -> int:
+        if name not in self._indices:
+            raise SchemaError(
+                f"There is no column {name!r} in the domain.{did_you_mean(name, self.names)}", column=name
+            )
+        return self._indices[name]
+
+    def only(self, columns: Iterable[str]) -> "Domain":
+        """These columns alone, in the order of the domain; the target stays if it is among them.
+
+        >>> Domain(names=("sex", "age"), sizes=(2, 10), num_rows=100, target="sex").only(["age"])
+        Domain(names=('age',), sizes=(10,), num_rows=100, target=None)
+        """
+        kept = sorted({self.index(name) for name in columns})
+        names = tuple(self.names[at] for at in kept)
+        return Domain(
+            names=names,
+            sizes=tuple(self.sizes[at] for at in kept),
+            num_rows=self.num_rows,
+            target=self.target if self.target in names else None,
+            numbers=tuple(name for name in self.numbers if name in names),
+            declared_rows=self.declared_rows,
+            bought=tuple(name for name in self.bought if name in names),
+            most_sizes=tuple(self.most_sizes[at] for at in kept) if self.most_sizes else (),
+        )
+
+    @property
+    def largest(self) -> "Domain":
+        """The same with every column at its largest size.
+
+        Refusals that depend on sizes are decided on this or on `merged`: estimated sizes are noisy answers, and a
+        refusal after a query would come too late.
+        """
+        return dataclasses.replace(self, sizes=self.most_sizes or self.sizes)
+
+    @property
+    def merged(self) -> "Domain":
+        """The largest domain that is left after estimated category lists are merged as far as possible."""
+        sizes = [
+            min(size, MERGED_SIZE) if name in self.bought else size
+            for name, size in zip(self.names, self.largest.sizes, strict=True)
+        ]
+        return dataclasses.replace(self, sizes=tuple(sizes))
+
+    def shape(self, clique: Clique) -> tuple[int, ...]:
+        return tuple(self.sizes[self.index(name)] for name in clique)
+
+    def size(self, clique: Clique) -> int:
+        """The number of cells of the clique's marginal."""
+        return math.prod(self.shape(clique))
+
+    @functools.cached_property
+    def _indices(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self.names)}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NumericDomain:
+    """The bins of a numeric column: their edges as positions between its bounds, from 0 to 1.
+
+    >>> NumericDomain(run_edges=(0.0, 0.25, 0.5, 1.0), run_masses=(0.5, 0.3, 0.2), first_run=(0, 2, 3), whole=8).edges
+    (0.0, 0.5, 1.0)
+    """
+
+    run_edges: tuple[float, ...]
+    """The edges of its fine histogram, which is estimated privately or assumed."""
+
+    run_masses: tuple[float, ...]
+    """The probability of each interval of the fine histogram."""
+
+    first_run: tuple[int, ...]
+    """The first interval of each bin, and at the end the number of intervals."""
+
+    whole: int | None = None
+    """The number of values between the bounds if they are whole (integers, days, microseconds); None: they are not."""
+
+    nullable: bool = False
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """The edges of the bins."""
+        return tuple(self.run_edges[run] for run in self.first_run)

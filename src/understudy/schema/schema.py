@@ -1,0 +1,264 @@
+"""The schema of a table: its columns, its privacy unit, its target. Reads no value of a table."""
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+
+import pyarrow as pa
+
+from understudy.errors import SchemaError, did_you_mean
+from understudy.run.atomic import atomic_write
+from understudy.schema.column import Column
+from understudy.schema.draft import draft_column
+from understudy.schema.toml import (
+    NEEDS_UNIT,
+    check_keys,
+    format_schema,
+    parse_toml,
+    read_column,
+    read_sections,
+    read_text,
+)
+from understudy.schema.values import Category, format_list, format_value, is_among, to_python, to_toml_key
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Schema:
+    """What is public about a table. Immutable; `dataclasses.replace` makes a changed copy and checks it.
+
+    >>> schema = Schema.from_toml('[columns.age]\\nkind = "integer"\\nbounds = [17, 90]')
+    >>> schema["age"].bounds, schema.rows
+    ((17, 90), None)
+    """
+
+    columns: tuple[Column, ...]
+
+    rows: int | None = None
+    """The declared number of rows. None: a noisy count is used."""
+
+    unit: str | None = None
+    """The column that names the privacy unit, if a person may own several rows. Its kind becomes `id`."""
+
+    max_rows_per_unit: int = 1
+    """With `unit`: at most this many rows of each unit are used."""
+
+    target: str | None = None
+    """The column that matters most."""
+
+    positive: Category | None = None
+    """The positive class of the target, for scores."""
+
+    drafted: bool = False
+    """Whether the kinds were drafted from the table and not yet confirmed by a person."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if not self.columns:
+            raise SchemaError(
+                "The schema declares no column. Add a [columns.NAME] section for each column of the table."
+            )
+        twice = [name for name, count in Counter(self.names).items() if count > 1]
+        if twice:
+            raise SchemaError(f"Duplicate column names: {format_list(twice)}. Rename all but one.", column=twice[0])
+        if self.rows is not None:
+            _check_count(self.rows, "rows")
+        if not isinstance(self.drafted, bool):
+            raise SchemaError(
+                f"[table] drafted must be true or false, found {format_value(self.drafted)}.", key="drafted"
+            )
+        self._check_unit()
+        self._check_target()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def modelled(self) -> tuple[Column, ...]:
+        """The columns that a synthesizer learns, in order."""
+        return tuple(column for column in self.columns if column.modelled)
+
+    def __getitem__(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise SchemaError(f"The schema has no column {name!r}.{did_you_mean(name, self.names)}", column=name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def with_target(self, target: str | None, positive: Category | None = None) -> "Schema":
+        """A copy with another target; the positive class is kept only if the target stays the same."""
+        if positive is None and target == self.target:
+            positive = self.positive
+        return dataclasses.replace(self, target=target, positive=positive)
+
+    @classmethod
+    def draft(cls, arrow_schema: pa.Schema) -> "Schema":
+        """Names and kinds from Arrow types alone: reads no value, no distinct count and no number of rows.
+
+        A field's metadata `kind`, `format` and `decimals` are used: the reader of text files puts them there.
+        """
+        return cls(columns=tuple(draft_column(field) for field in arrow_schema), drafted=True)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> "Schema":
+        """Reads a TOML file."""
+        return cls.from_toml(read_text(path), source=str(path))
+
+    def write(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Writes a TOML file, whole or not at all. An existing file is replaced only with `force`."""
+        with atomic_write(path, force=force) as file:
+            file.write(self.to_toml().encode())
+
+    @classmethod
+    def from_toml(cls, text: str, *, source: str = "The schema") -> "Schema":
+        """Reads TOML; `source` names the file in messages."""
+        content = parse_toml(text, source)
+        try:
+            return cls._from_parts(*read_sections(content))
+        except SchemaError as error:
+            raise error.in_file(source) from None
+
+    def to_toml(self) -> str:
+        """Commented TOML that says what is declared public and what will be estimated privately. Deterministic."""
+        return format_schema(**{field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, object]) -> "Schema":
+        """Reads what `to_dict` returns."""
+        columns = content.get("columns")
+        if not isinstance(columns, list) or not all(isinstance(entry, dict) and "name" in entry for entry in columns):
+            raise SchemaError('A schema\'s "columns" must be a list of objects, each with a "name".')
+        table = {key: value for key, value in content.items() if key != "columns"}
+        return cls._from_parts(
+            table, tuple(read_column(e["name"], {k: v for k, v in e.items() if k != "name"}) for e in columns)
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """The same for JSON: dates as ISO text, defaults left out."""
+        table = {key: value for key, value in _set_fields(self).items() if key != "columns"}
+        return {**table, "columns": [_json_safe(_set_fields(column)) for column in self.columns]}
+
+    @classmethod
+    def _from_parts(cls, table: Mapping[str, object], columns: tuple[Column, ...]) -> "Schema":
+        """A schema from the keys of [table], which are its fields."""
+        known = tuple(field.name for field in dataclasses.fields(cls) if field.name != "columns")
+        check_keys(table, known, "[table]")
+        return cls(columns=columns, **table)  # type: ignore[arg-type]
+
+    def _check_unit(self) -> None:
+        _check_count(self.max_rows_per_unit, "max_rows_per_unit")
+        if self.unit is None:
+            if self.max_rows_per_unit != 1:
+                raise SchemaError(NEEDS_UNIT, key="max_rows_per_unit")
+            return
+        column = self._column_of("unit", self.unit)
+        # Whatever kind was declared: as an identifier it cannot be modelled by mistake.
+        as_id = Column(name=column.name, kind="id", nullable=column.nullable, drop=column.drop)
+        object.__setattr__(self, "columns", tuple(as_id if c is column else c for c in self.columns))
+
+    def _check_target(self) -> None:
+        if self.target is None:
+            if self.positive is not None:
+                raise SchemaError(
+                    "[table] positive needs target, the column it is a class of. Add target, or remove positive.",
+                    key="positive",
+                )
+            return
+        column = self._column_of("target", self.target)
+        if not column.modelled:
+            why = "is dropped" if column.drop else f"has kind {column.kind!r}"
+            raise SchemaError(
+                f"[table] target is column {self.target!r}, which {why} and so is not modelled. Choose another.",
+                column=self.target,
+                key="target",
+            )
+        if self.positive is None:
+            return
+        object.__setattr__(self, "positive", to_python(self.positive))
+        if not isinstance(self.positive, (str, int, float, bool)):
+            raise SchemaError(
+                f"[table] positive must be one value of the target, found {format_value(self.positive)}.",
+                key="positive",
+            )
+        categories = (False, True) if column.kind == "boolean" else column.categories
+        if categories is not None and not is_among(self.positive, categories):
+            raise SchemaError(
+                f"[table] positive is {format_value(self.positive)}, which is not one of the categories of the target"
+                f" {self.target!r}: {format_list(categories)}.{did_you_mean(self.positive, categories)}",
+                column=self.target,
+                key="positive",
+            )
+
+    def _column_of(self, key: str, name: object) -> Column:
+        if isinstance(name, str) and name in self.names:
+            return self[name]
+        raise SchemaError(
+            f"[table] {key} is {format_value(name)}, but there is no such column.{did_you_mean(name, self.names)}"
+            f" Name a column of the table, or remove {key}.",
+            column=str(name),
+            key=key,
+        )
+
+
+def match_columns(schema: Schema, column_names: Sequence[str]) -> None:
+    """Raises unless a table with these columns has those of the schema, in any order. Names are public.
+
+    A column that the schema drops may be absent.
+    """
+    twice = [name for name, count in Counter(column_names).items() if count > 1]
+    if twice:
+        raise SchemaError(
+            f"Duplicate column names in the table: {format_list(twice)}. Rename all but one.", column=twice[0]
+        )
+    absent = [c.name for c in schema.columns if c.name not in column_names and (not c.drop or c.name == schema.unit)]
+    extra = [name for name in column_names if name not in schema]
+    problems = []
+    if absent:
+        problems.append(
+            f"{_columns_are(absent)} in the schema but not in the table.{did_you_mean(absent[0], extra)}"
+            f" Remove {_them(absent)} from the schema, or check the spelling."
+        )
+    if extra:
+        problems.append(
+            f"{_columns_are(extra)} in the table but not in the schema.{did_you_mean(extra[0], absent)}"
+            f" Add a [columns.{to_toml_key(extra[0])}] section with a kind, or with drop = true to leave it out."
+        )
+    if problems:
+        raise SchemaError(" ".join(problems), column=[*absent, *extra][0])
+
+
+def _set_fields(record: Column | Schema) -> dict[str, object]:
+    """The fields that differ from their defaults."""
+    values = {field.name: (getattr(record, field.name), field.default) for field in dataclasses.fields(record)}
+    return {name: value for name, (value, default) in values.items() if value is not default and value != default}
+
+
+def _json_safe(entry: dict[str, object]) -> dict[str, object]:
+    return {
+        key: [v.isoformat() if isinstance(v, date) else v for v in value] if isinstance(value, tuple) else value
+        for key, value in entry.items()
+    }
+
+
+def _check_count(value: object, key: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise SchemaError(f"[table] {key} must be an integer of at least 1, found {format_value(value)}.", key=key)
+
+
+def _columns_are(names: Sequence[str]) -> str:
+    return (
+        f"Column {names[0]!r} is"
+        if len(names) == 1
+        else f"Columns {', '.join(map(repr, names[:5]))}{' and others' * (len(names) > 5)} are"
+    )
+
+
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"

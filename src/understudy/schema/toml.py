@@ -1,0 +1,167 @@
+"""Schema files: TOML read into columns, and a schema written as commented TOML."""
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from understudy.errors import SchemaError, did_you_mean
+from understudy.schema.column import KINDS, Column
+from understudy.schema.values import Category, to_toml, to_toml_key
+
+NEEDS_UNIT = (
+    "[table] max_rows_per_unit needs unit, the column that names the privacy unit. Add unit, or remove"
+    " max_rows_per_unit."
+)
+
+
+# Reading
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The content of a UTF-8 file; raises `SchemaError` if it cannot be read."""
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise SchemaError(f"There is no file {str(path)!r}. Check the path of the schema.") from None
+    except UnicodeDecodeError:
+        raise SchemaError(f"{path} is not UTF-8 text. Save the schema as UTF-8.") from None
+    except OSError as error:
+        raise SchemaError(f"Cannot read {path}: {error.strerror}.") from None
+
+
+def parse_toml(text: str, source: str) -> Mapping[str, object]:
+    """The content of TOML text; `source` names the file in messages."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SchemaError(
+            f"{source} is not valid TOML: {str(error).rstrip('.')}. Correct that line. If this is a table, draft a"
+            " schema of it first ('understudy schema draft')."
+        ) from None
+
+
+def read_sections(content: Mapping[str, object]) -> tuple[Mapping[str, object], tuple[Column, ...]]:
+    """The keys of [table], and the columns."""
+    check_keys(content, ("table", "columns"), "The file")
+    table, columns = content.get("table", {}), content.get("columns", {})
+    if not isinstance(table, dict) or not isinstance(columns, dict):
+        raise SchemaError("table and columns must be sections, written as [table] and [columns.NAME].")
+    if "max_rows_per_unit" in table and "unit" not in table:
+        raise SchemaError(NEEDS_UNIT, key="max_rows_per_unit")
+    return table, tuple(read_column(name, entry) for name, entry in columns.items())
+
+
+def read_column(name: object, entry: object) -> Column:
+    """A column from the keys of its section, which are the fields of `Column`."""
+    if not isinstance(name, str) or not isinstance(entry, dict):
+        raise SchemaError(
+            f'Column {name!r} must be a section: [columns.{name}] with a line such as kind = "integer".',
+            column=str(name),
+        )
+    known = tuple(field.name for field in dataclasses.fields(Column) if field.name != "name")
+    check_keys(entry, known, f"[columns.{to_toml_key(name)}]", column=name)
+    if "kind" not in entry and entry.get("drop") is True:
+        return Column(name=name, **{"kind": "text", **entry})  # the kind of a dropped column does not matter
+    if "kind" not in entry:
+        raise SchemaError(
+            f"Column {name!r} has no kind. Add kind = one of {', '.join(KINDS)}.", column=name, key="kind"
+        )
+    return Column(name=name, **entry)
+
+
+def check_keys(entry: Mapping[str, object], known: Sequence[str], where: str, *, column: str | None = None) -> None:
+    """Raises for the first key of a section that is not known."""
+    for key in entry:
+        if key not in known:
+            raise SchemaError(
+                f"{where} has the unknown key {key!r}.{did_you_mean(key, known)} The keys are {', '.join(known)}.",
+                column=column,
+                key=key,
+            )
+
+
+# Writing
+
+
+_HEADER = """\
+# What is public about this table.
+# Column names and kinds are public. Every other line below is DECLARED public: a person vouches for it.
+# What is absent (shown as a comment where it matters) is ESTIMATED PRIVATELY with part of the privacy budget.
+# For any column: nullable = false (no category for nulls), drop = true (leave it out);
+# for a categorical one: unknown = "..." (the category that undeclared values become; absent: the first).
+# How text files write a real column: decimals = 2 (digits after the decimal point; absent: as many as needed);
+# a date or datetime: format = "%d.%m.%Y"; a boolean: format = "no/yes" (absent: "false/true")."""
+
+_COMMENT_COLUMN = 40
+_NOT_DECLARED = "absent: estimated privately with part of the budget"
+
+
+def format_schema(
+    columns: Sequence[Column],
+    *,
+    rows: int | None,
+    unit: str | None,
+    max_rows_per_unit: int,
+    target: str | None,
+    positive: Category | None,
+    drafted: bool,
+) -> str:
+    """TOML whose comments say what is declared public and what will be estimated privately."""
+    lines = ["[table]"]
+    if drafted:
+        lines.append(_line("drafted", True, "kinds were drafted from the file: confirm them, then delete this line"))
+    lines.append(_line("rows", rows, "declared public", "10000", "absent: a noisy count is used"))
+    lines.append(_line("unit", unit, "the privacy unit", '"..."', "absent: each row is a privacy unit"))
+    if unit is not None:
+        lines.append(_line("max_rows_per_unit", max_rows_per_unit, "at most this many rows of each unit are used"))
+    lines.append(_line("target", target, "the column that matters most", '"..."', "absent: no column is favoured"))
+    if positive is not None:
+        lines.append(_line("positive", positive, "the positive class of the target"))
+    return "\n\n".join([_HEADER, "\n".join(lines), *map(_format_column, columns)]) + "\n"
+
+
+def _format_column(column: Column) -> str:
+    never = {"text": "text is never modelled", "id": "identifiers are never modelled"}.get(column.kind, "")
+    lines = [f"[columns.{to_toml_key(column.name)}]", _line("kind", column.kind, never)]
+    if column.drop:
+        lines.append(_line("drop", True, "left out of the synthetic table"))
+    if not column.nullable:
+        lines.append(_line("nullable", False, "declared public: no category for nulls"))
+    if column.format is not None:
+        what = "how text files write false and true" if column.kind == "boolean" else "how text files write it"
+        lines.append(_line("format", column.format, what))
+    if column.decimals is not None:
+        lines.append(_line("decimals", column.decimals, "digits after the decimal point in text files"))
+    if column.bounds is not None:
+        lines.append(_line("bounds", column.bounds, "declared public"))
+    elif column.bought == "bounds":
+        lines.append(_line("bounds", None, "", "[lower, upper]", _NOT_DECLARED))
+    if column.categories is not None:
+        lines.append(_line("categories", column.categories, "declared public"))
+    elif column.bought == "categories":
+        lines.append(_line("categories", None, "", '["...", "..."]', _NOT_DECLARED))
+    if column.unknown is not None:
+        lines.append(_line("unknown", column.unknown, "what undeclared values become"))
+    return "\n".join(lines)
+
+
+def _line(key: str, value: object, comment: str, example: str = "", absent: str = "") -> str:
+    """One line of TOML with its comment; without a value the whole line is a comment."""
+    if value is None:
+        return f"{f'# {key} = {example}':<{_COMMENT_COLUMN}}# {absent}"
+    text = f"{key} = {to_toml(value)}"
+    if len(text) > 118 and isinstance(value, tuple):
+        return f"{f'{key} = [':<{_COMMENT_COLUMN}}# {comment}\n{_wrap_values(value)}\n]"
+    return f"{text:<{_COMMENT_COLUMN - 1}} # {comment}" if comment else text
+
+
+def _wrap_values(values: Sequence[object]) -> str:
+    """A long list over as few lines as fit the page."""
+    lines = ["   "]
+    for value in map(to_toml, values):
+        if len(lines[-1]) > 4 and len(lines[-1]) + len(value) > 116:
+            lines.append("   ")
+        lines[-1] += f" {value},"
+    return "\n".join(lines)

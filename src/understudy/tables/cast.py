@@ -1,0 +1,467 @@
+"""Conversion of columns: to the declared kind, to the internal types, and back to the types of the origin."""
+
+import contextlib
+import math
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import ROUND_HALF_EVEN, Decimal
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from understudy.errors import SchemaError
+from understudy.schema import Column, Schema
+from understudy.schema.draft import is_text
+from understudy.tables.cells import (
+    INT64_MAX,
+    INT64_MIN,
+    arrow_texts,
+    cell_text,
+    decode_utf8,
+    microseconds,
+    to_plain,
+)
+from understudy.tables.infer import convert_distinct, infer_style, is_untyped, read_as, unknown_format_error
+from understudy.tables.origin import flat_type, style_of
+from understudy.tables.sql import compute_sql, quote_text
+
+MICROSECONDS_PER_DAY = 86_400_000_000
+WHOLE = ("integer", "boolean")
+"""Kinds whose values are floats only by accident: pandas turns integers into floats if one is missing."""
+
+
+def conform(table: pa.Table, schema: Schema) -> pa.Table:
+    """Reads each column as its declared kind, value by value; a value that cannot be read becomes null.
+
+    With a declared schema the types and the style (a field's metadata) of the result depend on the schema alone and not
+    on the types of the table, which tools choose by the values. The same holds for the unit column, whose values are
+    only compared. Integers are rounded, and clamped to 64 bits. Other columns that are not modelled stay unchanged.
+
+    With a drafted schema the table's own types stay if they fit the kind, a type that no value of the kind can have is
+    refused, and any style that the schema leaves open is inferred from the values.
+    """
+    columns: list[pa.ChunkedArray] = []
+    fields: list[pa.Field] = []
+    for field, values in zip(table.schema, table.columns, strict=True):
+        style = {key: value for key, value in style_of(field).items() if key != "untyped"}
+        if field.name in schema and schema[field.name].modelled:
+            column = schema[field.name]
+            if schema.drafted:
+                values, inferred = _as_drafted(values, column)
+            else:
+                values, style, inferred = as_declared_type(values, column), {}, {}
+            style = style | inferred | _declared_style(column)
+        elif field.name == schema.unit and not schema.drafted:
+            values = _as_unit(values)
+        columns.append(values)
+        fields.append(field.with_type(values.type).with_metadata(style or None))
+    return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
+
+
+def _as_unit(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Integers and strings are compared as they are, everything else as text."""
+    arrow_type = _value_type(values.type)
+    return values if pa.types.is_integer(arrow_type) or is_text(arrow_type) else as_declared_type(values, _AS_TEXT)
+
+
+def output_schema(own: pa.Schema, conformed: pa.Schema, schema: Schema, *, keep_types: bool = False) -> pa.Schema:
+    """The types and styles of the synthetic table: with a declared schema those of the declared kinds.
+
+    With `keep_types`, or a drafted schema, a column's own type; if it has none, that of its kind. Columns that are not
+    part of the synthetic table are left out.
+    """
+    fields = []
+    for field, read in zip(own, conformed, strict=True):
+        if field.name not in schema or schema[field.name].drop or schema[field.name].kind == "text":
+            continue
+        column = schema[field.name]
+        if not (keep_types or schema.drafted):
+            arrow_type = pa.int64() if column.kind == "id" else read.type
+        elif column.kind == "id":
+            arrow_type = _id_type(field)
+        else:
+            arrow_type = _output_type(field, read, column, drafted=schema.drafted)
+        fields.append(read.with_type(arrow_type))
+    return pa.schema(fields, own.metadata)
+
+
+def _id_type(own: pa.Field) -> pa.DataType:
+    """Synthetic ids are fresh numbers, so only integer and text types are kept."""
+    return own.type if pa.types.is_integer(own.type) or is_text(own.type) else pa.int64()
+
+
+def _output_type(own: pa.Field, read: pa.Field, column: Column, *, drafted: bool) -> pa.DataType:
+    arrow_type = _value_type(own.type)
+    if is_untyped(own) or pa.types.is_null(arrow_type) or flat_type(own.type) is None:
+        return read.type
+    if is_text(_value_type(read.type)) and not is_text(arrow_type):  # categories that became texts
+        number = pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type)
+        if not (number or (pa.types.is_boolean(arrow_type) and column.categories is not None)):
+            dictionary = pa.types.is_dictionary(own.type)
+            return pa.dictionary(pa.int32(), pa.string(), own.type.ordered) if dictionary else pa.string()
+    if not drafted and pa.types.is_floating(own.type) and value_kind(column) in WHOLE:
+        return pa.int64()
+    return own.type
+
+
+def value_kind(column: Column) -> str:
+    """The kind to read values as: for declared categories, that of their type."""
+    if column.kind == "categorical" and column.categories is not None:
+        return {bool: "boolean", int: "integer", float: "real"}.get(type(column.categories[0]), "categorical")
+    return column.kind
+
+
+def _value_type(arrow_type: pa.DataType) -> pa.DataType:
+    return arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
+
+
+def _declared_style(column: Column) -> dict[str, str]:
+    """How text files write the column, as far as the schema declares it."""
+    if column.format is not None and column.kind != "boolean":
+        try:  # now: writing comes after the budget is spent
+            compute_sql(
+                f"strftime(v, {quote_text(column.format)})", pa.array([datetime(2000, 1, 1)], pa.timestamp("us"))
+            )
+        except duckdb.Error:
+            raise unknown_format_error(column.format) from None
+    style = {} if column.format is None else {"format": column.format}
+    return style if column.decimals is None else {**style, "decimals": str(column.decimals), "padded": "true"}
+
+
+_NO_RULE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
+
+
+def _as_drafted(values: pa.ChunkedArray, column: Column) -> tuple[pa.ChunkedArray, dict[str, str]]:
+    """One column as the drafted kind, and the style of its values; refuses a type without values of that kind."""
+    try:
+        return _as_declared(values, column, drafted=True)
+    except _NO_RULE:
+        arrow_type = _value_type(values.type)
+        found = (
+            "nested values" if pa.types.is_nested(arrow_type) else arrow_type
+        )  # field names inside may be names of people
+        raise SchemaError(
+            f"Column {column.name!r} is declared {column.kind!r}, but the table holds {found}. Change its kind in the"
+            " schema, or the table.",
+            column=column.name,
+            key="kind",
+        ) from None
+
+
+def _as_declared(
+    values: pa.ChunkedArray, column: Column, *, drafted: bool = False
+) -> tuple[pa.ChunkedArray, dict[str, str]]:
+    """One column as its declared kind, with nulls for values that cannot be read as such; and the style, if `drafted`.
+
+    Raises one of `_NO_RULE` for a type that no value of that kind can have.
+    """
+    kind, arrow_type = value_kind(column), _value_type(values.type)
+    if pa.types.is_null(arrow_type):
+        values, arrow_type = pa.chunked_array([pa.nulls(len(values), pa.string())]), pa.string()
+    if is_text(arrow_type):
+        if kind == "categorical":
+            return values, {}
+        values = values.cast(pa.dictionary(pa.int32(), pa.string())) if arrow_type != pa.string() else values
+
+        def convert(texts: pa.Array) -> tuple[pa.Array, dict[str, str]]:
+            read = read_as(texts, kind, column.format, zoned=is_zoned(column))
+            return read, infer_style(texts, kind) if drafted else {}
+
+        return convert_distinct(values, convert)
+    if kind == "categorical" and drafted and column.categories is None and _is_number(arrow_type):
+        return values, {}
+    return _as_kind(values, arrow_type, kind), {}
+
+
+def as_declared_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+    """A typed column in the one type of its declared kind; all nulls if no value of its type can be read as such.
+
+    Each value is read as in a column of any other type: datetimes with a zone in UTC, and bytes as text.
+    """
+    target, arrow_type = declared_type(column), _value_type(values.type)
+    try:
+        if _is_binary(arrow_type):
+            values = as_text(values)
+        elif pa.types.is_date(target) and pa.types.is_timestamp(arrow_type):
+            values = microseconds(values.cast(arrow_type)).cast(pa.timestamp("us"))
+        read, _ = _as_declared(values, column if column.modelled else _AS_TEXT)
+    except _NO_RULE:
+        return pa.chunked_array([pa.nulls(len(values), target)])
+    if pa.types.is_timestamp(target):
+        return microseconds(read).cast(target)
+    return round_to_int(read) if pa.types.is_uint64(read.type) else as_type(read, target)
+
+
+_AS_TEXT = Column(name="", kind="categorical")
+
+
+def _is_binary(arrow_type: pa.DataType) -> bool:
+    types = pa.types
+    variable = types.is_binary(arrow_type) or types.is_large_binary(arrow_type) or types.is_binary_view(arrow_type)
+    return variable or types.is_fixed_size_binary(arrow_type)
+
+
+def declared_type(column: Column) -> pa.DataType:
+    """The one Arrow type of a declared kind."""
+    if not column.modelled:
+        return pa.string()
+    return {
+        "categorical": pa.string(),
+        "integer": pa.int64(),
+        "real": pa.float64(),
+        "boolean": pa.bool_(),
+        "datetime": pa.timestamp("us", "UTC" if is_zoned(column) else None),
+        "date": pa.date32(),
+    }[value_kind(column)]
+
+
+def is_zoned(column: Column) -> bool:
+    """Whether a datetime column has a zone, by its format or its bounds."""
+    least = column.bounds[0] if column.bounds else None
+    return (column.format or "").endswith(("%z", "Z")) or (isinstance(least, datetime) and least.tzinfo is not None)
+
+
+def _is_number(arrow_type: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_integer(arrow_type) or types.is_floating(arrow_type) or types.is_boolean(arrow_type)
+
+
+def _as_kind(values: pa.ChunkedArray, arrow_type: pa.DataType, kind: str) -> pa.ChunkedArray:
+    """A typed column as another kind."""
+    types = pa.types
+    if types.is_dictionary(values.type):
+        values = values.cast(arrow_type)
+    number = _is_number(arrow_type) or types.is_decimal(arrow_type)
+    if kind == "categorical":
+        return as_text(values)
+    if kind == "integer" and number:
+        return values if types.is_integer(arrow_type) else round_to_int(values)
+    if kind == "real" and number:
+        return values if types.is_floating(arrow_type) else values.cast(pa.float64(), safe=False)
+    if kind == "boolean" and number:
+        return values if types.is_boolean(arrow_type) else pc.not_equal(values.cast(pa.float64(), safe=False), 0.0)
+    if kind == "date" and types.is_timestamp(arrow_type):
+        moments = microseconds(values).cast(pa.timestamp("us", arrow_type.tz))
+        return (pc.local_timestamp(moments) if arrow_type.tz else moments).cast(pa.date32(), safe=False)
+    if kind == "date" and types.is_date(arrow_type):
+        return values.cast(pa.date32(), safe=False)
+    if kind == "datetime" and types.is_timestamp(arrow_type):
+        return (
+            values if arrow_type.unit in ("us", "ns") else microseconds(values).cast(pa.timestamp("us", arrow_type.tz))
+        )
+    if kind == "datetime" and types.is_date(arrow_type):
+        return _midnights(values)
+    raise pa.ArrowTypeError("no rule for this type and kind")
+
+
+def round_to_int(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Numbers as the nearest 64-bit integers; NaN becomes null, and infinities the largest or smallest integer."""
+    if pa.types.is_boolean(values.type):
+        return values.cast(pa.int64())
+    if pa.types.is_decimal(values.type):  # exact: floats are not, and the decimal type may be too narrow to round in
+        return convert_distinct(
+            _encodable(values), lambda distinct: (pa.array(_round_decimals(distinct), pa.int64()), {})
+        )[0]
+    if pa.types.is_uint64(values.type):
+        return pc.min_element_wise(values, pa.scalar(INT64_MAX, pa.uint64()), skip_nulls=False).cast(pa.int64())
+    reals = pc.round(values.cast(pa.float64(), safe=False))
+    reals = pc.if_else(pc.is_nan(reals), pa.scalar(None, pa.float64()), reals)
+    fits = pc.less(pc.abs(reals), 2.0**63)
+    whole = pc.if_else(fits, reals, 0.0).cast(pa.int64())
+    return pc.if_else(fits, whole, pc.if_else(pc.greater(reals, 0.0), INT64_MAX, INT64_MIN))
+
+
+def _round_decimals(decimals: pa.Array) -> list[int | None]:
+    whole = (None if d is None else int(d.to_integral_value(ROUND_HALF_EVEN)) for d in decimals.to_pylist())
+    return [None if number is None else min(max(number, INT64_MIN), INT64_MAX) for number in whole]
+
+
+def _midnights(dates: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Days as timestamps; days beyond 64 bits of microseconds are clamped."""
+    days = dates.cast(pa.date32(), safe=False).cast(pa.int32()).cast(pa.int64())
+    reach = (2**63 - 1) // MICROSECONDS_PER_DAY
+    clamped = pc.min_element_wise(pc.max_element_wise(days, -reach, skip_nulls=False), reach, skip_nulls=False)
+    return pc.multiply(clamped, MICROSECONDS_PER_DAY).cast(pa.timestamp("us"))
+
+
+def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values as text, each by the rule of `cell_text`; raises for types without one, whatever the values."""
+    if is_text(_value_type(values.type)):
+        return values.cast(pa.string())
+    return convert_distinct(_encodable(values), lambda distinct: (arrow_texts(distinct), {}))[0]
+
+
+def _encodable(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """In a type that can be dictionary-encoded."""
+    if pa.types.is_decimal(values.type) and values.type.bit_width < 128:
+        return values.cast(pa.decimal128(values.type.precision, values.type.scale))
+    return values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
+
+
+def normalize(table: pa.Table) -> pa.Table:
+    """The internal types: plain strings, 32-bit dictionary codes, NaN as null, dates in days, invalid text as null."""
+    columns = [_normalize_column(values) for values in table.columns]
+    fields = [f.with_type(c.type).with_nullable(True) for f, c in zip(table.schema, columns, strict=True)]
+    return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
+
+
+def _normalize_column(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    arrow_type, types = values.type, pa.types
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        return _normalize_column(pa.chunked_array([c.storage for c in values.chunks], arrow_type.storage_type))
+    if types.is_run_end_encoded(arrow_type):
+        return _normalize_column(pa.chunked_array([pc.run_end_decode(c) for c in values.chunks], arrow_type.value_type))
+    if types.is_dictionary(arrow_type):
+        values = _without_broken_texts(values)
+        value_type = pa.string() if is_text(arrow_type.value_type) else arrow_type.value_type
+        plain = pa.dictionary(pa.int32(), value_type, ordered=arrow_type.ordered)
+        return values.cast(plain).unify_dictionaries() if arrow_type != plain else values.unify_dictionaries()
+    if is_text(arrow_type):
+        values = _without_broken_texts(values)
+    if types.is_large_string(arrow_type) or types.is_string_view(arrow_type):
+        return pa.chunked_array([piece for chunk in values.chunks for piece in _as_strings(chunk)], pa.string())
+    if types.is_float16(arrow_type):
+        values = values.cast(pa.float32())
+    if types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+        return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    return values.cast(pa.date32(), safe=False) if types.is_date64(arrow_type) else values
+
+
+def _as_strings(texts: pa.Array) -> list[pa.Array]:
+    """The same strings, in pieces of at most the 2 GB that a plain string array can hold."""
+    try:
+        return [texts.cast(pa.string())]
+    except pa.ArrowInvalid:
+        if len(texts) == 1:  # one string of more than 2 GB
+            return [pa.nulls(1, pa.string())]
+        half = len(texts) // 2
+        return [*_as_strings(texts.slice(0, half)), *_as_strings(texts.slice(half))]
+
+
+def _without_broken_texts(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Nulls for strings that are not UTF-8, which Arrow can hold and most libraries cannot read."""
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        texts = values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+        chunks = [
+            pa.array(map(decode_utf8, chunk.cast(pa.binary()).to_pylist()), pa.string()) for chunk in texts.chunks
+        ]
+        whole = pa.chunked_array(chunks, pa.string())
+        return whole.dictionary_encode() if pa.types.is_dictionary(values.type) else whole
+    return values
+
+
+def as_type(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """The values in another type, as exactly as it can hold them; raises if it cannot."""
+    arrow_type, types = values.type, pa.types
+    if arrow_type == target:
+        return values
+    if types.is_dictionary(target):
+        if not types.is_dictionary(arrow_type):
+            values = as_type(values, target.value_type)
+            ordered = pa.chunked_array([pc.unique(values).drop_null().sort()])
+            values = pc.index_in(values, ordered.combine_chunks())
+            return _encode_dictionary(values, ordered.combine_chunks(), target)
+        values = values.unify_dictionaries()
+        dictionary = as_type(pa.chunked_array([values.chunk(0).dictionary]), target.value_type).combine_chunks()
+        return _encode_dictionary(
+            pa.chunked_array([c.indices for c in values.chunks], arrow_type.index_type), dictionary, target
+        )
+    if types.is_dictionary(arrow_type):
+        return as_type(values.cast(arrow_type.value_type), target)
+    if types.is_floating(arrow_type) and types.is_integer(target):
+        return round_to_int(values).cast(target)
+    if types.is_floating(arrow_type) and types.is_decimal(target):
+        return pc.round(values, target.scale).cast(target)
+    lossy = types.is_timestamp(arrow_type) or (types.is_floating(target) and not is_text(arrow_type))
+    return values.cast(target, safe=not lossy)
+
+
+def _encode_dictionary(indices: pa.ChunkedArray, dictionary: pa.Array, target: pa.DictionaryType) -> pa.ChunkedArray:
+    """Codes and dictionary as one column, with wider codes if those of the target are too narrow."""
+    fits = len(dictionary) <= 2 ** (target.index_type.bit_width - 1)
+    index_type = target.index_type if fits else pa.int32()
+    chunks = [
+        pa.DictionaryArray.from_arrays(chunk.cast(index_type), dictionary, ordered=target.ordered)
+        for chunk in indices.chunks
+    ]
+    return pa.chunked_array(chunks, pa.dictionary(index_type, dictionary.type, target.ordered))
+
+
+def without_metadata(table: pa.Table) -> pa.Table:
+    """The table without metadata: pandas and polars write values and categories there."""
+    return pa.table(table.columns, schema=pa.schema([field.remove_metadata() for field in table.schema]))
+
+
+_PLAIN_TYPES = {frozenset({int}): pa.int64(), frozenset({float}): pa.float64(), frozenset({str}): pa.string()}
+"""Python types whose cells are read as one column."""
+
+_CELL_TYPES = {
+    "text": pa.string(),
+    "boolean": pa.bool_(),
+    "integer": pa.int64(),
+    "real": pa.float64(),
+    "date": pa.date32(),
+    "datetime": pa.timestamp("us"),
+    "zoned datetime": pa.timestamp("us", "UTC"),
+}
+
+
+def read_cells(cells: Sequence[object] | np.ndarray, column: Column) -> pa.ChunkedArray:
+    """Python objects in the type of the declared kind, each read by its own type, as in a column of that type.
+
+    Objects of one type are read together and put back in order.
+    """
+    target = declared_type(column)
+    plain = _PLAIN_TYPES.get(frozenset(map(type, cells)) - {type(None)})
+    if plain is not None:
+        with contextlib.suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+            return as_declared_type(pa.chunked_array([pa.array(cells, plain, from_pandas=True)]), column)
+    if pa.types.is_string(target):
+        return pa.chunked_array([pa.array(map(cell_text, cells), target)])
+    groups: dict[str, list] = {name: [] for name in _CELL_TYPES}
+    positions: dict[str, list[int]] = {name: [] for name in _CELL_TYPES}
+    for position, cell in enumerate(cells):
+        name, value = _typed_cell(cell)
+        if name:
+            groups[name].append(value)
+            positions[name].append(position)
+    read = [
+        as_declared_type(pa.chunked_array([pa.array(values, _CELL_TYPES[name])]), column)
+        for name, values in groups.items()
+        if values
+    ]
+    order = np.full(len(cells), -1)
+    order[[position for listed in positions.values() for position in listed]] = np.arange(
+        sum(map(len, positions.values()))
+    )
+    return pa.chunked_array([chunk for part in read for chunk in part.chunks], target).take(
+        pa.array(order, mask=order < 0)
+    )
+
+
+def _typed_cell(cell: object) -> tuple[str, object]:
+    """The name of a cell's type, and its value; an empty name for a null or anything that is not a plain value."""
+    cell = to_plain(cell)
+    match cell:
+        case str():
+            return "text", cell
+        case bool():
+            return "boolean", cell
+        case Decimal():
+            whole = cell == cell.to_integral_value()
+            return _typed_cell(int(cell)) if whole else ("real", float(cell))
+        case int() if cell.bit_length() > 1023:  # outside the range of floats
+            return "real", math.copysign(math.inf, cell > 0 or -1)
+        case int():
+            return ("integer", int(cell)) if -INT64_MAX <= cell <= INT64_MAX else ("real", float(cell))
+        case float():
+            return "real", cell
+        case datetime():
+            return "zoned datetime" if cell.tzinfo else "datetime", cell
+        case date():
+            return "date", cell
+    return "", None
