@@ -142,7 +142,7 @@ def plan_to_json(plan: Plan, statement: Statement) -> dict[str, object]:
         "epsilon_target": _finite(statement.epsilon_target),
         "delta": statement.delta,
         "purchases": [_purchase(look, statement) for look in plan],
-        "notes": list(plan.notes),
+        "notes": [note.to_json() for note in plan.notes],
     }
 
 

@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from understudy._version import __version__
 from understudy.errors import CheckpointError, ConditionError, ConfigError, TableError, UnderstudyError
+from understudy.progress import Compiling
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from understudy.evaluation.scorecard import Scorecard
     from understudy.privacy.discovery import Binning
     from understudy.privacy.ledger import Guarantee, Plan, Statement
+    from understudy.progress import Progress
     from understudy.release import Release
+    from understudy.synthesizers import Synthesizer
 
 app = typer.Typer(
     name="understudy",
@@ -533,7 +536,7 @@ def _binning(bins: str, max_bins: int, max_categories: int) -> "Binning":
     return Binning(bins=bins, max_bins=max_bins, max_categories=max_categories)
 
 
-def _method(expression: str, settings: list[str] | None) -> Any:
+def _method(expression: str, settings: list[str] | None) -> "Synthesizer | str":
     """The synthesizer that is meant; `auto` stays a word until the public facts are known."""
     from understudy.synthesizers import AUTO, read_method, read_setting
 
@@ -626,7 +629,7 @@ def _release_folder(out: str) -> Path:
 
 
 @contextlib.contextmanager
-def _progress(quiet: bool, words: str) -> Iterator[Callable[[float, str], None]]:
+def _progress(quiet: bool, words: str) -> Iterator["Progress"]:
     """What tells of progress, and ends the work where Ctrl-C was pressed."""
     with _no_interrupt_lost() as check, _shown(quiet, words) as show:
 
@@ -666,7 +669,7 @@ def _no_interrupt_lost() -> Iterator[Callable[[], None]]:
 
 
 @contextlib.contextmanager
-def _shown(quiet: bool, words: str) -> Iterator[Callable[[float, str], None]]:
+def _shown(quiet: bool, words: str) -> Iterator["Progress"]:
     """A bar with the time left on a terminal, plain lines elsewhere, nothing when quiet."""
     if quiet:
         yield lambda share, now: None
@@ -676,7 +679,7 @@ def _shown(quiet: bool, words: str) -> Iterator[Callable[[float, str], None]]:
         first: list[tuple[float, float]] = []  # share and time at the first sign of progress: after compiling
 
         def line(share: float, now: str) -> None:
-            compiles = now.endswith("compiling") and not first
+            compiles = isinstance(now, Compiling) and not first
             if share >= last[0] + 0.1 or share >= 1.0 > last[0] or compiles:
                 last[0], at = share, time.monotonic()
                 left = ""
@@ -720,7 +723,8 @@ def _show_spent(release: "Release", quiet: bool) -> None:
     statement = release.statement
     _warn_if_not_private(release)
     for note in () if quiet else release.notes:
-        typer.echo(note[:1].upper() + note[1:], err=True)
+        text = str(note)
+        typer.echo(text[:1].upper() + text[1:], err=True)
     if statement.public_table is not None and not quiet:
         rows = f"{statement.public_table:,} row{'s' if statement.public_table > 1 else ''}"
         typer.echo(f"Began on a public table of {rows}, on your word: nobody in it is protected.", err=True)

@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import hashlib
 import importlib.metadata
-import inspect
 import json
 import os
 import platform
@@ -35,14 +34,28 @@ from understudy.errors import ConditionError, ConfigError, ReleaseError, SchemaE
 from understudy.features import PublicRows
 from understudy.files import json_bytes
 from understudy.labelled import MODELS, Model
+from understudy.notes import Level, Note, warnings_of
 from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.discovery import Binning, plan_discovery, rows_to_be_listed
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Statement
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise, fresh_key, noise_source
+from understudy.progress import Progress
 from understudy.schema import Domain, Schema, match_columns
+from understudy.settings import settings_of
 from understudy.spent import accountable, read_record
-from understudy.synthesizers import AUTO, express, name_of, read_method, too_large_for
+from understudy.synthesizers import (
+    AUTO,
+    SYNTHESIZERS,
+    PublicUse,
+    Synthesizer,
+    express,
+    name_of,
+    read_method,
+    synthesizer_class,
+    takes_public,
+    too_large_for,
+)
 from understudy.synthesizers.auto import Facts, choose
 from understudy.tables import (
     Conjunct,
@@ -75,12 +88,10 @@ LEAST_DRAWS = 100_000
 MUCH_OF_A_COLUMN = 0.02
 """A bought list of categories that lacks values of this part of the rows is worth a warning."""
 
-Progress = Callable[[float, str], None]
-
 
 def plan(
     schema: Schema,
-    method: Any = AUTO,
+    method: Synthesizer | str = AUTO,
     guarantee: Guarantee | None = None,
     *,
     rows: int | None = None,
@@ -95,13 +106,14 @@ def plan(
     budget = _budget(guarantee, schema)
     synthesizer, reason = choose_method(method, domain, budget)
     buying = plan_discovery(schema, budget, binning)
-    fitting = synthesizer.plan(domain, budget.after(buying.looks)).under(name_of(synthesizer))
-    return Plan(buying.looks + fitting.looks, reason + _said(guarantee.warnings) + buying.notes + fitting.notes)
+    fitting = plan_method(synthesizer, domain, budget.after(buying.looks))
+    notes = (*reason, *warnings_of(guarantee.warnings), *buying.notes, *fitting.notes)
+    return Plan(buying.looks + fitting.looks, notes)
 
 
 def fit(
     table: "Frame | str | os.PathLike[str]",
-    method: Any = AUTO,
+    method: Synthesizer | str = AUTO,
     guarantee: Guarantee | None = None,
     *,
     schema: Schema | None = None,
@@ -160,9 +172,9 @@ def fit(
     synthesizer, reasons = choose_method(method, domain, budget)
     buying = plan_discovery(schema, budget, binning)
     # Before any query, refuses what exceeds the budget, and what would not fit at the largest sizes.
-    planned = synthesizer.plan(domain, budget.after(buying.looks)).under(name_of(synthesizer))
-    notes = (*reasons, *(note for note in planned.notes if note.startswith("Warning:")))
-    if public is None and _needs_public(synthesizer):
+    planned = plan_method(synthesizer, domain, budget.after(buying.looks))
+    notes = (*reasons, *(note for note in planned.notes if note.level is Level.WARNING))
+    if public is None and synthesizer.capabilities.public is PublicUse.REQUIRED:
         raise ConfigError(
             f"{express(synthesizer)} learns from a public table: give one (--public; in Python public=), or use other "
             "settings."
@@ -191,14 +203,15 @@ def fit(
         with accountable(ledger, lambda: ledger.statement(whole, **public_facts), run):
             table_rows, too_large = conform(arrow, schema), functools.partial(too_large_for, synthesizer)
             codec, rows = fit_codec(table_rows, schema, buying, ledger, binning, too_large)
-            fitting = synthesizer.plan(rows.domain, ledger.remaining).under(name_of(synthesizer))
-            warm = {}
-            if open_table is not None:
-                warm["public"] = PublicRows(codec.encode(open_table), codec.places(open_table))
-            model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress, **warm)
+            fitting = plan_method(synthesizer, rows.domain, ledger.remaining)
+            if open_table is not None and takes_public(synthesizer):
+                warm = PublicRows(codec.encode(open_table), codec.places(open_table))
+                model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), public=warm, progress=progress)
+            else:
+                model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress)
             warnings, bought = size_warnings(rows, schema), bought_facts(schema, codec)
             statement = ledger.statement(warnings=warnings, bought=bought, **public_facts)
-            said = (*notes, *_said(statement.warnings), *_in_words(buying, codec))
+            said = (*notes, *warnings_of(statement.warnings), *_in_words(buying, codec))
             release = Release(model, codec, statement, origin, run, said)
             if run is not None:
                 run.keep(release._files())
@@ -254,17 +267,17 @@ def _num_cores() -> int:
 
 
 def _public_table(
-    public: "Frame | str | os.PathLike[str] | Callable[[], Frame]", private: object, synthesizer: Any, schema: Schema
+    public: "Frame | str | os.PathLike[str] | Callable[[], Frame]",
+    private: object,
+    synthesizer: Synthesizer,
+    schema: Schema,
 ) -> pa.Table:
     """A table that anyone may see, in the schema's columns; refused before any query if it cannot be used.
 
     It is compared with the private table by source only: whether their rows are equal must not be revealed.
     """
-    if not _takes_public(synthesizer):
-        raise ConfigError(
-            f"{name_of(synthesizer)} cannot use a public table. Methods that can: dpgan, dpctgan, autogan, and "
-            "boosted, drs, selected and quail around them. Leave it out, or choose one of them."
-        )
+    if not takes_public(synthesizer):
+        raise ConfigError(f"{name_of(synthesizer)} cannot use a public table. {_public_methods()}")
     try:
         source = public() if callable(public) else public
         is_private = is_same_source(source, private)
@@ -283,25 +296,31 @@ def _public_table(
     return table
 
 
-def _takes_public(synthesizer: Any) -> bool:
-    """A wrapper hands a public table on, so what it is put around must take one too."""
-    inside = getattr(synthesizer, "inner", None)
-    takes = "public" in inspect.signature(synthesizer.fit).parameters
-    return takes and (inside is None or _takes_public(inside))
+def _public_methods() -> str:
+    """Which methods take a public table, by their capabilities."""
+    classes = {name: synthesizer_class(name) for name in SYNTHESIZERS}
+    around = [name for name, cls in classes.items() if "inner" in settings_of(cls)]
+    able = [name for name, cls in classes.items() if name not in around and takes_public(cls())]
+    return (
+        f"Methods that can: {', '.join(able)}, and {', '.join(around)} around them. Leave the public table out, or "
+        "choose one of them."
+    )
 
 
-def _needs_public(synthesizer: Any) -> bool:
-    """Whether it, or what it is put around, has nothing to train without a public table."""
-    inside = getattr(synthesizer, "inner", None)
-    return getattr(synthesizer, "needs_public", False) or (inside is not None and _needs_public(inside))
+def plan_method(synthesizer: Synthesizer, domain: Domain, budget: Budget) -> Plan:
+    """The plan of a method under its name, with a note where it has no use for the target."""
+    made = synthesizer.plan(domain, budget).under(name_of(synthesizer))
+    if domain.target is None or synthesizer.capabilities.target:
+        return made
+    return dataclasses.replace(made, notes=(*made.notes, Note("The target is a column like any other here.")))
 
 
-def choose_method(method: Any, domain: Domain, budget: Budget) -> tuple[Any, tuple[str, ...]]:
-    """The synthesizer that is meant, and why, from facts known before any purchase."""
+def choose_method(method: Synthesizer | str, domain: Domain, budget: Budget) -> tuple[Synthesizer, tuple[Note, ...]]:
+    """The synthesizer that is meant, and why, from facts known before any query."""
     if isinstance(method, str):
         expression, reasons = choose(Facts.of(domain, budget)) if method == AUTO else (method, ())
         return read_method(expression), reasons
-    if not (hasattr(method, "plan") and hasattr(method, "fit")):
+    if not isinstance(method, Synthesizer):
         raise ConfigError(
             f"method must be a synthesizer or its expression, such as 'mst'; found {type(method).__name__}."
         )
@@ -344,16 +363,12 @@ def size_warnings(rows: Rows, schema: Schema) -> tuple[str, ...]:
     return () if warning is None or (schema.unit is not None and fewer) else (warning,)
 
 
-def _said(warnings: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"Warning: {warning}" for warning in warnings)
-
-
 def _one_line(sentence: str) -> str:
     """Names may hold line breaks; a sentence may not."""
     return " ".join(sentence.split())
 
 
-def _in_words(buying: Plan, codec: Codec) -> tuple[str, ...]:
+def _in_words(buying: Plan, codec: Codec) -> tuple[Note, ...]:
     """What was bought instead of declared, and so may have lost something; by public and bought facts alone."""
     columns = sorted(codec.columns, key=lambda column: (column.name != codec.schema.target, column.size))
     said = []
@@ -366,15 +381,17 @@ def _in_words(buying: Plan, codec: Codec) -> tuple[str, ...]:
             for column in columns
             if isinstance(column, CategoricalCodec) and column.name in names
         ]
-        said.append(
-            f"{'Warning: l' if enough > MUCH_OF_A_COLUMN * codec.num_rows else 'L'}ists of categories were bought; "
+        text = (
+            "Lists of categories were bought; "
             f"values kept: {_some(kept)}; all others became 'other'. A value needs about {enough:,} rows, give or take "
             f"{event.stddev:.2g}, to be kept. What a schema lists, from a code book and not this table, costs nothing."
         )
+        said.append(Note(_one_line(text), Level.WARNING if enough > MUCH_OF_A_COLUMN * codec.num_rows else Level.INFO))
     if "bounds" in buying:
         cut = [f"{column.name} {column.extent}" for column in columns if column.name in buying["bounds"].columns]
-        said.append(f"Numbers and dates were cut to bounds that were bought: {_some(cut)}. Declare bounds to set them.")
-    return tuple(map(_one_line, said))
+        text = f"Numbers and dates were cut to bounds that were bought: {_some(cut)}. Declare bounds to set them."
+        said.append(Note(_one_line(text)))
+    return tuple(said)
 
 
 def _some(words: list[str], most: int = 8) -> str:
@@ -402,7 +419,7 @@ class Release:
     origin: Origin
     checkpoint: Checkpoint | None = dataclasses.field(default=None, repr=False, compare=False)
     """The folder of the run that made it, until it is saved. No part of the release."""
-    notes: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
+    notes: tuple[Note, ...] = dataclasses.field(default=(), repr=False, compare=False)
     """Why `auto` chose its method, warnings of the plan, and what was bought: public or noisy facts, and not saved."""
 
     @property

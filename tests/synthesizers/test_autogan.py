@@ -281,7 +281,7 @@ def test_a_public_decoder_needs_no_private_step() -> None:
 @pytest.mark.slow
 def test_the_split_between_the_phases_is_a_setting() -> None:
     domain = Domain(names=("a", "b"), sizes=(2, 4), num_rows=100)
-    plans = [
+    plans: list[Any] = [
         read_method(f"autogan(steps=60, autoencoder_steps=60, autoencoder_share={share})").plan(
             domain, Budget(0.3, 1e-6)
         )

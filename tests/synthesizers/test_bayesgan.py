@@ -258,7 +258,7 @@ def _budget(guarantee: us.Guarantee = QUICK) -> Budget:
 def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
     """K J_d M events in all, at the rate that is drawn, whatever the number of rows: where the step size follows from
     it, the noise of Langevin (here for a million rows more than the budget asks for) moves no price."""
-    method = read_method(f"bayesgan(steps=40, discriminator_chains=3, updates=2, rate=0.03, {settings})")
+    method: Any = read_method(f"bayesgan(steps=40, discriminator_chains=3, updates=2, rate=0.03, {settings})")
     plans = [method.plan(dataclasses.replace(DOMAIN, num_rows=rows), _budget()) for rows in (100, 10**6)]
     assert plans[0].looks == plans[1].looks
     events = [look.event for look in plans[0] if look.key != "singles"]
@@ -269,11 +269,12 @@ def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
 
 def test_langevin_noise_pays_for_privacy_where_the_step_size_is_a_setting() -> None:
     """With small steps the noise of Langevin is more than the budget asks for: it is charged, and drawn, as it is."""
-    method = read_method("bayesgan(steps=60, step_size=1e-8, temperature=1.0, marginals_share=0.0)")
+    method: Any = read_method("bayesgan(steps=60, step_size=1e-8, temperature=1.0, marginals_share=0.0)")
     event = method.plan(DOMAIN, _budget())["discriminators 1"].event
     asked = Stair(60, 1e-8).langevin_multiplier(method._reach, 1.0)
     assert event.noise_multiplier == pytest.approx(asked)
-    least = read_method("bayesgan(steps=60, marginals_share=0.0)").plan(DOMAIN, _budget())["discriminators 1"].event
+    least_plan: Any = read_method("bayesgan(steps=60, marginals_share=0.0)").plan(DOMAIN, _budget())
+    least = least_plan["discriminators 1"].event
     assert least.noise_multiplier < asked  # what the budget alone asks for
     schedule = method._stairs(1000)
     drawn = method._multipliers(schedule, event.noise_multiplier)
@@ -361,8 +362,8 @@ def test_an_absurd_temperature_is_told(settings: str, monkeypatch: pytest.Monkey
     plan = method.plan(DOMAIN, ledger.remaining)
     least = min(cast(SubsampledGaussian, look.event).noise_multiplier for look in plan if look.key != "singles")
     heat = 1e6 if settings == "temperature=1e6" else 0.5 * (least * 32) ** 2 / 2
-    assert f"temperature {heat:.3g} at" in plan.notes[0]
-    assert "far more than a posterior" in plan.notes[0]
+    assert f"temperature {heat:.3g} at" in plan.notes[0].text
+    assert "far more than a posterior" in plan.notes[0].text
     with pytest.warns(UserWarning, match=f"temperature {heat:.3g} at".replace("+", "[+]")):
         _handed(method, plan, ledger, monkeypatch)
 

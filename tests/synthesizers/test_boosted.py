@@ -14,10 +14,11 @@ from walk import DOMAIN, REAL, Law, Walk, book, real_rows
 import understudy as us
 from understudy.adversarial.models import GeneratorModel
 from understudy.adversarial.pools import Mixture, Pool
-from understudy.adversarial.trajectory import HasTrajectory, judge
+from understudy.adversarial.trajectory import judge
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import BudgetExceeded, ConditionError, ConfigError
 from understudy.networks import Block, Critic, Generator, num_features
+from understudy.notes import Note
 from understudy.privacy.accounting import Choices, DiscreteGaussian
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Look, spent_by
 from understudy.privacy.mechanisms import Rows, noisy_counts
@@ -28,6 +29,7 @@ from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.independent import Independent
+from understudy.synthesizers.protocol import HasTrajectory
 from understudy.synthesizers.selected import HELD, TASKS, TRAIN, Classifier, Selected
 
 
@@ -59,7 +61,7 @@ def test_a_plan_prices_the_picks_at_their_share_and_fills_the_budget(share: floa
     assert [look.path for look in plan] == [("walk",), ()]
     assert 0.995 * share <= spent_by([plan["picks"]], guarantee).epsilon <= share
     assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1
-    assert "Walked." in plan.notes
+    assert Note("Walked.") in plan.notes
 
 
 def test_prices_do_not_depend_on_rows_or_sizes() -> None:
@@ -109,11 +111,11 @@ def test_what_was_bought_before_counts_in_both_parts() -> None:
 def test_picks_that_cannot_tell_are_announced() -> None:
     small = dataclasses.replace(DOMAIN, num_rows=100)
     for method, words in ((Boosted(Walk(), **SMALL), "100 rows"), (Selected(Walk(), checkpoints=5), "10 rows are")):  # type: ignore[arg-type]
-        notes = " ".join(method.plan(small, Budget(0.1, 1e-6)).notes)
+        notes = " ".join(map(str, method.plan(small, Budget(0.1, 1e-6)).notes))
         assert "Warning" in notes
         assert words in notes
         assert " 1 on average" in notes  # the expected miss, of scores from 0 to 1
-        assert "Warning" not in " ".join(method.plan(DOMAIN, Budget(50.0, 1e-6)).notes)
+        assert "Warning" not in " ".join(map(str, method.plan(DOMAIN, Budget(50.0, 1e-6)).notes))
 
 
 # ------------------------------------------------------------------------------------------------------------------ fit

@@ -72,7 +72,7 @@ def test_target_weight_draws_edges_to_the_target() -> None:
     star = {("a", "t"), ("b", "t"), ("c", "t")}
     model = _fit(domain, codes, 5.0, MST(target_weight=3))
     assert {clique for clique in model.cliques if len(clique) == 2} == star
-    assert "count 3 times" in " ".join(MST(target_weight=3).plan(domain, Budget(1.0, 1e-6)).notes)
+    assert "count 3 times" in MST(target_weight=3).plan(domain, Budget(1.0, 1e-6)).notes[0].text
 
 
 @pytest.mark.parametrize("columns", [1, 2])

@@ -1,7 +1,7 @@
 """A stand-in for a training whose checkpoints and critics are known, and rows to judge it by."""
 
 import dataclasses
-from collections.abc import Callable
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -9,11 +9,15 @@ from jaxtyping import PRNGKeyArray
 
 from understudy.adversarial.trajectory import Trajectory
 from understudy.features import PublicRows
+from understudy.labelled import Model
+from understudy.notes import Note
 from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows, noisy_counts
 from understudy.privacy.noise import SeededNoise
+from understudy.progress import Progress
 from understudy.schema import Domain, Scale
+from understudy.synthesizers import Capabilities, PublicUse
 
 DOMAIN = Domain(names=("a", "b"), sizes=(2, 3), num_rows=5000, target="a")
 REAL = np.asarray([[0.4, 0.15, 0.05], [0.05, 0.05, 0.3]])
@@ -42,12 +46,25 @@ class Walk:
     Each of its critics takes the rows of one cell for real.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED)
+
     length: int = 10
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         sensitivity = budget.max_rows_per_unit
         stddev = budget.calibrate(lambda noise: [DiscreteGaussian(noise, 1, sensitivity)])
-        return Plan((Look("singles", "a histogram", DiscreteGaussian(stddev, 1, sensitivity)),), ("Walked.",))
+        return Plan((Look("singles", "a histogram", DiscreteGaussian(stddev, 1, sensitivity)),), (Note("Walked."),))
+
+    def fit(
+        self,
+        rows: Rows,
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        key: PRNGKeyArray,
+        progress: Progress | None = None,
+    ) -> Model:
+        raise NotImplementedError("only its trajectory is of use")
 
     def num_checkpoints(self, every: int) -> int:
         return self.length // every
@@ -62,7 +79,7 @@ class Walk:
         checkpoints: int,
         every: int,
         public: PublicRows | None = None,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> Trajectory:
         noisy_counts(rows, [("a",)], plan["singles"], ledger)
         kept = [t for t in range(1, self.length + 1) if t % every == 0][-checkpoints:]

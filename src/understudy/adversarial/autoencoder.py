@@ -41,6 +41,7 @@ from understudy.networks import (
 from understudy.privacy.gradients import Clip, noisy_direction
 from understudy.privacy.mechanisms import RowEncoder
 from understudy.privacy.sampling import Draws, Units
+from understudy.progress import Progress
 
 if TYPE_CHECKING:
     from understudy.checkpoint import Slot  # reads tables; training alone must not need to
@@ -219,7 +220,7 @@ def train_autoencoder(
     noise_multiplier: float,
     steps: int,
     key: PRNGKeyArray,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
     slot: "Slot | None" = None,
 ) -> Any:
     """The running average of the network after so many steps. Covered by what was paid for them.

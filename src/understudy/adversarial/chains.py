@@ -35,6 +35,7 @@ from understudy.adversarial.training import (
 from understudy.privacy.gradients import Clip
 from understudy.privacy.langevin import Pace, at_rest, langevin_step, noisy_langevin_step
 from understudy.privacy.sampling import Draws, Units
+from understudy.progress import Progress
 
 PRIORS = ("scaled", "unit")
 
@@ -195,7 +196,7 @@ def train_chains(
     marginal: Array | None,
     keep_every: int,
     keep_last: int,
-    progress: Callable[[float, str], None] | None,
+    progress: Progress | None,
     slot: Any,
 ) -> list[Kept]:
     """The states kept on the way, as `train` of the engine has it: `key` for draws and noise, networks by another."""

@@ -26,6 +26,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.adversarial.training import Kept, driven, trained_part
 from understudy.networks import Blocks, Generator, block_log_softmax, num_features
+from understudy.progress import Progress
 
 if TYPE_CHECKING:
     from understudy.checkpoint import Slot
@@ -224,7 +225,7 @@ def train(
     keep_every: int = 0,
     keep_last: int | None = None,
     chunk: int = 50,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
     slot: "Slot | None" = None,
 ) -> tuple[State, list[Kept]]:
     """One step for each of the learning rates; the final state, and what was kept on the way."""

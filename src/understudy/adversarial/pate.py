@@ -43,6 +43,7 @@ from understudy.adversarial.training import (
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.networks import Critic, CrossedCritic, drawn_features, num_features
 from understudy.privacy.votes import LAWS, Parts, noisy_votes
+from understudy.progress import Progress
 
 if TYPE_CHECKING:
     from understudy.checkpoint import Slot
@@ -349,7 +350,7 @@ def train_by_votes(
     keep_every: int = 0,
     keep_last: int | None = None,
     chunk: int = 50,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
     slot: "Slot | None" = None,
 ) -> tuple[State, list[Kept]]:
     """Runs to the last iteration, as `train` does; of the state it ends in, what the votes have paid for.

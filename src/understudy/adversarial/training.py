@@ -43,6 +43,7 @@ from understudy.networks import (
 )
 from understudy.privacy.gradients import LEAST_CLIP, MOST_CLIP, Clip, noisy_direction
 from understudy.privacy.sampling import Draws, Units, chunk_size, num_slots, poisson_draws
+from understudy.progress import Compiling, Progress
 
 if TYPE_CHECKING:
     from understudy.checkpoint import Slot  # reads tables; training alone must not need to
@@ -533,7 +534,7 @@ def train(
     keep_every: int = 0,
     keep_last: int | None = None,
     chunk: int = 100,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
     slot: "Slot | None" = None,
 ) -> tuple[State, list[Kept]]:
     """Runs to the last iteration; returns the final state and the trajectory: what is kept every `keep_every`
@@ -580,7 +581,7 @@ def driven(
     keep_every: int = 0,
     keep_last: int | None = None,
     chunk: int = 100,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
     slot: "Slot | None" = None,
 ) -> tuple[Whole, list[Kept]]:
     """The host's side of a training, as `train` has it: `more(state, first, count)` runs so many iterations on.
@@ -595,7 +596,7 @@ def driven(
     done = int(learned(state).iteration)
     clock = _Clock(iterations * steps_each, done * steps_each)
     if progress is not None:
-        progress(done / iterations, f"{clock.words(done * steps_each)}, compiling")
+        progress(done / iterations, Compiling(f"{clock.words(done * steps_each)}, compiling"))
     first = 0 if keep_last is None or not keep_every else iterations // keep_every - keep_last
     chunk = min(chunk, iterations) if not keep_every else min(chunk, keep_every)
     while done < iterations:

@@ -15,11 +15,10 @@ from understudy.learners.models import Layers
 from understudy.privacy.gradients import Clip, noisy_direction
 from understudy.privacy.mechanisms import PaidSteps
 from understudy.privacy.sampling import Draws, chunk_size, num_slots, poisson_draws
+from understudy.progress import Progress
 
 STEPS_AT_ONCE = 1 << 22
 """Places that are drawn at once: as many steps as fit are one program."""
-
-Progress = Callable[[float, str], None]
 
 
 class Network(eqx.Module):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from understudy.checkpoint import Checkpoint, Slot
 from understudy.errors import BudgetExceeded, ConfigError
+from understudy.notes import Note
 from understudy.privacy import accounting
 from understudy.privacy.accounting import NO_NOISE, DiscreteGaussian, Event, Spent
 from understudy.privacy.noise import NoiseSource
@@ -139,6 +140,8 @@ class Look:
     """The methods that make the look, outermost first."""
     branch: str | None = None
     """Part of the units that it reads, when parts are disjoint; None reads everyone."""
+    kind: str = dataclasses.field(default="", compare=False)
+    """What a method with several ways to answer decides by; its own business, and in no certificate."""
 
     @property
     def label(self) -> str:
@@ -150,8 +153,10 @@ class Plan:
     """Every look that a method will make, with its price: a pure function of public facts."""
 
     looks: tuple[Look, ...] = ()
-    notes: tuple[str, ...] = ()
-    """Plain sentences for the reader of the plan: what was chosen, and why."""
+    notes: tuple[Note, ...] = ()
+    """For the reader of the plan: what was chosen, and why."""
+    parts: tuple["Plan", ...] = ()
+    """Of a wrapper: the plans of the methods that it hands them to. Their looks are among `looks`."""
 
     def __getitem__(self, key: str) -> Look:
         return next(look for look in self.looks if look.key == key)
@@ -168,8 +173,12 @@ class Plan:
 
     def under(self, name: str) -> "Plan":
         """The same plan as part of method `name`."""
-        looks = tuple(dataclasses.replace(look, path=(name, *look.path)) for look in self.looks)
-        return dataclasses.replace(self, looks=looks)
+        return self.each(lambda look: dataclasses.replace(look, path=(name, *look.path)))
+
+    def each(self, change: Callable[[Look], Look]) -> "Plan":
+        """The same plan with each look changed, in its parts too."""
+        parts = tuple(part.each(change) for part in self.parts)
+        return dataclasses.replace(self, looks=tuple(map(change, self.looks)), parts=parts)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,34 +6,36 @@ column over those before it. Donors are real values, so no noise could make a gu
 """
 
 import dataclasses
-import math
-from collections.abc import Callable
+from typing import ClassVar
 
 import jax
 from jaxtyping import PRNGKeyArray
 
 from understudy.donors import DonorTrees, grown
 from understudy.errors import ConfigError
+from understudy.notes import Note
 from understudy.privacy.accounting import NonPrivate
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows, open_rows
+from understudy.progress import Progress
 from understudy.schema import Domain
+from understudy.settings import Count, NotNegative, check_settings
+from understudy.synthesizers.protocol import Capabilities
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CART:
     """NEVER PRIVATE, a baseline: each column copied from real rows in the same leaf of a tree over those before it."""
 
-    complexity: float = 1e-8
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
+    complexity: NotNegative = 1e-8
     """The least gain of a split, as a share of the impurity at the root."""
-    min_bucket: int = 5
+    min_bucket: Count = 5
     """The least number of real rows in a leaf."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.complexity < math.inf:
-            raise ConfigError(f"complexity must be a number of at least 0, found {self.complexity}.")
-        if isinstance(self.min_bucket, bool) or not isinstance(self.min_bucket, int) or self.min_bucket < 1:
-            raise ConfigError(f"min_bucket must be a whole number of at least 1, found {self.min_bucket}.")
+        check_settings(self)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One look, without a bound; refused wherever a guarantee is to be kept."""
@@ -42,10 +44,8 @@ class CART:
                 "cart is never private: its rows are put together from values of real ones, and no noise changes that. "
                 "Use it with --not-private (in Python: Guarantee.not_private()), or choose another method."
             )
-        notes = ["cart copies values of real rows: treat what it makes like the original table."]
-        if domain.target is not None:
-            notes.append("The target is a column like any other here.")
-        return Plan((Look("rows", "all rows as they are", NonPrivate(), columns=domain.names),), tuple(notes))
+        note = Note("cart copies values of real rows: treat what it makes like the original table.")
+        return Plan((Look("rows", "all rows as they are", NonPrivate(), columns=domain.names),), (note,))
 
     def fit(
         self,
@@ -54,7 +54,7 @@ class CART:
         ledger: Ledger,
         *,
         key: PRNGKeyArray,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> DonorTrees:
         """Formal guarantee: none. The model holds real rows. Under any guarantee it is refused before one is read."""
         codes, places = open_rows(rows, plan["rows"], ledger)

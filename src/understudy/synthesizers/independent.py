@@ -1,30 +1,32 @@
 """Independent columns: noisy one-way marginals, sampled column by column. The baseline to beat."""
 
 import dataclasses
-import math
-from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from understudy.errors import ConfigError
 from understudy.marginals import GraphicalModel, estimate, measure
 from understudy.privacy.accounting import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows
+from understudy.progress import Progress
 from understudy.schema import Domain
+from understudy.settings import Positive, check_settings
+from understudy.synthesizers.protocol import Capabilities
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Independent:
     """Every column as its own noisy histogram: right about each column, blind to what connects them."""
 
-    smoothing: float = 0.5
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
+    smoothing: Positive = 0.5
     """Rows added to every code after the noise was cleaned, so that no declared code becomes impossible."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.smoothing < math.inf:
-            raise ConfigError(f"smoothing must be a positive number of rows, found {self.smoothing}. 0.5 is usual.")
+        check_settings(self)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of histograms that fills the budget."""
@@ -34,8 +36,7 @@ class Independent:
 
         stddev = budget.calibrate(lambda noise: [singles(noise)])
         what = f"one histogram for each of {len(domain.names)} columns"
-        notes = () if domain.target is None else ("The target is a column like any other here.",)
-        return Plan((Look("singles", what, singles(stddev), columns=domain.names),), notes)
+        return Plan((Look("singles", what, singles(stddev), columns=domain.names),))
 
     def fit(
         self,
@@ -44,7 +45,7 @@ class Independent:
         ledger: Ledger,
         *,
         key: PRNGKeyArray,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> GraphicalModel:
         """Formal guarantee: the price of the plan's one look; all else is post-processing."""
         domain = rows.domain

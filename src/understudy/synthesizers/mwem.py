@@ -12,6 +12,7 @@ import itertools
 import math
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, ClassVar
 
 import jax
 import numpy as np
@@ -21,10 +22,14 @@ from understudy.columns import did_you_mean
 from understudy.errors import ConfigError
 from understudy.junction import Clique, junction_tree
 from understudy.marginals import GraphicalModel
+from understudy.notes import Note
 from understudy.privacy.accounting import Choices, DiscreteGaussian, Event
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Box, Candidates, Rows, noisy_answers, noisy_choices
+from understudy.progress import Progress
 from understudy.schema import Domain
+from understudy.settings import Advice, AtLeast, Count, InnerFraction, Listed, OneOf, check_settings
+from understudy.synthesizers.protocol import Capabilities
 
 MOST_CELLS = 10_000_000
 MANY_CELLS = 1_000_000
@@ -44,26 +49,28 @@ Query = Clique | Box
 class MWEM:
     """A whole histogram, or one for each group of columns, bent towards noisy answers by multiplicative weights."""
 
-    splits: tuple[tuple[str, ...], ...] | None = None
+    capabilities: ClassVar[Capabilities] = Capabilities(target=True)
+
+    splits: Annotated[tuple[Annotated[Clique, Listed()], ...], Listed()] | None = None
     """Groups of columns, each column in exactly one; groups come out independent of each other. Left out: by
     `split_factor`, else as many small columns with the target as a histogram comfortably holds, and so on."""
 
-    split_factor: int | None = None
+    split_factor: Count | None = None
     """Instead of `splits`: groups of so many consecutive columns, the last one smaller."""
 
-    workload: str = "cuboid"
+    workload: Annotated[str, OneOf(*ROUNDS_PER_COLUMN)] = "cuboid"
     """What to ask: `cuboid` (whole marginals), `cell` (single cells of marginals) or `range` (random boxes)."""
 
-    marginal_width: int = 2
+    marginal_width: Count = 2
     """Most columns of a marginal."""
 
-    boxes: int = 500
+    boxes: Count = 500
     """How many random boxes of each group the workload `range` has to choose from."""
 
     columns_first: bool = True
     """Whether every column is measured before the first choice."""
 
-    rounds: int | None = None
+    rounds: Count | None = None
     """How many queries are chosen and measured, in all groups together. Left out: one for each column, or 10 where a
     query is a single count."""
 
@@ -71,42 +78,28 @@ class MWEM:
     """Whether to measure the marginals of the workload in a public order instead of choosing: right where they are
     few. Left out, `rounds` is then the number of all marginals."""
 
-    selection_share: float = 0.2
+    selection_share: Annotated[InnerFraction, Advice("To measure without choosing, use measure_only.")] = 0.2
     """Part of the budget that pays for the choices, in zero-concentrated terms."""
 
-    score: str = "penalised"
+    score: Annotated[str, OneOf("penalised", "mean")] = "penalised"
     """How a query is judged: `penalised` (absolute error, less what noise in so many cells would bring) or `mean`
     (error of an average cell, as in the library)."""
 
-    target_weight: float = 2.0
+    target_weight: Annotated[float, AtLeast(1)] = 2.0
     """How many times a query with the target counts in the choices. Without a target it does nothing."""
 
-    mw_passes: int = 20
+    mw_passes: Count = 20
     """How often each update goes through all answers so far. Post-processing: costs time, not budget."""
 
     average: bool = False
     """Whether the model is the mean of the histograms after each round, as in the paper, instead of the last."""
 
     def __post_init__(self) -> None:
-        if self.splits is not None:
-            object.__setattr__(self, "splits", _checked_splits(self.splits))
+        check_settings(self)
         if self.splits is not None and self.split_factor is not None:
             raise ConfigError("Give splits or split_factor, not both: each says how to group the columns.")
-        for name in ("split_factor", "marginal_width", "boxes", "rounds", "mw_passes"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be at least 1, found {value}.")
-        _check_word("workload", self.workload, tuple(ROUNDS_PER_COLUMN))
-        _check_word("score", self.score, ("penalised", "mean"))
         if self.measure_only and self.workload != "cuboid":
             raise ConfigError(f"measure_only measures whole marginals: workload must be cuboid, found {self.workload}.")
-        if not 0 < self.selection_share < 1:
-            raise ConfigError(
-                f"selection_share must lie between 0 and 1, found {self.selection_share}. To measure without choosing, "
-                "use measure_only."
-            )
-        if not 1 <= self.target_weight < math.inf:
-            raise ConfigError(f"target_weight must be at least 1, found {self.target_weight}.")
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One look for all answers and one for all choices, calibrated so that together they fill the budget.
@@ -159,24 +152,28 @@ class MWEM:
             events["choices"] = Choices(math.sqrt(8 * share / rounds) / noise, rounds)
         return events
 
-    def _notes(self, domain: Domain, groups: Sequence[Clique]) -> tuple[str, ...]:
+    def _notes(self, domain: Domain, groups: Sequence[Clique]) -> tuple[Note, ...]:
         cells = [domain.size(group) for group in groups]
         notes = []
         if len(groups) > 1:
-            notes.append(f"{len(groups)} groups of columns, independent of each other: {_in_words(groups)}.")
+            notes.append(Note(f"{len(groups)} groups of columns, independent of each other: {_in_words(groups)}."))
         if domain.target is not None and not self.measure_only:
             notes.append(
-                f"Queries with the target {domain.target!r} count {self.target_weight:g} times in the choices."
+                Note(f"Queries with the target {domain.target!r} count {self.target_weight:g} times in the choices.")
             )
         if self.too_large(domain.largest):
             notes.append(
-                f"If estimated categories make a histogram larger than {MOST_CELLS:,} cells, the rarest of them become "
-                "'other'. To keep them, declare them in the schema or use smaller splits."
+                Note(
+                    f"If estimated categories make a histogram larger than {MOST_CELLS:,} cells, the rarest of them "
+                    "become 'other'. To keep them, declare them in the schema or use smaller splits."
+                )
             )
         if max(cells) > MANY_CELLS:
             notes.append(
-                f"The largest histogram has {max(cells):,} cells: a run takes minutes and up to "
-                f"{max(cells) * 40 / 2**30:.1g} GB. Smaller splits are quicker."
+                Note(
+                    f"The largest histogram has {max(cells):,} cells: a run takes minutes and up to "
+                    f"{max(cells) * 40 / 2**30:.1g} GB. Smaller splits are quicker."
+                )
             )
         return tuple(notes)
 
@@ -210,7 +207,7 @@ class MWEM:
         ledger: Ledger,
         *,
         key: PRNGKeyArray,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> GraphicalModel:
         """Figure 1 of the paper, for all groups at once.
 
@@ -301,13 +298,6 @@ def _automatic_groups(domain: Domain) -> list[Clique]:
     return groups
 
 
-def _checked_splits(splits: object) -> tuple[Clique, ...]:
-    whole = isinstance(splits, list | tuple) and bool(splits)
-    if not whole or not all(isinstance(g, list | tuple) and g and all(isinstance(n, str) for n in g) for g in splits):  # type: ignore[union-attr, attr-defined]
-        raise ConfigError(f'splits must be groups of column names, such as [["a", "b"], ["c"]], found {splits!r}.')
-    return tuple(tuple(group) for group in splits)  # type: ignore[union-attr, attr-defined]
-
-
 def _check_partition(groups: Sequence[Clique], domain: Domain) -> None:
     times = Tally(name for group in groups for name in group)
     for name, count in times.items():
@@ -320,11 +310,6 @@ def _check_partition(groups: Sequence[Clique], domain: Domain) -> None:
             raise ConfigError(f"splits name the column {name!r} {count} times. Put every column into one group.")
     if missing := [name for name in domain.names if name not in times]:
         raise ConfigError(f"splits leave out {', '.join(missing)}. Put every column into one group.")
-
-
-def _check_word(name: str, word: str, words: Sequence[str]) -> None:
-    if word not in words:
-        raise ConfigError(f"{name} must be one of {', '.join(words)}; found {word!r}.{did_you_mean(word, words)}")
 
 
 def _in_words(groups: Sequence[Clique]) -> str:

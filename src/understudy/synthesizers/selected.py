@@ -10,26 +10,32 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.adversarial.pools import Drawn, mixed
-from understudy.adversarial.trajectory import HasTrajectory, Progress
 from understudy.boosting import expected_miss
 from understudy.errors import ConfigError
 from understudy.features import PublicRows
+from understudy.notes import Level, Note
 from understudy.privacy.accounting import Choices
 from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Clique, Rows
 from understudy.privacy.selection import RowFunctions, noisy_closest, noisy_picks, part_sizes, split_by_coin
+from understudy.progress import Progress, stretch_progress
 from understudy.schema import Domain, Scale
-from understudy.synthesizers import name_of
+from understudy.settings import Advice, Count, Fraction, InnerFraction, OneOf, check_settings
+from understudy.synthesizers.protocol import Capabilities, HasTrajectory, check_trajectory
+from understudy.synthesizers.registry import name_of
 
 TASKS = ("accuracy", "log_loss", "squared_loss", "clustering", "marginals")
 WITH_TARGET = ("accuracy", "log_loss", "squared_loss")
+ONLY_SUMS = Advice(
+    "Areas under curves and F-scores are no sums over rows: one row can move them far, so they cannot be picked by."
+)
 TRAIN, HELD = "training rows", "held-out rows"
 """The two parts of the units, as the ledger calls them."""
 MOST_ROWS = 50_000
@@ -45,51 +51,38 @@ class Selected:
     inner: HasTrajectory
     """The method that is trained: a GAN, or gem."""
     _: dataclasses.KW_ONLY
-    task: str = "accuracy"
+    task: Annotated[str, OneOf(*TASKS), ONLY_SUMS] = "accuracy"
     """accuracy or log_loss of a classifier of the target, squared_loss of a regression of a target that is a number,
     clustering: distances to k-means centres, or marginals: the distance of all pairs of columns."""
-    k: int = 1
+    k: Count = 1
     """How many checkpoints are picked; each makes the same number of rows."""
-    checkpoints: int = 10
+    checkpoints: Count = 10
     """How many there are to pick from, evenly over the training."""
-    holdout: float = 0.1
+    holdout: Fraction = 0.1
     """The share of the units, by coin, that scores instead of training: the costs of the two then do not add. 0: the
     training rows score too, and the costs add."""
-    share: float = 0.1
+    share: InnerFraction = 0.1
     """Without a holdout: the part of the budget for the picks."""
-    clusters: int = 8
+    clusters: Count = 8
     """Of task=clustering: the number of centres."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inner, HasTrajectory):
-            raise ConfigError(
-                f"selected needs a method that can keep checkpoints of its training, such as dpgan or dpctgan; "
-                f"{name_of(self.inner)} has none."
-            )
-        for name in ("k", "checkpoints", "clusters"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} must be a whole number of at least 1, found {value}.")
-        if self.task not in TASKS:
-            raise ConfigError(
-                f"task must be one of {', '.join(TASKS)}, found {self.task!r}. Areas under curves and F-scores are no "
-                "sums over rows: one row can move them far, so they cannot be picked by."
-            )
+        check_trajectory("selected", self.inner)
+        check_settings(self)
         if self.k > self.checkpoints:
             raise ConfigError(
                 f"k picks {self.k} of {self.checkpoints} checkpoints: it must not be more than there are."
             )
-        if not 0 < self.share < 1:
-            raise ConfigError(
-                f"share is the part of the budget for the picks, above 0 and below 1, found {self.share}."
-            )
-        if not 0 <= self.holdout < 1:
-            raise ConfigError(f"holdout is a share of the units, from 0 (none) to below 1, found {self.holdout}.")
         if not self._every:
             raise ConfigError(
                 f"checkpoints asks for {self.checkpoints}, but {name_of(self.inner)} makes "
                 f"{self.inner.num_checkpoints(1)} generator steps. Lower checkpoints, or train for more steps."
             )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        inner = self.inner.capabilities
+        return Capabilities(public=inner.public, target=inner.target or self.task in WITH_TARGET, inner=self.inner)
 
     @property
     def _every(self) -> int:
@@ -114,7 +107,7 @@ class Selected:
         )
         inner = self.inner.plan(dataclasses.replace(domain, num_rows=num_training), budget).under(name_of(self.inner))
         training = tuple(dataclasses.replace(each, branch=TRAIN) for each in inner.looks)
-        apart = (
+        apart = Note(
             f"A coin for each unit holds out {self.holdout:g} of them to score: no person is used for both training "
             "and picks, so the larger price counts."
         )
@@ -136,22 +129,24 @@ class Selected:
                 "none. Use task=accuracy, or another target."
             )
 
-    def _notes(self, num_scoring: int, budget: Budget, look: Look) -> tuple[str, ...]:
+    def _notes(self, num_scoring: int, budget: Budget, look: Look) -> tuple[Note, ...]:
         assert isinstance(look.event, Choices)
         if not budget.is_private or self.checkpoints == 1:
             return ()
         miss = expected_miss(self.checkpoints, look.event.epsilon * num_scoring / budget.max_rows_per_unit)
         if miss < FAR:
             chance = 0.5 / math.sqrt(max(1, num_scoring))
-            return (
+            text = (
                 f"A pick scores within {miss:.2g} of the best checkpoint on average, scores being from 0 to 1, by the "
-                f"{num_scoring:,} rows that score; by chance of these rows a score is off by {chance:.2g}.",
+                f"{num_scoring:,} rows that score; by chance of these rows a score is off by {chance:.2g}."
             )
-        return (
-            f"Warning: {num_scoring:,} rows are too few to tell {self.checkpoints} checkpoints apart at this price: a "
+            return (Note(text),)
+        text = (
+            f"{num_scoring:,} rows are too few to tell {self.checkpoints} checkpoints apart at this price: a "
             f"pick may miss the best score by {min(miss, 1.0):.2g} on average, scores being from 0 to 1. Hold out "
-            "more, pick fewer (k), or raise epsilon.",
+            "more, pick fewer (k), or raise epsilon."
         )
+        return (Note(text, Level.WARNING),)
 
     def fit(
         self,
@@ -181,7 +176,7 @@ class Selected:
             key=train_key,
             checkpoints=self.checkpoints,
             every=self._every,
-            progress=lambda share, words: tell(0.8 * share, words),
+            progress=stretch_progress(progress, 0.0, 0.8),
             **({} if public is None else {"public": public}),
         )
         size = min(MOST_ROWS, rows.public_num_rows)
