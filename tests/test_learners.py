@@ -620,7 +620,7 @@ def test_arrays_with_declared_bounds() -> None:
         ({"columns": ["y"]}, "among the columns"),
         ({"columns": ["z"]}, "no column"),
         ({"method": "objective", "penalty": 0.0}, "positive penalty"),
-        ({"class_share": 1.0}, "part of the budget"),
+        ({"class_share": 1.0}, "class_share must be a number above 0 and below 1"),
     ],
 )
 def test_bad_settings_are_refused_before_any_look(settings: dict[str, Any], message: str) -> None:

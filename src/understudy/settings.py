@@ -117,7 +117,8 @@ class Listed:
         return len(value) >= self.least and (not self.distinct or len(set(value)) == len(value))
 
     def describe(self, kind: str) -> str:
-        return f"{kind}, at least {self.least}{', none twice' * self.distinct}"
+        entries = f"{self.least} entr{'y' if self.least == 1 else 'ies'}"
+        return f"{kind} with at least {entries}{', none twice' * self.distinct}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +195,8 @@ def _describe(hint: Any) -> str:
     if _is_union(kind):
         return " or ".join(_describe(part) for part in parts if part is not type(None))
     if typing.get_origin(kind) is tuple and _parts(parts[0])[0] == tuple[str, ...]:
-        return 'a list of lists of columns, as in [["a", "b"], ["c", "d"]]'
+        each = "".join(f", {check.describe('each')}" for check in _parts(parts[0])[1])
+        return f'a list of lists of columns, as in [["a", "b"], ["c", "d"]]{each}'
     if typing.get_origin(kind) is tuple:
         many = "" if parts[1:] == (...,) else f" of {len(parts)}"
         return f"a list{many}, each {_describe(parts[0])}"

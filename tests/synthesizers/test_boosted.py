@@ -305,7 +305,7 @@ def test_a_method_without_a_trajectory_is_refused(wrapper: type) -> None:
         ({"output": "all"}, "output must be one of iid, distinct"),
         ({"queries": "triples"}, "queries must be one of auto"),
         ({"queries": (("a", "a"),)}, "none twice"),
-        ({"queries": ((),)}, "names one column or several"),
+        ({"queries": ((),)}, "each with at least 1 entry"),
         ({"learning_rate": "fast"}, "learning_rate must be one of"),
         ({"learning_rate": 0.0}, "or a positive number"),
         ({"learning_rate": True}, "or a positive number"),
@@ -326,7 +326,7 @@ def test_bad_settings_of_boosted_are_refused(change: dict, words: str) -> None:
         ({"checkpoints": 11}, "asks for 11, but walk makes 10"),
         ({"share": 0.0, "checkpoints": 5}, "above 0 and below 1"),
         ({"share": 1.0, "checkpoints": 5}, "above 0 and below 1"),
-        ({"holdout": 1.0, "checkpoints": 5}, "from 0 \\(none\\) to below 1"),
+        ({"holdout": 1.0, "checkpoints": 5}, "holdout must be a number from 0 to below 1"),
     ],
 )
 def test_bad_settings_of_selected_are_refused(change: dict, words: str) -> None:

@@ -412,7 +412,7 @@ def test_presets_by_name() -> None:
         ("features=bins", "features must be one of binned, typed, modes"),
         ("modes=private", "modes must be one of"),
         ("num_modes=0", "num_modes must be a whole number"),
-        ("betas=[0.5, 1.0]", "betas must lie"),
+        ("betas=[0.5, 1.0]", "betas must be a list of 2, each a number from 0 to below 1"),
     ],
 )
 def test_bad_settings_are_refused(settings: str, words: str) -> None:

@@ -191,8 +191,8 @@ def test_laplace_votes_are_priced_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ("teachers=1", "teachers must be at least 2"),
-        ("teachers=0", "teachers must be at least 2"),
+        ("teachers=1", "teachers must be a whole number of at least 2"),
+        ("teachers=0", "teachers must be a whole number of at least 2"),
         ("iterations=0", "iterations must be a whole number"),
         ("queries=301", "multiple of iterations"),
         ("law=laplace", "needs a number of queries"),

@@ -504,7 +504,7 @@ def test_settings_are_refused_at_once(settings: dict[str, Any], match: str) -> N
 
 
 def test_a_learner_is_no_inner_method() -> None:
-    with pytest.raises(us.ConfigError, match="put around"):
+    with pytest.raises(us.ConfigError, match="inner must be a method"):
         Quail(Prior())  # type: ignore[arg-type]
     with pytest.raises(us.ConfigError, match="Name that one first"):
         read_method("quail")
