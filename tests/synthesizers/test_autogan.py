@@ -172,10 +172,6 @@ def test_networks_have_the_published_sizes() -> None:
         for network in (Encoder(np.zeros(106), (60,), 15, key=key), Decoder(15, (60,), 106, key=key))
     ]
     assert sizes == [106 * 60 + 60 + 60 * 15 + 15, 15 * 60 + 60 + 60 * 106 + 106] == [7335, 7426]
-    preset = AutoGAN.preset("adult")
-    assert (preset.autoencoder_widths, preset.code) == ((60,), 15)
-    assert (preset.loss, preset.fake_term, preset.weight_clip) == ("wgan", "paired", 0.01)
-    assert AutoGAN.preset("mimic").encoder == "random"
 
 
 def test_the_decoder_learns_from_the_critic_only_where_it_may() -> None:
@@ -583,8 +579,6 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_spent() -> None:
         us.plan(numbers, "autogan(features=typed, reconstruction=bce)", QUICK)
     with pytest.raises(ConfigError, match="learns from a public table"):
         us.fit(table, "autogan(encoder=public)", QUICK, schema=schema)
-    with pytest.raises(ConfigError, match="There is no preset"):
-        AutoGAN.preset("census")
 
 
 @pytest.mark.parametrize(

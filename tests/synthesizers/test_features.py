@@ -390,20 +390,14 @@ def test_one_hot_releases_of_earlier_versions_load() -> None:
         GeneratorModel.from_arrays({**structure, "layout": [{"kind": "levels", "size": 4}]}, arrays)
 
 
-# -------------------------------------------------------------------------------------------------------------- presets
+# ------------------------------------------------------------------------------------------------------------- settings
 
 
-def test_presets_by_name() -> None:
-    quail = DPGAN.preset("quail", steps=500, rate=0.002)
-    assert (quail.latent, quail.critic_rate, quail.generator_rate, quail.clip) == (64, 4e-4, 1e-4, 1.0)
+def test_widths_of_a_published_critic_follow_from_the_features() -> None:
+    method = DPGAN(arch="quail_dpgan", critic_widths=())
     layout = Layout((Levels(20), Line(EDGES, None, False)))
-    assert quail._settings(layout.blocks, 1000).critic_widths == (14, 7)  # of 21 features
-    assert read_method(express(quail)) == quail
-    gaussians = DPGAN.preset("pgb_gaussians")
-    assert (gaussians.generator_widths, gaussians.critic_widths, gaussians.latent) == ((512, 256), (128, 256), 2)
-    assert gaussians.loss == "kl_wgan"
-    with pytest.raises(us.ConfigError, match="The presets are"):
-        DPGAN.preset("quial")
+    assert method._settings(layout.blocks, 1000).critic_widths == (14, 7)  # of 21 features
+    assert read_method(express(method)) == method
 
 
 @pytest.mark.parametrize(

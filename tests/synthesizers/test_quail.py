@@ -191,7 +191,8 @@ def test_the_learner_cannot_spend_what_is_reserved() -> None:
     greedy = method.plan(rows.domain, Budget(1.8, 1e-6)).looks[0]
     assert spent_by([greedy], GUARANTEE).epsilon < 1.0
     ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0))
-    dear = dataclasses.replace(plan, looks=(greedy, *plan.looks[1:]))
+    parts = (us.Plan((greedy,)), *plan.parts[1:])
+    dear = dataclasses.replace(plan, looks=(greedy, *plan.looks[1:]), parts=parts)
     with pytest.raises(us.BudgetExceeded, match="This query was not made"):
         method.fit(rows, dear, ledger, key=jax.random.key(0))
     assert ledger.looks == ()

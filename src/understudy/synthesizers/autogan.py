@@ -12,7 +12,7 @@ the paper takes the likeliest. Noisy one-way counts, bought with a part of the b
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -135,17 +135,6 @@ class AutoGAN(DPGAN):
         if self.groups > 1 or self.adaptive != "none":
             raise ConfigError("autogan has one clip bound for each phase: leave groups at 1 and adaptive at none.")
         drawn_rate(self._sampling)
-
-    @classmethod
-    def preset(cls, name: str, **changes: Any) -> Self:
-        """Published settings by name, with some of them changed.
-
-        >>> AutoGAN.preset("mimic", steps=5000).code
-        128
-        """
-        if name not in PRESETS:
-            raise ConfigError(f"There is no preset {name!r}. The presets are: {', '.join(PRESETS)}.")
-        return cls(**{**PRESETS[name], **changes})
 
     @property
     def capabilities(self) -> Capabilities:
@@ -470,54 +459,3 @@ def _phases(progress: Progress | None, first: int, second: int) -> tuple[Progres
         lambda share, words: progress(cut * share, f"autoencoder: {words}"),
         lambda share, words: progress(cut + (1 - cut) * share, f"critic: {words}"),
     )
-
-
-AS_PUBLISHED: dict[str, Any] = {
-    "marginals_share": 0.0,
-    "anchor": 0.0,
-    "average": 0.0,
-    "arch": "quail_dpgan",
-    "latent": 64,
-    "loss": "wgan",
-    "fake_term": "paired",
-    "weight_clip": 0.01,
-    "optimiser": "rmsprop",
-    "critic_rate": 5e-3,
-    "generator_rate": 5e-3,
-    "clip": 0.022,
-    "reconstruction": "bce",
-}
-PRESETS: dict[str, dict[str, Any]] = {
-    "adult": {
-        **AS_PUBLISHED,
-        "features": "typed",
-        "code": 15,
-        "autoencoder_widths": (60,),
-        "critic_widths": (70, 35),
-        "reduction": "mean",
-        "autoencoder_steps": 20_000,
-        "autoencoder_sampling": 64 / 32_562,
-        "autoencoder_rate": 5e-3,
-        "autoencoder_clip": 0.012,
-        "steps": 15_000,
-        "rate": 128 / 32_562,
-        "critic_steps": 15,
-    },
-    "mimic": {
-        **AS_PUBLISHED,
-        "encoder": "random",
-        "code": 128,
-        "critic_widths": (714, 357),
-        "autoencoder_steps": 30_000,
-        "autoencoder_sampling": 100 / 27_912,
-        "autoencoder_rate": 1e-3,
-        "weight_decay": 1e-3,
-        "autoencoder_clip": 0.8157,
-        "steps": 10_000,
-        "rate": 128 / 27_912,
-        "critic_steps": 10,
-    },
-}
-"""Networks, losses and schedules of the paper with an encoder that is sound; its clip bounds as public constants. Its
-noise multipliers are no settings: noise follows from the guarantee. The published MIMIC code never trains its encoder.
-"""

@@ -10,7 +10,7 @@ generator's columns in place (`anchor=0` with `marginals_share=0` leaves them ou
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Self
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -122,17 +122,6 @@ class DPGAN:
     def capabilities(self) -> Capabilities:
         is_held = self.marginals_share > 0 and self.target_share > 0 and self.features == "binned"
         return Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=is_held)
-
-    @classmethod
-    def preset(cls, name: str, **changes: Any) -> Self:
-        """Published settings by name, with some of them changed.
-
-        >>> DPGAN.preset("quail", steps=500).critic_rate
-        0.0004
-        """
-        if name not in PRESETS:
-            raise ConfigError(f"There is no preset {name!r}. The presets are: {', '.join(PRESETS)}.")
-        return cls(**{**PRESETS[name], **changes})
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of histograms, then all critic steps; the last fill what is left. No price depends on the rows."""
@@ -303,39 +292,6 @@ class DPGAN:
             count_stddev=1.0 if self.adaptive == "quantile" else 0.0,  # until the noise of a step is known
             anchor=self.anchor if self.marginals_share else 0.0,
         )
-
-
-AS_PUBLISHED: dict[str, Any] = {"features": "typed", "marginals_share": 0.0, "anchor": 0.0}
-PRESETS: dict[str, dict[str, Any]] = {
-    "quail": {
-        **AS_PUBLISHED,
-        "arch": "quail_dpgan",
-        "latent": 64,
-        "critic_widths": (),
-        "critic_rate": 4e-4,
-        "generator_rate": 1e-4,
-        "betas": (0.9, 0.999),
-        "clip": 1.0,
-        "average": 0.0,
-    },
-    "pgb_gaussians": {
-        **AS_PUBLISHED,
-        "arch": "plain",
-        "loss": "kl_wgan",
-        "latent": 2,
-        "generator_widths": (512, 256),
-        "critic_widths": (128, 256),
-        "critic_rate": 2e-3,
-        "generator_rate": 5e-4,
-        "betas": (0.5, 0.999),
-        "rate": 0.01,
-        "steps": 15_000,
-        "average": 0.998,
-    },
-}
-"""Networks and rates of the QUAIL paper's DPGAN; networks and loss of the boosting paper's 25 Gaussians, which does not
-tell the rest (its ReLUs are leaky: with a slope of 0.2 ours missed most points). The papers' noise multipliers are no
-settings: noise follows from the guarantee."""
 
 
 def check_shares(marginals_share: float, target_share: float) -> None:
