@@ -21,12 +21,13 @@ import zlib
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "src"))
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
 
 import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 
 import understudy as us  # noqa: E402
+from benchmarks.papers.published import PGB_GAUSSIANS  # noqa: E402
 from understudy.synthesizers import express, read_setting, with_settings  # noqa: E402
 from understudy.synthesizers.dpgan import DPGAN  # noqa: E402
 
@@ -133,7 +134,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of dpgan")
     parser.add_argument("--write", action="store_true", help="write the table and the picture")
     args = parser.parse_args()
-    method = with_settings(DPGAN.preset("pgb_gaussians"), dict(read_setting(text) for text in args.set))
+    method = with_settings(PGB_GAUSSIANS, dict(read_setting(text) for text in args.set))
     guarantee = us.Guarantee.not_private() if args.epsilon is None else us.Guarantee(args.epsilon, 2e-5)
     lines: list[str] = []
     for seed in args.seeds:

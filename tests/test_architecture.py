@@ -14,7 +14,10 @@ SOURCE = Path(understudy.__file__).parent
 ORDER = (
     "_version",
     "errors",
+    "notes",
+    "progress",
     "run",
+    "settings",
     "schema",
     "tables",
     "privacy",

@@ -260,7 +260,7 @@ def test_privacy_has_to_be_said(said) -> None:
         (("--method", "mst", "--set", "entropie=1"), "Did you mean 'entropy'?"),
         (("--method", "mst", "--set", "iterations=many"), "iterations must be a whole number"),
         (("--method", "mst", "--set", "iterations"), "name=value"),
-        (("--method", "mst("), "closing parenthesis"),
+        (("--method", "mst("), "'(' was never closed"),
         (("--target", "nme"), "Did you mean 'name'?"),
         (("--bins", "square"), "bins must be one of tree, equal, uniform"),
         (("--max-bins", "1"), "max_bins must be a whole number from 2 to 1000"),

@@ -1,32 +1,49 @@
-"""Method expressions: read, written, and refused with a hint."""
+"""Method expressions: read, written, and refused with a hint. What methods say they can do."""
 
 import dataclasses
+import inspect
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.errors import ConfigError
+from understudy.privacy.ledger import Budget
+from understudy.release import plan_method
+from understudy.schema import Domain
 from understudy.synthesizers import (
     SYNTHESIZERS,
+    HasTrajectory,
+    PublicUse,
+    Synthesizer,
     describe_methods,
     express,
     name_of,
     read_method,
     read_setting,
     synthesizer_class,
+    takes_public,
+    too_large_for,
 )
 from understudy.synthesizers.aim import AIM
+from understudy.synthesizers.autogan import AutoGAN
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.dpctgan import DPCTGAN
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
+from understudy.synthesizers.gem import GEM
 from understudy.synthesizers.independent import Independent
 from understudy.synthesizers.mst import MST
+from understudy.synthesizers.mwem import MWEM
+from understudy.synthesizers.quail import Quail
 from understudy.synthesizers.selected import Selected
 
 TYPED = DPGAN(features="typed")
+QUAIL = Quail(MST(), target="class", columns=("for", "a-b", "50%", "None", "\\n"))
+"""Bare words that mean something in Python, and a literal string of TOML, which knows no escapes."""
 
+
+CROWDED = Domain(names=("a", "b"), sizes=(20_000_000, 2), num_rows=100)
 
 WRAPPERS = ("boosted", "drs", "selected", "quail")
 """Methods around a method, which comes first and has no default."""
@@ -58,6 +75,8 @@ def test_every_field_has_a_default_and_is_frozen(name: str) -> None:
         (" mst ( iterations = 5 , ) ", MST(iterations=5)),
         ("mst(shares=[1, 2, 3])", MST(shares=(1, 2, 3))),
         ("mst()", MST()),
+        ("mst(\n\titerations\u00a0=5\n)", MST(iterations=5)),
+        ("quail(mst, target=class, columns=[for, a-b, 50%, None, '\\n'])", QUAIL),
         ("independent(smoothing=1e-1)", Independent(smoothing=0.1)),
         ('aim(workload=[["a b", c], ["d, (e)", \'f"\']])', AIM(workload=(("a b", "c"), ("d, (e)", 'f"')))),
         ("aim(max_rounds=50)", AIM(max_rounds=50)),
@@ -103,25 +122,33 @@ def test_names_survive_being_written(workload: list[list[str]]) -> None:
         ("MST", "The methods are: independent, mst"),
         ("", "The method is empty"),
         ("   ", "The method is empty"),
-        ("mst(", "lacks a closing parenthesis"),
-        ("mst)", "goes on after its end"),
-        ("mst mst", "goes on after its end"),
+        ("mst(", "'(' was never closed"),
+        ("mst)", "unmatched ')'"),
+        ("mst mst", "cannot be read: invalid syntax"),
+        ("mst.", "There is no method 'mst.'. Did you mean 'mst'?"),
         ("mst(iterations)", "There is no method 'iterations'"),
-        ("mst(iterations=)", "a setting without a value"),
+        ("mst(iterations=)", "cannot be read: "),
+        ("mst(iterations=5 shares=[1, 2, 3])", "cannot be read: "),
+        ("mst(iterations=5, iterations=6)", "iterations is set twice"),
+        ("mst(max-rounds=5)", "has no setting 'max-rounds'"),
+        ("mst(shares=(1, 2, 3))", "a value is a number, a text"),
+        ("mst(shares=[1, 2][0])", "a value is a number, a text"),
+        ("logistic", "There is no method 'logistic'"),
+        ("(mst, mst)", "a method is a name"),
         ("mst(iteration=5)", "has no setting 'iteration'. Did you mean 'iterations'?"),
         ("mst(zzz=5)", "Its settings are: shares"),
         ("mst(mst)", "positional argument"),
-        ("mst(iterations=many)", "iterations must be a whole number, found many"),
-        ("mst(iterations=1.5)", "iterations must be a whole number, found 1.5"),
-        ("mst(iterations=true)", "iterations must be a whole number, found true"),
-        ("mst(iterations=0)", "iterations must be at least 1"),
+        ("mst(iterations=many)", "iterations must be a whole number of at least 1, found many"),
+        ("mst(iterations=1.5)", "iterations must be a whole number of at least 1, found 1.5"),
+        ("mst(iterations=true)", "iterations must be a whole number of at least 1, found true"),
+        ("mst(iterations=0)", "iterations must be a whole number of at least 1, found 0"),
         ("mst(shares=[1, 2])", "shares must be a list of 3"),
         ("mst(shares=[1, 2, x])", "shares must be a list of 3"),
         ("independent(smoothing=nan)", "smoothing must be a positive number"),
-        ("independent(smoothing=mst)", "smoothing must be a number"),
+        ("independent(smoothing=mst)", "smoothing must be a positive number"),
         ("aim(workload=5)", "workload must be a list"),
-        ("mst(iterations=[1", "closing"),
-        ("mst(" * 5000, "nested too deeply"),
+        ("mst(iterations=[1", "'[' was never closed"),
+        ("mst(" * 5000, "too many nested parentheses"),
         ("boosted", "put around another method. Name that one first, as in boosted(dpgan)"),
         ("drs()", "as in drs(dpgan)"),
         ("selected(mst)", "mst has none"),
@@ -130,7 +157,7 @@ def test_names_survive_being_written(workload: list[list[str]]) -> None:
         ("boosted(dpgan, round=5)", "Did you mean 'rounds'?"),
         ("drs(dpgan, proposals=0)", "proposals must be a whole number"),
         ("selected(dpgan, clusters=0)", "clusters must be a whole number"),
-        ('mst("', "cannot be read at"),
+        ('mst("', "unterminated string literal"),
     ],
 )
 def test_refused_with_a_hint(expression: str, words: str) -> None:
@@ -143,6 +170,49 @@ def test_refused_with_a_hint(expression: str, words: str) -> None:
 def test_setting_needs_name_and_value(setting: str) -> None:
     with pytest.raises(ConfigError, match="name=value"):
         read_setting(setting)
+
+
+def test_settings_by_name_have_a_hint_too() -> None:
+    with pytest.raises(ConfigError, match=r"MST has no setting 'iteration'. Did you mean 'iterations'"):
+        read_method("mst", {"iteration": 7})
+
+
+@pytest.mark.parametrize("name", SYNTHESIZERS)
+def test_every_class_is_a_synthesizer(name: str) -> None:
+    """With capabilities that say what its methods can do."""
+    cls = synthesizer_class(name)
+    method = cls(DPGAN()) if name in WRAPPERS else cls()
+    assert isinstance(method, Synthesizer)
+    able = method.capabilities
+    assert able.trajectory == isinstance(method, HasTrajectory)
+    assert takes_public(method) == ("public" in inspect.signature(method.fit).parameters)
+    assert (able.inner is not None) == (name in WRAPPERS)
+    assert able.trajectory or not able.critics
+
+
+def test_capabilities_follow_from_settings_and_from_what_is_inside() -> None:
+    assert not GEM().capabilities.critics
+    assert GEM(critic_share=0.1).capabilities.critics
+    public = AutoGAN(encoder="public")
+    assert public.capabilities.public is PublicUse.REQUIRED
+    for method in (Boosted(public), DRS(public), Selected(public), Quail(public), Quail(Quail(public), target="a")):
+        assert method.capabilities.public is PublicUse.REQUIRED
+    assert Boosted(GEM()).capabilities.public is PublicUse.NONE
+    assert Quail(MST()).capabilities.public is PublicUse.NONE
+    assert too_large_for(Quail(MWEM(splits=(("a",),)), target="b"), CROWDED) == ("a",)
+    assert too_large_for(DRS(DPGAN()), CROWDED) == ()
+
+
+@pytest.mark.parametrize("name", [name for name in SYNTHESIZERS if name not in (*WRAPPERS, "cart")])
+def test_a_target_moves_no_query_of_a_method_that_does_not_use_it(name: str) -> None:
+    """And `us.plan` says so."""
+    method = read_method(name)
+    domain = Domain(names=("a", "b", "c"), sizes=(2, 3, 4), num_rows=1000)
+    plain, named = (method.plan(d, Budget(0.3, 1e-6)) for d in (domain, dataclasses.replace(domain, target="a")))
+    if not method.capabilities.target:
+        assert plain == named
+    noted = plan_method(method, dataclasses.replace(domain, target="a"), Budget(0.3, 1e-6)).notes
+    assert any("target" in note.text or "'a'" in note.text for note in noted)
 
 
 def test_each_method_has_one_line() -> None:

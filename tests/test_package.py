@@ -1,14 +1,23 @@
 """The package as a whole: its public names, its version, and how light its front door is."""
 
+import ast
+import importlib
 import importlib.metadata
 import json
 import subprocess
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import understudy
+import understudy as us
+from understudy.synthesizers import SYNTHESIZERS
 
 HEAVY = ("jax", "numpy", "scipy", "pandas", "polars", "pyarrow", "duckdb", "opendp", "dp_accounting", "mbi", "equinox")
 
@@ -27,9 +36,79 @@ def test_public_name_loads(name: str) -> None:
     assert name in dir(understudy)
 
 
-def test_about_two_dozen_names() -> None:
-    assert 15 <= len(understudy.__all__) <= 31
-    assert understudy.__all__ == ["__version__", *sorted(understudy.__all__[1:])]
+def test_every_method_is_a_public_name() -> None:
+    for place in SYNTHESIZERS.values():
+        module, _, name = place.partition(":")
+        assert getattr(understudy, name).__module__ == module
+        assert name in understudy.__all__
+
+
+def test_type_checkers_see_the_names_that_load() -> None:
+    """Names are imported for them alone, and loaded by another list."""
+    tree = ast.parse(Path(understudy.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    seen = {str(alias.asname): (node.module, alias.name) for node in imports for alias in node.names}
+    assert sorted(seen) == understudy.__all__[1:] == sorted(understudy.__all__[1:])
+    for public, (module, name) in seen.items():
+        assert getattr(importlib.import_module(str(module)), name) is getattr(understudy, public)
+
+
+@pytest.fixture
+def survey(tmp_path: Path) -> tuple[pd.DataFrame, Path]:
+    """A small table of people, and its schema as a file."""
+    table = pd.DataFrame({"income": ["low", "high"] * 100, "age": [20, 40, 60, 80] * 50})
+    path = tmp_path / "people.toml"
+    path.write_text(
+        '[table]\nrows = 200\n[columns.income]\nkind = "categorical"\ncategories = ["low", "high"]\n'
+        '[columns.age]\nkind = "integer"\nbounds = [0, 100]\n'
+    )
+    return table, path
+
+
+def test_the_front_door(survey: tuple[pd.DataFrame, Path], tmp_path: Path) -> None:
+    """Table, method, guarantee and schema in; a release, synthetic rows, a statement and scores out."""
+    table, path = survey
+    method = us.DPCTGAN(steps=2, generator_widths=(8, 8), critic_widths=(8,), latent=4)
+    guarantee = us.Guarantee(epsilon=1.0, delta=1e-6)
+    release = us.fit(table, method, guarantee, schema=us.Schema.read(path))
+    fake = release.sample(100)
+    assert isinstance(fake, pd.DataFrame)
+    assert list(fake) == list(table)
+    assert len(fake) == 100
+    assert release.statement.is_private
+    assert 0.9 < release.statement.epsilon <= 1.0
+    assert release.statement.method == "dpctgan(steps=2, latent=4, generator_widths=[8, 8], critic_widths=[8])"
+    release.save(tmp_path / "release")
+    again = us.Release.load(tmp_path / "release")
+    assert again.statement == release.statement
+    pd.testing.assert_frame_equal(again.sample(20, seed=1), release.sample(20, seed=1))
+    scores = us.evaluate(table, fake, schema=us.Schema.read(path), target="income", holdout=table[:50], effort="quick")
+    assert scores.to_json()["format"]
+
+
+@pytest.mark.parametrize("kind", [pl.from_pandas, lambda table: pa.Table.from_pandas(table, preserve_index=False)])
+def test_the_kind_of_frame_that_goes_in_comes_out(survey: tuple[pd.DataFrame, Path], kind: Any) -> None:
+    table, path = survey
+    given = kind(table)
+    release = us.fit(given, us.Independent(), us.Guarantee(epsilon=1.0), schema=us.Schema.read(path))
+    assert type(release.sample(10)) is type(given)
+
+
+def test_wrappers_nest_as_they_are_written(survey: tuple[pd.DataFrame, Path]) -> None:
+    """`--method "quail(aim, target=income)"` and `us.Quail(us.AIM(), target="income")` are one method, as is any other
+    expression; `--set` applies to the outermost."""
+    from understudy.synthesizers import express, read_method
+
+    boosted = us.Boosted(us.DPGAN(steps=2000), rounds=400)
+    assert read_method("boosted(dpgan(steps=2000), rounds=400)") == boosted
+    assert express(boosted) == "boosted(dpgan(steps=2000))"  # 400 rounds are the default
+    assert read_method("boosted(dpgan)", {"rounds": 20}) == us.Boosted(us.DPGAN(), rounds=20)
+    quail = us.Quail(us.AIM(), target="income")
+    assert read_method("quail(aim, target=income)") == quail
+    schema = us.Schema.read(survey[1])
+    around = us.Quail(us.MST(), target="income")
+    assert us.plan(schema, around, us.Guarantee(1.0)) == us.plan(schema, express(around), us.Guarantee(1.0))
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

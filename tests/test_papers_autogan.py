@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.papers.autogan import adult, binary, core
+from benchmarks.papers.published import AUTOGAN_ADULT, AUTOGAN_MIMIC
 
 
 @pytest.mark.slow
@@ -32,3 +33,9 @@ def test_every_epsilon_of_the_paper_is_a_cell() -> None:
     assert {("autogan", epsilon) for epsilon in (1.5, 1.0, 0.8)} <= cells
     assert {("dpgan", epsilon) for epsilon in (1.5, 1.0, 0.8)} <= cells
     assert len({cell.key for cell in adult.CELLS["paper"]}) == len(adult.CELLS["paper"])
+
+
+def test_published_settings() -> None:
+    assert (AUTOGAN_ADULT.autoencoder_widths, AUTOGAN_ADULT.code) == ((60,), 15)
+    assert (AUTOGAN_ADULT.loss, AUTOGAN_ADULT.fake_term, AUTOGAN_ADULT.weight_clip) == ("wgan", "paired", 0.01)
+    assert AUTOGAN_MIMIC.encoder == "random"

@@ -17,6 +17,7 @@ from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
+from understudy.synthesizers.protocol import Capabilities
 from understudy.training.trajectory import Trajectory
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -63,6 +64,8 @@ def test_the_last_critic_judges_the_last_generator() -> None:
     calls: list[int] = []
 
     class Two:
+        capabilities = Capabilities(trajectory=True, critics=True)
+
         def trajectory(self, *arguments: Any, checkpoints: int, **more: Any) -> Trajectory:
             calls.append(checkpoints)
             return Trajectory(("first", "last"), lambda rows: np.tile([0.1, 0.9], (len(rows), 1)))  # type: ignore

@@ -16,6 +16,7 @@ import pytest
 import understudy as us
 from understudy.cli import run
 from understudy.demo import demo_schema, demo_table
+from understudy.notes import Level
 
 GUARANTEE = us.Guarantee(2.0, 1e-6)
 
@@ -51,23 +52,23 @@ def test_what_bought_lists_and_bounds_lost_is_told() -> None:
     schema = us.Schema(columns=(us.Column(name="c", kind="categorical", nullable=False),), rows=1500)
     plan = us.plan(schema, "independent", GUARANTEE)
     (note,) = plan.notes
-    assert "a value in fewer than about 38 rows becomes 'other'" in note
+    assert "a value in fewer than about 38 rows becomes 'other'" in note.text
     table = pa.table({"c": ["much"] * (1500 - 76 - 19) + ["enough"] * 76 + ["little"] * 19})
     release = us.fit(table, "independent", GUARANTEE, schema=schema, seed=0)
     assert set(release.sample(2000, seed=0)["c"].to_pylist()) == {"much", "enough", "other"}
     (told,) = release.notes
-    assert told.startswith(
-        "Warning: category lists were estimated privately. Values in fewer than about 38 rows became "
-    )
-    assert "values kept: c 2. Declare" in told
+    assert told.level is Level.WARNING
+    assert told.text.startswith("Category lists were estimated privately. Values in fewer than about 38 rows became ")
+    assert "values kept: c 2. Declare" in told.text
     (less,) = us.fit(table, "independent", us.Guarantee(4.0, 1e-6), schema=schema, seed=0).notes
-    assert less.startswith("Category lists were estimated privately. ")
+    assert less.level is Level.INFO
+    assert less.text.startswith("Category lists were estimated privately. ")
     listed = us.Column(name="c", kind="categorical", nullable=False, categories=("much", "enough", "little"))
     declared = us.fit(table, "independent", GUARANTEE, schema=us.Schema(columns=(listed,), rows=1500), seed=0)
     assert declared.notes == us.plan(declared.schema, "independent", GUARANTEE).notes == ()
     numbers = us.fit(pa.table({"n": list(range(500)) * 2}), "independent", us.Guarantee.not_private())
     (cut,) = numbers.notes
-    assert cut.startswith("Bounds of numbers and dates were estimated privately: n 0 to ")
+    assert cut.text.startswith("Bounds of numbers and dates were estimated privately: n 0 to ")
 
 
 def test_columns_that_lost_most_come_first() -> None:
@@ -75,7 +76,7 @@ def test_columns_that_lost_most_come_first() -> None:
     names = [f"c{number}" for number in range(10)]
     table = pa.table({name: [f"v{row % (12 - at)}" for row in range(2000)] for at, name in enumerate(names)})
     (told,) = us.fit(table, "independent", us.Guarantee.not_private(), target="c0").notes
-    assert "values kept: c0 12, c9 3, c8 4, c7 5, c6 6, c5 7, c4 8, c3 9 and 2 more. " in told
+    assert "values kept: c0 12, c9 3, c8 4, c7 5, c6 6, c5 7, c4 8, c3 9 and 2 more. " in told.text
 
 
 # --- Frames ---
@@ -152,7 +153,7 @@ def test_guarantee_has_to_be_given() -> None:
 
 def test_method_has_to_be_one() -> None:
     with pytest.raises(us.ConfigError, match="must be a synthesizer or its expression"):
-        us.fit(demo_table(), 5, GUARANTEE)
+        us.fit(demo_table(), 5, GUARANTEE)  # type: ignore[arg-type]
     with pytest.raises(us.ConfigError, match="Did you mean 'mst'"):
         us.fit(demo_table(), "mts", GUARANTEE)
 
@@ -192,7 +193,7 @@ def test_one_column_is_enough() -> None:
 def test_auto_is_said_and_resolved(schema: us.Schema) -> None:
     plan = us.plan(schema, "auto", GUARANTEE)
     release = us.fit(demo_table().slice(0, 600), "auto", GUARANTEE, schema=schema, seed=0)
-    assert plan.notes[0].startswith(f"auto: {release.statement.method}, because ")
+    assert plan.notes[0].text.startswith(f"auto: {release.statement.method}, because ")
     assert release.statement.queries == plan.queries
 
 

@@ -84,7 +84,7 @@ def planned_epsilon(schema: us.Schema, method: str, guarantee: us.Guarantee = GU
 def test_a_histogram_over_estimated_categories_is_fitted_by_merging_the_rarest(charged: list[str]) -> None:
     schema, table = texts()
     method = f"mwem(splits=[[{', '.join(schema.names)}]], mw_passes=1, rounds=1)"
-    assert any("become 'other'" in note for note in us.plan(schema, method, GUARANTEE).notes)
+    assert any("become 'other'" in note.text for note in us.plan(schema, method, GUARANTEE).notes)
     release = us.fit(table, method, GUARANTEE, schema=schema, seed=3)
     assert charged == ["size", "categories", "counts", "choices"]
     domain = release.codec.domain

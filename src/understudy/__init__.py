@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from understudy._version import __version__
+from understudy.synthesizers.registry import SYNTHESIZERS
 
 if TYPE_CHECKING:
     from understudy import learners as learners
@@ -35,10 +36,21 @@ if TYPE_CHECKING:
     from understudy.schema import Schema as Schema
     from understudy.spent import SpentError as SpentError
     from understudy.synthesizers.aim import AIM as AIM
+    from understudy.synthesizers.autogan import AutoGAN as AutoGAN
+    from understudy.synthesizers.bayesgan import BayesGAN as BayesGAN
+    from understudy.synthesizers.boosted.method import Boosted as Boosted
+    from understudy.synthesizers.dpctgan import DPCTGAN as DPCTGAN
+    from understudy.synthesizers.dpgan import DPGAN as DPGAN
+    from understudy.synthesizers.drs import DRS as DRS
     from understudy.synthesizers.gem import GEM as GEM
     from understudy.synthesizers.independent import Independent as Independent
     from understudy.synthesizers.mst import MST as MST
     from understudy.synthesizers.mwem import MWEM as MWEM
+    from understudy.synthesizers.patectgan import PATECTGAN as PATECTGAN
+    from understudy.synthesizers.pategan import PATEGAN as PATEGAN
+    from understudy.synthesizers.protocol import Synthesizer as Synthesizer
+    from understudy.synthesizers.quail import Quail as Quail
+    from understudy.synthesizers.selected import Selected as Selected
 
 _PLACES = {
     "Codec": "encoding",
@@ -65,12 +77,10 @@ _PLACES = {
     "Column": "schema",
     "Domain": "schema",
     "Schema": "schema",
-    "AIM": "synthesizers.aim",
-    "Independent": "synthesizers.independent",
-    "MST": "synthesizers.mst",
-    "GEM": "synthesizers.gem",
-    "MWEM": "synthesizers.mwem",
+    "Synthesizer": "synthesizers.protocol",
+    **{place.partition(":")[2]: place.partition(":")[0].removeprefix("understudy.") for place in SYNTHESIZERS.values()},
 }
+"""Where each public name is. Every class of `SYNTHESIZERS` is one, without a line of its own here."""
 
 _MODULES = ("learners",)
 

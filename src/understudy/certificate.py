@@ -13,6 +13,7 @@ from pathlib import Path
 
 from understudy._version import __version__
 from understudy.encoding import CategoricalCodec, Codec
+from understudy.notes import Level, Note
 from understudy.privacy import accounting
 from understudy.privacy.accounting import Spent
 from understudy.privacy.discovery import rows_to_be_listed
@@ -105,12 +106,7 @@ def size_warnings(rows: PrivateRows, schema: Schema) -> tuple[str, ...]:
     return () if warning is None or (schema.unit is not None and fewer) else (warning,)
 
 
-def warning_notes(warnings: Sequence[str]) -> tuple[str, ...]:
-    """Warnings as notes of a plan or a run."""
-    return tuple(f"Warning: {warning}" for warning in warnings)
-
-
-def estimation_notes(estimation: Plan, codec: Codec) -> tuple[str, ...]:
+def estimation_notes(estimation: Plan, codec: Codec) -> tuple[Note, ...]:
     """What was estimated privately and may have lost values, by public facts and noisy answers alone."""
     columns = sorted(codec.columns, key=lambda column: (column.name != codec.schema.target, column.size))
     notes = []
@@ -121,18 +117,21 @@ def estimation_notes(estimation: Plan, codec: Codec) -> tuple[str, ...]:
             for column in columns
             if isinstance(column, CategoricalCodec) and column.name in names
         ]
-        notes.append(
-            f"{'Warning: c' if enough > LARGE_FRACTION_LOST * codec.num_rows else 'C'}ategory lists were estimated "
-            f"privately. Values in fewer than about {enough:,} rows became 'other'; values kept: {_some(kept)}. "
+        text = (
+            f"Category lists were estimated privately. Values in fewer than about {enough:,} rows became 'other'; "
+            f"values kept: {_some(kept)}. "
             "Declare categories in the schema, from a code book and not from this table, to keep them."
         )
+        is_loss = enough > LARGE_FRACTION_LOST * codec.num_rows
+        notes.append(Note(_one_line(text), Level.WARNING if is_loss else Level.INFO))
     if "bounds" in estimation:
         cut = [f"{column.name} {column.extent}" for column in columns if column.name in estimation["bounds"].columns]
-        notes.append(
+        text = (
             f"Bounds of numbers and dates were estimated privately: {_some(cut)}. Values outside were clipped. Declare "
             "bounds in the schema to set them."
         )
-    return tuple(map(_one_line, notes))
+        notes.append(Note(_one_line(text)))
+    return tuple(notes)
 
 
 def _some(words: list[str], most: int = 8) -> str:
@@ -241,7 +240,7 @@ def plan_to_json(plan: Plan, statement: Statement) -> dict[str, object]:
         "epsilon_target": _finite(statement.epsilon_target),
         "delta": statement.delta,
         "queries": [_query_to_json(query, statement) for query in plan],
-        "notes": list(plan.notes),
+        "notes": [note.to_json() for note in plan.notes],
     }
 
 

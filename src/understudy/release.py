@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import hashlib
 import importlib.metadata
-import inspect
 import json
 import os
 import platform
@@ -33,16 +32,30 @@ from understudy.encoding import CategoricalCodec, Codec, NumericCodec, assumed_d
 from understudy.errors import ConditionError, ConfigError, ReleaseError, SchemaError, UnderstudyError
 from understudy.models import Model, load_model, save_model
 from understudy.models.rejection import propose_until
+from understudy.notes import Level, Note, warnings_of
 from understudy.privacy.digest import table_digest
 from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, PublicFacts, Query, Statement
 from understudy.privacy.noise import NoiseSource, fresh_key, noise_source
 from understudy.privacy.rows import PrivateRows, PublicRows
+from understudy.progress import Progress
 from understudy.run.atomic import json_bytes
 from understudy.run.checkpoint import Checkpoint, release_of, require_place
 from understudy.schema import Domain, Schema, match_columns
+from understudy.settings import settings_of
 from understudy.spent import accountable, read_record
-from understudy.synthesizers import AUTO, express, name_of, read_method, too_large_for
+from understudy.synthesizers import (
+    AUTO,
+    SYNTHESIZERS,
+    PublicUse,
+    Synthesizer,
+    express,
+    name_of,
+    read_method,
+    synthesizer_class,
+    takes_public,
+    too_large_for,
+)
 from understudy.synthesizers.auto import Facts, choose
 from understudy.tables import (
     Conjunct,
@@ -68,12 +81,10 @@ LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "optax", "pyarrow")
 ARITHMETIC = ("jax_enable_x64", "jax_threefry_partitionable", "jax_default_matmul_precision", "jax_default_prng_impl")
 """Versions and options that a resumed run must share."""
 
-Progress = Callable[[float, str], None]
-
 
 def plan(
     schema: Schema,
-    method: Any = AUTO,
+    method: Synthesizer | str = AUTO,
     guarantee: Guarantee | None = None,
     *,
     rows: int | None = None,
@@ -87,9 +98,7 @@ def plan(
     domain = assumed_domain(schema, binning, num_rows=rows)
     synthesizer, reasons = choose_method(method, domain, guarantee.budget(schema.max_rows_per_unit))
     run = plan_run(schema, synthesizer, guarantee, binning, num_rows=rows)
-    return Plan(
-        run.queries, reasons + certificate.warning_notes(guarantee.warnings) + run.discovery.notes + run.training.notes
-    )
+    return Plan(run.queries, reasons + warnings_of(guarantee.warnings) + run.discovery.notes + run.training.notes)
 
 
 class Plannable(Protocol):
@@ -122,7 +131,7 @@ def plan_run(
     budget = guarantee.budget(schema.max_rows_per_unit)
     discovery = plan_discovery(schema, budget, binning)
     domain = assumed_domain(schema, binning, num_rows=num_rows)
-    training = method.plan(domain, budget.after(discovery.queries)).under(name_of(method))
+    training = plan_method(method, domain, budget.after(discovery.queries))
     return PlannedRun(schema, guarantee, binning, discovery, training)
 
 
@@ -171,7 +180,7 @@ def encode_table(
 
 def fit(
     table: "Frame | str | os.PathLike[str]",
-    method: Any = AUTO,
+    method: Synthesizer | str = AUTO,
     guarantee: Guarantee | None = None,
     *,
     schema: Schema | None = None,
@@ -228,8 +237,8 @@ def fit(
         method, assumed_domain(schema, binning), guarantee.budget(schema.max_rows_per_unit)
     )
     planned = plan_run(schema, synthesizer, guarantee, binning)
-    notes = (*reasons, *(note for note in planned.training.notes if note.startswith("Warning:")))
-    if public is None and _needs_public(synthesizer):
+    notes = (*reasons, *(note for note in planned.training.notes if note.level is Level.WARNING))
+    if public is None and synthesizer.capabilities.public is PublicUse.REQUIRED:
         raise ConfigError(
             f"{express(synthesizer)} learns from a public table: give one (--public; in Python public=), or use other "
             "settings."
@@ -257,15 +266,16 @@ def fit(
             method=express(synthesizer),
         ) as encoded:
             codec, rows, ledger = encoded.codec, encoded.rows, encoded.ledger
-            fitting = synthesizer.plan(rows.domain, ledger.remaining).under(name_of(synthesizer))
-            warm = {}
-            if open_table is not None:
-                warm["public"] = PublicRows(codec.encode(open_table), codec.places(open_table))
-            model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress, **warm)
+            fitting = plan_method(synthesizer, rows.domain, ledger.remaining)
+            if open_table is not None and takes_public(synthesizer):
+                warm = PublicRows(codec.encode(open_table), codec.places(open_table))
+                model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), public=warm, progress=progress)
+            else:
+                model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress)
             statement = encoded.statement()
             said = (
                 *notes,
-                *certificate.warning_notes(statement.warnings),
+                *warnings_of(statement.warnings),
                 *certificate.estimation_notes(planned.discovery, codec),
             )
             release = Release(model, codec, statement, origin, run, said)
@@ -323,17 +333,17 @@ def _num_cores() -> int:
 
 
 def _public_table(
-    public: "Frame | str | os.PathLike[str] | Callable[[], Frame]", private: object, synthesizer: Any, schema: Schema
+    public: "Frame | str | os.PathLike[str] | Callable[[], Frame]",
+    private: object,
+    synthesizer: Synthesizer,
+    schema: Schema,
 ) -> pa.Table:
     """A table that anyone may see, in the schema's columns; refused before any query if it cannot be used.
 
     It is compared with the private table by source only: whether their rows are equal must not be revealed.
     """
-    if not _takes_public(synthesizer):
-        raise ConfigError(
-            f"{name_of(synthesizer)} cannot use a public table. Methods that can: dpgan, dpctgan, autogan, and "
-            "boosted, drs, selected and quail around them. Leave it out, or choose one of them."
-        )
+    if not takes_public(synthesizer):
+        raise ConfigError(f"{name_of(synthesizer)} cannot use a public table. {_public_methods()}")
     try:
         source = public() if callable(public) else public
         is_private = is_same_source(source, private)
@@ -352,25 +362,31 @@ def _public_table(
     return table
 
 
-def _takes_public(synthesizer: Any) -> bool:
-    """A wrapper hands a public table on, so what it is put around must take one too."""
-    inside = getattr(synthesizer, "inner", None)
-    takes = "public" in inspect.signature(synthesizer.fit).parameters
-    return takes and (inside is None or _takes_public(inside))
+def _public_methods() -> str:
+    """Which methods take a public table, by their capabilities."""
+    classes = {name: synthesizer_class(name) for name in SYNTHESIZERS}
+    around = [name for name, cls in classes.items() if "inner" in settings_of(cls)]
+    able = [name for name, cls in classes.items() if name not in around and takes_public(cls())]
+    return (
+        f"Methods that can: {', '.join(able)}, and {', '.join(around)} around them. Leave the public table out, or "
+        "choose one of them."
+    )
 
 
-def _needs_public(synthesizer: Any) -> bool:
-    """Whether it, or what it is put around, has nothing to train without a public table."""
-    inside = getattr(synthesizer, "inner", None)
-    return getattr(synthesizer, "needs_public", False) or (inside is not None and _needs_public(inside))
+def plan_method(synthesizer: Synthesizer | Plannable, domain: Domain, budget: Budget) -> Plan:
+    """The plan of a method under its name, with a note where it has no use for the target."""
+    made = synthesizer.plan(domain, budget).under(name_of(synthesizer))
+    if domain.target is None or not isinstance(synthesizer, Synthesizer) or synthesizer.capabilities.target:
+        return made
+    return dataclasses.replace(made, notes=(*made.notes, Note("The target is a column like any other here.")))
 
 
-def choose_method(method: Any, domain: Domain, budget: Budget) -> tuple[Any, tuple[str, ...]]:
-    """The synthesizer that is meant, and why, from facts known before any purchase."""
+def choose_method(method: Synthesizer | str, domain: Domain, budget: Budget) -> tuple[Synthesizer, tuple[Note, ...]]:
+    """The synthesizer that is meant, and why, from facts known before any query."""
     if isinstance(method, str):
         expression, reasons = choose(Facts.of(domain, budget)) if method == AUTO else (method, ())
         return read_method(expression), reasons
-    if not (hasattr(method, "plan") and hasattr(method, "fit")):
+    if not isinstance(method, Synthesizer):
         raise ConfigError(
             f"method must be a synthesizer or its expression, such as 'mst'; found {type(method).__name__}."
         )
@@ -387,7 +403,7 @@ class Release:
     origin: Origin
     checkpoint: Checkpoint | None = dataclasses.field(default=None, repr=False, compare=False)
     """The folder of the run that made it, until it is saved. No part of the release."""
-    notes: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
+    notes: tuple[Note, ...] = dataclasses.field(default=(), repr=False, compare=False)
     """Why `auto` chose its method, warnings of the plan, and what was bought: public or noisy facts, and not saved."""
 
     @property

@@ -395,7 +395,7 @@ def test_one_hot_releases_of_earlier_versions_load() -> None:
     table = people().select(["city"])
     model = us.fit(table, f"dpgan(steps=1, {TINY})", us.Guarantee.not_private(), schema=schema("city")).model
     structure, arrays = model.to_arrays()
-    assert set(structure) == {"kind", "names", "blocks", "latent", "widths"}
+    assert set(structure) == {"network", "names", "blocks", "latent", "widths"}
     again = GeneratorModel.from_arrays(structure, arrays)
     np.testing.assert_array_equal(
         again.sample(100, key=jax.random.key(0)).codes, model.sample(100, key=jax.random.key(0)).codes
@@ -404,20 +404,14 @@ def test_one_hot_releases_of_earlier_versions_load() -> None:
         GeneratorModel.from_arrays({**structure, "layout": [{"kind": "levels", "size": 4}]}, arrays)
 
 
-# -------------------------------------------------------------------------------------------------------------- presets
+# ------------------------------------------------------------------------------------------------------------- settings
 
 
-def test_presets_by_name() -> None:
-    quail = DPGAN.preset("quail", steps=500, rate=0.002)
-    assert (quail.latent, quail.critic_rate, quail.generator_rate, quail.clip) == (64, 4e-4, 1e-4, 1.0)
+def test_widths_of_a_published_critic_follow_from_the_features() -> None:
+    method = DPGAN(arch="quail_dpgan", critic_widths=())
     layout = Layout((Levels(20), Line(EDGES, None, False)))
-    assert quail._settings(layout.blocks, 1000).critic_widths == (14, 7)  # of 21 features
-    assert read_method(express(quail)) == quail
-    gaussians = DPGAN.preset("pgb_gaussians")
-    assert (gaussians.generator_widths, gaussians.critic_widths, gaussians.latent) == ((512, 256), (128, 256), 2)
-    assert gaussians.loss == "kl_wgan"
-    with pytest.raises(us.ConfigError, match="The presets are"):
-        DPGAN.preset("quial")
+    assert method._settings(layout.blocks, 1000).critic_widths == (14, 7)  # of 21 features
+    assert read_method(express(method)) == method
 
 
 @pytest.mark.parametrize(
@@ -426,7 +420,7 @@ def test_presets_by_name() -> None:
         ("features=bins", "features must be one of binned, typed, modes"),
         ("modes=private", "modes must be one of"),
         ("num_modes=0", "num_modes must be a whole number"),
-        ("betas=[0.5, 1.0]", "betas must lie"),
+        ("betas=[0.5, 1.0]", "betas must be a list of 2, each a number from 0 to below 1"),
     ],
 )
 def test_bad_settings_are_refused(settings: str, words: str) -> None:

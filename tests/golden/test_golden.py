@@ -145,7 +145,7 @@ def learner(name: str) -> Any:
     few: dict[str, Any] = {"guarantee": us.Guarantee(3.0, 1e-6), "schema": UNITS, "seed": SEED}
     steps: dict[str, Any] = {"steps": 20, "rate": 0.2}
     makers: dict[str, Callable[[], Any]] = {
-        "logistic": lambda: us.learners.LogisticRegression(**few, **steps, class_weight="bought"),
+        "logistic": lambda: us.learners.LogisticRegression(**few, **steps, class_weight="private"),
         "logistic_objective": lambda: us.learners.LogisticRegression(**few, method="objective"),
         "naive_bayes": lambda: us.learners.NaiveBayes(**few),
         "mlp": lambda: us.learners.MLPClassifier(**few, **steps, widths=(6,)),

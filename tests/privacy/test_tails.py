@@ -14,6 +14,7 @@ import understudy as us
 from understudy import certificate
 from understudy.cli import run
 from understudy.errors import ConfigError
+from understudy.notes import Level, Note
 from understudy.privacy import accounting, device_noise, events
 from understudy.privacy.accounting import tail_delta
 from understudy.privacy.events import (
@@ -153,7 +154,7 @@ def test_a_large_delta_needs_declared_rows() -> None:
         plan(schema(None), "independent", Guarantee(1.0, 1e-3))
     assert Guarantee(1.0, 1e-4).with_delta_for(None).delta == 1e-4
     made = plan(schema(500), "independent", Guarantee(1.0, 1e-3))
-    assert made.notes[0].startswith("Warning: delta 0.001 is large")
+    assert str(made.notes[0]).startswith("Warning: delta 0.001 is large")
     assert not plan(schema(500), "independent", Guarantee(1.0, 1e-4)).notes
 
 
@@ -162,7 +163,7 @@ def test_a_large_delta_stands_in_the_certificate_and_in_the_output(tmp_path: Pat
     release = us.fit(table, "independent", Guarantee(1.0, 1e-3), schema=schema(500))
     (warning,) = release.statement.warnings
     assert warning.startswith("delta 0.001 is large")
-    assert f"Warning: {warning}" in release.notes
+    assert Note(warning, Level.WARNING) in release.notes
     assert f"> **Warning:** {warning}" in release.certificate
     content = json.loads(json.dumps(certificate.to_json(release.statement)))
     assert content["warnings"] == [warning]

@@ -142,13 +142,13 @@ def test_without_noise_the_pairs_are_exact() -> None:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ({"workload": ()}, "at least one marginal"),
-        ({"workload": ((),)}, "at least one column"),
+        ({"workload": ()}, "workload must be a list .* with at least 1 entry"),
+        ({"workload": ((),)}, "each with at least 1 entry"),
         ({"target_weight": 0.0}, "at least 1"),
-        ({"max_model_size": 0}, "positive number of megabytes"),
-        ({"max_rounds": 0}, "max_rounds must be at least 1"),
-        ({"entropy": -1}, "entropy must be positive"),
-        ({"iterations": 0}, "iterations must be at least 1"),
+        ({"max_model_size": 0}, "max_model_size must be a positive number"),
+        ({"max_rounds": 0}, "max_rounds must be a whole number of at least 1"),
+        ({"entropy": -1}, "entropy must be a positive number"),
+        ({"iterations": 0}, "iterations must be a whole number of at least 1"),
     ],
 )
 def test_bad_settings_are_refused(setting: dict, words: str) -> None:

@@ -71,8 +71,8 @@ def test_each_rule_at_its_border(facts: Facts, method: str, words: str) -> None:
     chosen, reasons = choose(facts)
     assert chosen == method
     assert len(reasons) == 1
-    assert reasons[0].startswith(f"auto: {method}, because ")
-    assert words in reasons[0]
+    assert reasons[0].text.startswith(f"auto: {method}, because ")
+    assert words in reasons[0].text
 
 
 def test_every_rule_names_a_method_and_the_last_always_holds() -> None:
@@ -137,7 +137,7 @@ def test_without_a_declared_size_nothing_is_known_of_it() -> None:
     """Three rows or many: the same sentence, and the same method."""
     chosen = {us.plan(small_schema(), "auto", GUARANTEE, rows=rows).notes[0] for rows in (None, 3, 10**7)}
     assert len(chosen) == 1
-    assert chosen.pop().startswith("auto: gem, because ")
+    assert chosen.pop().text.startswith("auto: gem, because ")
 
 
 def test_the_page_tells_the_rules() -> None:

@@ -273,7 +273,7 @@ def _budget(guarantee: us.Guarantee = QUICK) -> Budget:
 def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
     """K J_d M events in all, at the rate that is drawn, whatever the number of rows: where the step size follows from
     it, the noise of Langevin (here for a million rows more than the budget asks for) moves no price."""
-    method = read_method(f"bayesgan(steps=40, discriminator_chains=3, updates=2, rate=0.03, {settings})")
+    method: Any = read_method(f"bayesgan(steps=40, discriminator_chains=3, updates=2, rate=0.03, {settings})")
     plans = [method.plan(dataclasses.replace(DOMAIN, num_rows=rows), _budget()) for rows in (100, 10**6)]
     assert plans[0].queries == plans[1].queries
     events = [query.event for query in plans[0] if query.key != "singles"]
@@ -286,11 +286,12 @@ def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
 
 def test_langevin_noise_pays_for_privacy_where_the_step_size_is_a_setting() -> None:
     """With small steps the noise of Langevin is more than the budget asks for: it is charged, and drawn, as it is."""
-    method = read_method("bayesgan(steps=60, step_size=1e-8, temperature=1.0, marginals_share=0.0)")
+    method: Any = read_method("bayesgan(steps=60, step_size=1e-8, temperature=1.0, marginals_share=0.0)")
     event = method.plan(DOMAIN, _budget())["discriminators 1"].event
     asked = Stage(60, 1e-8).langevin_multiplier(method._reach, 1.0)
     assert event.noise_multiplier == pytest.approx(asked)
-    least = read_method("bayesgan(steps=60, marginals_share=0.0)").plan(DOMAIN, _budget())["discriminators 1"].event
+    least_plan: Any = read_method("bayesgan(steps=60, marginals_share=0.0)").plan(DOMAIN, _budget())
+    least = least_plan["discriminators 1"].event
     assert least.noise_multiplier < asked  # what the budget alone asks for
     schedule = method._stairs(1000)
     drawn = method._law.noise_multipliers(schedule, [event.noise_multiplier])
@@ -379,8 +380,8 @@ def test_an_absurd_temperature_is_told(settings: str, monkeypatch: pytest.Monkey
     plan = method.plan(DOMAIN, ledger.remaining)
     least = min(cast(SubsampledGaussian, query.event).noise_multiplier for query in plan if query.key != "singles")
     heat = 1e6 if settings == "temperature=1e6" else 0.5 * (least * 32) ** 2 / 2
-    assert f"temperature {heat:.3g} at" in plan.notes[0]
-    assert "far more than a posterior" in plan.notes[0]
+    assert f"temperature {heat:.3g} at" in plan.notes[0].text
+    assert "far more than a posterior" in plan.notes[0].text
     with pytest.warns(UserWarning, match=f"temperature {heat:.3g} at".replace("+", "[+]")):
         _handed(method, plan, ledger, monkeypatch)
 
@@ -480,15 +481,15 @@ def _outcome_of(call: Callable[[], object]) -> None:
         ("prior=laplace", "prior must be one of"),
         ("pairs=all", "pairs must be one of"),
         ("arch=mlp", "arch must be one of"),
-        ("friction=0.0", "friction must lie"),
-        ("burn_in=1.0", "burn_in is a share"),
-        ("marginals_share=1.0", "marginals_share is a share"),
+        ("friction=0.0", "friction must be a number above 0 and at most 1"),
+        ("burn_in=1.0", "burn_in must be a number from 0 to below 1"),
+        ("marginals_share=1.0", "marginals_share must be a number from 0 to below 1"),
         ("temperature=-1.0", "temperature must be"),
         ("rate=0.0", "sampling rate"),
-        ("clip=1e-30", "clip must lie between"),
+        ("clip=1e-30", "clip must be a number from"),
         ("stepsize=1.0", "Did you mean 'step_size'"),
         ("generator_widths=[8, 16]", "have one width"),
-        ("critic_widths=[0]", "critic_widths must be whole numbers"),
+        ("critic_widths=[0]", "critic_widths must be a list, each a whole number"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: str) -> None:

@@ -121,7 +121,8 @@ def test_judges_of_a_method_without_critics() -> None:
 
 def test_as_many_checkpoints_as_there_are() -> None:
     """boosted(gem) works as it stands; what is asked for beyond them is refused."""
-    assert read_method("boosted(gem)")._count == min(100, GEM().steps // 5)
+    boosted: Any = read_method("boosted(gem)")
+    assert boosted._count == min(100, GEM().steps // 5)
     assert Boosted(GEM(**TINY), **ROUNDS)._count == 8
     assert express(read_method("boosted(gem)")) == "boosted(gem)"
     with pytest.raises(ConfigError, match="asks for the last 9, but gem keeps 8"):

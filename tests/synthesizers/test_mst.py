@@ -72,7 +72,7 @@ def test_target_weight_draws_edges_to_the_target() -> None:
     star = {("a", "t"), ("b", "t"), ("c", "t")}
     model = _fit(domain, codes, 5.0, MST(target_weight=3))
     assert {clique for clique in model.cliques if len(clique) == 2} == star
-    assert "count 3 times" in " ".join(MST(target_weight=3).plan(domain, Budget(1.0, 1e-6)).notes)
+    assert "count 3 times" in MST(target_weight=3).plan(domain, Budget(1.0, 1e-6)).notes[0].text
 
 
 @pytest.mark.parametrize("columns", [1, 2])
@@ -106,11 +106,11 @@ def test_same_seed_same_model() -> None:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ({"shares": (1, 1)}, "three positive numbers"),
-        ({"shares": (1, 0, 1)}, "three positive numbers"),
+        ({"shares": (1, 1)}, "shares must be a list of 3, each a positive number"),
+        ({"shares": (1, 0, 1)}, "shares must be a list of 3, each a positive number"),
         ({"target_weight": 0.5}, "at least 1"),
-        ({"entropy": 0}, "entropy must be positive"),
-        ({"iterations": 0}, "iterations must be at least 1"),
+        ({"entropy": 0}, "entropy must be a positive number"),
+        ({"iterations": 0}, "iterations must be a whole number of at least 1"),
     ],
 )
 def test_bad_settings_are_refused(setting: dict, words: str) -> None:

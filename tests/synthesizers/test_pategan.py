@@ -1,6 +1,7 @@
 """PATE-GAN and PATE-CTGAN, small but whole: what they buy, what they say beforehand, what they refuse."""
 
 import dataclasses
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +12,13 @@ from understudy.cli import run
 from understudy.demo import demo_schema, demo_table
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.models.generator import GeneratorModel
+from understudy.notes import Level
 from understudy.privacy.events import DiscreteGaussian, Gaussian, Pure
 from understudy.privacy.ledger import Budget
 from understudy.privacy.noise import SeededNoise
 from understudy.schema import Domain
 from understudy.synthesizers import read_method
+from understudy.synthesizers.pategan import PATEGAN
 
 QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
 SMALL = "iterations=20, latent=4, generator_widths=[16, 16], teachers=8, teacher_batch=4, student_batch=16, memory=64"
@@ -118,7 +121,7 @@ def test_prices_do_not_depend_on_rows_teachers_or_queries() -> None:
 
 def test_a_bought_number_of_rows_refuses_nothing() -> None:
     """A refusal would show it: only a declared one may be named."""
-    method, event = read_method("pategan(teachers=1500)"), Gaussian(1.7)
+    method, event = cast(PATEGAN, read_method("pategan(teachers=1500)")), Gaussian(1.7)
     unknown = Domain(names=("a",), sizes=(2,), num_rows=1000)
     assert method.chosen(unknown, event)[0] == 1500
     with pytest.raises(ConfigError, match="1000 are declared"):
@@ -126,7 +129,7 @@ def test_a_bought_number_of_rows_refuses_nothing() -> None:
 
 
 def test_more_rows_mean_more_teachers_and_more_queries() -> None:
-    method, event = read_method("pategan"), Gaussian(1.7)
+    method, event = cast(PATEGAN, read_method("pategan")), Gaussian(1.7)
     choices = [method.chosen(Domain(names=("a",), sizes=(2,), num_rows=n), event) for n in (3, 1000, 30_000, 10**6)]
     assert choices == sorted(choices)
     assert choices[0] == (2, 300)
@@ -137,10 +140,12 @@ def test_the_plan_tells_the_noise_of_a_vote() -> None:
     """2s / k for s = multiplier * sqrt(queries); label accuracy by the normal law at three quarters of the votes."""
     plan = _plan("pategan(teachers=100, queries=300)", 10_000)
     stddev = plan["votes"].event.noise_multiplier * np.sqrt(300)
-    assert "100 teachers of about 100 rows each vote on 300 generated rows, 1 in each of 300" in plan.notes[0]
-    assert f"standard deviation {stddev:.1f} votes, {2 * stddev / 100:.2f} of the full margin of 50" in plan.notes[1]
+    assert "100 teachers of about 100 rows each vote on 300 generated rows, 1 in each of 300" in plan.notes[0].text
+    assert (
+        f"standard deviation {stddev:.1f} votes, {2 * stddev / 100:.2f} of the full margin of 50" in plan.notes[1].text
+    )
     draws = np.random.default_rng(0).normal(scale=stddev, size=200_000)
-    assert f"right with probability {np.mean(75 + draws > 50):.2f}"[:-1] in plan.notes[1]
+    assert f"right with probability {np.mean(75 + draws > 50):.2f}"[:-1] in plan.notes[1].text
 
 
 @pytest.mark.parametrize(
@@ -155,16 +160,16 @@ def test_the_plan_tells_the_noise_of_a_vote() -> None:
 )
 def test_a_plan_that_cannot_work_says_so(method: str, num_rows: int, warned: bool) -> None:
     """Above half of the margin; with what would help."""
-    warnings = [note for note in _plan(method, num_rows).notes if note.startswith("Warning")]
+    warnings = [note for note in _plan(method, num_rows).notes if note.level is Level.WARNING]
     assert bool(warnings) == warned
     if warned:
-        assert all(words in warnings[0] for words in ("more rows", "fewer", "another method"))
+        assert all(words in warnings[0].text for words in ("more rows", "fewer", "another method"))
 
 
 def test_teachers_with_next_to_no_rows_are_warned_of() -> None:
     """Many teachers outvote the noise, and have nothing to say."""
-    assert any("fewer than 8 rows" in note for note in _plan("pategan(teachers=500)", 2000).notes)
-    assert not any("fewer than 8 rows" in note for note in _plan("pategan(teachers=250)", 2000).notes)
+    assert any("Fewer than 8 rows" in note.text for note in _plan("pategan(teachers=500)", 2000).notes)
+    assert not any("Fewer than 8 rows" in note.text for note in _plan("pategan(teachers=250)", 2000).notes)
 
 
 def test_the_command_line_shows_it(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
@@ -173,7 +178,7 @@ def test_the_command_line_shows_it(tmp_path, capsys: pytest.CaptureFixture[str])
     assert run(["plan", str(tmp_path / "s.toml"), "--epsilon", "1", "--method", "pategan(teachers=10)"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "of the full margin of 5" in said
-    assert "Warning: the noise is" in said
+    assert "Warning: The noise is" in said
 
 
 def test_laplace_votes_are_priced_one_by_one() -> None:
@@ -181,7 +186,7 @@ def test_laplace_votes_are_priced_one_by_one() -> None:
     event = plan["votes"].event
     assert isinstance(event, Pure)
     assert event.rounds == 20
-    assert f"scale {1 / event.epsilon:.1f} votes" in plan.notes[1]
+    assert f"scale {1 / event.epsilon:.1f} votes" in plan.notes[1].text
 
 
 # ------------------------------------------------------------------------------------------------------------- refusals
@@ -190,8 +195,8 @@ def test_laplace_votes_are_priced_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ("teachers=1", "teachers must be at least 2"),
-        ("teachers=0", "teachers must be at least 2"),
+        ("teachers=1", "teachers must be a whole number of at least 2"),
+        ("teachers=0", "teachers must be a whole number of at least 2"),
         ("iterations=0", "iterations must be a whole number"),
         ("queries=301", "multiple of iterations"),
         ("law=laplace", "needs a number of queries"),

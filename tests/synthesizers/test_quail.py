@@ -192,7 +192,8 @@ def test_the_learner_cannot_spend_what_is_reserved() -> None:
     greedy = method.plan(rows.domain, Budget(1.8, 1e-6)).queries[0]
     assert spent_by([greedy], GUARANTEE).epsilon < 1.0
     ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0))
-    dear = dataclasses.replace(plan, queries=(greedy, *plan.queries[1:]))
+    parts = (us.Plan((greedy,)), *plan.parts[1:])
+    dear = dataclasses.replace(plan, queries=(greedy, *plan.queries[1:]), parts=parts)
     with pytest.raises(us.BudgetExceeded, match="This query was not made"):
         method.fit(rows, dear, ledger, key=jax.random.key(0))
     assert ledger.queries == ()
@@ -508,7 +509,7 @@ def test_settings_are_refused_at_once(settings: dict[str, Any], match: str) -> N
 
 
 def test_a_learner_is_no_inner_method() -> None:
-    with pytest.raises(us.ConfigError, match="put around"):
+    with pytest.raises(us.ConfigError, match="inner must be a method"):
         Quail(Prior())  # type: ignore[arg-type]
     with pytest.raises(us.ConfigError, match="Name that one first"):
         read_method("quail")

@@ -1,20 +1,23 @@
 """A stand-in for a training whose checkpoints and critics are known, and rows to judge it by."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import ClassVar
 
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from understudy.models import Model
 from understudy.models.protocol import Allowed, Arrays, Sample, Structure
+from understudy.notes import Note
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Query
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows, PublicRows
+from understudy.progress import Progress
 from understudy.schema import Domain, Scale
+from understudy.synthesizers import Capabilities, PublicUse
 from understudy.training.trajectory import Trajectory
 
 DOMAIN = Domain(names=("a", "b"), sizes=(2, 3), num_rows=5000, target="a")
@@ -50,12 +53,25 @@ class Walk:
     Each of its critics takes the rows of one cell for real.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED)
+
     length: int = 10
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         sensitivity = budget.max_rows_per_unit
         stddev = budget.calibrate(lambda noise: [DiscreteGaussian(noise, 1, sensitivity)])
-        return Plan((Query("singles", "a histogram", DiscreteGaussian(stddev, 1, sensitivity)),), ("Walked.",))
+        return Plan((Query("singles", "a histogram", DiscreteGaussian(stddev, 1, sensitivity)),), (Note("Walked."),))
+
+    def fit(
+        self,
+        rows: PrivateRows,
+        plan: Plan,
+        ledger: Ledger,
+        *,
+        key: PRNGKeyArray,
+        progress: Progress | None = None,
+    ) -> Model:
+        raise NotImplementedError("only its trajectory is of use")
 
     def num_checkpoints(self, every: int) -> int:
         return self.length // every
@@ -70,7 +86,7 @@ class Walk:
         checkpoints: int,
         every: int,
         public: PublicRows | None = None,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> Trajectory:
         noisy_counts(rows, [("a",)], plan["singles"], ledger)
         kept = [t for t in range(1, self.length + 1) if t % every == 0][-checkpoints:]

@@ -20,12 +20,12 @@ import numpy as np  # noqa: E402
 
 import understudy as us  # noqa: E402
 from benchmarks.papers.autogan import core  # noqa: E402
+from benchmarks.papers.published import AUTOGAN_ADULT  # noqa: E402
 from understudy.benchmark.public_tables import load_task  # noqa: E402
 from understudy.evaluation.geometry import pca_marginal, wasserstein  # noqa: E402
 from understudy.evaluation.learning import learn  # noqa: E402
 from understudy.evaluation.regression import dimension_prediction  # noqa: E402
 from understudy.synthesizers import express  # noqa: E402
-from understudy.synthesizers.autogan import AutoGAN  # noqa: E402
 
 UNUSED = ("fnlwgt", "education")
 EPSILONS = (1.5, 1.0, 0.8)
@@ -38,7 +38,7 @@ HISTOGRAMS = ("capital-gain", "capital-loss", "hours-per-week")
 METHODS = {
     "autogan": "autogan",
     "random": "autogan(encoder=random)",
-    "published": express(AutoGAN.preset("adult")),
+    "published": express(AUTOGAN_ADULT),
     "dpgan": "dpgan",
 }
 SMALL = {

@@ -32,7 +32,8 @@ from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.boosted.game import Outcome
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
-from understudy.training.trajectory import HasTrajectory, Trajectory
+from understudy.synthesizers.protocol import Capabilities, HasTrajectory
+from understudy.training.trajectory import Trajectory
 
 ROOT = Path(__file__).parents[3]
 RESULTS, IMAGES, SCHEMAS = ROOT / "benchmarks/results", ROOT / "docs/images", ROOT / "benchmarks/schemas"
@@ -88,7 +89,7 @@ def trained(
         groups = [tuple(name for name in outputs if ("PGB" in name) == picks) for picks in (False, True)]
     found: dict[str, us.Release] = {}
     for group in filter(None, groups):
-        method = OneTraining(boosted, group, proposals)
+        method: Any = OneTraining(boosted, group, proposals)  # its model is a dict of models
         release = us.fit(table, method, guarantee, schema=schema, binning=binning, seed=seed)
         models: Any = release.model
         found |= {name: dataclasses.replace(release, model=models[name]) for name in group}
@@ -102,6 +103,10 @@ class OneTraining:
     boosted: Boosted
     outputs: tuple[str, ...]
     proposals: int
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.boosted.capabilities
 
     @property
     def picks(self) -> bool:
@@ -143,6 +148,10 @@ class _Once:
 
     def __init__(self, inner: HasTrajectory, every: int):
         self._inner, self._every, self._made = inner, every, list[Trajectory]()
+        self.capabilities = inner.capabilities
+
+    def fit(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError("only its trajectory is of use")
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         return self._inner.plan(domain, budget)

@@ -21,10 +21,10 @@ import numpy as np  # noqa: E402
 import understudy as us  # noqa: E402
 from benchmarks import gaussians25  # noqa: E402
 from benchmarks.papers.pgb import core  # noqa: E402
+from benchmarks.papers.published import PGB_GAUSSIANS  # noqa: E402
 from understudy.evaluation.tasks import gaussian_quality  # noqa: E402
 from understudy.synthesizers import express  # noqa: E402
 from understudy.synthesizers.boosted import Boosted  # noqa: E402
-from understudy.synthesizers.dpgan import DPGAN  # noqa: E402
 
 OWN = "epsilon 1, own settings"
 GUARANTEES = {
@@ -68,15 +68,21 @@ PROFILES["private"] = dataclasses.replace(PROFILES["paper"], kinds=("epsilon 1",
 
 def published(profile: core.Profile) -> Boosted:
     """The paper's networks, loss and judges."""
-    inner = DPGAN.preset("pgb_gaussians", steps=profile.steps, average=0.0)
+    inner = dataclasses.replace(PGB_GAUSSIANS, steps=profile.steps, average=0.0)
     return profile.boosted(inner, share=0.1, queries="none")
 
 
 def own(profile: core.Profile) -> Boosted:
     """What noise of epsilon 1 leaves something of: few weights in the critic, and fast steps of it."""
-    rates = {"critic_rate": 8e-3, "generator_rate": 4e-4}
-    steps = min(profile.steps, 8000)
-    inner = DPGAN.preset("pgb_gaussians", loss="gan", critic_widths=(64, 64), steps=steps, average=0.0, **rates)
+    inner = dataclasses.replace(
+        PGB_GAUSSIANS,
+        loss="gan",
+        critic_widths=(64, 64),
+        steps=min(profile.steps, 8000),
+        average=0.0,
+        critic_rate=8e-3,
+        generator_rate=4e-4,
+    )
     rounds, rows = min(profile.rounds, 400), 5 * profile.samples_per_generator
     game: dict[str, Any] = {"learning_rate": 0.2, "average": "last_window", "window": min(rounds, 100)}
     return profile.boosted(inner, share=0.3, queries="singles", rounds=rounds, samples_per_generator=rows, **game)

@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from understudy.privacy.discovery import Binning
     from understudy.privacy.ledger import Guarantee, Statement
     from understudy.release import Release
+    from understudy.synthesizers import Synthesizer
 
 Source = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, Arrow or JSON lines file, or DATABASE::TABLE.")]
 SchemaFile = Annotated[
@@ -106,7 +107,7 @@ def read_binning(bins: str, max_bins: int, max_categories: int) -> "Binning":
     return Binning(bins=bins, max_bins=max_bins, max_categories=max_categories)
 
 
-def read_synthesizer(expression: str, settings: list[str] | None) -> Any:
+def read_synthesizer(expression: str, settings: list[str] | None) -> "Synthesizer | str":
     """The synthesizer of an expression; `auto` stays a word until the public facts are known."""
     from understudy.synthesizers import AUTO, read_method, read_setting
 

@@ -29,7 +29,8 @@ def show_spent(release: "Release", quiet: bool) -> None:
     statement = release.statement
     warn_if_not_private(release)
     for note in () if quiet else release.notes:
-        typer.echo(note[:1].upper() + note[1:], err=True)
+        text = str(note)
+        typer.echo(text[:1].upper() + text[1:], err=True)
     if statement.facts.public_table is not None and not quiet:
         rows = f"{statement.facts.public_table:,} row{'s' if statement.facts.public_table > 1 else ''}"
         typer.echo(f"Started from a public table of {rows}. Its rows are not protected.", err=True)

@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterator
 import typer
 
 from understudy.errors import UnderstudyError
+from understudy.progress import Compiling, Progress
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
-
-Report = Callable[[float, str], None]
-"""Reports progress: the fraction done, and what is being done."""
 
 
 class Interrupted(UnderstudyError):
@@ -29,7 +27,7 @@ def echo(message: str, *, quiet: bool) -> None:
 
 
 @contextlib.contextmanager
-def show_progress(quiet: bool, task: str) -> Iterator[Report]:
+def show_progress(quiet: bool, task: str) -> Iterator[Progress]:
     """Gives a function that reports progress; it also ends the work if Ctrl-C was pressed."""
     with _catch_interrupts() as check, _progress_display(quiet, task) as show:
 
@@ -71,7 +69,7 @@ def _catch_interrupts() -> Iterator[Callable[[], None]]:
 
 
 @contextlib.contextmanager
-def _progress_display(quiet: bool, task: str) -> Iterator[Report]:
+def _progress_display(quiet: bool, task: str) -> Iterator[Progress]:
     """A bar with the time left on a terminal, plain lines elsewhere, nothing when quiet."""
     if quiet:
         yield lambda fraction, now: None
@@ -83,18 +81,18 @@ def _progress_display(quiet: bool, task: str) -> Iterator[Report]:
 
 
 @contextlib.contextmanager
-def _bar(task: str) -> Iterator[Report]:
+def _bar(task: str) -> Iterator[Progress]:
+    from rich import progress as bars
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = [
-        TextColumn("{task.description}", markup=False),  # table names must not be read as markup
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        bars.TextColumn("{task.description}", markup=False),  # table names must not be read as markup
+        bars.BarColumn(),
+        bars.TimeElapsedColumn(),
+        bars.TextColumn("left"),
+        bars.TimeRemainingColumn(),
     ]
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         number = bar.add_task(task, total=1.0)
         yield lambda fraction, now: bar.update(number, completed=fraction, description=now)
 
@@ -108,7 +106,7 @@ class _Lines:
         """Fraction and time of the first report after compilation, from which the rate is estimated."""
 
     def report(self, fraction: float, now: str) -> None:
-        compiles = now.endswith("compiling") and self._first is None
+        compiles = isinstance(now, Compiling) and self._first is None
         if not (fraction >= self._last + 0.1 or fraction >= 1.0 > self._last or compiles):
             return
         self._last, at = fraction, time.monotonic()

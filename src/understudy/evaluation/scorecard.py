@@ -12,7 +12,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -27,6 +27,7 @@ from understudy.evaluation import learning, marginals, validity
 from understudy.evaluation.groups import EFFORTS, GROUPS, Case, Effort, Group
 from understudy.evaluation.judged import REAL_TABLE, Judged, Layout, Trait
 from understudy.evaluation.scores import EXPECTED, FORMAT, VERSION, Metric, Result, Score, checked
+from understudy.progress import Progress
 from understudy.run.atomic import atomic_write
 from understudy.schema import Schema
 from understudy.schema.values import format_list as listed
@@ -49,7 +50,6 @@ MANY_COPIES, TIMES_CHANCE = 0.5, 2.0
 """A larger share of copies than the first, and than so many times that of held-out rows, is warned about."""
 
 Source: TypeAlias = "Frame | str | os.PathLike[str]"
-Progress = Callable[[float, str], None]
 
 
 class Scorecard(Mapping[str, object]):

@@ -6,8 +6,7 @@ synthesizer can share one. The target is the domain's, or named. No price depend
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +14,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.learners.training import Descent, Network, Progress, trained
+from understudy.learners.training import Descent, Network, trained
 from understudy.models.inputs import NUMBERS, Examples, Inputs, inputs_of, seen_columns
 from understudy.models.predictors import (
     Layers,
@@ -34,7 +33,9 @@ from understudy.privacy.moments import Moments, block_weights, check_rows, class
 from understudy.privacy.objective import MOST_INPUTS, noisy_minimisers
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.sampling import round_sampling_rate
+from understudy.progress import Progress
 from understudy.schema import Domain
+from understudy.settings import Between, Count, InnerFraction, NotNegative, OneOf, Positive, Widths, check_settings
 
 METHODS = ("sgd", "objective")
 PRIVATE = "private"
@@ -61,23 +62,6 @@ def target_of(domain: Domain, named: str | None, *, numeric: bool) -> str:
     if not numeric and size < 2 and target not in domain.bought:
         raise ConfigError(f"The target {target!r} has one class only: there is nothing to learn. Declare at least two.")
     return target
-
-
-def check_positive(**numbers: float) -> None:
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise ConfigError(f"{name} must be a positive number, found {value}.")
-
-
-def check_share(**numbers: float) -> None:
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-            raise ConfigError(f"{name} is a part of the budget between 0 and 1, found {value}.")
-
-
-def check_word(name: str, word: object, known: Sequence[str]) -> None:
-    if word not in known:
-        raise ConfigError(f"{name} must be one of {', '.join(known)}, found {word!r}.")
 
 
 def check_class_weight(weight: object) -> None:
@@ -143,28 +127,21 @@ class Steps:
     """The column to predict; None: the domain's."""
     columns: tuple[str, ...] | None = None
     """The columns to predict from; None: all others."""
-    numbers: str = "both"
+    numbers: Annotated[str, OneOf(*NUMBERS)] = "both"
     """What is seen of a number: its place between its bounds (places), its bin (bins), or both."""
-    steps: int = 300
+    steps: Count = 300
     """Each costs budget."""
     rate: float = 1 / 8
     """The share of the units that enters a step: public, whatever the number of rows."""
-    clip: float = 1.0
+    clip: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
     """How much one unit may add to a step's gradient."""
-    learning_rate: float = 0.1
+    learning_rate: Positive = 0.1
     """Of Adam, at the first step; it falls to zero along half a cosine."""
-    penalty: float = 1e-5
+    penalty: NotNegative = 1e-5
     """Times half the squared weights, added to the mean loss."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise ConfigError(f"steps must be a whole number of at least 1, found {self.steps}.")
-        check_positive(clip=self.clip, learning_rate=self.learning_rate)
-        if not LEAST_CLIP <= self.clip <= MOST_CLIP:
-            raise ConfigError(f"clip must lie between {LEAST_CLIP:g} and {MOST_CLIP:g}, found {self.clip:g}.")
-        if not 0 <= self.penalty < math.inf:
-            raise ConfigError(f"penalty must be a number of at least 0, found {self.penalty}.")
-        check_word("numbers", self.numbers, NUMBERS)
+        check_settings(self)
         round_sampling_rate(self.rate)
 
     def _steps_query(self, target: str, domain: Domain, budget: Budget) -> Query:
@@ -223,14 +200,14 @@ def _half_square(output: Array, label: Array) -> Array:
 class Logistic(Steps):
     """Logistic regression over all classes: by DP-SGD, or by objective perturbation."""
 
-    method: str = "sgd"
+    method: Annotated[str, OneOf(*METHODS)] = "sgd"
     """sgd, or objective: an exact minimum with a random linear term, one class against the others; for two
     classes without delta."""
     class_weight: ClassWeight = None
     """A public weight for each of the target's codes, or "private": the inverse of noisy class counts."""
-    class_share: float = 0.05
+    class_share: InnerFraction = 0.05
     """The fraction of the budget for class counts, with class_weight="private"."""
-    penalty: float = -1.0
+    penalty: NotNegative = -1.0
     """Left out: 1e-5 by steps, 3e-4 for the objective, whose noise wants more."""
 
     def __post_init__(self) -> None:
@@ -238,9 +215,7 @@ class Logistic(Steps):
             usual = OBJECTIVE_PENALTY if self.method == "objective" else Steps.penalty
             object.__setattr__(self, "penalty", usual)
         super().__post_init__()
-        check_word("method", self.method, METHODS)
         check_class_weight(self.class_weight)
-        check_share(class_share=self.class_share)
         if self.method == "objective" and not self.penalty > 0:
             raise ConfigError("Objective perturbation needs a positive penalty.")
 
@@ -303,17 +278,15 @@ class Logistic(Steps):
 class Perceptron(Steps):
     """A small network over all classes, by DP-SGD."""
 
-    widths: tuple[int, ...] = (64, 64)
+    widths: Widths = (64, 64)
     """Of its hidden layers."""
-    learning_rate: float = 2e-2
+    learning_rate: Positive = 2e-2
     class_weight: ClassWeight = None
-    class_share: float = 0.05
+    class_share: InnerFraction = 0.05
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_widths(self.widths)
         check_class_weight(self.class_weight)
-        check_share(class_share=self.class_share)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Class counts for private weights, then what is left for the steps."""
@@ -340,12 +313,8 @@ class Perceptron(Steps):
 class NumberPerceptron(Steps):
     """A small network for a number, by DP-SGD on the squared error."""
 
-    widths: tuple[int, ...] = (64, 64)
-    learning_rate: float = 1e-2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_widths(self.widths)
+    widths: Widths = (64, 64)
+    learning_rate: Positive = 1e-2
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """All of the budget for the steps."""
@@ -360,11 +329,6 @@ class NumberPerceptron(Steps):
         sizes, examples = (inputs.width, *self.widths, 1), Examples(inputs, numeric=True)
         layers = self._trained(sizes, examples, _half_square, rows, plan, ledger, key, progress)
         return NumberModel(inputs, layers, target_edges(rows, target))
-
-
-def check_widths(widths: tuple[int, ...]) -> None:
-    if not all(isinstance(width, int) and not isinstance(width, bool) and width >= 1 for width in widths):
-        raise ConfigError(f"widths must be whole numbers of at least 1, found {list(widths)}.")
 
 
 def target_edges(rows: PrivateRows, target: str) -> tuple[float, ...]:
@@ -383,16 +347,15 @@ class NaiveBayes:
 
     target: str | None = None
     columns: tuple[str, ...] | None = None
-    numbers: str = "bins"
+    numbers: Annotated[str, OneOf("bins", "gaussian")] = "bins"
     """How numbers are modelled: by counts of their bins (bins), or as normal given the class (gaussian)."""
-    smoothing: float = 1.0
+    smoothing: Positive = 1.0
     """Added to each noisy count, in rows."""
-    least_variance: float = 1e-3
+    least_variance: Positive = 1e-3
     """Variances of numbers from -1 to 1 are at least this."""
 
     def __post_init__(self) -> None:
-        check_word("numbers", self.numbers, ("bins", "gaussian"))
-        check_positive(smoothing=self.smoothing, least_variance=self.least_variance)
+        check_settings(self)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of sums by class."""
@@ -451,10 +414,10 @@ class Prior:
     """The target's shares alone: the learner to beat."""
 
     target: str | None = None
-    smoothing: float = 1.0
+    smoothing: Positive = 1.0
 
     def __post_init__(self) -> None:
-        check_positive(smoothing=self.smoothing)
+        check_settings(self)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Counts of the classes, for all of the budget."""
@@ -481,18 +444,16 @@ class Linear:
 
     target: str | None = None
     columns: tuple[str, ...] | None = None
-    numbers: str = "places"
+    numbers: Annotated[str, OneOf(*NUMBERS)] = "places"
     residual: bool = False
     """Whether to buy the variance of what is not explained, to draw labels around their predictions."""
-    gram_share: float = 0.6
+    gram_share: InnerFraction = 0.6
     """Of the noise's price for the products of inputs; the rest is for inputs by target."""
-    ridge: float = 0.4
+    ridge: Positive = 0.4
     """Times the norm of the noise matrix: how strongly coefficients are held to zero."""
 
     def __post_init__(self) -> None:
-        check_word("numbers", self.numbers, NUMBERS)
-        check_share(gram_share=self.gram_share)
-        check_positive(ridge=self.ridge)
+        check_settings(self)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of moments."""

@@ -15,11 +15,10 @@ from understudy.models.predictors import Layers
 from understudy.privacy.clipping import Clip, RowLoss
 from understudy.privacy.dpsgd import ChargedSteps, noisy_gradient, sample_batches
 from understudy.privacy.sampling import Batches, num_slots
+from understudy.progress import Progress
 
 STEPS_AT_ONCE = 1 << 22
 """Slots of the batches that are sampled at once: as many steps as fit are one program."""
-
-Progress = Callable[[float, str], None]
 
 
 class Network(eqx.Module):

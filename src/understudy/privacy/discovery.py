@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from scipy import stats
 
 from understudy.errors import BudgetExceeded, ConfigError
+from understudy.notes import Note
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.noise import discrete_gaussian_tail
@@ -166,7 +167,7 @@ def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
     if "categories" not in plan:
         return plan
     enough = rows_to_be_listed(plan["categories"])
-    note = (
+    note = Note(
         f"Categories of {_columns(listed)} are estimated privately: a value in fewer than about {enough:,} rows "
         f"becomes 'other', and at most {binning.max_categories:,} values of a column are kept. Categories listed in "
         "the schema cost nothing."

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from understudy.errors import BudgetExceeded, ConfigError
+from understudy.notes import Note
 from understudy.privacy import accounting
 from understudy.privacy.accounting import NO_NOISE, Spent
 from understudy.privacy.events import Event
@@ -146,6 +147,8 @@ class Query:
     """The methods that make the query, outermost first."""
     partition: str | None = None
     """The partition of the units that it reads; None: all units."""
+    kind: str = dataclasses.field(default="", compare=False)
+    """Distinguishes queries that a method can answer in several ways. For the method only; in no certificate."""
 
     @property
     def label(self) -> str:
@@ -157,8 +160,10 @@ class Plan:
     """Every query that a method will make, and its privacy cost: a pure function of public facts."""
 
     queries: tuple[Query, ...] = ()
-    notes: tuple[str, ...] = ()
-    """Sentences for the reader of the plan: what was chosen, and why."""
+    notes: tuple[Note, ...] = ()
+    """For the reader of the plan: what was chosen, and why."""
+    parts: tuple["Plan", ...] = ()
+    """Of a wrapper: the plans of the methods that it wraps. Their queries are among `queries`."""
 
     def __getitem__(self, key: str) -> Query:
         return next(query for query in self.queries if query.key == key)
@@ -175,8 +180,12 @@ class Plan:
 
     def under(self, name: str) -> "Plan":
         """The same plan as part of method `name`."""
-        queries = tuple(dataclasses.replace(query, path=(name, *query.path)) for query in self.queries)
-        return dataclasses.replace(self, queries=queries)
+        return self.each(lambda query: dataclasses.replace(query, path=(name, *query.path)))
+
+    def each(self, change: Callable[[Query], Query]) -> "Plan":
+        """The same plan with each query changed, in its parts too."""
+        parts = tuple(part.each(change) for part in self.parts)
+        return dataclasses.replace(self, queries=tuple(map(change, self.queries)), parts=parts)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,21 +9,25 @@ with more cells than the public number of rows are no candidates.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from understudy.errors import ConfigError
 from understudy.marginals.estimation import Measurement, estimate
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique, count_cells
+from understudy.notes import Note
 from understudy.privacy.events import ZCDP
 from understudy.privacy.filters import ZCDPFilter
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import Candidates
+from understudy.progress import Progress
 from understudy.schema import Domain
+from understudy.settings import AtLeast, Count, Listed, Positive, check_settings
+from understudy.synthesizers.protocol import Capabilities
 
 ROUNDS_PER_COLUMN = 16
 MEASURING_SHARE = 0.9  # of a round's price; the rest pays for the choice
@@ -35,49 +39,40 @@ FAR_BELOW = 4
 class AIM:
     """Round by round the marginal that the model gets most wrong, chosen and measured under noise."""
 
-    workload: tuple[Clique, ...] | None = None
+    capabilities: ClassVar[Capabilities] = Capabilities(target=True)
+
+    workload: Annotated[tuple[Annotated[Clique, Listed()], ...], Listed()] | None = None
     """The marginals that matter, each a tuple of columns. Their parts may be measured too. Left out: all pairs, and
     with a target all triples that contain it."""
 
-    target_weight: float = 2.0
+    target_weight: Annotated[float, AtLeast(1)] = 2.0
     """How many times a marginal with the target counts in the choices. Without a target it does nothing."""
 
-    max_model_size: float = 4.0
+    max_model_size: Positive = 4.0
     """Megabytes of the finished model's tables. A round may use the part of it that the budget spent so far is of the
     whole, so that early choices do not fill it. More allows richer models, and takes time in proportion."""
 
-    max_rounds: int | None = None
+    max_rounds: Count | None = None
     """Most marginals to measure: the budget is first cut for so many, and then into larger pieces as measuring stops
     to help. Left out: 16 for each column."""
 
-    entropy: float = 0.01
+    entropy: Positive = 0.01
     """How strongly the model is pulled towards independent columns, against what noise makes look like structure."""
 
-    iterations: int = 60
+    iterations: Count = 60
     """Most passes of each round's estimation over the tree; the last round's may take ten times as many."""
 
     def __post_init__(self) -> None:
-        if self.workload is not None and not (self.workload and all(self.workload)):
-            raise ConfigError("workload must name at least one marginal, each with at least one column.")
-        if not 1 <= self.target_weight < math.inf:
-            raise ConfigError(f"target_weight must be at least 1, found {self.target_weight}.")
-        if not 0 < self.max_model_size < math.inf:
-            raise ConfigError(f"max_model_size must be a positive number of megabytes, found {self.max_model_size}.")
-        if self.max_rounds is not None and self.max_rounds < 1:
-            raise ConfigError(f"max_rounds must be at least 1, found {self.max_rounds}.")
-        if not 0 < self.entropy < math.inf:
-            raise ConfigError(f"entropy must be positive, found {self.entropy}. 0.01 is the default.")
-        if self.iterations < 1:
-            raise ConfigError(f"iterations must be at least 1, found {self.iterations}.")
+        check_settings(self)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One zCDP lump that fills the budget; its rounds are priced as they go, under a filter."""
         what = f"up to {self._most_rounds(domain)} marginals, each chosen and measured under noise"
         query = Query("rounds", what, ZCDP(budget.rho()), columns=domain.names)
         weights = self._weights(domain)
-        notes = [f"{len(weights)} marginals to choose among; the model holds at most {self.max_model_size:g} MB."]
+        notes = [Note(f"{len(weights)} marginals to choose among; the model holds at most {self.max_model_size:g} MB.")]
         if domain.target is not None:
-            notes.append(f"Marginals with {domain.target!r} count {self.target_weight:g} times in the choices.")
+            notes.append(Note(f"Marginals with {domain.target!r} count {self.target_weight:g} times in the choices."))
         return Plan((query,), tuple(notes))
 
     def _most_rounds(self, domain: Domain) -> int:
@@ -108,7 +103,7 @@ class AIM:
         ledger: Ledger,
         *,
         key: PRNGKeyArray,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> GraphicalModel:
         """Algorithm 4 of the paper, with the columns measured first.
 

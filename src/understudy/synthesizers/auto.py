@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
+from understudy.notes import Note
 from understudy.privacy.ledger import Budget
 from understudy.schema import Domain
 
@@ -90,7 +91,7 @@ RULES = (
 )
 
 
-def choose(facts: Facts) -> tuple[str, tuple[str, ...]]:
+def choose(facts: Facts) -> tuple[str, tuple[Note, ...]]:
     """The method for these facts, and a sentence that says why. A pure function: no table, nothing bought.
 
     >>> choose(Facts((3, 9), rows=None, target=None, epsilon=1.0, delta=1e-6))[0]
@@ -99,4 +100,4 @@ def choose(facts: Facts) -> tuple[str, tuple[str, ...]]:
     rule = next(rule for rule in RULES if rule.holds(facts))
     within = "" if facts.target is None else f", within classes of {facts.target!r}"
     reason = rule.because.format(rows=facts.rows, cells=facts.cells, columns=facts.columns, within=within)
-    return rule.method, (f"auto: {rule.method}, because {reason}.",)
+    return rule.method, (Note(f"auto: {rule.method}, because {reason}."),)

@@ -12,7 +12,7 @@ the paper takes the likeliest. Noisy one-way counts, bought with a part of the b
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from understudy.encoding.features import FEW, Block, Blocks, Layout, is_level, l
 from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
 from understudy.models.networks import GENERATORS, Decoded, Decoder
+from understudy.notes import Note
 from understudy.privacy.charges import charge_dpsgd
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.counts import noisy_counts
@@ -32,8 +33,21 @@ from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.moments import check_rows, noisy_gram
 from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.privacy.sampling import round_sampling_rate
+from understudy.progress import Progress
 from understudy.schema import Domain
+from understudy.settings import (
+    AtLeast,
+    Between,
+    Count,
+    InnerFraction,
+    NotNegative,
+    OneOf,
+    Positive,
+    SettingError,
+    Widths,
+)
 from understudy.synthesizers.dpgan import DPGAN, PUBLIC_BATCH, ledger_key, shares
+from understudy.synthesizers.protocol import Capabilities, PublicUse
 from understudy.training.autoencoder import (
     RECONSTRUCTIONS,
     REDUCTIONS,
@@ -57,65 +71,47 @@ MOST_GRAM = 4096
 """Features of which all products are bought for dp_pca; more would take gigabytes."""
 UNSOUND = "the encoder, by exact gradients that nothing bounds, as published"
 
-Progress = Callable[[float, str], None]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AutoGAN(DPGAN):
     """A generator of codes for the decoder of a private autoencoder, taught by a private critic of decoded rows."""
 
-    encoder: str = "joint"
+    encoder: Annotated[str, OneOf(*ENCODERS)] = "joint"
     """joint (trained and noised with the decoder), random, public, dp_pca, or unsound_paper (epsilon is infinite)."""
-    code: int | None = None
+    code: Count | None = None
     """Numbers in a code, at most as many as features. Left out: half of the columns, from 2 to 32."""
-    autoencoder_widths: tuple[int, ...] = ()
+    autoencoder_widths: Widths = ()
     """Hidden layers of the encoder; the decoder mirrors them."""
-    autoencoder_steps: int = 500
+    autoencoder_steps: Annotated[int, AtLeast(0)] = 500
     """Steps of the first phase; each costs budget. 0, with a public encoder: the decoder is the public one."""
     autoencoder_sampling: float | None = None
     """The share of the units that enters such a step. Left out: `rate`."""
-    autoencoder_rate: float = 5e-3
+    autoencoder_rate: Positive = 5e-3
     """Its learning rate."""
-    autoencoder_clip: float = 1.0
+    autoencoder_clip: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
     """How much one unit may add to a step, encoder and decoder together."""
-    autoencoder_share: float = 0.4
+    autoencoder_share: InnerFraction = 0.4
     """The part of the budget for the first phase, calibrated alone; the critic gets what is left of the whole."""
-    pca_share: float = 0.1
+    pca_share: InnerFraction = 0.1
     """With dp_pca: the part of the budget for the second moments."""
-    reconstruction: str = "typed"
+    reconstruction: Annotated[str, OneOf(*RECONSTRUCTIONS)] = "typed"
     """typed: a loss for each kind of column. bce: binary cross-entropy of every feature, as published."""
-    reduction: str = "sum"
+    reduction: Annotated[str, OneOf(*REDUCTIONS)] = "sum"
     """Whether a row's loss is the sum over its columns or their mean."""
-    weight_decay: float = 0.0
+    weight_decay: NotNegative = 0.0
     """Of the autoencoder."""
     latent_critic: bool = False
     """Whether the critic compares codes of rows with generated codes, instead of rows with decoded ones."""
     tune_decoder: bool = False
     """Whether the decoder goes on to learn with the generator, from the critic alone: free, and not as published."""
-    unsound_noise: tuple[float, float] = (2.5, 7.5)
+    unsound_noise: tuple[Positive, Positive] = (2.5, 7.5)
     """With unsound_paper alone: the noise multipliers of decoder and critic, which buy no guarantee."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        words = {"encoder": (self.encoder, ENCODERS), "reconstruction": (self.reconstruction, RECONSTRUCTIONS)}
-        for name, (word, known) in {**words, "reduction": (self.reduction, REDUCTIONS)}.items():
-            if word not in known:
-                raise ConfigError(f"{name} must be one of {', '.join(known)}, found {word!r}.")
-        if self.code is not None and not _is_whole(self.code, 1):
-            raise ConfigError(f"code must be a whole number of at least 1, found {self.code}.")
-        if not all(_is_whole(width, 1) for width in self.autoencoder_widths):
-            raise ConfigError(
-                f"autoencoder_widths must be whole numbers of at least 1 each, found {list(self.autoencoder_widths)}."
-            )
-        least = 0 if self.encoder == "public" else 1
-        if not _is_whole(self.autoencoder_steps, least):
-            raise ConfigError(
-                f"autoencoder_steps must be a whole number of at least {least}, found {self.autoencoder_steps}."
-                + (" Only a public encoder brings a decoder with it." if least else "")
-            )
-        for name in ("autoencoder_share", "pca_share"):
-            if not 0 < getattr(self, name) < 1:
-                raise ConfigError(f"{name} is a part of the budget, between 0 and 1, found {getattr(self, name)}.")
+        if not self.autoencoder_steps and self.encoder != "public":
+            advice = "Only a public encoder brings a decoder with it."
+            raise SettingError("autoencoder_steps", 0, "a whole number of at least 1", advice)
         shares = self.marginals_share + self.autoencoder_share + (self.pca_share if self.encoder == "dp_pca" else 0)
         if shares >= 1:
             raise ConfigError(
@@ -124,39 +120,19 @@ class AutoGAN(DPGAN):
             )
         if self.target_share:
             raise ConfigError("autogan is held to single columns alone: leave target_share at 0.")
-        if not 0 < self.autoencoder_rate < math.inf:
-            raise ConfigError(f"autoencoder_rate must be a positive number, found {self.autoencoder_rate}.")
-        if not 0 <= self.weight_decay < math.inf:
-            raise ConfigError(f"weight_decay must be a number of at least 0, found {self.weight_decay}.")
-        if not LEAST_CLIP <= self.autoencoder_clip <= MOST_CLIP:
-            raise ConfigError(
-                f"autoencoder_clip must lie between {LEAST_CLIP:g} and {MOST_CLIP:g}, found {self.autoencoder_clip:g}."
-            )
         if self.encoder == "dp_pca" and self.autoencoder_widths:
             raise ConfigError("The encoder of dp_pca is one linear layer: leave autoencoder_widths empty.")
         if self.encoder == "unsound_paper" and self.latent_critic:
             raise ConfigError("latent_critic needs an encoder that may be looked at: unsound_paper has none.")
-        if len(self.unsound_noise) != 2 or not all(0 < noise < math.inf for noise in self.unsound_noise):
-            raise ConfigError(f"unsound_noise must be two positive numbers, found {list(self.unsound_noise)}.")
         if self.groups > 1 or self.adaptive != "none":
             raise ConfigError("autogan has one clip bound for each phase: leave groups at 1 and adaptive at none.")
         round_sampling_rate(self._sampling)
 
-    @classmethod
-    def preset(cls, name: str, **changes: Any) -> Self:
-        """Published settings by name, with some of them changed.
-
-        >>> AutoGAN.preset("mimic", steps=5000).code
-        128
-        """
-        if name not in PRESETS:
-            raise ConfigError(f"There is no preset {name!r}. The presets are: {', '.join(PRESETS)}.")
-        return cls(**{**PRESETS[name], **changes})
-
     @property
-    def needs_public(self) -> bool:
-        """Whether there is nothing to train without a public table."""
-        return self.encoder == "public"
+    def capabilities(self) -> Capabilities:
+        """With encoder=public there is nothing to train without a public table."""
+        public = PublicUse.REQUIRED if self.encoder == "public" else PublicUse.ACCEPTED
+        return Capabilities(trajectory=True, critics=True, public=public)
 
     @property
     def _sampling(self) -> float:
@@ -196,13 +172,13 @@ class AutoGAN(DPGAN):
         noise = budget.after(queries).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} critic steps, each on about one unit in {1 / rate:.0f}"
         queries.append(Query("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
-        notes = [] if domain.target is None else ["The target is a column like any other here."]
-        if self.too_large(domain.largest):
-            notes.append(
-                f"If estimated categories give more than {MOST_GRAM:,} features, the rarest of them become 'other'. "
-                "Declare them in the schema to keep them."
-            )
-        return Plan(tuple(queries), tuple(notes))
+        if not self.too_large(domain.largest):
+            return Plan(tuple(queries))
+        note = Note(
+            f"If estimated categories give more than {MOST_GRAM:,} features, the rarest of them become 'other'. "
+            "Declare them in the schema to keep them."
+        )
+        return Plan(tuple(queries), (note,))
 
     def _check_domain(self, domain: Domain) -> None:
         """Refuses a table that these settings do not fit. Public facts only."""
@@ -285,7 +261,7 @@ class AutoGAN(DPGAN):
         Rows of a `public` table train an autoencoder without noise, where the private one begins. They are not
         protected.
         """
-        if self.needs_public and public is None:
+        if self.encoder == "public" and public is None:
             raise ConfigError("encoder=public learns from a public table: give one (--public), or use encoder=joint.")
         domain, is_binned = rows.domain, self.features == "binned"
         if self.encoder == "unsound_paper":
@@ -450,10 +426,6 @@ class AutoGAN(DPGAN):
         return trained if whole else Autoencoder(autoencoder.encoder, trained)
 
 
-def _is_whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
 def _centre(blocks: Blocks, marginal: Array | None) -> Float[np.ndarray, " features"]:
     """The middle of each feature by bought shares, else by what is public: even levels, bits of a half, zero."""
     even = np.concatenate(
@@ -471,54 +443,3 @@ def _phases(progress: Progress | None, first: int, second: int) -> tuple[Progres
         lambda share, words: progress(cut * share, f"autoencoder: {words}"),
         lambda share, words: progress(cut + (1 - cut) * share, f"critic: {words}"),
     )
-
-
-AS_PUBLISHED: dict[str, Any] = {
-    "marginals_share": 0.0,
-    "anchor": 0.0,
-    "average": 0.0,
-    "arch": "quail_dpgan",
-    "latent": 64,
-    "loss": "wgan",
-    "fake_term": "paired",
-    "weight_clip": 0.01,
-    "optimiser": "rmsprop",
-    "critic_rate": 5e-3,
-    "generator_rate": 5e-3,
-    "clip": 0.022,
-    "reconstruction": "bce",
-}
-PRESETS: dict[str, dict[str, Any]] = {
-    "adult": {
-        **AS_PUBLISHED,
-        "features": "typed",
-        "code": 15,
-        "autoencoder_widths": (60,),
-        "critic_widths": (70, 35),
-        "reduction": "mean",
-        "autoencoder_steps": 20_000,
-        "autoencoder_sampling": 64 / 32_562,
-        "autoencoder_rate": 5e-3,
-        "autoencoder_clip": 0.012,
-        "steps": 15_000,
-        "rate": 128 / 32_562,
-        "critic_steps": 15,
-    },
-    "mimic": {
-        **AS_PUBLISHED,
-        "encoder": "random",
-        "code": 128,
-        "critic_widths": (714, 357),
-        "autoencoder_steps": 30_000,
-        "autoencoder_sampling": 100 / 27_912,
-        "autoencoder_rate": 1e-3,
-        "weight_decay": 1e-3,
-        "autoencoder_clip": 0.8157,
-        "steps": 10_000,
-        "rate": 128 / 27_912,
-        "critic_steps": 10,
-    },
-}
-"""Networks, losses and schedules of the paper with an encoder that is sound; its clip bounds as public constants. Its
-noise multipliers are no settings: noise follows from the guarantee. The published MIMIC code never trains its encoder.
-"""

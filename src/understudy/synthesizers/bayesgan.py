@@ -11,8 +11,8 @@ noisy one-way counts hold the generators' columns in place, as in `dpgan` (`marg
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from understudy.encoding.features import FEATURES, MODES, Blocks, layout_of
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.models.generator import GeneratorModel, PosteriorModel
 from understudy.models.networks import GENERATORS, GeneratorNetwork
+from understudy.notes import Note
 from understudy.privacy.charges import charge_langevin, event_of
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP, Clip
 from understudy.privacy.counts import noisy_counts
@@ -31,8 +32,11 @@ from understudy.privacy.langevin import SCHEDULES, Law, Stage, paces, stages
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.sampling import round_sampling_rate
+from understudy.progress import Progress
 from understudy.schema import Domain
+from understudy.settings import Between, Count, Fraction, NotNegative, OneOf, Positive, Widths, check_settings
 from understudy.synthesizers.dpgan import ledger_key, shares
+from understudy.synthesizers.protocol import Capabilities
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import Kept, Settings
 from understudy.training.langevin import PRIORS, Chains, train_chains
@@ -50,102 +54,68 @@ STEP = 0.1
 class BayesGAN:
     """Generators sampled from a posterior; discriminators see real rows through clipped and noisy gradients only."""
 
-    steps: int = 1000
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
+    steps: Count = 1000
     """Iterations; in each, every chain is updated."""
     rate: float = 1 / 32
     """The share of the units that enters an update of a discriminator: public, whatever the number of rows."""
-    generator_chains: int = 10
-    discriminator_chains: int = 1
+    generator_chains: Count = 10
+    discriminator_chains: Count = 1
     """Each of them looks at the private rows, and each costs budget."""
-    updates: int = 1
+    updates: Count = 1
     """Of every chain in an iteration."""
-    sampler: str = "sgld"
+    sampler: Annotated[str, OneOf(*SAMPLERS)] = "sgld"
     """sgld, or sghmc: with momentum."""
-    friction: float = 0.1
+    friction: Annotated[float, Between(0, 1, open_low=True)] = 0.1
     """Of sghmc: the share of the momentum that is lost in an update."""
-    step_size: float | None = None
+    step_size: Positive | None = None
     """Left out: 0.1 over the public number of rows. Given, the noise that Langevin asks for counts for privacy."""
-    generator_step: float = 1.0
+    generator_step: Positive = 1.0
     """Step size of the generators, over that of the discriminators."""
-    schedule: str = "constant"
+    schedule: Annotated[str, OneOf(*SCHEDULES)] = "constant"
     """constant, polynomial or exponential: how step sizes fall, in at most eight stairs."""
-    decay: float = 0.55
+    decay: NotNegative = 0.55
     """Exponent of the polynomial schedule."""
-    offset: float = 100.0
+    offset: Positive = 100.0
     """Iterations after which the polynomial schedule begins to fall."""
-    burn_in: float = 0.5
+    burn_in: Fraction = 0.5
     """The share of the steps before the first state that is kept."""
-    kept: int = 5
+    kept: Count = 5
     """States kept of every generator chain, evenly thinned over the steps after burn-in."""
-    temperature: float = 1e-3
+    temperature: NotNegative = 1e-3
     """Of the posterior that is asked for. 1: the posterior itself; below 1 it is colder, that is sharper."""
-    prior: str = "unit"
+    prior: Annotated[str, OneOf(*PRIORS)] = "unit"
     """Normals around zero: unit, as published, or scaled: the variance is divided by the inputs of a layer."""
-    prior_stddev: float = 1.0
-    pairs: str = "mean"
+    prior_stddev: Positive = 1.0
+    pairs: Annotated[str, OneOf(*PAIRS)] = "mean"
     """mean over pairs of chains, or sum: the published power posterior."""
-    clip: float = 1.0
+    clip: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
     """How much one unit may add to an update's gradient."""
-    chunk: int | None = None
+    chunk: Count | None = None
     """Units handled at once: fewer need less memory. Left out: nearly every draw at once. Not a matter of privacy."""
-    arch: str = "residual"
+    arch: Annotated[str, OneOf(*GENERATORS)] = "residual"
     """residual, plain, or quail_dpgan."""
-    features: str = "binned"
+    features: Annotated[str, OneOf(*FEATURES)] = "binned"
     """What the networks see of a number: binned (a level for each bin), typed (a bounded number, or bits) or modes."""
-    modes: str = "bought"
+    modes: Annotated[str, OneOf(*MODES)] = "bought"
     """Of features="modes": components fitted to bought histograms, or a public_grid of them."""
-    num_modes: int = 10
-    latent: int = 64
-    generator_widths: tuple[int, ...] = (128, 128)
-    critic_widths: tuple[int, ...] = (64, 64)
+    num_modes: Count = 10
+    latent: Count = 64
+    generator_widths: Widths = (128, 128)
+    critic_widths: Widths = (64, 64)
     """Small on purpose: noise grows with the number of weights."""
-    generator_batch: int = 128
-    """Rows that a generator makes for one of its updates."""
-    softness: float = 0.5
+    generator_batch: Count = 128
+    """PrivateRows that a generator makes for one of its updates."""
+    softness: Positive = 0.5
     """Temperature of the Gumbel-softmax that makes levels."""
-    marginals_share: float = 0.1
+    marginals_share: Fraction = 0.1
     """The part of the budget for noisy one-way counts."""
-    anchor: float = 3.0
+    anchor: NotNegative = 3.0
     """How strongly generators are held to them: 1 counts a row's levels as a row."""
 
     def __post_init__(self) -> None:
-        whole = {
-            name: getattr(self, name)
-            for name in ("steps", "generator_chains", "discriminator_chains", "updates", "kept", "latent")
-        }
-        whole |= {"num_modes": self.num_modes, "generator_batch": self.generator_batch}
-        for name, value in {**whole, "chunk": 1 if self.chunk is None else self.chunk}.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} must be a whole number of at least 1, found {value}.")
-        positive = {
-            name: getattr(self, name) for name in ("generator_step", "offset", "prior_stddev", "clip", "softness")
-        }
-        positive |= {"step_size": 1.0 if self.step_size is None else self.step_size}
-        for name, number in positive.items():
-            if not 0 < number < math.inf:
-                raise ConfigError(f"{name} must be a positive number, found {number}.")
-        for name in ("decay", "temperature", "anchor"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigError(f"{name} must be a number of at least 0, found {getattr(self, name)}.")
-        if not LEAST_CLIP <= self.clip <= MOST_CLIP:
-            raise ConfigError(f"clip must lie between {LEAST_CLIP:g} and {MOST_CLIP:g}, found {self.clip:g}.")
-        words: dict[str, Any] = {
-            "sampler": SAMPLERS,
-            "schedule": SCHEDULES,
-            "prior": PRIORS,
-            "pairs": PAIRS,
-            "arch": GENERATORS,
-            "features": FEATURES,
-            "modes": MODES,
-        }
-        for name, known in words.items():
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name} must be one of {', '.join(known)}, found {getattr(self, name)!r}.")
-        if not 0 < self.friction <= 1:
-            raise ConfigError(f"friction must lie above 0 and at most at 1, found {self.friction}.")
-        for name in ("burn_in", "marginals_share"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"{name} is a share, from 0 to below 1, found {getattr(self, name)}.")
+        check_settings(self)
         if self._thinning < 1:
             raise ConfigError(
                 f"{self.kept} states of each chain cannot be kept of the {self.steps - self._burnt} steps after "
@@ -222,10 +192,8 @@ class BayesGAN:
             what = f"{event.steps} updates of {chains}, each on about one unit in {1 / self.rate:.0f}"
             queries.append(Query(f"discriminators {number + 1}", what, event, columns=domain.names))
         shown = budget.is_private or self.temperature > ABSURD
-        notes = [self.heat_in_words(domain.num_rows, noise if budget.is_private else 0.0)] if shown else []
-        if domain.target is not None:
-            notes.append("The target is a column like any other here.")
-        return Plan(tuple(queries), tuple(notes))
+        notes = (Note(self.heat_in_words(domain.num_rows, noise if budget.is_private else 0.0)),) if shown else ()
+        return Plan(tuple(queries), notes)
 
     def heats(self, num_rows: int, noise: float) -> list[float]:
         """The temperature of the discriminator chains on each stair."""
@@ -256,7 +224,7 @@ class BayesGAN:
         ledger: Ledger,
         *,
         key: PRNGKeyArray,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> PosteriorModel:
         """Formal guarantee: the price of the plan's queries. Generators, and all states on the way, are post-processing
         of noisy counts and noisy updates: no other thing that they are made of has seen a row."""

@@ -8,12 +8,15 @@ cross-entropy that tells the generator to meet its condition compares noisy marg
 """
 
 import dataclasses
+import math
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Array
 
 from understudy.encoding.features import Blocks, Layout
 from understudy.errors import ConfigError
+from understudy.settings import Between, NotNegative
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.training.critics import Conditions
 from understudy.training.gan import Settings
@@ -23,17 +26,15 @@ from understudy.training.gan import Settings
 class DPCTGAN(DPGAN):
     """A generator that can be asked for a level of a column, taught by a private critic that sees the level too."""
 
-    max_weight: float = 10.0
+    max_weight: Annotated[float, Between(1, math.inf)] = 10.0
     """A row's loss is weighted for the rarity of its condition, at most by this, before its gradient is clipped."""
-    condition_weight: float = 1.0
+    condition_weight: NotNegative = 1.0
     """How strongly the generator is told to meet its condition."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.marginals_share:
             raise ConfigError("marginals_share must be positive: conditions are drawn from bought marginals.")
-        if not self.max_weight >= 1 or self.condition_weight < 0:
-            raise ConfigError("max_weight must be at least 1, and condition_weight at least 0.")
 
     def _settings(self, blocks: Blocks, num_rows: int) -> Settings:
         return dataclasses.replace(super()._settings(blocks, num_rows), condition_weight=self.condition_weight)

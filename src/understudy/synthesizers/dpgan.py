@@ -10,7 +10,7 @@ generator's columns in place (`anchor=0` with `marginals_share=0` leaves them ou
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from understudy.encoding.features import FEATURES, MODES, Blocks, Layout, layout
 from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
 from understudy.models.networks import GENERATORS
+from understudy.notes import Note
 from understudy.privacy.charges import UnitCounts, charge_dpsgd, event_of
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.counts import noisy_counts
@@ -29,9 +30,24 @@ from understudy.privacy.events import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows, PublicRows, PublicUnits
 from understudy.privacy.sampling import round_sampling_rate
+from understudy.progress import Progress, prefix_progress, stretch_progress
 from understudy.schema import Domain
+from understudy.settings import Between, Count, Fraction, NotNegative, OneOf, Positive, Widths, check_settings
+from understudy.synthesizers.protocol import Capabilities, PublicUse
 from understudy.training.critics import Conditions, one_hot_blocks
-from understudy.training.gan import Dials, Kept, Settings, State, begun_with, carried_over, start, train
+from understudy.training.gan import (
+    ADAPTIVE,
+    FAKE_TERMS,
+    Dials,
+    Kept,
+    Settings,
+    State,
+    begun_with,
+    carried_over,
+    start,
+    train,
+)
+from understudy.training.losses import LOSSES
 from understudy.training.trajectory import Trajectory, judge
 
 PUBLIC_BATCH = 512
@@ -44,97 +60,71 @@ MOST_LEVELS = 8
 class DPGAN:
     """A generator taught by a critic that sees real rows through clipped and noisy gradients only."""
 
-    steps: int = 1000
+    steps: Count = 1000
     """Critic steps; each costs budget."""
     rate: float = 1 / 32
     """The share of the units that enters a critic step: public, whatever the number of rows."""
-    chunk: int | None = None
+    chunk: Count | None = None
     """Units handled at once: fewer need less memory. Left out: nearly every draw at once. Not a matter of privacy."""
-    critic_steps: int = 1
+    critic_steps: Count = 1
     """Critic steps for each generator step."""
-    loss: str = "gan"
+    loss: Annotated[str, OneOf(*LOSSES)] = "gan"
     """gan, saturating_gan, wgan, wgan_gp, dragan or kl_wgan."""
-    fake_term: str = "separate"
+    fake_term: Annotated[str, OneOf(*FAKE_TERMS)] = "separate"
     """separate, or paired: one generated row clipped together with each real one."""
-    arch: str = "residual"
+    arch: Annotated[str, OneOf(*GENERATORS)] = "residual"
     """residual, plain, or quail_dpgan as published."""
-    features: str = "binned"
+    features: Annotated[str, OneOf(*FEATURES)] = "binned"
     """What the networks see of a number: binned (a level for each bin), typed (a bounded number, or bits) or modes."""
-    modes: str = "bought"
+    modes: Annotated[str, OneOf(*MODES)] = "bought"
     """Of features="modes": components fitted to bought histograms, or a public_grid of them."""
-    num_modes: int = 10
+    num_modes: Count = 10
     """At most so many components for a number."""
-    latent: int = 64
-    generator_widths: tuple[int, ...] = (256, 256)
-    critic_widths: tuple[int, ...] = (64, 64)
+    latent: Count = 64
+    generator_widths: Widths = (256, 256)
+    critic_widths: Widths = (64, 64)
     """Small on purpose: noise grows with the number of weights. Empty with arch=quail_dpgan: 2m/3 and m/3 for rows of m
     features, as published."""
-    critic_rate: float = 5e-3
-    generator_rate: float = 4e-3
-    clip: float = 1.0
+    critic_rate: Positive = 5e-3
+    generator_rate: Positive = 4e-3
+    clip: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
     """How much one unit may add to a step's gradient; with `adaptive`, where the bound begins."""
-    groups: int = 1
+    groups: Count = 1
     """Smart clipping: groups of weights with bounds of their own, by the size of their gradients on generated rows."""
-    allocation: str = "optimal"
+    allocation: Annotated[str, OneOf("uniform", "optimal")] = "optimal"
     """How noise is shared among groups: uniform, or optimal."""
-    adaptive: str = "none"
+    adaptive: Annotated[str, OneOf(*ADAPTIVE)] = "none"
     """Where bounds come from: none, public (or generated) rows, quantile (noisy counts), noisy_norm."""
-    marginals_share: float = 0.1
+    marginals_share: Fraction = 0.1
     """The part of the budget for noisy one-way counts."""
-    target_share: float = 0.0
+    target_share: Fraction = 0.0
     """The part of the budget for noisy counts of each column with the target, where features are binned and the target
     is no number and has no more than 8 declared levels."""
-    anchor: float = 30.0
+    anchor: NotNegative = 30.0
     """How strongly the generator is held to them."""
-    temperature: float = 0.5
-    average: float = 0.99
+    temperature: Positive = 0.5
+    average: Fraction = 0.99
     """Decay of the generator's running average, which is what is released."""
-    optimiser: str = "adam"
-    betas: tuple[float, float] = (0.5, 0.9)
+    optimiser: Annotated[str, OneOf("adam", "sgd", "rmsprop", "momentum")] = "adam"
+    betas: tuple[Fraction, Fraction] = (0.5, 0.9)
     """Of Adam."""
     weight_clip: float = 0.0
     spectral: bool = False
-    warm_steps: int = 500
+    warm_steps: Count = 500
     """With a public table: critic steps on its rows, without noise, before the first private one."""
 
     def __post_init__(self) -> None:
-        whole = {"steps": self.steps, "critic_steps": self.critic_steps, "latent": self.latent, "groups": self.groups}
-        whole |= {"num_modes": self.num_modes, "warm_steps": self.warm_steps}
-        for name, value in {**whole, "chunk": 1 if self.chunk is None else self.chunk}.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} must be a whole number of at least 1, found {value}.")
-        rates = {"critic_rate": self.critic_rate, "generator_rate": self.generator_rate}
-        for name, number in {**rates, "clip": self.clip, "temperature": self.temperature}.items():
-            if not 0 < number < math.inf:
-                raise ConfigError(f"{name} must be a positive number, found {number}.")
-        if not LEAST_CLIP <= self.clip <= MOST_CLIP:
-            raise ConfigError(f"clip must lie between {LEAST_CLIP:g} and {MOST_CLIP:g}, found {self.clip:g}.")
-        words = {"arch": (self.arch, GENERATORS), "features": (self.features, FEATURES), "modes": (self.modes, MODES)}
-        for name, (word, known) in words.items():
-            if word not in known:
-                raise ConfigError(f"{name} must be one of {', '.join(known)}, found {word!r}.")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ConfigError(f"betas must lie from 0 to below 1, found {list(self.betas)}.")
+        check_settings(self)
         check_shares(self.marginals_share, self.target_share)
-        if not 0 <= self.anchor < math.inf:
-            raise ConfigError(f"anchor must be a number of at least 0, found {self.anchor}.")
-        if not 0 <= self.average < 1:
-            raise ConfigError(f"average must lie from 0 to below 1, found {self.average}.")
         if self.steps % self.critic_steps:
             raise ConfigError(f"steps ({self.steps}) must be a multiple of critic_steps ({self.critic_steps}).")
         round_sampling_rate(self.rate)
         self._settings(one_hot_blocks((2, 2)), 100)  # refuses unknown words before anything is spent
 
-    @classmethod
-    def preset(cls, name: str, **changes: Any) -> Self:
-        """Published settings by name, with some of them changed.
-
-        >>> DPGAN.preset("quail", steps=500).critic_rate
-        0.0004
-        """
-        if name not in PRESETS:
-            raise ConfigError(f"There is no preset {name!r}. The presets are: {', '.join(PRESETS)}.")
-        return cls(**{**PRESETS[name], **changes})
+    @property
+    def capabilities(self) -> Capabilities:
+        is_held = self.marginals_share > 0 and self.target_share > 0 and self.features == "binned"
+        return Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=is_held)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of histograms, then all critic steps; the last fill what is left. No price depends on the rows."""
@@ -143,11 +133,12 @@ class DPGAN:
         noise = budget.after(queries).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} critic steps, each on about one unit in {1 / self.rate:.0f}"
         queries.append(Query("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
-        notes: tuple[str, ...] = ()
-        if domain.target is not None:
-            held = "The generator is held to noisy counts of every column with the target."
-            notes = (held if len(queries) > 2 else "For the GAN the target is a column like any other.",)
-        return Plan(tuple(queries), notes)
+        if domain.target is None or not self.capabilities.target:
+            return Plan(tuple(queries))
+        held = "The generator is held to noisy counts of every column with the target."
+        return Plan(
+            tuple(queries), (Note(held if len(queries) > 2 else "The target is a column like any other here."),)
+        )
 
     def _histograms(self, domain: Domain, budget: Budget) -> list[Query]:
         """The bundles of counts that the generator is held to, where any are bought."""
@@ -161,7 +152,7 @@ class DPGAN:
         *,
         key: PRNGKeyArray,
         public: PublicRows | None = None,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> GeneratorModel:
         """Formal guarantee: the price of the plan's queries; generator, averages and bounds are post-processing.
 
@@ -184,7 +175,7 @@ class DPGAN:
         checkpoints: int,
         every: int,
         public: PublicRows | None = None,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> Trajectory:
         """Generators, averaged, and critics of the last `checkpoints` states. Formal guarantee: that of `fit`."""
         _, kept, model_of = self._trained(
@@ -197,7 +188,7 @@ class DPGAN:
         rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
-        progress: Callable[[float, str], None] | None,
+        progress: Progress | None,
         *,
         key: PRNGKeyArray,
         public: PublicRows | None = None,
@@ -309,44 +300,8 @@ class DPGAN:
         )
 
 
-AS_PUBLISHED: dict[str, Any] = {"features": "typed", "marginals_share": 0.0, "anchor": 0.0}
-PRESETS: dict[str, dict[str, Any]] = {
-    "quail": {
-        **AS_PUBLISHED,
-        "arch": "quail_dpgan",
-        "latent": 64,
-        "critic_widths": (),
-        "critic_rate": 4e-4,
-        "generator_rate": 1e-4,
-        "betas": (0.9, 0.999),
-        "clip": 1.0,
-        "average": 0.0,
-    },
-    "pgb_gaussians": {
-        **AS_PUBLISHED,
-        "arch": "plain",
-        "loss": "kl_wgan",
-        "latent": 2,
-        "generator_widths": (512, 256),
-        "critic_widths": (128, 256),
-        "critic_rate": 2e-3,
-        "generator_rate": 5e-4,
-        "betas": (0.5, 0.999),
-        "rate": 0.01,
-        "steps": 15_000,
-        "average": 0.998,
-    },
-}
-"""Networks and rates of the QUAIL paper's DPGAN; networks and loss of the boosting paper's 25 Gaussians, which does not
-tell the rest (its ReLUs are leaky: with a slope of 0.2 ours missed most points). The papers' noise multipliers are no
-settings: noise follows from the guarantee."""
-
-
 def check_shares(marginals_share: float, target_share: float) -> None:
-    """Refuses parts of the budget that cannot be."""
-    for name, share in (("marginals_share", marginals_share), ("target_share", target_share)):
-        if not 0 <= share < 1:
-            raise ConfigError(f"{name} is a part of the budget, from 0 to below 1, found {share}.")
+    """Refuse fractions of the budget that leave nothing for training."""
     if marginals_share + target_share >= 1:
         raise ConfigError("marginals_share and target_share must leave a part of the budget for training.")
 
@@ -447,7 +402,7 @@ def warmed_up(
     iterations: int,
     conditions: Conditions | None,
     marginal: Array | None,
-    progress: Callable[[float, str], None] | None,
+    progress: Progress | None,
 ) -> State:
     """A start for private rows: networks trained on from these, on public ones, without noise, bound or charge."""
     batch = min(PUBLIC_BATCH, len(units.rows))
@@ -464,7 +419,7 @@ def warmed_up(
         iterations=iterations,
         conditions=conditions,
         marginal=marginal,
-        progress=progress and (lambda share, words: progress(0.0, f"public rows: {words}")),
+        progress=progress and prefix_progress(stretch_progress(progress, 0.0, 0.0), "public rows: "),
     )
     return carried_over(settings, dials, state)
 

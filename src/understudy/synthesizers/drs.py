@@ -11,14 +11,15 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from understudy.errors import ConfigError
 from understudy.models.pool import Pool
 from understudy.privacy.ledger import Budget, Ledger, Plan
 from understudy.privacy.rows import PrivateRows, PublicRows
+from understudy.progress import Progress, stretch_progress
 from understudy.schema import Domain
-from understudy.synthesizers import name_of
+from understudy.settings import Count, check_settings
 from understudy.synthesizers.boosted.game import evaluate_critics, rejection_sample
-from understudy.training.trajectory import HasTrajectory, Progress, has_critics
+from understudy.synthesizers.protocol import Capabilities, HasTrajectory, check_trajectory
+from understudy.synthesizers.registry import name_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,18 +29,18 @@ class DRS:
     inner: HasTrajectory
     """The method that is trained: dpgan or dpctgan."""
     _: dataclasses.KW_ONLY
-    proposals: int = 50_000
-    """Rows that are generated once; those that are kept make the release."""
+    proposals: Count = 50_000
+    """PrivateRows that are generated once; those that are kept make the release."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inner, HasTrajectory) or not has_critics(self.inner):
-            raise ConfigError(
-                f"drs needs a method that can keep its critic, such as dpgan or dpctgan; {name_of(self.inner)} has "
-                "none."
-            )
-        if isinstance(self.proposals, bool) or not isinstance(self.proposals, int) or self.proposals < 1:
-            raise ConfigError(f"proposals must be a whole number of at least 1, found {self.proposals}.")
+        check_trajectory("drs", self.inner, critics=True)
+        check_settings(self)
         self.inner.num_checkpoints(1)  # refuses a method whose critics judge no rows, before anything is spent
+
+    @property
+    def capabilities(self) -> Capabilities:
+        inner = self.inner.capabilities
+        return Capabilities(public=inner.public, target=inner.target, inner=self.inner)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """That of the inner method."""
@@ -65,7 +66,7 @@ class DRS:
             key=inner_key,
             checkpoints=1,
             every=self.inner.num_checkpoints(1),
-            progress=lambda share, words: tell(0.9 * share, words),
+            progress=stretch_progress(progress, 0.0, 0.9),
             **({} if public is None else {"public": public}),
         )
         codes, places = trajectory.models[-1].sample(self.proposals, key=proposal_key)

@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import jax
 import numpy as np
@@ -19,8 +20,8 @@ import scipy.linalg
 from jaxtyping import Float, PRNGKeyArray
 
 from understudy.encoding.features import starts
-from understudy.errors import ConfigError
 from understudy.models.mixture import MixtureOfProducts
+from understudy.notes import Note
 from understudy.privacy.charges import charge_dpsgd
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.events import Gaussian, Selections, SubsampledGaussian
@@ -29,8 +30,22 @@ from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import Clique, Grouped, PrivateRows
 from understudy.privacy.sampling import round_sampling_rate
 from understudy.privacy.selection import Candidates, MarginalSelector, noisy_selections
+from understudy.progress import Progress
 from understudy.schema import Domain, Scale
+from understudy.settings import (
+    Between,
+    Count,
+    Fraction,
+    InnerFraction,
+    Listed,
+    OneOf,
+    Positive,
+    SettingError,
+    Widths,
+    check_settings,
+)
 from understudy.synthesizers.dpgan import ledger_key
+from understudy.synthesizers.protocol import Capabilities
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import Dials, Kept, Settings, begun_with
 from understudy.training.gan import train as train_both
@@ -101,6 +116,9 @@ makes pairs better by a few per cent, and what is learnt of the target worse."""
 PRECISIONS = 1.4 ** -np.arange(40.0)[::-1]
 """Parts of what is left that may go to one pair."""
 AND_TRIPLES = ", and of triples of columns, where noise lets them be seen"
+WITH_TRIPLES = "3-way"
+"""The kind of a query that 3-way marginals are measured by too."""
+Part = Annotated[float, Between(LEAST_SHARE, 1 - LEAST_SHARE)]
 UNKNOWN_SIZE = 10_000
 """Rows that a plan reckons with where their number is bought: the choice must not depend on what is found."""
 SPREAD, WIDE_SPREAD = 0.1, 1.0
@@ -114,114 +132,72 @@ GENERATOR_BATCH = 256
 """Rows that a critic judges in a step of the generator, with each of their levels exchanged in turn."""
 Groups = tuple[int, ...]
 """For each code of a column the group it is counted in."""
-Progress = Callable[[float, str], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GEM:
     """A generator network trained on noisy marginals: pairs of columns, within classes of the target."""
 
-    mode: str = "auto"
+    mode: Annotated[str, OneOf(*MODES)] = "auto"
     """one_shot: all pairs are bought at once. adaptive: round by round those that the generator gets most wrong, chosen
     under noise. auto: by the number of columns, the declared rows and the budget."""
-    rounds: int = 6
+    rounds: Count = 6
     """Of the adaptive mode."""
-    picks: int | None = None
+    picks: Count | None = None
     """Pairs that the adaptive mode buys in all. Left out: one for each column."""
-    choice_share: float = 0.1
+    choice_share: Part = 0.1
     """The part of the budget for these choices."""
-    singles_share: float = 0.1
+    singles_share: Part = 0.1
     """The part of the precision for single columns ..."""
-    target_share: float = 0.2
+    target_share: InnerFraction = 0.2
     """... and for pairs with the target, if there is one. The rest is for pairs in general and the given cliques."""
-    most_classes: int = 6
+    most_classes: Count = 6
     """Pairs are counted within so many classes of the target at most: rare levels, or neighbours, count as one."""
-    least_signal: float = 0.1
+    least_signal: Positive = 0.1
     """How many times its noise an even share of the rows in a cell must be: rarer levels are counted together."""
-    triples_share: float | None = None
+    triples_share: Annotated[float, Between(0, 0)] | Part | None = None
     """The part of what pairs would get for triples of columns; 0: there are none. Left out: a quarter without a target,
     if all pairs are bought at once, columns have few declared levels, and there are rows and budget for it."""
-    recount_share: float | None = None
+    recount_share: Annotated[float, Between(0, 0)] | Part | None = None
     """The part of what pairs get that is kept back, where all are bought at once, to count those again of which a
     better count is worth most, by what the first one says. Left out: a half without a target, none with one."""
-    cliques: tuple[Clique, ...] = ()
+    cliques: tuple[Annotated[Clique, Listed(2, distinct=True)], ...] = ()
     """Further marginals to buy and match, each a list of columns."""
-    steps: int = 400
+    steps: Count = 400
     """Training steps; up to twice as many where there is little noise. Post-processing, as all below."""
-    components: int = 1000
+    components: Count = 1000
     """Latent vectors: the rows that are made have so many kinds, each a product of columns."""
-    width: int = 256
-    depth: int = 2
+    width: Count = 256
+    depth: Count = 2
     """Width and number of the generator's hidden layers."""
-    latent: int = 64
-    rate: float = 4e-3
-    average: float = 0.98
+    latent: Count = 64
+    rate: Positive = 4e-3
+    average: Fraction = 0.98
     """Decay of the generator's running average, which is what is released."""
-    critic_share: float = 0.0
+    critic_share: Fraction = 0.0
     """The part of the budget for a critic, which sees rows through clipped and noisy gradients and tells the generator,
     once it fits the marginals, what they do not show. 0: there is none, and what follows does not count."""
-    critic_steps: int = 1000
+    critic_steps: Count = 1000
     """Its steps, each of which costs budget; after each the generator makes one too."""
     critic_draw: float = 1 / 32
     """The share of the units that enters a critic step: public, whatever the number of rows."""
-    critic_widths: tuple[int, ...] = (32, 32)
+    critic_widths: Widths = (32, 32)
     """Small on purpose: noise grows with the number of weights. It sees a number of any bins as one input."""
-    critic_rate: float = 5e-3
+    critic_rate: Positive = 5e-3
     """The critic's learning rate."""
-    critic_weight: float = 3.0
+    critic_weight: Positive = 3.0
     """How much the critic's word counts beside the marginals, whose error, in units of their noise and of the chance of
     so many rows, counts once."""
-    clip: float = 1.0
+    clip: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
     """How much one unit may add to the gradient of a critic step."""
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ConfigError(f"mode must be one of {', '.join(MODES)}, found {self.mode!r}.")
-        whole = {name: getattr(self, name) for name in ("rounds", "most_classes", "steps", "components", "width")}
-        whole |= {"depth": self.depth, "latent": self.latent, "picks": 1 if self.picks is None else self.picks}
-        whole |= {"critic_steps": self.critic_steps}
-        for name, value in whole.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} must be a whole number of at least 1, found {value}.")
-        if not all(isinstance(each, int) and not isinstance(each, bool) and each >= 1 for each in self.critic_widths):
-            raise ConfigError(
-                f"critic_widths must be whole numbers of at least 1 each, found {list(self.critic_widths)}."
-            )
-        for name in ("choice_share", "singles_share"):
-            if not LEAST_SHARE <= getattr(self, name) <= 1 - LEAST_SHARE:
-                raise ConfigError(
-                    f"{name} is a part of the budget, from {LEAST_SHARE} to {1 - LEAST_SHARE}, found "
-                    f"{getattr(self, name)}."
-                )
-        if not 0 < self.target_share < 1 - self.singles_share:
-            raise ConfigError(
-                f"target_share must be above 0, and with singles_share below 1, found {self.target_share}."
-            )
-        if not 0 <= self.critic_share < 1 - self.choice_share:
-            raise ConfigError(
-                "critic_share is a part of the budget, from 0 (no critic), and with choice_share below 1, found "
-                f"{self.critic_share}."
-            )
-        for name in ("triples_share", "recount_share"):
-            share = getattr(self, name)
-            if share and not LEAST_SHARE <= share <= 1 - LEAST_SHARE:
-                raise ConfigError(
-                    f"{name} is a part of what pairs would get, from {LEAST_SHARE} to {1 - LEAST_SHARE}, or 0 for "
-                    f"none, found {share}."
-                )
-        for name in ("least_signal", "rate", "critic_rate", "critic_weight"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"{name} must be a positive number, found {getattr(self, name)}.")
-        if not 0 <= self.average < 1:
-            raise ConfigError(f"average must lie from 0 to below 1, found {self.average}.")
-        if not LEAST_CLIP <= self.clip <= MOST_CLIP:
-            raise ConfigError(f"clip must lie between {LEAST_CLIP:g} and {MOST_CLIP:g}, found {self.clip:g}.")
+        check_settings(self)
+        if self.target_share >= 1 - self.singles_share:
+            raise SettingError("target_share", self.target_share, "below 1 together with singles_share")
+        if self.critic_share >= 1 - self.choice_share:
+            raise SettingError("critic_share", self.critic_share, "below 1 together with choice_share")
         round_sampling_rate(self.critic_draw)
-        for clique in self.cliques:
-            if len(clique) < 2 or len(set(clique)) < len(clique):
-                raise ConfigError(
-                    f"Each of cliques names two columns or more, none twice, found [{', '.join(clique)}]."
-                )
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One Gaussian query that fills the budget; in the adaptive mode choices before it; after it a critic's steps.
@@ -236,7 +212,8 @@ class GEM:
         alone = left.calibrate(lambda noise: [Gaussian(noise)])
         mode, reason = self._mode(domain, alone * budget.max_rows_per_unit)
         by = "" if domain.target is None else f", within classes of {domain.target!r}"
-        triples = AND_TRIPLES if self._wants_triples(domain, mode, alone * budget.max_rows_per_unit) else ""
+        kind = WITH_TRIPLES if self._wants_triples(domain, mode, alone * budget.max_rows_per_unit) else ""
+        triples = AND_TRIPLES if kind else ""
         what, queries, noise = f"counts of every column, and of pairs of columns{by}{triples}", [], alone
         if mode == "adaptive":
             picks = self._num_picks(domain)
@@ -245,8 +222,8 @@ class GEM:
             queries.append(Query("choices", choice, Selections(1 / least, picks), columns=domain.names))
             noise = left.after(queries).calibrate(lambda noise: [Gaussian(noise)])
             what = f"counts of every column, and of {picks} pairs of columns{by}{triples}"
-        queries.append(Query("marginals", what, Gaussian(noise), columns=domain.names))
-        return Plan((*queries, *critic), (reason, *self._notes(domain, mode)))
+        queries.append(Query("marginals", what, Gaussian(noise), columns=domain.names, kind=kind))
+        return Plan((*queries, *critic), (Note(reason), *self._notes(domain, mode)))
 
     def _critic_query(self, domain: Domain, budget: Budget) -> list[Query]:
         """The critic's steps at their share, reserved before the marginals take what is left."""
@@ -295,18 +272,18 @@ class GEM:
         quiet = noise <= TRIPLES_NOISE * (domain.declared_rows or UNKNOWN_SIZE)
         return mode == "one_shot" and domain.target is None and few and triples <= FEW_TRIPLES and quiet
 
-    def _notes(self, domain: Domain, mode: str) -> tuple[str, ...]:
-        notes = []
+    def _notes(self, domain: Domain, mode: str) -> tuple[Note, ...]:
+        texts = []
         if domain.target is not None:
-            notes.append(
+            texts.append(
                 f"Pairs of columns are counted within classes of {domain.target!r}, at most {self.most_classes}."
             )
         if self._for_recounts(domain) and mode == "one_shot":
             part = f"{self._for_recounts(domain):.3g}"
-            notes.append(
+            texts.append(
                 f"A part of {part} of what pairs get is kept back, for those of which a better count is worth most."
             )
-        return tuple(notes)
+        return tuple(map(Note, texts))
 
     def _for_recounts(self, domain: Domain) -> float:
         unasked = FOR_RECOUNTS if domain.target is None else 0.0
@@ -334,6 +311,10 @@ class GEM:
     def has_critics(self) -> bool:
         """Whether checkpoints come with critics: marginals judge no single row."""
         return self.critic_share > 0
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(trajectory=True, critics=self.has_critics, target=True)
 
     def num_checkpoints(self, every: int) -> int:
         """How many checkpoints there are if one is kept every so many steps of the last training."""
@@ -382,7 +363,7 @@ class GEM:
         most_pairs = None if choose is None else self._num_picks(domain)
         # As the plan has it: by now some sizes may be bought, and would decide otherwise.
         wanted = FOR_TRIPLES if self.triples_share is None else self.triples_share
-        triples_share = wanted if plan["marginals"].what.endswith(AND_TRIPLES) else 0.0
+        triples_share = wanted if plan["marginals"].kind == WITH_TRIPLES else 0.0
         board = Board(self, domain, purse, most_pairs=most_pairs, triples_share=triples_share)
         fit = Fit(one_hot_blocks(domain.sizes), (self.width,) * self.depth, self.average)
         spread = WIDE_SPREAD if self.has_critics else SPREAD

@@ -1,31 +1,33 @@
 """Independent columns: noisy one-way marginals, sampled column by column. The baseline to beat."""
 
 import dataclasses
-import math
-from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from understudy.errors import ConfigError
 from understudy.marginals.estimation import estimate, measure
 from understudy.models.graphical import GraphicalModel
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows
+from understudy.progress import Progress
 from understudy.schema import Domain
+from understudy.settings import Positive, check_settings
+from understudy.synthesizers.protocol import Capabilities
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Independent:
     """Every column as its own noisy histogram: right about each column, blind to what connects them."""
 
-    smoothing: float = 0.5
-    """Rows added to every code after the noise was cleaned, so that no declared code becomes impossible."""
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
+    smoothing: Positive = 0.5
+    """PrivateRows added to every code after the noise was cleaned, so that no declared code becomes impossible."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.smoothing < math.inf:
-            raise ConfigError(f"smoothing must be a positive number of rows, found {self.smoothing}. 0.5 is usual.")
+        check_settings(self)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of histograms that fills the budget."""
@@ -35,8 +37,7 @@ class Independent:
 
         stddev = budget.calibrate(lambda noise: [singles(noise)])
         what = f"one histogram for each of {len(domain.names)} columns"
-        notes = () if domain.target is None else ("The target is a column like any other here.",)
-        return Plan((Query("singles", what, singles(stddev), columns=domain.names),), notes)
+        return Plan((Query("singles", what, singles(stddev), columns=domain.names),))
 
     def fit(
         self,
@@ -45,7 +46,7 @@ class Independent:
         ledger: Ledger,
         *,
         key: PRNGKeyArray,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> GraphicalModel:
         """Formal guarantee: the price of the plan's one query; all else is post-processing."""
         domain = rows.domain

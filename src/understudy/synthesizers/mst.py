@@ -8,47 +8,45 @@ the noise that measuring it brings; pairs with the target may count more; catego
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable
+from typing import Annotated, ClassVar
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from understudy.errors import ConfigError
 from understudy.marginals.estimation import Measurement, estimate, measure
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique
+from understudy.notes import Note
 from understudy.privacy.events import DiscreteGaussian, Event, Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import Candidates, MarginalSelector, noisy_selections
+from understudy.progress import Progress
 from understudy.schema import Domain
+from understudy.settings import AtLeast, Count, Positive, check_settings
+from understudy.synthesizers.protocol import Capabilities
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MST:
     """A tree of pairs over all columns: the strongest dependencies, chosen and measured under noise."""
 
-    shares: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
+    capabilities: ClassVar[Capabilities] = Capabilities(target=True)
+
+    shares: tuple[Positive, Positive, Positive] = (1 / 3, 1 / 3, 1 / 3)
     """How the budget is split, in zero-concentrated terms: columns, choice of the tree, pairs of the tree."""
 
-    target_weight: float = 2.0
+    target_weight: Annotated[float, AtLeast(1)] = 2.0
     """How many times a pair with the target counts in the choice of the tree. Without a target it does nothing."""
 
-    entropy: float = 0.01
+    entropy: Positive = 0.01
     """How strongly the model is pulled towards independent columns, against what noise makes look like structure."""
 
-    iterations: int = 1000
+    iterations: Count = 1000
     """Most passes of an estimation over the tree. Post-processing: costs time, not budget."""
 
     def __post_init__(self) -> None:
-        if len(self.shares) != 3 or not all(share > 0 for share in self.shares):
-            raise ConfigError(f"shares must be three positive numbers (columns, choice, pairs), found {self.shares}.")
-        if not 1 <= self.target_weight < math.inf:
-            raise ConfigError(f"target_weight must be at least 1, found {self.target_weight}.")
-        if self.entropy <= 0:
-            raise ConfigError(f"entropy must be positive, found {self.entropy}. 0.01 is the default.")
-        if self.iterations < 1:
-            raise ConfigError(f"iterations must be at least 1, found {self.iterations}.")
+        check_settings(self)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Three looks in the ratio of `shares`, their common noise calibrated so that together they fill the budget."""
@@ -77,12 +75,11 @@ class MST:
             "pairs": DiscreteGaussian(sensitivity * math.sqrt(edges / (2 * rho[2])), edges, sensitivity),
         }
 
-    def _notes(self, domain: Domain) -> tuple[str, ...]:
+    def _notes(self, domain: Domain) -> tuple[Note, ...]:
         if domain.target is None:
             return ()
-        return (
-            f"Pairs with the target {domain.target!r} count {self.target_weight:g} times in the choice of the tree.",
-        )
+        counts = f"count {self.target_weight:g} times in the choice of the tree."
+        return (Note(f"Pairs with the target {domain.target!r} {counts}"),)
 
     def fit(
         self,
@@ -91,7 +88,7 @@ class MST:
         ledger: Ledger,
         *,
         key: PRNGKeyArray,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> GraphicalModel:
         """Formal guarantee: the joint price of the plan's queries; estimation and sampling are post-processing."""
         domain, tell = rows.domain, progress or (lambda share, words: None)

@@ -12,6 +12,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, ClassVar
 
 import jax
 import numpy as np
@@ -20,12 +21,16 @@ from jaxtyping import PRNGKeyArray
 from understudy.errors import ConfigError, did_you_mean
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique, junction_tree
+from understudy.notes import Note
 from understudy.privacy.counts import ChargedAnswers, noisy_answers
 from understudy.privacy.events import DiscreteGaussian, Event, Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import Box, PrivateRows
 from understudy.privacy.selection import Candidates, MarginalSelector, noisy_selections
+from understudy.progress import Progress
 from understudy.schema import Domain
+from understudy.settings import Advice, AtLeast, Count, InnerFraction, Listed, OneOf, check_settings
+from understudy.synthesizers.protocol import Capabilities
 
 MOST_CELLS = 10_000_000
 MANY_CELLS = 1_000_000
@@ -45,26 +50,28 @@ LinearQuery = Clique | Box
 class MWEM:
     """A histogram of all columns, or of each group of columns, fitted to noisy answers by multiplicative weights."""
 
-    splits: tuple[tuple[str, ...], ...] | None = None
+    capabilities: ClassVar[Capabilities] = Capabilities(target=True)
+
+    splits: Annotated[tuple[Annotated[Clique, Listed()], ...], Listed()] | None = None
     """Groups of columns, each column in exactly one; groups are independent of each other in the result. None: by
     `split_factor`, else the target with as many small columns as fit a fast histogram, then the same with the rest."""
 
-    split_factor: int | None = None
+    split_factor: Count | None = None
     """Instead of `splits`: the number of consecutive columns in a group; the last group may be smaller."""
 
-    workload: str = "cuboid"
+    workload: Annotated[str, OneOf(*ROUNDS_PER_COLUMN)] = "cuboid"
     """The queries: `cuboid` (whole marginals), `cell` (single cells of marginals) or `range` (random boxes)."""
 
-    marginal_width: int = 2
+    marginal_width: Count = 2
     """The largest number of columns of a marginal."""
 
-    boxes: int = 500
+    boxes: Count = 500
     """The number of random boxes of each group in the workload `range`."""
 
     columns_first: bool = True
     """Whether every 1-way marginal is measured before the first selection."""
 
-    rounds: int | None = None
+    rounds: Count | None = None
     """The number of queries to select and measure, in all groups together. None: one for each column, or 10 where a
     query is a single count."""
 
@@ -72,42 +79,28 @@ class MWEM:
     """Whether to measure the marginals of the workload in a public order instead of selecting: right where they are
     few. `rounds` is then the number of all marginals by default."""
 
-    selection_fraction: float = 0.2
+    selection_fraction: Annotated[InnerFraction, Advice("To measure without selecting, use measure_only.")] = 0.2
     """The fraction of the zCDP budget for selections."""
 
-    score: str = "penalised"
+    score: Annotated[str, OneOf("penalised", "mean")] = "penalised"
     """The score of a query: `penalised` (absolute error minus the expected error of measuring it) or `mean` (mean error
     of a cell, as in the library)."""
 
-    target_weight: float = 2.0
+    target_weight: Annotated[float, AtLeast(1)] = 2.0
     """The weight of queries with the target in selections. Without a target it has no effect."""
 
-    mw_passes: int = 20
+    mw_passes: Count = 20
     """Passes of each update over all answers so far. Post-processing: costs time, not budget."""
 
     average: bool = False
     """Whether the model is the mean of the histograms after each round, as in the paper, instead of the last one."""
 
     def __post_init__(self) -> None:
-        if self.splits is not None:
-            object.__setattr__(self, "splits", _read_splits(self.splits))
+        check_settings(self)
         if self.splits is not None and self.split_factor is not None:
-            raise ConfigError("Give splits or split_factor, not both: each of them groups the columns.")
-        for name in ("split_factor", "marginal_width", "boxes", "rounds", "mw_passes"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be at least 1, found {value}.")
-        _check_word("workload", self.workload, tuple(ROUNDS_PER_COLUMN))
-        _check_word("score", self.score, ("penalised", "mean"))
+            raise ConfigError("Give splits or split_factor, not both: each says how to group the columns.")
         if self.measure_only and self.workload != "cuboid":
             raise ConfigError(f"measure_only measures whole marginals: workload must be cuboid, found {self.workload}.")
-        if not 0 < self.selection_fraction < 1:
-            raise ConfigError(
-                f"selection_fraction must lie between 0 and 1, found {self.selection_fraction}. To measure without "
-                "selection, use measure_only."
-            )
-        if not 1 <= self.target_weight < math.inf:
-            raise ConfigError(f"target_weight must be at least 1, found {self.target_weight}.")
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One query for all answers and one for all selections, calibrated so that together they fill the budget.
@@ -160,22 +153,28 @@ class MWEM:
             events["choices"] = Selections(math.sqrt(8 * fraction / rounds) / noise, rounds)
         return events
 
-    def _notes(self, domain: Domain, groups: Sequence[Clique]) -> tuple[str, ...]:
+    def _notes(self, domain: Domain, groups: Sequence[Clique]) -> tuple[Note, ...]:
         cells = [domain.size(group) for group in groups]
         notes = []
         if len(groups) > 1:
-            notes.append(f"{len(groups)} groups of columns, independent of each other: {_list_groups(groups)}.")
+            notes.append(Note(f"{len(groups)} groups of columns, independent of each other: {_list_groups(groups)}."))
         if domain.target is not None and not self.measure_only:
-            notes.append(f"Queries with the target {domain.target!r} have weight {self.target_weight:g} in selections.")
+            notes.append(
+                Note(f"Queries with the target {domain.target!r} have weight {self.target_weight:g} in selections.")
+            )
         if self.too_large(domain.largest):
             notes.append(
-                f"If estimated categories make a histogram larger than {MOST_CELLS:,} cells, the rarest of them become "
-                "'other'. To keep them, declare them in the schema or use smaller splits."
+                Note(
+                    f"If estimated categories make a histogram larger than {MOST_CELLS:,} cells, the rarest of them "
+                    "become 'other'. To keep them, declare them in the schema or use smaller splits."
+                )
             )
         if max(cells) > MANY_CELLS:
             notes.append(
-                f"The largest histogram has {max(cells):,} cells: a run takes minutes and up to "
-                f"{max(cells) * 40 / 2**30:.1g} GB. Smaller splits are faster."
+                Note(
+                    f"The largest histogram has {max(cells):,} cells: a run takes minutes and up to "
+                    f"{max(cells) * 40 / 2**30:.1g} GB. Smaller splits are faster."
+                )
             )
         return tuple(notes)
 
@@ -209,7 +208,7 @@ class MWEM:
         ledger: Ledger,
         *,
         key: PRNGKeyArray,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> GraphicalModel:
         """Figure 1 of the paper, for all groups at once.
 
@@ -327,11 +326,6 @@ def _check_partition(groups: Sequence[Clique], domain: Domain) -> None:
             raise ConfigError(f"splits name the column {name!r} {count} times. Put every column into one group.")
     if missing := [name for name in domain.names if name not in times]:
         raise ConfigError(f"splits leave out {', '.join(missing)}. Put every column into one group.")
-
-
-def _check_word(name: str, word: str, words: Sequence[str]) -> None:
-    if word not in words:
-        raise ConfigError(f"{name} must be one of {', '.join(words)}; found {word!r}.{did_you_mean(word, words)}")
 
 
 def _list_groups(groups: Sequence[Clique]) -> str:

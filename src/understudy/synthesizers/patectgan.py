@@ -7,7 +7,9 @@ condition of a real row from that row; the condition of a generated row is part 
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Array
@@ -17,6 +19,7 @@ from understudy.errors import ConfigError
 from understudy.privacy.ledger import Budget, Plan
 from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
+from understudy.settings import Between, NotNegative
 from understudy.synthesizers.pategan import PATEGAN
 from understudy.training.critics import Conditions
 from understudy.training.gan import Settings
@@ -31,17 +34,15 @@ NO_CONDITION = (
 class PATECTGAN(PATEGAN):
     """A generator that can be asked for a level of a column, taught by noisy votes of teachers that see it too."""
 
-    max_weight: float = 10.0
+    max_weight: Annotated[float, Between(1, math.inf)] = 10.0
     """A teacher weighs its rows for the rarity of their conditions, at most by this."""
-    condition_weight: float = 1.0
+    condition_weight: NotNegative = 1.0
     """How strongly the generator is told to meet its condition."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.marginals_share:
             raise ConfigError("marginals_share must be positive: conditions are drawn from bought marginals.")
-        if not self.max_weight >= 1 or self.condition_weight < 0:
-            raise ConfigError("max_weight must be at least 1, and condition_weight at least 0.")
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """As that of pategan; a table of numbers alone is refused where they are not discrete."""

@@ -11,6 +11,7 @@ counts as in `dpgan`, by default also to those of each column with the target.
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import jax
 import numpy as np
@@ -20,12 +21,15 @@ from understudy.encoding.features import FEATURES, MODES, Blocks, Layout, layout
 from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
 from understudy.models.networks import GENERATORS
+from understudy.notes import Level, Note
 from understudy.privacy.charges import charge_votes, event_of
 from understudy.privacy.events import Gaussian, Pure
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.pate import LAWS, vote_scale
 from understudy.privacy.rows import PrivateRows, PublicRows
+from understudy.progress import Progress
 from understudy.schema import Domain
+from understudy.settings import Advice, AtLeast, Count, Fraction, NotNegative, OneOf, Positive, Widths, check_settings
 from understudy.synthesizers.dpgan import (
     MOST_LEVELS,
     anchors,
@@ -37,6 +41,7 @@ from understudy.synthesizers.dpgan import (
     trajectory_of,
     warmed_up,
 )
+from understudy.synthesizers.protocol import Capabilities, PublicUse
 from understudy.training.critics import Conditions, one_hot_blocks
 from understudy.training.gan import Dials, Kept, Settings, State
 from understudy.training.pate import LOSSES_OF_VOTES, Voting, fresh_learners, train_by_votes
@@ -61,88 +66,71 @@ AGREE = 0.75
 class PATEGAN:
     """A generator taught by a student that hears only the noisy votes of teachers, each with rows of its own."""
 
-    teachers: int | None = None
+    teachers: Annotated[int, AtLeast(2), Advice("Instead of a single teacher use dpgan.")] | None = None
     """Parts of the rows, each with a teacher. Left out: one for every 32 of the public number of rows, at most 2000."""
-    queries: int | None = None
+    queries: Count | None = None
     """Generated rows put to the vote in the whole run. More of them mean more noise on each, at the same price. Left
     out: as many as keep the noise at a quarter of the margin, from one to 64 in each iteration."""
-    iterations: int = 300
+    iterations: Count = 300
     """Generator steps. A multiple of them are queries."""
-    law: str = "gaussian"
+    law: Annotated[str, OneOf(*LAWS)] = "gaussian"
     """gaussian, or laplace, which needs a number of queries and costs more for many."""
-    labels: str = "share"
+    labels: Annotated[str, OneOf("share", "majority")] = "share"
     """What the student hears: the noisy share of votes, or the side of one half on which it lies (majority)."""
-    against: str = "median"
+    against: Annotated[str, OneOf("median", "half")] = "median"
     """What a teacher compares a row with: its median of generated rows, or even odds (half), as published."""
-    pool: int = 4
-    """Rows are asked about of which the student is least sure, among so many times as many; 1: any."""
+    pool: Count = 4
+    """PrivateRows are asked about of which the student is least sure, among so many times as many; 1: any."""
     cross: bool = True
     """Whether student and teachers see each column also together with the target, where there is one."""
-    teacher_widths: tuple[int, ...] | None = None
+    teacher_widths: Widths | None = None
     """Left out: no hidden layer where rows are crossed with the target, else one of 8."""
-    teacher_batch: int = 16
+    teacher_batch: Count = 16
     """A teacher's own rows, and generated ones, in each of its steps."""
-    teacher_steps: int = 1
+    teacher_steps: Count = 1
     """Steps of each teacher in an iteration; they cost time, and no budget."""
-    teacher_rate: float = 2e-2
-    student_batch: int = 256
-    student_steps: int = 4
+    teacher_rate: Positive = 2e-2
+    student_batch: Count = 256
+    student_steps: Count = 4
     """Steps of the student in an iteration, on labelled rows of this and earlier ones."""
-    memory: int = 8192
+    memory: Count = 8192
     """Labelled rows that are kept for the student."""
-    loss: str = "gan"
+    loss: Annotated[str, OneOf(*LOSSES_OF_VOTES)] = "gan"
     """gan, saturating_gan or dragan."""
-    arch: str = "residual"
+    arch: Annotated[str, OneOf(*GENERATORS)] = "residual"
     """residual, plain or quail_dpgan."""
-    features: str = "binned"
+    features: Annotated[str, OneOf(*FEATURES)] = "binned"
     """What the networks see of a number: binned (a level for each bin), typed (a bounded number, or bits) or modes."""
-    modes: str = "bought"
+    modes: Annotated[str, OneOf(*MODES)] = "bought"
     """Of features="modes": components fitted to bought histograms, or a public_grid of them."""
-    num_modes: int = 10
-    latent: int = 64
-    generator_widths: tuple[int, ...] = (256, 256)
-    critic_widths: tuple[int, ...] | None = None
+    num_modes: Count = 10
+    latent: Count = 64
+    generator_widths: Widths = (256, 256)
+    critic_widths: Widths | None = None
     """Of the student. Left out: no hidden layer where rows are crossed with the target, else one of 32: its labels are
     noisy."""
-    critic_rate: float = 1e-2
+    critic_rate: Positive = 1e-2
     """Of the student."""
-    generator_rate: float = 4e-3
-    marginals_share: float = 0.1
+    generator_rate: Positive = 4e-3
+    marginals_share: Fraction = 0.1
     """The part of the budget for noisy one-way counts."""
-    target_share: float = 0.1
+    target_share: Fraction = 0.1
     """The part of the budget for noisy counts of each column with the target, where features are binned and the target
     is no number and has no more than 8 declared levels."""
-    anchor: float = 30.0
+    anchor: NotNegative = 30.0
     """How strongly the generator is held to them."""
-    temperature: float = 0.5
-    average: float = 0.99
+    temperature: Positive = 0.5
+    average: Fraction = 0.99
     """Decay of the generator's running average, which is what is released."""
-    betas: tuple[float, float] = (0.5, 0.9)
+    betas: tuple[Fraction, Fraction] = (0.5, 0.9)
     """Of Adam."""
-    warm_steps: int = 500
+    warm_steps: Count = 500
     """With a public table: steps of generator and student on its rows before the first vote."""
 
     def __post_init__(self) -> None:
-        whole = ("iterations", "pool", "teacher_batch", "teacher_steps", "student_batch", "student_steps", "memory")
-        for name in (*whole, "num_modes", "latent", "warm_steps"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} must be a whole number of at least 1, found {value}.")
-        for name in ("teacher_rate", "critic_rate", "generator_rate", "temperature"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(f"{name} must be a positive number, found {getattr(self, name)}.")
-        words = {"law": LAWS, "loss": LOSSES_OF_VOTES, "arch": GENERATORS, "features": FEATURES, "modes": MODES}
-        for name, known in words.items():
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name} must be one of {', '.join(known)}, found {getattr(self, name)!r}.")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ConfigError(f"betas must lie from 0 to below 1, found {list(self.betas)}.")
+        check_settings(self)
         check_shares(self.marginals_share, self.target_share)
-        if not 0 <= self.anchor < math.inf:
-            raise ConfigError(f"anchor must be a number of at least 0, found {self.anchor}.")
-        if not 0 <= self.average < 1:
-            raise ConfigError(f"average must lie from 0 to below 1, found {self.average}.")
-        if self.queries is not None and (self.queries < 1 or self.queries % self.iterations):
+        if self.queries is not None and self.queries % self.iterations:
             raise ConfigError(
                 f"queries must be a multiple of iterations ({self.iterations}), found {self.queries}: each iteration "
                 "puts the same number of rows to the vote."
@@ -152,6 +140,11 @@ class PATEGAN:
         # Unknown words are refused before anything is spent.
         self._settings(one_hot_blocks((2, 2)), None)
         self._voting(2 if self.teachers is None else self.teachers, 1, None)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        is_held = self.marginals_share > 0 and self.target_share > 0 and self.features == "binned"
+        return Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=self.cross or is_held)
 
     # ------------------------------------------------------------------------------------------------------- planning
 
@@ -191,7 +184,7 @@ class PATEGAN:
         enough = (AIM * teachers / 2 / event.noise_multiplier) ** 2
         return teachers, self.iterations * min(max(1, math.floor(enough / self.iterations)), MOST_ASKED)
 
-    def _notes(self, domain: Domain, teachers: int, queries: int, scale: float) -> tuple[str, ...]:
+    def _notes(self, domain: Domain, teachers: int, queries: int, scale: float) -> tuple[Note, ...]:
         """What can be known of the votes before any is cast."""
         margin = 2 * scale / teachers
         # Both laws by their own tails: how often the noise does not turn the majority.
@@ -199,34 +192,42 @@ class PATEGAN:
         laplace = 1 - math.exp(-reach) / 2
         right = 0.5 * (1 + math.erf(reach / math.sqrt(2))) if self.law == "gaussian" else laplace
         spread = "standard deviation" if self.law == "gaussian" else "scale"
-        notes = [
+        texts = [
             f"{teachers:,} teachers of about {domain.num_rows / teachers:,.0f} rows each vote on {queries:,} generated "
             f"rows, {queries // self.iterations} in each of {self.iterations} iterations.",
             f"Noise of a vote: {spread} {scale:,.1f} votes, {margin:.2f} of the full margin of {teachers / 2:,g}. If "
             f"three teachers in four are of one mind about a row, its noisy majority is right with probability "
             f"{right:.2f}.",
         ]
+        notes = [Note(text) for text in texts]
         if margin > MARGIN * 1.001:
             fewer = max(1, math.floor(queries * (MARGIN / margin) ** 2 / self.iterations)) * self.iterations
             help_ = [f"more rows (about {domain.num_rows * margin / MARGIN:,.0f} with as many for each teacher)"]
             help_ += [f"fewer queries (queries={fewer})"] if fewer < queries else ["fewer iterations"]
             notes.append(
-                f"Warning: the noise is {margin:.2f} of the full margin, above {MARGIN:g}: most of what the teachers "
-                f"say will be lost. What would help: {', '.join(help_)}, a larger epsilon, or another method: mst, aim "
-                "or dpgan learn more from so few rows."
+                Note(
+                    f"The noise is {margin:.2f} of the full margin, above {MARGIN:g}: most of what the teachers "
+                    f"say will be lost. What would help: {', '.join(help_)}, a larger epsilon, or another method: mst, "
+                    "aim or dpgan learn more from so few rows.",
+                    Level.WARNING,
+                )
             )
-        notes.append("On the tables measured so far gem, aim and dpgan learn more, or as much, at this price.")
+        notes.append(Note("On the tables measured so far gem, aim and dpgan learn more, or as much, at this price."))
         if domain.num_rows < LEAST_EACH * teachers:
             notes.append(
-                f"Warning: fewer than {LEAST_EACH} rows for each teacher, if there are {domain.num_rows:,} rows: they "
-                "will know next to nothing, however little noise their votes have. Set fewer teachers, or use another "
-                "method."
+                Note(
+                    f"Fewer than {LEAST_EACH} rows for each teacher, if there are {domain.num_rows:,} rows: they "
+                    "will know next to nothing, however little noise their votes have. Set fewer teachers, or use "
+                    "another method.",
+                    Level.WARNING,
+                )
             )
         if domain.target is not None:
             has_pairs = self.target_share and self.features == "binned" and target_block(domain) is not None
             done = ["student and teachers see every column together with it"] if self._crosses(domain) else []
             done += ["the generator is held to noisy counts of every column with it"] if has_pairs else []
-            notes.append(f"The target, {domain.target!r}: {' and '.join(done) or 'a column like any other here'}.")
+            used = " and ".join(done) or "a column like any other here"
+            notes.append(Note(f"The target, {domain.target!r}: {used}."))
         return tuple(notes)
 
     def _crosses(self, domain: Domain) -> bool:
@@ -245,7 +246,7 @@ class PATEGAN:
         *,
         key: PRNGKeyArray,
         public: PublicRows | None = None,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> GeneratorModel:
         """Formal guarantee: the price of the plan's queries; student, generator and averages are post-processing.
 
@@ -269,7 +270,7 @@ class PATEGAN:
         checkpoints: int,
         every: int,
         public: PublicRows | None = None,
-        progress: Callable[[float, str], None] | None = None,
+        progress: Progress | None = None,
     ) -> Trajectory:
         """Generators, averaged, and students of the last `checkpoints` states. Formal guarantee: that of `fit`."""
         _, kept, model_of = self._trained(
@@ -282,7 +283,7 @@ class PATEGAN:
         rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
-        progress: Callable[[float, str], None] | None,
+        progress: Progress | None,
         *,
         key: PRNGKeyArray,
         public: PublicRows | None = None,

@@ -9,33 +9,26 @@ to the synthesizer, its text, its library and its running times to the learner; 
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any
 
 import jax
 from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.learners.methods import Learner, Linear, NumberPerceptron, Prior, check_share, check_word
-from understudy.models import Model
+from understudy.learners.methods import Learner, Linear, NumberPerceptron, Prior
 from understudy.models.predictors import HOW
 from understudy.models.quail import QuailModel
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
+from understudy.notes import Note
+from understudy.privacy.ledger import Budget, Ledger, Plan
 from understudy.privacy.rows import PrivateRows, PublicRows, partition_rows, partition_sizes
+from understudy.progress import Progress, stretch_progress
 from understudy.schema import Domain
-from understudy.synthesizers import AUTO, LEARNERS, learner_class, name_of, too_large_for
-from understudy.training.trajectory import Progress
+from understudy.settings import InnerFraction, Listed, OneOf, check_settings
+from understudy.synthesizers.protocol import Capabilities, Synthesizer, too_large_for
+from understudy.synthesizers.registry import AUTO, LEARNERS, learner_class, name_of
 
 LEARN, IMITATE = "rows to learn from", "rows to imitate"
 """The two parts of the units with `disjoint`, as the ledger calls them."""
-
-
-@runtime_checkable
-class Synthesizer(Protocol):
-    """Any method: settings that price their queries and make a model of the rows."""
-
-    def plan(self, domain: Domain, budget: Budget) -> Plan: ...
-
-    def fit(self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray) -> Model: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,15 +38,15 @@ class Quail:
     inner: Synthesizer
     """The method that makes the other columns. It never sees the target."""
     _: dataclasses.KW_ONLY
-    target: str | tuple[str, ...] | None = None
+    target: str | Annotated[tuple[str, ...], Listed(1, distinct=True)] | None = None
     """What to predict: a column, or a list of columns with a learner each. Left out: the schema's target."""
-    learner: str | Learner = AUTO
+    learner: Annotated[str, OneOf(AUTO, *LEARNERS)] | Learner = AUTO
     """auto (logistic for categories, linear for a number), logistic, naive_bayes, mlp, prior, linear or mlp_regression,
     with settings if wanted: naive_bayes(numbers=gaussian)."""
-    classifier_share: float = 0.9
+    classifier_share: InnerFraction = 0.9
     """The learners' part of the budget that is left, the same for each of them; with `disjoint`, their part of the
     units."""
-    label: str = "argmax"
+    label: Annotated[str, OneOf(*HOW)] = "argmax"
     """argmax: the likeliest class, or the predicted number. sample: drawn by the predicted probabilities, or around the
     number by a bought residual variance."""
     columns: tuple[str, ...] | None = None
@@ -63,31 +56,17 @@ class Quail:
     spend the whole budget on fewer rows."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.target, list):
-            object.__setattr__(self, "target", tuple(self.target))
-        if isinstance(self.columns, list):
-            object.__setattr__(self, "columns", tuple(self.columns))
-        if not isinstance(self.inner, Synthesizer) or name_of(self.inner) in LEARNERS:
-            raise ConfigError("quail is put around a method for the other columns. Name it first, as in quail(mst).")
-        if self.target == () or (isinstance(self.target, tuple) and len(set(self.target)) < len(self.target)):
-            raise ConfigError(
-                f"target names one column or several, none twice, found [{', '.join(self.target or ())}]."
-            )
-        check_share(classifier_share=self.classifier_share)
-        check_word("label", self.label, HOW)
+        check_settings(self)
         if isinstance(self.learner, str):
-            check_word("learner", self.learner, (AUTO, *LEARNERS))
-        elif name_of(self.learner) not in LEARNERS:
-            raise ConfigError(f"learner must be one of {', '.join((AUTO, *LEARNERS))}, or one of these with settings.")
-        elif self.learner.target is not None:
+            return
+        if self.learner.target is not None:
             raise ConfigError("The target stands in quail, not in its learner: quail(mst, target=...).")
-        elif self.learner == type(self.learner)():
+        if self.learner == type(self.learner)():
             object.__setattr__(self, "learner", name_of(self.learner))
 
     @property
-    def needs_public(self) -> bool:
-        """Whether the inner method learns from a public table."""
-        return getattr(self.inner, "needs_public", False)
+    def capabilities(self) -> Capabilities:
+        return Capabilities(public=self.inner.capabilities.public, target=True, inner=self.inner)
 
     # ------------------------------------------------------------------------------------------------------------ plan
 
@@ -97,18 +76,19 @@ class Quail:
         learners = [self._learner(domain, target) for target in targets]
         to_learn, to_imitate = self._sizes(domain)
         share = (1.0 if self.disjoint else self.classifier_share) / len(targets)
-        queries: list[Query] = []
+        parts: list[Plan] = []
         for target, learner in zip(targets, learners, strict=True):
             own = dataclasses.replace(domain.only((*others, target)), num_rows=to_learn, target=target)
-            plan = learner.plan(own, budget.fraction_of_rest(share)).under(_label(learner, target))
-            queries += [dataclasses.replace(query, partition=LEARN if self.disjoint else None) for query in plan]
+            plan = learner.plan(own, budget.fraction_of_rest(share)).under(f"{name_of(learner)} for {target}")
+            parts.append(_on_branch(plan, LEARN) if self.disjoint else plan)
+        queries = tuple(query for part in parts for query in part)
         left = budget if self.disjoint else budget.after(queries)
         inner = self.inner.plan(dataclasses.replace(domain.only(others), num_rows=to_imitate), left)
         if self.disjoint:
             inner = _all_on_one_part(inner, name_of(self.inner))
-        return Plan(
-            (*queries, *inner.under(name_of(self.inner)).queries), (*self._notes(targets, learners), *inner.notes)
-        )
+        inner = inner.under(name_of(self.inner))
+        notes = (*self._notes(targets, learners), *inner.notes)
+        return Plan((*queries, *inner.queries), notes, (*parts, inner))
 
     def too_large(self, domain: Domain) -> tuple[str, ...]:
         """As for the inner method, among the columns that it generates."""
@@ -158,17 +138,16 @@ class Quail:
         imitated, learned = partition_sizes(domain, self.classifier_share)
         return learned, imitated
 
-    def _notes(self, targets: Sequence[str], learners: Sequence[Learner]) -> tuple[str, ...]:
+    def _notes(self, targets: Sequence[str], learners: Sequence[Learner]) -> tuple[Note, ...]:
         parts = [
             f"{name_of(learner)} labels the target {name!r}" for name, learner in zip(targets, learners, strict=True)
         ]
         who = "units, by coin: nobody pays for both parts" if self.disjoint else "budget that is left"
         share = f"with {self.classifier_share:g} of the {who}; {name_of(self.inner)} makes the other columns."
-        notes = [f"{', '.join(parts)}, {share}"]
+        notes = [Note(f"{', '.join(parts)}, {share}")]
         if self.label == "argmax":
-            notes.append(
-                "Labels follow from the other columns: how they vary among equal rows is lost (label=sample keeps it)."
-            )
+            lost = "how they vary among equal rows is lost (label=sample keeps it)."
+            notes.append(Note(f"Labels follow from the other columns: {lost}"))
         return tuple(notes)
 
     # ------------------------------------------------------------------------------------------------------------- fit
@@ -192,9 +171,9 @@ class Quail:
             to_imitate, to_learn = partition_rows(rows, self.classifier_share, ledger)
         inner_key, *learner_keys = jax.random.split(key, 1 + len(targets))
         models, done = [], 0
-        for number, (target, learner_key) in enumerate(zip(targets, learner_keys, strict=True)):
+        *learned, imitated = plan.parts
+        for number, (target, own, learner_key) in enumerate(zip(targets, learned, learner_keys, strict=True)):
             learner = self._learner(domain, target)
-            own = _queries_of(plan, _label(learner, target))
             done += len(own.queries)
             purse = ledger.view(ledger.remaining.after(plan.queries[done:]))  # what follows is reserved
             models.append(
@@ -203,33 +182,16 @@ class Quail:
                     own,
                     purse,
                     key=learner_key,
-                    progress=_stretch(tell, 0.3 * number / len(targets), 0.3 * (number + 1) / len(targets)),
+                    progress=stretch_progress(tell, 0.3 * number / len(targets), 0.3 * (number + 1) / len(targets)),
                 )
             )
             tell(0.3 * (number + 1) / len(targets), f"{target} learned")
-        more: dict[str, Any] = {"progress": _stretch(tell, 0.3, 1.0)}
+        more: dict[str, Any] = {"progress": stretch_progress(tell, 0.3, 1.0)}
         if public is not None:
             at = [domain.index(name) for name in others]
             more["public"] = public.only(at)
-        own = _queries_of(plan, name_of(self.inner))
-        inner = self.inner.fit(to_imitate.only(others), own, ledger, key=inner_key, **more)
+        inner = self.inner.fit(to_imitate.only(others), imitated, ledger, key=inner_key, **more)
         return QuailModel(domain.names, targets, inner, tuple(models), self.label)
-
-
-def _stretch(tell: Progress, first: float, last: float) -> Progress:
-    """Progress of one part, as a stretch of the whole."""
-    return lambda share, words: tell(first + (last - first) * share, words)
-
-
-def _label(learner: Learner, target: str) -> str:
-    """A learner's name in the path of its queries."""
-    return f"{name_of(learner)} for {target}"
-
-
-def _queries_of(plan: Plan, part: str) -> Plan:
-    """The looks of one part, by their path: learners come first, and end theirs."""
-    depth = len(plan.queries[0].path) - 1
-    return Plan(tuple(query for query in plan if query.path[depth] == part))
 
 
 def _all_on_one_part(plan: Plan, name: str) -> Plan:
@@ -237,4 +199,8 @@ def _all_on_one_part(plan: Plan, name: str) -> Plan:
         raise ConfigError(
             f"{name} holds out rows by itself, and disjoint=true would cut them once more. Use one of the two."
         )
-    return dataclasses.replace(plan, queries=tuple(dataclasses.replace(query, partition=IMITATE) for query in plan))
+    return _on_branch(plan, IMITATE)
+
+
+def _on_branch(plan: Plan, partition: str) -> Plan:
+    return plan.each(lambda query: dataclasses.replace(query, partition=partition))

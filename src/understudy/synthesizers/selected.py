@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Annotated
 
 import jax
 import numpy as np
@@ -20,17 +21,23 @@ from understudy.errors import ConfigError
 from understudy.models import Model
 from understudy.models.pool import mix
 from understudy.models.protocol import Sample
+from understudy.notes import Level, Note
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import Clique, PrivateRows, PublicRows, partition_rows, partition_sizes
 from understudy.privacy.selection import RowFunctions, noisy_closest, noisy_function_selections
+from understudy.progress import Progress
 from understudy.schema import Domain, Scale
-from understudy.synthesizers import name_of
+from understudy.settings import Advice, Count, Fraction, InnerFraction, OneOf, check_settings
 from understudy.synthesizers.boosted.game import expected_miss
-from understudy.training.trajectory import HasTrajectory, Progress
+from understudy.synthesizers.protocol import Capabilities, HasTrajectory, check_trajectory
+from understudy.synthesizers.registry import name_of
 
 TASKS = ("accuracy", "log_loss", "squared_loss", "clustering", "marginals")
 WITH_TARGET = ("accuracy", "log_loss", "squared_loss")
+ONLY_SUMS = Advice(
+    "Areas under curves and F-scores are not sums over rows: one row can change them by much, so they cannot be used."
+)
 TRAINING, HOLDOUT = "training rows", "held-out rows"
 """The two partitions of the units, as the ledger names them."""
 MAX_ROWS = 50_000
@@ -46,47 +53,36 @@ class Selected:
     inner: HasTrajectory
     """The method to train: a GAN, or gem."""
     _: dataclasses.KW_ONLY
-    task: str = "accuracy"
+    task: Annotated[str, OneOf(*TASKS), ONLY_SUMS] = "accuracy"
     """accuracy or log_loss of a classifier of the target, squared_loss of a regression of a target that is a number,
     clustering: distances to k-means centres, or marginals: the distance of all 2-way marginals."""
-    k: int = 1
+    k: Count = 1
     """The number of checkpoints to select; each samples the same number of rows."""
-    checkpoints: int = 10
+    checkpoints: Count = 10
     """The number of checkpoints to select from, evenly over the training."""
-    holdout: float = 0.1
+    holdout: Fraction = 0.1
     """The fraction of units, partitioned at random, that score instead of training; the two compose in parallel. 0: the
     training rows score too, and the two compose sequentially."""
-    selection_fraction: float = 0.1
+    selection_fraction: InnerFraction = 0.1
     """Without a holdout: the fraction of the budget for the selection."""
-    clusters: int = 8
+    clusters: Count = 8
     """The number of centres of task=clustering."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inner, HasTrajectory):
-            raise ConfigError(
-                f"selected needs a method with checkpoints of its training, such as dpgan or dpctgan; "
-                f"{name_of(self.inner)} has none."
-            )
-        for name in ("k", "checkpoints", "clusters"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} must be a whole number of at least 1, found {value}.")
-        if self.task not in TASKS:
-            raise ConfigError(
-                f"task must be one of {', '.join(TASKS)}, found {self.task!r}. Areas under curves and F-scores are not "
-                "sums over rows: one row can change them by much, so their sensitivity is too large."
-            )
+        check_trajectory("selected", self.inner)
+        check_settings(self)
         if self.k > self.checkpoints:
-            raise ConfigError(f"k must be at most the number of checkpoints, found {self.k} of {self.checkpoints}.")
-        if not 0 < self.selection_fraction < 1:
-            raise ConfigError(f"selection_fraction must lie between 0 and 1, found {self.selection_fraction}.")
-        if not 0 <= self.holdout < 1:
-            raise ConfigError(f"holdout must be a fraction of the units, at least 0 and below 1, found {self.holdout}.")
+            raise ConfigError(f"k must not exceed checkpoints, {self.checkpoints}; found {self.k}.")
         if not self._every:
             raise ConfigError(
                 f"checkpoints asks for {self.checkpoints}, but {name_of(self.inner)} makes "
                 f"{self.inner.num_checkpoints(1)} generator steps. Lower checkpoints, or train for more steps."
             )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        inner = self.inner.capabilities
+        return Capabilities(public=inner.public, target=inner.target or self.task in WITH_TARGET, inner=self.inner)
 
     @property
     def _every(self) -> int:
@@ -110,7 +106,7 @@ class Selected:
         query = Query("selection", what, selection(noise), columns=domain.names, partition=HOLDOUT)
         inner = self.inner.plan(dataclasses.replace(domain, num_rows=num_training), budget).under(name_of(self.inner))
         training = tuple(dataclasses.replace(each, partition=TRAINING) for each in inner.queries)
-        note = (
+        note = Note(
             f"A random {self.holdout:g} of the units score and do not train: training and selection compose in "
             "parallel, so the larger privacy cost counts."
         )
@@ -132,22 +128,24 @@ class Selected:
                 "not. Use task=accuracy, or another target."
             )
 
-    def _notes(self, num_scoring: int, budget: Budget, query: Query) -> tuple[str, ...]:
+    def _notes(self, num_scoring: int, budget: Budget, query: Query) -> tuple[Note, ...]:
         assert isinstance(query.event, Selections)
         if not budget.is_private or self.checkpoints == 1:
             return ()
         miss = expected_miss(self.checkpoints, query.event.epsilon * num_scoring / budget.max_rows_per_unit)
         if miss < LARGE_MISS:
             sampling_error = 0.5 / math.sqrt(max(1, num_scoring))
-            return (
+            text = (
                 f"A selected checkpoint scores within {miss:.2g} of the best one on average (scores are from 0 to 1), "
-                f"on the {num_scoring:,} scoring rows; their sampling error is up to {sampling_error:.2g}.",
+                f"on the {num_scoring:,} scoring rows; their sampling error is up to {sampling_error:.2g}."
             )
-        return (
-            f"Warning: {num_scoring:,} rows are too few to compare {self.checkpoints} checkpoints at this epsilon: a "
+            return (Note(text),)
+        text = (
+            f"{num_scoring:,} rows are too few to compare {self.checkpoints} checkpoints at this epsilon: a "
             f"selected one may miss the best score by {min(miss, 1.0):.2g} on average (scores are from 0 to 1). Hold "
-            "out more units, select fewer checkpoints (k), or raise epsilon.",
+            "out more units, select fewer checkpoints (k), or raise epsilon."
         )
+        return (Note(text, Level.WARNING),)
 
     def fit(
         self,

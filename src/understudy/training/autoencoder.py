@@ -24,6 +24,7 @@ from understudy.privacy.clipping import Clip, RowLoss
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient
 from understudy.privacy.rows import RowEncoder
 from understudy.privacy.sampling import Batches
+from understudy.progress import Progress
 from understudy.training.critics import encoder as features_from
 from understudy.training.gan import (
     Settings,
@@ -202,7 +203,7 @@ def train_autoencoder(
     clip: float,
     published: ChargedSteps | None = None,
     key: PRNGKeyArray,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
     slot: "Slot | None" = None,
 ) -> Any:
     """The running average of the network after all steps. Covered by what was charged for them.

@@ -28,6 +28,7 @@ from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP, Clip, clip_from_p
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient, sample_batches
 from understudy.privacy.rows import PublicUnits
 from understudy.privacy.sampling import Batches
+from understudy.progress import Compiling, Progress
 from understudy.training.critics import Conditions, row_loss
 from understudy.training.losses import LOSSES
 from understudy.training.networks import Critic, spectral_scaled
@@ -512,7 +513,7 @@ def train(
     keep_every: int = 0,
     keep_last: int | None = None,
     chunk: int = 100,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
     slot: "Slot | None" = None,
 ) -> tuple[State, list[Kept]]:
     """Runs to the last iteration; returns the final state and the trajectory: what is kept every `keep_every`
@@ -559,7 +560,7 @@ def driven(
     keep_every: int = 0,
     keep_last: int | None = None,
     chunk: int = 100,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
     slot: "Slot | None" = None,
 ) -> tuple[Whole, list[Kept]]:
     """The host's side of a training, as `train` has it: `more(state, first, count)` runs so many iterations on.
@@ -574,7 +575,7 @@ def driven(
     done = int(learned(state).iteration)
     clock = _Clock(iterations * steps_each, done * steps_each)
     if progress is not None:
-        progress(done / iterations, f"{clock.words(done * steps_each)}, compiling")
+        progress(done / iterations, Compiling(f"{clock.words(done * steps_each)}, compiling"))
     first = 0 if keep_last is None or not keep_every else iterations // keep_every - keep_last
     chunk = min(chunk, iterations) if not keep_every else min(chunk, keep_every)
     while done < iterations:

@@ -23,6 +23,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from understudy.privacy.clipping import Clip
 from understudy.privacy.langevin import ChargedUpdates, Pace, langevin_step, noisy_langevin_step, zero_momentum
 from understudy.privacy.sampling import Batches
+from understudy.progress import Progress
 from understudy.training.critics import row_loss
 from understudy.training.gan import (
     Dials,
@@ -194,7 +195,7 @@ def train_chains(
     marginal: Array | None,
     keep_every: int,
     keep_last: int,
-    progress: Callable[[float, str], None] | None,
+    progress: Progress | None,
     slot: Any,
 ) -> list[Kept]:
     """The states kept on the way, as `train` of the engine has it: `key` for batches and noise, networks by another."""

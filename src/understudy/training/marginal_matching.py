@@ -26,6 +26,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.encoding.features import Blocks, num_features
 from understudy.models.networks import Generator, block_log_softmax
+from understudy.progress import Progress
 from understudy.training.gan import Kept, driven, trained_part
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ def train(
     keep_every: int = 0,
     keep_last: int | None = None,
     chunk: int = 50,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
     slot: "Slot | None" = None,
 ) -> tuple[State, list[Kept]]:
     """One step for each of the learning rates; the final state, and what was kept on the way."""

@@ -27,6 +27,7 @@ from understudy.encoding.features import num_features
 from understudy.errors import ConfigError
 from understudy.models.networks import sample_features
 from understudy.privacy.pate import AGAINST, ChargedVotes, Teachers, Teaching, init_teachers, noisy_votes, teacher_step
+from understudy.progress import Progress
 from understudy.training.critics import PENALTY, Conditions, gradient_penalty, row_loss
 from understudy.training.gan import (
     Dials,
@@ -289,7 +290,7 @@ def train_by_votes(
     keep_every: int = 0,
     keep_last: int | None = None,
     chunk: int = 50,
-    progress: Callable[[float, str], None] | None = None,
+    progress: Progress | None = None,
     slot: "Slot | None" = None,
 ) -> tuple[State, list[Kept]]:
     """Runs to the last iteration, as `train` does; of the state it ends in, what the charged votes cover.

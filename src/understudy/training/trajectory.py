@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,12 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from understudy.encoding.features import Blocks, Layout, num_features
 from understudy.models import Model
-from understudy.privacy.ledger import Budget, Ledger, Plan
-from understudy.privacy.rows import PrivateRows
-from understudy.schema import Domain
 from understudy.training.critics import encoder
-
-Progress = Callable[[float, str], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,37 +44,6 @@ class Trajectory:
             return lambda at: codes[at]
         assert places is not None
         return lambda at: layout.encode(codes[at], places[at], jax.random.fold_in(key, at.start))
-
-
-@runtime_checkable
-class HasTrajectory(Protocol):
-    """A synthesizer whose training can be followed: what `boosted` and `selected` wrap."""
-
-    def plan(self, domain: Domain, budget: Budget) -> Plan: ...
-
-    def num_checkpoints(self, every: int) -> int:
-        """How many checkpoints a run has if every so many generator steps one is kept. Public."""
-
-    def trajectory(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        checkpoints: int,
-        every: int,
-        progress: Callable[[float, str], None] | None = None,
-    ) -> Trajectory:
-        """Trains like `fit`, at the same price, and returns the last `checkpoints` of the states kept on the way.
-
-        Methods whose `fit` takes a public table take one here too.
-        """
-
-
-def has_critics(method: object) -> bool:
-    """Whether checkpoints of this method come with critics. Public: settings tell."""
-    return getattr(method, "has_critics", True)
 
 
 def judge(

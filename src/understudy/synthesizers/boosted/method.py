@@ -9,6 +9,7 @@ at the same price, and picks are priced by their bounded range instead of basic 
 
 import dataclasses
 import itertools
+from typing import Annotated
 
 import jax
 import numpy as np
@@ -17,27 +18,31 @@ from jaxtyping import PRNGKeyArray
 from understudy.errors import ConfigError
 from understudy.models.pool import Pool
 from understudy.models.protocol import Sample, concatenate
+from understudy.notes import Level, Note
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import Clique, PrivateRows, PublicRows
 from understudy.privacy.selection import RowFunctions, noisy_function_selections
+from understudy.progress import Progress, stretch_progress
 from understudy.schema import Domain
-from understudy.synthesizers import name_of
+from understudy.settings import Advice, Count, InnerFraction, Listed, OneOf, Positive, check_settings
 from understudy.synthesizers.boosted.game import (
+    AVERAGES,
+    LEARNING_RATES,
     Cells,
     Constant,
     Distinguishers,
     Outcome,
     Together,
-    averaging_weights,
     draw_distinct,
     evaluate_critics,
     expected_miss,
-    learning_rates,
     play,
     rejection_sample,
 )
-from understudy.training.trajectory import HasTrajectory, Progress, Trajectory, has_critics
+from understudy.synthesizers.protocol import Capabilities, HasTrajectory, check_trajectory
+from understudy.synthesizers.registry import name_of
+from understudy.training.trajectory import Trajectory
 
 OUTPUTS = ("iid", "distinct")
 QUERIES = ("auto", "none", "singles", "target", "pairs")
@@ -56,69 +61,42 @@ class Boosted:
     inner: HasTrajectory
     """The method that is trained: a GAN, or gem. Where it has no critics, cells of marginals judge alone."""
     _: dataclasses.KW_ONLY
-    rounds: int = 400
+    rounds: Count = 400
     """Rounds of the game; each is one noisy pick of a critic, and costs budget."""
-    checkpoints: int | None = None
+    checkpoints: Count | None = None
     """So many of the last checkpoints take part, each with its generator and its critic. Left out: 100, or as many as
     there are."""
-    every: int = 5
+    every: Count = 5
     """Generator steps from one checkpoint to the next."""
-    samples_per_generator: int = 1000
-    share: float = 0.1
+    samples_per_generator: Count = 1000
+    share: Annotated[InnerFraction, Advice("The rest trains the inner method; 0.1 is usual.")] = 0.1
     """The part of the budget for the picks."""
-    queries: str | tuple[tuple[str, ...], ...] = "auto"
+    queries: Annotated[str, OneOf(*QUERIES)] | tuple[Annotated[Clique, Listed(1, distinct=True)], ...] = "auto"
     """Cells of marginals that judge beside the critics: none, singles, target (pairs with it), pairs, or a list of
     lists of columns. They cost nothing more, but a pick among more is less exact. auto: pairs where columns are few,
     else those with the target, or without one singles. Critics alone repair a joint law at the cost of marginals."""
     constant: bool = True
     """Whether a judge that cannot tell takes part: with it the game has value 1 or above."""
-    learning_rate: str | float = "paper"
+    learning_rate: Annotated[str, OneOf(*LEARNING_RATES)] | Positive = "paper"
     """paper, sqrt as in its authors' code, or a number: how much one pick moves the logarithm of a row's weight."""
-    average: str = "all"
+    average: Annotated[str, OneOf(*AVERAGES)] = "all"
     """Which rounds count in the result: all, last_window, or sqrt_weighted."""
-    window: int = 150
+    window: Count = 150
     after_update: bool = False
     """Whether the average takes each round's weights after their update, as the authors' code does."""
-    output: str = "iid"
+    output: Annotated[str, OneOf(*OUTPUTS)] = "iid"
     """iid: rows are drawn by their weights. distinct: those that come up in one draw of the whole pool, evenly."""
     drs: bool = False
     """Discriminator rejection sampling of the distinct rows, by the mixture of picked critics."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inner, HasTrajectory):
-            raise ConfigError(
-                f"boosted needs a method that can keep checkpoints of its training, such as dpgan or dpctgan; "
-                f"{name_of(self.inner)} has none."
-            )
-        for name in ("rounds", "checkpoints", "every", "samples_per_generator", "window"):
-            value = getattr(self, name)
-            if name == "checkpoints" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} must be a whole number of at least 1, found {value}.")
-        if not 0 < self.share < 1:
-            raise ConfigError(
-                f"share is the part of the budget for the picks, above 0 and below 1, found {self.share}. The rest "
-                "trains the inner method; 0.1 is usual."
-            )
-        if self.output not in OUTPUTS:
-            raise ConfigError(f"output must be one of {', '.join(OUTPUTS)}, found {self.output!r}.")
-        if isinstance(self.queries, str) and self.queries not in QUERIES:
-            raise ConfigError(
-                f"queries must be one of {', '.join(QUERIES)}, or lists of columns, found {self.queries!r}."
-            )
-        for clique in () if isinstance(self.queries, str) else self.queries:
-            if not clique or len(set(clique)) < len(clique):
-                raise ConfigError(
-                    f"Each list of queries names one column or several, none twice, found [{', '.join(clique)}]."
-                )
-        if not has_critics(self.inner) and self.queries in ("none", ()):
+        check_trajectory("boosted", self.inner)
+        check_settings(self)
+        if not self.inner.capabilities.critics and self.queries in ("none", ()):
             raise ConfigError(
                 f"{name_of(self.inner)} has no critics, and queries asks for no cells: nothing would judge. Set "
                 "queries, as in queries=pairs."
             )
-        learning_rates(self.learning_rate, 1, 2)  # unknown words are refused before anything is spent
-        averaging_weights(self.average, self.rounds, self.window)
         kept = self.inner.num_checkpoints(self.every)
         if not 0 < self._count <= kept:
             raise ConfigError(
@@ -127,6 +105,12 @@ class Boosted:
             )
         if self._count * self.samples_per_generator < 2:
             raise ConfigError("A pool of one row leaves nothing to weigh. Raise samples_per_generator.")
+
+    @property
+    def capabilities(self) -> Capabilities:
+        inner = self.inner.capabilities
+        is_judged = self.queries in ("auto", "target")
+        return Capabilities(public=inner.public, target=inner.target or is_judged, inner=self.inner)
 
     @property
     def _count(self) -> int:
@@ -138,7 +122,7 @@ class Boosted:
         noise = budget.fraction(self.share).calibrate(lambda noise: [Selections(1 / noise, self.rounds)])
         count = self._functions(domain).size(domain)
         # In words that follow from the settings alone: sizes of columns may be bought.
-        judges = [f"{self._count} critics"] if has_critics(self.inner) else []
+        judges = [f"{self._count} critics"] if self.inner.capabilities.critics else []
         judges += [f"the cells of {len(cliques)} marginals"] if (cliques := self._cliques(domain)) else []
         if not judges:
             raise ConfigError("No column is left whose cells could judge: use other queries, as in queries=singles.")
@@ -147,20 +131,20 @@ class Boosted:
         inner = self.inner.plan(domain, budget.after([picks])).under(name_of(self.inner))
         return Plan((*inner.queries, picks), (*inner.notes, *self._notes(domain, budget, picks, count)))
 
-    def _notes(self, domain: Domain, budget: Budget, picks: Query, count: int) -> tuple[str, ...]:
+    def _notes(self, domain: Domain, budget: Budget, picks: Query, count: int) -> tuple[Note, ...]:
         assert isinstance(picks.event, Selections)
         if not budget.is_private:
             return ()
         miss = expected_miss(count, picks.event.epsilon * domain.num_rows / budget.max_rows_per_unit)
         if miss < FAR:
-            return (
-                f"A pick gains within {miss:.2g} of the best one on average, where telling all apart would gain 1.",
-            )
-        return (
-            f"Warning: with {domain.num_rows:,} rows a pick may miss the best one by {min(miss, 1.0):.2g} on average, "
+            gains = f"A pick gains within {miss:.2g} of the best one on average, where telling all apart would gain 1."
+            return (Note(gains),)
+        text = (
+            f"With {domain.num_rows:,} rows a pick may miss the best one by {min(miss, 1.0):.2g} on average, "
             "where telling all apart would gain 1, so boosting will hardly differ from chance. Raise epsilon or share, "
-            "or use fewer rounds.",
+            "or use fewer rounds."
         )
+        return (Note(text, Level.WARNING),)
 
     def fit(
         self,
@@ -183,7 +167,7 @@ class Boosted:
             key=inner_key,
             checkpoints=self._count,
             every=self.every,
-            progress=lambda share, words: tell(0.8 * share, words),
+            progress=stretch_progress(progress, 0.0, 0.8),
             **({} if public is None else {"public": public}),
         )
         codes, places = self._pool(trajectory, pool_key)
@@ -232,7 +216,7 @@ class Boosted:
 
     def _functions(self, domain: Domain, trajectory: Trajectory | None = None) -> RowFunctions:
         critics, layout = (None, None) if trajectory is None else (trajectory.critics, trajectory.layout)
-        count = self._count if has_critics(self.inner) else 0
+        count = self._count if self.inner.capabilities.critics else 0
         return RowFunctions(critics, count, self._cliques(domain), self.constant, layout)
 
     def _distinguishers(self, domain: Domain, critics: Distinguishers | None, codes: np.ndarray) -> Distinguishers:

@@ -1,0 +1,142 @@
+"""What every method is: settings with `plan`, `fit` and declared capabilities.
+
+Code that treats methods differently asks for their capabilities, which follow from class and settings alone: public
+facts, known before any query.
+"""
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
+
+from understudy.errors import ConfigError
+from understudy.progress import Progress
+from understudy.settings import SettingError
+from understudy.synthesizers.registry import name_of
+
+if TYPE_CHECKING:
+    from jaxtyping import PRNGKeyArray
+
+    from understudy.models import Model
+    from understudy.privacy.ledger import Budget, Ledger, Plan
+    from understudy.privacy.rows import PrivateRows, PublicRows
+    from understudy.schema import Domain
+    from understudy.training.trajectory import Trajectory
+
+
+class PublicUse(enum.Enum):
+    """Whether a method starts from a public table."""
+
+    NONE = "none"
+    ACCEPTED = "accepted"
+    REQUIRED = "required"
+
+
+@dataclasses.dataclass(frozen=True)
+class Capabilities:
+    """What a method with these settings can do."""
+
+    trajectory: bool = False
+    """Whether checkpoints of its training can be kept: it is a `HasTrajectory`."""
+    critics: bool = False
+    """Whether its checkpoints come with critics."""
+    public: PublicUse = PublicUse.NONE
+    """Anything but NONE: it is a `WarmStart`."""
+    target: bool = False
+    """Whether it treats a target differently from other columns."""
+    inner: "Synthesizer | None" = None
+    """The method that a wrapper is put around."""
+
+
+@runtime_checkable
+class Synthesizer(Protocol):
+    """A method: a frozen dataclass of settings that plans its queries and fits a model."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def plan(self, domain: "Domain", budget: "Budget") -> "Plan":
+        """Every query of a fit with its cost: a pure function of public facts."""
+
+    def fit(
+        self,
+        rows: "PrivateRows",
+        plan: "Plan",
+        ledger: "Ledger",
+        *,
+        key: "PRNGKeyArray",
+        progress: Progress | None = None,
+    ) -> "Model":
+        """A model of the rows. Formal guarantee: each query charges one item of the plan."""
+
+
+@runtime_checkable
+class WarmStart(Synthesizer, Protocol):
+    """A method that can start from the rows of a public table, which are not protected."""
+
+    def fit(
+        self,
+        rows: "PrivateRows",
+        plan: "Plan",
+        ledger: "Ledger",
+        *,
+        key: "PRNGKeyArray",
+        public: "PublicRows | None" = None,
+        progress: Progress | None = None,
+    ) -> "Model": ...
+
+
+@runtime_checkable
+class HasTrajectory(Synthesizer, Protocol):
+    """A method whose training can be followed: what `boosted`, `drs` and `selected` are put around."""
+
+    def num_checkpoints(self, every: int) -> int:
+        """How many checkpoints a run has if one is kept every so many generator steps. Public."""
+
+    def trajectory(
+        self,
+        rows: "PrivateRows",
+        plan: "Plan",
+        ledger: "Ledger",
+        *,
+        key: "PRNGKeyArray",
+        checkpoints: int,
+        every: int,
+        progress: Progress | None = None,
+    ) -> "Trajectory":
+        """Trains like `fit`, at the same cost, and returns the last `checkpoints` of the states kept on the way.
+
+        Methods whose `fit` takes a public table take one here too.
+        """
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """A method that holds only so many codes of some columns together."""
+
+    def too_large(self, domain: "Domain") -> tuple[str, ...]:
+        """Columns that together have too many codes; empty if all fit."""
+
+
+def takes_public(synthesizer: Synthesizer) -> TypeGuard[WarmStart]:
+    """Whether a method, and what it is put around, can start from a public table."""
+    return synthesizer.capabilities.public is not PublicUse.NONE
+
+
+def too_large_for(synthesizer: Synthesizer, domain: "Domain") -> tuple[str, ...]:
+    """Columns that together have too many codes for a method, or for the method that it wraps; usually none."""
+    if isinstance(synthesizer, Limited):
+        return synthesizer.too_large(domain)
+    inner = synthesizer.capabilities.inner
+    return () if inner is None else too_large_for(inner, domain)
+
+
+def check_trajectory(wrapper: str, inner: object, *, critics: bool = False) -> None:
+    """Refuse, for a wrapper, a method that keeps no checkpoints, or none with critics."""
+    if not isinstance(inner, Synthesizer):
+        raise SettingError("inner", inner, "a method")
+    able = inner.capabilities
+    if not able.trajectory or (critics and not able.critics):
+        what = "its critic" if critics else "checkpoints of its training"
+        raise ConfigError(
+            f"{wrapper} needs a method that can keep {what}, such as dpgan or dpctgan; {name_of(inner)} has none."
+        )

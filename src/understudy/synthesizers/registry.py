@@ -1,0 +1,72 @@
+"""Every method and learner by name, and where its class is. Classes are loaded on first use."""
+
+import importlib
+import inspect
+
+from understudy.errors import ConfigError, did_you_mean
+
+SYNTHESIZERS = {
+    "independent": "understudy.synthesizers.independent:Independent",
+    "mst": "understudy.synthesizers.mst:MST",
+    "aim": "understudy.synthesizers.aim:AIM",
+    "mwem": "understudy.synthesizers.mwem:MWEM",
+    "gem": "understudy.synthesizers.gem:GEM",
+    "dpgan": "understudy.synthesizers.dpgan:DPGAN",
+    "dpctgan": "understudy.synthesizers.dpctgan:DPCTGAN",
+    "pategan": "understudy.synthesizers.pategan:PATEGAN",
+    "patectgan": "understudy.synthesizers.patectgan:PATECTGAN",
+    "bayesgan": "understudy.synthesizers.bayesgan:BayesGAN",
+    "autogan": "understudy.synthesizers.autogan:AutoGAN",
+    "boosted": "understudy.synthesizers.boosted:Boosted",
+    "drs": "understudy.synthesizers.drs:DRS",
+    "selected": "understudy.synthesizers.selected:Selected",
+    "quail": "understudy.synthesizers.quail:Quail",
+}
+"""Methods under the names of the literature. Each class is also `understudy.NAME`."""
+
+LEARNERS = {
+    "logistic": "understudy.learners.methods:Logistic",
+    "naive_bayes": "understudy.learners.methods:NaiveBayes",
+    "mlp": "understudy.learners.methods:Perceptron",
+    "prior": "understudy.learners.methods:Prior",
+    "linear": "understudy.learners.methods:Linear",
+    "mlp_regression": "understudy.learners.methods:NumberPerceptron",
+}
+"""Learners that stand as settings inside an expression: `quail(mst, learner=naive_bayes(numbers=gaussian))`."""
+
+AUTO = "auto"
+
+
+def synthesizer_class(name: str) -> type:
+    """The class behind a name, or an error with the nearest one."""
+    if name == AUTO:
+        raise ConfigError("auto stands alone, without settings: to set some, name the method, as in gem(steps=800).")
+    known = [*SYNTHESIZERS, AUTO]
+    if name not in SYNTHESIZERS:
+        raise ConfigError(
+            f"There is no method {name!r}.{did_you_mean(name, known)} The methods are: {', '.join(known)}."
+        )
+    return _load(SYNTHESIZERS[name])
+
+
+def learner_class(name: str) -> type:
+    """The class behind a learner's name, or an error with all of them."""
+    if name not in LEARNERS:
+        raise ConfigError(f"There is no learner {name!r}. The learners are: {', '.join(LEARNERS)}.")
+    return _load(LEARNERS[name])
+
+
+def _load(place: str) -> type:
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def name_of(part: object) -> str:
+    """The name under which the class of a synthesizer, or of a learner, is registered."""
+    here, places = f"{type(part).__module__}:{type(part).__name__}", {**SYNTHESIZERS, **LEARNERS}
+    return next((name for name, place in places.items() if place == here), type(part).__name__.lower())
+
+
+def describe_methods() -> list[tuple[str, str]]:
+    """Each method's name and the first line of its documentation."""
+    return [(name, (inspect.getdoc(synthesizer_class(name)) or "").splitlines()[0]) for name in SYNTHESIZERS]
