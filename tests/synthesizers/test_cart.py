@@ -87,7 +87,7 @@ def test_the_event_has_no_finite_price() -> None:
     assert spent([NonPrivate()], 1e-2).epsilon == math.inf
     assert not fits([NonPrivate()], 1000.0, 1e-2)
     cheap, ledger = Look("rows", "", Gaussian(1e9)), us.Ledger(NOT_PRIVATE, noise=SeededNoise(0))
-    with pytest.raises(AssertionError):  # another event cannot stand for it
+    with pytest.raises(BudgetExceeded, match="charged as NonPrivate"):  # another event cannot stand for it
         open_rows(Untouchable(), cheap, ledger)
 
 
