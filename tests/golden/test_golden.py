@@ -28,7 +28,7 @@ import understudy as us
 FOLDER = Path(__file__).parent
 RECORD = "UNDERSTUDY_RECORD_GOLDEN"
 """An environment variable; where it is set, files are written instead of compared."""
-LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "equinox", "optax", "mbi")
+LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "equinox", "optax")
 NUM_VALUES = 32
 TOLERANCE = 1e-5
 SEED = 20_240_229

@@ -24,11 +24,11 @@ from understudy.privacy.discovery import (
     _counts_of,
     _public_edges,
     category_threshold,
+    charged_levels,
     discover_bounds,
     discover_categories,
     discover_histograms,
     largest_counts,
-    paid_levels,
     plan_discovery,
 )
 from understudy.privacy.events import DiscreteGaussian
@@ -484,7 +484,8 @@ def test_the_plan_pays_for_what_the_schema_leaves_open(bins: str, levels: int) -
     assert plan["categories"].columns == ("open",)
     assert plan["bounds"].columns == ("count", "height")
     assert [item.delta for item in plan] == [DELTA_SHARE * 1e-6 if item.key == "categories" else 0.0 for item in plan]
-    assert sum(paid_levels(column, Binning(bins="tree")) for column in COLUMNS if column.kind == "integer") == 1 + 3 + 3
+    whole = [column for column in COLUMNS if column.kind == "integer"]
+    assert sum(charged_levels(column, Binning(bins="tree")) for column in whole) == 1 + 3 + 3
     book = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))
     for item in plan:
         book.charge(item)

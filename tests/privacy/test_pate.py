@@ -324,7 +324,7 @@ def test_laplace_votes_cost_their_epsilon_each() -> None:
     query = Query("votes", "votes", Pure(0.25, 8))
     votes = charge_votes(rows, query, ledger, num_teachers=TEACHERS, num_queries=8)
     assert (votes.law, float(votes.scale)) == ("laplace", 4.0)
-    with pytest.raises(BudgetExceeded, match="priced for 8 votes"):
+    with pytest.raises(BudgetExceeded, match="planned for 8 votes"):
         charge_votes(rows, query, ledger, num_teachers=TEACHERS, num_queries=9)
 
 

@@ -30,7 +30,7 @@ WORDS = 2**32
 
 def total_of(part: Any, units: Any, *, rate: float, chunk: int, key: PRNGKeyArray) -> Any:
     draw_key, part_key = jax.random.split(key)
-    draw = poisson_batches(draw_key, len(units), sampling_rate=rate, chunk=chunk)
+    draw = poisson_batches(draw_key, len(jax.tree_util.tree_leaves(units)[0]), sampling_rate=rate, chunk=chunk)
     return jax.jit(lambda draw: sum_over_batch(part, units, draw, part_key))(draw)
 
 

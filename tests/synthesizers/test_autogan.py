@@ -81,7 +81,8 @@ def _summed(learns: str) -> Any:
     def of(rows: Any, present: Any, bound: Any, noise: Any) -> Any:
         clip = Clip(bound[None])
         charged = ChargedSteps(PrivateUnits(rows, present), noise, 1.0, 1)
-        return direction(recipe, network, fixed, charged, everybody, clip, jax.random.key(0))
+        published = charged if learns == "unsound" else None
+        return direction(recipe, network, fixed, charged, everybody, clip, jax.random.key(0), published)
 
     return of
 

@@ -194,7 +194,7 @@ def test_the_generator_follows_the_expected_loss() -> None:
 def test_drawn_heads_are_for_levels_and_losses_of_single_rows() -> None:
     for changed in ({"loss": "kl_wgan"}, {"blocks": (Block("tanh", 1), Block("one_hot", 2))}, {"heads": "hard"}):
         with pytest.raises(ConfigError, match="heads"):
-            Settings(**{"blocks": one_hot_blocks((2, 2)), "rate": 1.0, "batch": 10, "heads": "drawn", **changed})  # type: ignore[arg-type]
+            Settings(**{"blocks": one_hot_blocks((2, 2)), "batch": 10, "heads": "drawn", **changed})  # type: ignore[arg-type]
 
 
 def test_what_holds_the_generator_is_the_measured_loss() -> None:

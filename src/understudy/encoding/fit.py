@@ -19,11 +19,11 @@ from understudy.privacy.discovery import (
     Binning,
     Grid,
     Histogram,
+    charged_levels,
     discover_bounds,
     discover_categories,
     discover_histograms,
     largest_counts,
-    paid_levels,
 )
 from understudy.privacy.ledger import Ledger, Plan
 from understudy.privacy.rows import PrivateRows
@@ -170,7 +170,7 @@ def _histograms(
     }
     if "histograms" not in plan:
         return {name: Histogram.flat(grid, num_cells=binning.max_bins) for name, grid in grids.items()}
-    levels = {column.name: paid_levels(column, binning) for column in numeric}
+    levels = {column.name: charged_levels(column, binning) for column in numeric}
     return discover_histograms(exact_values, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
 
 

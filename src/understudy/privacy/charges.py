@@ -142,7 +142,7 @@ def charge_votes(
     assert event.is_floating, "the finite range of floating-point votes must be charged"
     if isinstance(event, Pure) and num_queries > event.rounds:
         raise BudgetExceeded(
-            f"'{query.what}' is priced for {event.rounds} votes, not for {num_queries}. This query was not made."
+            f"'{query.what}' is planned for {event.rounds} votes, not for {num_queries}. This query was not made."
         )
     check_units(rows, ledger)
     ledger.charge(query)

@@ -23,7 +23,7 @@ def noisy_counts(rows: PrivateRows, cliques: Sequence[Clique], query: Query, led
     event = event_of(query, DiscreteGaussian)
     if len(cliques) > event.count or rows.max_rows_per_unit > event.sensitivity:
         raise BudgetExceeded(
-            f"'{query.what}' is priced for {event.count} marginals and {event.sensitivity} rows a unit, "
+            f"'{query.what}' is planned for {event.count} marginals and {event.sensitivity} rows a unit, "
             f"not for {len(cliques)} and {rows.max_rows_per_unit}. This query was not made."
         )
     ledger.charge(query)  # before the draw: a refused release must not exist
@@ -49,7 +49,7 @@ def noisy_answers(rows: PrivateRows, query: Query, ledger: Ledger) -> "ChargedAn
     event = event_of(query, DiscreteGaussian)
     if rows.max_rows_per_unit > event.sensitivity:
         raise BudgetExceeded(
-            f"'{query.what}' is priced for {event.sensitivity} rows a unit, not for {rows.max_rows_per_unit}. This "
+            f"'{query.what}' is planned for {event.sensitivity} rows a unit, not for {rows.max_rows_per_unit}. This "
             "query was not made."
         )
     check_units(rows, ledger)

@@ -1,4 +1,4 @@
-"""What the schema leaves open, bought from the rows: size, categories, bounds, and fine histograms of numeric columns.
+"""What the schema leaves open, estimated privately: size, categories, bounds, and fine histograms of numeric columns.
 
 Four purchases at most, each planned before any value is read and each one bundle over all the columns that need it:
 
@@ -24,6 +24,7 @@ from scipy import stats
 
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.notes import Note
+from understudy.privacy.charges import event_of
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.noise import discrete_gaussian_tail
@@ -108,10 +109,10 @@ class Grid:
         if not self.integral:
             clamped = np.clip(values, self.lower, self.upper)
             if math.isfinite(self.upper - self.lower):
-                place = (clamped - self.lower) / self.width
+                position = (clamped - self.lower) / self.width
             else:  # the whole range of floats: the difference would overflow
-                place = clamped / self.width - self.lower / self.width
-            return np.clip(np.floor(place), 0, self.num_cells - 1).astype(np.int64)
+                position = clamped / self.width - self.lower / self.width
+            return np.clip(np.floor(position), 0, self.num_cells - 1).astype(np.int64)
         clamped = np.clip(values, np.int64(self.lower), np.int64(self.upper))
         # Differences of 64-bit integers may pass 2^63: two's complement makes the unsigned difference right.
         offset = clamped.astype(np.int64).view(np.uint64) - np.asarray(self.lower, dtype=np.int64).view(np.uint64)
@@ -135,13 +136,13 @@ class Histogram:
 
     @classmethod
     def flat(cls, grid: Grid, *, num_cells: int) -> "Histogram":
-        """Equal masses over equal parts: what is assumed when nothing is bought."""
+        """Equal masses over equal parts: what is assumed when nothing is estimated."""
         edges = np.unique(np.linspace(0, grid.num_cells, min(num_cells, grid.num_cells) + 1).round().astype(np.int64))
         return cls(grid, edges[:-1], edges[1:], np.diff(edges) / grid.num_cells)
 
 
 def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
-    """The purchases that this schema leaves to make, each calibrated alone to its share of the budget."""
+    """The queries that this schema leaves to make, each calibrated alone to its fraction of the budget."""
     unit = budget.max_rows_per_unit
     queries: list[Query] = []
 
@@ -161,7 +162,7 @@ def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
     buy("bounds", f"bounds of {_columns(bounded)}", bounded, len(bounded))
     if binning.bins != "uniform":
         numeric = [column for column in schema.modelled if column.kind in BOUNDED]
-        vectors = sum(paid_levels(column, binning) for column in numeric)
+        vectors = sum(charged_levels(column, binning) for column in numeric)
         buy("histograms", f"fine histograms of {_columns(numeric)}", numeric, vectors)
     plan = Plan(tuple(queries))
     if "categories" not in plan:
@@ -177,7 +178,7 @@ def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
 
 def rows_to_be_listed(query: Query) -> int:
     """How many rows a value must be in to be listed, but for the noise of its count."""
-    event = _paid(query, 0)
+    event = _event_for(query, 0)
     return category_threshold(event, query.delta / event.count)
 
 
@@ -185,8 +186,8 @@ def _columns(columns: Sequence[Column]) -> str:
     return "1 column" if len(columns) == 1 else f"{len(columns)} columns"
 
 
-def paid_levels(column: Column, binning: Binning) -> int:
-    """Levels of the tree that are paid for: by the declared bounds, or the dearest case where they are bought."""
+def charged_levels(column: Column, binning: Binning) -> int:
+    """Levels of the tree that are charged: by the declared bounds, or the worst case where they are estimated."""
     if binning.bins == "equal":
         return 1
     if column.bounds is not None and column.kind == "integer":
@@ -195,10 +196,10 @@ def paid_levels(column: Column, binning: Binning) -> int:
     return LEVELS
 
 
-def _paid(query: Query, vectors: int) -> DiscreteGaussian:
-    """The event of a query, if it pays for so many vectors of counts."""
-    event = query.event
-    if not isinstance(event, DiscreteGaussian) or vectors > event.count:
+def _event_for(query: Query, vectors: int) -> DiscreteGaussian:
+    """The event of a query, if it covers this many vectors of counts."""
+    event = event_of(query, DiscreteGaussian)
+    if vectors > event.count:
         raise BudgetExceeded(f"'{query.what}' does not cover {vectors} vectors of counts. This query was not made.")
     return event
 
@@ -214,7 +215,7 @@ def discover_categories(
     occur get noise, and the list is sorted by value, so neither order nor absence reveals more. Keeping the largest
     is post-processing of the noisy counts above the threshold. Not covered: timing.
     """
-    event = _paid(query, len(values))
+    event = _event_for(query, len(values))
     ledger.charge(query)
     threshold = rows_to_be_listed(query)
     kept = {}
@@ -271,9 +272,9 @@ def discover_bounds(
 ) -> dict[str, tuple[int | float, int | float]]:
     """For each column the outer edges of the outermost heavy cells of a public grid.
 
-    Formal guarantee: the price of `query`: one noisy histogram a column over cells that are fixed in advance.
+    Formal guarantee: the cost of `query`: one noisy histogram a column over cells that are fixed in advance.
     """
-    event = _paid(query, len(values))
+    event = _event_for(query, len(values))
     ledger.charge(query)
     found = {}
     for name, column in values.items():
@@ -334,11 +335,11 @@ def discover_histograms(
 ) -> dict[str, Histogram]:
     """For each numeric column a tree of noisy counts, as runs of cells with masses.
 
-    Formal guarantee: the price of `query`, with `levels` vectors for a column: on each level one unit's rows fall into
+    Formal guarantee: the cost of `query`, with `levels` vectors for a column: on each level one unit's rows fall into
     cells of one histogram, so they move it by at most the event's sensitivity; which cells are split depends on
     noisy counts alone, and a level that splits nothing is charged all the same.
     """
-    event = _paid(query, sum(levels.values()))
+    event = _event_for(query, sum(levels.values()))
     ledger.charge(query)
     return {
         name: _noisy_tree(column, grids[name], levels[name], event.stddev, ledger, num_rows=num_rows)
@@ -347,11 +348,11 @@ def discover_histograms(
 
 
 def _noisy_tree(
-    values: np.ndarray, grid: Grid, paid: int, stddev: float, ledger: Ledger, *, num_rows: int
+    values: np.ndarray, grid: Grid, charged: int, stddev: float, ledger: Ledger, *, num_rows: int
 ) -> Histogram:
     """Splits heavy cells level by level; then spreads each cell's mass over its parts."""
-    levels, branching = grid.levels(most=paid)
-    repeats = paid // levels  # levels that are paid for but not needed: the same count again, averaged
+    levels, branching = grid.levels(most=charged)
+    repeats = charged // levels  # levels that are charged but not needed: the same count again, averaged
     cells = grid.cells(values)
     scale = stddev / math.sqrt(repeats)
     parents: np.ndarray = np.zeros(1, dtype=np.int64)

@@ -44,6 +44,9 @@ class ChargedSteps(eqx.Module):
     _count_stddev: float | None = eqx.field(static=True, default=None)
     """Noise of the counts of units within each clip bound; None: none were charged."""
 
+    def __repr__(self) -> str:
+        return "ChargedSteps(...)"  # shapes would tell the number of units
+
     @property
     def noise_multiplier(self) -> Float[Array, ""]:
         """Of the gradients of a step; zero in a run that is not private."""

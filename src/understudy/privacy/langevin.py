@@ -123,6 +123,9 @@ class ChargedUpdates(eqx.Module):
     """With the least noise multiplier of all stages."""
     _paces: Pace
 
+    def __repr__(self) -> str:
+        return "ChargedUpdates(...)"
+
     @property
     def steps(self) -> ChargedSteps:
         """For sampling batches: so many updates in all, with the charged sampling rate."""

@@ -2,7 +2,7 @@
 
 Every row's part is held within its bound here, whatever made it, and rounded towards zero to whole steps; so sums are
 whole numbers that do not depend on the order of the rows, and a unit moves them by what is claimed, exactly. The noise
-is discrete Gaussian on the same steps, with a standard deviation s of 10^4 of them and more, and is priced as a
+is discrete Gaussian on the same steps, with a standard deviation s of 10^4 of them and more, and is charged as a
 continuous Gaussian, rounded: for a draw k of m cells the two laws have a ratio of exp((|k|^2 / s^2 - m) / (24 s^2)),
 but for terms of order s^-4. With s = 10^4 and a million cells this is within 1e-5 of one for all but 1e-30 of the mass:
 epsilon, and delta as a share of itself, are those of the continuous law to 1e-5. Most sums here have far finer steps.
@@ -38,7 +38,7 @@ def exact_examples(
     """Inputs of norm one at most, and labels, chunk by chunk; rows that are no numbers have neither. Exact: noise must
     follow. Used inside `privacy/` alone."""
     key = ledger.noise.key()
-    for start in range(0, max(1, len(rows._codes)), CHUNK):  # a run with nobody in it must look like any other
+    for start in range(0, max(1, len(rows._codes)), CHUNK):  # shapes do not reveal an empty table
         at = slice(start, start + CHUNK)
         own_key = jax.random.fold_in(key, start)  # no two rows share their randomness
         encoded = np.asarray(layout.encode(rows._codes[at], rows._positions[at], own_key), dtype=np.float64)
@@ -77,7 +77,7 @@ def noisy_moments(
 
     The layout gives each row's inputs and, last, its label, held within [-1, 1]; rows without a label have no part.
     `weights` share the noise: a part of weight w has that of the query over w. Cells that are `absent`, because public
-    facts say that such products are zero, are not looked at.
+    facts say that such products are zero, are not queried.
 
     Formal guarantee: the cost of `query`, a `Gaussian`, under add/remove of one unit. One row has |x| <= 1 and
     |y| <= 1, so x x^T moves by at most 1 in Frobenius norm (each cell above the diagonal stands for two of it: its
@@ -140,8 +140,8 @@ class _WithoutLabel:
 
     layout: RowEncoder
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
-        features = self.layout.encode(codes, places, key)
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
+        features = self.layout.encode(codes, positions, key)
         return np.concatenate([features, np.zeros((len(features), 1), features.dtype)], axis=1)
 
 
@@ -214,10 +214,10 @@ def _exact_class_sums(rows: PrivateRows, target: str, block: ClassBlock) -> Int[
     if block.what in ("classes", "levels"):
         clique = (target,) if block.what == "classes" else (target, block.column)
         return rows._exact_counts(clique) * int(STEPS)
-    places = rows._positions[:, rows.domain.index(block.column)]
-    number = 2 * np.clip(np.nan_to_num(places, nan=0.5), 0.0, 1.0) - 1
+    positions = rows._positions[:, rows.domain.index(block.column)]
+    number = 2 * np.clip(np.nan_to_num(positions, nan=0.5), 0.0, 1.0) - 1
     number = {"known": np.ones_like(number), "sums": number, "squares": number**2}[block.what]
-    steps = np.where(np.isnan(places), 0.0, np.trunc(number * STEPS))
+    steps = np.where(np.isnan(positions), 0.0, np.trunc(number * STEPS))
     (size,) = rows.domain.shape((target,))
     summed = np.bincount(rows._codes[:, rows.domain.index(target)], weights=steps, minlength=size)
     return summed.astype(np.int64)
@@ -229,11 +229,11 @@ def _exact_class_sums(rows: PrivateRows, target: str, block: ClassBlock) -> Int[
 def _charged_stddevs(
     rows: PrivateRows, query: Query, ledger: Ledger, weights: Sequence[float], steps: float
 ) -> tuple[float, ...]:
-    """The noise of each part of a sum on these steps, once it is paid. All refusals are by public numbers."""
+    """The noise of each part of a sum on these steps, once it is charged. All refusals are by public numbers."""
     event = event_of(query, Gaussian)
     if event.count != 1 or sum(weight**2 for weight in weights) > 1 + ROOM:
         raise BudgetExceeded(
-            f"'{query.what}' is priced for one sum of weights whose squares add up to 1, not for this."
+            f"'{query.what}' is planned for one sum of weights whose squares add up to 1, not for this."
         )
     check_units(rows, ledger)
     check_rows(rows.domain, steps)
@@ -241,7 +241,7 @@ def _charged_stddevs(
     stddevs = tuple(unit / weight if weight else math.inf for weight in weights)
     if ledger.guarantee.is_private:
         for stddev, weight in zip(stddevs, weights, strict=True):
-            checked_stddev(stddev * steps if weight else 0.0)  # a part without weight is not looked at
+            checked_stddev(stddev * steps if weight else 0.0)  # a part without weight is not queried
     ledger.charge(query)  # before the query: a refused one must not happen
     return stddevs
 

@@ -59,16 +59,16 @@ def noisy_minimisers(
     every f there is one b for which it is the minimiser, b(f) = -(sum of w loss' + n penalty f). A row moves b(f) by at
     most w, and the determinant of its derivative, of which all eigenvalues are at least n penalty, by a factor within
     1 + w / (4 n penalty). So with a density proportional to exp(-beta |b|), that of f changes within a factor of
-    exp(k (beta w + log(1 + w / (4 n penalty)))) for k rows of a unit, and beta is what makes this the price. The
-    penalty is raised where it would leave less than half of the price to beta. What is released is the minimiser
+    exp(k (beta w + log(1 + w / (4 n penalty)))) for k rows of a unit, and beta is what makes this the cost. The
+    penalty is raised where it would leave less than half of the cost to beta. What is released is the minimiser
     rounded to a public grid. It is found to 2^-8 of the grid, then one more step of Newton's squares that error, down
     to the rounding of float64: 2^-18 of the grid or so, as are the steps of the random term. Both move the odds of a
-    cell of the grid by a share of about 1e-5 for each input. Where no such minimum is found there is no answer; that
+    cell of the grid by a fraction of about 1e-5 for each input. Where no such minimum is found there is no answer; that
     takes rows in far greater number than the public one. Not covered: that refusal, timing, memory.
     """
     event = event_of(query, Pure)
     if len(positives) > event.rounds:
-        raise BudgetExceeded(f"'{query.what}' is priced for {event.rounds} problems, not for {len(positives)}.")
+        raise BudgetExceeded(f"'{query.what}' is planned for {event.rounds} problems, not for {len(positives)}.")
     check_units(rows, ledger)
     ledger.charge(query)
     most = float(np.max(class_weights))
@@ -94,14 +94,14 @@ def noisy_minimisers(
 
 
 def least_penalty(epsilon: float, num_rows: int, rows_per_unit: int = 1, most_weight: float = 1.0) -> float:
-    """The penalty with which the determinant takes half of the price."""
+    """The penalty with which the determinant takes half of the cost."""
     return CURVATURE * most_weight / (num_rows * math.expm1(epsilon / (2 * rows_per_unit)))
 
 
 def rate_of_term(
     epsilon: float, penalty: float, num_rows: int, rows_per_unit: int = 1, most_weight: float = 1.0
 ) -> float:
-    """beta: what the determinant leaves of the price, for each row of a unit and each unit of weight."""
+    """beta: what the determinant leaves of the cost, for each row of a unit and each unit of weight."""
     determinant = math.log1p(CURVATURE * most_weight / (num_rows * penalty))
     return (epsilon / rows_per_unit - determinant) / most_weight
 

@@ -41,6 +41,9 @@ class Partitions(eqx.Module):
     _lengths: Int[Array, " teachers"]
     """How many they are; a teacher may have none."""
 
+    def __repr__(self) -> str:
+        return "Partitions(...)"  # shapes would tell the number of units
+
 
 def partition_by_unit(
     rows: np.ndarray, unit_of_row: np.ndarray, num_teachers: int, *, key: PRNGKeyArray
@@ -74,6 +77,9 @@ class ChargedVotes(eqx.Module):
     _scale: Float[Array, ""]
     law: str = eqx.field(static=True)
     num_queries: int = eqx.field(static=True)
+
+    def __repr__(self) -> str:
+        return "ChargedVotes(...)"
 
     @property
     def scale(self) -> Float[Array, ""]:

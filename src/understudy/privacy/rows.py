@@ -190,6 +190,9 @@ class PrivateUnits(eqx.Module):
     """Features, or the codes of one-hot blocks."""
     _present: Bool[Array, "units slots"]
 
+    def __repr__(self) -> str:
+        return "PrivateUnits(...)"  # shapes would tell the number of units
+
 
 @dataclasses.dataclass(frozen=True)
 class PublicRows:

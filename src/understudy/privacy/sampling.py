@@ -44,6 +44,9 @@ class Batches(eqx.Module):
     _indices: Int[Array, "*steps chunks chunk"]
     _taken: Bool[Array, "*steps chunks chunk"]
 
+    def __repr__(self) -> str:
+        return "Batches(...)"  # shapes would tell the number of units
+
     def __getitem__(self, at: int | slice) -> "Batches":
         """Of some steps along the first axis."""
         return Batches(self._indices[at], self._taken[at])

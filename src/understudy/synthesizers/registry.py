@@ -17,7 +17,7 @@ SYNTHESIZERS = {
     "patectgan": "understudy.synthesizers.patectgan:PATECTGAN",
     "bayesgan": "understudy.synthesizers.bayesgan:BayesGAN",
     "autogan": "understudy.synthesizers.autogan:AutoGAN",
-    "boosted": "understudy.synthesizers.boosted:Boosted",
+    "boosted": "understudy.synthesizers.boosted.method:Boosted",
     "drs": "understudy.synthesizers.drs:DRS",
     "selected": "understudy.synthesizers.selected:Selected",
     "quail": "understudy.synthesizers.quail:Quail",
