@@ -144,7 +144,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = sorted(path.name for path in out.iterdir())
     assert made == ["report.html", "schema.toml", "synthetic.csv", "synthetic.release"]
     page = (out / "report.html").read_text()
-    assert "not private, do not publish" in page
+    assert "Not covered by the privacy guarantee: do not publish" in page
     assert "Privacy certificate" in page
     fake = pd.read_csv(out / "synthetic.csv")
     assert fake.shape == (8802, 11)

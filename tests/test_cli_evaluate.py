@@ -9,7 +9,7 @@ import pytest
 
 from understudy.cli import run
 
-WARNING = "Contains statistics of the real rows: not private, do not publish."
+WARNING = "Contains statistics of the real rows. Not covered by the privacy guarantee: do not publish."
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_quiet_keeps_the_warning_and_drops_the_hints(place: Path, capsys: pytest
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == WARNING
     assert not err
-    assert "Rows with a pair never seen → real" in out
+    assert "Rows with an unseen pair of values → real" in out
     assert "real, fewer rows" in out
 
 
@@ -147,12 +147,12 @@ def test_a_numeric_target_shows_its_scores(place: Path, capsys: pytest.CaptureFi
     assert run(["evaluate", *tables, "--quick", "--target", "age", "-q"]) == 0
     out = capsys.readouterr().out
     assert "R squared, trained on synthetic ↑" in " ".join(out.split())
-    assert "Error of predicted numbers" in out
+    assert "RMSE, trained on synthetic ↓" in " ".join(out.split())
     assert "ROC AUC" not in out
     assert run(["evaluate", *tables, "--quick", "-q"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "Not computed: F1, trained on synthetic, ROC AUC, trained on synthetic, " in out
-    assert "No target column was named" in out
+    assert "No target column was given" in out
 
 
 def test_a_condition_that_fails_on_a_value_does_not_quote_it(

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from understudy.errors import SchemaError as SchemaError
     from understudy.errors import TableError as TableError
     from understudy.errors import UnderstudyError as UnderstudyError
+    from understudy.evaluation.evaluate import evaluate as evaluate
     from understudy.evaluation.scorecard import Scorecard as Scorecard
-    from understudy.evaluation.scorecard import evaluate as evaluate
     from understudy.privacy.discovery import Binning as Binning
     from understudy.privacy.ledger import Guarantee as Guarantee
     from understudy.privacy.ledger import Ledger as Ledger
@@ -69,7 +69,7 @@ _PLACES = {
     "Plan": "privacy.ledger",
     "Statement": "privacy.ledger",
     "Scorecard": "evaluation.scorecard",
-    "evaluate": "evaluation.scorecard",
+    "evaluate": "evaluation.evaluate",
     "write_report": "report",
     "Release": "release",
     "fit": "release",

@@ -13,17 +13,11 @@ import pytest
 from scipy.spatial.distance import cdist
 
 import understudy as us
+from tests.evaluation.encoded import encode
 from understudy.errors import ConditionError, ConfigError
 from understudy.evaluation import validity as module
-from understudy.evaluation.judged import Judged, Layout
-from understudy.evaluation.scores import NEAR_ONE
+from understudy.evaluation.scores import CATALOGUE, Direction, metrics_of
 from understudy.evaluation.validity import closest_record, constraint_violations, validity
-
-
-def judged(real: pa.Table | Mapping, *others: pa.Table | Mapping, schema: us.Schema | None = None) -> list[Judged]:
-    tables = [t if isinstance(t, pa.Table) else pa.table(dict(t)) for t in (real, *others)]
-    layout = Layout.of(tables[0], schema)
-    return [layout.read(table, "table") for table in tables]
 
 
 def mixed(num_rows: int, seed: int) -> dict:
@@ -41,7 +35,7 @@ def mixed(num_rows: int, seed: int) -> dict:
 
 
 def test_faults_by_hand() -> None:
-    real, fake = judged(
+    real, fake = encode(
         {"x": [0.0, 1.0, 0.5], "n": [1, None, 3], "c": ["a", "b", "a"], "d": ["u", None, "v"]},
         {"x": [-0.1, 0.5, None, 1.0], "n": [None, 4, 3, 0], "c": ["a", None, "z", "b"], "d": ["u", None, "q", "v"]},
     )
@@ -65,7 +59,7 @@ def test_ranges_and_categories_come_from_the_schema() -> None:
     )
     schema = us.Schema(columns=columns)
     table = {"x": [10, 11, -1, 5], "c": ["a", "b", "c", "a"]}
-    real, fake = judged({"x": [4, 5], "c": ["a", "a"]}, table, schema=schema)
+    real, fake = encode({"x": [4, 5], "c": ["a", "a"]}, table, schema=schema)
     assert validity(real, fake)["out_of_range"] == 0.5
     assert validity(real, fake)["unlisted"] == 0.25
 
@@ -76,8 +70,8 @@ def test_impossible_pairs_equal_a_slow_search(dense: bool, monkeypatch: pytest.M
         monkeypatch.setattr(module, "DENSE_CELLS", 0)
     tables = [mixed(200, 0), mixed(150, 1)]
     tables[1]["c"][3] = "new"
-    real, fake = judged(*tables)
-    discrete = [trait.name for trait in real.layout.discrete]
+    real, fake = encode(*tables)
+    discrete = [spec.name for spec in real.layout.discrete]
     bad, shares = set(), {}
     for a, b in itertools.combinations(discrete, 2):
         seen = set(zip(real[a].tolist(), real[b].tolist(), strict=True))
@@ -90,20 +84,20 @@ def test_impossible_pairs_equal_a_slow_search(dense: bool, monkeypatch: pytest.M
     assert result["impossible_pairs"] == pytest.approx(len(bad) / 150)
     found = result.details["pairs"]
     assert isinstance(found, list)
-    assert {tuple(entry["columns"]): entry["share"] for entry in found} == {p: s for p, s in shares.items() if s}
-    assert [entry["share"] for entry in found] == sorted((s for s in shares.values() if s), reverse=True)
+    assert {tuple(entry["columns"]): entry["fraction"] for entry in found} == {p: s for p, s in shares.items() if s}
+    assert [entry["fraction"] for entry in found] == sorted((s for s in shares.values() if s), reverse=True)
     assert validity(real, real)["impossible_pairs"] == 0.0
 
 
 def test_rare_pairs_of_fresh_real_rows_count_too() -> None:
-    real, fresh = judged(mixed(300, 0), mixed(300, 1))
+    real, fresh = encode(mixed(300, 0), mixed(300, 1))
     assert validity(real, fresh)["impossible_pairs"] > 0
-    meaning = next(m.meaning for m in module.METRICS if m.key == "impossible_pairs")
-    assert "rare but possible" in meaning
+    meaning = CATALOGUE["impossible_pairs"].meaning
+    assert "Rare but possible" in meaning
 
 
 def test_order_and_copies_of_rows_do_not_matter() -> None:
-    real, fake = judged(mixed(200, 0), mixed(150, 1))
+    real, fake = encode(mixed(200, 0), mixed(150, 1))
     draw = np.random.default_rng(0)
     doubled = fake.take(draw.permutation(np.tile(np.arange(150), 2)))
     expected, found = validity(real, fake), validity(real.take(draw.permutation(200)), doubled)
@@ -126,12 +120,11 @@ ODD: dict[str, tuple[Mapping, Mapping]] = {
 
 @pytest.mark.parametrize("case", ODD)
 def test_odd_tables_give_a_number_or_a_reason(case: str) -> None:
-    real, fake = judged(*ODD[case])
-    known = {metric.key: metric for metric in module.METRICS}
+    real, fake = encode(*ODD[case])
     for result in (validity(real, fake), closest_record(real, fake, holdout=fake), closest_record(real, fake)):
         for key, score in result.scores.items():
             if score.is_defined:
-                assert known[key].low <= score.value <= known[key].high
+                assert CATALOGUE[key].low <= score.value <= CATALOGUE[key].high
             else:
                 assert score.why.endswith(".")
         json.dumps([result.settings, result.details], allow_nan=False)
@@ -192,7 +185,7 @@ def test_no_condition_or_no_row_has_no_score() -> None:
 
 
 def test_distances_equal_a_full_search() -> None:
-    real, fake, holdout = judged(mixed(300, 0), mixed(200, 1), mixed(100, 2))
+    real, fake, holdout = encode(mixed(300, 0), mixed(200, 1), mixed(100, 2))
     result = closest_record(real, fake, holdout=holdout)
     distances = {name: cdist(t.features(), real.features()).min(axis=1) for name, t in (("s", fake), ("h", holdout))}
     synthetic, fresh = result.details["synthetic"], result.details["holdout"]
@@ -206,20 +199,20 @@ def test_distances_equal_a_full_search() -> None:
 
 def test_copies_are_equal_in_every_column() -> None:
     table = {"x": [0.0, None, 2.0], "n": [1, 2, 3], "c": ["a", "b", None]}
-    real, fake = judged(table, {"x": [-0.0, None, 2.0, 2.0], "n": [1, 2, 3, 3], "c": ["a", "b", None, "a"]})
+    real, fake = encode(table, {"x": [-0.0, None, 2.0, 2.0], "n": [1, 2, 3, 3], "c": ["a", "b", None, "a"]})
     result = closest_record(real, fake, holdout=fake)
     assert result["exact_copies"] == 0.75
     holdout = result.details["holdout"]
     assert isinstance(holdout, dict)
     assert holdout["exact_copies"] == 0.75
     assert not result.scores["dcr_ratio"].is_defined  # most held-out rows are at distance 0
-    swapped = judged({"x": [1, 2], "y": [2, 1]}, {"x": [1, 2, 3], "y": [1, 2, 3]})
+    swapped = encode({"x": [1, 2], "y": [2, 1]}, {"x": [1, 2, 3], "y": [1, 2, 3]})
     assert closest_record(*swapped)["exact_copies"] == 0.0
 
 
 def test_copies_equal_a_slow_count() -> None:
     tables = [{k: v for k, v in mixed(n, seed).items() if k in "cde"} for n, seed in ((100, 0), (400, 1))]
-    real, fake = judged(*tables)
+    real, fake = encode(*tables)
     rows = [list(zip(*(t[name].tolist() for name in "cde"), strict=True)) for t in (real, fake)]
     share = np.mean([row in set(rows[0]) for row in rows[1]])
     assert 0 < share < 1
@@ -227,7 +220,7 @@ def test_copies_equal_a_slow_count() -> None:
 
 
 def test_real_rows_themselves_are_all_copies_at_distance_zero() -> None:
-    real, holdout = judged(mixed(300, 0), mixed(300, 1))
+    real, holdout = encode(mixed(300, 0), mixed(300, 1))
     result = closest_record(real, real, holdout=holdout)
     assert result["exact_copies"] == 1.0
     assert result["dcr_ratio"] == 0.0
@@ -235,7 +228,7 @@ def test_real_rows_themselves_are_all_copies_at_distance_zero() -> None:
 
 
 def test_large_tables_are_sampled_by_the_seed() -> None:
-    real, fake = judged(mixed(900, 0), mixed(300, 1))
+    real, fake = encode(mixed(900, 0), mixed(300, 1))
     result = closest_record(real, fake, holdout=fake, max_rows=10)
     assert result.settings["real_rows_searched"] == 500
     assert result.settings["synthetic_rows_asked"] == 10
@@ -247,20 +240,21 @@ def test_large_tables_are_sampled_by_the_seed() -> None:
 
 
 def test_nearest_rows_are_not_called_a_proof_of_privacy() -> None:
-    real, fake = judged(mixed(30, 0), mixed(30, 1))
+    real, fake = encode(mixed(30, 0), mixed(30, 1))
     result = closest_record(real, fake)
-    assert any("proves nothing" in note or "prove nothing" in note for note in result.notes)
+    assert any("no evidence of privacy" in note for note in result.notes)
     assert "no held-out" in result.scores["dcr_ratio"].why
-    named = {metric.key: metric for metric in module.METRICS}
-    assert named["dcr_ratio"].direction == NEAR_ONE
-    assert all("proves nothing about privacy" in named[key].meaning for key in ("dcr_ratio", "exact_copies"))
+    assert CATALOGUE["dcr_ratio"].direction is Direction.NEAR_ONE
+    assert all("no evidence of privacy" in CATALOGUE[key].meaning for key in ("dcr_ratio", "exact_copies"))
 
 
 def test_every_key_is_explained() -> None:
-    real, fake = judged(mixed(30, 0), mixed(30, 1))
+    real, fake = encode(mixed(30, 0), mixed(30, 1))
     results = (validity(real, fake), closest_record(real, fake), constraint_violations(REAL, FAKE, ["age > 1"]))
     keys = [key for result in results for key in result.scores]
-    assert sorted(keys) == sorted(metric.key for metric in module.METRICS)
+    assert sorted(keys) == sorted(
+        m.key for group in ("validity", "constraints", "closest_record") for m in metrics_of(group)
+    )
 
 
 def test_adult_equals_a_slow_count(understudy_data: Path) -> None:
@@ -278,6 +272,6 @@ def test_adult_equals_a_slow_count(understudy_data: Path) -> None:
                 bad += not min(known) <= value <= max(known)
             else:
                 bad += value not in column
-    found = validity(*judged(real, fake))["invalid_cells"]
+    found = validity(*encode(real, fake))["invalid_cells"]
     assert bad > 0
     assert found == pytest.approx(bad / (500 * len(seen)))

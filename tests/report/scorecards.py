@@ -4,6 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from understudy.evaluation.scorecard import VERSION, WARNING
+from understudy.evaluation.scores import CATALOGUE
+
 DISCRETE = {
     "workclass": ["Private", "Self-emp-not-inc", "Local-gov", "State-gov", "Self-emp-inc", "Federal-gov"],
     "education": ["HS-grad", "Some-college", "Bachelors", "Masters", "Assoc-voc", "11th", "Assoc-acdm", "10th",
@@ -25,7 +28,11 @@ QUALITY = {"aim": 0.02, "mst": 0.05, "independent": 0.12}
 
 
 def score(value: float | None, error: float | None = None, why: str = "") -> dict[str, Any]:
-    return {"value": value, "error": error, "why": why}
+    return {"value": value, "error": error, "status": "undefined" if why else "computed", "why": why}
+
+
+def skipped(why: str = "Skipped by the quick scorecard.") -> dict[str, Any]:
+    return {"value": None, "error": None, "status": "skipped", "why": why}
 
 
 def scorecard(
@@ -40,12 +47,10 @@ def scorecard(
     names = {name: (renamed or {}).get(name, name) for name in (*NUMERIC, *DISCRETE)}
     numeric = {names[name]: bounds for name, bounds in NUMERIC.items()}
     numeric |= {f"extra {i}": (0, 1) for i in range(extra_columns)}
-    discrete = {names[name]: levels for name, levels in DISCRETE.items()}
+    discrete = {names[name]: categories for name, categories in DISCRETE.items()}
     off = {method: QUALITY.get(method, 0.04 + 0.02 * i) for i, method in enumerate(methods)}
     shares = {name: _shares(rng, name, 50) for name in numeric}
-    shares |= {
-        name: np.append(np.sort(rng.dirichlet(np.ones(len(levels))))[::-1], [0, 0]) for name, levels in discrete.items()
-    }
+    shares |= {name: np.sort(rng.dirichlet(np.ones(len(categories))))[::-1] for name, categories in discrete.items()}
     details: dict[str, dict[str, Any]] = {}
 
     def add(group: str, source: str, content: object) -> None:
@@ -69,7 +74,7 @@ def scorecard(
             kind = (
                 {"kind": "numeric", "edges": np.linspace(*numeric[name], 51).tolist(), "missing": [0, 0]}
                 if (name in numeric)
-                else {"kind": "discrete", "labels": [*discrete[name], "(missing)", "(unlisted)"]}
+                else {"kind": "discrete", "labels": discrete[name], "missing": [0, 0], "unlisted": [0, 0]}
             )
             one_way[name] = {**kind, "real": shares[name].tolist(), "synthetic": ours.tolist(), "tv": float(tv)}
         add("one_way", method, {"columns": one_way})
@@ -83,12 +88,12 @@ def scorecard(
         synthetic = _cloud(rng, points, wrong)
         loadings = [[["age", 0.4], ["sex=Male", 0.3]], [["income=>50K", 0.5]]]
         add("pca", method, {"explained": [0.13, 0.09], "loadings": loadings, "real": cloud, "synthetic": synthetic})
-        levels = [
-            {"column": name, "level": level, "real": float(r), "synthetic": float(s)}
+        frequencies = [
+            {"column": name, "category": category, "real": float(r), "synthetic": float(s)}
             for name in discrete
-            for level, r, s in zip(discrete[name], shares[name], one_way[name]["synthetic"], strict=False)
+            for category, r, s in zip(discrete[name], shares[name], one_way[name]["synthetic"], strict=False)
         ]
-        add("dimension_probability", method, {"points": levels})
+        add("dimension_probability", method, {"points": frequencies})
         predicted = [
             {"column": name, "kind": "r2" if name in numeric else "f1", "real": float(0.3 + 0.65 * noise[i, 0]),
              "synthetic": float(0.3 + 0.65 * noise[i, 0] - 3 * wrong * noise[i, 1]), "plotted": name != names["fnlwgt"]}
@@ -102,14 +107,14 @@ def scorecard(
                   for i, t in enumerate(triples)]  # fmt: skip
         add("parallel_rmse", method, {"models": errors})
     return {
-        "format": "understudy-scorecard", "version": 1, "understudy": "0.1.0", "effort": "default", "seed": 0,
-        "warning": "Contains statistics of the real rows: not private, do not publish.",
+        "format": "understudy-scorecard", "version": VERSION, "understudy": "0.1.0", "effort": "default", "seed": 0,
+        "warning": WARNING,
         "real": {"name": "adult_train", "rows": 32_561},
         "holdout": {"name": "adult_test", "rows": 16_281, "given": True, "seen": False},
         "synthetic": [{"name": method, "rows": 32_561} for method in methods],
         "target": names["income"], "positive": ">50K",
-        "notes": ["Not declared in the schema, so read off the real table: fnlwgt.",
-                  "learning, mst: The neural network of the scikit-learn default did not converge in 200 steps."],
+        "notes": [{"group": None, "tables": [], "text": "Read off the real table: fnlwgt."},
+                  {"group": "learning", "tables": ["mst", "aim"], "text": "The model did not converge."}],
         "metrics": _metrics(off, details),
         "settings": {"one_way": {"cells": 50, "bootstrap": 100, "real_rows": 32_561, "synthetic_rows": 32_561},
                      "learning": {"models": list(MODELS), "max_rows": 20_000, "bootstrap": 100, "seed": 0}},
@@ -149,7 +154,7 @@ def _learned(wrong: float, importance: dict[str, float]) -> dict[str, Any]:
 
 
 def _metrics(off: dict[str, float], details: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    lower, higher, one, near = "lower is better", "higher is better", "1 is best", "nearer to real is better"
+    lower, higher, one, near = "lower", "higher", "near_one", "near_real"
     held, trained = "held-out real rows", "trained on real rows"
     mean1 = {m: float(np.mean([c["tv"] for c in details["one_way"][m]["columns"].values()])) for m in off}
     mean2 = {m: float(np.mean([v for row in details["two_way"][m]["tv"] for v in row])) for m in off}
@@ -160,15 +165,26 @@ def _metrics(off: dict[str, float], details: dict[str, dict[str, Any]]) -> list[
 
     # key, group, title, direction, high, value of real rows, what these are, values, standard error, why there is none
     rows: list[tuple[str, str, str, str, float | None, float | None, str, dict[str, Any], float | None, str]] = [
-        ("tv1", "one_way", "Histogram distance, one column", lower, 1, 0.008, held, mean1, 0.001, ""),
+        ("tv1", "one_way", "Total variation, 1-way marginals", lower, 1, 0.008, held, mean1, 0.001, ""),
         ("ks", "one_way", "Kolmogorov-Smirnov distance", lower, 1, 0.007, held, by(0.8, 0), None, ""),
-        ("tv2", "two_way", "Histogram distance, two columns", lower, 1, 0.02, held, mean2, None, ""),
+        ("tv2", "two_way", "Total variation, 2-way marginals", lower, 1, 0.02, held, mean2, None, ""),
         ("invalid_cells", "validity", "Invalid cells", lower, 1, 0.0, held, by(0, 0), None, ""),
-        ("impossible_pairs", "validity", "Rows with a pair never seen", near, 1, 0.03, held, by(1, 0.03), None, ""),
+        (
+            "impossible_pairs",
+            "validity",
+            "Rows with an unseen pair of values",
+            near,
+            1,
+            0.03,
+            held,
+            by(1, 0.03),
+            None,
+            "",
+        ),
         (
             "constraint_violations",
             "constraints",
-            "Broken conditions",
+            "Violated constraints",
             lower,
             1,
             None,
@@ -201,7 +217,9 @@ def _metrics(off: dict[str, float], details: dict[str, dict[str, Any]]) -> list[
     return [
         {
             "key": key, "group": group, "title": title, "direction": direction, "low": 0, "high": high,
-            "meaning": f"What {title} means, in plain words for somebody who is no statistician.",
+            "meaning": f"What {title} means, in plain words.",
+            "fraction": key in CATALOGUE and CATALOGUE[key].fraction,
+            "key_score": key in CATALOGUE and CATALOGUE[key].key_score,
             "reference": None if real is None else {**score(real, error), "what": what},
             "values": {method: score(value, error, why) for method, value in values.items()},
         }

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 import understudy as us
-from understudy.evaluation.judged import Layout
+from understudy.evaluation.table import Layout
 
 ROOT = Path(__file__).parents[3]
 RESULTS, IMAGES, SCHEMAS = ROOT / "benchmarks/results", ROOT / "docs/images", ROOT / "benchmarks/schemas"

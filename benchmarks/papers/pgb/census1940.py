@@ -4,7 +4,7 @@
 
 The 1940 census of California (its networks: 256-128, latent 128), and a modern one beside it. A critic step
 draws one row in a hundred, about 317 (published: 100): the larger draw needs fewer steps. The paper's test rows are not
-public, so a fifth of the rows is held out by coin. Judged are the pMSE ratio of a tree,
+public, so a fifth of the rows is held out by coin. Scored are the pMSE ratio of a tree,
 the total variation of race, and the errors of ten linear models of income on the rows held out.
 """
 
@@ -22,10 +22,10 @@ import pyarrow as pa  # noqa: E402
 import understudy as us  # noqa: E402
 from benchmarks.papers.pgb import core  # noqa: E402
 from understudy.benchmark.public_tables import read_public  # noqa: E402
-from understudy.evaluation.judged import Layout  # noqa: E402
-from understudy.evaluation.marginals import cell_accuracy  # noqa: E402
+from understudy.evaluation.cells import cell_accuracy  # noqa: E402
 from understudy.evaluation.pmse import pmse_cart  # noqa: E402
 from understudy.evaluation.regression import parallel_rmse  # noqa: E402
+from understudy.evaluation.table import Layout  # noqa: E402
 from understudy.synthesizers import express  # noqa: E402
 from understudy.synthesizers.boosted import Boosted  # noqa: E402
 from understudy.synthesizers.dpgan import DPGAN  # noqa: E402

@@ -21,9 +21,9 @@ import pyarrow as pa  # noqa: E402
 import understudy as us  # noqa: E402
 from benchmarks.papers.pgb import core  # noqa: E402
 from understudy.benchmark.public_tables import read_public  # noqa: E402
-from understudy.evaluation.judged import Layout  # noqa: E402
-from understudy.evaluation.marginals import cell_accuracy, cells_won  # noqa: E402
+from understudy.evaluation.cells import cell_accuracy, cells_won  # noqa: E402
 from understudy.evaluation.pmse import pmse_cart  # noqa: E402
+from understudy.evaluation.table import Layout  # noqa: E402
 from understudy.synthesizers.dpgan import DPGAN  # noqa: E402
 
 EPSILON = 0.795

@@ -22,7 +22,7 @@ import understudy as us  # noqa: E402
 from benchmarks import gaussians25  # noqa: E402
 from benchmarks.papers.pgb import core  # noqa: E402
 from benchmarks.papers.published import PGB_GAUSSIANS  # noqa: E402
-from understudy.evaluation.tasks import gaussian_quality  # noqa: E402
+from understudy.evaluation.sample_quality import gaussian_quality  # noqa: E402
 from understudy.synthesizers import express  # noqa: E402
 from understudy.synthesizers.boosted import Boosted  # noqa: E402
 

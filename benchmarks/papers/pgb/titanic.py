@@ -21,8 +21,8 @@ import pyarrow as pa  # noqa: E402
 import understudy as us  # noqa: E402
 from benchmarks.papers.pgb import core  # noqa: E402
 from understudy.benchmark.public_tables import Task, load_task  # noqa: E402
-from understudy.evaluation.judged import Layout  # noqa: E402
 from understudy.evaluation.learning import learn  # noqa: E402
+from understudy.evaluation.table import Layout  # noqa: E402
 from understudy.synthesizers import express  # noqa: E402
 from understudy.synthesizers.boosted import Boosted  # noqa: E402
 from understudy.synthesizers.dpgan import DPGAN  # noqa: E402

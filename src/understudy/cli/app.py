@@ -86,7 +86,7 @@ def demo(
 ) -> None:
     """Make a synthetic survey from the embedded one: table, release, certificate and report."""
     from understudy.demo import demo_schema, demo_table
-    from understudy.evaluation.scorecard import evaluate
+    from understudy.evaluation.evaluate import evaluate
     from understudy.release import fit
     from understudy.report import write_report
     from understudy.run.atomic import require_free_folder
@@ -315,7 +315,8 @@ def evaluate(
     quiet: Terse = False,
 ) -> None:
     """Compare synthetic tables with the real one. Reads real rows: the output is NOT private."""
-    from understudy.evaluation.scorecard import WARNING, evaluate
+    from understudy.evaluation.evaluate import evaluate
+    from understudy.evaluation.scorecard import WARNING
     from understudy.report import write_report
     from understudy.schema import Schema
 

@@ -249,7 +249,7 @@ def check_outputs(
 
 def named_tables(sources: list[str]) -> dict[str, str]:
     """Synthetic tables by name: NAME=FILE, or the file name without its extension."""
-    from understudy.evaluation.scorecard import name_of
+    from understudy.evaluation.inputs import name_of
 
     tables: dict[str, str] = {}
     for source in sources:

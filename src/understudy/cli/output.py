@@ -2,7 +2,8 @@
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -10,6 +11,7 @@ from understudy.cli.terminal import echo
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from rich.table import Table
 
     from understudy.evaluation.scorecard import Scorecard
     from understudy.privacy.ledger import Guarantee, Plan, Statement
@@ -127,80 +129,59 @@ def show_comparison(real: "pa.Table", fake: "pa.Table") -> None:
     Console(stderr=True).print(table)
 
 
-SHOWN = (
-    "tv1",
-    "tv2",
-    "tv3",
-    "corr_diff",
-    "invalid_cells",
-    "pmse_logit_ratio",
-    "pmse_cart_ratio",
-    "tstr_auc",
-    "tstr_f1",
-    "tstr_rmse",
-    "tstr_r2",
-)
-"""Metrics printed when all were computed."""
-
-
-ARROWS = {
-    "lower is better": "↓",
-    "higher is better": "↑",
-    "1 is best": "→ 1",
-    "0 is best": "→ 0",
-    "0.5 is best": "→ 0.5",
-    "nearer to real is better": "→ real",
-}
-
-
 def show_scores(scorecard: "Scorecard", *, all_of_them: bool) -> None:
-    """Prints the scores beside those of real rows, which get a separate column if they are too few to compare with."""
-    from rich import box
+    """Scores beside those of real rows, which get a column of their own where they are too few to compare with.
+
+    By default the key scores of the catalogue; of absent ones, those for another kind of target are not mentioned.
+    """
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    from understudy.evaluation.groups import CLASS_TARGET, NUMERIC_TARGET
+    from understudy.evaluation.scores import Status
 
-    entries = [entry for entry in scorecard.to_json()["metrics"] if all_of_them or entry["key"] in SHOWN]
+    entries = [entry for entry in scorecard.to_json()["metrics"] if all_of_them or entry["key_score"]]
     absent: dict[str, list[str]] = {}
     shown = []
     for entry in entries:
-        scores = [*entry["values"].values(), entry["reference"] or {"value": None}]
-        if any(score["value"] is not None for score in scores):
+        if entry["reference"] or any(score["value"] is not None for score in entry["values"].values()):
             shown.append(entry)
             continue
-        why = next(iter(entry["values"].values()))["why"]
-        # Scores of classes and of numbers exclude each other: of a standard selection one kind is always absent.
-        if why and (all_of_them or why not in (CLASS_TARGET, NUMERIC_TARGET)):
-            absent.setdefault(why, []).append(entry["title"])
-    references = {"real": True, "real, fewer rows": False}
-    references = {
-        head: comparable
-        for head, comparable in references.items()
-        if any(entry["reference"] and entry["reference"].get("comparable", True) == comparable for entry in shown)
-    }
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    for name in (*scorecard.methods, *references):
-        table.add_column(Text(name), justify="right")
-    for entry in shown:
-        reference = entry["reference"] or {"value": None}
-        real = [
-            reference if reference.get("comparable", True) == comparable else {"value": ""}
-            for comparable in references.values()
-        ]
-        cells = [_cell(score["value"]) for score in (*entry["values"].values(), *real)]
-        table.add_row(Text(f"{entry['title']} {ARROWS.get(entry['direction'], '')}"), *cells)
+        score = next(iter(entry["values"].values()))
+        if all_of_them or score["status"] != Status.NOT_APPLICABLE:
+            absent.setdefault(score["why"], []).append(entry["title"])
     console = Console()
-    console.print(table)
+    console.print(_score_table(scorecard.methods, shown))
     for why, titles in absent.items():
         console.print(Text(f"Not computed: {', '.join(titles)}. {why}"))
 
 
-def _cell(value: object) -> str:
-    """A number to three digits; "-" for none, nothing for a text."""
-    return "-" if value is None else f"{value:.3g}" if isinstance(value, int | float) else ""
+def _score_table(methods: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> "Table":
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from understudy.evaluation.scores import Direction
+
+    comparable = {bool(entry["reference"]["comparable"]) for entry in entries if entry["reference"]}
+    references = [known for known in (True, False) if known in comparable]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for name in (*methods, *("real" if known else "real, fewer rows" for known in references)):
+        table.add_column(Text(name), justify="right")
+    for entry in entries:
+        reference = entry["reference"]
+        real = [
+            "-" if reference is None else _cell(reference["value"]) if reference["comparable"] == known else ""
+            for known in references
+        ]
+        cells = [_cell(entry["values"][name]["value"]) for name in methods]
+        table.add_row(Text(f"{entry['title']} {Direction(entry['direction']).arrow}"), *cells, *real)
+    return table
+
+
+def _cell(value: float | None) -> str:
+    """A number to three digits; "-" for none."""
+    return "-" if value is None else f"{value:.3g}"
 
 
 def write_certificate_json(statement: "Statement", json_file: str | None, force: bool) -> None:

@@ -1,7 +1,7 @@
-"""Real and synthetic rows as clouds of points: how far apart they lie, and what they look like from the best side.
+"""Distances between real and synthetic rows as point clouds: optimal transport, principal components, a discriminator.
 
-Points are the features of a layout: numbers scaled to [0, 1], levels one-hot. Distances between clouds are optimal
-transport, estimated as Tantipongpipat, Waites, Boob, Siva and Cummings do: between samples of 100 rows, many times.
+Points are the features of a layout: numbers scaled to [0, 1], categories one-hot. Transport distances are estimated as
+by Tantipongpipat, Waites, Boob, Siva and Cummings: between samples of 100 rows, repeatedly.
 """
 
 import math
@@ -17,173 +17,126 @@ from scipy.special import entr
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 
-from understudy.evaluation.judged import Judged, Layout
-from understudy.evaluation.scores import HIGHER, LOWER, NEAR_HALF, Metric, Result, Score
-from understudy.evaluation.threads import in_threads
+from understudy.evaluation.parallel import run_in_threads
+from understudy.evaluation.scores import Result, Score, no_scores
+from understudy.evaluation.table import EncodedTable, Layout
 
-MAX_JENSEN_SHANNON = float(entr(0.25) + entr(0.75) - entr(0.5))
-"""Between a certain coin and a fair one, in nats: 0.2158."""
 FEW_ROWS = 100
-"""Half of so many rows are too few to train a discriminator on."""
+"""The discriminator needs this many rows of each table."""
 MANY_CODES = 255
-"""The discriminator takes columns with more codes for ordered ones."""
-
-METRICS = (
-    Metric(
-        key="pca_wasserstein",
-        title="Transport distance of principal components",
-        direction=LOWER,
-        low=0.0,
-        high=math.inf,
-        meaning="How far points must move, in squared distance, to turn the cloud of real rows into that of synthetic "
-        "rows, both seen along the main directions of the real rows.",
-    ),
-    Metric(
-        key="pca_wasserstein_score",
-        title="Transport score of principal components",
-        direction=HIGHER,
-        low=-math.inf,
-        high=1.0,
-        meaning="The same as a score: 1 if the clouds coincide. Standardised columns reach further than the normaliser "
-        "expects, so it can be negative.",
-        same_as="pca_wasserstein",
-    ),
-    Metric(
-        key="wasserstein",
-        title="Transport distance",
-        direction=LOWER,
-        low=0.0,
-        high=math.inf,
-        meaning="How far rows must move to turn a sample of real rows into a sample of synthetic ones. Never 0 for "
-        "small samples: compare it with the distance between two samples of real rows.",
-    ),
-    Metric(
-        key="wasserstein_score",
-        title="Transport score",
-        direction=HIGHER,
-        low=0.0,
-        high=1.0,
-        meaning="1 minus the transport distance over the largest one possible: 1 if the tables coincide.",
-        same_as="wasserstein",
-    ),
-    Metric(
-        key="js_score",
-        title="Jensen-Shannon score",
-        direction=LOWER,
-        low=0.0,
-        high=MAX_JENSEN_SHANNON,
-        meaning="How sure a trained discriminator is about which table a row comes from: 0 if it can only guess, 0.216 "
-        "if it is always certain.",
-    ),
-    Metric(
-        key="discriminator_auc",
-        title="Discriminator AUC",
-        direction=NEAR_HALF,
-        low=0.0,
-        high=1.0,
-        meaning="How often the discriminator finds the synthetic one of a synthetic and a real row it has not seen: "
-        "0.5, a coin flip, is best.",
-    ),
-)
+"""The discriminator treats columns with more codes as ordered."""
 
 Cost = Literal["squared", "euclidean"]
 Points = Float[np.ndarray, "rows features"]
-Encoder = Callable[[Judged], Points]
-"""How rows become points: only those that are sampled ever do."""
+Encoder = Callable[[EncodedTable], Points]
+"""Turns rows into points; only sampled rows are encoded."""
 
 
 def pca_marginal(
-    real: Judged,
-    synthetic: Judged,
+    real: EncodedTable,
+    synthetic: EncodedTable,
     *,
-    components: int = 2,
     num_points: int = 1000,
-    basis_share: float = 1.0,
+    basis_fraction: float = 1.0,
     sample: int = 100,
     repeats: int = 100,
     max_rows: int | None = 20_000,
     seed: int = 0,
 ) -> Result:
-    """Both tables along the main directions of the real one, drawn as points and compared by transport.
+    """Both tables projected on the first two principal components of the real one, for a plot and by transport.
 
-    Columns are standardised by at most `max_rows` rows of the real table; the directions are eigenvectors of the second
-    moments of a random `basis_share` of these. Score: 1 - W / (sqrt(v) max |x - y|^2), with v the share of variance
-    explained. The details hold, as `real_baseline`, the distance between two samples of real rows: what a perfect
-    synthetic table would have.
+    Columns are standardised by at most `max_rows` rows of the real table; the components are eigenvectors of the second
+    moments of a random `basis_fraction` of these. Score: 1 - W / (sqrt(v) max |x - y|^2), where v is the fraction of
+    variance explained. The details hold, as `real_baseline`, the distance between two samples of real rows: what a
+    perfect synthetic table would have.
     """
     generator = np.random.default_rng(seed)
-    names = real.layout.feature_names()
     some = real.at_most(max_rows, seed=seed).features()
     scaling = _scaling(some)
-    basis = some if basis_share >= 1 else some[_draw(generator, len(some), max(1, round(basis_share * len(some))))]
-    del some
-    basis = _standardised(basis, *scaling)
-    moments = basis.T @ basis / len(basis)
-    values, vectors = np.linalg.eigh(moments)
-    values, vectors = values[::-1][:components], vectors[:, ::-1][:, :components]
-    # An eigenvector has no sign of its own: its largest loading is made positive.
-    vectors = vectors * np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])] < 0, -1, 1)
+    if basis_fraction < 1:
+        some = some[_draw(generator, len(some), max(1, round(basis_fraction * len(some))))]
+    vectors, explained = _principal_components(_standardised(some, *scaling))
     settings = {
-        "components": components,
         "num_points": num_points,
-        "basis_share": basis_share,
+        "basis_fraction": basis_fraction,
         "sample": sample,
         "repeats": repeats,
         "max_rows": max_rows,
         "seed": seed,
-        "basis_rows": len(basis),
+        "basis_rows": len(some),
         "real_rows": real.num_rows,
         "synthetic_rows": synthetic.num_rows,
     }
-    if not np.trace(moments) > 0:
-        why = "No column of the real table varies, so it has no main directions."
-        keys = ("pca_wasserstein", "pca_wasserstein_score")
-        return Result(scores=dict.fromkeys(keys, Score.none(why)), settings=settings)
-    explained = np.maximum(values, 0) / np.trace(moments)
-    del basis
+    if explained is None:
+        why = "No column of the real table varies, so it has no principal components."
+        return no_scores(("pca_wasserstein", "pca_wasserstein_score"), why, settings=settings)
 
-    def projected(table: Judged) -> Points:
+    def project(table: EncodedTable) -> Points:
         return _standardised(table.features(), *scaling) @ vectors
 
-    distances = list(
-        _transports(real, synthetic, projected, cost="squared", sample=sample, repeats=repeats, generator=generator)
+    distances = np.array(
+        list(_transports(real, synthetic, project, cost="squared", sample=sample, repeats=repeats, generator=generator))
     )
-    heaviest = np.argsort(-np.abs(vectors), axis=0, kind="stable")[:10].T
     return Result(
         scores={
             "pca_wasserstein": _mean(distances),
             "pca_wasserstein_score": _mean(
-                1 - np.array(distances) / (math.sqrt(explained.sum()) * universe_diameter(real.layout))
+                1 - distances / (math.sqrt(explained.sum()) * universe_diameter(real.layout))
             ),
         },
         settings=settings,
         notes=_small_notes(real.num_rows, sample),
         details={
             "explained": explained.round(3).tolist(),
-            "real": projected(_some(real, num_points, generator)).round(3).tolist(),
-            "synthetic": projected(_some(synthetic, num_points, generator)).round(3).tolist(),
-            "real_baseline": _baseline(real, projected, cost="squared", sample=sample, repeats=repeats, seed=seed),
-            "loadings": [
-                [[names[feature], round(float(vectors[feature, component]), 3)] for feature in features]
-                for component, features in enumerate(heaviest)
-            ],
+            "real": project(_some(real, num_points, generator)).round(3).tolist(),
+            "synthetic": project(_some(synthetic, num_points, generator)).round(3).tolist(),
+            "real_baseline": _baseline(real, project, cost="squared", sample=sample, repeats=repeats, seed=seed),
+            "loadings": _loadings(vectors, real.layout.feature_names()),
         },
     )
 
 
+def _principal_components(rows: Points) -> tuple[Float[np.ndarray, "features k"], Float[np.ndarray, " k"] | None]:
+    """The first two components and the fractions of variance they explain; None: there is no variance."""
+    moments = rows.T @ rows / len(rows)
+    values, vectors = np.linalg.eigh(moments)
+    values, vectors = values[::-1][:2], vectors[:, ::-1][:, :2]
+    # The sign of an eigenvector is arbitrary: its largest loading is made positive.
+    vectors = vectors * np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])] < 0, -1, 1)
+    total = np.trace(moments)
+    return vectors, np.maximum(values, 0) / total if total > 0 else None
+
+
+def _loadings(vectors: Float[np.ndarray, "features k"], names: list[str]) -> list[list[list[object]]]:
+    """The ten largest loadings of each component, with their features."""
+    largest = np.argsort(-np.abs(vectors), axis=0, kind="stable")[:10].T
+    return [
+        [[names[feature], round(float(vectors[feature, component]), 3)] for feature in features]
+        for component, features in enumerate(largest)
+    ]
+
+
 def wasserstein(
-    real: Judged, synthetic: Judged, *, cost: Cost = "squared", sample: int = 100, repeats: int = 100, seed: int = 0
+    real: EncodedTable,
+    synthetic: EncodedTable,
+    *,
+    cost: Cost = "squared",
+    sample: int = 100,
+    repeats: int = 100,
+    seed: int = 0,
 ) -> Result:
     """Optimal transport between samples of both tables, and between two disjoint samples of the real one.
 
-    Between tables of at most `sample` rows it is exact. Sampled values are biased upwards, so the second number, in the
-    details as `real_baseline`, is what the first has to be held against. The published code of the authors takes plain
-    distances: `cost="euclidean"`.
+    Between tables of at most `sample` rows it is exact. Sampled distances are biased upwards, so compare the first
+    number with the second, `real_baseline` in the details. The authors' published code uses plain distances:
+    `cost="euclidean"`.
     """
     generator = np.random.default_rng(seed)
     diameter = universe_diameter(real.layout) if cost == "squared" else math.sqrt(universe_diameter(real.layout))
     distances = list(
-        _transports(real, synthetic, Judged.features, cost=cost, sample=sample, repeats=repeats, generator=generator)
+        _transports(
+            real, synthetic, EncodedTable.features, cost=cost, sample=sample, repeats=repeats, generator=generator
+        )
     )
     return Result(
         scores={
@@ -201,17 +154,21 @@ def wasserstein(
             "synthetic_rows": synthetic.num_rows,
         },
         details={
-            "real_baseline": _baseline(real, Judged.features, cost=cost, sample=sample, repeats=repeats, seed=seed)
+            "real_baseline": _baseline(
+                real, EncodedTable.features, cost=cost, sample=sample, repeats=repeats, seed=seed
+            )
         },
         notes=_small_notes(real.num_rows, sample),
     )
 
 
-def jensen_shannon(real: Judged, synthetic: Judged, *, max_rows: int | None = 20_000, seed: int = 0) -> Result:
-    """How sure a discriminator, trained on half of both tables, is about the rows of the other half.
+def jensen_shannon(
+    real: EncodedTable, synthetic: EncodedTable, *, max_rows: int | None = 20_000, seed: int = 0
+) -> Result:
+    """How certain a discriminator, trained on half of both tables, is about the rows of the other half.
 
-    The mean of JSD(Bernoulli(D(x)), Bernoulli(1/2)), in nats. Both tables weigh the same, whatever their sizes. Boosted
-    trees, stopped early on rows set aside: they see what columns do together, and where nothing tells the tables apart
+    The mean of JSD(Bernoulli(D(x)), Bernoulli(1/2)), in nats, at most 0.2158. Both tables have the same weight,
+    whatever their sizes. Boosted trees with early stopping: they see interactions, and if nothing separates the tables
     they stop at 1/2.
     """
     real, synthetic = real.at_most(max_rows, seed=seed), synthetic.at_most(max_rows, seed=seed)
@@ -224,9 +181,9 @@ def jensen_shannon(real: Judged, synthetic: Judged, *, max_rows: int | None = 20
         "synthetic_rows": synthetic.num_rows,
     }
     if min(real.num_rows, synthetic.num_rows) < FEW_ROWS:
-        why = f"Each table needs {FEW_ROWS} rows for a discriminator to be trained and tested on halves of them."
-        return Result(scores=dict.fromkeys(("js_score", "discriminator_auc"), Score.none(why)), settings=settings)
-    # One seed for both: a row and its copy then fall into the same half.
+        why = f"The discriminator needs {FEW_ROWS} rows of each table."
+        return no_scores(("js_score", "discriminator_auc"), why, settings=settings)
+    # One seed for both: a row and its copy fall into the same half.
     halves = zip(real.split(0.5, seed=seed), synthetic.split(0.5, seed=seed), strict=True)
     (train, train_labels), (test, test_labels) = (
         (np.concatenate([_codes(one) for one in pair]), np.repeat([0, 1], [one.num_rows for one in pair]))
@@ -237,10 +194,10 @@ def jensen_shannon(real: Judged, synthetic: Judged, *, max_rows: int | None = 20
         early_stopping=True,
         validation_fraction=0.2,
         class_weight="balanced",
-        categorical_features=[not trait.is_numeric and len(trait.labels) <= MANY_CODES for trait in real.layout.traits],
+        categorical_features=[not spec.is_numeric and len(spec.labels) <= MANY_CODES for spec in real.layout.columns],
         random_state=seed,
     )
-    in_threads([partial(discriminator.fit, train, train_labels)])
+    run_in_threads([partial(discriminator.fit, train, train_labels)])
     belief = discriminator.predict_proba(test)[:, 1]
     divergence = _entropy((belief + 0.5) / 2) - (_entropy(belief) + _entropy(np.array(0.5))) / 2
     divergence = np.maximum(divergence, 0.0)  # rounding can leave -1e-17
@@ -267,14 +224,16 @@ def transport(first: Points, second: Points, *, cost: Cost = "squared") -> float
 
 
 def universe_diameter(layout: Layout) -> float:
-    """The largest squared distance of two rows that the layout allows: 1 for a number, an indicator of nulls or a
-    column of two levels, 2 for a block of more levels."""
-    return float(sum(trait.num_features if trait.is_numeric else min(2, trait.num_features) for trait in layout.traits))
+    """The largest squared distance of two rows that the layout allows.
+
+    1 for a number, a null indicator or a column of two categories, 2 for a block of more categories.
+    """
+    return float(sum(spec.num_features if spec.is_numeric else min(2, spec.num_features) for spec in layout.columns))
 
 
 def _transports(
-    first: Judged,
-    second: Judged,
+    first: EncodedTable,
+    second: EncodedTable,
     encode: Encoder,
     *,
     cost: Cost,
@@ -289,9 +248,9 @@ def _transports(
 
 
 def _baseline(
-    real: Judged, encode: Encoder, *, cost: Cost, sample: int, repeats: int, seed: int
+    real: EncodedTable, encode: Encoder, *, cost: Cost, sample: int, repeats: int, seed: int
 ) -> dict[str, float | None]:
-    """The same between two disjoint samples of the real table. Drawn by themselves: no synthetic table moves them."""
+    """The same between two disjoint samples of the real table, with a generator that no synthetic table advances."""
     size = min(sample, real.num_rows // 2)
     if not size:
         return {"value": None, "error": None}
@@ -305,13 +264,13 @@ def _small_notes(num_rows: int, sample: int) -> tuple[str, ...]:
     if num_rows >= 2 * sample:
         return ()
     return (
-        f"The real table is small: its own distance was taken between samples of {num_rows // 2} rows, fewer than "
-        "those of the other distance, so it is larger by chance.",
+        f"The real table is small: the baseline is the distance between samples of {num_rows // 2} rows, fewer than the"
+        f" {sample} of the other distances, so it is larger by chance.",
     )
 
 
-def _some(table: Judged, num_rows: int, generator: np.random.Generator) -> Judged:
-    """So many rows drawn without replacement; all, in their order, if there are no more."""
+def _some(table: EncodedTable, num_rows: int, generator: np.random.Generator) -> EncodedTable:
+    """`num_rows` rows drawn without replacement; all, in their order, if there are no more."""
     return table if table.num_rows <= num_rows else table.take(_draw(generator, table.num_rows, num_rows))
 
 
@@ -326,7 +285,7 @@ def _mean(values: list[float] | np.ndarray) -> Score:
 
 
 def _scaling(real: Points) -> tuple[Float[np.ndarray, " features"], Float[np.ndarray, " features"]]:
-    """Means of the real rows, and one over their standard deviations: 0 for what does not vary in them."""
+    """Means of the real rows, and the inverse of their standard deviations: 0 for constant features."""
     means, stddevs = real.mean(axis=0, dtype=np.float64), real.std(axis=0, dtype=np.float64)
     return means, np.divide(1.0, stddevs, out=np.zeros_like(stddevs), where=np.ptp(real, axis=0) > 0)
 
@@ -335,9 +294,9 @@ def _standardised(points: Points, means: np.ndarray, weights: np.ndarray) -> Poi
     return (points - means) * weights
 
 
-def _codes(table: Judged) -> Float[np.ndarray, "rows columns"]:
+def _codes(table: EncodedTable) -> Float[np.ndarray, "rows columns"]:
     """Numbers with NaN for nulls, and codes: missing and unlisted values stay visible."""
-    columns = [np.clip(table[trait.name], -1e100, 1e100) for trait in table.layout.traits]
+    columns = [np.clip(table[spec.name], -1e100, 1e100) for spec in table.layout.columns]
     return np.stack(columns, axis=1).astype(np.float64)
 
 

@@ -1,40 +1,57 @@
-"""Which metrics are computed together, with how much work, and what real rows would score.
+"""The groups of metrics: how each is computed, with how much work, and what real rows score.
 
 A group runs once for each synthetic table and once for the reference. Most compare two tables: their reference is the
 same comparison with held-out real rows in place of synthetic ones.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from understudy.evaluation import geometry, learning, marginals, pmse, regression, tasks, validity
-from understudy.evaluation.judged import Judged, Layout, Trait
-from understudy.evaluation.scores import Metric, Result, Score
+from understudy.evaluation import (
+    associations,
+    cells,
+    geometry,
+    learning,
+    marginals,
+    pmse,
+    regression,
+    sample_quality,
+    validity,
+)
+from understudy.evaluation.scores import Metric, Result, Score, Status, metrics_of, no_scores
+from understudy.evaluation.table import ColumnSpec, EncodedTable, Layout
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much work a scorecard is worth."""
+    """How much work goes into a scorecard."""
 
     name: str
     slow_rows: int | None
-    """At most so many rows for metrics that fit models; None: all."""
+    """The most rows for metrics that fit models; None: all."""
     mlp_rows: int | None
     """The same for neural networks, which take the longest."""
     light_rows: int | None
-    """The same for metrics that fit two models for each column, or judge a table against its own other half."""
+    """The same for metrics that fit two models per column, or compare a table with its own other half."""
     cart_rows: int | None
+    """The same for classification trees."""
     models: tuple[str, ...]
     bootstrap: int
     interactions: int
     """Order of the interactions in the logistic pMSE."""
-    left_out: tuple[str, ...] = ()
-    """Groups of metrics, or single ones, that are not computed unless they are asked for."""
+    skipped: tuple[str, ...] = ()
+    """Groups and metrics that are computed only when they are asked for."""
 
+
+_ALL_MODELS = (*learning.QUAIL, "gradient_boosting", learning.OPTIONAL)
+_SLOW = (
+    "nist", "pmse_cart", "pca", "wasserstein", "jensen_shannon", "dimension_prediction", "parallel_rmse", "inception",
+    "dcr_ratio",
+)  # fmt: skip
 
 EFFORTS = {
     effort.name: effort
@@ -48,17 +65,7 @@ EFFORTS = {
             models=("random_forest",),
             bootstrap=50,
             interactions=0,
-            left_out=(
-                "nist",
-                "pmse_cart",
-                "pca",
-                "wasserstein",
-                "jensen_shannon",
-                "dimension_prediction",
-                "parallel_rmse",
-                "inception",
-                "dcr_ratio",
-            ),
+            skipped=_SLOW,
         ),
         Effort(
             name="default",
@@ -66,7 +73,7 @@ EFFORTS = {
             mlp_rows=4_000,
             light_rows=10_000,
             cart_rows=3_000,
-            models=(*learning.QUAIL, "gradient_boosting", learning.OPTIONAL),
+            models=_ALL_MODELS,
             bootstrap=100,
             interactions=0,
         ),
@@ -76,7 +83,7 @@ EFFORTS = {
             mlp_rows=None,
             light_rows=None,
             cart_rows=None,
-            models=(*learning.QUAIL, "gradient_boosting", learning.OPTIONAL),
+            models=_ALL_MODELS,
             bootstrap=1_000,
             interactions=1,
         ),
@@ -85,299 +92,269 @@ EFFORTS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Case:
-    """The real side of a comparison, and how hard to look."""
+class Comparison:
+    """The real side of an evaluation and its settings: what every synthetic table is compared with."""
 
     layout: Layout
-    real: Judged
+    real: EncodedTable
     """All real rows that the synthesizer may have seen."""
-    train: Judged
-    test: Judged
+    train: EncodedTable
+    test: EncodedTable
     """Real rows to learn from, and others to score on."""
     table: pa.Table
     test_table: pa.Table
-    """The real rows and the test rows as they came."""
+    """The real rows and the test rows before encoding."""
     effort: Effort
-    target: Trait | None
+    target: ColumnSpec | None
     positive: object
     constraints: tuple[str, ...]
     synthetic_rows: int
     """Rows of the largest synthetic table."""
     seed: int
-    asked: bool = False
-    """Whether metrics were named: then these are computed, whatever the effort leaves out."""
+    selected: bool = False
+    """Whether metrics were named: then they are computed even if the effort skips them."""
 
-    def leaves_out(self, name: str) -> bool:
-        """Whether the effort does without this group or metric."""
-        return name in self.effort.left_out and not self.asked
+    def skips(self, name: str) -> bool:
+        """Whether the effort leaves out this group or metric."""
+        return name in self.effort.skipped and not self.selected
 
     @cached_property
     def real_learning(self) -> Result:
         """Train on real, test on real: the reference of every synthetic table."""
-        return _learned(self, self.train)
+        return _learn(self, self.train)
 
     @cached_property
-    def fresh_rows(self) -> np.ndarray:
-        """The test rows that stand in the place of a synthetic table: no more than the real ones."""
+    def reference_rows(self) -> np.ndarray:
+        """The test rows that take the place of a synthetic table: no more than there are training rows."""
         if self.test.num_rows <= self.train.num_rows:
             return np.arange(self.test.num_rows)
-        draw = np.random.default_rng(self.seed)
-        return np.sort(draw.choice(self.test.num_rows, self.train.num_rows, replace=False))
+        generator = np.random.default_rng(self.seed)
+        return np.sort(generator.choice(self.test.num_rows, self.train.num_rows, replace=False))
+
+
+Run = Callable[[Comparison, EncodedTable, pa.Table], Result]
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Metrics that are computed together."""
+    """Metrics that are computed together; they are listed in the catalogue under the group's name."""
 
     name: str
-    run: Callable[[Case, Judged, pa.Table], Result]
-    metrics: tuple[Metric, ...]
-    reference: Callable[[Case], Result] | None
+    run: Run
+    reference: Callable[[Comparison], Result] | None
     """What real rows score; None: there is nothing to compare with."""
     reference_is: str = "held-out real rows"
-    compares: bool = True
-    """Whether the reference takes a synthetic table's place, so that its rows should be as many."""
+    replaces_table: bool = True
+    """Whether the reference takes a synthetic table's place, so that it should have as many rows."""
 
-    def reference_rows(self, case: Case) -> int:
-        return len(case.fresh_rows) if self.compares else case.train.num_rows
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return metrics_of(self.name)
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(metric.key for metric in self.metrics)
 
-Run = Callable[[Case, Judged, pa.Table], Result]
-
-NO_TARGET = "No target column was named (--target, or target in the schema)."
-NUMERIC_TARGET = "The target is a number; this is for classes."
-CLASS_TARGET = "The target is not a number."
-
-
-def _comparison(name: str, run: Run, metrics: tuple[Metric, ...]) -> Group:
-    """A group that compares two tables: held-out rows against the other real rows are its reference."""
-
-    def reference(case: Case) -> Result:
-        rows = case.fresh_rows
-        return run(dataclasses.replace(case, real=case.train), case.test.take(rows), case.test_table.take(rows))
-
-    return Group(name, run, metrics, reference)
+    def num_reference_rows(self, comparison: Comparison) -> int:
+        return len(comparison.reference_rows) if self.replaces_table else comparison.train.num_rows
 
 
-def _of(metrics: tuple[Metric, ...], *prefixes: str) -> tuple[Metric, ...]:
-    found = tuple(metric for metric in metrics if metric.key.startswith(prefixes))
-    assert found, prefixes
-    return found
+def _two_table_group(name: str, run: Run) -> Group:
+    """A group that compares two tables: its reference is held-out rows against the other real rows."""
+
+    def reference(comparison: Comparison) -> Result:
+        rows = comparison.reference_rows
+        real_side = dataclasses.replace(comparison, real=comparison.train)
+        return run(real_side, comparison.test.take(rows), comparison.test_table.take(rows))
+
+    return Group(name, run, reference)
 
 
-def _no_scores(keys: Mapping[str, str]) -> Result:
-    return Result(scores={key: Score.none(why) for key, why in keys.items()}, settings={})
+NO_TARGET = "No target column was given (--target, or target in the schema)."
+NUMERIC_TARGET = "The target is numeric; this score is for classes."
+CLASS_TARGET = "The target is not numeric."
 
 
-def _constraints(case: Case, synthetic: Judged, table: pa.Table) -> Result:
-    if not case.constraints:
-        return _no_scores({"constraint_violations": "No constraint was given (--constraint)."})
-    return validity.constraint_violations(case.table, table, case.constraints)
+def _constraints(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
+    if not comparison.constraints:
+        return no_scores(("constraint_violations",), "No constraint was given (--constraint).", Status.MISSING_INPUT)
+    return validity.constraint_violations(comparison.table, table, comparison.constraints)
 
 
-def _wasserstein(case: Case, synthetic: Judged, table: pa.Table) -> Result:
-    return geometry.wasserstein(case.real, synthetic, seed=case.seed)
+def _gaussians(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
+    return _gaussian_quality(comparison, synthetic, is_real=False)
 
 
-def _gaussians(case: Case, synthetic: Judged, table: pa.Table) -> Result:
+def _gaussians_reference(comparison: Comparison) -> Result:
+    return _gaussian_quality(comparison, comparison.test.take(comparison.reference_rows), is_real=True)
+
+
+def _gaussian_quality(comparison: Comparison, table: EncodedTable, *, is_real: bool) -> Result:
     """The toy benchmark of the boosting paper: a table of two real columns and nothing else."""
-    return _gaussian_quality(case, synthetic, is_real=False)
-
-
-def _gaussians_reference(case: Case) -> Result:
-    return _gaussian_quality(case, case.test.take(case.fresh_rows), is_real=True)
-
-
-def _gaussian_quality(case: Case, table: Judged, *, is_real: bool) -> Result:
-    traits = case.layout.traits
-    if len(traits) == 2 and all(trait.kind == "real" for trait in traits):
-        return tasks.gaussian_quality_of(table, *case.layout.names, is_real=is_real)
+    columns = comparison.layout.columns
+    if len(columns) == 2 and all(spec.kind == "real" for spec in columns):
+        return sample_quality.gaussian_quality_of(table, *comparison.layout.names, is_real=is_real)
     why = "Only for the benchmark of 25 Gaussians: a table of two real columns."
-    return _no_scores({metric.key: why for metric in _of(tasks.METRICS, "quality", "mode")})
+    return no_scores([metric.key for metric in metrics_of("gaussians")], why, Status.NOT_APPLICABLE)
 
 
-def _pmse_logit(case: Case, synthetic: Judged, table: pa.Table) -> Result:
-    """With interactions only where the rows are enough for them."""
-    wanted = case.effort.interactions
-    order = pmse.allowed_order(case.layout, wanted, 2 * case.table.num_rows)
-    found = pmse.pmse_logit(case.real, synthetic, maxorder=order, seed=case.seed)
+def _pmse_logit(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
+    """With interactions only where there are enough rows."""
+    wanted = comparison.effort.interactions
+    order = pmse.allowed_order(comparison.layout, wanted, 2 * comparison.table.num_rows)
+    found = pmse.pmse_logit(comparison.real, synthetic, maxorder=order, seed=comparison.seed)
     if order == wanted:
         return found
-    note = "Interactions were left out: the columns have too many of them for so few rows."
+    note = "Interactions were omitted: there are too many of them for this number of rows."
     return dataclasses.replace(found, notes=(*found.notes, note))
 
 
-def _closest_record(case: Case, synthetic: Judged, table: pa.Table) -> Result:
+def _closest_record(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
     """Against the rows that are not held out, so that held-out ones do not find themselves."""
+    distances = not comparison.skips("dcr_ratio")
     return validity.closest_record(
-        case.train, synthetic, holdout=case.test, distances=not case.leaves_out("dcr_ratio"), seed=case.seed
+        comparison.train, synthetic, holdout=comparison.test, distances=distances, seed=comparison.seed
     )
 
 
-def _pca(case: Case, synthetic: Judged, table: pa.Table) -> Result:
-    return geometry.pca_marginal(case.real, synthetic, max_rows=case.effort.slow_rows, seed=case.seed)
-
-
-def _inception(case: Case, synthetic: Judged, table: pa.Table) -> Result:
-    """The score of the image papers, with a classifier of the target that was trained on real rows."""
-    if case.target is None or case.target.is_numeric:
-        return _no_scores({"inception_score": NO_TARGET if case.target is None else NUMERIC_TARGET})
-    rows = synthetic.at_most(case.effort.slow_rows, seed=case.seed)
-    train = case.train.at_most(case.effort.slow_rows, seed=case.seed)
-    probabilities = learning.class_probabilities(train, rows, target=case.target.name, seed=case.seed)
+def _inception(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
+    """The score of the image papers, with a classifier of the target trained on real rows."""
+    key, target = ("inception_score",), comparison.target
+    if target is None:
+        return no_scores(key, NO_TARGET, Status.MISSING_INPUT)
+    if target.is_numeric:
+        return no_scores(key, NUMERIC_TARGET, Status.NOT_APPLICABLE)
+    limit, seed = comparison.effort.slow_rows, comparison.seed
+    train, rows = (part.at_most(limit, seed=seed) for part in (comparison.train, synthetic))
+    probabilities = learning.class_probabilities(train, rows, target=target.name, seed=seed)
     if probabilities is None:
-        return _no_scores({"inception_score": "The real target has one class only."})
-    return tasks.inception_score(probabilities, public_classifier=False)
+        return no_scores(key, "The real target has one class only.")
+    return sample_quality.inception_score(probabilities, public_classifier=False)
 
 
-def _learning(case: Case, synthetic: Judged, table: pa.Table) -> Result:
-    """Train on synthetic, test on real; and on synthetic rows themselves; and how the models rank."""
-    if case.target is None:
-        return _no_scores({metric.key: NO_TARGET for metric in LEARNING})
-    trained = _learned(case, synthetic)
-    if case.target.is_numeric:
-        named = {f"tstr_{key}": score for key, score in trained.scores.items()}
-        rest = {m.key: Score.none(NUMERIC_TARGET) for m in LEARNING if m.key not in named}
-        return dataclasses.replace(trained, scores={**named, **rest})
-    real = case.real_learning
-    itself = _learned_itself(case, synthetic)
+def _learning(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
+    """Train on synthetic, test on real; train and test on synthetic; and how the models rank."""
+    keys = [metric.key for metric in metrics_of("learning")]
+    if comparison.target is None:
+        return no_scores(keys, NO_TARGET, Status.MISSING_INPUT)
+    trained = _learn(comparison, synthetic)
     scores = {f"tstr_{key}": score for key, score in trained.scores.items()}
-    scores |= {f"tsts_{key}": itself.scores[key] for key in ("accuracy", "f1", "auc")}
+    if comparison.target.is_numeric:
+        absent = Score.none(NUMERIC_TARGET, Status.NOT_APPLICABLE)
+        return dataclasses.replace(trained, scores=dict.fromkeys(keys, absent) | scores)
+    real = comparison.real_learning
+    first, second = synthetic.split(0.5, seed=comparison.seed)
+    within = _learn(
+        dataclasses.replace(comparison, test=second),
+        first.at_most(comparison.effort.light_rows, seed=comparison.seed),
+    )
+    scores |= {f"tsts_{key}": within.scores[key] for key in ("accuracy", "f1", "auc")}
     scores["sra"] = learning.sra(_aucs(real), _aucs(trained))
     scores["importance_agreement"] = learning.importance_agreement(
         real.details["importance"], trained.details["importance"]
     )
-    scores |= {m.key: Score.none(CLASS_TARGET) for m in LEARNING if m.key not in scores}
     details = {**trained.details, "difference": learning.difference(trained, real, "auc")}
-    return dataclasses.replace(trained, scores=scores, details=details)
+    absent = Score.none(CLASS_TARGET, Status.NOT_APPLICABLE)
+    return dataclasses.replace(trained, scores=dict.fromkeys(keys, absent) | scores, details=details)
 
 
-def _learning_reference(case: Case) -> Result:
-    if case.target is None:
-        return _no_scores({metric.key: NO_TARGET for metric in LEARNING})
-    real = case.real_learning
+def _learning_reference(comparison: Comparison) -> Result:
+    if comparison.target is None:
+        return Result(scores={}, settings={})
+    real = comparison.real_learning
     scores = {f"tstr_{key}": score for key, score in real.scores.items()}
-    if not case.target.is_numeric:
-        itself = _learned_as_itself(case)
-        scores |= {f"tsts_{key}": itself.scores[key] for key in ("accuracy", "f1", "auc")}
+    if not comparison.target.is_numeric:
+        within = _learn_within_real(comparison)
+        scores |= {f"tsts_{key}": within.scores[key] for key in ("accuracy", "f1", "auc")}
     return dataclasses.replace(real, scores=scores)
 
 
-def _learned(case: Case, train: Judged) -> Result:
+def _learn(comparison: Comparison, train: EncodedTable) -> Result:
     """Models of the target, trained on this table and scored on the real test rows."""
-    assert case.target is not None
-    effort = case.effort
-    if case.target.is_numeric:
+    assert comparison.target is not None
+    effort, target = comparison.effort, comparison.target.name
+    if comparison.target.is_numeric:
         return regression.learn_numeric(
             train,
-            case.test,
-            target=case.target.name,
+            comparison.test,
+            target=target,
             max_rows=effort.slow_rows,
             bootstrap=effort.bootstrap,
-            seed=case.seed,
+            seed=comparison.seed,
         )
     return learning.learn(
         train,
-        case.test,
-        target=case.target.name,
-        positive=case.positive,
+        comparison.test,
+        target=target,
+        positive=comparison.positive,
         models=effort.models,
-        max_rows=effort.slow_rows,
-        mlp_rows=effort.mlp_rows,
+        max_rows={name: effort.mlp_rows if name == "mlp" else effort.slow_rows for name in effort.models},
         bootstrap=effort.bootstrap,
-        seed=case.seed,
+        seed=comparison.seed,
     )
 
 
-def _learned_itself(case: Case, synthetic: Judged) -> Result:
-    first, second = synthetic.split(0.5, seed=case.seed)
-    return _learned(dataclasses.replace(case, test=second), first.at_most(case.effort.light_rows, seed=case.seed))
-
-
-def _learned_as_itself(case: Case) -> Result:
-    """The same for real rows: as many of them to learn from, the test rows to score on."""
-    num_rows = min(case.synthetic_rows // 2, case.effort.light_rows or case.synthetic_rows)
-    if num_rows >= min(case.train.num_rows, case.effort.slow_rows or case.train.num_rows):
-        return case.real_learning
-    return _learned(case, case.train.at_most(max(1, num_rows), seed=case.seed))
+def _learn_within_real(comparison: Comparison) -> Result:
+    """The reference of training and testing on synthetic rows: as many real rows to learn from, scored on the test."""
+    effort, train = comparison.effort, comparison.train
+    num_rows = min(comparison.synthetic_rows // 2, effort.light_rows or comparison.synthetic_rows)
+    if num_rows >= min(train.num_rows, effort.slow_rows or train.num_rows):
+        return comparison.real_learning
+    return _learn(comparison, train.at_most(max(1, num_rows), seed=comparison.seed))
 
 
 def _aucs(result: Result) -> dict[str, float]:
-    """By model, without the one that not everybody has."""
+    """By model, without the optional one."""
     return {name: scores["auc"] for name, scores in result.details["models"].items() if name != learning.OPTIONAL}
 
 
-def _dimension_prediction(case: Case, synthetic: Judged, table: pa.Table) -> Result:
-    return regression.dimension_prediction(
-        case.train, synthetic, case.test, max_rows=case.effort.light_rows, seed=case.seed
-    )
-
-
-def _parallel_rmse(case: Case, synthetic: Judged, table: pa.Table) -> Result:
-    """Linear models of a numeric target; where the target is none, of the first numeric column."""
-    target = case.target
+def _parallel_rmse(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
+    """Linear models of a numeric target, or of the first numeric column if the target is not numeric."""
+    target = comparison.target
     if target is None or not target.is_numeric:
-        numeric = case.layout.numeric
-        if not numeric or len(case.layout.traits) < 4:
-            why = "It needs a numeric column and three others."
-            return _no_scores({metric.key: why for metric in _of(regression.METRICS, "rmse_ratio")})
+        numeric = comparison.layout.numeric
+        if not numeric or len(comparison.layout.columns) < 4:
+            keys = ("rmse_ratio_mean", "rmse_ratio_max")
+            return no_scores(keys, "It needs a numeric column and three others.", Status.NOT_APPLICABLE)
         target = numeric[0]
-    return regression.parallel_rmse(case.train, synthetic, case.test, target=target.name)
+    return regression.parallel_rmse(comparison.train, synthetic, comparison.test, target=target.name)
 
-
-LEARNING = _of((*learning.METRICS, *regression.METRICS), "tstr", "tsts", "sra", "importance")
 
 GROUPS = (
-    _comparison(
-        "one_way",
-        lambda case, fake, _: marginals.one_way(case.real, fake, bootstrap=case.effort.bootstrap, seed=case.seed),
-        _of(marginals.METRICS, "tv1", "jsd1", "ks", "w1"),
+    _two_table_group(
+        "one_way", lambda c, fake, _: marginals.one_way(c.real, fake, bootstrap=c.effort.bootstrap, seed=c.seed)
     ),
-    _comparison("two_way", lambda case, fake, _: marginals.two_way(case.real, fake), _of(marginals.METRICS, "tv2")),
-    _comparison(
-        "three_way",
-        lambda case, fake, _: marginals.three_way(case.real, fake, seed=case.seed),
-        _of(marginals.METRICS, "tv3"),
+    _two_table_group("two_way", lambda c, fake, _: marginals.two_way(c.real, fake)),
+    _two_table_group("three_way", lambda c, fake, _: marginals.three_way(c.real, fake, seed=c.seed)),
+    _two_table_group("correlations", lambda c, fake, _: associations.correlations(c.real, fake)),
+    _two_table_group("dimension_probability", lambda c, fake, _: marginals.dimension_probability(c.real, fake)),
+    _two_table_group("validity", lambda c, fake, _: validity.validity(c.real, fake)),
+    _two_table_group("constraints", _constraints),
+    _two_table_group("pmse_logit", _pmse_logit),
+    Group("learning", _learning, _learning_reference, "trained on real rows", replaces_table=False),
+    _two_table_group(
+        "pmse_cart", lambda c, fake, _: pmse.pmse_cart(c.real, fake, max_rows=c.effort.cart_rows, seed=c.seed)
     ),
-    _comparison(
-        "correlations", lambda case, fake, _: marginals.correlations(case.real, fake), _of(marginals.METRICS, "corr")
+    _two_table_group("nist", lambda c, fake, _: marginals.nist(c.real, fake, seed=c.seed)),
+    _two_table_group("cell_accuracy", lambda c, fake, _: cells.cell_accuracy(c.real, fake)),
+    _two_table_group(
+        "pca", lambda c, fake, _: geometry.pca_marginal(c.real, fake, max_rows=c.effort.slow_rows, seed=c.seed)
     ),
-    _comparison(
-        "dimension_probability",
-        lambda case, fake, _: marginals.dimension_probability(case.real, fake),
-        _of(marginals.METRICS, "dwp_"),
-    ),
-    _comparison(
-        "validity",
-        lambda case, fake, _: validity.validity(case.real, fake),
-        _of(validity.METRICS, "invalid", "out_of", "unlisted", "unexpected", "impossible"),
-    ),
-    _comparison("constraints", _constraints, _of(validity.METRICS, "constraint")),
-    _comparison("pmse_logit", _pmse_logit, _of(pmse.METRICS, "pmse_logit")),
-    Group("learning", _learning, LEARNING, _learning_reference, "trained on real rows", compares=False),
-    _comparison(
-        "pmse_cart",
-        lambda case, fake, _: pmse.pmse_cart(case.real, fake, max_rows=case.effort.cart_rows, seed=case.seed),
-        _of(pmse.METRICS, "pmse_cart"),
-    ),
-    _comparison(
-        "nist", lambda case, fake, _: marginals.nist(case.real, fake, seed=case.seed), _of(marginals.METRICS, "nist")
-    ),
-    _comparison(
-        "cell_accuracy",
-        lambda case, fake, _: marginals.cell_accuracy(case.real, fake, None),
-        _of(marginals.METRICS, "cell"),
-    ),
-    _comparison("pca", _pca, _of(geometry.METRICS, "pca")),
-    _comparison("wasserstein", _wasserstein, _of(geometry.METRICS, "wasserstein")),
-    _comparison(
+    _two_table_group("wasserstein", lambda c, fake, _: geometry.wasserstein(c.real, fake, seed=c.seed)),
+    _two_table_group(
         "jensen_shannon",
-        lambda case, fake, _: geometry.jensen_shannon(case.real, fake, max_rows=case.effort.slow_rows, seed=case.seed),
-        _of(geometry.METRICS, "js", "discriminator"),
+        lambda c, fake, _: geometry.jensen_shannon(c.real, fake, max_rows=c.effort.slow_rows, seed=c.seed),
     ),
-    Group("dimension_prediction", _dimension_prediction, _of(regression.METRICS, "dwpred"), None),
-    Group("parallel_rmse", _parallel_rmse, _of(regression.METRICS, "rmse_ratio"), None),
-    _comparison("inception", _inception, _of(tasks.METRICS, "inception")),
-    Group("gaussians", _gaussians, _of(tasks.METRICS, "quality", "mode"), _gaussians_reference),
-    _comparison("closest_record", _closest_record, _of(validity.METRICS, "dcr", "exact")),
+    Group(
+        "dimension_prediction",
+        lambda c, fake, _: regression.dimension_prediction(
+            c.train, fake, c.test, max_rows=c.effort.light_rows, seed=c.seed
+        ),
+        None,
+    ),
+    Group("parallel_rmse", _parallel_rmse, None),
+    _two_table_group("inception", _inception),
+    Group("gaussians", _gaussians, _gaussians_reference),
+    _two_table_group("closest_record", _closest_record),
 )
+"""In the order of the catalogue."""

@@ -1,8 +1,8 @@
-"""How well a classifier tells synthetic rows from real ones: the propensity score mean squared error (pMSE).
+"""The propensity score mean squared error (pMSE): how well a classifier separates synthetic from real rows.
 
-Stack the tables, fit the share of synthetic rows given the values, and average its squared distance from the overall
-share c = n2 / N: 0 where nothing tells the tables apart, c (1 - c) where everything does. Snoke, Raab, Nowok, Dibben
-and Slavkovic, "General and specific utility measures for synthetic data" (2018).
+Stack the tables, fit the probability that a row is synthetic given its values, and average its squared distance from
+the overall fraction c = n2 / N: 0 if the tables cannot be separated, c (1 - c) if they can be separated perfectly.
+Snoke, Raab, Nowok, Dibben and Slavkovic, "General and specific utility measures for synthetic data" (2018).
 """
 
 import dataclasses
@@ -10,7 +10,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -19,89 +18,31 @@ from scipy.special import expit
 from sklearn.tree import DecisionTreeClassifier
 
 from understudy.errors import ConfigError
-from understudy.evaluation.judged import Judged, Layout
-from understudy.evaluation.scores import LOWER, NEAR_ONE, NEAR_ZERO, Metric, Result, Score
-from understudy.evaluation.threads import in_threads
+from understudy.evaluation.parallel import run_in_threads
+from understudy.evaluation.scores import Result, Score, no_scores
+from understudy.evaluation.table import EncodedTable, Layout
 
 RIDGE = 1e-6
-"""Keeps the coefficients finite where the tables are perfectly separated; on columns of unit variance."""
+"""L2 penalty on columns of variance 1; keeps the coefficients finite where the tables are perfectly separated."""
 MAX_ITERATIONS = 200
 ALIASED = 1e-9
-"""A column is a combination of others when they leave less than this share of its variance."""
+"""A column is aliased when the others leave less than this fraction of its variance unexplained."""
 MAX_COLUMNS = 10_000
-"""Beyond this the matrix of second derivatives would take gigabytes."""
+"""Beyond this the Hessian would take gigabytes."""
 ROWS_PER_COLUMN = 10
-"""With fewer rows for each coefficient the fit follows chance, and its expectation under the right model is off."""
+"""With fewer rows per coefficient the fit follows chance, and the expectation under a correct model does not hold."""
 FAR = 1e6
-"""Scaled numbers beyond this many ranges are held here, so that their squares stay finite."""
-
-METRICS = (
-    Metric(
-        key="pmse_logit",
-        title="pMSE, logistic regression",
-        direction=LOWER,
-        low=0.0,
-        high=0.25,
-        meaning="How well a logistic regression tells synthetic rows from real ones: 0 if it cannot, 0.25 if it always "
-        "can (with tables of equal size).",
-    ),
-    Metric(
-        key="pmse_logit_ratio",
-        title="pMSE ratio, logistic regression",
-        direction=NEAR_ONE,
-        low=0.0,
-        high=math.inf,
-        meaning="The pMSE, divided by what chance alone would give if the synthetic rows came from the right model, "
-        "fitted to the real ones. Values near 1 are best; values well below 1 suggest that real rows were copied. "
-        "Fresh real rows score about 1 / (1 - c), with c their share of all rows: 2 if both tables are equally large.",
-    ),
-    Metric(
-        key="pmse_logit_standardised",
-        title="pMSE standardised, logistic regression",
-        direction=NEAR_ZERO,
-        low=-math.inf,
-        high=math.inf,
-        meaning="By how many standard deviations the pMSE exceeds what chance alone would give under the right model.",
-    ),
-    Metric(
-        key="pmse_cart",
-        title="pMSE, classification tree",
-        direction=LOWER,
-        low=0.0,
-        high=0.25,
-        meaning="How well a classification tree, which sees how columns act together, tells synthetic rows from real "
-        "ones: 0 if it cannot, 0.25 if it always can (with tables of equal size).",
-    ),
-    Metric(
-        key="pmse_cart_ratio",
-        title="pMSE ratio, classification tree",
-        direction=NEAR_ONE,
-        low=0.0,
-        high=math.inf,
-        meaning="The pMSE of the tree, divided by its mean when the labels are shuffled. Values near 1 mean that the "
-        "tables look like two samples of one population; values well below 1 suggest that real rows were copied.",
-    ),
-    Metric(
-        key="pmse_cart_standardised",
-        title="pMSE standardised, classification tree",
-        direction=NEAR_ZERO,
-        low=-math.inf,
-        high=math.inf,
-        meaning="By how many standard deviations the pMSE of the tree exceeds its mean when the labels are shuffled.",
-    ),
-)
-
-Null = Literal["permutation", "permutation_scaled", "pairs"]
+"""Scaled numbers are clipped to this many ranges, so that their squares stay finite."""
 
 
 def pmse_logit(
-    real: Judged, synthetic: Judged, *, maxorder: int = 0, max_rows: int | None = None, seed: int = 0
+    real: EncodedTable, synthetic: EncodedTable, *, maxorder: int = 0, max_rows: int | None = None, seed: int = 0
 ) -> Result:
-    """The pMSE of a logistic regression on all columns, `maxorder=1`: and on all products of pairs of variables.
+    """The pMSE of a logistic regression on all columns and, with `maxorder=1`, all products of two variables.
 
-    With k coefficients, intercept included, and rows drawn from the right model fitted to the real ones the expectation
-    is (k - 1)(1 - c)^2 c / N, the standard deviation sqrt(2 (k - 1)) (1 - c)^2 c / N: N^4 pMSE / (n1^2 n2) is
-    chi-square with k - 1 degrees of freedom.
+    With k coefficients, intercept included, and rows sampled from a correct model fitted to the real ones, the
+    expectation is (k - 1)(1 - c)^2 c / N and the standard deviation sqrt(2 (k - 1)) (1 - c)^2 c / N: N^4 pMSE /
+    (n1^2 n2) is chi-square with k - 1 degrees of freedom.
     """
     if maxorder not in (0, 1):
         raise ConfigError(f"maxorder must be 0 (main effects) or 1 (and pairs), found {maxorder}.")
@@ -120,25 +61,24 @@ def pmse_logit(
     blocks = [block[:, 1:] if reference else block for block, reference in _blocks([real, synthetic])]
     design = _standardised(_with_products(blocks) if maxorder else sparse.hstack(blocks, format="csr"))
     if design.shape[1] > MAX_COLUMNS:
-        why = f"The regression would have {design.shape[1]} columns, more than {MAX_COLUMNS}."
-        keys = ("pmse_logit", "pmse_logit_ratio", "pmse_logit_standardised")
-        return Result(scores=dict.fromkeys(keys, Score.none(why)), settings=settings)
+        why = f"The regression would have {design.shape[1]:,} columns, more than {MAX_COLUMNS:,}."
+        return no_scores(("pmse_logit", "pmse_logit_ratio", "pmse_logit_standardised"), why, settings=settings)
     design = design[:, _independent(design)]
     fit = _fit_logit(design, labels)
-    share, num_rows, num_slopes = float(labels.mean()), len(labels), design.shape[1]
-    unit = (1 - share) ** 2 * share / num_rows
-    pmse = float(np.mean((fit.fitted - share) ** 2))
-    expected, spread = num_slopes * unit, math.sqrt(2 * num_slopes) * unit
+    fraction, num_rows, num_slopes = float(labels.mean()), len(labels), design.shape[1]
+    per_slope = (1 - fraction) ** 2 * fraction / num_rows
+    pmse = float(np.mean((fit.fitted - fraction) ** 2))
+    expected, spread = num_slopes * per_slope, math.sqrt(2 * num_slopes) * per_slope
     why = ""
     if not num_slopes:
-        why = "No column varies, so there is nothing that could tell the tables apart."
+        why = "No column varies, so nothing can separate the tables."
     elif num_slopes > num_rows / ROWS_PER_COLUMN:
         why = (
-            f"{num_slopes:,} coefficients for {num_rows:,} rows are more than one for {ROWS_PER_COLUMN}: what the right"
-            " model would score is not known then."
+            f"{num_rows:,} rows are fewer than {ROWS_PER_COLUMN} for each of the {num_slopes:,} coefficients, so the"
+            " expectation under a correct model is not known."
         )
     elif fit.separates:
-        why = "The tables are told apart perfectly, so the pMSE is at its end and no ratio means anything."
+        why = "The tables can be separated perfectly, so the pMSE is at its maximum and the ratio has no meaning."
     return Result(
         scores={
             "pmse_logit": Score(pmse),
@@ -152,64 +92,52 @@ def pmse_logit(
             "sd": spread,
             "iterations": fit.iterations,
         },
-        notes=(*_balance_notes(share), *fit.notes),
+        notes=(*_balance_notes(fraction), *fit.notes),
     )
 
 
 def allowed_order(layout: Layout, maxorder: int, num_rows: int) -> int:
-    """The order of interactions for which so many rows are enough: `maxorder`, or 0.
+    """The order of interactions for which this many rows suffice: `maxorder` or 0.
 
-    By the layout alone, so that it is the same for every table that is compared.
+    Depends on the layout alone, so it is the same for all tables of an evaluation.
     """
-    widths = np.array([1 if t.is_numeric else len(t.levels) - 1 for t in layout.traits]) + [
-        int(t.has_nulls) for t in layout.traits
+    widths = np.array([1 if t.is_numeric else len(t.categories) - 1 for t in layout.columns]) + [
+        int(t.has_nulls) for t in layout.columns
     ]
     columns = int(widths.sum() + (widths.sum() ** 2 - (widths**2).sum()) // 2)
     return maxorder if columns <= min(MAX_COLUMNS, num_rows / ROWS_PER_COLUMN) else 0
 
 
 def pmse_cart(
-    real: Judged,
-    synthetic: Judged,
+    real: EncodedTable,
+    synthetic: EncodedTable,
     *,
     cp: float = 1e-4,
     min_bucket: int = 5,
     min_split: int = 15,
     num_permutations: int = 50,
-    null: Null = "permutation",
-    copies: Sequence[Judged] = (),
     max_rows: int | None = 3000,
     seed: int = 0,
 ) -> Result:
-    """The pMSE of a classification tree, by default over its mean under shuffled labels, as published.
+    """The pMSE of a classification tree, and over its mean under shuffled labels, as published.
 
     rpart's complexity `cp` is relative to the root, so it becomes `ccp_alpha = cp * impurity(root)`. Shuffling compares
-    two independent samples; "permutation_scaled" multiplies by 1 - c, as for synthetic rows drawn from a model that was
-    fitted to the real ones. "pairs" compares `synthetic` and its `copies`, further samples of the same model, with each
-    other.
+    two independent samples.
     """
-    if null == "pairs" and not copies:
-        raise ConfigError('null="pairs" compares synthetic tables with each other: give at least one more as `copies`.')
-    real, synthetic, *others = (table.at_most(max_rows, seed=seed) for table in (real, synthetic, *copies))
-    tables = [real, synthetic, *others]
-    stacked = sparse.hstack([block for block, _ in _blocks(tables)], format="csr", dtype=np.float32).toarray()
-    features = np.split(stacked, np.cumsum([table.num_rows for table in tables])[:-1])
+    real, synthetic = (table.at_most(max_rows, seed=seed) for table in (real, synthetic))
+    blocks = [block for block, _ in _blocks([real, synthetic])]
+    rows = sparse.hstack(blocks, format="csr", dtype=np.float32).toarray()
+    labels = _labels(real, synthetic)
 
-    def grow(rows: np.ndarray, labels: Bool[np.ndarray, " rows"]) -> tuple[float, int]:
+    def grow(labels: Bool[np.ndarray, " rows"]) -> tuple[float, int]:
         return _tree_pmse(rows, labels, cp=cp, min_bucket=min_bucket, min_split=min_split, seed=seed)
 
-    labels, rows = _labels(real, synthetic), np.concatenate(features[:2])
-    pmse, num_leaves = grow(rows, labels)
-    if null == "pairs":
-        pairs = itertools.combinations(features[1:], 2)
-        trees = [partial(grow, np.concatenate(pair), np.repeat([False, True], [*map(len, pair)])) for pair in pairs]
-    else:
-        generator = np.random.default_rng(seed)
-        trees = [partial(grow, rows, generator.permutation(labels)) for _ in range(num_permutations)]
-    nulls = [null_pmse for null_pmse, _ in in_threads(trees)]
-    factor = 1 - labels.mean() if null == "permutation_scaled" else 1.0
-    expected = float(np.mean(nulls) * factor) if nulls else 0.0
-    spread = float(np.std(nulls, ddof=1) * factor) if len(nulls) > 1 else 0.0
+    pmse, num_leaves = grow(labels)
+    generator = np.random.default_rng(seed)
+    trees = [partial(grow, generator.permutation(labels)) for _ in range(num_permutations)]
+    nulls = [null_pmse for null_pmse, _ in run_in_threads(trees)]
+    expected = float(np.mean(nulls)) if nulls else 0.0
+    spread = float(np.std(nulls, ddof=1)) if len(nulls) > 1 else 0.0
     return Result(
         scores={"pmse_cart": Score(pmse), **_against_null(pmse, expected, spread, len(nulls))},
         settings={
@@ -217,11 +145,9 @@ def pmse_cart(
             "min_bucket": min_bucket,
             "min_split": min_split,
             "num_permutations": num_permutations,
-            "null": null,
-            "num_copies": len(copies),
             "max_rows": max_rows,
             "seed": seed,
-            "features": "scaled numbers, indicators of nulls, one column for each level",
+            "features": "scaled numbers, null indicators, one column per category",
             "real_rows": real.num_rows,
             "synthetic_rows": synthetic.num_rows,
         },
@@ -230,40 +156,40 @@ def pmse_cart(
     )
 
 
-def _labels(real: Judged, synthetic: Judged) -> Bool[np.ndarray, " rows"]:
+def _labels(real: EncodedTable, synthetic: EncodedTable) -> Bool[np.ndarray, " rows"]:
     """True for synthetic rows, which come second."""
     return np.repeat([False, True], [real.num_rows, synthetic.num_rows])
 
 
-def _balance_notes(share: float) -> tuple[str, ...]:
-    if abs(share - 0.5) <= 0.1:
+def _balance_notes(fraction: float) -> tuple[str, ...]:
+    if abs(fraction - 0.5) <= 0.1:
         return ()
-    return (f"Synthetic rows are {share:.0%} of all: pMSE is comparable only between tables of equal size.",)
+    return (f"Synthetic rows are {fraction:.0%} of all rows: pMSE is only comparable between tables of equal size.",)
 
 
-def _blocks(tables: Sequence[Judged]) -> list[tuple[sparse.csr_array, bool]]:
-    """For each variable its columns over all tables, and whether the first is a reference level that the others imply.
+def _blocks(tables: Sequence[EncodedTable]) -> list[tuple[sparse.csr_array, bool]]:
+    """For each variable its columns over all tables, and whether the first is a reference category implied by the rest.
 
-    Every code that occurs has a column, missing and unlisted ones too. The most frequent level comes first: left out as
-    the reference, it takes most of the ones with it.
+    Every code that occurs has a column, nulls and unlisted values too. The most frequent category comes first: dropping
+    it as the reference removes most of the ones.
     """
     blocks = []
-    for trait in tables[0].layout.traits:
-        values = np.concatenate([table[trait.name] for table in tables])
-        if trait.is_numeric:
-            scaled = np.concatenate([table.scaled(trait.name, clipped=False) for table in tables])
+    for spec in tables[0].layout.columns:
+        values = np.concatenate([table[spec.name] for table in tables])
+        if spec.is_numeric:
+            scaled = np.concatenate([table.scaled(spec.name, clipped=False) for table in tables])
             columns = np.stack([np.clip(scaled, -FAR, FAR), np.isnan(values)], axis=1)
             blocks.append((sparse.csr_array(columns[:, : 1 + np.isnan(values).any()]), False))
         else:
-            _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-            places = np.argsort(np.argsort(-counts, kind="stable"))[places]
-            cells = (np.arange(len(values)), places)
+            _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+            codes = np.argsort(np.argsort(-counts, kind="stable"))[codes]
+            cells = (np.arange(len(values)), codes)
             blocks.append((sparse.csr_array((np.ones(len(values)), cells), (len(values), len(counts))), True))
     return blocks
 
 
 def _with_products(blocks: Sequence[sparse.csr_array]) -> sparse.csr_array:
-    """All columns, and all products of two from different variables. Sparse, as most products of levels are zero."""
+    """All columns, and all products of two from different variables. Sparse: most products of indicators are zero."""
     out = list(blocks)
     for at, block in enumerate(blocks[:-1]):
         later = sparse.hstack(blocks[at + 1 :], format="csr")
@@ -277,7 +203,7 @@ def _with_products(blocks: Sequence[sparse.csr_array]) -> sparse.csr_array:
 
 
 def _standardised(design: sparse.csr_array) -> sparse.csr_array:
-    """Columns of unit variance, not centred, so still sparse; those that do not vary are dropped."""
+    """Columns of variance 1, not centred, so still sparse; constant ones are dropped."""
     means, squares = design.mean(axis=0), (design * design).mean(axis=0)
     varies = squares - means**2 > 1e-12 * squares
     stddevs = np.sqrt((squares - means**2)[varies])
@@ -285,7 +211,7 @@ def _standardised(design: sparse.csr_array) -> sparse.csr_array:
 
 
 def _independent(design: sparse.csr_array) -> Int[np.ndarray, " kept"]:
-    """Columns that span all others and the intercept: pivoted Cholesky of their correlations, which shows the rank."""
+    """Columns that span all others and the intercept, by pivoted Cholesky of the correlations."""
     if not design.shape[1]:
         return np.zeros(0, np.int64)
     means = design.mean(axis=0)
@@ -312,32 +238,33 @@ class _Fit:
     fitted: Float[np.ndarray, " rows"]
     iterations: int
     separates: bool
-    """Whether every synthetic row has a larger fitted share than every real one."""
+    """Whether every synthetic row has a larger fitted probability than every real one."""
     notes: tuple[str, ...]
 
 
 def _fit_logit(slopes: sparse.csr_array, labels: Bool[np.ndarray, " rows"]) -> _Fit:
     """Newton's method (IRLS) from the intercept alone; steps are halved until the penalised likelihood grows.
 
-    Convergence is asked before the first step, so that tables with equal column sums have fitted shares of exactly c.
+    Convergence is checked before the first step, so that the fitted probabilities of tables with equal column sums are
+    exactly c.
     """
     num_rows, num_slopes = slopes.shape
-    share = labels.mean()
+    fraction = labels.mean()
     design = sparse.hstack([sparse.csr_array(np.ones((num_rows, 1))), slopes], format="csr")
     transposed = design.T.tocsr()
     penalty = np.r_[0.0, np.full(num_slopes, RIDGE)]
     weights = np.zeros(num_slopes + 1)
-    start = math.log(share / (1 - share))
+    start = math.log(fraction / (1 - fraction))
 
     def loss(weights: np.ndarray, logits: np.ndarray) -> float:
         return float(np.logaddexp(0, logits).sum() - logits[labels].sum() + penalty @ weights**2 / 2)
 
     logits, iterations, converged = np.full(num_rows, start), 0, False
-    fitted = np.full(num_rows, share)
+    fitted = np.full(num_rows, fraction)
     while not converged and iterations < MAX_ITERATIONS:
         gradient = transposed @ (labels - fitted) - penalty * weights
         curvature = _gram(transposed, design, fitted * (1 - fitted))
-        # The jitter guards the factorisation; it changes the way to the optimum, not the optimum.
+        # The jitter guards the factorisation; it changes the path to the optimum, not the optimum.
         np.fill_diagonal(curvature, curvature.diagonal() * (1 + 1e-12) + penalty)
         step = linalg.solve(curvature, gradient, assume_a="pos", overwrite_a=True)
         converged = gradient @ step < 1e-8  # on the scale of chi-square; one more step squares the distance
@@ -357,19 +284,21 @@ def _fit_logit(slopes: sparse.csr_array, labels: Bool[np.ndarray, " rows"]) -> _
         notes.append(f"The logistic regression did not converge in {MAX_ITERATIONS} iterations.")
     separates = bool(logits[labels].min() > logits[~labels].max())
     if separates:
-        notes.append("The logistic regression separates synthetic from real rows perfectly.")
+        notes.append("The logistic regression separates synthetic and real rows perfectly.")
     elif (certain := np.mean(np.minimum(fitted, 1 - fitted) < 1e-5)) > 0:
-        notes.append(f"The logistic regression is certain about {certain:.2%} of the rows: values of one table only.")
+        notes.append(
+            f"The logistic regression is certain about {certain:.2%} of the rows: one table lacks their values."
+        )
     return _Fit(fitted, iterations, separates, tuple(notes))
 
 
 def _tree_pmse(
     rows: np.ndarray, labels: Bool[np.ndarray, " rows"], *, cp: float, min_bucket: int, min_split: int, seed: int
 ) -> tuple[float, int]:
-    """The pMSE of one tree, from the counts in its leaves so that equal shares give exactly 0; and the leaves."""
-    share = labels.mean()
+    """The pMSE of one tree, from the counts in its leaves so that equal fractions give exactly 0; and its leaves."""
+    fraction = labels.mean()
     tree = DecisionTreeClassifier(
-        ccp_alpha=cp * 2 * share * (1 - share),
+        ccp_alpha=cp * 2 * fraction * (1 - fraction),
         min_samples_leaf=min_bucket,
         min_samples_split=min_split,
         random_state=seed,
@@ -377,16 +306,16 @@ def _tree_pmse(
     leaves = tree.apply(rows)
     sizes, hits = np.bincount(leaves), np.bincount(leaves, labels)
     found = hits[leaves] / sizes[leaves]
-    return float(np.mean((found - share) ** 2)), int(tree.get_n_leaves())
+    return float(np.mean((found - fraction) ** 2)), int(tree.get_n_leaves())
 
 
 def _against_null(pmse: float, expected: float, spread: float, num_nulls: int) -> dict[str, Score]:
     if expected == 0:
-        ratio = Score.none("The trees of the null comparison never split, so there is no expected value to divide by.")
+        ratio = Score.none("The trees under shuffled labels never split, so their mean pMSE is 0.")
     else:
         ratio = Score(pmse / expected, pmse / expected**2 * spread / math.sqrt(num_nulls) if num_nulls > 1 else None)
     if spread <= 1e-9 * expected:  # equal values have a spread of rounding
-        standardised = Score.none("The values of the null comparison do not vary.")
+        standardised = Score.none("The pMSE under shuffled labels does not vary.")
     else:
         standardised = Score((pmse - expected) / spread)
     return {"pmse_cart_ratio": ratio, "pmse_cart_standardised": standardised}

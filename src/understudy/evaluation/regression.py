@@ -1,4 +1,4 @@
-"""Predicting numbers, and every column in turn, from real rows and from synthetic ones.
+"""Models of numeric columns, and of every column in turn, trained on real and on synthetic rows.
 
 `learn_numeric` is `learning.learn` for a numeric target; `dimension_prediction` predicts each column from the others;
 `parallel_rmse` compares the errors of many small linear models.
@@ -14,39 +14,37 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression
+from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
 from understudy.errors import ConfigError, SchemaError, did_you_mean
-from understudy.evaluation.judged import Judged, Trait
-from understudy.evaluation.learning import auc, f1, f1_of_classes, spread
-from understudy.evaluation.scores import HIGHER, LOWER, NEAR_ONE, Metric, Result, Score
-from understudy.evaluation.threads import in_threads
-from understudy.schema.values import format_list as listed
+from understudy.evaluation.counting import mean_and_max
+from understudy.evaluation.parallel import run_in_threads
+from understudy.evaluation.predictions import bootstrap_error
+from understudy.evaluation.scores import Result, Score, no_scores
+from understudy.evaluation.table import ColumnSpec, EncodedTable
+from understudy.schema.values import format_list
 
 REGRESSORS: dict[str, Callable[[int], Any]] = {
     "random_forest": lambda seed: RandomForestRegressor(min_samples_leaf=5, max_features=1 / 3, random_state=seed),
     "gradient_boosting": lambda seed: HistGradientBoostingRegressor(random_state=seed),
     "linear": lambda seed: LinearRegression(),
 }
-"""By name, a model of a number for a seed: least squares, as in the QUAIL paper, and two that find interactions."""
+"""Constructors by name, taking a seed: least squares, as in the QUAIL paper, and two that find interactions."""
 
-PROTOCOLS = ("code", "transfer")
 LEAST_R2 = 0.1
-"""Numeric columns that real rows predict no better than this are listed but not plotted."""
+"""Numeric columns that real rows predict worse than this are listed but not plotted."""
 MOST_REGRESSORS, FIRST_REGRESSORS = 6, 5
-"""Up to six columns give at most 20 triples; of more, the first five are taken, which give the paper's 10."""
-
-
+"""Up to six columns give at most 20 triples; of more, the first five are used, which give the paper's 10."""
 RANK_TOLERANCE = 1e-9
-"""Directions with less of the largest spread than this count as exact dependencies, such as levels that sum to 1."""
-ONE_VALUE = "The target has one value in the test rows."
+"""Singular values below this fraction of the largest count as exact dependencies, such as indicators that sum to 1."""
 
 
 # A numeric target
 
 
 def learn_numeric(
-    train: Judged,
-    test: Judged,
+    train: EncodedTable,
+    test: EncodedTable,
     *,
     target: str,
     models: Sequence[str] = tuple(REGRESSORS),
@@ -54,10 +52,10 @@ def learn_numeric(
     bootstrap: int = 0,
     seed: int = 0,
 ) -> Result:
-    """Trains models of a numeric target on one table, scores them on another.
+    """Train models of a numeric target on one table and score them on another.
 
     Keys: rmse, in the target's own unit (days for dates), and r2 = 1 - SSE/SST on `test`, which is negative for a model
-    worse than the test rows' mean; each is the mean over the models. Rows whose target is missing are left out, and
+    worse than the test rows' mean; each is the mean over the models. Rows whose target is missing are excluded, and
     counted in the notes.
 
     Args:
@@ -65,17 +63,17 @@ def learn_numeric(
         test: The rows to score on.
         target: The column to predict, from all others.
         models: Names in `REGRESSORS`.
-        max_rows: At most so many training rows, drawn by the seed; None: all.
-        bootstrap: Redraws of the test rows for standard errors; the models are not trained again.
+        max_rows: The most training rows; None: all rows.
+        bootstrap: The number of redraws of the test rows for standard errors; the models are not trained again.
         seed: Of the subsample, the models and the bootstrap.
     """
-    _numeric(train, target)
+    _check_numeric(train, target)
     for name in models:
         if name not in REGRESSORS:
             raise ConfigError(
                 f"There is no model {name!r}.{did_you_mean(name, REGRESSORS)} All: {', '.join(REGRESSORS)}."
             )
-    (train, test), notes = _with_number(target, train=train, test=test)
+    (train, test), notes = _with_finite_target(target, train=train, test=test)
     rows = train.at_most(max_rows, seed=seed)
     settings: dict[str, object] = {
         "target": target,
@@ -87,31 +85,30 @@ def learn_numeric(
         "test_rows": test.num_rows,
     }
     others = [name for name in train.layout.names if name != target]
-    why = _why_not(target, others, train, test)
-    if why:
-        scores = {key: Score.none(why) for key in ("rmse", "r2")}
+    if why := _why_not(target, others, train, test):
+        scores = dict.fromkeys(("rmse", "r2"), Score.none(why))
         return Result(scores=scores, settings=settings, details={"models": {}}, notes=notes)
     features, test_features = (table.features(others).astype(np.float64) for table in (rows, test))
 
     def errors(name: str) -> np.ndarray:
         return REGRESSORS[name](seed).fit(features, rows[target]).predict(test_features) - test[target]
 
-    found = dict(zip(models, in_threads([partial(errors, name) for name in models]), strict=True))
+    found = dict(zip(models, run_in_threads([partial(errors, name) for name in models]), strict=True))
 
     def over_models(draw: np.ndarray | slice) -> tuple[float, float]:
         each = [(rmse(error[draw]), r2(error[draw], test[target][draw])) for error in found.values()]
-        root, share = np.mean(each, axis=0)
-        return float(root), float(share)
+        mean_rmse, mean_r2 = np.mean(each, axis=0)
+        return float(mean_rmse), float(mean_r2)
 
     generator = np.random.default_rng(seed)
     redrawn = [over_models(generator.integers(test.num_rows, size=test.num_rows)) for _ in range(bootstrap)]
-    root, share = over_models(slice(None))
+    mean_rmse, mean_r2 = over_models(slice(None))
     scores = {
-        "rmse": Score(root, spread([value for value, _ in redrawn])),
-        "r2": Score(share, spread([value for _, value in redrawn])),
+        "rmse": Score(mean_rmse, bootstrap_error([value for value, _ in redrawn])),
+        "r2": Score(mean_r2, bootstrap_error([value for _, value in redrawn])),
     }
-    if math.isnan(share):
-        scores["r2"] = Score.none(ONE_VALUE)
+    if math.isnan(mean_r2):
+        scores["r2"] = Score.none("The target is constant in the test rows.")
     each = {name: {"rmse": rmse(error), "r2": _or_none(r2(error, test[target]))} for name, error in found.items()}
     return Result(scores=scores, settings=settings, details={"models": each}, notes=notes)
 
@@ -122,31 +119,30 @@ def rmse(errors: Float[np.ndarray, " rows"]) -> float:
 
 
 def r2(errors: Float[np.ndarray, " rows"], truth: Float[np.ndarray, " rows"]) -> float:
-    """1 - SSE/SST; NaN where the truth has one value."""
+    """1 - SSE/SST; NaN where the truth is constant."""
     return float(1 - np.sum(errors**2) / np.sum((truth - truth.mean()) ** 2)) if np.ptp(truth) > 0 else math.nan
 
 
-def _numeric(table: Judged, target: str) -> Trait:
-    trait = table.layout[target]
-    if not trait.is_numeric:
-        raise SchemaError(f"The target {target!r} is {trait.kind}, and a numeric column was expected.")
-    return trait
+def _check_numeric(table: EncodedTable, target: str) -> None:
+    spec = table.layout[target]
+    if not spec.is_numeric:
+        raise SchemaError(f"The target {target!r} is {spec.kind}, expected a numeric column.")
 
 
-def _with_number(target: str, **tables: Judged) -> tuple[list[Judged], tuple[str, ...]]:
-    """The rows in which the target is a number, and in notes how many others there were."""
+def _with_finite_target(target: str, **tables: EncodedTable) -> tuple[list[EncodedTable], tuple[str, ...]]:
+    """The rows whose target is a finite number, and notes on how many were excluded."""
     kept = {name: np.isfinite(table[target]) for name, table in tables.items()}
     notes = [
-        f"{int(np.sum(~rows)):,} {name} rows have no number in {target!r} and were left out."
+        f"{int(np.sum(~rows)):,} {name} rows without a number in {target!r} were excluded."
         for name, rows in kept.items()
         if not rows.all()
     ]
     return [table.take(kept[name]) for name, table in tables.items()], tuple(notes)
 
 
-def _why_not(target: str, others: Sequence[str], *tables: Judged) -> str:
+def _why_not(target: str, others: Sequence[str], *tables: EncodedTable) -> str:
     if not others:
-        return f"There is no column from which {target!r} could be predicted."
+        return f"There is no other column to predict {target!r} from."
     if not all(table.num_rows for table in tables):
         return f"One of the tables has no number in {target!r}."
     return ""
@@ -162,22 +158,22 @@ def _or_none(value: float) -> float | None:
 class _Encoded(NamedTuple):
     """A table with its features of all columns."""
 
-    table: Judged
+    table: EncodedTable
     features: Float[np.ndarray, "rows features"]
 
 
 class _Task(NamedTuple):
-    """One column to predict, and how that is scored."""
+    """One column to predict, and how the prediction is scored."""
 
-    trait: Trait
+    spec: ColumnSpec
     kind: str
     """"auc", "f1" or "r2"."""
     positive: int | None
     """The code of the rarer of two real classes."""
     inputs: np.ndarray
-    """The numbers of the other columns' features."""
+    """The indices of the other columns' features."""
     widths: np.ndarray
-    """What 1 is in each of them: the range of a number, else 1."""
+    """What 1 means in each of them: the range of a numeric column, else 1."""
 
 
 class _Found(NamedTuple):
@@ -187,22 +183,22 @@ class _Found(NamedTuple):
 
 
 def dimension_prediction(
-    train: Judged,
-    synthetic: Judged,
-    test: Judged,
+    train: EncodedTable,
+    synthetic: EncodedTable,
+    test: EncodedTable,
     *,
-    protocol: str = "code",
     max_rows: int | None = 20_000,
     seed: int = 0,
 ) -> Result:
-    """Dimension-wise prediction: each column predicted from the others, by real and by synthetic rows.
+    """Dimension-wise prediction: each column predicted from the others, after training on real and on synthetic rows.
 
-    After MedGAN and DP-auto-GAN. If all columns are binary: logistic regression (liblinear, 100 iterations), AUC; a
-    column that is constant in a table is dropped and counted. Else a forest of 10 trees for a discrete column, scored
-    by F1 of the rarer class if there are two and by micro-F1 if there are more, with nulls as a class; and for a
-    numeric one the Lasso with penalty 1, scored by R squared. The Lasso sees numbers in their own units, as the target
-    is, because that penalty would delete every input on [0, 1]. Numeric columns whose real R squared is below 0.1 are
-    listed but neither plotted nor summed up.
+    After MedGAN and DP-auto-GAN (as in the published code: two models, both scored on `test`). If all columns are
+    binary: logistic regression (liblinear, 100 iterations), scored by AUC; a column that is constant in a table is
+    dropped and counted. Otherwise a forest of 10 trees for a discrete column, scored by F1 of the rarer class if there
+    are two and by micro-F1, which is accuracy, if there are more, with nulls as a class; and for a numeric one the
+    Lasso with penalty 1, scored by R squared. The Lasso sees numbers in their own units, as the target is, because that
+    penalty would delete every input on [0, 1]. Numeric columns whose real R squared is below 0.1 are listed but neither
+    plotted nor summed up.
 
     Keys: dwpred_sum_squares, the sum of squared differences of the two scores over the plotted columns, and
     dwpred_distance, their mean distance |a - b| / sqrt(2) from the diagonal.
@@ -211,20 +207,14 @@ def dimension_prediction(
         train: The real rows to learn from.
         synthetic: The synthetic rows to learn from.
         test: The real rows to score on.
-        protocol: "code": two models, both scored on `test`. "transfer", as the paper's appendix reads: one model, of
-            the real rows, scored on `test` and on the synthetic rows.
-        max_rows: At most so many rows of `train` and `synthetic`, drawn by the seed; None: all.
+        max_rows: The most rows of `train` and of `synthetic`; None: all rows.
         seed: Of the subsamples and the forests.
     """
-    if protocol not in PROTOCOLS:
-        raise ConfigError(f"protocol must be {' or '.join(map(repr, PROTOCOLS))}, found {protocol!r}.")
     real, fake, held = (
         _Encoded(table, table.features())
         for table in (train.at_most(max_rows, seed=seed), synthetic.at_most(max_rows, seed=seed), test)
     )
-    pairs = ((real, held), (fake, held)) if protocol == "code" else ((real, held), (real, fake))
     settings: dict[str, object] = {
-        "protocol": protocol,
         "max_rows": max_rows,
         "seed": seed,
         "train_rows": real.table.num_rows,
@@ -233,37 +223,38 @@ def dimension_prediction(
     }
     tasks = _tasks(train)
     if len(tasks) < 2:
-        scores = {key: Score.none("It needs two columns.") for key in ("dwpred_sum_squares", "dwpred_distance")}
-        return Result(scores=scores, settings=settings, details={"points": []})
-    found = in_threads([partial(_predictability, task, *pair, seed=seed) for task in tasks for pair in pairs])
+        return no_scores(_DWPRED, "There is only one column.", settings=settings)
+    jobs = [partial(_predictability, task, learner, held, seed=seed) for task in tasks for learner in (real, fake)]
+    found = run_in_threads(jobs)
     points: list[dict[str, Any]] = []
     dropped = []
     for task, ours, theirs in zip(tasks, found[::2], found[1::2], strict=True):
         if math.isnan(ours.score) or math.isnan(theirs.score):
-            dropped.append(task.trait.name)
+            dropped.append(task.spec.name)
             continue
         plotted = task.kind != "r2" or ours.score >= LEAST_R2
-        point = {"column": task.trait.name, "kind": task.kind, "real": ours.score, "synthetic": theirs.score}
+        point = {"column": task.spec.name, "kind": task.kind, "real": ours.score, "synthetic": theirs.score}
         points.append({**point, "plotted": plotted})
     notes = []
     if dropped:
-        notes.append(
-            f"{len(dropped)} columns dropped, being constant or without a number in a table: {listed(dropped)}."
-        )
+        notes.append(f"Columns that are constant or have no number in a table were dropped: {format_list(dropped)}.")
     stopped = sum(not each.converged for each in found)
     if stopped:
-        notes.append(f"{stopped} of {len(found)} models stopped before they had converged.")
+        notes.append(f"{stopped} of {len(found)} models did not converge.")
     shown = [(point["real"], point["synthetic"]) for point in points if point["plotted"]]
     return Result(scores=_to_diagonal(shown), settings=settings, details={"points": points}, notes=tuple(notes))
+
+
+_DWPRED = ("dwpred_sum_squares", "dwpred_distance")
 
 
 def _to_diagonal(points: Sequence[tuple[float, float]]) -> dict[str, Score]:
     if not points:
         none = Score.none(
-            "No column can be plotted: each is constant or empty, or a number that the model of this comparison, the"
-            " Lasso with penalty 1, hardly predicts even from real rows."
+            "No column can be plotted: each is constant, empty, or numeric and hardly predicted by the Lasso with"
+            " penalty 1 even from real rows."
         )
-        return {"dwpred_sum_squares": none, "dwpred_distance": none}
+        return dict.fromkeys(_DWPRED, none)
     gaps = np.array([ours - theirs for ours, theirs in points])
     return {
         "dwpred_sum_squares": Score(float(np.sum(gaps**2))),
@@ -271,77 +262,83 @@ def _to_diagonal(points: Sequence[tuple[float, float]]) -> dict[str, Score]:
     }
 
 
-def _tasks(train: Judged) -> list[_Task]:
-    traits = train.layout.traits
-    owner = np.repeat(np.arange(len(traits)), [trait.num_features for trait in traits])
+def _tasks(train: EncodedTable) -> list[_Task]:
+    specs = train.layout.columns
+    owner = np.repeat(np.arange(len(specs)), [spec.num_features for spec in specs])
     widths = np.concatenate(
-        [np.r_[t.upper - t.lower, [1.0] * t.has_nulls] if t.is_numeric else np.ones(t.num_features) for t in traits]
+        [np.r_[t.upper - t.lower, [1.0] * t.has_nulls] if t.is_numeric else np.ones(t.num_features) for t in specs]
     )
-    all_binary = all(trait.is_binary for trait in traits)
+    all_binary = all(spec.is_binary for spec in specs)
     tasks = []
-    for place, trait in enumerate(traits):
-        kind = "auc" if all_binary else "r2" if trait.is_numeric else "f1"
+    for index, spec in enumerate(specs):
+        kind = "auc" if all_binary else "r2" if spec.is_numeric else "f1"
         positive = None
-        if trait.is_binary:
-            positive = int(np.sum(train[trait.name] == 1) <= np.sum(train[trait.name] == 0))
-        inputs = np.flatnonzero(owner != place)
-        tasks.append(_Task(trait, kind, positive, inputs, widths[inputs]))
+        if spec.is_binary:
+            positive = int(np.sum(train[spec.name] == 1) <= np.sum(train[spec.name] == 0))
+        inputs = np.flatnonzero(owner != index)
+        tasks.append(_Task(spec, kind, positive, inputs, widths[inputs]))
     return tasks
 
 
-def _predictability(task: _Task, learner: _Encoded, judge: _Encoded, *, seed: int) -> _Found:
-    """How well a model of the column in one table predicts it in another."""
-    answers, truth = learner.table[task.trait.name], judge.table[task.trait.name]
-    inputs, judged_inputs = learner.features[:, task.inputs], judge.features[:, task.inputs]
+def _predictability(task: _Task, learner: _Encoded, tester: _Encoded, *, seed: int) -> _Found:
+    """How well a model of the column trained on one table predicts it in another."""
+    answers, truth = learner.table[task.spec.name], tester.table[task.spec.name]
+    inputs, test_inputs = learner.features[:, task.inputs], tester.features[:, task.inputs]
     if task.kind == "r2":
-        known, there = np.isfinite(answers), np.isfinite(truth)
-        if not known.any() or not there.any():
+        known, present = np.isfinite(answers), np.isfinite(truth)
+        if not known.any() or not present.any():
             return _Found(math.nan, True)
         model = Lasso(alpha=1.0, precompute=True).fit((inputs * task.widths)[known], answers[known])
-        errors = model.predict((judged_inputs * task.widths)[there]) - truth[there]
-        return _Found(r2(errors, truth[there]), model.n_iter_ < model.max_iter)
+        errors = model.predict((test_inputs * task.widths)[present]) - truth[present]
+        return _Found(r2(errors, truth[present]), model.n_iter_ < model.max_iter)
     if task.kind == "auc":
         ones = answers == 1
-        if ones.all() or not ones.any():
+        if ones.all() or not ones.any() or len(np.unique(truth == 1)) < 2:
             return _Found(math.nan, True)
         model = LogisticRegression(solver="liblinear", max_iter=100, random_state=seed).fit(inputs, ones)
-        return _Found(auc(truth == 1, model.decision_function(judged_inputs)), model.n_iter_[0] < model.max_iter)
+        area = roc_auc_score(truth == 1, model.decision_function(test_inputs))
+        return _Found(float(area), model.n_iter_[0] < model.max_iter)
     forest = RandomForestClassifier(n_estimators=10, random_state=seed).fit(inputs, answers)
-    predicted = forest.predict(judged_inputs)
+    predicted = forest.predict(test_inputs)
     if task.positive is None:
-        return _Found(f1_of_classes(truth, predicted, average="micro"), True)
-    return _Found(f1(truth == task.positive, predicted == task.positive), True)
+        return _Found(float(accuracy_score(truth, predicted)), True)
+    return _Found(float(f1_score(truth == task.positive, predicted == task.positive, zero_division=0.0)), True)
 
 
 # Many small linear models
 
 
 def parallel_rmse(
-    train: Judged, synthetic: Judged, test: Judged, *, target: str, regressors: Sequence[str] | None = None
+    train: EncodedTable,
+    synthetic: EncodedTable,
+    test: EncodedTable,
+    *,
+    target: str,
+    regressors: Sequence[str] | None = None,
 ) -> Result:
-    """Least squares on every triple of columns, fitted to real and to synthetic rows: the errors on real test rows.
+    """Least squares on every triple of columns, fitted to real and to synthetic rows: their errors on real test rows.
 
-    Discrete columns enter by a coefficient for each level, and of all best fits the one with the smallest coefficients
-    is taken, the intercept left free. So a level that the fitted rows lack has coefficient 0: it is predicted as the
-    mean of the levels' effects, and no level is a reference. All rows are used; those without the target are left out.
+    Discrete columns have a coefficient for each category, and the minimum-norm solution is taken, with a free
+    intercept. So a category that the fitted rows lack has coefficient 0: it is predicted as the mean of the effects,
+    and no category is a reference. All rows are used but those without the target.
 
-    Keys: rmse_ratio_mean and rmse_ratio_max, of the error after fitting synthetic rows over that after real ones.
+    Keys: rmse_ratio_mean and rmse_ratio_max, the error after fitting synthetic rows over that after fitting real rows.
 
     Args:
         train: The real rows to fit.
         synthetic: The synthetic rows to fit.
         test: The real rows to predict.
         target: A numeric column.
-        regressors: Columns; None: all but the target if they are at most six, else the first five of the layout.
+        regressors: Columns; None: all but the target if there are at most six, else the first five of the layout.
     """
-    _numeric(train, target)
+    _check_numeric(train, target)
     others = [name for name in train.layout.names if name != target]
     if regressors is None:
         regressors = others if len(others) <= MOST_REGRESSORS else others[:FIRST_REGRESSORS]
     for name in regressors:
         if name not in others:
             raise SchemaError(f"There is no regressor {name!r} beside the target.{did_you_mean(name, others)}")
-    (train, synthetic, test), notes = _with_number(target, train=train, synthetic=synthetic, test=test)
+    (train, synthetic, test), notes = _with_finite_target(target, train=train, synthetic=synthetic, test=test)
     settings: dict[str, object] = {
         "target": target,
         "regressors": list(regressors),
@@ -349,9 +346,8 @@ def parallel_rmse(
         "synthetic_rows": synthetic.num_rows,
         "test_rows": test.num_rows,
     }
-    why = _why_not(target, regressors, train, synthetic, test)
-    if why:
-        scores = {key: Score.none(why) for key in ("rmse_ratio_mean", "rmse_ratio_max")}
+    if why := _why_not(target, regressors, train, synthetic, test):
+        scores = dict.fromkeys(("rmse_ratio_mean", "rmse_ratio_max"), Score.none(why))
         return Result(scores=scores, settings=settings, details={"models": []}, notes=notes)
     names = np.repeat(np.array(regressors), [train.layout[name].num_features for name in regressors])
     test_features = test.features(regressors).astype(np.float64)
@@ -363,16 +359,14 @@ def parallel_rmse(
         models.append({"regressors": list(triple), "real": real, "synthetic": fake})
     ratios = [model["synthetic"] / model["real"] for model in models if model["real"] > 0]
     if len(ratios) < len(models):
-        notes += (f"{len(models) - len(ratios)} models have no error after real rows, and so no ratio.",)
-    scores = {
-        "rmse_ratio_mean": Score(float(np.mean(ratios))) if ratios else Score.none("Real rows leave no error."),
-        "rmse_ratio_max": Score(float(np.max(ratios))) if ratios else Score.none("Real rows leave no error."),
-    }
+        notes += (f"{len(models) - len(ratios)} models fit the real rows without error, so they have no ratio.",)
+    mean, largest = mean_and_max(ratios, "Models fitted to real rows have no error.")
+    scores = {"rmse_ratio_mean": mean, "rmse_ratio_max": largest}
     return Result(scores=scores, settings=settings, details={"models": models}, notes=notes)
 
 
 class _Squares(NamedTuple):
-    """A table reduced to what least squares on any of its features needs."""
+    """The sufficient statistics of a table for least squares on any of its features."""
 
     means: Float[np.ndarray, " features"]
     mean: float
@@ -381,71 +375,13 @@ class _Squares(NamedTuple):
     side: Float[np.ndarray, " k"]
 
     @classmethod
-    def of(cls, table: Judged, columns: Sequence[str], target: str) -> "_Squares":
+    def of(cls, table: EncodedTable, columns: Sequence[str], target: str) -> "_Squares":
         features = table.features(columns).astype(np.float64)
         means, mean = features.mean(axis=0), table[target].mean()
         triangle: np.ndarray = np.linalg.qr(np.c_[features - means, table[target] - mean], mode="r")  # type: ignore
         return cls(means, float(mean), triangle[:, :-1], triangle[:, -1])
 
     def predict(self, features: Float[np.ndarray, "rows features"], used: np.ndarray) -> Float[np.ndarray, " rows"]:
-        """By the smallest best coefficients of the used features."""
+        """By the minimum-norm least-squares coefficients of the used features."""
         coefficients = np.linalg.lstsq(self.triangle[:, used], self.side, rcond=RANK_TOLERANCE)[0]
         return self.mean + (features[:, used] - self.means[used]) @ coefficients
-
-
-METRICS = (
-    Metric(
-        key="tstr_rmse",
-        title="Error of predicted numbers, trained on synthetic",
-        direction=LOWER,
-        low=0.0,
-        high=math.inf,
-        meaning="By how much models trained on synthetic rows typically miss the target in real test rows, in its own"
-        " unit; the mean over the models.",
-    ),
-    Metric(
-        key="tstr_r2",
-        title="R squared, trained on synthetic",
-        direction=HIGHER,
-        low=-math.inf,
-        high=1.0,
-        meaning="The share of the real target's variance that models trained on synthetic rows explain; 0 is no better"
-        " than always saying the mean. The mean over the models.",
-    ),
-    Metric(
-        key="dwpred_sum_squares",
-        title="Dimension-wise prediction, squared gaps",
-        direction=LOWER,
-        low=0.0,
-        high=math.inf,
-        meaning="Each column is predicted from the others, once after learning from real rows and once from synthetic"
-        " ones; the squared differences of the two scores, summed over the columns. Numbers that the model used for"
-        " them (Lasso with penalty 1) hardly predicts from real rows are left out.",
-    ),
-    Metric(
-        key="dwpred_distance",
-        title="Dimension-wise prediction, distance to the diagonal",
-        direction=LOWER,
-        low=0.0,
-        high=math.inf,
-        meaning="The same comparison as a mean over columns: how far the points lie from the line on which synthetic"
-        " rows teach as much as real ones.",
-    ),
-    Metric(
-        key="rmse_ratio_mean",
-        title="Linear models: error ratio, mean",
-        direction=NEAR_ONE,
-        low=0.0,
-        high=math.inf,
-        meaning="Small linear models of a number: their error on real test rows after fitting synthetic rows, divided"
-        " by the error after fitting real ones. The mean over all triples of columns.",
-    ),
-    Metric(
-        key="rmse_ratio_max",
-        title="Linear models: error ratio, worst",
-        direction=NEAR_ONE,
-        low=0.0,
-        high=math.inf,
-        meaning="The same ratio for the triple of columns with which synthetic rows do worst.",
-    ),
-)

@@ -1,103 +1,131 @@
-"""What a metric gives back, and what a scorecard must have: numbers, what they mean, and how they were computed."""
+"""What metrics return (scores with a status, settings, details), and the catalogue that describes every metric."""
 
 import dataclasses
+import enum
+import importlib.resources
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from understudy.errors import ConfigError
 
-FORMAT = "understudy-scorecard"
-VERSION = 1
-EXPECTED = "Expected JSON as 'understudy evaluate --json' writes."
+class Direction(enum.StrEnum):
+    """Which values of a metric are better."""
 
-LOWER, HIGHER, NEAR_REAL = "lower is better", "higher is better", "nearer to real is better"
-NEAR_ONE, NEAR_ZERO, NEAR_HALF = "1 is best", "0 is best", "0.5 is best"
-DIRECTIONS = (LOWER, HIGHER, NEAR_REAL, NEAR_ONE, NEAR_ZERO, NEAR_HALF)
+    LOWER = "lower"
+    HIGHER = "higher"
+    NEAR_REAL = "near_real"
+    NEAR_ZERO = "near_zero"
+    NEAR_HALF = "near_half"
+    NEAR_ONE = "near_one"
+
+    @property
+    def goal(self) -> float | None:
+        """The best value, where it is a fixed number."""
+        return {Direction.NEAR_ZERO: 0.0, Direction.NEAR_HALF: 0.5, Direction.NEAR_ONE: 1.0}.get(self)
+
+    @property
+    def text(self) -> str:
+        if self.goal is not None:
+            return f"{self.goal:g} is best"
+        return "closer to real is better" if self is Direction.NEAR_REAL else f"{self.value} is better"
+
+    @property
+    def arrow(self) -> str:
+        if self.goal is not None:
+            return f"→ {self.goal:g}"
+        return {Direction.LOWER: "↓", Direction.HIGHER: "↑"}.get(self, "→ real")
+
+
+class Status(enum.StrEnum):
+    """Whether a score has a value, and if not, the kind of reason."""
+
+    COMPUTED = "computed"
+    SKIPPED = "skipped"
+    """The effort does not include the metric."""
+    MISSING_INPUT = "missing_input"
+    """The metric needs a target or a constraint, and none was given."""
+    NOT_APPLICABLE = "not_applicable"
+    """The metric is for another kind of target or table."""
+    UNDEFINED = "undefined"
+    """The metric has no value for these rows."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One number of a scorecard, in words."""
+    """One entry of `catalogue.toml`, which explains the fields."""
 
     key: str
-    """As in the scorecard's JSON, such as "tstr_auc"."""
+    group: str
     title: str
-    direction: str
-    """One of `DIRECTIONS`."""
-    low: float
-    high: float
-    """The range; infinite where there is no end."""
+    direction: Direction
+    low: float = 0.0
+    high: float = 1.0
     meaning: str
-    """One or two sentences for somebody who is no statistician."""
     same_as: str = ""
-    """The key of a metric that this one repeats on another scale: the two must not count twice."""
+    fraction: bool = False
+    key_score: bool = False
     private: bool = True
-    """Whether it reads real rows; False: of a synthetic table it may be published."""
+
+
+def _read_catalogue() -> dict[str, Metric]:
+    text = importlib.resources.files("understudy.evaluation").joinpath("catalogue.toml").read_text(encoding="utf-8")
+    return {
+        key: Metric(**{"key": key, **entry, "direction": Direction(entry["direction"])})
+        for key, entry in tomllib.loads(text).items()
+    }
+
+
+CATALOGUE: Mapping[str, Metric] = _read_catalogue()
+"""Every metric by its key, in the order of a scorecard."""
+
+
+def metrics_of(group: str) -> tuple[Metric, ...]:
+    """The metrics of one group, in the order of the catalogue."""
+    return tuple(metric for metric in CATALOGUE.values() if metric.group == group)
 
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """One number, with its standard error where one was estimated; or why there is none."""
+    """One number with its standard error, where one was estimated; or a status and the reason why there is none."""
 
     value: float
     error: float | None = None
+    status: Status = Status.COMPUTED
     why: str = ""
 
     @classmethod
-    def none(cls, why: str) -> "Score":
-        """No number, and the reason in a sentence."""
-        return cls(math.nan, None, why)
+    def none(cls, why: str, status: Status = Status.UNDEFINED) -> "Score":
+        """No number. `why` is a sentence for the reader."""
+        return cls(math.nan, None, status, why)
 
     @property
     def is_defined(self) -> bool:
-        return not math.isnan(self.value)
+        return self.status is Status.COMPUTED
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-    """What one metric function found: its scores by `Metric.key`, and all that is needed to repeat it."""
+    """What one metric function returns."""
 
     scores: Mapping[str, Score]
+    """By key of the catalogue."""
     settings: Mapping[str, object]
-    """JSON-safe: every parameter, also the defaults, and the numbers of rows used."""
+    """JSON-safe: every parameter, defaults included, and the numbers of rows used."""
     details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """JSON-safe: curves, histograms and matrices, for a report."""
     notes: tuple[str, ...] = ()
     private: bool = True
     """Whether real rows were read: such numbers are outside every guarantee."""
     redrawn: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
-    """Bootstrapped scores, draw by draw, to be paired with those of another table; no part of a scorecard."""
+    """Bootstrapped scores, to be paired with those of another table; not part of a scorecard."""
 
     def __getitem__(self, key: str) -> float:
         return self.scores[key].value
 
 
-_PARTS = {"real": Mapping, "holdout": Mapping, "synthetic": Sequence, "metrics": Sequence, "details": Mapping}
-
-
-def checked(content: object) -> dict[str, Any]:
-    """The document, if it is a scorecard that this version can read."""
-    if not isinstance(content, Mapping) or content.get("format") != FORMAT:
-        raise ConfigError(f"This is not a scorecard. {EXPECTED}")
-    if content.get("version") != VERSION:
-        raise ConfigError(
-            f"This scorecard has version {repr(content.get('version'))[:20]}, and this Understudy "
-            f"reads version {VERSION}. Evaluate again, or use the Understudy that wrote it."
-        )
-    wrong = next((key for key, kind in _PARTS.items() if not isinstance(content.get(key), kind)), None)
-    if wrong is None and not content["synthetic"]:
-        wrong = "synthetic"
-    if wrong is not None:
-        raise ConfigError(f"This scorecard is damaged: {wrong!r} is missing or malformed. Evaluate again.")
-    try:
-        names = [table["name"] for table in content["synthetic"]]
-        absent = next(
-            ((metric["key"], name) for metric in content["metrics"] for name in names if name not in metric["values"]),
-            None,
-        )
-    except (TypeError, LookupError):
-        raise ConfigError("This scorecard is damaged: a table or metric is malformed. Evaluate again.") from None
-    if absent is not None:
-        raise ConfigError(f"This scorecard is damaged: {absent[0]!r} has no value for {absent[1]!r}.")
-    return dict(content)
+def no_scores(
+    keys: Sequence[str], why: str, status: Status = Status.UNDEFINED, settings: Mapping[str, object] | None = None
+) -> Result:
+    """A result without numbers, all for one reason."""
+    return Result(scores=dict.fromkeys(keys, Score.none(why, status)), settings=settings or {})

@@ -1,4 +1,4 @@
-"""Models fitted side by side, with results that do not depend on the number of cores."""
+"""Fits models in parallel, with results that do not depend on the number of cores."""
 
 import os
 import warnings
@@ -11,11 +11,11 @@ from threadpoolctl import threadpool_limits
 Job = TypeVar("Job")
 
 
-def in_threads(jobs: Sequence[Callable[[], Job]]) -> list[Job]:
-    """Runs fits two at a time, each on one core: sums are then added in one order, whatever the machine.
+def run_in_threads(jobs: Sequence[Callable[[], Job]]) -> list[Job]:
+    """Run fits two at a time, each on one core, so that sums are added in the same order on every machine.
 
-    Warnings are silenced, here and not in the jobs because filters belong to the process: a fit that does not
-    converge becomes a note.
+    Warnings are silenced here, not in the jobs, because warning filters belong to the process; fits that do not
+    converge are reported as notes.
     """
     workers = min(2, os.cpu_count() or 1)
     with warnings.catch_warnings(), threadpool_limits(limits=1):

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from understudy.errors import ConfigError
-from understudy.evaluation.judged import Layout
-from understudy.evaluation.tasks import CENTRES, METRICS, gaussian_quality, gaussian_quality_of, inception_score
+from understudy.evaluation.sample_quality import CENTRES, gaussian_quality, gaussian_quality_of, inception_score
+from understudy.evaluation.scores import CATALOGUE, metrics_of
+from understudy.evaluation.table import Layout
 
 
 def perfect(num_rows: int, seed: int = 0) -> np.ndarray:
@@ -34,11 +35,11 @@ def test_all_mass_in_one_mode() -> None:
     assert result["mode_tv"] == pytest.approx(0.96)
 
 
-@pytest.mark.parametrize("share", [0.9, 0.99])
-def test_counts_agree_with_a_loop_over_centres(share: float) -> None:
+@pytest.mark.parametrize("fraction", [0.9, 0.99])
+def test_counts_agree_with_a_loop_over_centres(fraction: float) -> None:
     points = np.random.default_rng(0).uniform(-6, 6, (5000, 2))
-    radius = {0.9: 0.10730, 0.99: 0.15174}[share]
-    result = gaussian_quality(points, share=share)
+    radius = {0.9: 0.10730, 0.99: 0.15174}[fraction]
+    result = gaussian_quality(points, fraction=fraction)
     assert result.settings["radius"] == pytest.approx(radius, abs=5e-6)
     counts = [sum(math.dist(point, centre) <= radius for point in points) for centre in CENTRES]
     assert result.details["counts"] == counts
@@ -54,23 +55,23 @@ def test_points_nowhere() -> None:
     assert not any(score.is_defined for score in gaussian_quality(np.zeros((0, 2))).scores.values())
 
 
-def test_shares_that_are_none_or_let_gaussians_overlap_are_refused() -> None:
-    for share in (0.0, 1.0, 1 - 1e-100):
-        with pytest.raises(ConfigError, match="share"):
-            gaussian_quality(CENTRES, share=share)
+def test_fractions_that_are_none_or_let_gaussians_overlap_are_refused() -> None:
+    for fraction in (0.0, 1.0, 1 - 1e-100):
+        with pytest.raises(ConfigError, match="fraction"):
+            gaussian_quality(CENTRES, fraction=fraction)
 
 
 def test_two_columns_of_a_table() -> None:
     """On their own scale, whatever the range of the layout; a null lies nowhere."""
     points = perfect(500)
     table = pa.table({"x": points[:, 0], "label": ["a", "b"] * 250, "y": [None, *points[1:, 1]]})
-    judged = Layout.of(table).read(table, "synthetic table")
-    result = gaussian_quality_of(judged, "x", "y")
+    encoded = Layout.of(table).read(table, "synthetic table")
+    result = gaussian_quality_of(encoded, "x", "y")
     points[0] = np.nan
     assert result.scores == gaussian_quality(points).scores
     assert not result.private
     with pytest.raises(ConfigError, match="label"):
-        gaussian_quality_of(judged, "x", "label")
+        gaussian_quality_of(encoded, "x", "label")
 
 
 def test_inception_score_between_one_and_the_number_of_classes() -> None:
@@ -97,10 +98,10 @@ def test_inception_score_by_a_classifier() -> None:
 
 def test_real_rows_at_the_gaussians_are_private_and_synthetic_ones_are_not() -> None:
     real = pa.table({"x": [0.0, 2.0], "y": [0.0, 2.0]})
-    judged = Layout.of(real).read(real, "real table")
-    assert not gaussian_quality_of(judged, "x", "y").private
-    assert gaussian_quality_of(judged, "x", "y", is_real=True).private
-    named = {metric.key: metric for metric in METRICS}
+    encoded = Layout.of(real).read(real, "real table")
+    assert not gaussian_quality_of(encoded, "x", "y").private
+    assert gaussian_quality_of(encoded, "x", "y", is_real=True).private
+    named = CATALOGUE
     assert not named["quality"].private
     assert named["inception_score"].private
 
@@ -114,6 +115,8 @@ def test_what_are_no_probabilities_has_no_score(chances: np.ndarray) -> None:
 
 def test_every_key_is_described_and_all_is_json() -> None:
     results = [gaussian_quality(perfect(100)), inception_score(np.eye(2))]
-    assert [key for result in results for key in result.scores] == [entry.key for entry in METRICS]
+    assert [key for result in results for key in result.scores] == [
+        metric.key for group in ("gaussians", "inception") for metric in metrics_of(group)
+    ]
     for result in results:
         assert json.loads(json.dumps([result.settings, result.details])) == [result.settings, result.details]

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from understudy.errors import SchemaError, TableError
-from understudy.evaluation.judged import Layout
+from understudy.evaluation.table import Layout
 from understudy.schema import Column, Schema
 
 SCHEMA = Schema(
@@ -30,11 +30,11 @@ REAL = pa.table(
 
 def test_a_table_is_codes_and_numbers() -> None:
     layout = Layout.of(REAL, SCHEMA)
-    judged = layout.read(REAL, "real table")
+    encoded = layout.read(REAL, "real table")
     assert layout.names == ("age", "city", "smokes")
-    np.testing.assert_array_equal(judged["age"], [10, 50, np.nan, 100])
-    assert judged["city"].tolist() == [0, 2, 4, 3]  # unlisted is one past null, which is one past the levels
-    assert judged["smokes"].tolist() == [1, 0, 1, 1]
+    np.testing.assert_array_equal(encoded["age"], [10, 50, np.nan, 100])
+    assert encoded["city"].tolist() == [0, 2, 4, 3]  # unlisted is one past null, which is one past the levels
+    assert encoded["smokes"].tolist() == [1, 0, 1, 1]
     assert any("note" in sentence for sentence in layout.notes)
 
 
@@ -85,7 +85,7 @@ def test_without_a_schema_the_real_table_sets_the_scale_and_this_is_said() -> No
     )
     layout = Layout.of(real)
     assert (layout["x"].lower, layout["x"].upper) == (1.0, 3.0)
-    assert layout["kind"].levels == ("a", "b")
+    assert layout["kind"].categories == ("a", "b")
     assert layout["day"].upper - layout["day"].lower == 2
     assert "read off the real table" in layout.notes[0]
 
@@ -107,7 +107,7 @@ def test_names_and_empty_columns_are_left_out_and_this_is_said() -> None:
 
 
 def test_no_column_left_is_an_error() -> None:
-    with pytest.raises(TableError, match="no column to judge"):
+    with pytest.raises(TableError, match="no column to evaluate"):
         Layout.of(pa.table({"name": [f"person {i}" for i in range(200)]}))
 
 
@@ -125,13 +125,13 @@ def test_missing_columns_are_named(table: pa.Table, words: str) -> None:
 
 def test_parts_are_disjoint_and_repeatable() -> None:
     real = pa.table({"x": np.arange(100.0)})
-    judged = Layout.of(real).read(real, "real table")
-    first, second = judged.split(0.8, seed=3)
+    encoded = Layout.of(real).read(real, "real table")
+    first, second = encoded.split(0.8, seed=3)
     assert (first.num_rows, second.num_rows) == (80, 20)
     assert sorted([*first["x"], *second["x"]]) == list(range(100))
-    assert judged.split(0.8, seed=3)[1]["x"].tolist() == second["x"].tolist()
-    assert len(set(judged.at_most(30, seed=1)["x"])) == 30
-    assert judged.at_most(None, seed=1) is judged
+    assert encoded.split(0.8, seed=3)[1]["x"].tolist() == second["x"].tolist()
+    assert len(set(encoded.at_most(30, seed=1)["x"])) == 30
+    assert encoded.at_most(None, seed=1) is encoded
 
 
 def test_unlisted_values_are_the_declared_unknown_in_every_table() -> None:
@@ -151,8 +151,8 @@ def test_only_the_most_frequent_of_many_levels_have_features() -> None:
     values = [f"level {code:04}" for code in codes] + [None, "new"]
     real = pa.table({"k": values[:-1]})
     layout = Layout.of(real)
-    judged = layout.read(pa.table({"k": values}), "synthetic table")
-    features = judged.features()
+    encoded = layout.read(pa.table({"k": values}), "synthetic table")
+    features = encoded.features()
     assert features.shape == (len(values), 1001)
     names = layout.feature_names()
     assert names[0] == "k=level 0500"

@@ -1,0 +1,282 @@
+"""`evaluate`: computes a scorecard. Not private: it reads all real rows."""
+
+import datetime
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from understudy._version import __version__
+from understudy.errors import ConfigError, did_you_mean
+from understudy.evaluation.cells import cells_won
+from understudy.evaluation.checks import warn_of_copies
+from understudy.evaluation.groups import EFFORTS, GROUPS, Comparison, Effort, Group
+from understudy.evaluation.inputs import (
+    Messages,
+    RealTables,
+    Source,
+    SyntheticTable,
+    find_positive,
+    find_target,
+    name_of,
+    path_of,
+    read_real,
+    read_synthetic,
+)
+from understudy.evaluation.scorecard import FORMAT, REAL, VERSION, WARNING, Scorecard
+from understudy.evaluation.scores import Metric, Result, Score, Status, no_scores
+from understudy.schema import Schema
+
+COMPARABLE = 0.9
+"""A reference with a smaller fraction than this of a synthetic table's rows scores worse by chance alone."""
+
+Progress = Callable[[float, str], None]
+
+
+def evaluate(
+    real: Source,
+    synthetic: "Source | Mapping[str, Source]",
+    *,
+    schema: "Schema | str | os.PathLike[str] | None" = None,
+    target: str | None = None,
+    holdout: "Source | None" = None,
+    metrics: Sequence[str] | None = None,
+    effort: str = "default",
+    constraints: Sequence[str] = (),
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Scorecard:
+    """Evaluate one synthetic table, or several by name, against the real one. Not private: it reads all real rows.
+
+    Args:
+        real: The table that the synthesizer saw; a frame or a path.
+        synthetic: A table, or a mapping from names to tables that are compared side by side.
+        schema: Categories and ranges, or the path of a schema file; what it leaves open is read off the real table.
+        target: The column that classifiers predict; default: the schema's.
+        holdout: Real rows that the synthesizer never saw. Absent: a fifth of `real` is held out.
+        metrics: Keys or groups of metrics; None: all that the effort includes.
+        effort: "quick", "default" or "full".
+        constraints: SQL conditions that every row should meet.
+        seed: Of subsamples, splits, bootstraps and models; from 0 to 2^32 - 1.
+        progress: Called with the fraction done and what is being computed.
+    """
+    level = _find_effort(effort)
+    chosen = _select_groups(metrics)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
+        raise ConfigError(f"seed must be a whole number from 0 to 2^32 - 1, found {seed!r}.")
+    if isinstance(schema, str | os.PathLike):
+        schema = Schema.read(schema)
+    said = Messages()
+    tables_real = read_real(real, schema, holdout, int(seed), said)
+    tables = read_synthetic(synthetic, tables_real, int(seed), said)
+    column = find_target(tables_real.layout, target)
+    comparison = Comparison(
+        layout=tables_real.layout,
+        real=tables_real.whole,
+        train=tables_real.train,
+        test=tables_real.test,
+        table=tables_real.table,
+        test_table=tables_real.test_table,
+        effort=level,
+        target=column,
+        positive=find_positive(tables_real.layout, column, tables_real.train),
+        constraints=tuple(constraints),
+        synthetic_rows=max(table.encoded.num_rows for table in tables.values()),
+        seed=int(seed),
+        selected=metrics is not None,
+    )
+    body = _run_groups(chosen, comparison, tables, said, progress)
+    head = _head(comparison, tables, tables_real)
+    head["real"] |= {"name": name_of(real, "the real table"), "file": _file_of(real)}
+    given = {"name": "a fifth of the real table" if holdout is None else name_of(holdout, "holdout")}
+    head["holdout"] |= {**given, "file": _file_of(holdout), "given": holdout is not None}
+    return Scorecard({**head, **body})
+
+
+def _find_effort(name: str) -> Effort:
+    if name not in EFFORTS:
+        raise ConfigError(
+            f"effort must be {', '.join(map(repr, EFFORTS))}, found {name!r}.{did_you_mean(name, EFFORTS)}"
+        )
+    return EFFORTS[name]
+
+
+def _select_groups(metrics: Sequence[str] | None) -> dict[Group, tuple[Metric, ...]]:
+    """The groups to compute, each with the metrics to show."""
+    if metrics is None:
+        return {group: group.metrics for group in GROUPS}
+    if isinstance(metrics, str):
+        raise ConfigError("metrics must be a list of names, not a string.")
+    if not metrics:
+        raise ConfigError("metrics is empty. Name at least one, or omit it for all.")
+    known = {group.name for group in GROUPS} | {key for group in GROUPS for key in group.keys}
+    for name in metrics:
+        if name not in known:
+            groups = ", ".join(group.name for group in GROUPS)
+            raise ConfigError(f"There is no metric {name!r}.{did_you_mean(name, known)} The groups: {groups}.")
+    shown = {
+        group: tuple(metric for metric in group.metrics if group.name in metrics or metric.key in metrics)
+        for group in GROUPS
+    }
+    return {group: found for group, found in shown.items() if found}
+
+
+def _run_groups(
+    chosen: Mapping[Group, tuple[Metric, ...]],
+    comparison: Comparison,
+    tables: Mapping[str, SyntheticTable],
+    said: Messages,
+    progress: Progress | None,
+) -> dict[str, Any]:
+    """Compute all groups: the part of the document that holds results."""
+    if not _is_comparable(len(comparison.reference_rows), comparison):
+        said.notes.append(
+            f"The held-out real rows that serve as reference are {len(comparison.reference_rows):,}, fewer than the"
+            f" {comparison.synthetic_rows:,} synthetic rows: a smaller table scores worse by chance alone, so the"
+            " synthetic one can look better than real rows."
+        )
+    notes: list[dict[str, Any]] = [{"group": None, "tables": [], "text": note} for note in said.notes]
+    warnings = list(said.warnings)
+    entries: list[dict[str, Any]] = []
+    settings: dict[str, Any] = {}
+    details: dict[str, dict[str, Any]] = {}
+    seconds: dict[str, float] = {}
+    step, steps = 0, len(chosen) * (len(tables) + 1)
+    for group, shown in chosen.items():
+        began = time.perf_counter()
+        results: dict[str, Result] = {}
+        for name in (REAL, *tables):
+            if progress is not None:
+                progress(step / steps, f"{group.name.replace('_', ' ')}: {name}")
+            step += 1
+            results[name] = _run(group, comparison, tables.get(name))
+        entries += [_entry(metric, group, comparison, results) for metric in shown]
+        settings[group.name] = _settings({name: _plain(results[name].settings) for name in tables})
+        details[group.name] = {name: _plain(result.details) for name, result in results.items() if result.details}
+        notes += _group_notes(group.name, {name: results[name].notes for name in tables})
+        if group.name == "closest_record":
+            warnings += [text for name in tables for text in warn_of_copies(name, results[name])]
+        seconds[group.name] = round(time.perf_counter() - began, 2)
+    if progress is not None:
+        progress(1.0, "evaluated")
+    body = {
+        "warnings": warnings,
+        "notes": notes,
+        "metrics": entries,
+        "settings": settings,
+        "seconds": seconds,
+        "details": details,
+    }
+    if "cell_accuracy" in details and len(tables) > 1:
+        body["cells_won"] = _plain(cells_won(comparison.real, {name: table.encoded for name, table in tables.items()}))
+    return body
+
+
+def _head(comparison: Comparison, tables: Mapping[str, SyntheticTable], real: RealTables) -> dict[str, Any]:
+    """The part of the document that describes the tables and the settings."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "warning": WARNING,
+        "understudy": __version__,
+        "created": datetime.date.today().isoformat(),
+        "effort": comparison.effort.name,
+        "seed": comparison.seed,
+        "real": {"rows": comparison.real.num_rows},
+        "holdout": {"rows": comparison.test.num_rows, "seen": real.holdout_seen},
+        "synthetic": [{"name": name, "rows": table.table.num_rows} for name, table in tables.items()],
+        "target": None if comparison.target is None else comparison.target.name,
+        "positive": _plain(comparison.positive),
+    }
+
+
+def _file_of(source: object) -> str:
+    path = path_of(source)
+    return "" if path is None else path.name
+
+
+def _is_comparable(num_rows: int, comparison: Comparison) -> bool:
+    return num_rows >= COMPARABLE * comparison.synthetic_rows
+
+
+def _run(group: Group, comparison: Comparison, table: SyntheticTable | None) -> Result:
+    """One group for one table; None: the real reference."""
+    if comparison.skips(group.name):
+        return no_scores(group.keys, f"Skipped by the {comparison.effort.name} scorecard.", Status.SKIPPED)
+    if table is not None:
+        return group.run(comparison, table.encoded, table.table)
+    return Result(scores={}, settings={}) if group.reference is None else group.reference(comparison)
+
+
+def _group_notes(group: str, by_table: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """Each note once, with all tables that have it."""
+    found: dict[str, list[str]] = {}
+    for name, notes in by_table.items():
+        for note in notes:
+            found.setdefault(note, []).append(name)
+    return [{"group": group, "tables": names, "text": note} for note, names in found.items()]
+
+
+def _settings(by_table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Those of the first table; what differs for others, by table."""
+    first = next(iter(by_table.values()))
+    differ = {
+        name: {key: value for key, value in settings.items() if key not in first or first[key] != value}
+        for name, settings in by_table.items()
+    }
+    differ = {name: settings for name, settings in differ.items() if settings}
+    return {**first, "by_table": differ} if differ else first
+
+
+def _entry(metric: Metric, group: Group, comparison: Comparison, results: Mapping[str, Result]) -> dict[str, Any]:
+    absent = Score.none("There is no such score.", Status.NOT_APPLICABLE)
+    scores = {name: result.scores.get(metric.key, absent) for name, result in results.items()}
+    reference = scores.pop(REAL)
+    rows = group.num_reference_rows(comparison)
+    about_reference = {
+        "what": group.reference_is,
+        "rows": rows,
+        "comparable": not group.replaces_table or _is_comparable(rows, comparison),
+    }
+    return {
+        "key": metric.key,
+        "group": group.name,
+        "title": metric.title,
+        "direction": metric.direction.value,
+        "low": _plain(metric.low),
+        "high": _plain(metric.high),
+        "meaning": metric.meaning,
+        "same_as": metric.same_as,
+        "fraction": metric.fraction,
+        "key_score": metric.key_score,
+        "private": metric.private,
+        "reference": {**_score(reference), **about_reference} if reference.is_defined else None,
+        "values": {name: _score(score) for name, score in scores.items()},
+    }
+
+
+def _score(score: Score) -> dict[str, Any]:
+    return {
+        "value": _plain(score.value),
+        "error": _plain(score.error),
+        "status": score.status.value,
+        "why": score.why,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """JSON without NaN or infinities, floats to six digits."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value

@@ -1,0 +1,204 @@
+"""Reads the tables of an evaluation: the real one, its holdout and the synthetic ones, on one layout."""
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from understudy.errors import ConfigError, SchemaError, TableError, did_you_mean
+from understudy.evaluation import learning, validity
+from understudy.evaluation.checks import fractions_text, warn_of_order, warn_of_other, warn_of_size
+from understudy.evaluation.scorecard import REAL
+from understudy.evaluation.table import REAL_TABLE, ColumnSpec, EncodedTable, Layout
+from understudy.schema import Schema
+from understudy.schema.values import format_list, to_python
+from understudy.tables import Frame, as_arrow
+
+Source: TypeAlias = "Frame | str | os.PathLike[str]"
+
+HELD_OUT = 0.2
+"""The fraction of the real rows that is held out if no holdout is given."""
+
+
+class RealTables(NamedTuple):
+    """The real table and its holdout, as read and encoded."""
+
+    layout: Layout
+    schema: Schema
+    """How the synthetic tables are read: with the kinds of the real one, whatever their own types."""
+    table: pa.Table
+    test_table: pa.Table
+    whole: EncodedTable
+    train: EncodedTable
+    test: EncodedTable
+    holdout_seen: bool
+    """Whether the synthesizer has seen the test rows, as far as is known."""
+
+
+class SyntheticTable(NamedTuple):
+    """One synthetic table: encoded, with at most as many rows as the real one, and as read."""
+
+    encoded: EncodedTable
+    table: pa.Table
+
+
+@dataclasses.dataclass(frozen=True)
+class Messages:
+    """Sentences for the reader, collected while tables are read."""
+
+    notes: list[str] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
+
+
+def read_real(real: Source, schema: Schema | None, holdout: "Source | None", seed: int, said: Messages) -> RealTables:
+    """Read the real table and its holdout; without one, hold out a fifth of the real rows."""
+    for source, what in ((real, REAL_TABLE), *([] if holdout is None else [(holdout, "holdout")])):
+        said.warnings.extend(warn_of_order(path_of(source), what))
+    table = _read(real, schema, REAL_TABLE, said)
+    kinds = dataclasses.replace(Schema.draft(table.schema), drafted=False) if schema is None else schema
+    test_table = None if holdout is None else _read(holdout, kinds, "holdout", said)
+    layout = Layout.of(table, schema, *([] if test_table is None else [test_table]))
+    layout = dataclasses.replace(layout, schema=dataclasses.replace(layout.schema, drafted=False))
+    said.notes.extend(layout.notes)
+    whole = layout.read(table, REAL_TABLE)
+    if test_table is None:
+        train_rows, test_rows = _split_rows(whole.num_rows, seed)
+        said.notes.append(
+            f"No holdout was given: {len(test_rows):,} of the {whole.num_rows:,} real rows were held out for testing."
+            " The synthesizer has seen them, so scores on them may be too good."
+        )
+        test_table, train, test = table.take(test_rows), whole.take(train_rows), whole.take(test_rows)
+        return RealTables(layout, kinds, table, test_table, whole, train, test, True)
+    test = layout.read(test_table, "holdout")
+    fraction, by_chance = validity.seen_fraction(whole, test)
+    is_seen = fraction > (1 + by_chance) / 2
+    if is_seen:
+        said.warnings.append(
+            f"{fraction:.0%} of the holdout's rows equal a row of the real table, so it seems to be part of it: scores"
+            " on it are too good. Hold out rows that the synthesizer never saw."
+        )
+    return RealTables(layout, kinds, table, test_table, whole, whole, test, is_seen)
+
+
+def read_synthetic(
+    synthetic: "Source | Mapping[str, Source]", real: RealTables, seed: int, said: Messages
+) -> dict[str, SyntheticTable]:
+    """Read the synthetic tables by name; those with more rows than the real one are subsampled to its size."""
+    named = _named(synthetic)
+    tables = {}
+    limit = real.whole.num_rows
+    for name, source in named.items():
+        what = f"synthetic table {name!r}" if len(named) > 1 else "synthetic table"
+        table = _read(source, real.schema, what, said)
+        encoded = real.layout.read(table, what)
+        said.warnings.extend(warn_of_size(encoded.num_rows, limit, what))
+        said.warnings.extend(warn_of_other(table, real.layout, what))
+        known = (*real.layout.schema.names, *real.table.column_names)
+        if extra := [column for column in table.column_names if column not in known]:
+            said.notes.append(
+                f"The {what} has columns that the real one lacks; they were ignored: {format_list(extra)}."
+            )
+        if encoded.num_rows > limit:
+            said.notes.append(
+                f"The {what} has {encoded.num_rows:,} rows; a random {limit:,} of them were used, as many as real rows."
+            )
+        tables[name] = SyntheticTable(encoded.at_most(limit, seed=seed), table)
+    return tables
+
+
+def find_target(layout: Layout, target: str | None) -> ColumnSpec | None:
+    """The target column: the one given, else the schema's."""
+    name = layout.schema.target if target is None else target
+    if name is None:
+        return None
+    if name in layout.names:
+        return layout[name]
+    if name in layout.schema:
+        raise SchemaError(f"The target {name!r} is dropped, an id, text or empty, so it cannot be predicted.")
+    raise SchemaError(f"The target {name!r} is not a column of the tables.{did_you_mean(name, layout.names)}")
+
+
+def find_positive(layout: Layout, target: ColumnSpec | None, train: EncodedTable) -> object:
+    """The schema's positive class, else the rarer of two; None: the target does not have two classes."""
+    if target is None or target.is_numeric:
+        return None
+    declared = layout.schema.positive if layout.schema.target == target.name else None
+    if declared is None or len(target.categories) != 2:
+        return learning.rarer_class(train, target.name)
+    if str(to_python(declared)) not in target.labels[:2]:
+        # The categories were read off real rows, else the schema would have been refused: they are not listed.
+        raise SchemaError(
+            f"The schema's positive class {to_python(declared)!r} is not a value of the target {target.name!r}. "
+            "Declare the target's categories, or correct it."
+        )
+    return to_python(declared)
+
+
+def path_of(source: object) -> Path | None:
+    """The file of a path; None: a frame or a URL."""
+    if not isinstance(source, str | os.PathLike) or "://" in str(source):
+        return None
+    whole = Path(source)
+    return whole if whole.exists() else Path(str(source).partition("::")[0])
+
+
+def name_of(source: Source, otherwise: str) -> str:
+    """A file's name without its suffix; for frames, `otherwise`."""
+    if not isinstance(source, str | os.PathLike):
+        return otherwise
+    stem = Path(str(source).split("::")[-1]).stem
+    return otherwise if stem in ("", REAL) else stem
+
+
+def _named(synthetic: "Source | Mapping[str, Source]") -> dict[str, Source]:
+    if not isinstance(synthetic, Mapping):
+        return {name_of(synthetic, "synthetic"): synthetic}
+    if not synthetic:
+        raise ConfigError("There is no synthetic table to evaluate.")
+    if REAL in synthetic:
+        raise ConfigError(f"A synthetic table cannot be named {REAL!r}: that is the name of the reference.")
+    return dict(synthetic)
+
+
+def _read(source: Source, schema: Schema | None, what: str, said: Messages) -> pa.Table:
+    """The table with the schema's kinds; warns of cells that cannot be read as their kind."""
+    if (path := path_of(source)) is not None and not path.exists():
+        raise TableError(f"The {what} cannot be read. {path} does not exist. Check the spelling and the folder.")
+    try:
+        nulls = {} if schema is None else _null_counts(as_arrow(source)[0])
+        table = as_arrow(source, schema)[0]
+    except (TableError, SchemaError) as error:
+        raise type(error)(f"The {what} cannot be read. {error}") from None
+    if not table.num_rows:
+        raise TableError(f"The {what} has no rows, so there is nothing to evaluate.")
+    lost = dict(_lost_cells(nulls, table, schema))
+    if lost:
+        said.warnings.append(
+            f"In the {what} some cells cannot be read as the kind of their column and count as missing:"
+            f" {fractions_text(lost)}."
+        )
+    return table
+
+
+def _lost_cells(nulls: Mapping[str, int], table: pa.Table, schema: Schema | None) -> Iterator[tuple[str, float]]:
+    """Columns with the fraction of cells that became null when they were read as their kind."""
+    found = _null_counts(table)
+    for name in () if schema is None else [column.name for column in schema.modelled]:
+        if name in found and found[name] > nulls.get(name, found[name]):
+            yield name, (found[name] - nulls[name]) / table.num_rows
+
+
+def _null_counts(table: pa.Table) -> dict[str, int]:
+    return {name: values.null_count for name, values in zip(table.column_names, table.columns, strict=True)}
+
+
+def _split_rows(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    if num_rows < 2:
+        raise TableError("The real table has only one row, so none can be held out. Give more rows, or a holdout.")
+    order = np.random.default_rng(seed).permutation(num_rows)
+    held = max(1, round(HELD_OUT * num_rows))
+    return np.sort(order[held:]), np.sort(order[:held])

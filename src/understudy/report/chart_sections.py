@@ -1,0 +1,228 @@
+"""The sections of the report that show charts, from single columns to models of the target."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from understudy.report import charts, histograms, verdict
+from understudy.report.svg import Style, legend
+from understudy.report.text import Scores, esc, finite, listing, model_name, number, percent, quoted, shortened
+from understudy.report.verdict import detail
+
+MAX_COLUMNS = 60
+MAX_POINTS = 1_000
+
+
+def _absent(card: Scores, *groups: str) -> str:
+    """Why there is no chart; nothing at all if these groups were skipped."""
+    why = verdict.why_absent(card, groups)
+    return f'<p class="absent">Not drawn: {esc(why)}</p>' if why else ""
+
+
+def _details(card: Scores, group: str, methods: Sequence[Style], key: str) -> dict[str, Scores]:
+    """The details of each method that has this key."""
+    found = {style.name: detail(card, group, style.name) for style in methods}
+    return {name: each for name, each in found.items() if each.get(key)}
+
+
+def columns(card: Scores, methods: Sequence[Style]) -> str:
+    found = _details(card, "one_way", methods, "columns")
+    if not found:
+        return _absent(card, "one_way")
+    by_column: dict[str, dict[str, Scores]] = {}
+    for method, each in found.items():
+        for name, column in each["columns"].items():
+            by_column.setdefault(name, {})[method] = column
+
+    def distance(name: str) -> float:
+        return max(finite(column.get("tv")) or 0.0 for column in by_column[name].values())
+
+    order = sorted(by_column, key=lambda name: -distance(name))
+    figures = []
+    for name in order[:MAX_COLUMNS]:
+        tags = "".join(
+            f"<span>{style.key}{number(tv) if tv is None else percent(tv)}</span>"
+            for style in methods
+            if style.name in by_column[name]
+            for tv in [finite(by_column[name][style.name].get("tv"))]
+        )
+        tags, note = f'<span class="tvs">{tags}</span>', _out_of_range(card, methods, name)
+        figures.append(histograms.histogram(name, by_column[name], methods, tags, note))
+    cut = f" The {MAX_COLUMNS} worst of {len(order)} columns are shown." if len(order) > MAX_COLUMNS else ""
+    return (
+        "<p>The histogram of each column, the worst first. Next to its name is the total variation: the fraction of "
+        f"rows whose value would have to change to match the real histogram.{cut}</p>{legend(methods)}"
+        f'<div class="columns">{"".join(figures)}</div>'
+    )
+
+
+def _out_of_range(card: Scores, methods: Sequence[Style], column: str) -> str:
+    """Which methods have numbers out of range, which are drawn in the first and last bin."""
+    by_method = {style.name: detail(card, "validity", style.name).get("columns") or {} for style in methods}
+    found = {name: finite((each.get(column) or {}).get("out_of_range")) for name, each in by_method.items()}
+    named = [f"{shortened(name, 28)} {percent(fraction)}" for name, fraction in found.items() if fraction]
+    return f"Numbers out of range are counted in the first or last bin: {listing(named)}." if named else ""
+
+
+def pairs(card: Scores, methods: Sequence[Style]) -> str:
+    found = _details(card, "two_way", methods, "tv")
+    parts = []
+    if found and len(names := next(iter(found.values()))["columns"]) > 1:
+        parts.append(
+            "<p>The distance of the joint histogram of two columns from the real one. Where a pair is dark although "
+            "both of its columns are good, the dependence between them was lost.</p>"
+        )
+        matrices = {method: each["tv"] for method, each in found.items()}
+        parts.append(charts.heat_maps(names, matrices, methods, signed=False, what="Total variation of the pair"))
+    else:
+        parts.append(_absent(card, "two_way"))
+    found = {m: each for m, each in _details(card, "correlations", methods, "synthetic").items() if each.get("real")}
+    if found and len(names := next(iter(found.values()))["columns"]) > 1:
+        differences = {m: _difference(each["synthetic"], each["real"]) for m, each in found.items()}
+        what = "Difference to the real association: negative where the synthetic one is weaker, positive where stronger"
+        parts.append("<h3>Correlations</h3>")
+        parts.append(charts.heat_maps(names, differences, methods, signed=True, what=what))
+    return "".join(parts)
+
+
+def _difference(ours: Sequence[Sequence[object]], real: Sequence[Sequence[object]]) -> list[list[float | None]]:
+    """The absolute differences of associations: positive where ours is the stronger one, of whatever sign."""
+
+    def signed(ours: float | None, real: float | None) -> float | None:
+        return None if ours is None or real is None else math.copysign(abs(ours - real), abs(ours) - abs(real))
+
+    return [
+        [signed(finite(a), finite(b)) for a, b in zip(row, other, strict=True)]
+        for row, other in zip(ours, real, strict=True)
+    ]
+
+
+def cloud(card: Scores, methods: Sequence[Style]) -> str:
+    found = _details(card, "pca", methods, "synthetic")
+    if not found:
+        return _absent(card, "pca")
+    if all(len(point) < 2 for each in found.values() for point in each["synthetic"]):
+        return '<p class="absent">Not drawn: the real table has only one principal component.</p>'
+    return (
+        "<p>Rows projected on the first two principal components of the real table. A good table fills the same area "
+        f"with the same density.</p>{charts.clouds(found, methods)}"
+    )
+
+
+def categories(card: Scores, methods: Sequence[Style]) -> str:
+    found = _details(card, "dimension_probability", methods, "points")
+    if not found:
+        return _absent(card, "dimension_probability")
+    rows = _points(found, lambda point: (str(point["column"]), str(point["category"])))
+    rows.sort(key=lambda row: -max(abs(v - row[1]) for v in row[2].values() if v is not None))
+    cut = f"The {MAX_POINTS:,} worst of {len(rows):,} categories are shown." if len(rows) > MAX_POINTS else ""
+    head, what = ["column", "category"], "frequency of each category"
+    chart = charts.scatters(head, rows[:MAX_POINTS], methods, what=what, low=0.0, high=1.0, note=cut)
+    return f"<p>The frequency of each category of each column. On the diagonal both tables agree.</p>{chart}"
+
+
+def prediction(card: Scores, methods: Sequence[Style]) -> str:
+    found = _details(card, "dimension_prediction", methods, "points")
+    if not found:
+        return _absent(card, "dimension_prediction")
+    kept = {method: {"points": [p for p in each["points"] if p.get("plotted", True)]} for method, each in found.items()}
+    rows = _points(kept, lambda point: (str(point["column"]), model_name(str(point.get("kind", "")))))
+    excluded = sorted({str(p["column"]) for each in found.values() for p in each["points"]} - {r[0][0] for r in rows})
+    note = ""
+    if excluded:
+        names = listing([quoted(name) for name in excluded[:8]])
+        more = f" and {len(excluded) - 8} more" if len(excluded) > 8 else ""
+        note = esc(
+            f"Not drawn: {names}{more}. The Lasso with penalty 1, the model for numbers here, hardly predicts them "
+            "even when trained on real rows. Other models may."
+        )
+    head, what = ["column", "kind"], "score of predicting each column"
+    chart = charts.scatters(head, rows[:MAX_POINTS], methods, what=what, note=note)
+    return (
+        "<p>Each column predicted from all others by a model trained on real rows (across) and one trained on "
+        "synthetic rows (up), both scored on held-out real rows: a small random forest for categories, scored by F1, "
+        "and the Lasso for numbers, scored by R²; if all columns are binary, logistic regressions scored by ROC AUC. "
+        "Below the diagonal, models learn less from the synthetic table.</p>"
+        f"{chart or _absent(card, 'dimension_prediction')}"
+    )
+
+
+def _points(
+    found: Mapping[str, Scores], name_of: Callable[[Scores], tuple[str, str]]
+) -> list[tuple[tuple[str, str], float, dict[str, float | None]]]:
+    """Points of several methods, those of one name in one row."""
+    rows: dict[tuple[str, str], tuple[float, dict[str, float | None]]] = {}
+    for method, each in found.items():
+        for point in each["points"]:
+            real, value = finite(point["real"]), finite(point["synthetic"])
+            if real is not None and value is not None:
+                rows.setdefault(name_of(point), (real, {}))[1][method] = value
+    return [(name, real, values) for name, (real, values) in rows.items()]
+
+
+def learning(card: Scores, methods: Sequence[Style]) -> str:
+    sources = {name: detail(card, "learning", name) for name in ("real", *(style.name for style in methods))}
+    sources = {name: each for name, each in sources.items() if each}
+    parts = [_roc(sources, methods), _importance(sources, methods), _models(sources)]
+    if not any(parts):
+        parts = [_absent(card, "learning")]
+    found = _details(card, "parallel_rmse", methods, "models")
+    if found:
+        target = ((card.get("settings") or {}).get("parallel_rmse") or {}).get("target")
+        of = "" if target is None else f" of {esc(quoted(target))}"
+        chart = charts.slopes({method: each["models"] for method, each in found.items()}, methods)
+        parts.append(
+            f"<h3>Errors of regressions</h3><p>Each line is a linear regression{of}: its error on held-out real rows "
+            "after training on real rows, and after training on synthetic ones. Flat is best. The scale does not start "
+            f"at zero.</p>{chart}"
+        )
+    return "".join(parts)
+
+
+def _roc(sources: Mapping[str, Scores], methods: Sequence[Style]) -> str:
+    curves: dict[str, dict[str, Any]] = {}
+    for source, each in sources.items():
+        for model, curve in (each.get("roc") or {}).items():
+            curves.setdefault(model, {})[source] = curve
+    if not curves:
+        return '<p class="absent">ROC curves are not drawn: they need a target with two classes.</p>' if sources else ""
+    return (
+        "<h3>ROC curves</h3><p>Classifiers trained on real rows (grey) and on each synthetic table, all tested on the "
+        f"same held-out real rows.</p>{legend(methods, 'line')}{charts.roc_curves(curves, methods)}"
+    )
+
+
+def _importance(sources: Mapping[str, Scores], methods: Sequence[Style]) -> str:
+    found = {source: each["importance"] for source, each in sources.items() if each.get("importance")}
+    if "real" not in found or len(found) < 2:
+        why = "Feature importances are not drawn: this scorecard has no random forest."
+        return f'<p class="absent">{why}</p>' if sources else ""
+    return (
+        "<h3>Feature importances</h3><p>The importance of each column to a random forest that predicts the target. "
+        "Markers close to the grey dot mean that models of synthetic and of real rows rely on the same columns.</p>"
+        f"{legend(methods, 'dot')}{histograms.importances(found, methods)}"
+    )
+
+
+def _models(sources: Mapping[str, Scores]) -> str:
+    """The scores of each model, if the scorecard has them."""
+    rows: dict[str, dict[str, dict[str, object]]] = {}
+    for source, each in sources.items():
+        for model, scores in (each.get("models") or {}).items():
+            for key, value in scores.items():
+                rows.setdefault(model, {}).setdefault(key, {})[source] = value
+    if not rows:
+        return ""
+    head = "".join(f"<th scope=col class=n>{esc(name)}</th>" for name in sources)
+    body = []
+    for model, by_key in rows.items():
+        named = f'<th scope=rowgroup rowspan="{len(by_key)}">{esc(model_name(model))}</th>'
+        for i, (key, values) in enumerate(by_key.items()):
+            cells = "".join(f"<td class=n>{number(values.get(source))}</td>" for source in sources)
+            body.append(f"<tr>{'' if i else named}<td>{esc(model_name(key))}</td>{cells}</tr>")
+    return (
+        "<h3>Scores of each model</h3>"
+        '<div class="scroll" tabindex="0" role="region" aria-label="Scores of each model"><table class="plain"><thead>'
+        f"<tr><th scope=col>model</th><th scope=col>score</th>{head}</tr></thead>"
+        f"<tbody>{''.join(body)}</tbody></table></div>"
+    )

@@ -1,0 +1,259 @@
+"""The sections of the report that show scores: the key scores, all scores as bars, and the table of all scores."""
+
+import collections
+import math
+from collections.abc import Sequence
+
+from understudy.evaluation.scores import Direction
+from understudy.report import verdict
+from understudy.report.svg import Style
+from understudy.report.text import (
+    Scores,
+    counted,
+    esc,
+    finite,
+    format_score,
+    minus,
+    name_tag,
+    number,
+    shortened,
+    tick_label,
+)
+
+FAMILIES = {
+    "Marginals and associations": (
+        "one_way",
+        "two_way",
+        "three_way",
+        "nist",
+        "cell_accuracy",
+        "correlations",
+        "dimension_probability",
+        "gaussians",
+    ),
+    "Learning from synthetic rows": ("learning", "dimension_prediction", "parallel_rmse", "inception"),
+    "Separating real from synthetic rows": ("pmse_logit", "pmse_cart", "jensen_shannon", "pca", "wasserstein"),
+    "Invalid values and copies": ("validity", "constraints", "closest_record"),
+    "Other scores": (),
+}
+"""Headings for groups of scores; a group that is not named here is among the others."""
+
+_ROUGH = "\N{NO-BREAK SPACE}†"
+"""Marks a reference that scores worse by chance alone."""
+
+
+def is_skipped(metric: Scores) -> bool:
+    """Whether the effort left the metric out for all tables."""
+    return all(map(verdict.is_skipped, metric["values"].values()))
+
+
+def key_scores(card: Scores, methods: Sequence[Style]) -> str:
+    """The scores that sum up the page, methods side by side."""
+    shown = [m for m in card["metrics"] if m.get("key_score") and not m.get("same_as") and _is_computed(m)]
+    if not shown:
+        return ""
+    rows = "".join(_key_row(metric, methods) for metric in shown)
+    best = " The best of the tables is in bold." if len(methods) > 1 else ""
+    return (
+        "<p>The scores to read first. Real rows are held-out ones in place of the synthetic table or, for learning, "
+        f"models trained on real rows.{best}</p>{_score_table('Key scores', rows, methods, 'all board')}"
+        f"{_rough_note(card, shown)}"
+    )
+
+
+def _is_computed(metric: Scores) -> bool:
+    return any(finite(score["value"]) is not None for score in metric["values"].values())
+
+
+def _score_table(label: str, rows: str, methods: Sequence[Style], kind: str) -> str:
+    head = "".join(f"<th scope=col>{style.key}{name_tag(style.name, 20)}</th>" for style in methods)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table class="{kind}"><thead><tr>'
+        f"<th scope=col>score</th><th scope=col>real rows</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _key_row(metric: Scores, methods: Sequence[Style]) -> str:
+    values = {style.name: finite(metric["values"][style.name]["value"]) for style in methods}
+    ranks = {name: verdict.badness(metric, value) for name, value in values.items() if value is not None}
+    least = min((rank for rank in ranks.values() if rank is not None), default=None)
+    best = [name for name, rank in ranks.items() if rank is not None and least is not None and rank <= least + 1e-12]
+    cells = []
+    for name, value in values.items():
+        text = format_score(metric, value)
+        shown = f"<b>{text}</b>" if best == [name] and len(methods) > 1 else text
+        cells.append(f'<td class=n data-name="{esc(shortened(name, 40))}">{shown}</td>')
+    reference = metric.get("reference") or {}
+    real = format_score(metric, reference.get("value")) + ("" if verdict.is_comparable(metric) else _ROUGH)
+    return (
+        f"<tr><th scope=row><span>{esc(metric['title'])}</span><small>{_direction_text(metric)}</small></th>"
+        f'<td class=n data-name="real rows">{real}</td>{"".join(cells)}</tr>'
+    )
+
+
+def _direction_text(metric: Scores) -> str:
+    return esc(Direction(metric["direction"]).text)
+
+
+def _rough_note(card: Scores, metrics: Sequence[Scores]) -> str:
+    if all(map(verdict.is_comparable, metrics)):
+        return ""
+    return (
+        f'<p class="note">† The held-out table has {counted(card["holdout"]["rows"], "row")}, far fewer than the '
+        "synthetic one, and scores worse by chance alone: beating it proves nothing.</p>"
+    )
+
+
+def bars(card: Scores, methods: Sequence[Style]) -> str:
+    drawn = [metric for metric in card["metrics"] if not metric.get("same_as") and _is_computed(metric)]
+    if not drawn:
+        return "<p>No score could be computed; the table of all scores gives the reasons.</p>"
+    parts = [
+        "<p>Each bar is the score of one synthetic table. The black line is the score of real rows: held-out real rows "
+        "in place of synthetic ones, or models trained on real rows. Where a score has a best value, a dotted line "
+        "marks it and the bar starts there. Whiskers are two standard errors.</p>"
+    ]
+    if not all(map(verdict.is_comparable, drawn)):
+        parts.append(
+            "<p>Where the line of real rows is grey and dashed, the held-out table has far fewer rows than the "
+            "synthetic one. It scores worse by chance alone, so beating it proves nothing.</p>"
+        )
+    for family, metrics in families(drawn).items():
+        usual = _usual_reference(metrics)
+        cards = "".join(_bar_card(metric, methods, usual) for metric in metrics)
+        of = f'<p class="small">Real: {esc(usual)}, unless noted otherwise.</p>' if usual else ""
+        parts.append(f'<div class="group"><h3>{family}</h3>{of}<div class="bars">{cards}</div></div>')
+    return "".join(parts)
+
+
+def _usual_reference(metrics: Sequence[Scores]) -> str:
+    """What most of these scores are compared with, so that it need not be repeated."""
+    found = [str(metric["reference"].get("what") or "") for metric in metrics if metric.get("reference")]
+    return collections.Counter(found).most_common(1)[0][0] if found else ""
+
+
+def families(metrics: Sequence[Scores]) -> dict[str, list[Scores]]:
+    """Metrics under their headings, in the order of these; empty headings are omitted."""
+    of = {group: family for family, groups in FAMILIES.items() for group in groups}
+    found: dict[str, list[Scores]] = {family: [] for family in FAMILIES}
+    for metric in metrics:
+        found[of.get(metric["group"], "Other scores")].append(metric)
+    return {family: each for family, each in found.items() if each}
+
+
+def _bar_card(metric: Scores, methods: Sequence[Style], usual: str) -> str:
+    reference = metric.get("reference") or {}
+    real, goal = finite(reference.get("value")), Direction(metric["direction"]).goal
+    values = [finite(score["value"]) for score in metric["values"].values()]
+    low, high = _axis(metric, [v for v in (*values, real) if v is not None])
+
+    def at(value: float) -> float:
+        return round(100 * min(max((value - low) / (high - low), 0.0), 1.0), 2)
+
+    start = at(goal if goal is not None else min(max(0.0, low), high))
+    rough = "" if verdict.is_comparable(metric) else " rough"
+    lines = f'<i class="goal" style="left:{start}%"></i>' if goal is not None else ""
+    lines += f'<i class="real{rough}" style="left:{at(real)}%"></i>' if real is not None else ""
+    rows = []
+    for style in methods:
+        score = metric["values"][style.name]
+        value, error, tag = finite(score["value"]), finite(score.get("error")), f"{style.key}{name_tag(style.name, 16)}"
+        if value is None:
+            why = esc(score.get("why") or "no reason is given")
+            rows.append(f'<dt>{tag}</dt><dd class="none">not computed: {why}</dd>')
+            continue
+        left, right = sorted((start, at(value)))
+        bar = f'<i class="bar" style="left:{left}%;width:{max(right - left, 0.4):.2f}%;background:{style.colour}"></i>'
+        if error:
+            left, right = at(value - 2 * error), at(value + 2 * error)
+            bar += f'<i class="whisker" style="left:{left}%;width:{right - left:.2f}%"></i>'
+        shown = format_score(metric, value)
+        rows.append(f'<dt>{tag}</dt><dd><span class="track">{bar}{lines}</span><b>{shown}</b></dd>')
+    what = str(reference.get("what") or "")
+    named = esc(what) if what != usual else "real"
+    text = "no score of real rows" if real is None else f"{named}: {format_score(metric, real)}"
+    return (
+        f'<div class="bar-card" tabindex="0" data-tip="{esc(metric["meaning"])}"><h4>{esc(metric["title"])}</h4>'
+        f'<p class="small">{_direction_text(metric)} · {text}</p><dl>{"".join(rows)}'
+        f'<dt></dt><dd class="ends"><span><i>{_end(metric, low)}</i><i>{_end(metric, high)}</i></span></dd></dl></div>'
+    )
+
+
+def _axis(metric: Scores, values: Sequence[float]) -> tuple[float, float]:
+    """The whole range where large is good; otherwise only as far as there are values, or nothing would be visible."""
+    low, high, direction = finite(metric.get("low")), finite(metric.get("high")), Direction(metric["direction"])
+    reached = [*values, *([] if direction.goal is None else [direction.goal])]
+    bottom, top = min([*reached, 0.0 if low is None else low]), max(reached)
+    if bottom < 0 and bottom != low:
+        bottom = -round_up(-bottom)
+    whole = direction in (Direction.HIGHER, Direction.NEAR_HALF)
+    if high is not None and whole and high <= 10 * max(top, 1e-9):
+        top = max(top, high)
+    elif top > 0:
+        top = round_up(top)
+        top = min(top, high) if high is not None and high > bottom else top
+    return bottom, top if top > bottom else bottom + 1.0
+
+
+def round_up(value: float) -> float:
+    """The next round number, where a scale may end."""
+    scale = 10.0 ** math.floor(math.log10(value))
+    steps = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+    return float(f"{next(step * scale for step in steps if step * scale >= value * (1 - 1e-9)):.3g}")
+
+
+def table(card: Scores, methods: Sequence[Style]) -> str:
+    rows = []
+    for family, metrics in families([metric for metric in card["metrics"] if not is_skipped(metric)]).items():
+        usual = _usual_reference(metrics)
+        rows.append(
+            f'<tr class="head"><th scope=rowgroup>{family}</th><td class=n><small>{esc(usual)}</small></td>'
+            f'<td colspan="{len(methods)}"></td></tr>'
+        )
+        rows += [_row(metric, methods, usual) for metric in metrics]
+    if not rows:
+        return ""
+    return (
+        "<p>Every score with its meaning, its direction and range, the score of real rows, and its standard error (±) "
+        "where one was estimated. What real rows are is stated at the head of each part, and where it differs.</p>"
+        f"{_score_table('All scores', ''.join(rows), methods, 'all')}{_rough_note(card, card['metrics'])}"
+    )
+
+
+def _row(metric: Scores, methods: Sequence[Style], usual: str) -> str:
+    scores = [metric["values"][style.name] for style in methods]
+    reasons = {score.get("why") if finite(score["value"]) is None else None for score in scores}
+    if len(methods) > 1 and len(reasons) == 1 and None not in reasons:  # one reason for all
+        cells = f'<td class=n colspan="{len(methods)}" data-name="all">{_cell(metric, scores[0])}</td>'
+    else:
+        cells = "".join(
+            f'<td class=n data-name="{esc(shortened(style.name, 40))}">{_cell(metric, score)}</td>'
+            for style, score in zip(methods, scores, strict=True)
+        )
+    reference = metric.get("reference")
+    real = _cell(metric, reference, "" if verdict.is_comparable(metric) else _ROUGH) if reference else "–"
+    if reference and str(reference.get("what") or "") != usual:
+        real += f"<small>{esc(reference.get('what') or '')}</small>"
+    low, high = finite(metric.get("low")), finite(metric.get("high"))
+    span = f"from {'−∞' if low is None else _end(metric, low)} to {'∞' if high is None else _end(metric, high)}"
+    twin = f"; repeats {esc(metric['same_as'])}" if metric.get("same_as") else ""
+    return (
+        f"<tr><th scope=row><span>{esc(metric['title'])}</span> <code>{esc(metric['key'])}</code>"
+        f"<small>{esc(metric['meaning'])}</small><small>{_direction_text(metric)}; {span}{twin}</small></th>"
+        f'<td class=n data-name="real rows">{real}</td>{cells}</tr>'
+    )
+
+
+def _cell(metric: Scores, score: Scores, mark: str = "") -> str:
+    value, error = finite(score.get("value")), finite(score.get("error"))
+    if value is None:
+        return f'<span class="why">not computed: {esc(score.get("why") or "no reason is given")}</span>'
+    spread = f"<small>± {format_score(metric, error)}</small>" if error is not None else ""
+    return f"<b>{format_score(metric, value)}{mark}</b>{spread}"
+
+
+def _end(metric: Scores, value: float) -> str:
+    """The end of a scale: 1 rather than 1.00."""
+    if metric.get("fraction"):
+        return minus(f"{100 * value:.3g}\N{NO-BREAK SPACE}%")
+    return tick_label(value) if float(f"{value:.3g}") == value else number(value)

@@ -1,0 +1,263 @@
+"""SVG primitives: styles of methods, figures with the table of their data, labels, axes.
+
+A mark carries the index of its row in that table (`data-r`) and, where a row holds several methods, of its column
+(`data-c`). The script shows that row as a tooltip; without the script the table is still there.
+"""
+
+import dataclasses
+import datetime
+import math
+import unicodedata
+from collections.abc import Sequence
+
+from understudy.report.text import esc, name_tag, tick_label
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Okabe and Ito's palette, which is safe for colour-blind readers."""
+DASHES = ("", "5 2", "2 2", "7 2 2 2", "9 3", "1 3")
+SHAPES = ("circle", "square", "triangle", "diamond", "wedge", "cross")
+GREY, GREY_LINE, INK, RULE = "#d3d3cf", "#8b8b86", "#2a2a28", "#b9b9b4"
+
+REAL_LINE = f'fill="none" stroke="{INK}" stroke-width="2.4" stroke-opacity="0.55"'
+
+WIDTH = 340
+"""Of every panel, in CSS pixels of a phone; panels never grow, so that all labels have the same size."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Style:
+    """Colour, dash and marker of one method on the whole page."""
+
+    name: str
+    colour: str
+    dash: str
+    shape: str
+
+    @property
+    def line(self) -> str:
+        """Attributes of its lines."""
+        dash = f' stroke-dasharray="{self.dash}"' if self.dash else ""
+        return f'fill="none" stroke="{self.colour}" stroke-width="1.6"{dash}'
+
+    def mark(self, x: float, y: float, size: float = 4.0, extra: str = "") -> str:
+        """Its marker around a point."""
+        return f'<path d="{outline(self.shape, x, y, size)}" fill="{self.colour}"{extra}/>'
+
+    @property
+    def key(self) -> str:
+        """Its line and marker, for legends and headings."""
+        return (
+            f'<svg class="key" viewBox="0 0 30 12" aria-hidden="true"><path d="M1 6H29" {self.line}/>'
+            f"{self.mark(15, 6, 4.2)}</svg>"
+        )
+
+
+def styles(methods: Sequence[str]) -> list[Style]:
+    """A style for each method: about thirty are distinct, and the first six differ in colour, dash and shape."""
+    count = len(COLOURS)
+    return [
+        Style(name, COLOURS[i % count], DASHES[(i + i // count) % count], SHAPES[(i + i // count) % count])
+        for i, name in enumerate(methods)
+    ]
+
+
+def outline(shape: str, x: float, y: float, size: float) -> str:
+    s, h = round(size, 1), round(size * 0.9, 1)
+    match shape:
+        case "square":
+            return f"M{x - h:.1f} {y - h:.1f}h{2 * h}v{2 * h}h{-2 * h}z"
+        case "triangle":
+            return f"M{x:.1f} {y - s:.1f}l{s} {1.8 * s:.1f}h{-2 * s}z"
+        case "wedge":
+            return f"M{x:.1f} {y + s:.1f}l{s} {-1.8 * s:.1f}h{-2 * s}z"
+        case "diamond":
+            return f"M{x:.1f} {y - 1.2 * s:.1f}l{s} {1.2 * s:.1f}l{-s} {1.2 * s:.1f}l{-s} {-1.2 * s:.1f}z"
+        case "cross":
+            t = round(size / 3, 1)
+            a = round(size - t, 1)
+            return f"M{x - t:.1f} {y - s:.1f}h{2 * t}v{a}h{a}v{2 * t}h{-a}v{a}h{-2 * t}v{-a}h{-a}v{-2 * t}h{a}z"
+    return f"M{x - s:.1f} {y:.1f}a{s} {s} 0 1 0 {2 * s} 0a{s} {s} 0 1 0 {-2 * s} 0z"
+
+
+def legend(methods: Sequence[Style], real: str = "bar") -> str:
+    """The styles of all methods; real rows are a bar, a line or a dot."""
+    drawn = {
+        "bar": f'<rect x="1" y="2" width="28" height="8" fill="{GREY}" stroke="{GREY_LINE}"/>',
+        "line": f'<path d="M1 6H29" {REAL_LINE}/>',
+        "dot": f'<circle cx="15" cy="6" r="4.6" fill="{GREY}" stroke="{INK}"/>',
+    }[real]
+    grey = f'<svg class="key" viewBox="0 0 30 12" aria-hidden="true">{drawn}</svg>'
+    label = "real rows" if real == "bar" else "trained on real rows"
+    items = [f"<li>{grey}{label}</li>", *(f"<li>{style.key}{name_tag(style.name)}</li>" for style in methods)]
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def figure(
+    panels: Sequence[str],
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    title: str = "",
+    note: str = "",
+    kind: str = "",
+) -> str:
+    """Panels over the table of their data. `title` and `note` are HTML, the table is text."""
+    caption = f"<figcaption>{title}</figcaption>" if title else ""
+    remark = f'<p class="note">{note}</p>' if note else ""
+    return (
+        f'<figure class="chart {kind}">{caption}<div class="panels">{"".join(panels)}</div>{remark}'
+        f"{data_table(head, rows)}</figure>"
+    )
+
+
+def data_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The data behind a chart, folded away."""
+    cells = "".join(f"<th scope=col>{esc(cell)}</th>" for cell in head)
+    body = "".join(f"<tr>{''.join(f'<td>{esc(cell)}' for cell in row)}" for row in rows)
+    return (
+        f'<details class="data"><summary>Show data</summary><div class="scroll" tabindex="0" role="region" '
+        f'aria-label="Data of the chart"><table><thead><tr>{cells}</thead><tbody>{body}</tbody></table></div></details>'
+    )
+
+
+def panel(body: str, label: str, *, width: float = WIDTH, height: float, heading: str = "") -> str:
+    """One drawing. It takes the keyboard focus as a whole: arrow keys step through its marks."""
+    label = f"{label} Arrow keys step through the values."
+    title = f"<h4>{heading}</h4>" if heading else ""
+    return (
+        f'<div class="panel">{title}<svg viewBox="0 0 {width:g} {height:g}" style="max-width:{width:g}px" '
+        f'role="img" aria-roledescription="chart" tabindex="0" aria-label="{esc(label)}">{body}</svg></div>'
+    )
+
+
+def text(
+    x: float, y: float, label: str, *, anchor: str = "start", room: float = 1e9, size: float = 11.0, extra: str = ""
+) -> str:
+    """A label, cut to the room it has; the whole of it is shown on hover."""
+    plain = " ".join(label.split())
+    short = _cut(plain, room / size)
+    full = f"<title>{esc(plain)}</title>" if short != plain else ""
+    at = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    return f'<text x="{x:.1f}" y="{y:.1f}"{at}{extra}>{full}{esc(short)}</text>'
+
+
+def centred(x: float, y: float, label: str, *, right: float = WIDTH) -> str:
+    """A label around a point, moved where it would leave the drawing or pass `right`."""
+    half = breadth(label) / 2
+    return text(max(min(x, right - half), half), y, label, anchor="middle")
+
+
+def breadth(label: str, size: float = 11.0) -> float:
+    """The approximate width of a text, in the widest of the common fonts."""
+    return size * sum(map(_em, label))
+
+
+def _em(sign: str) -> float:
+    if unicodedata.combining(sign):
+        return 0.0
+    if unicodedata.east_asian_width(sign) in "WF":
+        return 1.3
+    if sign in "fijlrtI.,:;|!'()[]- ":
+        return 0.4
+    return 1.0 if sign in "mwMW@%…" else 0.72 if sign.isupper() else 0.64
+
+
+def _cut(label: str, ems: float) -> str:
+    if sum(map(_em, label)) <= ems:
+        return label
+    used, kept = 1.0, ""
+    for sign in label:
+        used += _em(sign)
+        if used > ems:
+            break
+        kept += sign
+    return kept.rstrip() + "…"
+
+
+def line(x1: float, y1: float, x2: float, y2: float, colour: str = RULE, extra: str = "") -> str:
+    return f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colour}" fill="none"{extra}/>'
+
+
+def hit(x: float, y: float, width: float, height: float, row: int, column: int | None = None) -> str:
+    """An invisible area that stands for one row of the table."""
+    which = "" if column is None else f' data-c="{column}"'
+    return (
+        f'<rect class="m hit" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.1):.1f}" height="{height:.1f}" '
+        f'data-r="{row}"{which}/>'
+    )
+
+
+def ticks(low: float, high: float, most: int = 4) -> list[float]:
+    """Round values within the range, about `most` of them."""
+    if not high > low:
+        return [low]
+    raw = (high - low) / most
+    scale = 10.0 ** math.floor(math.log10(raw))
+    step = next(s * scale for s in (1, 2, 2.5, 5, 10) if s * scale >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [i * step for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def day(days: float) -> str:
+    """A date from its number of days since 1970; the number itself if it is out of range."""
+    try:
+        return (datetime.date(1970, 1, 1) + datetime.timedelta(days=round(days))).isoformat()
+    except OverflowError:
+        return tick_label(days)
+
+
+DATES = {"date": day, "datetime": lambda moment: day(moment // 86_400e6)}
+"""Labels of columns whose numbers are days, or microseconds, since 1970."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """A square plot area with its two scales."""
+
+    low: float
+    high: float
+    left: float = 48.0
+    top: float = 8.0
+    side: float = WIDTH - 58.0
+
+    @property
+    def bottom(self) -> float:
+        return self.top + self.side
+
+    @property
+    def height(self) -> float:
+        return self.bottom + 36
+
+    def x(self, value: float) -> float:
+        return self.left + self.side * (value - self.low) / (self.high - self.low)
+
+    def y(self, value: float) -> float:
+        return self.bottom - self.side * (value - self.low) / (self.high - self.low)
+
+    def axes(self, across: str, up: str, *, diagonal: bool = True) -> str:
+        parts = []
+        for tick in ticks(self.low, self.high):
+            parts.append(line(self.left, self.y(tick), self.left + self.side, self.y(tick), "#e6e6e1"))
+            parts.append(line(self.x(tick), self.top, self.x(tick), self.bottom, "#e6e6e1"))
+            parts.append(text(self.left - 5, self.y(tick) + 3.5, tick_label(tick), anchor="end"))
+            parts.append(centred(self.x(tick), self.bottom + 14, tick_label(tick)))
+        if diagonal:
+            ends = self.x(self.low), self.y(self.low), self.x(self.high), self.y(self.high)
+            parts.append(line(*ends, GREY_LINE, ' stroke-dasharray="3 3"'))
+        parts.append(line(self.left, self.bottom, self.left + self.side, self.bottom, INK))
+        parts.append(line(self.left, self.top, self.left, self.bottom, INK))
+        middle = self.left + self.side / 2
+        parts.append(text(middle, self.bottom + 30, across, anchor="middle", extra=' class="axis"'))
+        y = self.top + self.side / 2
+        parts.append(text(12, y, up, anchor="middle", extra=f' class="axis" transform="rotate(-90 12 {y:.0f})"'))
+        return "".join(parts)
+
+
+def framed(values: Sequence[float], low: float | None = None, high: float | None = None) -> Frame:
+    """A frame around all values, widened a little where its ends are not given."""
+    bottom, top = (
+        min([*values, *([low] if low is not None else [])]),
+        max([*values, *([high] if high is not None else [])]),
+    )
+    room = 0.04 * (top - bottom) or 0.5
+    return Frame(bottom if bottom == low else bottom - room, top if top == high else top + room)

@@ -1,0 +1,112 @@
+"""Numbers and names as text, and text as safe HTML."""
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Scores = Mapping[str, Any]
+"""A scorecard's JSON document, or a part of it."""
+
+
+def number(value: object) -> str:
+    """Three digits; no powers of ten but for astronomically large numbers."""
+    found = finite(value)
+    if found is None:
+        return "–"
+    size = abs(found)
+    if found == 0:
+        return "0"
+    if size < 1e-4:
+        return "<\N{NO-BREAK SPACE}0.0001" if found > 0 else minus(">\N{NO-BREAK SPACE}-0.0001")
+    if 0.99995 <= size < 1:  # not rounded to 1
+        return ">\N{NO-BREAK SPACE}0.9999" if found > 0 else minus("<\N{NO-BREAK SPACE}-0.9999")
+    if size >= 1e15:
+        mantissa, exponent = f"{found:.1e}".split("e")
+        return minus(f"{mantissa}e{int(exponent)}")
+    if size >= 1e6:
+        return minus(f"{found / 1e6:,.1f}M")
+    return minus(f"{found:,.{4 if 0.9995 <= size < 1 else _decimals(size)}f}")
+
+
+def _decimals(size: float) -> int:
+    """How many decimals show three significant digits."""
+    return max(0, 2 - math.floor(math.log10(float(f"{size:.3g}"))))
+
+
+def minus(text: str) -> str:
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def percent(fraction: float) -> str:
+    """A fraction in percent; only 0 reads as 0 % and only 1 as 100 %."""
+    if 0 < fraction < 1e-4:
+        return "<\N{NO-BREAK SPACE}0.01\N{NO-BREAK SPACE}%"
+    if 0.9995 <= fraction < 1:
+        return ">\N{NO-BREAK SPACE}99.9\N{NO-BREAK SPACE}%"
+    return f"{100 * fraction:.{0 if fraction in (0, 1) else _decimals(100 * abs(fraction))}f}\N{NO-BREAK SPACE}%"
+
+
+def format_score(metric: Scores, value: object) -> str:
+    """A value of this metric: fractions in percent, all else as a number."""
+    found = finite(value)
+    return percent(found) if metric.get("fraction") and found is not None and found >= 0 else number(value)
+
+
+def finite(value: object) -> float | None:
+    """The number; None for null, NaN, infinities and anything that is not a number."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def listing(parts: Sequence[str]) -> str:
+    return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def quoted(name: object, most: int = 40) -> str:
+    """A name inside a sentence, shortened if it is very long."""
+    return f"“{shortened(str(name), most)}”"
+
+
+def shortened(text: str, most: int) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= most else plain[: most - 1].rstrip() + "…"
+
+
+def esc(text: object) -> str:
+    """Any text, safe inside elements and quoted attributes; control characters become spaces."""
+    plain = "".join(c if c.isprintable() or c in "\u00a0\u200d\ufe0f" else " " for c in str(text))
+    return html.escape(plain, quote=True)
+
+
+def name_tag(name: object, most: int = 28) -> str:
+    """A name, shortened if it is very long, with the whole of it on hover."""
+    short = shortened(str(name), most)
+    full = f' title="{esc(name)}"' if short != str(name) else ""
+    return f"<span{full}>{esc(short)}</span>"
+
+
+_NAMES = {
+    "adaboost": "AdaBoost", "bagging": "bagged trees", "logistic": "logistic regression", "mlp": "neural network",
+    "xgboost": "XGBoost", "linear": "linear regression", "auc": "ROC AUC", "pr_auc": "precision-recall AUC", "f1": "F1",
+    "r2": "R²", "rmse": "root mean squared error",
+}  # fmt: skip
+
+
+def model_name(key: str) -> str:
+    """A model, score or group of scores as people call it."""
+    return _NAMES.get(key, key.replace("_", " "))
+
+
+def tick_label(value: float) -> str:
+    size = abs(value)
+    if size >= 1e6:
+        return minus(f"{value / 1e6:.4g}M")
+    if size >= 1e4:
+        return minus(f"{value / 1e3:.4g}k")
+    return minus(f"{round(value, 10):.4g}")
