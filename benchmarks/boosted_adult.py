@@ -13,7 +13,11 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "src"))
-METHODS = {"dpgan": "dpgan", "boosted": "boosted(dpgan)", "boosted, critics alone": "boosted(dpgan, queries=none)"}
+METHODS = {
+    "dpgan": "dpgan",
+    "boosted": "boosted(dpgan)",
+    "boosted, critics alone": "boosted(dpgan, distinguishers=none)",
+}
 
 
 def main() -> None:

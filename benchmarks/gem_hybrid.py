@@ -49,8 +49,8 @@ def methods(table: str) -> dict[str, str]:
     together = ", ".join(TOGETHER[table])
     return {
         "gem": "gem",
-        "gem, critic 0.2": "gem(critic_share=0.2)",
-        "gem, critic 0.5": "gem(critic_share=0.5)",
+        "gem, critic 0.2": "gem(critic_fraction=0.2)",
+        "gem, critic 0.5": "gem(critic_fraction=0.5)",
         "gem, told": f"gem(cliques=[[{together}]])",
         "dpgan": "dpgan",
     }
@@ -210,7 +210,7 @@ def as_markdown(results: list[dict], command: str) -> str:
         "that belong together (parity: a, b, c, d; causal: sex, smokes, dose in halves, outcome; survey: health, "
         "limit, married, insurance). *2-way distance*: mean over all pairs of columns, numbers in a few bins. "
         "*accuracy*: boosted trees trained on synthetic rows, of the target in new real rows. *critic 0.2*: "
-        "`gem(critic_share=0.2)`. *told*: `gem(cliques=...)` with the four columns named. *real rows*: as many "
+        "`gem(critic_fraction=0.2)`. *told*: `gem(cliques=...)` with the four columns named. *real rows*: as many "
         "fresh ones (survey: the same). Epsilon *none*: without noise.",
         "",
         f"Command: `{command}`. Date: {max(row['date'] for row in results)}. Machine: {platform.machine()}, "

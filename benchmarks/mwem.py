@@ -27,7 +27,7 @@ VARIANTS = [
     "mwem(selection_fraction=0.5)",
     "mwem(columns_first=false)",
     "mwem(measure_only=true)",
-    "mwem(average=true)",
+    "mwem(average_rounds=true)",
     "mwem(columns_first=false, rounds=28, selection_fraction=0.5, score=mean, target_weight=1)",
     "mwem(workload=cell)",
     "mwem(workload=range)",

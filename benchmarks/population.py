@@ -41,7 +41,7 @@ def prepare(path: str) -> None:
         # One binning for all budgets, so that they are one program: bins by the declared bounds alone.
         binning = us.Binning(bins="uniform")
         codec, rows = fit_codec(task.train, schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning)
-        plan = DPGAN(rate=RATE, steps=STEPS).plan(codec.domain, ledger.remaining)
+        plan = DPGAN(sampling_rate=RATE, steps=STEPS).plan(codec.domain, ledger.remaining)
         tables = noisy_counts(rows, codec.domain.singles, plan["singles"], ledger)
         marginals.append(np.concatenate([shares(table) for table in tables]))
         multipliers.append(plan["critic"].event.noise_multiplier)  # type: ignore[attr-defined]

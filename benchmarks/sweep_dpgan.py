@@ -56,7 +56,7 @@ def prepare(folder: Path) -> None:
         )
         multipliers = {}
         for rate, steps in itertools.product(RATES, STEPS):
-            event = DPGAN(rate=rate, steps=steps).plan(codec.domain, left)["critic"].event
+            event = DPGAN(sampling_rate=rate, steps=steps).plan(codec.domain, left)["critic"].event
             multipliers[f"{rate}:{steps}"] = event.noise_multiplier  # type: ignore[attr-defined]
         np.savez_compressed(
             folder / f"{name}.npz",
@@ -149,7 +149,7 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dia
         state = start(settings, one, keys[0], conditioned=conditions is not None, marginal=anchored)
         if free_steps is not None:
             assert warm_batches is not None
-            free = Dials(one.critic_rate, one.generator_rate, jnp.float32(np.inf), is_private=False)
+            free = Dials(one.critic_learning_rate, one.generator_learning_rate, jnp.float32(np.inf), is_private=False)
             state = start(plain, free, keys[0], conditioned=conditions is not None, marginal=anchored)
             state = advance(plain, state, free_steps, free, keys[4], warm_batches, conditions, marginal=anchored)
             state = carried_over(settings, one, state)
@@ -162,7 +162,7 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dia
     warm_batches = None
     if free_steps is not None:
         warm_batches = batches_of(plain, keys[:, 4], free_steps, 0, warm // settings.critic_steps)
-    names = ("critic_rate", "generator_rate", "clip")
+    names = ("critic_learning_rate", "generator_learning_rate", "clip")
     columns = [jnp.asarray([dial[name] for dial in dials], jnp.float32) for name in names]
     multiplier = multipliers[f"{rate}:{steps}"]
     multiplier = noise_multiplier_beside_counts(multiplier, settings.groups, counts) if counts else multiplier

@@ -41,7 +41,7 @@ SUITES = {
         "title": "gem with and without recounts",
         "tables": ["adult", "bank", "accidents"],
         "epsilons": [1.0],
-        "methods": ["gem", "gem(recount_share=0)", "gem(recount_share=0.5)"],
+        "methods": ["gem", "gem(remeasurement_fraction=0)", "gem(remeasurement_fraction=0.5)"],
     },
     "wide": {
         "title": "30,000 rows of 1,000 boolean columns, most of them rare",
@@ -55,11 +55,11 @@ SUITES = {
         "epsilons": [1.0, 3.0, 10.0],
         "methods": [
             "pategan",
-            "pategan(target_share=0.0)",
+            "pategan(target_fraction=0.0)",
             "pategan(teachers=2)",
             "patectgan",
             "dpgan",
-            "dpgan(target_share=0.1)",
+            "dpgan(target_fraction=0.1)",
             "dpctgan",
         ],
     },

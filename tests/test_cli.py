@@ -342,7 +342,7 @@ def test_settings_and_target(place: Path, tmp_path: Path) -> None:
     settings = ["--method", "mst", "--set", "iterations=50", "--set", "shares=[1, 1, 2]"]
     assert run([*arguments, *settings, "-o", str(tmp_path / "r"), "--bins", "uniform", "--max-bins", "7"]) == 0
     release = us.Release.load(tmp_path / "r")
-    assert release.statement.method == "mst(shares=[1, 1, 2], iterations=50)"
+    assert release.statement.method == "mst(fractions=[1, 1, 2], iterations=50)"
     assert release.schema.target == "zip"
     assert max(release.codec.domain.sizes) == 8
     assert {query.path for query in release.statement.queries} == {("mst",)}  # uniform bins buy no histogram

@@ -73,7 +73,7 @@ def test_every_field_has_a_default_and_is_frozen(name: str) -> None:
     [
         ("mst(iterations=5)", MST(iterations=5)),
         (" mst ( iterations = 5 , ) ", MST(iterations=5)),
-        ("mst(shares=[1, 2, 3])", MST(shares=(1, 2, 3))),
+        ("mst(fractions=[1, 2, 3])", MST(fractions=(1, 2, 3))),
         ("mst()", MST()),
         ("mst(\n\titerations\u00a0=5\n)", MST(iterations=5)),
         ("quail(mst, target=class, columns=[for, a-b, 50%, None, '\\n'])", QUAIL),
@@ -82,7 +82,7 @@ def test_every_field_has_a_default_and_is_frozen(name: str) -> None:
         ("aim(max_rounds=50)", AIM(max_rounds=50)),
         ("boosted(dpgan)", Boosted(DPGAN())),
         ("boosted(dpgan(steps=2000), rounds=200)", Boosted(DPGAN(steps=2000), rounds=200)),
-        ("boosted(inner=dpgan, queries=[[a, b]])", Boosted(DPGAN(), queries=(("a", "b"),))),
+        ("boosted(inner=dpgan, distinguishers=[[a, b]])", Boosted(DPGAN(), distinguishers=(("a", "b"),))),
         ("selected(dpctgan, task=accuracy)", Selected(DPCTGAN(), task="accuracy")),
         ("selected(dpgan(features=typed), task=squared_loss, k=2)", Selected(TYPED, task="squared_loss", k=2)),
         ("drs(dpgan)", DRS(DPGAN())),
@@ -128,11 +128,11 @@ def test_names_survive_being_written(workload: list[list[str]]) -> None:
         ("mst.", "There is no method 'mst.'. Did you mean 'mst'?"),
         ("mst(iterations)", "There is no method 'iterations'"),
         ("mst(iterations=)", "cannot be read: "),
-        ("mst(iterations=5 shares=[1, 2, 3])", "cannot be read: "),
+        ("mst(iterations=5 fractions=[1, 2, 3])", "cannot be read: "),
         ("mst(iterations=5, iterations=6)", "iterations is set twice"),
         ("mst(max-rounds=5)", "has no setting 'max-rounds'"),
-        ("mst(shares=(1, 2, 3))", "a value is a number, a text"),
-        ("mst(shares=[1, 2][0])", "a value is a number, a text"),
+        ("mst(fractions=(1, 2, 3))", "a value is a number, a text"),
+        ("mst(fractions=[1, 2][0])", "a value is a number, a text"),
         ("logistic", "There is no method 'logistic'"),
         ("(mst, mst)", "a method is a name"),
         ("mst(iteration=5)", "has no setting 'iteration'. Did you mean 'iterations'?"),
@@ -142,8 +142,8 @@ def test_names_survive_being_written(workload: list[list[str]]) -> None:
         ("mst(iterations=1.5)", "iterations must be a whole number of at least 1, found 1.5"),
         ("mst(iterations=true)", "iterations must be a whole number of at least 1, found true"),
         ("mst(iterations=0)", "iterations must be a whole number of at least 1, found 0"),
-        ("mst(shares=[1, 2])", "shares must be a list of 3"),
-        ("mst(shares=[1, 2, x])", "shares must be a list of 3"),
+        ("mst(fractions=[1, 2])", "shares must be a list of 3"),
+        ("mst(fractions=[1, 2, x])", "shares must be a list of 3"),
         ("independent(smoothing=nan)", "smoothing must be a positive number"),
         ("independent(smoothing=mst)", "smoothing must be a positive number"),
         ("aim(workload=5)", "workload must be a list"),
@@ -192,7 +192,7 @@ def test_every_class_is_a_synthesizer(name: str) -> None:
 
 def test_capabilities_follow_from_settings_and_from_what_is_inside() -> None:
     assert not GEM().capabilities.critics
-    assert GEM(critic_share=0.1).capabilities.critics
+    assert GEM(critic_fraction=0.1).capabilities.critics
     public = AutoGAN(encoder="public")
     assert public.capabilities.public is PublicUse.REQUIRED
     for method in (Boosted(public), DRS(public), Selected(public), Quail(public), Quail(Quail(public), target="a")):

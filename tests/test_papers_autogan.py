@@ -36,6 +36,6 @@ def test_every_epsilon_of_the_paper_is_a_cell() -> None:
 
 
 def test_published_settings() -> None:
-    assert (AUTOGAN_ADULT.autoencoder_widths, AUTOGAN_ADULT.code) == ((60,), 15)
+    assert (AUTOGAN_ADULT.autoencoder_widths, AUTOGAN_ADULT.code_size) == ((60,), 15)
     assert (AUTOGAN_ADULT.loss, AUTOGAN_ADULT.fake_term, AUTOGAN_ADULT.weight_clip) == ("wgan", "paired", 0.01)
     assert AUTOGAN_MIMIC.encoder == "random"

@@ -46,8 +46,8 @@ def test_one_training_gives_what_the_methods_give(small: tuple[pa.Table, us.Sche
     a GAN by itself start from another key, so it is not compared.
     """
     table, schema = small
-    inner = DPGAN(steps=20, rate=1 / 4, generator_widths=(16, 16), critic_widths=(8,))
-    boosted = Boosted(inner, rounds=10, checkpoints=1, every=20, samples_per_generator=50)
+    inner = DPGAN(steps=20, sampling_rate=1 / 4, generator_widths=(16, 16), critic_widths=(8,))
+    boosted = Boosted(inner, rounds=10, checkpoints=1, checkpoint_every=20, samples_per_generator=50)
     together = core.trained(table, boosted, NOT_PRIVATE, schema=schema, seed=3, proposals=300)
     alone: dict[str, Any] = {
         "DRS": DRS(inner, proposals=300),
@@ -78,7 +78,7 @@ def test_the_last_critic_judges_the_last_generator() -> None:
 
 
 def test_only_boosting_pays_for_picks() -> None:
-    boosted = Boosted(DPGAN(steps=20), rounds=10, checkpoints=2, every=5)
+    boosted = Boosted(DPGAN(steps=20), rounds=10, checkpoints=2, checkpoint_every=5)
     domain, budget = Domain(names=("x",), sizes=(3,), num_rows=200), Budget(np.inf, 1e-6)
     for outputs, picks in ((("GAN", "DRS"), False), (("PGB", "PGB+DRS"), True), (core.OUTPUTS, True)):
         assert ("picks" in core.OneTraining(boosted, outputs, 10).plan(domain, budget)) == picks

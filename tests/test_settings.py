@@ -59,7 +59,7 @@ class Gan:
         check_settings(self)
 
 
-NAMES = "steps critic_widths critic_rate clip betas loss share weight sampling queries verbose"
+NAMES = "steps critic_widths critic_learning_rate clip betas loss share weight sampling queries verbose"
 
 
 def test_groups_are_flat() -> None:
@@ -72,7 +72,7 @@ def test_groups_are_flat() -> None:
         "clip": 2.0,
         "betas": (0.0, 0.5),
     }
-    assert replace_settings(made, {"critic_rate": 0.5}).critic == Critic(widths=(8, 8), clip=2.0, rate=0.5)
+    assert replace_settings(made, {"critic_learning_rate": 0.5}).critic == Critic(widths=(8, 8), clip=2.0, rate=0.5)
 
 
 def test_what_a_group_is_not_told_is_the_default_of_the_method() -> None:
@@ -108,9 +108,9 @@ def test_unknown_names_have_a_hint() -> None:
         ("steps", None, "a whole number of at least 1"),
         ("critic_widths", (8, 0), "a list, each a whole number of at least 1"),
         ("critic_widths", 8, "a list, each a whole number of at least 1"),
-        ("critic_rate", 0.0, "a positive number"),
-        ("critic_rate", math.inf, "a positive number"),
-        ("critic_rate", math.nan, "a positive number"),
+        ("critic_learning_rate", 0.0, "a positive number"),
+        ("critic_learning_rate", math.inf, "a positive number"),
+        ("critic_learning_rate", math.nan, "a positive number"),
         ("clip", 0.01, "a number from 0.1 to 10"),
         ("betas", (0.5, 1.0), "a list of 2, each a number from 0 to below 1"),
         ("betas", (0.5,), "a list of 2, each a number from 0 to below 1"),
@@ -141,7 +141,7 @@ def test_what_is_not_allowed_is_refused_with_its_name(setting: str, found: Any, 
     [
         {"steps": 1},
         {"critic_widths": ()},
-        {"weight": 0, "critic_rate": 3, "sampling": 1},
+        {"weight": 0, "critic_learning_rate": 3, "sampling": 1},
         {"clip": 0.1},
         {"clip": 10.0},
         {"betas": (0, 0.999)},

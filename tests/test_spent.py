@@ -36,7 +36,7 @@ SOURCE = Path(us.__file__).parent
 GUARANTEE = us.Guarantee(3.0, 1e-6)
 ROUGH = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick about training
 NETS = "latent=2, generator_widths=[4, 4], critic_widths=[4]"
-DIVERGES = f"dpgan(steps=4, rate=0.25, critic_rate=1e38, generator_rate=1e38, {NETS})"
+DIVERGES = f"dpgan(steps=4, sampling_rate=0.25, critic_learning_rate=1e38, generator_learning_rate=1e38, {NETS})"
 AUTOGAN = f"steps=2, autoencoder_steps=2, autoencoder_widths=[], {NETS}"
 PATE = "teachers=2, iterations=2, queries=2, latent=2, generator_widths=[4, 4], teacher_widths=[2], critic_widths=[2]"
 
@@ -110,9 +110,9 @@ def test_what_merging_cannot_fit_is_refused_before_the_first_charge(charged: lis
 def test_a_code_is_refused_by_what_may_be_estimated_and_else_fits_what_was(charged: list[str]) -> None:
     schema, table = texts(num_columns=2, num_values=3)
     with pytest.raises(ConfigError, match=r"code \(2005\) is wider than the data: a row has 2004 features at most"):
-        us.fit(table, f"autogan(code=2005, {AUTOGAN})", ROUGH, schema=schema)
+        us.fit(table, f"autogan(code_size=2005, {AUTOGAN})", ROUGH, schema=schema)
     assert not charged
-    release = us.fit(table, f"autogan(code=2000, {AUTOGAN})", ROUGH, schema=schema, seed=1)
+    release = us.fit(table, f"autogan(code_size=2000, {AUTOGAN})", ROUGH, schema=schema, seed=1)
     assert "autoencoder" in charged
     assert release.sample(5, seed=0).num_rows == 5
 
@@ -415,14 +415,16 @@ COUNTING = [
     "quail(independent, target=n, learner=linear)",
 ]
 TRAINING = [
-    *(f"autogan({AUTOGAN}, code={code})" for code in (1, 20, 100, 1500)),
-    f"autogan({AUTOGAN}, encoder=dp_pca, code=9)",
-    f"autogan({AUTOGAN}, code=40, features=modes)",
+    *(f"autogan({AUTOGAN}, code_size={code})" for code in (1, 20, 100, 1500)),
+    f"autogan({AUTOGAN}, encoder=dp_pca, code_size=9)",
+    f"autogan({AUTOGAN}, code_size=40, features=modes)",
     *(f"patectgan({PATE}, features={features})" for features in ("binned", "typed", "modes")),
-    f"boosted(dpgan(steps=4, rate=0.25, {NETS}), rounds=2, every=1, checkpoints=2, samples_per_generator=20)",
-    f"boosted(autogan({AUTOGAN}, encoder=dp_pca), rounds=2, every=1, checkpoints=2, samples_per_generator=20)",
-    f"drs(dpctgan(steps=4, rate=0.25, {NETS}), proposals=50)",
-    f"selected(dpgan(steps=4, rate=0.25, {NETS}), checkpoints=2, task=marginals)",
+    f"boosted(dpgan(steps=4, sampling_rate=0.25, {NETS}), rounds=2, checkpoint_every=1, checkpoints=2, "
+    "samples_per_generator=20)",
+    f"boosted(autogan({AUTOGAN}, encoder=dp_pca), rounds=2, checkpoint_every=1, checkpoints=2, "
+    "samples_per_generator=20)",
+    f"drs(dpctgan(steps=4, sampling_rate=0.25, {NETS}), proposals=50)",
+    f"selected(dpgan(steps=4, sampling_rate=0.25, {NETS}), checkpoints=2, task=marginals)",
     "quail(independent, target=a, learner=mlp(steps=2))",
     "quail(independent, target=b, learner=logistic(steps=2))",
     "mst(iterations=5)",

@@ -13,63 +13,63 @@ import understudy as us  # noqa: E402
 
 QUAIL_DPGAN = us.DPGAN(
     features="typed",
-    marginals_share=0.0,
-    anchor=0.0,
+    marginals_fraction=0.0,
+    marginal_weight=0.0,
     arch="quail_dpgan",
     critic_widths=(),
-    critic_rate=4e-4,
-    generator_rate=1e-4,
+    critic_learning_rate=4e-4,
+    generator_learning_rate=1e-4,
     betas=(0.9, 0.999),
-    average=0.0,
+    ema_decay=0.0,
 )
-"""Networks and learning rates of the QUAIL paper's DPGAN; choose `steps` and `rate`."""
+"""Networks and learning rates of the QUAIL paper's DPGAN; choose `steps` and `sampling_rate`."""
 
 PGB_GAUSSIANS = us.DPGAN(
     features="typed",
-    marginals_share=0.0,
-    anchor=0.0,
+    marginals_fraction=0.0,
+    marginal_weight=0.0,
     arch="plain",
     loss="kl_wgan",
     latent=2,
     generator_widths=(512, 256),
     critic_widths=(128, 256),
-    critic_rate=2e-3,
-    generator_rate=5e-4,
+    critic_learning_rate=2e-3,
+    generator_learning_rate=5e-4,
     betas=(0.5, 0.999),
-    rate=0.01,
+    sampling_rate=0.01,
     steps=15_000,
-    average=0.998,
+    ema_decay=0.998,
 )
 """Networks and loss of the boosting paper's 25 Gaussians, which does not give the rest. Its ReLUs are leaky: with a
 slope of 0.2 ours missed most points."""
 
 _AUTOGAN: dict[str, Any] = {
-    "marginals_share": 0.0,
-    "anchor": 0.0,
-    "average": 0.0,
+    "marginals_fraction": 0.0,
+    "marginal_weight": 0.0,
+    "ema_decay": 0.0,
     "arch": "quail_dpgan",
     "loss": "wgan",
     "fake_term": "paired",
     "weight_clip": 0.01,
-    "optimiser": "rmsprop",
-    "critic_rate": 5e-3,
-    "generator_rate": 5e-3,
-    "clip": 0.022,
+    "optimizer": "rmsprop",
+    "critic_learning_rate": 5e-3,
+    "generator_learning_rate": 5e-3,
+    "clip_norm": 0.022,
     "reconstruction": "bce",
 }
 
 AUTOGAN_ADULT = us.AutoGAN(
     **_AUTOGAN,
     features="typed",
-    code=15,
+    code_size=15,
     autoencoder_widths=(60,),
     critic_widths=(70, 35),
     reduction="mean",
     autoencoder_steps=20_000,
-    autoencoder_sampling=64 / 32_562,
-    autoencoder_clip=0.012,
+    autoencoder_sampling_rate=64 / 32_562,
+    autoencoder_clip_norm=0.012,
     steps=15_000,
-    rate=128 / 32_562,
+    sampling_rate=128 / 32_562,
     critic_steps=15,
 )
 """Networks, losses and schedules of the DP-auto-GAN paper with an encoder that is sound; its clip bounds are public
@@ -78,15 +78,15 @@ constants."""
 AUTOGAN_MIMIC = us.AutoGAN(
     **_AUTOGAN,
     encoder="random",
-    code=128,
+    code_size=128,
     critic_widths=(714, 357),
     autoencoder_steps=30_000,
-    autoencoder_sampling=100 / 27_912,
-    autoencoder_rate=1e-3,
+    autoencoder_sampling_rate=100 / 27_912,
+    autoencoder_learning_rate=1e-3,
     weight_decay=1e-3,
-    autoencoder_clip=0.8157,
+    autoencoder_clip_norm=0.8157,
     steps=10_000,
-    rate=128 / 27_912,
+    sampling_rate=128 / 27_912,
     critic_steps=10,
 )
 """The same for MIMIC-III. The published code never trains its encoder."""

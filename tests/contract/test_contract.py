@@ -147,7 +147,7 @@ in tests/synthesizers."""
 
 SMALL_NETS = "(steps=16, latent=4, generator_widths=[16, 16], critic_widths=[8])"
 AROUND = {
-    "boosted": "rounds=40, checkpoints=4, every=4, samples_per_generator=5000, queries=singles",
+    "boosted": "rounds=40, checkpoints=4, checkpoint_every=4, samples_per_generator=5000, distinguishers=singles",
     "drs": "proposals=20000",
     "selected": "task=marginals, checkpoints=4, holdout=0",
 }
@@ -161,8 +161,8 @@ EXPRESSIONS["autogan"] = f"autogan{SMALL_NETS[:-1]}, autoencoder_steps=16)"
 EXPRESSIONS["bayesgan"] = (
     "bayesgan(steps=16, generator_chains=2, latent=4, generator_widths=[16, 16], critic_widths=[8], generator_batch=16)"
 )
-EXPRESSIONS["gem"] = "gem(steps=150, components=100, width=16, depth=1, latent=8, rate=0.01)"
-EXPRESSIONS["quail"] = "quail(independent, target=member, learner=prior, classifier_share=0.5, label=sample)"
+EXPRESSIONS["gem"] = "gem(steps=150, components=100, width=16, depth=1, latent=8, learning_rate=0.01)"
+EXPRESSIONS["quail"] = "quail(independent, target=member, learner=prior, learner_fraction=0.5, label=sample)"
 """Each method as the contract runs it: neural ones small, since their promises do not depend on size."""
 
 

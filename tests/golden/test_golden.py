@@ -82,12 +82,12 @@ UNIFORM = us.Binning(bins="uniform", max_bins=8)
 # --- The cases: every name of a method, of a setting or of a learner that this test uses ---
 
 NETS = "latent=4, generator_widths=[12, 12], critic_widths=[6]"
-SMALL = f"steps=12, rate=0.3, {NETS}"
+SMALL = f"steps=12, sampling_rate=0.3, {NETS}"
 VOTES = (
     "teachers=10, queries=24, iterations=12, teacher_batch=4, student_batch=16, memory=64, latent=4, "
     "generator_widths=[12, 12]"
 )
-GEM = "gem(steps=40, components=50, width=12, depth=1, latent=6, rate=0.01"
+GEM = "gem(steps=40, components=50, width=12, depth=1, latent=6, learning_rate=0.01"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,37 +113,42 @@ CASES = {
     "aim": Case(method="aim(max_rounds=6, iterations=20)", schema=DECLARED),
     "aim_unit": Case(method="aim(max_rounds=4, iterations=20)"),
     "mwem": Case(method="mwem(rounds=6, mw_passes=5)"),
-    "mwem_range": Case(method="mwem(workload=range, boxes=60, rounds=4, mw_passes=5, average=true)"),
+    "mwem_range": Case(method="mwem(workload=range, boxes=60, rounds=4, mw_passes=5, average_rounds=true)"),
     "gem": Case(method=f"{GEM})"),
-    "gem_adaptive": Case(method=f"{GEM}, mode=adaptive, rounds=2, picks=2)"),
-    "gem_critic": Case(method=f"{GEM}, critic_share=0.3, critic_steps=8, critic_draw=0.3, critic_widths=[6])"),
+    "gem_adaptive": Case(method=f"{GEM}, mode=adaptive, rounds=2, num_selections=2)"),
+    "gem_critic": Case(
+        method=f"{GEM}, critic_fraction=0.3, critic_steps=8, critic_sampling_rate=0.3, critic_widths=[6])"
+    ),
     "dpgan": Case(method=f"dpgan({SMALL})", schema=DECLARED, epsilon=0.3),
     "dpgan_undeclared": Case(method=f"dpgan({SMALL})", schema=UNDECLARED, binning=None, epsilon=40.0),
     "dpgan_wgan": Case(method=f"dpgan({SMALL}, loss=wgan, weight_clip=0.1)"),
     "dpgan_typed": Case(method=f"dpgan({SMALL}, features=typed, fake_term=paired)"),
     "dpgan_modes": Case(method=f"dpgan({SMALL}, features=modes, num_modes=4)"),
-    "dpgan_adaptive": Case(method=f"dpgan({SMALL}, adaptive=quantile, groups=2)"),
-    "dpgan_public": Case(method=f"dpgan({SMALL}, warm_steps=6, adaptive=public)", public=True),
-    "dpgan_resumed": Case(method=f"dpgan(steps=300, rate=0.3, {NETS})", killed_at=0.3),
+    "dpgan_adaptive": Case(method=f"dpgan({SMALL}, adaptive_clip=quantile, clip_groups=2)"),
+    "dpgan_public": Case(method=f"dpgan({SMALL}, warm_steps=6, adaptive_clip=public)", public=True),
+    "dpgan_resumed": Case(method=f"dpgan(steps=300, sampling_rate=0.3, {NETS})", killed_at=0.3),
     "dpctgan": Case(method=f"dpctgan({SMALL})"),
     "pategan": Case(method=f"pategan({VOTES})"),
     "patectgan": Case(method=f"patectgan({VOTES})"),
     "autogan": Case(method=f"autogan({SMALL}, autoencoder_steps=8)"),
-    "autogan_pca": Case(method=f"autogan({SMALL}, encoder=dp_pca, code=4, autoencoder_steps=8)"),
+    "autogan_pca": Case(method=f"autogan({SMALL}, encoder=dp_pca, code_size=4, autoencoder_steps=8)"),
     "bayesgan": Case(method=f"bayesgan({SMALL}, generator_chains=2, generator_batch=16)"),
     "boosted": Case(
-        method=f"boosted(dpgan({SMALL}), rounds=12, checkpoints=3, every=4, samples_per_generator=300, queries=singles)"
+        method=f"boosted(dpgan({SMALL}), rounds=12, checkpoints=3, checkpoint_every=4, samples_per_generator=300, "
+        "distinguishers=singles)"
     ),
     "drs": Case(method=f"drs(dpgan({SMALL}), proposals=2000)"),
     "selected": Case(method=f"selected(dpgan({SMALL}), task=accuracy, checkpoints=3)"),
-    "quail": Case(method="quail(mst(iterations=60), learner=logistic(steps=20, rate=0.2), classifier_share=0.5)"),
+    "quail": Case(
+        method="quail(mst(iterations=60), learner=logistic(steps=20, sampling_rate=0.2), learner_fraction=0.5)"
+    ),
     "quail_naive_bayes": Case(method="quail(independent, learner=naive_bayes, label=sample)"),
 }
 
 
 def learner(name: str) -> Any:
     few: dict[str, Any] = {"guarantee": us.Guarantee(3.0, 1e-6), "schema": UNITS, "seed": SEED}
-    steps: dict[str, Any] = {"steps": 20, "rate": 0.2}
+    steps: dict[str, Any] = {"steps": 20, "sampling_rate": 0.2}
     makers: dict[str, Callable[[], Any]] = {
         "logistic": lambda: us.learners.LogisticRegression(**few, **steps, class_weight="private"),
         "logistic_objective": lambda: us.learners.LogisticRegression(**few, method="objective"),

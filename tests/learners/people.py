@@ -30,7 +30,7 @@ SCHEMA = Schema(
 )
 OPEN = Guarantee.not_private()
 PRIVATE = Guarantee(0.3, 1e-6)
-FEW: dict[str, Any] = {"steps": 60, "rate": 0.25}
+FEW: dict[str, Any] = {"steps": 60, "sampling_rate": 0.25}
 
 
 def people(size: int = 600, seed: int = 0) -> pd.DataFrame:

@@ -59,7 +59,7 @@ def test_the_objective_is_that_of_scikit_learn() -> None:
 def test_steps_lead_to_the_same_classifier() -> None:
     """Every unit in every step and no noise: gradient descent on the multinomial loss."""
     learner = us.learners.LogisticRegression(
-        schema=SCHEMA, guarantee=OPEN, rate=1.0, steps=400, learning_rate=0.3, penalty=1e-4, numbers="places"
+        schema=SCHEMA, guarantee=OPEN, sampling_rate=1.0, steps=400, learning_rate=0.3, penalty=1e-4, numbers="places"
     ).fit(TABLE)
     rows, _ = encoded()
     assert isinstance(learner.model_, LogitModel)
@@ -121,9 +121,13 @@ def test_the_prior_is_the_shares() -> None:
 def test_networks_learn() -> None:
     """Well above the prior, without noise and with a little."""
     prior = us.learners.ClassPrior(schema=SCHEMA, guarantee=OPEN).fit(TABLE).score(TEST)
-    learner = us.learners.MLPClassifier(schema=SCHEMA, guarantee=OPEN, widths=(16,), rate=0.5, steps=150, seed=0)
+    learner = us.learners.MLPClassifier(
+        schema=SCHEMA, guarantee=OPEN, widths=(16,), sampling_rate=0.5, steps=150, seed=0
+    )
     assert learner.fit(TABLE).score(TEST) > prior + 0.2
-    regression = us.learners.MLPRegressor(schema=NUMBERS, guarantee=OPEN, widths=(16,), rate=0.5, steps=150, seed=0)
+    regression = us.learners.MLPRegressor(
+        schema=NUMBERS, guarantee=OPEN, widths=(16,), sampling_rate=0.5, steps=150, seed=0
+    )
     known = TEST[TEST.pay.notna()]
     assert regression.fit(TABLE).score(known) > 0.5
 

@@ -132,7 +132,9 @@ def test_units_scale_the_noise() -> None:
 
 def test_class_weights_are_public_or_private() -> None:
     rare = pd.concat([TABLE[TABLE.level == "low"], TABLE[TABLE.level == "high"].iloc[:15]])
-    plain = us.learners.LogisticRegression(schema=SCHEMA, guarantee=OPEN, numbers="places", rate=1.0, steps=80, seed=0)
+    plain = us.learners.LogisticRegression(
+        schema=SCHEMA, guarantee=OPEN, numbers="places", sampling_rate=1.0, steps=80, seed=0
+    )
     heavy = with_settings(plain, class_weight={"high": 30.0})
     assert heavy.fit(rare).predict_proba(rare)[:, 0].mean() > plain.fit(rare).predict_proba(rare)[:, 0].mean() + 0.02
     bought = with_settings(plain, class_weight="private", guarantee=PRIVATE, **FEW).fit(rare)
@@ -195,7 +197,7 @@ def test_arrays_with_declared_bounds() -> None:
     x = generator.uniform(-3, 3, size=(400, 2))
     y = (x[:, 0] + 0.3 * generator.standard_normal(400) > 0).astype(int)
     learner = us.learners.LogisticRegression(
-        guarantee=OPEN, bounds=(-3, 3), classes=[0, 1], num_rows=400, rate=1.0, steps=100, learning_rate=0.3
+        guarantee=OPEN, bounds=(-3, 3), classes=[0, 1], num_rows=400, sampling_rate=1.0, steps=100, learning_rate=0.3
     )
     assert learner.fit(x, y).score(x, y) > 0.9
     assert np.array_equal(learner.classes_, [0, 1])
@@ -221,14 +223,14 @@ def test_arrays_with_declared_bounds() -> None:
         ({"target": "x0"}, "among the inputs"),
         ({"seed": -1}, "seed must be"),
         ({"steps": 0}, "steps must be"),
-        ({"rate": 1.5}, "sampling rate"),
+        ({"sampling_rate": 1.5}, "sampling rate"),
         ({"method": "newton"}, "method must be"),
         ({"numbers": "words"}, "numbers must be"),
-        ({"clip": 0.0}, "clip must be"),
+        ({"clip_norm": 0.0}, "clip_norm must be"),
         ({"columns": ["y"]}, "among the columns"),
         ({"columns": ["z"]}, "no column"),
         ({"method": "objective", "penalty": 0.0}, "positive penalty"),
-        ({"class_share": 1.0}, "part of the budget"),
+        ({"class_fraction": 1.0}, "class_fraction must be"),
     ],
 )
 def test_bad_settings_are_refused_before_any_query(settings: dict[str, Any], message: str) -> None:

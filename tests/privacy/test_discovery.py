@@ -13,7 +13,7 @@ from scipy import stats
 
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.discovery import (
-    DELTA_SHARE,
+    DELTA_FRACTION,
     FINEST,
     FLAT,
     LEVELS,
@@ -483,7 +483,9 @@ def test_the_plan_pays_for_what_the_schema_leaves_open(bins: str, levels: int) -
     assert vectors == {key: count for key, count in expected.items() if count}
     assert plan["categories"].columns == ("open",)
     assert plan["bounds"].columns == ("count", "height")
-    assert [item.delta for item in plan] == [DELTA_SHARE * 1e-6 if item.key == "categories" else 0.0 for item in plan]
+    assert [item.delta for item in plan] == [
+        DELTA_FRACTION * 1e-6 if item.key == "categories" else 0.0 for item in plan
+    ]
     whole = [column for column in COLUMNS if column.kind == "integer"]
     assert sum(charged_levels(column, Binning(bins="tree")) for column in whole) == 1 + 3 + 3
     book = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))

@@ -37,7 +37,7 @@ from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import Dials, Kept, Settings, State, train
 
 NETS = "latent=4, generator_widths=[16, 16], critic_widths=[8]"
-SMALL = f"dpgan(steps=400, rate=0.25, {NETS})"
+SMALL = f"dpgan(steps=400, sampling_rate=0.25, {NETS})"
 GUARANTEE = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
 
 
@@ -406,7 +406,7 @@ def killed_before_draw(number: int) -> Iterator[None]:
         yield
 
 
-TRAINING = f"dpgan(steps=40, rate=0.25, {NETS})"
+TRAINING = f"dpgan(steps=40, sampling_rate=0.25, {NETS})"
 FUZZED = ["mst", "aim(max_rounds=4)", "mwem(rounds=3)", "gem(steps=20)", TRAINING]
 
 
@@ -726,4 +726,4 @@ def test_too_little_memory_is_said_with_what_helps(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ConfigError, match=r"smaller chunk .*chunk=256, or a smaller rate"):
         small_training(None, None)
     with pytest.raises(ConfigError, match="chunk must be a whole number"):
-        us.fit(people(), "dpgan(chunk=0)", GUARANTEE)
+        us.fit(people(), "dpgan(chunk_size=0)", GUARANTEE)

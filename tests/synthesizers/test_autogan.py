@@ -251,7 +251,7 @@ def test_both_phases_stand_on_one_ledger() -> None:
     ("settings", "queries"),
     [
         ("", {"singles": 0, "autoencoder": 60, "critic": 40}),
-        (", encoder=random, marginals_share=0.0", {"autoencoder": 60, "critic": 40}),
+        (", encoder=random, marginals_fraction=0.0", {"autoencoder": 60, "critic": 40}),
         (", encoder=dp_pca", {"singles": 0, "moments": 0, "autoencoder": 60, "critic": 40}),
         (", encoder=public", {"singles": 0, "autoencoder": 60, "critic": 40}),
         (", encoder=unsound_paper", {"encoder": 0, "singles": 0, "autoencoder": 60, "critic": 40}),
@@ -259,7 +259,7 @@ def test_both_phases_stand_on_one_ledger() -> None:
 )
 def test_plans_list_every_step_of_both_phases(settings: str, queries: dict[str, int]) -> None:
     """Keys in order, numbers of steps, and the rates that are drawn; whatever the size of the table."""
-    method = read_method(f"autogan(steps=40, autoencoder_steps=60, autoencoder_sampling=0.05{settings})")
+    method = read_method(f"autogan(steps=40, autoencoder_steps=60, autoencoder_sampling_rate=0.05{settings})")
     small, large = (
         method.plan(Domain(names=("a", "b"), sizes=sizes, num_rows=rows), Budget(math.inf, 1e-6))
         for sizes, rows in (((2, 4), 50), ((9, 9), 10**6))
@@ -283,7 +283,7 @@ def test_a_public_decoder_needs_no_private_step() -> None:
 def test_the_split_between_the_phases_is_a_setting() -> None:
     domain = Domain(names=("a", "b"), sizes=(2, 4), num_rows=100)
     plans: list[Any] = [
-        read_method(f"autogan(steps=60, autoencoder_steps=60, autoencoder_share={share})").plan(
+        read_method(f"autogan(steps=60, autoencoder_steps=60, autoencoder_fraction={share})").plan(
             domain, Budget(0.3, 1e-6)
         )
         for share in (0.2, 0.6)
@@ -322,7 +322,9 @@ class Seen(Exception):
 def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates, steps, noise multipliers and bounds are those of the queries, which stand in the ledger before rows are
     handed out; what learns is what may; and keys of draws and noise are fresh ones of the run, each used once."""
-    method = AutoGAN(encoder=encoder, latent_critic=latent_critic, autoencoder_clip=0.5, clip=0.25, critic_steps=2)
+    method = AutoGAN(
+        encoder=encoder, latent_critic=latent_critic, autoencoder_clip_norm=0.5, clip_norm=0.25, critic_steps=2
+    )
     domain = Domain(names=("a", "b"), sizes=(2, 4), num_rows=40)
     first, second = SubsampledGaussian(0.25, 7.0, 12), SubsampledGaussian(0.125, 9.0, 16)
     events: dict[str, Any] = {
@@ -381,7 +383,7 @@ def survey() -> tuple[us.Schema, pa.Table]:
 
 def test_a_small_run_from_table_to_rows(tmp_path: Path) -> None:
     schema, table = survey()
-    release = us.fit(table, f"autogan({SMALL}, marginals_share=0.5)", QUICK, schema=schema, target="insurance")
+    release = us.fit(table, f"autogan({SMALL}, marginals_fraction=0.5)", QUICK, schema=schema, target="insurance")
     assert 0.995 * 0.3 <= release.statement.epsilon <= 0.3
     assert [query.key for query in release.statement.queries][-3:] == ["singles", "autoencoder", "critic"]
     fake = release.sample(2000, seed=0)
@@ -401,7 +403,7 @@ def test_a_small_run_from_table_to_rows(tmp_path: Path) -> None:
         "latent_critic=true",
         "tune_decoder=true",
         "features=typed, reconstruction=bce",
-        "loss=wgan, fake_term=paired, weight_clip=0.01, optimiser=rmsprop, autoencoder_widths=[12]",
+        "loss=wgan, fake_term=paired, weight_clip=0.01, optimizer=rmsprop, autoencoder_widths=[12]",
         "features=modes",
     ],
 )
@@ -471,8 +473,9 @@ def test_a_run_killed_in_either_phase_ends_like_one_that_was_not(
 def test_it_can_be_boosted_and_selected() -> None:
     schema, table = survey()
     for around in (
-        "boosted(autogan({}), rounds=20, checkpoints=3, every=5, samples_per_generator=200, queries=singles)",
-        "selected(autogan({}), task=marginals, checkpoints=3, holdout=0)",
+        "boosted(autogan({}), rounds=20, checkpoints=3, checkpoint_every=5, samples_per_generator=200, "
+        "distinguishers=singles)",
+        "selected(autogan({}), task=marginals, checkpoints=3, holdout_fraction=0)",
     ):
         release = us.fit(table, around.format(SMALL), QUICK, schema=schema)
         assert release.sample(50, seed=0).num_rows == 50
@@ -546,19 +549,19 @@ def test_a_run_with_the_published_encoder_says_that_epsilon_is_infinite() -> Non
     ("settings", "words"),
     [
         ("encoder=private", "encoder must be one of"),
-        ("code=0", "code must be a whole number"),
+        ("code_size=0", "code_size must be a whole number"),
         ("reconstruction=mse", "reconstruction must be one of"),
         ("reduction=max", "reduction must be one of"),
         ("autoencoder_steps=0", "autoencoder_steps must be a whole number of at least 1"),
-        ("autoencoder_share=0.0", "autoencoder_share must be a number above 0"),
-        ("autoencoder_share=0.95", "leave nothing for the critic"),
-        ("autoencoder_clip=1e30", "autoencoder_clip must be a number from"),
-        ("autoencoder_rate=0.0", "autoencoder_rate must be a positive"),
-        ("autoencoder_sampling=1.5", "sampling rate"),
+        ("autoencoder_fraction=0.0", "autoencoder_fraction must be a number above 0"),
+        ("autoencoder_fraction=0.95", "leave nothing for the critic"),
+        ("autoencoder_clip_norm=1e30", "autoencoder_clip_norm must be a number from"),
+        ("autoencoder_learning_rate=0.0", "autoencoder_learning_rate must be a positive"),
+        ("autoencoder_sampling_rate=1.5", "sampling rate"),
         ("autoencoder_widths=[0]", "autoencoder_widths must be a list, each a whole number"),
         ("encoder=dp_pca, autoencoder_widths=[8]", "one linear layer"),
         ("encoder=unsound_paper, latent_critic=true", "latent_critic needs an encoder"),
-        ("groups=3", "one clip bound for each phase"),
+        ("clip_groups=3", "one clip bound for each phase"),
         ("generator_widths=[8, 16]", "have one width"),
         ("critic_widths=[0]", "critic_widths must be a list, each a whole number"),
     ],
@@ -571,14 +574,14 @@ def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: 
 def test_tables_that_do_not_fit_are_refused_before_anything_is_spent() -> None:
     schema, table = survey()
     with pytest.raises(ConfigError, match="wider than the data"):
-        us.plan(schema, "autogan(code=5000)", QUICK)
+        us.plan(schema, "autogan(code_size=5000)", QUICK)
     with pytest.raises(ConfigError, match="wider than the data"):
-        us.fit(table, "autogan(code=5000)", QUICK, schema=schema)
+        us.fit(table, "autogan(code_size=5000)", QUICK, schema=schema)
     for features in ("typed", "modes"):
         with pytest.raises(ConfigError, match="wider than the data"):
-            us.plan(schema, f"autogan(code=500, features={features})", us.Guarantee.not_private())
+            us.plan(schema, f"autogan(code_size=500, features={features})", us.Guarantee.not_private())
     bought = us.Schema(columns=(us.Column(name="x", kind="categorical"),), rows=10)
-    assert us.plan(bought, "autogan(code=15)", us.Guarantee.not_private()).queries  # there may be as many levels
+    assert us.plan(bought, "autogan(code_size=15)", us.Guarantee.not_private()).queries  # there may be as many levels
     numbers = us.Schema(columns=(us.Column(name="x", kind="real", bounds=(0.0, 1.0)),), rows=10)
     with pytest.raises(ConfigError, match="every column of this table is a number"):
         us.plan(numbers, "autogan(features=typed, reconstruction=bce)", QUICK)
@@ -587,7 +590,7 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_spent() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"code": 2.5}, {"code": True}, {"autoencoder_steps": 2.5}, {"unsound_noise": (1.0,)}]
+    "settings", [{"code_size": 2.5}, {"code_size": True}, {"autoencoder_steps": 2.5}, {"unsound_noise": (1.0,)}]
 )
 def test_settings_of_another_type_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):

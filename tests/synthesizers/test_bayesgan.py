@@ -44,7 +44,8 @@ from understudy.training.langevin import begun, critic_updates, log_prior_gradie
 QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
 NOT_PRIVATE = us.Guarantee.not_private()
 SMALL = (
-    "steps=60, latent=4, generator_widths=[16, 16], critic_widths=[8], generator_chains=3, generator_batch=32, kept=2"
+    "steps=60, latent=4, generator_widths=[16, 16], critic_widths=[8], generator_chains=3, generator_batch=32, "
+    "samples_per_chain=2"
 )
 DOMAIN = Domain(names=("a", "b"), sizes=(2, 3), num_rows=1000)
 
@@ -207,11 +208,11 @@ def test_one_row_moves_an_update_by_its_reach_at_most(pairs: str) -> None:
             latent=3,
             generator_widths=(8, 8),
             critic_widths=(6,),
-            rate=0.5,
+            sampling_rate=0.5,
             generator_chains=3,
             discriminator_chains=4,
-            pairs=pairs,
-            clip=0.05,
+            chain_pairs=pairs,
+            clip_norm=0.05,
         ),
     )
     chains = method._chains(BLOCKS, 40)
@@ -239,7 +240,7 @@ def test_one_row_moves_an_update_by_its_reach_at_most(pairs: str) -> None:
 
 def test_every_chain_draws_rows_of_its_own() -> None:
     """As many draws in an iteration as updates are charged, and no two of them alike."""
-    method = BayesGAN(discriminator_chains=3, updates=2, rate=0.5)
+    method = BayesGAN(discriminator_chains=3, updates=2, sampling_rate=0.5)
     chains = method._chains(BLOCKS, 200)
     units = PrivateUnits(jnp.zeros((200, 1, 2), jnp.int32), jnp.ones((200, 1), dtype=bool))
     batches = batches_of(chains.engine, jax.random.key(0), ChargedSteps(units, jnp.ones(()), 0.5, 30), 0, 5)
@@ -269,11 +270,13 @@ def _budget(guarantee: us.Guarantee = QUICK) -> Budget:
     return us.Ledger(guarantee, noise=SeededNoise(0)).remaining
 
 
-@pytest.mark.parametrize("settings", ["temperature=1.0", "schedule=exponential, step_size=1e-5, temperature=1.0"])
+@pytest.mark.parametrize(
+    "settings", ["posterior_temperature=1.0", "schedule=exponential, step_size=1e-5, posterior_temperature=1.0"]
+)
 def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
     """K J_d M events in all, at the rate that is drawn, whatever the number of rows: where the step size follows from
     it, the noise of Langevin (here for a million rows more than the budget asks for) moves no price."""
-    method: Any = read_method(f"bayesgan(steps=40, discriminator_chains=3, updates=2, rate=0.03, {settings})")
+    method: Any = read_method(f"bayesgan(steps=40, discriminator_chains=3, updates=2, sampling_rate=0.03, {settings})")
     plans = [method.plan(dataclasses.replace(DOMAIN, num_rows=rows), _budget()) for rows in (100, 10**6)]
     assert plans[0].queries == plans[1].queries
     events = [query.event for query in plans[0] if query.key != "singles"]
@@ -286,11 +289,11 @@ def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
 
 def test_langevin_noise_pays_for_privacy_where_the_step_size_is_a_setting() -> None:
     """With small steps the noise of Langevin is more than the budget asks for: it is charged, and drawn, as it is."""
-    method: Any = read_method("bayesgan(steps=60, step_size=1e-8, temperature=1.0, marginals_share=0.0)")
+    method: Any = read_method("bayesgan(steps=60, step_size=1e-8, posterior_temperature=1.0, marginals_fraction=0.0)")
     event = method.plan(DOMAIN, _budget())["discriminators 1"].event
     asked = Stage(60, 1e-8).langevin_multiplier(method._reach, 1.0)
     assert event.noise_multiplier == pytest.approx(asked)
-    least_plan: Any = read_method("bayesgan(steps=60, marginals_share=0.0)").plan(DOMAIN, _budget())
+    least_plan: Any = read_method("bayesgan(steps=60, marginals_fraction=0.0)").plan(DOMAIN, _budget())
     least = least_plan["discriminators 1"].event
     assert least.noise_multiplier < asked  # what the budget alone asks for
     schedule = method._stairs(1000)
@@ -301,12 +304,13 @@ def test_langevin_noise_pays_for_privacy_where_the_step_size_is_a_setting() -> N
 
 
 @pytest.mark.parametrize(
-    "settings", ["", "sampler=sghmc", "schedule=polynomial", "schedule=exponential, step_size=1e-6, temperature=1.0"]
+    "settings",
+    ["", "sampler=sghmc", "schedule=polynomial", "schedule=exponential, step_size=1e-6, posterior_temperature=1.0"],
 )
 def test_no_update_draws_less_noise_than_was_charged(settings: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What `fit` hands to the chains: as many updates as were charged, at the rate and the bound, each with the noise
     of its own stretch or more, by a fresh key of the run; all of it in the ledger before."""
-    method = read_method(f"bayesgan(steps=60, discriminator_chains=2, clip=0.5, {settings})")
+    method = read_method(f"bayesgan(steps=60, discriminator_chains=2, clip_norm=0.5, {settings})")
     noise = Keys(0)
     ledger = us.Ledger(QUICK, noise=noise)
     plan = method.plan(DOMAIN, ledger.remaining)
@@ -364,7 +368,13 @@ def _handed(method: Any, plan: Any, ledger: us.Ledger, monkeypatch: pytest.Monke
 def test_a_plan_of_other_settings_is_refused_before_a_row_is_read() -> None:
     """Fewer updates, fewer chains, another rate, another stair: what is done would not be what is paid."""
     cheap = read_method("bayesgan(steps=60)").plan(DOMAIN, Budget(math.inf, 1e-6))
-    for settings in ("steps=120", "discriminator_chains=2", "updates=2", "rate=0.5", "step_size=1e-9, temperature=1.0"):
+    for settings in (
+        "steps=120",
+        "discriminator_chains=2",
+        "updates=2",
+        "sampling_rate=0.5",
+        "step_size=1e-9, posterior_temperature=1.0",
+    ):
         ledger = us.Ledger(NOT_PRIVATE, noise=SeededNoise(0))
         method = read_method(f"bayesgan(steps=60, {settings})" if "steps" not in settings else f"bayesgan({settings})")
         with pytest.raises(BudgetExceeded, match="other updates than these settings make"):
@@ -372,14 +382,14 @@ def test_a_plan_of_other_settings_is_refused_before_a_row_is_read() -> None:
         assert ledger.queries == ()
 
 
-@pytest.mark.parametrize("settings", ["step_size=0.5", "temperature=1e6"])
+@pytest.mark.parametrize("settings", ["step_size=0.5", "posterior_temperature=1e6"])
 def test_an_absurd_temperature_is_told(settings: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By privacy's noise or by asking for it: the plan says it, and fitting warns, with the number."""
     method = read_method(f"bayesgan(steps=60, {settings})")
     ledger = us.Ledger(QUICK, noise=SeededNoise(0))
     plan = method.plan(DOMAIN, ledger.remaining)
     least = min(cast(SubsampledGaussian, query.event).noise_multiplier for query in plan if query.key != "singles")
-    heat = 1e6 if settings == "temperature=1e6" else 0.5 * (least * 32) ** 2 / 2
+    heat = 1e6 if settings == "posterior_temperature=1e6" else 0.5 * (least * 32) ** 2 / 2
     assert f"temperature {heat:.3g} at" in plan.notes[0].text
     assert "far more than a posterior" in plan.notes[0].text
     with pytest.warns(UserWarning, match=f"temperature {heat:.3g} at".replace("+", "[+]")):
@@ -479,14 +489,14 @@ def _outcome_of(call: Callable[[], object]) -> None:
         ("sampler=hmc", "sampler must be one of sgld, sghmc"),
         ("schedule=cosine", "schedule must be one of"),
         ("prior=laplace", "prior must be one of"),
-        ("pairs=all", "pairs must be one of"),
+        ("chain_pairs=all", "chain_pairs must be one of"),
         ("arch=mlp", "arch must be one of"),
         ("friction=0.0", "friction must be a number above 0 and at most 1"),
         ("burn_in=1.0", "burn_in must be a number from 0 to below 1"),
-        ("marginals_share=1.0", "marginals_share must be a number from 0 to below 1"),
-        ("temperature=-1.0", "temperature must be"),
-        ("rate=0.0", "sampling rate"),
-        ("clip=1e-30", "clip must be a number from"),
+        ("marginals_fraction=1.0", "marginals_fraction must be a number from 0 to below 1"),
+        ("posterior_temperature=-1.0", "posterior_temperature must be"),
+        ("sampling_rate=0.0", "sampling rate"),
+        ("clip_norm=1e-30", "clip_norm must be a number from"),
         ("stepsize=1.0", "Did you mean 'step_size'"),
         ("generator_widths=[8, 16]", "have one width"),
         ("critic_widths=[0]", "critic_widths must be a list, each a whole number"),

@@ -36,7 +36,7 @@ def test_a_small_run_from_table_to_rows(method: str) -> None:
 
 def test_prices_do_not_depend_on_the_rows() -> None:
     """The rate charged is the rate drawn, and a plan for other sizes is the same plan."""
-    method = read_method("dpgan(rate=0.03, steps=50)")
+    method = read_method("dpgan(sampling_rate=0.03, steps=50)")
     budget = us.Ledger(QUICK, noise=_seeded()).remaining
     plans = [
         method.plan(Domain(names=("a", "b"), sizes=sizes, num_rows=rows), budget)
@@ -50,7 +50,7 @@ def test_prices_do_not_depend_on_the_rows() -> None:
     assert critic.steps == 50
 
 
-@pytest.mark.parametrize("method", ["dpgan(steps=50, target_share=0.1)", "pategan"])
+@pytest.mark.parametrize("method", ["dpgan(steps=50, target_fraction=0.1)", "pategan"])
 def test_bins_of_a_target_that_is_a_number_move_no_price(method: str) -> None:
     """They follow from bought histograms, so a query that depended on how many there are would depend on the rows."""
     plans = [
@@ -85,15 +85,15 @@ def _seeded():  # type: ignore[no-untyped-def]
     ("settings", "words"),
     [
         ("steps=0", "steps must be a whole number"),
-        ("rate=0.0", "sampling rate"),
-        ("rate=1.5", "sampling rate"),
-        ("clip=0.0", "clip must be a number from"),
-        ("clip=1e39", "clip must be a number from"),
-        ("clip=1e-30", "clip must be a number from"),
+        ("sampling_rate=0.0", "sampling rate"),
+        ("sampling_rate=1.5", "sampling rate"),
+        ("clip_norm=0.0", "clip_norm must be a number from"),
+        ("clip_norm=1e39", "clip_norm must be a number from"),
+        ("clip_norm=1e-30", "clip_norm must be a number from"),
         ("loss=wgna", "loss must be one of"),
         ("arch=mlp", "arch must be one of"),
-        ("adaptive=private", "adaptive must be one of"),
-        ("marginals_share=1.0", "marginals_share"),
+        ("adaptive_clip=private", "adaptive_clip must be one of"),
+        ("marginals_fraction=1.0", "marginals_fraction"),
         ("steps=100, critic_steps=3", "multiple of critic_steps"),
         ("loss=kl_wgan, fake_term=paired", "does not go with kl_wgan"),
     ],
@@ -116,8 +116,8 @@ def test_pairs_are_believed_where_they_stand_out_of_the_noise() -> None:
 
 
 def test_a_conditional_generator_needs_marginals() -> None:
-    with pytest.raises(ConfigError, match="marginals_share must be positive"):
-        read_method("dpctgan(marginals_share=0.0)")
+    with pytest.raises(ConfigError, match="marginals_fraction must be positive"):
+        read_method("dpctgan(marginals_fraction=0.0)")
 
 
 # ---------------------------------------------------------------------------------------------------------- public rows
@@ -133,7 +133,8 @@ def test_a_run_can_start_from_a_public_table_and_says_so() -> None:
     """Without noise and with a single tiny private step, the networks are those of the public rows."""
     schema, table = survey()
     public = pa.table({"insurance": ["no"] * 300, "region": ["west"] * 300, "age": [30] * 300})
-    method = f"dpgan({SMALL.replace('steps=60', 'steps=1')}, warm_steps=300, marginals_share=0.0, critic_rate=1e-2)"
+    small = SMALL.replace("steps=60", "steps=1")
+    method = f"dpgan({small}, warm_steps=300, marginals_fraction=0.0, critic_learning_rate=1e-2)"
     release = us.fit(table, method, us.Guarantee.not_private(), schema=schema, public=lambda: public)
     fake = release.sample(500, seed=0)
     assert np.mean(np.asarray(fake["region"].to_pylist()) == "west") > 0.6
@@ -187,7 +188,7 @@ def test_constant_columns_and_three_rows_are_no_trouble(method: str) -> None:
         us.Column(name="a", kind="categorical", categories=("x",)),
         us.Column(name="b", kind="real", bounds=(1.0, 2.0)),
     )
-    release = us.fit(table, f"{method}({SMALL}, rate=1.0)", QUICK, schema=us.Schema(columns=columns, rows=3))
+    release = us.fit(table, f"{method}({SMALL}, sampling_rate=1.0)", QUICK, schema=us.Schema(columns=columns, rows=3))
     fake = release.sample(5, seed=0)
     assert {value for value in fake["a"].to_pylist() if value is not None} <= {"x"}
 
@@ -199,7 +200,7 @@ def test_a_table_without_a_single_protected_unit_is_no_trouble(method: str) -> N
     schema = us.Schema(columns=columns, rows=3, unit="who", max_rows_per_unit=2)
     table = pa.table({"who": pa.array([None] * 3, pa.string()), "a": ["x"] * 3})
     settings = SMALL
-    release = us.fit(table, f"{method}({settings}, adaptive=quantile)", QUICK, schema=schema)
+    release = us.fit(table, f"{method}({settings}, adaptive_clip=quantile)", QUICK, schema=schema)
     assert release.sample(5, seed=0).num_rows == 5
 
 
@@ -217,6 +218,6 @@ def test_clip_bounds_may_follow_what_is_not_private(adaptive: str) -> None:
     settings = SMALL
     queries = [
         us.fit(table, f"dpgan({settings}{extra})", QUICK, schema=schema).statement.queries
-        for extra in ("", f", adaptive={adaptive}, groups=2")
+        for extra in ("", f", adaptive_clip={adaptive}, clip_groups=2")
     ]
     assert queries[0] == queries[1]

@@ -171,12 +171,12 @@ def test_noise_is_drawn_on_fine_steps(stddev: float) -> None:
     ("target", "settings", "others"),
     [
         ("t", {"mode": "one_shot"}, [3 + 3]),
-        ("t", {"mode": "one_shot", "triples_share": 0.4}, [3 + 3 + 4]),
-        ("t", {"mode": "one_shot", "recount_share": 0.4}, range(3 + 3 + 1, 3 + 3 + 3 + 1)),
-        ("t", {"mode": "adaptive", "picks": 2, "rounds": 2}, [3 + 2]),
-        ("t", {"mode": "adaptive", "picks": 2, "rounds": 2, "triples_share": 0.1}, [3 + 2 + 4]),
-        (None, {"mode": "one_shot", "triples_share": 0.2}, range(6 + 1 + 4, 6 + 6 + 4 + 1)),
-        (None, {"mode": "adaptive", "picks": 50}, range(6 + 1, 6 + 6 + 1)),  # all are bought, and recounted
+        ("t", {"mode": "one_shot", "three_way_fraction": 0.4}, [3 + 3 + 4]),
+        ("t", {"mode": "one_shot", "remeasurement_fraction": 0.4}, range(3 + 3 + 1, 3 + 3 + 3 + 1)),
+        ("t", {"mode": "adaptive", "num_selections": 2, "rounds": 2}, [3 + 2]),
+        ("t", {"mode": "adaptive", "num_selections": 2, "rounds": 2, "three_way_fraction": 0.1}, [3 + 2 + 4]),
+        (None, {"mode": "one_shot", "three_way_fraction": 0.2}, range(6 + 1 + 4, 6 + 6 + 4 + 1)),
+        (None, {"mode": "adaptive", "num_selections": 50}, range(6 + 1, 6 + 6 + 1)),  # all are bought, and recounted
     ],
 )
 def test_all_answers_of_a_run_are_within_what_was_paid(
@@ -303,7 +303,7 @@ def test_what_is_kept_back_for_recounts(
         shares.append((before - purse.left) / bought)
 
     monkeypatch.setattr(Board, "recount", heard)
-    run, gem = ledger(2.0), GEM(mode="one_shot", recount_share=share, triples_share=triples, **SMALL)
+    run, gem = ledger(2.0), GEM(mode="one_shot", remeasurement_fraction=share, three_way_fraction=triples, **SMALL)
     plan = gem.plan(domain, run.remaining)
     gem.fit(PrivateRows(rows._codes, domain), plan, run, key=jax.random.key(0))
     assert shares == [pytest.approx(share or 0.5, rel=1e-3) if again else pytest.approx(0.0, abs=1e-5)]
@@ -379,7 +379,17 @@ def test_cells_and_crosses_are_marginals() -> None:
 def test_without_noise_the_marginals_come_back(mode: str) -> None:
     """All pairs by target of a small domain, in the model's own law, to 0.02."""
     rows = table(3000)
-    gem = GEM(mode=mode, picks=3, rounds=2, steps=300, components=200, width=32, depth=1, latent=8, rate=1e-2)
+    gem = GEM(
+        mode=mode,
+        num_selections=3,
+        rounds=2,
+        steps=300,
+        components=200,
+        width=32,
+        depth=1,
+        latent=8,
+        learning_rate=1e-2,
+    )
     run = ledger(math.inf)
     model = gem.fit(rows, gem.plan(rows.domain, run.remaining), run, key=jax.random.key(0))
     columns = dict(zip(NAMES, np.split(model.probabilities, np.cumsum(SIZES)[:-1], axis=1), strict=True))
@@ -396,7 +406,7 @@ def test_triples_show_what_no_pair_shows(share: float | None, found: bool) -> No
     a, b, d = draw.integers(0, 2, (3, 4000))
     domain = Domain(names=("a", "b", "c", "d"), sizes=(2, 2, 2, 2), num_rows=4000)
     rows = PrivateRows(np.stack([a, b, a ^ b, d], axis=1).astype(np.int32), domain)
-    gem = GEM(triples_share=share, steps=150, components=200, width=32, depth=1, latent=8, rate=1e-2)
+    gem = GEM(three_way_fraction=share, steps=150, components=200, width=32, depth=1, latent=8, learning_rate=1e-2)
     for epsilon in (math.inf, 2.0):
         run = ledger(epsilon)
         plan = gem.plan(domain, run.remaining)
@@ -433,9 +443,9 @@ def test_whether_triples_are_bought_follows_from_public_facts() -> None:
     assert not bought(60)
     assert not bought(16, None)
     assert not bought(mode="adaptive")
-    assert not bought(triples_share=0.0)
+    assert not bought(three_way_fraction=0.0)
     domain = Domain(names=("a", "b", "t"), sizes=(9, 9, 9), num_rows=9, target="t", bought=("a",))
-    plan = GEM(mode="adaptive", triples_share=0.1).plan(domain, Budget(0.1, 1e-5))
+    plan = GEM(mode="adaptive", three_way_fraction=0.1).plan(domain, Budget(0.1, 1e-5))
     assert "triples" in plan["marginals"].what
 
 
@@ -461,9 +471,9 @@ def test_what_the_plan_says_of_triples_is_done(planned: int, triples: int, monke
 def test_triples_that_noise_would_hide_are_not_bought() -> None:
     """Nothing is reserved for them where no three columns have levels frequent enough."""
     rows, run = table(30), ledger(0.1)
-    gem = GEM(triples_share=0.5)
+    gem = GEM(three_way_fraction=0.5)
     purse = charge_marginals(rows, gem.plan(rows.domain, run.remaining)["marginals"], run)
-    board = Board(gem, rows.domain, purse, most_pairs=None, triples_share=0.5)
+    board = Board(gem, rows.domain, purse, most_pairs=None, three_way_fraction=0.5)
     assert not board.has_triples
     assert board.for_pairs(purse) == purse.left
 
@@ -489,7 +499,7 @@ def test_single_columns_stand_for_pairs_that_are_not_bought(rare: int, least: fl
 def test_weights_and_ledger_agree() -> None:
     """The weights of the loss are those of the noise that was drawn, and their precisions fill the one charged look."""
     rows, run = table(5000), ledger(2.0)
-    gem = GEM(least_signal=1e-9)
+    gem = GEM(min_signal=1e-9)
     plan = gem.plan(rows.domain, run.remaining)
     purse = charge_marginals(rows, plan["marginals"], run)
     board = Board(gem, rows.domain, purse, most_pairs=None)
@@ -512,7 +522,7 @@ def test_weights_and_ledger_agree() -> None:
 @pytest.mark.parametrize(("mode", "keys"), [("one_shot", ["marginals"]), ("adaptive", ["choices", "marginals"])])
 def test_the_plan_is_what_is_charged(mode: str, keys: list[str]) -> None:
     rows, run = table(400), ledger(1.0)
-    gem = GEM(mode=mode, picks=2, **SMALL)
+    gem = GEM(mode=mode, num_selections=2, **SMALL)
     plan = gem.plan(rows.domain, run.remaining)
     gem.fit(rows, plan, run, key=jax.random.key(0))
     assert [query.key for query in run.queries] == keys
@@ -576,15 +586,15 @@ def test_groups_are_no_more_than_memory_holds(order: int, columns: int, width: i
     domain = Domain(names=names, sizes=(8,) * columns, num_rows=5000, numbers=names)
     codes = np.random.default_rng(0).integers(0, 8, (5000, columns)).astype(np.int32)
     rows, run = PrivateRows(codes, domain), ledger(math.inf)
-    gem = GEM(triples_share=0.5, mode="one_shot")
+    gem = GEM(three_way_fraction=0.5, mode="one_shot")
     purse = charge_marginals(rows, gem.plan(domain, run.remaining)["marginals"], run)
-    board = Board(gem, domain, purse, most_pairs=None, triples_share=0.5)
+    board = Board(gem, domain, purse, most_pairs=None, three_way_fraction=0.5)
     groups = board._groups if order == 2 else board._triples.groups if board._triples is not None else {}
     assert 0 < sum(max(each) + 1 for each in groups.values()) <= width
 
 
 def test_groups_hold_more_rows_the_more_classes_and_marginals_share_them() -> None:
-    """An even share of the rows in a cell is `least_signal` times the noise, or a little more than groups
+    """An even share of the rows in a cell is `min_signal` times the noise, or a little more than groups
     must hold: levels here are alike and fine."""
     domain = Domain(names=("a", "b", "c", "d"), sizes=(500,) * 4, num_rows=100_000, numbers=("a", "b", "c", "d"))
     rows, run = (
@@ -592,7 +602,7 @@ def test_groups_hold_more_rows_the_more_classes_and_marginals_share_them() -> No
         ledger(math.inf),
     )
     purse = charge_marginals(rows, GEM().plan(domain, run.remaining)["marginals"], run)
-    board = Board(GEM(least_signal=2.0), domain, purse, most_pairs=None)
+    board = Board(GEM(min_signal=2.0), domain, purse, most_pairs=None)
     for classes, most, order in [(1, None, 2), (6, None, 2), (1, 1, 2), (1, None, 3)]:
         groups = board._coarse(domain.names, 1e-4, order, classes=classes, most=most, width=10**6)
         count = min(most or 10**9, math.comb(4, order))
@@ -612,7 +622,7 @@ def test_triples_of_pure_noise_are_what_the_generator_has() -> None:
         codes[:, 2] = codes[:, 0] ^ codes[:, 1] if strong else codes[:, 2]
         run = ledger(1.0)
         purse = charge_marginals(PrivateRows(codes, domain), gem.plan(domain, run.remaining)["marginals"], run)
-        board = Board(gem, domain, purse, most_pairs=None, triples_share=0.5)
+        board = Board(gem, domain, purse, most_pairs=None, three_way_fraction=0.5)
         board.buy(purse, board.pairs, board.for_pairs(purse))
         board.buy_triples(purse, even)
         triples = board._triples
@@ -680,7 +690,7 @@ def test_target_of_many_levels_is_cut_into_classes() -> None:
         Domain(names=("a", "b", "c"), sizes=(3, 4, 5), num_rows=2000, target="c", numbers=("c",)),
     )
     run = ledger(math.inf)
-    gem = GEM(most_classes=2)
+    gem = GEM(max_classes=2)
     purse = charge_marginals(wide, gem.plan(wide.domain, run.remaining)["marginals"], run)
     board = Board(gem, wide.domain, purse, most_pairs=None)
     assert board.query(("a", "b")).shape == (2, 3, 4)
@@ -692,16 +702,16 @@ def test_target_of_many_levels_is_cut_into_classes() -> None:
         ({"mode": "sometimes"}, "mode"),
         ({"steps": 0}, "steps"),
         ({"components": 2.5}, "components"),
-        ({"picks": 0}, "picks"),
-        ({"singles_share": 0.0}, "singles_share"),
-        ({"singles_share": 0.5, "target_share": 0.5}, "target_share"),
-        ({"least_signal": -1.0}, "least_signal"),
-        ({"triples_share": 1.0}, "triples_share"),
-        ({"triples_share": 1e-20}, "triples_share"),
-        ({"singles_share": 1 - 2**-53}, "singles_share"),
-        ({"triples_share": -0.1}, "triples_share"),
-        ({"rate": math.nan}, "rate"),
-        ({"average": 1.0}, "average"),
+        ({"num_selections": 0}, "num_selections"),
+        ({"one_way_fraction": 0.0}, "one_way_fraction"),
+        ({"one_way_fraction": 0.5, "target_fraction": 0.5}, "target_fraction"),
+        ({"min_signal": -1.0}, "min_signal"),
+        ({"three_way_fraction": 1.0}, "three_way_fraction"),
+        ({"three_way_fraction": 1e-20}, "three_way_fraction"),
+        ({"one_way_fraction": 1 - 2**-53}, "one_way_fraction"),
+        ({"three_way_fraction": -0.1}, "three_way_fraction"),
+        ({"learning_rate": math.nan}, "rate"),
+        ({"ema_decay": 1.0}, "ema_decay"),
         ({"cliques": (("a",),)}, "cliques"),
         ({"cliques": (("a", "a"),)}, "cliques"),
     ],

@@ -36,8 +36,14 @@ from understudy.training.marginal_matching import Components, Cross, Fit, Held, 
 from understudy.training.networks import Centred, Critic
 
 SMALL: dict[str, Any] = {"steps": 40, "components": 50, "width": 16, "depth": 1, "latent": 8}
-HYBRID: dict[str, Any] = {**SMALL, "critic_share": 0.4, "critic_steps": 20, "critic_draw": 0.25, "critic_widths": (8,)}
-HYBRID["clip"] = 0.5
+HYBRID: dict[str, Any] = {
+    **SMALL,
+    "critic_fraction": 0.4,
+    "critic_steps": 20,
+    "critic_sampling_rate": 0.25,
+    "critic_widths": (8,),
+}
+HYBRID["clip_norm"] = 0.5
 
 
 # ----------------------------------------------------------------------------------------------------------- the price
@@ -69,11 +75,11 @@ def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytes
     assert (charged.sampling_rate, charged.num_steps, iterations) == (event.sampling_rate, event.steps, event.steps)
     assert settings.batch == round(event.sampling_rate * DOMAIN.num_rows)
     assert float(charged.noise_multiplier) == pytest.approx(event.noise_multiplier)
-    assert float(dials.clip) == HYBRID["clip"]
+    assert float(dials.clip) == HYBRID["clip_norm"]
 
 
 def test_a_share_is_calibrated_alone_and_reserved_first() -> None:
-    """The critic's steps cost critic_share of epsilon by themselves, and the marginals what they leave."""
+    """The critic's steps cost critic_fraction of epsilon by themselves, and the marginals what they leave."""
     gem, budget = GEM(**HYBRID), Budget(2.0, 1e-6)
     marginals, critic = (query.event for query in gem.plan(DOMAIN, budget).queries)
     assert isinstance(critic, SubsampledGaussian)
@@ -84,7 +90,7 @@ def test_a_share_is_calibrated_alone_and_reserved_first() -> None:
     plain = GEM(**SMALL).plan(DOMAIN, budget)["marginals"].event
     assert isinstance(plain, Gaussian)
     assert plain.noise_multiplier < marginals.noise_multiplier
-    adaptive = GEM(**{**HYBRID, "mode": "adaptive", "picks": 1}).plan(DOMAIN, budget)
+    adaptive = GEM(**{**HYBRID, "mode": "adaptive", "num_selections": 1}).plan(DOMAIN, budget)
     assert [query.key for query in adaptive.queries] == ["choices", "marginals", "critic"]
 
 
@@ -226,8 +232,15 @@ def test_it_sees_what_pairs_do_not() -> None:
     bits = np.random.default_rng(0).integers(0, 2, (2000, 2))
     codes = np.concatenate([bits, bits.sum(axis=1, keepdims=True) % 2], axis=1).astype(np.int32)
     domain = Domain(names=("a", "b", "c"), sizes=(2, 2, 2), num_rows=2000)
-    settings: dict[str, Any] = {"steps": 60, "components": 100, "width": 32, "depth": 1, "latent": 8, "rate": 1e-2}
-    settings["triples_share"] = 0.0  # they would see it
+    settings: dict[str, Any] = {
+        "steps": 60,
+        "components": 100,
+        "width": 32,
+        "depth": 1,
+        "latent": 8,
+        "learning_rate": 1e-2,
+    }
+    settings["three_way_fraction"] = 0.0  # they would see it
 
     def even(gem: GEM) -> float:
         ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
@@ -235,8 +248,8 @@ def test_it_sees_what_pairs_do_not() -> None:
         return float(np.mean(model.sample(10_000, key=jax.random.key(1)).codes.sum(axis=1) % 2 == 0))
 
     assert even(GEM(**settings)) < 0.6
-    settings |= {"critic_share": 0.5, "critic_steps": 300, "critic_draw": 0.1, "critic_widths": (16,)}
-    assert even(GEM(**settings, critic_rate=2e-2)) > 0.9
+    settings |= {"critic_fraction": 0.5, "critic_steps": 300, "critic_sampling_rate": 0.1, "critic_widths": (16,)}
+    assert even(GEM(**settings, critic_learning_rate=2e-2)) > 0.9
 
 
 def test_critics_of_checkpoints_judge() -> None:
@@ -259,7 +272,7 @@ def test_wrappers_use_them(method: str) -> None:
     gem = GEM(**HYBRID)
     wrapped: Boosted | DRS = DRS(gem, proposals=500)
     if method == "boosted":
-        wrapped = Boosted(gem, rounds=10, every=5, samples_per_generator=100)
+        wrapped = Boosted(gem, rounds=10, checkpoint_every=5, samples_per_generator=100)
     ledger = book(2.0)
     plan = wrapped.plan(DOMAIN, ledger.remaining)
     wrapped.fit(real_rows(400), plan, ledger, key=jax.random.key(0))
@@ -287,7 +300,7 @@ def test_a_run_killed_in_any_training_has_the_same_release(tmp_path: Path, monke
     table = pa.table({name: draw.integers(0, 2, 300) == 1 for name in "abc"})
     columns = tuple(us.Column(name=name, kind="boolean", nullable=False) for name in "abc")
     rest: dict[str, Any] = {"schema": us.Schema(columns=columns, rows=300), "seed": 3}
-    method = GEM(**HYBRID, triples_share=0.3)
+    method = GEM(**HYBRID, three_way_fraction=0.3)
     guarantee, where = us.Guarantee(3.0, 1e-6), tmp_path / "run.checkpoint"
     whole = us.fit(table, method, guarantee, **rest)
     for share, resume in ((0.1, False), (0.3, True), (0.5, True)):
@@ -303,14 +316,14 @@ def test_a_run_killed_in_any_training_has_the_same_release(tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"critic_share": 0.95}, "critic_share"),
-        ({"critic_share": -0.1}, "critic_share"),
+        ({"critic_fraction": 0.95}, "critic_fraction"),
+        ({"critic_fraction": -0.1}, "critic_fraction"),
         ({"critic_steps": 0}, "critic_steps"),
-        ({"critic_draw": 0.0}, "rate"),
-        ({"critic_share": 0.2, "critic_widths": (16, 0)}, "critic_widths"),
+        ({"critic_sampling_rate": 0.0}, "rate"),
+        ({"critic_fraction": 0.2, "critic_widths": (16, 0)}, "critic_widths"),
         ({"critic_weight": 0.0}, "critic_weight"),
-        ({"critic_rate": math.inf}, "critic_rate"),
-        ({"clip": 0.0}, "clip"),
+        ({"critic_learning_rate": math.inf}, "critic_learning_rate"),
+        ({"clip_norm": 0.0}, "clip"),
     ],
 )
 def test_settings_are_checked(settings: dict, words: str) -> None:

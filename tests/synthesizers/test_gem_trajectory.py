@@ -24,7 +24,7 @@ from understudy.synthesizers.gem import GEM
 from understudy.synthesizers.selected import Selected
 
 TINY: dict[str, Any] = {"steps": 40, "components": 50, "width": 16, "depth": 1, "latent": 8}
-ROUNDS: dict[str, Any] = {"rounds": 20, "every": 5, "samples_per_generator": 200}
+ROUNDS: dict[str, Any] = {"rounds": 20, "checkpoint_every": 5, "samples_per_generator": 200}
 
 
 def test_the_last_checkpoint_is_what_would_be_released() -> None:
@@ -46,8 +46,8 @@ def test_the_last_checkpoint_is_what_would_be_released() -> None:
     "wrapped",
     [
         Boosted(GEM(**TINY), **ROUNDS),
-        Selected(GEM(**TINY), k=2, checkpoints=4, holdout=0.2),
-        Selected(GEM(**TINY), task="marginals", checkpoints=4, holdout=0.0),
+        Selected(GEM(**TINY), k=2, checkpoints=4, holdout_fraction=0.2),
+        Selected(GEM(**TINY), task="marginals", checkpoints=4, holdout_fraction=0.0),
     ],
     ids=["boosted", "selected apart", "selected"],
 )
@@ -71,7 +71,7 @@ def test_from_table_to_rows_at_the_price_of_both(wrapped: Boosted | Selected, tm
     sizes = tuple(len(each.categories or ()) + each.nullable for each in columns[:2])
     domain = Domain(names=tuple(names), sizes=sizes, num_rows=1000, target="insurance")
     budget = Budget(3.0, 1e-6, max_rows_per_unit=2)
-    apart = isinstance(wrapped, Selected) and wrapped.holdout
+    apart = isinstance(wrapped, Selected) and wrapped.holdout_fraction
     alone = wrapped.inner.plan(domain, budget if apart else budget.after([own]))
     assert [query.event for query in alone.queries] == [query.event for query in inner]
     release.save(tmp_path / "release")
@@ -97,7 +97,7 @@ def test_cells_above_the_measured_order_are_repaired() -> None:
         return float(np.mean(model.sample(20_000, key=jax.random.key(1)).codes.sum(axis=1) % 2 == 0))
 
     assert even(gem) < 0.6
-    boosted = Boosted(gem, queries=(("a", "b", "c"),), rounds=200, every=5, learning_rate="sqrt")
+    boosted = Boosted(gem, distinguishers=(("a", "b", "c"),), rounds=200, checkpoint_every=5, learning_rate="sqrt")
     assert even(boosted) > 0.9
 
 
@@ -111,10 +111,10 @@ def test_judges_of_a_method_without_critics() -> None:
     one = Domain(names=("a",), sizes=(2,), num_rows=100)
     assert "cells of 1 marginals" in Boosted(gem, **ROUNDS).plan(one, budget)["picks"].what
     with pytest.raises(ConfigError, match="No column is left"):
-        Boosted(gem, queries="pairs", **ROUNDS).plan(one, budget)
+        Boosted(gem, distinguishers="pairs", **ROUNDS).plan(one, budget)
     for queries in ("none", ()):
         with pytest.raises(ConfigError, match="nothing would judge"):
-            Boosted(gem, queries=queries, **ROUNDS)
+            Boosted(gem, distinguishers=queries, **ROUNDS)
     with pytest.raises(ConfigError, match="gem has none"):
         DRS(gem)
 
@@ -128,4 +128,4 @@ def test_as_many_checkpoints_as_there_are() -> None:
     with pytest.raises(ConfigError, match="asks for the last 9, but gem keeps 8"):
         Boosted(GEM(**TINY), checkpoints=9, **ROUNDS)
     with pytest.raises(ConfigError, match="asks for the last 1, but gem keeps 0"):
-        Boosted(GEM(**TINY), every=41)
+        Boosted(GEM(**TINY), checkpoint_every=41)

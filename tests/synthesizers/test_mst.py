@@ -44,7 +44,7 @@ def test_plan_fills_the_budget(epsilon: float) -> None:
 
 
 def test_shares_are_shares_of_zcdp() -> None:
-    plan = MST(shares=(1, 2, 5)).plan(CHAIN, Budget(1.0, 1e-6))
+    plan = MST(fractions=(1, 2, 5)).plan(CHAIN, Budget(1.0, 1e-6))
     prices = np.array([event.rho for event in plan.events])  # type: ignore[attr-defined]
     np.testing.assert_allclose(prices / prices.sum(), [1 / 8, 2 / 8, 5 / 8])
 
@@ -106,8 +106,8 @@ def test_same_seed_same_model() -> None:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ({"shares": (1, 1)}, "shares must be a list of 3, each a positive number"),
-        ({"shares": (1, 0, 1)}, "shares must be a list of 3, each a positive number"),
+        ({"fractions": (1, 1)}, "fractions must be a list of 3, each a positive number"),
+        ({"fractions": (1, 0, 1)}, "fractions must be a list of 3, each a positive number"),
         ({"target_weight": 0.5}, "at least 1"),
         ({"entropy": 0}, "entropy must be a positive number"),
         ({"iterations": 0}, "iterations must be a whole number of at least 1"),

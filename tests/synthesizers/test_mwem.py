@@ -97,7 +97,7 @@ VARIANTS = [
     MWEM(measure_only=True, rounds=3),
     MWEM(workload="cell", rounds=15),
     MWEM(workload="range", rounds=15, boxes=40),
-    MWEM(average=True),
+    MWEM(average_rounds=True),
     MWEM(score="mean", marginal_width=3, rounds=6),
     MWEM(splits=(("a", "c"), ("d", "b"))),
     MWEM(split_factor=3),
@@ -334,7 +334,7 @@ def test_average_is_the_mean_of_all_rounds() -> None:
         histogram.update(passes)
         shares.append(np.exp(histogram.log_probs))
     np.testing.assert_allclose(np.exp(histogram.log_mean_probs()), np.mean(shares, axis=0))
-    last, mean = (_fit(MWEM(average=average)).potentials[0] for average in (False, True))
+    last, mean = (_fit(MWEM(average_rounds=average)).potentials[0] for average in (False, True))
     assert not np.allclose(last, mean)
 
 
@@ -480,8 +480,8 @@ def test_a_spent_ledger_refuses_before_any_query() -> None:
 
 
 def test_expressions_and_lists() -> None:
-    method = read_method('mwem(splits=[[a, b], ["c d"]], workload=cell, average=true)')
-    assert method == MWEM(splits=[["a", "b"], ["c d"]], workload="cell", average=True)  # type: ignore[arg-type]
+    method = read_method('mwem(splits=[[a, b], ["c d"]], workload=cell, average_rounds=true)')
+    assert method == MWEM(splits=[["a", "b"], ["c d"]], workload="cell", average_rounds=True)  # type: ignore[arg-type]
     assert read_method(express(method)) == method
     assert us.MWEM is MWEM
 

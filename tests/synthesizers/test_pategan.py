@@ -58,8 +58,9 @@ def test_votes_teach_what_goes_together() -> None:
     columns = tuple(us.Column(name=n, kind="categorical", categories=("x", "y"), nullable=False) for n in "ab")
     schema = us.Schema(columns=columns, rows=600, target="b")
     method = (
-        "pategan(iterations=150, latent=4, generator_widths=[16, 16], teachers=20, teacher_batch=8, teacher_rate=0.05, "
-        "student_batch=64, student_steps=2, critic_rate=0.02, memory=512, queries=2400)"
+        "pategan(iterations=150, latent=4, generator_widths=[16, 16], teachers=20, teacher_batch=8, "
+        "teacher_learning_rate=0.05, "
+        "student_batch=64, student_steps=2, critic_learning_rate=0.02, memory=512, queries=2400)"
     )
     release = us.fit(table, method, us.Guarantee.not_private(), schema=schema, seed=0)
     fake = release.sample(1000, seed=0)
@@ -76,14 +77,14 @@ def test_pairs_with_the_target_are_bought_and_held_to() -> None:
     columns = tuple(us.Column(name=n, kind="categorical", categories=("x", "y"), nullable=False) for n in "ab")
     schema = us.Schema(columns=columns, rows=2000, target="b")
     small = "teachers=2, iterations=200, latent=4, generator_widths=[16, 16]"
-    release = us.fit(table, f"pategan({small}, target_share=0.2)", us.Guarantee(0.5, 1e-6), schema=schema, seed=0)
+    release = us.fit(table, f"pategan({small}, target_fraction=0.2)", us.Guarantee(0.5, 1e-6), schema=schema, seed=0)
     assert [query.key for query in release.statement.queries] == ["singles", "pairs", "votes"]
     fake = release.sample(2000, seed=0)
     agree = np.mean(np.asarray(fake["a"].to_pylist()) == np.asarray(fake["b"].to_pylist()))
     assert abs(agree - 0.9) < 0.05  # 0.79 without pairs
 
 
-@pytest.mark.parametrize("method", ["pategan(features=typed)", "pategan(marginals_share=0)", "pategan"])
+@pytest.mark.parametrize("method", ["pategan(features=typed)", "pategan(marginals_fraction=0)", "pategan"])
 def test_pairs_are_bought_only_where_they_can_be_held_to(method: str) -> None:
     target = "a" if method != "pategan" else None
     plan = read_method(method).plan(dataclasses.replace(DOMAIN, target=target), Budget(0.3, 1e-6))
@@ -182,7 +183,7 @@ def test_the_command_line_shows_it(tmp_path, capsys: pytest.CaptureFixture[str])
 
 
 def test_laplace_votes_are_priced_one_by_one() -> None:
-    plan = _plan("pategan(law=laplace, iterations=10, queries=20)", 10_000)
+    plan = _plan("pategan(noise=laplace, iterations=10, queries=20)", 10_000)
     event = plan["votes"].event
     assert isinstance(event, Pure)
     assert event.rounds == 20
@@ -199,14 +200,14 @@ def test_laplace_votes_are_priced_one_by_one() -> None:
         ("teachers=0", "teachers must be a whole number of at least 2"),
         ("iterations=0", "iterations must be a whole number"),
         ("queries=301", "multiple of iterations"),
-        ("law=laplace", "needs a number of queries"),
-        ("law=uniform", "law must be one of"),
+        ("noise=laplace", "needs a number of queries"),
+        ("noise=uniform", "noise must be one of"),
         ("labels=logits", "labels must be one of"),
         ("against=mean", "against must be one of"),
         ("loss=wgan", "loss must be one of"),
         ("arch=mlp", "arch must be one of"),
-        ("teacher_rate=0.0", "teacher_rate must be a positive"),
-        ("marginals_share=1.0", "marginals_share"),
+        ("teacher_learning_rate=0.0", "teacher_learning_rate must be a positive"),
+        ("marginals_fraction=1.0", "marginals_fraction"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: str) -> None:
@@ -236,8 +237,8 @@ def test_conditions_need_a_discrete_column() -> None:
 
 
 def test_a_conditional_generator_needs_marginals() -> None:
-    with pytest.raises(ConfigError, match="marginals_share must be positive"):
-        read_method("patectgan(marginals_share=0.0)")
+    with pytest.raises(ConfigError, match="marginals_fraction must be positive"):
+        read_method("patectgan(marginals_fraction=0.0)")
 
 
 # ------------------------------------------------------------------------------------------------------ unlikely tables
@@ -281,9 +282,9 @@ def test_other_features(features: str) -> None:
 @pytest.mark.parametrize(
     "wrapper",
     [
-        "boosted({}, rounds=20, checkpoints=4, every=4, samples_per_generator=500, queries=singles)",
+        "boosted({}, rounds=20, checkpoints=4, checkpoint_every=4, samples_per_generator=500, distinguishers=singles)",
         "drs({}, proposals=4000)",
-        "selected({}, task=marginals, checkpoints=4, holdout=0)",
+        "selected({}, task=marginals, checkpoints=4, holdout_fraction=0)",
     ],
 )
 @pytest.mark.parametrize("method", ["pategan", "patectgan"])
@@ -301,7 +302,7 @@ def test_a_run_can_start_from_a_public_table_and_says_so() -> None:
     schema, table = survey()
     public = pa.table({"insurance": ["no"] * 300, "region": ["west"] * 300, "age": [30] * 300})
     settings = SMALL.replace("iterations=20", "iterations=1")
-    method = f"pategan({settings}, warm_steps=300, marginals_share=0.0, critic_rate=1e-2)"
+    method = f"pategan({settings}, warm_steps=300, marginals_fraction=0.0, critic_learning_rate=1e-2)"
     release = us.fit(table, method, us.Guarantee.not_private(), schema=schema, public=lambda: public)
     fake = release.sample(500, seed=0)
     assert np.mean(np.asarray(fake["region"].to_pylist()) == "west") > 0.6

@@ -120,9 +120,9 @@ def test_classes_come_from_the_schema() -> None:
 
 
 EVERY = [
-    Quail(MST(), learner="naive_bayes", classifier_share=0.5),
-    Quail(Independent(), target=("age", "score"), classifier_share=0.8),
-    Quail(MST(), learner="naive_bayes", disjoint=True, classifier_share=0.5),
+    Quail(MST(), learner="naive_bayes", learner_fraction=0.5),
+    Quail(Independent(), target=("age", "score"), learner_fraction=0.8),
+    Quail(MST(), learner="naive_bayes", disjoint=True, learner_fraction=0.5),
 ]
 
 
@@ -147,7 +147,7 @@ def test_the_parts_are_accounted_together() -> None:
     """The learner costs its share by itself, and the inner method gets more than the rest of it would be alone."""
     domain = encoded()[0].domain
     budget = Budget(1.0, 1e-6)
-    plan = Quail(Independent(), learner="naive_bayes", classifier_share=0.6).plan(domain, budget)
+    plan = Quail(Independent(), learner="naive_bayes", learner_fraction=0.6).plan(domain, budget)
     learner, inner = plan.queries
     assert spent_by([learner], GUARANTEE).epsilon == pytest.approx(0.6, rel=2e-3)
     alone = spent_by([inner], GUARANTEE).epsilon
@@ -160,7 +160,7 @@ def test_the_parts_are_accounted_together() -> None:
 
 def test_shares_of_several_targets_are_even() -> None:
     domain = encoded()[0].domain
-    plan = Quail(Independent(), target=("label", "colour"), learner="prior", classifier_share=0.5).plan(
+    plan = Quail(Independent(), target=("label", "colour"), learner="prior", learner_fraction=0.5).plan(
         domain, Budget(1.0, 1e-6)
     )
     first, second, rest = plan.queries
@@ -187,7 +187,7 @@ def test_purchases_before_it_leave_something_for_both() -> None:
 def test_the_learner_cannot_spend_what_is_reserved() -> None:
     """A learner that charges more than its queries is refused though the ledger as a whole still has money."""
     rows, _ = encoded()
-    method = Quail(Independent(), learner="naive_bayes", classifier_share=0.5)
+    method = Quail(Independent(), learner="naive_bayes", learner_fraction=0.5)
     plan = method.plan(rows.domain, Budget(1.0, 1e-6))
     greedy = method.plan(rows.domain, Budget(1.8, 1e-6)).queries[0]
     assert spent_by([greedy], GUARANTEE).epsilon < 1.0
@@ -266,7 +266,7 @@ def test_restricted_rows_keep_units_scales_and_bounds() -> None:
 def test_disjoint_parts_cost_the_larger_one() -> None:
     """Each part fills the guarantee by itself; no row is in both, and rows of a unit stay together."""
     SEEN.clear()
-    method = Quail(Watched(), learner="prior", disjoint=True, classifier_share=0.3)
+    method = Quail(Watched(), learner="prior", disjoint=True, learner_fraction=0.3)
     rows, _ = encoded()
     ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0))
     plan = method.plan(rows.domain, ledger.remaining)
@@ -489,8 +489,8 @@ def test_a_killed_run_goes_on_to_the_same_release(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, 1.5, math.nan, True])
 def test_a_share_outside_is_refused(share: float) -> None:
-    with pytest.raises(us.ConfigError, match="classifier_share"):
-        Quail(Independent(), classifier_share=share)
+    with pytest.raises(us.ConfigError, match="learner_fraction"):
+        Quail(Independent(), learner_fraction=share)
 
 
 @pytest.mark.parametrize(
@@ -566,7 +566,7 @@ def test_learners_of_expressions_are_those_that_there_are() -> None:
     ("expression", "method"),
     [
         ("quail(mst)", Quail(MST())),
-        ("quail(mst, classifier_share=0.8)", Quail(MST(), classifier_share=0.8)),
+        ("quail(mst, learner_fraction=0.8)", Quail(MST(), learner_fraction=0.8)),
         ("quail(mst, target=[a, b], label=sample)", Quail(MST(), target=("a", "b"), label="sample")),
         ("quail(mst, target=a, learner=prior)", Quail(MST(), target="a", learner=Prior())),
         (

@@ -286,7 +286,7 @@ def test_rejection_follows_the_last_critic_and_costs_nothing() -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        lambda inner: Boosted(inner, rounds=5, checkpoints=3, every=1, samples_per_generator=50),
+        lambda inner: Boosted(inner, rounds=5, checkpoints=3, checkpoint_every=1, samples_per_generator=50),
         lambda inner: Selected(inner, checkpoints=3, task="marginals"),
         lambda inner: DRS(inner, proposals=100),
     ],
@@ -333,10 +333,11 @@ SCHEMA = us.Schema(
 
 # All rows in each step: the price is quickly found.
 EXPRESSIONS = {
-    "boosted": f"boosted(dpgan(steps=8, rate=1, features=modes, num_modes=3, {NETS}, warm_steps=4), rounds=6, "
-    "checkpoints=4, every=2, samples_per_generator=300)",
-    "drs": f"drs(dpgan(steps=8, rate=1, features=typed, {NETS}), proposals=2000)",
-    "selected": f"selected(dpgan(steps=8, rate=1, features=typed, {NETS}), task=squared_loss, k=2, checkpoints=4)",
+    "boosted": f"boosted(dpgan(steps=8, sampling_rate=1, features=modes, num_modes=3, {NETS}, warm_steps=4), rounds=6, "
+    "checkpoints=4, checkpoint_every=2, samples_per_generator=300)",
+    "drs": f"drs(dpgan(steps=8, sampling_rate=1, features=typed, {NETS}), proposals=2000)",
+    "selected": f"selected(dpgan(steps=8, sampling_rate=1, features=typed, {NETS}), task=squared_loss, k=2, "
+    "checkpoints=4)",
 }
 
 

@@ -74,16 +74,16 @@ def published(steps: int) -> DPGAN:
     return DPGAN(
         **core.AS_PUBLISHED,
         steps=steps,
-        rate=1 / 100,
+        sampling_rate=1 / 100,
         latent=128,
         generator_widths=(256, 128),
         critic_widths=(256, 128),
-        critic_rate=0.01,
-        generator_rate=0.001,
+        critic_learning_rate=0.01,
+        generator_learning_rate=0.001,
         fake_term="paired",
-        clip=1.0,
+        clip_norm=1.0,
         betas=(0.9, 0.999),
-        average=0.0,
+        ema_decay=0.0,
     )
 
 
@@ -91,7 +91,7 @@ def ours(profile: core.Profile, census: Census) -> Boosted:
     """The package's own settings; cells of income with each regressor judge beside the critics."""
     inner = DPGAN(steps=min(profile.steps, 500))
     queries = tuple((census.income, name) for name in census.regressors)
-    return profile.boosted(inner, queries=queries, every=min(profile.every, 5))
+    return profile.boosted(inner, distinguishers=queries, checkpoint_every=min(profile.every, 5))
 
 
 def one(profile: core.Profile, seed: int, guarantee: us.Guarantee | None = None) -> dict[str, Any]:

@@ -62,16 +62,16 @@ def published(steps: int) -> DPGAN:
     return DPGAN(
         **core.AS_PUBLISHED,
         steps=steps,
-        rate=1 / 100,
+        sampling_rate=1 / 100,
         latent=512,
         generator_widths=(256, 128, 128),
         critic_widths=(256, 128, 128),
-        critic_rate=0.01,
-        generator_rate=0.001,
+        critic_learning_rate=0.01,
+        generator_learning_rate=0.001,
         fake_term="paired",
-        clip=2.0,
+        clip_norm=2.0,
         betas=(0.9, 0.999),
-        average=0.0,
+        ema_decay=0.0,
     )
 
 

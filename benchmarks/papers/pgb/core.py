@@ -38,7 +38,7 @@ from understudy.training.trajectory import Trajectory
 ROOT = Path(__file__).parents[3]
 RESULTS, IMAGES, SCHEMAS = ROOT / "benchmarks/results", ROOT / "docs/images", ROOT / "benchmarks/schemas"
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
-AS_PUBLISHED: dict[str, Any] = {"features": "typed", "arch": "plain", "marginals_share": 0.0, "anchor": 0.0}
+AS_PUBLISHED: dict[str, Any] = {"features": "typed", "arch": "plain", "marginals_fraction": 0.0, "anchor": 0.0}
 """Numbers as numbers and plain networks; no marginals are bought."""
 BINNING = us.Binning(bins="uniform")
 """Nothing is bought for bins either."""
@@ -64,9 +64,10 @@ class Profile:
     """Which parts of the experiment are run, where it has several; empty: all."""
 
     def boosted(self, inner: DPGAN, *, share: float = 0.2, **settings: Any) -> Boosted:
-        sizes: dict[str, Any] = {"rounds": self.rounds, "checkpoints": self.checkpoints, "every": self.every}
+        sizes: dict[str, Any] = {"rounds": self.rounds, "checkpoints": self.checkpoints}
+        sizes["checkpoint_every"] = self.every
         sizes["samples_per_generator"] = self.samples_per_generator
-        return Boosted(inner, share=share, **{**sizes, **settings})
+        return Boosted(inner, selection_fraction=share, **{**sizes, **settings})
 
 
 # ------------------------------------------------------------------------------------------------------------ trainings
@@ -120,7 +121,7 @@ class OneTraining:
     ) -> dict[str, Any]:
         """Formal guarantee: the price of the plan's queries. All that follows from one trajectory and one sequence of
         picks is post-processing of both."""
-        once, models = _Once(self.boosted.inner, self.boosted.every), dict[str, Any]()
+        once, models = _Once(self.boosted.inner, self.boosted.checkpoint_every), dict[str, Any]()
         if self.picks:
             settings = {field.name: getattr(self.boosted, field.name) for field in dataclasses.fields(Boosted)}
             both: Any = _Both(**{**settings, "inner": once}).fit(rows, plan, ledger, key=key)

@@ -68,8 +68,8 @@ PROFILES["private"] = dataclasses.replace(PROFILES["paper"], kinds=("epsilon 1",
 
 def published(profile: core.Profile) -> Boosted:
     """The paper's networks, loss and judges."""
-    inner = dataclasses.replace(PGB_GAUSSIANS, steps=profile.steps, average=0.0)
-    return profile.boosted(inner, share=0.1, queries="none")
+    inner = dataclasses.replace(PGB_GAUSSIANS, steps=profile.steps, ema_decay=0.0)
+    return profile.boosted(inner, share=0.1, distinguishers="none")
 
 
 def own(profile: core.Profile) -> Boosted:
@@ -79,13 +79,15 @@ def own(profile: core.Profile) -> Boosted:
         loss="gan",
         critic_widths=(64, 64),
         steps=min(profile.steps, 8000),
-        average=0.0,
-        critic_rate=8e-3,
-        generator_rate=4e-4,
+        ema_decay=0.0,
+        critic_learning_rate=8e-3,
+        generator_learning_rate=4e-4,
     )
     rounds, rows = min(profile.rounds, 400), 5 * profile.samples_per_generator
     game: dict[str, Any] = {"learning_rate": 0.2, "average": "last_window", "window": min(rounds, 100)}
-    return profile.boosted(inner, share=0.3, queries="singles", rounds=rounds, samples_per_generator=rows, **game)
+    return profile.boosted(
+        inner, share=0.3, distinguishers="singles", rounds=rounds, samples_per_generator=rows, **game
+    )
 
 
 def one(profile: core.Profile, seed: int, kinds: Sequence[str] = ()) -> dict[str, Any]:

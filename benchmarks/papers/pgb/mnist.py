@@ -104,8 +104,8 @@ class Profile:
     latent: int = 100
     channels: tuple[int, int] = (64, 128)
     """Of the critic's two layers; of the generator's in reverse."""
-    critic_rate: float = 2e-4
-    generator_rate: float = 2e-4
+    critic_learning_rate: float = 2e-4
+    generator_learning_rate: float = 2e-4
     private_critic_rate: float = 2e-4
     betas: tuple[float, float] = (0.5, 0.999)
     clip: float = 1.0
@@ -486,10 +486,10 @@ def trained(
 ) -> tuple[Kept, list[Kept]]:
     """The last state, and the checkpoints that PGB may use."""
     settings = profile.settings(len(codes), private=private)
-    noise, clip, critic_rate = 0.0, math.inf, profile.critic_rate
+    noise, clip, critic_learning_rate = 0.0, math.inf, profile.critic_learning_rate
     if private:
-        noise, clip, critic_rate = profile.noise, profile.clip, profile.private_critic_rate
-    dials = Dials.of(critic_rate, profile.generator_rate, clip)
+        noise, clip, critic_learning_rate = profile.noise, profile.clip, profile.private_critic_rate
+    dials = Dials.of(critic_learning_rate, profile.generator_learning_rate, clip)
     steps = profile.steps(len(codes), profile.epochs)
     key, network_key = jax.random.split(jax.random.key(seed))
     generator_key, critic_key = jax.random.split(network_key)

@@ -65,24 +65,24 @@ def published(steps: int, *, private: bool) -> DPGAN:
     return DPGAN(
         **core.AS_PUBLISHED,
         steps=steps,
-        rate=64 / ROWS,
+        sampling_rate=64 / ROWS,
         latent=64,
         generator_widths=(256, 128, 128),
         critic_widths=(256, 128, 128),
-        critic_rate=0.009 if private else 0.001,
-        generator_rate=0.001,
+        critic_learning_rate=0.009 if private else 0.001,
+        generator_learning_rate=0.001,
         fake_term="paired" if private else "separate",
-        clip=0.01,
+        clip_norm=0.01,
         betas=(0.9, 0.999),
-        average=0.0,
+        ema_decay=0.0,
     )
 
 
 def ours(profile: core.Profile) -> Boosted:
     """The package's own settings for a small table."""
     steps = min(profile.steps, 500)
-    inner = DPGAN(steps=steps, rate=1 / 8, marginals_share=0.3)
-    return profile.boosted(inner, share=0.4, queries="target", every=min(profile.every, 5))
+    inner = DPGAN(steps=steps, sampling_rate=1 / 8, marginals_fraction=0.3)
+    return profile.boosted(inner, share=0.4, distinguishers="target", checkpoint_every=min(profile.every, 5))
 
 
 def judge(seed: int) -> Callable[[pa.Table], dict[str, dict[str, float]]]:

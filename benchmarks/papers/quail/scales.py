@@ -40,7 +40,7 @@ def cell(num_rows: int, seed: int) -> dict[str, Any]:
     for name, epsilon in (("alone, 3.0", 3.0), ("alone, 2.4", 2.4)):
         guarantee = us.Guarantee(epsilon, core.DELTA)
         found[name] = core.learned(train, LEARNER, guarantee, schema=schema, seed=seed).f1(test)
-    method = f"quail({INNER}, learner={express(LEARNER)}, classifier_share=0.8)"
+    method = f"quail({INNER}, learner={express(LEARNER)}, learner_fraction=0.8)"
     release = us.fit(train, method, us.Guarantee(3.0, core.DELTA), schema=schema, seed=seed, binning=core.BINNING)
     model: Any = release.model
     codes, places = release.codec.encode(test), release.codec.places(test)
@@ -57,8 +57,8 @@ def timed(inner: str, num_rows: int, epsilon: float) -> dict[str, Any]:
     found: dict[str, Any] = {"inner": inner, "epsilon": epsilon}
     for name, method in {
         "plain": inner,
-        "share 0.5": f"quail({inner}, learner={express(LEARNER)}, classifier_share=0.5)",
-        "share 0.9": f"quail({inner}, learner={express(LEARNER)}, classifier_share=0.9)",
+        "share 0.5": f"quail({inner}, learner={express(LEARNER)}, learner_fraction=0.5)",
+        "share 0.9": f"quail({inner}, learner={express(LEARNER)}, learner_fraction=0.9)",
     }.items():
         for seed in range(2):
             began = time.monotonic()
@@ -88,7 +88,7 @@ def page(results: Sequence[Mapping[str, Any]]) -> str:
 {core.provenance("scales")}
 
 F1 on 5,000 other real rows, 10 classes of 7 features. *alone*: `{express(LEARNER)}` on real rows, at that epsilon.
-*inside*: the same learner as `quail({INNER}, classifier_share=0.8)` at epsilon 3.0 taught it. *forest*: a random forest
+*inside*: the same learner as `quail({INNER}, learner_fraction=0.8)` at epsilon 3.0 taught it. *forest*: a random forest
 trained on QUAIL's rows (at most 20,000). {len({run["seed"] for run in by_rows})} repetition(s).
 
 {core.table_of(["rows", *names], lines)}

@@ -39,7 +39,7 @@ def cell(num_rows: int, inner: str, epsilon: float, shares: Sequence[float], see
     alone = core.learned(train, LEARNER, guarantee, schema=schema, seed=seed).f1(test)
     found: dict[str, Any] = {"inner": inner, "epsilon": epsilon, "seed": seed, "rows": num_rows, "alone": alone}
     for share in shares:
-        method = f"quail({inner}, learner={express(LEARNER)}, classifier_share={share:g})"
+        method = f"quail({inner}, learner={express(LEARNER)}, learner_fraction={share:g})"
         release = us.fit(train, method, guarantee, schema=schema, seed=seed, binning=core.BINNING)
         found[f"{share:g}"] = core.tstr_f1(train, test, release.sample_arrow(seed=seed), "label", models=("rf",))
     return found

@@ -29,7 +29,7 @@ def panels(num_rows: int, shown: int, inner: str) -> list[tuple[np.ndarray, np.n
 
     train, _, schema = core.mixture(num_rows, 0)
     tables = [train.slice(0, shown)]
-    for method in (inner, f"quail({inner}, learner={express(LEARNER)}, classifier_share=0.8)"):
+    for method in (inner, f"quail({inner}, learner={express(LEARNER)}, learner_fraction=0.8)"):
         release = us.fit(train, method, us.Guarantee(3.0, core.DELTA), schema=schema, seed=0, binning=core.BINNING)
         tables.append(release.sample_arrow(shown, seed=0))
     features = np.concatenate([np.stack([t.column(f"x{at}").to_numpy() for at in range(7)], axis=1) for t in tables])

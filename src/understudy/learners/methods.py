@@ -131,9 +131,9 @@ class Steps:
     """What is seen of a number: its place between its bounds (places), its bin (bins), or both."""
     steps: Count = 300
     """Each costs budget."""
-    rate: float = 1 / 8
+    sampling_rate: float = 1 / 8
     """The share of the units that enters a step: public, whatever the number of rows."""
-    clip: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
+    clip_norm: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
     """How much one unit may add to a step's gradient."""
     learning_rate: Positive = 0.1
     """Of Adam, at the first step; it falls to zero along half a cosine."""
@@ -142,12 +142,12 @@ class Steps:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        round_sampling_rate(self.rate)
+        round_sampling_rate(self.sampling_rate)
 
     def _steps_query(self, target: str, domain: Domain, budget: Budget) -> Query:
-        rate = round_sampling_rate(self.rate)
+        rate = round_sampling_rate(self.sampling_rate)
         noise = budget.calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
-        what = f"{self.steps} gradient steps, each on about one unit in {1 / self.rate:.0f}"
+        what = f"{self.steps} gradient steps, each on about one unit in {1 / self.sampling_rate:.0f}"
         columns = (target, *seen_columns(domain, target, self.columns))
         return Query("steps", what, SubsampledGaussian(rate, noise, self.steps), columns)
 
@@ -164,7 +164,7 @@ class Steps:
     ) -> Layers:
         charged = charge_dpsgd(rows, plan["steps"], ledger, _SinglePrecision(examples))
         batch = max(1, round(charged.sampling_rate * rows.public_num_rows))
-        descent = Descent(batch, self.clip, self.learning_rate, self.penalty)
+        descent = Descent(batch, self.clip_norm, self.learning_rate, self.penalty)
         network = Network(sizes, key=key)
         return trained(network, of_row, charged, descent, key=ledger.noise.key(), progress=progress).as_arrays()
 
@@ -205,7 +205,7 @@ class Logistic(Steps):
     classes without delta."""
     class_weight: ClassWeight = None
     """A public weight for each of the target's codes, or "private": the inverse of noisy class counts."""
-    class_share: InnerFraction = 0.05
+    class_fraction: InnerFraction = 0.05
     """The fraction of the budget for class counts, with class_weight="private"."""
     penalty: NotNegative = -1.0
     """Left out: 1e-5 by steps, 3e-4 for the objective, whose noise wants more."""
@@ -225,7 +225,7 @@ class Logistic(Steps):
         check_classes(self.class_weight, target, domain)
         queries = []
         if self.class_weight == PRIVATE:
-            queries.append(class_query(target, budget.fraction(self.class_share)))
+            queries.append(class_query(target, budget.fraction(self.class_fraction)))
         if self.method == "sgd":
             queries.append(self._steps_query(target, domain, budget.after(queries)))
         else:
@@ -282,7 +282,7 @@ class Perceptron(Steps):
     """Of its hidden layers."""
     learning_rate: Positive = 2e-2
     class_weight: ClassWeight = None
-    class_share: InnerFraction = 0.05
+    class_fraction: InnerFraction = 0.05
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -294,7 +294,7 @@ class Perceptron(Steps):
         check_classes(self.class_weight, target, domain)
         queries = []
         if self.class_weight == PRIVATE:
-            queries.append(class_query(target, budget.fraction(self.class_share)))
+            queries.append(class_query(target, budget.fraction(self.class_fraction)))
         return Plan((*queries, self._steps_query(target, domain, budget.after(queries))))
 
     def fit(
@@ -447,7 +447,7 @@ class Linear:
     numbers: Annotated[str, OneOf(*NUMBERS)] = "places"
     residual: bool = False
     """Whether to buy the variance of what is not explained, to draw labels around their predictions."""
-    gram_share: InnerFraction = 0.6
+    gram_fraction: InnerFraction = 0.6
     """Of the noise's price for the products of inputs; the rest is for inputs by target."""
     ridge: Positive = 0.4
     """Times the norm of the noise matrix: how strongly coefficients are held to zero."""
@@ -472,7 +472,7 @@ class Linear:
         edges = target_edges(rows, target)
         inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns, intercept=True)
         left = 1.0 - 0.05 * self.residual
-        weights = (self.gram_share * left, (1 - self.gram_share) * left, 1 - left)
+        weights = (self.gram_fraction * left, (1 - self.gram_fraction) * left, 1 - left)
         moments = noisy_moments(
             rows,
             Examples(inputs, numeric=True),

@@ -38,7 +38,7 @@ SPLIT_AT = 4.0  # a cell is split when its noisy count is above so many standard
 LEAST_SPREAD = 0.25  # of an even share: noise must not tear holes into a smooth column
 STANDS_OUT = 3.0  # a cell keeps its own mass above so many; the cells between are pooled
 WIDE = 1e4  # from this standard deviation on, the mass function of discrete noise is too long to be summed
-DELTA_SHARE = 0.1  # of the guarantee's delta, for thresholded category lists
+DELTA_FRACTION = 0.1  # of the guarantee's delta, for thresholded category lists
 SHARES = {"size": 0.05, "categories": 0.3, "bounds": 0.2, "histograms": 0.25}
 MAX_CATEGORIES = 1000
 """A 2-way marginal of two such columns has a million cells, which every method here can still hold. At epsilon 1 a
@@ -157,7 +157,7 @@ def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
     if schema.rows is None:
         buy("size", "number of rows", [], 1)
     listed = [column for column in schema.modelled if column.bought == "categories"]
-    buy("categories", f"categories of {_columns(listed)}", listed, len(listed), DELTA_SHARE * budget.delta)
+    buy("categories", f"categories of {_columns(listed)}", listed, len(listed), DELTA_FRACTION * budget.delta)
     bounded = [column for column in schema.modelled if column.bought == "bounds"]
     buy("bounds", f"bounds of {_columns(bounded)}", bounded, len(bounded))
     if binning.bins != "uniform":

@@ -30,7 +30,7 @@ from understudy.settings import AtLeast, Count, Listed, Positive, check_settings
 from understudy.synthesizers.protocol import Capabilities
 
 ROUNDS_PER_COLUMN = 16
-MEASURING_SHARE = 0.9  # of a round's price; the rest pays for the choice
+MEASURING_FRACTION = 0.9  # of a round's price; the rest pays for the choice
 CELLS_PER_MEGABYTE = 2**20 / 8
 FAR_BELOW = 4
 
@@ -173,8 +173,8 @@ class AIM:
 def _settings(price: float, max_rows_per_unit: int) -> tuple[float, float]:
     """Standard deviation of the counts and epsilon of the choice that together cost `price` in zCDP."""
     price *= 1 - 1e-9  # sums of rounded prices must not pass the lump
-    stddev = max_rows_per_unit / math.sqrt(2 * MEASURING_SHARE * price)
-    return stddev, math.sqrt(8 * (1 - MEASURING_SHARE) * price)
+    stddev = max_rows_per_unit / math.sqrt(2 * MEASURING_FRACTION * price)
+    return stddev, math.sqrt(8 * (1 - MEASURING_FRACTION) * price)
 
 
 def _default_workload(domain: Domain) -> list[Clique]:

@@ -6,7 +6,7 @@ its published code. The paper trains the encoder without noise, which is not pri
 the rows at all, and the published way is kept under a name that says so and an epsilon that is infinite. Other
 deviations: gradients are clipped unit by unit, draws are Poisson, codes lie between -1 and 1, levels are drawn where
 the paper takes the likeliest. Noisy one-way counts, bought with a part of the budget, hold the columns in place
-(`marginals_share=0` leaves them out, as published).
+(`marginals_fraction=0` leaves them out, as published).
 """
 
 import dataclasses
@@ -78,21 +78,21 @@ class AutoGAN(DPGAN):
 
     encoder: Annotated[str, OneOf(*ENCODERS)] = "joint"
     """joint (trained and noised with the decoder), random, public, dp_pca, or unsound_paper (epsilon is infinite)."""
-    code: Count | None = None
+    code_size: Count | None = None
     """Numbers in a code, at most as many as features. Left out: half of the columns, from 2 to 32."""
     autoencoder_widths: Widths = ()
     """Hidden layers of the encoder; the decoder mirrors them."""
     autoencoder_steps: Annotated[int, AtLeast(0)] = 500
     """Steps of the first phase; each costs budget. 0, with a public encoder: the decoder is the public one."""
-    autoencoder_sampling: float | None = None
+    autoencoder_sampling_rate: float | None = None
     """The share of the units that enters such a step. Left out: `rate`."""
-    autoencoder_rate: Positive = 5e-3
+    autoencoder_learning_rate: Positive = 5e-3
     """Its learning rate."""
-    autoencoder_clip: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
+    autoencoder_clip_norm: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
     """How much one unit may add to a step, encoder and decoder together."""
-    autoencoder_share: InnerFraction = 0.4
+    autoencoder_fraction: InnerFraction = 0.4
     """The part of the budget for the first phase, calibrated alone; the critic gets what is left of the whole."""
-    pca_share: InnerFraction = 0.1
+    pca_fraction: InnerFraction = 0.1
     """With dp_pca: the part of the budget for the second moments."""
     reconstruction: Annotated[str, OneOf(*RECONSTRUCTIONS)] = "typed"
     """typed: a loss for each kind of column. bce: binary cross-entropy of every feature, as published."""
@@ -112,19 +112,21 @@ class AutoGAN(DPGAN):
         if not self.autoencoder_steps and self.encoder != "public":
             advice = "Only a public encoder brings a decoder with it."
             raise SettingError("autoencoder_steps", 0, "a whole number of at least 1", advice)
-        shares = self.marginals_share + self.autoencoder_share + (self.pca_share if self.encoder == "dp_pca" else 0)
+        shares = (
+            self.marginals_fraction + self.autoencoder_fraction + (self.pca_fraction if self.encoder == "dp_pca" else 0)
+        )
         if shares >= 1:
             raise ConfigError(
                 f"marginals, autoencoder and moments take {shares:g} of the budget and leave nothing for the critic. "
-                "Lower marginals_share, autoencoder_share or pca_share."
+                "Lower marginals_fraction, autoencoder_fraction or pca_fraction."
             )
-        if self.target_share:
-            raise ConfigError("autogan is held to single columns alone: leave target_share at 0.")
+        if self.target_fraction:
+            raise ConfigError("autogan is held to single columns alone: leave target_fraction at 0.")
         if self.encoder == "dp_pca" and self.autoencoder_widths:
             raise ConfigError("The encoder of dp_pca is one linear layer: leave autoencoder_widths empty.")
         if self.encoder == "unsound_paper" and self.latent_critic:
             raise ConfigError("latent_critic needs an encoder that may be looked at: unsound_paper has none.")
-        if self.groups > 1 or self.adaptive != "none":
+        if self.clip_groups > 1 or self.adaptive_clip != "none":
             raise ConfigError("autogan has one clip bound for each phase: leave groups at 1 and adaptive at none.")
         round_sampling_rate(self._sampling)
 
@@ -136,7 +138,7 @@ class AutoGAN(DPGAN):
 
     @property
     def _sampling(self) -> float:
-        return self.rate if self.autoencoder_sampling is None else self.autoencoder_sampling
+        return self.sampling_rate if self.autoencoder_sampling_rate is None else self.autoencoder_sampling_rate
 
     # ------------------------------------------------------------------------------------------------------------ plan
 
@@ -157,18 +159,18 @@ class AutoGAN(DPGAN):
             queries.append(Query("encoder", UNSOUND, NonPrivate(), columns=domain.names))
         queries += self._histograms(domain, budget)
         if self.encoder == "dp_pca":
-            noise = budget.fraction(self.pca_share).calibrate(lambda noise: [Gaussian(noise)])
+            noise = budget.fraction(self.pca_fraction).calibrate(lambda noise: [Gaussian(noise)])
             what = "second moments of all features, for the encoder"
             queries.append(Query("moments", what, Gaussian(noise), columns=domain.names))
         if self.autoencoder_steps:
             rate, steps = round_sampling_rate(self._sampling), self.autoencoder_steps
-            noise = budget.fraction(self.autoencoder_share).calibrate(
+            noise = budget.fraction(self.autoencoder_fraction).calibrate(
                 lambda noise: [SubsampledGaussian(rate, noise, steps)]
             )
             part = "autoencoder" if self.encoder in ("joint", "unsound_paper") else "decoder"
             what = f"{steps} {part} steps, each on about one unit in {1 / rate:.0f}"
             queries.append(Query("autoencoder", what, SubsampledGaussian(rate, noise, steps), columns=domain.names))
-        rate = round_sampling_rate(self.rate)
+        rate = round_sampling_rate(self.sampling_rate)
         noise = budget.after(queries).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
         what = f"{self.steps} critic steps, each on about one unit in {1 / rate:.0f}"
         queries.append(Query("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
@@ -183,9 +185,9 @@ class AutoGAN(DPGAN):
     def _check_domain(self, domain: Domain) -> None:
         """Refuses a table that these settings do not fit. Public facts only."""
         most = self._most_features(domain)
-        if self.code is not None and self.code > most:
+        if self.code_size is not None and self.code_size > most:
             raise ConfigError(
-                f"code ({self.code}) is wider than the data: a row has {most} features at most. An autoencoder must "
+                f"code_size {self.code_size} is wider than the data: a row has at most {most} features. An autoencoder must "
                 "narrow them: use a smaller code, or leave it out."
             )
         numbers_only = self.features == "typed" and domain.numbers and set(domain.numbers) == set(domain.names)
@@ -267,7 +269,7 @@ class AutoGAN(DPGAN):
         if self.encoder == "unsound_paper":
             ledger.charge(plan["encoder"])  # no private ledger takes it
         marginals = marginal = None
-        if self.marginals_share:
+        if self.marginals_fraction:
             marginals = [shares(table) for table in noisy_counts(rows, domain.singles, plan["singles"], ledger)]
         layout = layout_of(self.features, domain, rows.scales, marginals, modes=self.modes, num_modes=self.num_modes)
         if marginals is not None:
@@ -299,8 +301,8 @@ class AutoGAN(DPGAN):
         critic = Critic(num_features(settings.blocks), settings.critic_widths, key=critic_key)
 
         charged = self._with_published_noise(charge_dpsgd(rows, plan["critic"], ledger, shown), 1)
-        clip = self.clip if charged.is_private else math.inf
-        dials = Dials.of(self.critic_rate, self.generator_rate, clip)
+        clip = self.clip_norm if charged.is_private else math.inf
+        dials = Dials.of(self.critic_learning_rate, self.generator_learning_rate, clip)
         centred = critic if marginal is None or self.latent_critic else Centred(critic, autoencoder.encoder.centre)
         state, kept = train(
             settings,
@@ -352,7 +354,7 @@ class AutoGAN(DPGAN):
         encoder_key, decoder_key = jax.random.split(key)
         blocks = layout.blocks
         features = num_features(blocks)
-        wanted = min(MOST_CODE, max(2, len(layout.columns) // 2)) if self.code is None else self.code
+        wanted = min(MOST_CODE, max(2, len(layout.columns) // 2)) if self.code_size is None else self.code_size
         code = min(wanted, features)  # estimated categories and bins may be fewer than the plan allows
         centre = _centre(blocks, marginal)
         encoder = Encoder(centre, self._hidden, code, key=encoder_key)
@@ -368,12 +370,12 @@ class AutoGAN(DPGAN):
         return Autoencoder(encoder, decoder)
 
     def _recipe(self, blocks: Blocks, batch: int, learns: str) -> Recipe:
-        engine = Settings(blocks=blocks, batch=batch, chunk=self.chunk, betas=(0.9, 0.999), average=self.average)
+        engine = Settings(blocks=blocks, batch=batch, chunk=self.chunk_size, betas=(0.9, 0.999), average=self.ema_decay)
         return Recipe(
             engine=engine,
             reconstruction=self.reconstruction,
             reduction=self.reduction,
-            learning_rate=self.autoencoder_rate,
+            learning_rate=self.autoencoder_learning_rate,
             weight_decay=self.weight_decay,
             learns=learns,
         )
@@ -417,7 +419,7 @@ class AutoGAN(DPGAN):
             autoencoder if whole else autoencoder.decoder,
             charged,
             fixed=None if whole else autoencoder.encoder,
-            clip=self.autoencoder_clip,
+            clip=self.autoencoder_clip_norm,
             published=self._with_published_noise(charged, 0) if learns == "unsound" else None,
             key=ledger_key(ledger),
             progress=progress,

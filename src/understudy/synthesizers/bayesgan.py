@@ -5,7 +5,7 @@ Saatchi and Wilson's Bayesian GAN. Deviations, each for soundness or use: gradie
 nothing else bounds them; a real row's gradient stands in a step once, not once for each pair of chains; every update of
 every discriminator chain draws its own rows and is charged; noise follows from the guarantee and not from the paper's
 theorem, which asks for 30 to 50 times as much. Columns are binned and one-hot by default, so categories work too, and
-noisy one-way counts hold the generators' columns in place, as in `dpgan` (`marginals_share=0` leaves them out).
+noisy one-way counts hold the generators' columns in place, as in `dpgan` (`marginals_fraction=0` leaves them out).
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ class BayesGAN:
 
     steps: Count = 1000
     """Iterations; in each, every chain is updated."""
-    rate: float = 1 / 32
+    sampling_rate: float = 1 / 32
     """The share of the units that enters an update of a discriminator: public, whatever the number of rows."""
     generator_chains: Count = 10
     discriminator_chains: Count = 1
@@ -81,18 +81,18 @@ class BayesGAN:
     """Iterations after which the polynomial schedule begins to fall."""
     burn_in: Fraction = 0.5
     """The share of the steps before the first state that is kept."""
-    kept: Count = 5
+    samples_per_chain: Count = 5
     """States kept of every generator chain, evenly thinned over the steps after burn-in."""
-    temperature: NotNegative = 1e-3
+    posterior_temperature: NotNegative = 1e-3
     """Of the posterior that is asked for. 1: the posterior itself; below 1 it is colder, that is sharper."""
     prior: Annotated[str, OneOf(*PRIORS)] = "unit"
     """Normals around zero: unit, as published, or scaled: the variance is divided by the inputs of a layer."""
     prior_stddev: Positive = 1.0
-    pairs: Annotated[str, OneOf(*PAIRS)] = "mean"
+    chain_pairs: Annotated[str, OneOf(*PAIRS)] = "mean"
     """mean over pairs of chains, or sum: the published power posterior."""
-    clip: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
+    clip_norm: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
     """How much one unit may add to an update's gradient."""
-    chunk: Count | None = None
+    chunk_size: Count | None = None
     """Units handled at once: fewer need less memory. Left out: nearly every draw at once. Not a matter of privacy."""
     arch: Annotated[str, OneOf(*GENERATORS)] = "residual"
     """residual, plain, or quail_dpgan."""
@@ -107,21 +107,21 @@ class BayesGAN:
     """Small on purpose: noise grows with the number of weights."""
     generator_batch: Count = 128
     """PrivateRows that a generator makes for one of its updates."""
-    softness: Positive = 0.5
+    gumbel_temperature: Positive = 0.5
     """Temperature of the Gumbel-softmax that makes levels."""
-    marginals_share: Fraction = 0.1
+    marginals_fraction: Fraction = 0.1
     """The part of the budget for noisy one-way counts."""
-    anchor: NotNegative = 3.0
+    marginal_weight: NotNegative = 3.0
     """How strongly generators are held to them: 1 counts a row's levels as a row."""
 
     def __post_init__(self) -> None:
         check_settings(self)
         if self._thinning < 1:
             raise ConfigError(
-                f"{self.kept} states of each chain cannot be kept of the {self.steps - self._burnt} steps after "
+                f"samples_per_chain is {self.samples_per_chain}, but a chain has {self.steps - self._burnt} steps after "
                 "burn-in. Raise steps, or lower kept or burn_in."
             )
-        round_sampling_rate(self.rate)
+        round_sampling_rate(self.sampling_rate)
         self._chains(one_hot_blocks((2, 2)), 100)  # refuses unknown words before anything is spent
 
     @property
@@ -131,7 +131,7 @@ class BayesGAN:
     @property
     def _thinning(self) -> int:
         """Steps between two kept states."""
-        return (self.steps - self._burnt) // self.kept
+        return (self.steps - self._burnt) // self.samples_per_chain
 
     @property
     def _friction(self) -> float:
@@ -139,12 +139,12 @@ class BayesGAN:
 
     @property
     def _power(self) -> float:
-        return float(self.generator_chains * self.discriminator_chains) if self.pairs == "sum" else 1.0
+        return float(self.generator_chains * self.discriminator_chains) if self.chain_pairs == "sum" else 1.0
 
     @property
     def _reach(self) -> float:
         """How far one unit moves the drift of a discriminator: clipped, then scaled."""
-        return self.clip * self._power / round_sampling_rate(self.rate)
+        return self.clip_norm * self._power / round_sampling_rate(self.sampling_rate)
 
     def _stairs(self, num_rows: int) -> tuple[Stage, ...]:
         first = STEP / num_rows if self.step_size is None else self.step_size
@@ -152,7 +152,7 @@ class BayesGAN:
 
     @property
     def _law(self) -> Law:
-        return Law(self._reach, self.temperature, self._friction, momentum=self.sampler != "sgld")
+        return Law(self._reach, self.posterior_temperature, self._friction, momentum=self.sampler != "sgld")
 
     def _events(self, schedule: Sequence[Stage], noise: float) -> list[SubsampledGaussian]:
         """One for each stretch of stairs with one multiplier: every update of every discriminator chain counts.
@@ -168,20 +168,20 @@ class BayesGAN:
             steps = stair.iterations * self.discriminator_chains * self.updates
             if events and events[-1].noise_multiplier == multiplier:
                 steps += events.pop().steps
-            events.append(SubsampledGaussian(round_sampling_rate(self.rate), multiplier, steps))
+            events.append(SubsampledGaussian(round_sampling_rate(self.sampling_rate), multiplier, steps))
         return events
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of histograms, then all updates of discriminators; the last fill what is left. No price depends on
         the rows."""
         queries: list[Query] = []
-        if self.marginals_share:
+        if self.marginals_fraction:
             count = len(domain.names)
 
             def singles(noise: float) -> DiscreteGaussian:
                 return DiscreteGaussian(noise, count, budget.max_rows_per_unit)
 
-            stddev = budget.fraction(self.marginals_share).calibrate(lambda noise: [singles(noise)])
+            stddev = budget.fraction(self.marginals_fraction).calibrate(lambda noise: [singles(noise)])
             queries.append(
                 Query("singles", f"one histogram for each of {count} columns", singles(stddev), columns=domain.names)
             )
@@ -189,15 +189,18 @@ class BayesGAN:
         noise = budget.after(queries).calibrate(lambda noise: self._events(schedule, noise))
         for number, event in enumerate(self._events(schedule, noise)):
             chains = f"{self.discriminator_chains} discriminator{'s' * (self.discriminator_chains > 1)}"
-            what = f"{event.steps} updates of {chains}, each on about one unit in {1 / self.rate:.0f}"
+            what = f"{event.steps} updates of {chains}, each on about one unit in {1 / self.sampling_rate:.0f}"
             queries.append(Query(f"discriminators {number + 1}", what, event, columns=domain.names))
-        shown = budget.is_private or self.temperature > ABSURD
+        shown = budget.is_private or self.posterior_temperature > ABSURD
         notes = (Note(self.heat_in_words(domain.num_rows, noise if budget.is_private else 0.0)),) if shown else ()
         return Plan(tuple(queries), notes)
 
     def heats(self, num_rows: int, noise: float) -> list[float]:
         """The temperature of the discriminator chains on each stair."""
-        return [stair.heat(noise, self._reach, self.temperature, self._friction) for stair in self._stairs(num_rows)]
+        return [
+            stair.heat(noise, self._reach, self.posterior_temperature, self._friction)
+            for stair in self._stairs(num_rows)
+        ]
 
     def heat_in_words(self, num_rows: int, noise: float) -> str:
         """What the noise of privacy makes of the temperature that was asked for."""
@@ -205,15 +208,15 @@ class BayesGAN:
         between = f"{min(heats):.3g}" if min(heats) == max(heats) else f"{min(heats):.3g} to {max(heats):.3g}"
         said = (
             f"The discriminator chains have temperature {between} at step size {etas[0]:.3g} (1 is the posterior; "
-            f"{self.temperature:g} was asked for)."
+            f"{self.posterior_temperature:g} was asked for)."
         )
-        if self.temperature > ABSURD:
+        if self.posterior_temperature > ABSURD:
             said += " That is noise far more than a posterior: ask for a temperature of 1 or less."
-        elif max(heats) > ABSURD * max(1.0, self.temperature):
-            coolest = etas[0] * max(1.0, self.temperature) / max(heats)
+        elif max(heats) > ABSURD * max(1.0, self.posterior_temperature):
+            coolest = etas[0] * max(1.0, self.posterior_temperature) / max(heats)
             said += (
                 f" That is noise far more than a posterior. The temperature is in proportion to step_size: from "
-                f"{coolest:.2g} on down it would be {max(1.0, self.temperature):g}."
+                f"{coolest:.2g} on down it would be {max(1.0, self.posterior_temperature):g}."
             )
         return said
 
@@ -232,7 +235,7 @@ class BayesGAN:
         queries = [query for query in plan if query.key != "singles"]
         self._check_plan(queries, domain)
         marginals = marginal = None
-        if self.marginals_share:
+        if self.marginals_fraction:
             marginals = [shares(table) for table in noisy_counts(rows, domain.singles, plan["singles"], ledger)]
         layout = layout_of(self.features, domain, rows.scales, marginals, modes=self.modes, num_modes=self.num_modes)
         if marginals is not None:
@@ -242,8 +245,8 @@ class BayesGAN:
         charged = charge_langevin(rows, queries, ledger, shown, schedule=schedule, law=self._law, updates_each=each)
         is_private = charged.steps.is_private
         noise = min(event_of(query, SubsampledGaussian).noise_multiplier for query in queries) if is_private else 0.0
-        is_hot = is_private and max(self.heats(domain.num_rows, noise)) > ABSURD * max(1.0, self.temperature)
-        if is_hot or self.temperature > ABSURD:
+        is_hot = is_private and max(self.heats(domain.num_rows, noise)) > ABSURD * max(1.0, self.posterior_temperature)
+        if is_hot or self.posterior_temperature > ABSURD:
             warnings.warn(self.heat_in_words(domain.num_rows, noise), stacklevel=2)
         chains = self._chains(layout.blocks, domain.num_rows)
         scaled = [Stage(stair.iterations, stair.eta * self.generator_step) for stair in schedule]
@@ -252,13 +255,13 @@ class BayesGAN:
         kept = train_chains(
             chains,
             charged,
-            Clip.flat(self.clip if is_private else math.inf),
+            Clip.flat(self.clip_norm if is_private else math.inf),
             of_generators,
             ledger_key(ledger),
             network_key=network_key,
             marginal=marginal,
             keep_every=self._thinning,
-            keep_last=self.kept,
+            keep_last=self.samples_per_chain,
             progress=progress,
             slot=ledger.slot(),
         )
@@ -284,19 +287,19 @@ class BayesGAN:
             )
 
     def _chains(self, blocks: Blocks, num_rows: int) -> Chains:
-        rate = round_sampling_rate(self.rate)
+        rate = round_sampling_rate(self.sampling_rate)
         engine = Settings(
             blocks=blocks,
             batch=max(1, round(rate * num_rows)),
-            chunk=self.chunk,
+            chunk=self.chunk_size,
             latent=self.latent,
             generator=self.arch,
             generator_widths=self.generator_widths,
             critic_widths=self.critic_widths,
             critic_steps=self.discriminator_chains * self.updates,
             generator_batch=self.generator_batch,
-            temperature=self.softness,
-            anchor=self.anchor if self.marginals_share else 0.0,
+            temperature=self.gumbel_temperature,
+            anchor=self.marginal_weight if self.marginals_fraction else 0.0,
         )
         return Chains(
             engine,

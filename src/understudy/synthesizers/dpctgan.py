@@ -33,8 +33,8 @@ class DPCTGAN(DPGAN):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.marginals_share:
-            raise ConfigError("marginals_share must be positive: conditions are drawn from bought marginals.")
+        if not self.marginals_fraction:
+            raise ConfigError("marginals_fraction must be positive: conditions are drawn from bought marginals.")
 
     def _settings(self, blocks: Blocks, num_rows: int) -> Settings:
         return dataclasses.replace(super()._settings(blocks, num_rows), condition_weight=self.condition_weight)

@@ -4,7 +4,7 @@ Xie et al., "Differentially private generative adversarial network", 2018; smart
 starts after the DP-GAN extended abstract of Boob et al. Deviations, each for soundness or use: gradients are clipped
 row by row (the abstract clips their sum), groups share one price, bounds never follow private gradients, draws are
 Poisson. Columns are binned and one-hot by default; noisy one-way counts, bought with a part of the budget, hold the
-generator's columns in place (`anchor=0` with `marginals_share=0` leaves them out, as published).
+generator's columns in place (`anchor=0` with `marginals_fraction=0` leaves them out, as published).
 """
 
 import dataclasses
@@ -62,9 +62,9 @@ class DPGAN:
 
     steps: Count = 1000
     """Critic steps; each costs budget."""
-    rate: float = 1 / 32
+    sampling_rate: float = 1 / 32
     """The share of the units that enters a critic step: public, whatever the number of rows."""
-    chunk: Count | None = None
+    chunk_size: Count | None = None
     """Units handled at once: fewer need less memory. Left out: nearly every draw at once. Not a matter of privacy."""
     critic_steps: Count = 1
     """Critic steps for each generator step."""
@@ -85,27 +85,27 @@ class DPGAN:
     critic_widths: Widths = (64, 64)
     """Small on purpose: noise grows with the number of weights. Empty with arch=quail_dpgan: 2m/3 and m/3 for rows of m
     features, as published."""
-    critic_rate: Positive = 5e-3
-    generator_rate: Positive = 4e-3
-    clip: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
+    critic_learning_rate: Positive = 5e-3
+    generator_learning_rate: Positive = 4e-3
+    clip_norm: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
     """How much one unit may add to a step's gradient; with `adaptive`, where the bound begins."""
-    groups: Count = 1
+    clip_groups: Count = 1
     """Smart clipping: groups of weights with bounds of their own, by the size of their gradients on generated rows."""
-    allocation: Annotated[str, OneOf("uniform", "optimal")] = "optimal"
+    clip_allocation: Annotated[str, OneOf("uniform", "optimal")] = "optimal"
     """How noise is shared among groups: uniform, or optimal."""
-    adaptive: Annotated[str, OneOf(*ADAPTIVE)] = "none"
+    adaptive_clip: Annotated[str, OneOf(*ADAPTIVE)] = "none"
     """Where bounds come from: none, public (or generated) rows, quantile (noisy counts), noisy_norm."""
-    marginals_share: Fraction = 0.1
+    marginals_fraction: Fraction = 0.1
     """The part of the budget for noisy one-way counts."""
-    target_share: Fraction = 0.0
+    target_fraction: Fraction = 0.0
     """The part of the budget for noisy counts of each column with the target, where features are binned and the target
     is no number and has no more than 8 declared levels."""
-    anchor: NotNegative = 30.0
+    marginal_weight: NotNegative = 30.0
     """How strongly the generator is held to them."""
-    temperature: Positive = 0.5
-    average: Fraction = 0.99
+    gumbel_temperature: Positive = 0.5
+    ema_decay: Fraction = 0.99
     """Decay of the generator's running average, which is what is released."""
-    optimiser: Annotated[str, OneOf("adam", "sgd", "rmsprop", "momentum")] = "adam"
+    optimizer: Annotated[str, OneOf("adam", "sgd", "rmsprop", "momentum")] = "adam"
     betas: tuple[Fraction, Fraction] = (0.5, 0.9)
     """Of Adam."""
     weight_clip: float = 0.0
@@ -115,23 +115,23 @@ class DPGAN:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        check_shares(self.marginals_share, self.target_share)
+        check_shares(self.marginals_fraction, self.target_fraction)
         if self.steps % self.critic_steps:
             raise ConfigError(f"steps ({self.steps}) must be a multiple of critic_steps ({self.critic_steps}).")
-        round_sampling_rate(self.rate)
+        round_sampling_rate(self.sampling_rate)
         self._settings(one_hot_blocks((2, 2)), 100)  # refuses unknown words before anything is spent
 
     @property
     def capabilities(self) -> Capabilities:
-        is_held = self.marginals_share > 0 and self.target_share > 0 and self.features == "binned"
+        is_held = self.marginals_fraction > 0 and self.target_fraction > 0 and self.features == "binned"
         return Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=is_held)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One bundle of histograms, then all critic steps; the last fill what is left. No price depends on the rows."""
         queries = self._histograms(domain, budget)
-        rate = round_sampling_rate(self.rate)
+        rate = round_sampling_rate(self.sampling_rate)
         noise = budget.after(queries).calibrate(lambda noise: [SubsampledGaussian(rate, noise, self.steps)])
-        what = f"{self.steps} critic steps, each on about one unit in {1 / self.rate:.0f}"
+        what = f"{self.steps} critic steps, each on about one unit in {1 / self.sampling_rate:.0f}"
         queries.append(Query("critic", what, SubsampledGaussian(rate, noise, self.steps), columns=domain.names))
         if domain.target is None or not self.capabilities.target:
             return Plan(tuple(queries))
@@ -142,7 +142,7 @@ class DPGAN:
 
     def _histograms(self, domain: Domain, budget: Budget) -> list[Query]:
         """The bundles of counts that the generator is held to, where any are bought."""
-        return histograms(domain, budget, self.marginals_share, self.target_share * (self.features == "binned"))
+        return histograms(domain, budget, self.marginals_fraction, self.target_fraction * (self.features == "binned"))
 
     def fit(
         self,
@@ -208,8 +208,8 @@ class DPGAN:
         settings = dataclasses.replace(settings, held_with=target_block(domain) if crossed is not None else None)
         counts = self._unit_counts(plan["critic"], settings.batch)
         charged = charge_dpsgd(rows, plan["critic"], ledger, shown, counts=counts)
-        clip = self.clip if charged.is_private else math.inf
-        dials = Dials.of(self.critic_rate, self.generator_rate, clip)
+        clip = self.clip_norm if charged.is_private else math.inf
+        dials = Dials.of(self.critic_learning_rate, self.generator_learning_rate, clip)
         conditions = self._conditions(layout, marginal, rows.public_num_rows)
         network_key, feature_key, warm_key = jax.random.split(key, 3)
         warm, public_units = None, None
@@ -262,24 +262,24 @@ class DPGAN:
 
         Their noise is a twentieth of a batch; where batches are small, enough that they take a quarter of the cost.
         """
-        if self.adaptive != "quantile":
+        if self.adaptive_clip != "quantile":
             return None
         multiplier = event_of(query, SubsampledGaussian).noise_multiplier
-        return UnitCounts(self.groups, max(batch_size / 20, multiplier * math.sqrt(self.groups)))
+        return UnitCounts(self.clip_groups, max(batch_size / 20, multiplier * math.sqrt(self.clip_groups)))
 
     def _conditions(self, layout: Layout, marginal: Array | None, num_rows: int) -> Conditions | None:
         """None: this generator takes no condition."""
         return None
 
     def _settings(self, blocks: Blocks, num_rows: int) -> Settings:
-        batch = max(1, round(round_sampling_rate(self.rate) * num_rows))
+        batch = max(1, round(round_sampling_rate(self.sampling_rate) * num_rows))
         critic_widths = self.critic_widths
         if self.arch == "quail_dpgan" and not critic_widths:
             critic_widths = tuple(max(1, num_features(blocks) * part // 3) for part in (2, 1))
         return Settings(
             blocks=blocks,
             batch=batch,
-            chunk=self.chunk,
+            chunk=self.chunk_size,
             loss=self.loss,
             fake_term=self.fake_term,
             latent=self.latent,
@@ -287,23 +287,23 @@ class DPGAN:
             generator_widths=self.generator_widths,
             critic_widths=critic_widths,
             critic_steps=self.critic_steps,
-            temperature=self.temperature,
-            average=self.average,
-            optimiser=self.optimiser,
+            temperature=self.gumbel_temperature,
+            average=self.ema_decay,
+            optimiser=self.optimizer,
             betas=self.betas,
             weight_clip=self.weight_clip,
             spectral=self.spectral,
-            groups=self.groups,
-            allocation=self.allocation,
-            adaptive=self.adaptive,
-            anchor=self.anchor if self.marginals_share else 0.0,
+            groups=self.clip_groups,
+            allocation=self.clip_allocation,
+            adaptive=self.adaptive_clip,
+            anchor=self.marginal_weight if self.marginals_fraction else 0.0,
         )
 
 
-def check_shares(marginals_share: float, target_share: float) -> None:
+def check_shares(marginals_fraction: float, target_fraction: float) -> None:
     """Refuse fractions of the budget that leave nothing for training."""
-    if marginals_share + target_share >= 1:
-        raise ConfigError("marginals_share and target_share must leave a part of the budget for training.")
+    if marginals_fraction + target_fraction >= 1:
+        raise ConfigError("marginals_fraction and target_fraction must leave a part of the budget for training.")
 
 
 def target_block(domain: Domain) -> int | None:
@@ -319,7 +319,7 @@ def target_block(domain: Domain) -> int | None:
     return domain.index(domain.target)
 
 
-def histograms(domain: Domain, budget: Budget, marginals_share: float, target_share: float) -> list[Query]:
+def histograms(domain: Domain, budget: Budget, marginals_fraction: float, target_fraction: float) -> list[Query]:
     """One histogram of each column, and of each with the target, as one bundle each, for these parts of the budget.
 
     Pairs are believed only beside the shares of single columns, so without these there are none.
@@ -334,11 +334,11 @@ def histograms(domain: Domain, budget: Budget, marginals_share: float, target_sh
 
     count = len(domain.names)
     queries = []
-    if marginals_share:
-        queries.append(bundle("singles", f"one histogram for each of {count} columns", count, marginals_share))
-    if marginals_share and target_share and target_block(domain) is not None:
+    if marginals_fraction:
+        queries.append(bundle("singles", f"one histogram for each of {count} columns", count, marginals_fraction))
+    if marginals_fraction and target_fraction and target_block(domain) is not None:
         what = f"counts of {domain.target!r} with each of {count - 1} columns"
-        queries.append(bundle("pairs", what, count - 1, target_share))
+        queries.append(bundle("pairs", what, count - 1, target_fraction))
     return queries
 
 

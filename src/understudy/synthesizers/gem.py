@@ -4,7 +4,7 @@ After Liu, Vietri and Wu, "Iterative methods for private synthetic data: unifyin
 Deviations: unless the table is wide for its budget, all marginals of the workload are bought, and without a target some
 pairs twice, under one Gaussian price that does not depend on their number or sizes; levels too rare for the noise are
 counted together; with a target, pairs of columns are counted within its classes; the loss is that of
-`training/marginal_matching.py`. With a `critic_share` a critic, trained by DP-SGD as that of `dpgan`, finds what the
+`training/marginal_matching.py`. With a `critic_fraction` a critic, trained by DP-SGD as that of `dpgan`, finds what the
 marginals do not show.
 """
 
@@ -143,22 +143,22 @@ class GEM:
     under noise. auto: by the number of columns, the declared rows and the budget."""
     rounds: Count = 6
     """Of the adaptive mode."""
-    picks: Count | None = None
+    num_selections: Count | None = None
     """Pairs that the adaptive mode buys in all. Left out: one for each column."""
-    choice_share: Part = 0.1
+    selection_fraction: Part = 0.1
     """The part of the budget for these choices."""
-    singles_share: Part = 0.1
+    one_way_fraction: Part = 0.1
     """The part of the precision for single columns ..."""
-    target_share: InnerFraction = 0.2
+    target_fraction: InnerFraction = 0.2
     """... and for pairs with the target, if there is one. The rest is for pairs in general and the given cliques."""
-    most_classes: Count = 6
+    max_classes: Count = 6
     """Pairs are counted within so many classes of the target at most: rare levels, or neighbours, count as one."""
-    least_signal: Positive = 0.1
+    min_signal: Positive = 0.1
     """How many times its noise an even share of the rows in a cell must be: rarer levels are counted together."""
-    triples_share: Annotated[float, Between(0, 0)] | Part | None = None
+    three_way_fraction: Annotated[float, Between(0, 0)] | Part | None = None
     """The part of what pairs would get for triples of columns; 0: there are none. Left out: a quarter without a target,
     if all pairs are bought at once, columns have few declared levels, and there are rows and budget for it."""
-    recount_share: Annotated[float, Between(0, 0)] | Part | None = None
+    remeasurement_fraction: Annotated[float, Between(0, 0)] | Part | None = None
     """The part of what pairs get that is kept back, where all are bought at once, to count those again of which a
     better count is worth most, by what the first one says. Left out: a half without a target, none with one."""
     cliques: tuple[Annotated[Clique, Listed(2, distinct=True)], ...] = ()
@@ -171,33 +171,33 @@ class GEM:
     depth: Count = 2
     """Width and number of the generator's hidden layers."""
     latent: Count = 64
-    rate: Positive = 4e-3
-    average: Fraction = 0.98
+    learning_rate: Positive = 4e-3
+    ema_decay: Fraction = 0.98
     """Decay of the generator's running average, which is what is released."""
-    critic_share: Fraction = 0.0
+    critic_fraction: Fraction = 0.0
     """The part of the budget for a critic, which sees rows through clipped and noisy gradients and tells the generator,
     once it fits the marginals, what they do not show. 0: there is none, and what follows does not count."""
     critic_steps: Count = 1000
     """Its steps, each of which costs budget; after each the generator makes one too."""
-    critic_draw: float = 1 / 32
+    critic_sampling_rate: float = 1 / 32
     """The share of the units that enters a critic step: public, whatever the number of rows."""
     critic_widths: Widths = (32, 32)
     """Small on purpose: noise grows with the number of weights. It sees a number of any bins as one input."""
-    critic_rate: Positive = 5e-3
+    critic_learning_rate: Positive = 5e-3
     """The critic's learning rate."""
     critic_weight: Positive = 3.0
     """How much the critic's word counts beside the marginals, whose error, in units of their noise and of the chance of
     so many rows, counts once."""
-    clip: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
+    clip_norm: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
     """How much one unit may add to the gradient of a critic step."""
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.target_share >= 1 - self.singles_share:
-            raise SettingError("target_share", self.target_share, "below 1 together with singles_share")
-        if self.critic_share >= 1 - self.choice_share:
-            raise SettingError("critic_share", self.critic_share, "below 1 together with choice_share")
-        round_sampling_rate(self.critic_draw)
+        if self.target_fraction >= 1 - self.one_way_fraction:
+            raise SettingError("target_fraction", self.target_fraction, "below 1 together with one_way_fraction")
+        if self.critic_fraction >= 1 - self.selection_fraction:
+            raise SettingError("critic_fraction", self.critic_fraction, "below 1 together with selection_fraction")
+        round_sampling_rate(self.critic_sampling_rate)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One Gaussian query that fills the budget; in the adaptive mode choices before it; after it a critic's steps.
@@ -207,7 +207,7 @@ class GEM:
         for clique in self.cliques:
             domain.shape(clique)  # names the columns that are not there
         # In the adaptive mode this is not what is bought, but it is what decides for it.
-        critic = self._critic_query(domain, budget) if self.critic_share else []
+        critic = self._critic_query(domain, budget) if self.critic_fraction else []
         left = budget.after(critic)
         alone = left.calibrate(lambda noise: [Gaussian(noise)])
         mode, reason = self._mode(domain, alone * budget.max_rows_per_unit)
@@ -217,7 +217,7 @@ class GEM:
         what, queries, noise = f"counts of every column, and of pairs of columns{by}{triples}", [], alone
         if mode == "adaptive":
             picks = self._num_picks(domain)
-            least = budget.fraction(self.choice_share).calibrate(lambda noise: [Selections(1 / noise, picks)])
+            least = budget.fraction(self.selection_fraction).calibrate(lambda noise: [Selections(1 / noise, picks)])
             choice = f"choice of {picks} pairs of columns, in {min(self.rounds, picks)} rounds"
             queries.append(Query("choices", choice, Selections(1 / least, picks), columns=domain.names))
             noise = left.after(queries).calibrate(lambda noise: [Gaussian(noise)])
@@ -229,10 +229,10 @@ class GEM:
         """The critic's steps at their share, reserved before the marginals take what is left."""
 
         def steps(noise: float) -> SubsampledGaussian:
-            return SubsampledGaussian(round_sampling_rate(self.critic_draw), noise, self.critic_steps)
+            return SubsampledGaussian(round_sampling_rate(self.critic_sampling_rate), noise, self.critic_steps)
 
-        noise = budget.fraction(self.critic_share).calibrate(lambda noise: [steps(noise)])
-        what = f"{self.critic_steps} critic steps, each on about one unit in {1 / self.critic_draw:.0f}"
+        noise = budget.fraction(self.critic_fraction).calibrate(lambda noise: [steps(noise)])
+        what = f"{self.critic_steps} critic steps, each on about one unit in {1 / self.critic_sampling_rate:.0f}"
         return [Query("critic", what, steps(noise), columns=domain.names)]
 
     def _mode(self, domain: Domain, stddev: float) -> tuple[str, str]:
@@ -263,8 +263,8 @@ class GEM:
 
         With a target, pairs within its classes are triples already.
         """
-        if self.triples_share is not None:
-            return self.triples_share > 0
+        if self.three_way_fraction is not None:
+            return self.three_way_fraction > 0
         # Bins of numbers are bought like some categories: nothing that a plan says may follow from them.
         few = not domain.bought and not domain.numbers and max(domain.sizes) <= FEW_LEVELS
         triples = math.comb(len(domain.names), 3)
@@ -276,7 +276,7 @@ class GEM:
         texts = []
         if domain.target is not None:
             texts.append(
-                f"Pairs of columns are counted within classes of {domain.target!r}, at most {self.most_classes}."
+                f"Pairs of columns are counted within classes of {domain.target!r}, at most {self.max_classes}."
             )
         if self._for_recounts(domain) and mode == "one_shot":
             part = f"{self._for_recounts(domain):.3g}"
@@ -287,11 +287,11 @@ class GEM:
 
     def _for_recounts(self, domain: Domain) -> float:
         unasked = FOR_RECOUNTS if domain.target is None else 0.0
-        return unasked if self.recount_share is None else self.recount_share
+        return unasked if self.remeasurement_fraction is None else self.remeasurement_fraction
 
     def _num_picks(self, domain: Domain) -> int:
         """Settings and names decide, never sizes, which may be bought."""
-        return min(self.picks or len(domain.names), max(1, _num_pairs(domain)))
+        return min(self.num_selections or len(domain.names), max(1, _num_pairs(domain)))
 
     def fit(
         self,
@@ -310,7 +310,7 @@ class GEM:
     @property
     def has_critics(self) -> bool:
         """Whether checkpoints come with critics: marginals judge no single row."""
-        return self.critic_share > 0
+        return self.critic_fraction > 0
 
     @property
     def capabilities(self) -> Capabilities:
@@ -362,16 +362,16 @@ class GEM:
         purse = charge_marginals(rows, plan["marginals"], ledger)
         most_pairs = None if choose is None else self._num_picks(domain)
         # As the plan has it: by now some sizes may be bought, and would decide otherwise.
-        wanted = FOR_TRIPLES if self.triples_share is None else self.triples_share
-        triples_share = wanted if plan["marginals"].kind == WITH_TRIPLES else 0.0
-        board = Board(self, domain, purse, most_pairs=most_pairs, triples_share=triples_share)
-        fit = Fit(one_hot_blocks(domain.sizes), (self.width,) * self.depth, self.average)
+        wanted = FOR_TRIPLES if self.three_way_fraction is None else self.three_way_fraction
+        three_way_fraction = wanted if plan["marginals"].kind == WITH_TRIPLES else 0.0
+        board = Board(self, domain, purse, most_pairs=most_pairs, three_way_fraction=three_way_fraction)
+        fit = Fit(one_hot_blocks(domain.sizes), (self.width,) * self.depth, self.ema_decay)
         spread = WIDE_SPREAD if self.has_critics else SPREAD
         state = begun(fit, board.shares, rows=self.components, latent=self.latent, key=network_key, spread=spread)
         counts = self._counts(domain, len(board.pairs)) if choose is not None else ()
         for number, count in enumerate(counts):  # each begins where the last one came to
             if number:
-                rates = np.full(max(1, self.steps // 2 // len(counts)), self.rate)
+                rates = np.full(max(1, self.steps // 2 // len(counts)), self.learning_rate)
                 told = _part(tell, number / 2 / len(counts), 1 / 2 / len(counts))
                 state = train(fit, board.terms(), state.again(), rates, key=keys[number], progress=told)[0]
             assert choose is not None
@@ -382,7 +382,7 @@ class GEM:
             board.buy(purse, board.pairs, board.for_pairs(purse) * (1 - self._for_recounts(domain)))
             board.recount(purse, board.for_pairs(purse))
         told = _part(tell, 0.5, 0.5) if counts else tell
-        rates = falling(self.rate, round(self.steps * board.patience))
+        rates = falling(self.learning_rate, round(self.steps * board.patience))
         if board.has_triples:  # noise that hides them is told by what the pairs made of them
             first, told = _part(told, 0.0, 0.5), _part(told, 0.5, 0.5)
             state = train(fit, board.terms(), state.again(), rates, key=triples_key, progress=first)[0]
@@ -439,16 +439,18 @@ class GEM:
             latent=1,
             critic_widths=self.critic_widths,
             generator_batch=GENERATOR_BATCH,
-            average=self.average,
+            average=self.ema_decay,
             betas=BETAS,
             heads="drawn",
         )
-        dials = Dials.of(self.critic_rate, self.rate * SLOWER, self.clip if charged.is_private else math.inf)
+        dials = Dials.of(
+            self.critic_learning_rate, self.learning_rate * SLOWER, self.clip_norm if charged.is_private else math.inf
+        )
         centre, sums = _seen(domain, rows.scales, board.shares)
         critic = Centred(Critic(len(sums[0]), self.critic_widths, key=key), centre, sums)
         terms = board.terms()
         hold = 1 / self.critic_weight / (1 + by_chance(terms, rows.public_num_rows))
-        fit = Fit(blocks, (self.width,) * self.depth, self.average)
+        fit = Fit(blocks, (self.width,) * self.depth, self.ema_decay)
         end, kept = train_both(
             settings,
             charged,
@@ -522,7 +524,7 @@ class Board:
         purse: GaussianFilter,
         *,
         most_pairs: int | None,
-        triples_share: float = 0.0,
+        three_way_fraction: float = 0.0,
     ):
         """Buys single columns, pairs with the target and given cliques, and lays out the pairs of all others."""
         self._settings, self._domain = settings, domain
@@ -534,7 +536,7 @@ class Board:
         few = MOST_FOR_SINGLES if domain.target is None else FOR_A_SINGLE / len(domain.names)
         share = min(enough, MOST_FOR_SINGLES, few)
         self._singles_noise = allotted(
-            purse.precision * max(share, settings.singles_share), [domain.size(single) for single in domain.singles]
+            purse.precision * max(share, settings.one_way_fraction), [domain.size(single) for single in domain.singles]
         )
         self._singles = purse.noisy_counts(domain.singles, self._singles_noise)
         self._domain = domain = dataclasses.replace(domain, num_rows=purse.public_num_rows)
@@ -542,7 +544,7 @@ class Board:
         if domain.target is not None and len(domain.names) > 1:
             self._buy_target(purse, domain.target)
         self._cliques = self._buy_cliques(purse, most_pairs)
-        self._triples = self._laid_out_triples(purse.left * triples_share)
+        self._triples = self._laid_out_triples(purse.left * three_way_fraction)
         self._lay_out(self.for_pairs(purse), most_pairs)
         pot = self.for_pairs(purse) + self._singles_precision
         more = self._worth_of_singles(most_pairs) * pot - self._singles_precision
@@ -573,18 +575,18 @@ class Board:
     def _buy_target(self, purse: GaussianFilter, target: str) -> None:
         """Pairs with the target, whose levels are kept where they are few."""
         domain, settings = self._domain, self._settings
-        few = domain.shape((target,))[0] <= 2 * settings.most_classes
+        few = domain.shape((target,))[0] <= 2 * settings.max_classes
         levels = tuple(range(domain.shape((target,))[0])) if few else self._merged(target, domain.num_rows / 40)
-        classes = self._merged(target, domain.num_rows / (settings.most_classes + 0.5)) if not few else levels
-        while max(classes) >= settings.most_classes:
+        classes = self._merged(target, domain.num_rows / (settings.max_classes + 0.5)) if not few else levels
+        while max(classes) >= settings.max_classes:
             classes = self._fewer(target, classes)
         self._classes = classes if max(classes) else None
         others = [name for name in domain.names if name != target]
         enough = (len(domain.names) - 1) / (TARGET_NOISE * domain.num_rows) ** 2
-        precision = max(purse.precision * settings.target_share, min(enough, purse.precision * MOST_FOR_TARGET))
+        precision = max(purse.precision * settings.target_fraction, min(enough, purse.precision * MOST_FOR_TARGET))
         precision = min(precision, purse.left * (1 - LEAST_FOR_PAIRS))
         stddev = math.sqrt(len(others) / precision)
-        groups = {name: self._merged(name, settings.least_signal * stddev * (max(levels) + 1)) for name in others}
+        groups = {name: self._merged(name, settings.min_signal * stddev * (max(levels) + 1)) for name in others}
         self._target = _WithTarget(levels, groups, [], [])
         queries = self._target.queries(domain)
         noise = allotted(precision, [math.prod(query.shape) for query in queries])
@@ -666,12 +668,12 @@ class Board:
         self, names: Sequence[str], precision: float, order: int, *, classes: int, most: int | None, width: int
     ) -> dict[str, Groups]:
         """Groups for all marginals of an order, `most` of them at once: an even share of the rows in a cell is
-        `least_signal` times their noise at least, and there are no more than `width` groups."""
+        `min_signal` times their noise at least, and there are no more than `width` groups."""
         rows = self._domain.num_rows
 
         def floor_of(marginals: int) -> float:
             stddev = math.sqrt(marginals / precision) if precision else math.inf
-            return (self._settings.least_signal * classes * stddev * rows ** (order - 1)) ** (1 / order)
+            return (self._settings.min_signal * classes * stddev * rows ** (order - 1)) ** (1 / order)
 
         floor = floor_of(1)
         while True:

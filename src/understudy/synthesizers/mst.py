@@ -33,7 +33,7 @@ class MST:
 
     capabilities: ClassVar[Capabilities] = Capabilities(target=True)
 
-    shares: tuple[Positive, Positive, Positive] = (1 / 3, 1 / 3, 1 / 3)
+    fractions: tuple[Positive, Positive, Positive] = (1 / 3, 1 / 3, 1 / 3)
     """How the budget is split, in zero-concentrated terms: columns, choice of the tree, pairs of the tree."""
 
     target_weight: Annotated[float, AtLeast(1)] = 2.0
@@ -64,7 +64,7 @@ class MST:
     def _events(self, domain: Domain, budget: Budget, noise: float) -> dict[str, Event]:
         """The three queries at zero-concentrated prices shares / noise^2."""
         columns, edges, sensitivity = len(domain.names), len(domain.names) - 1, budget.max_rows_per_unit
-        rho = [share / sum(self.shares) / noise**2 for share in self.shares]
+        rho = [share / sum(self.fractions) / noise**2 for share in self.fractions]
         if not edges:
             return {
                 "singles": DiscreteGaussian(sensitivity * math.sqrt(columns / (2 * sum(rho))), columns, sensitivity)

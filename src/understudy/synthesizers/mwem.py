@@ -92,7 +92,7 @@ class MWEM:
     mw_passes: Count = 20
     """Passes of each update over all answers so far. Post-processing: costs time, not budget."""
 
-    average: bool = False
+    average_rounds: bool = False
     """Whether the model is the mean of the histograms after each round, as in the paper, instead of the last one."""
 
     def __post_init__(self) -> None:
@@ -237,7 +237,7 @@ class MWEM:
         for query in itertools.islice(itertools.cycle(measured or pool), measure.left):
             histograms.of(query).observe(query, measure(query))
         histograms.update(self.mw_passes * LAST_PASSES)
-        return _model(rows.measured_domain, histograms.all, average=self.average)
+        return _model(rows.measured_domain, histograms.all, average=self.average_rounds)
 
     def _select_and_measure(
         self,

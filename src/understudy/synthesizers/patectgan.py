@@ -41,8 +41,8 @@ class PATECTGAN(PATEGAN):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.marginals_share:
-            raise ConfigError("marginals_share must be positive: conditions are drawn from bought marginals.")
+        if not self.marginals_fraction:
+            raise ConfigError("marginals_fraction must be positive: conditions are drawn from bought marginals.")
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """As that of pategan; a table of numbers alone is refused where they are not discrete."""

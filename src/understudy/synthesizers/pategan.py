@@ -73,7 +73,7 @@ class PATEGAN:
     out: as many as keep the noise at a quarter of the margin, from one to 64 in each iteration."""
     iterations: Count = 300
     """Generator steps. A multiple of them are queries."""
-    law: Annotated[str, OneOf(*LAWS)] = "gaussian"
+    noise: Annotated[str, OneOf(*LAWS)] = "gaussian"
     """gaussian, or laplace, which needs a number of queries and costs more for many."""
     labels: Annotated[str, OneOf("share", "majority")] = "share"
     """What the student hears: the noisy share of votes, or the side of one half on which it lies (majority)."""
@@ -89,7 +89,7 @@ class PATEGAN:
     """A teacher's own rows, and generated ones, in each of its steps."""
     teacher_steps: Count = 1
     """Steps of each teacher in an iteration; they cost time, and no budget."""
-    teacher_rate: Positive = 2e-2
+    teacher_learning_rate: Positive = 2e-2
     student_batch: Count = 256
     student_steps: Count = 4
     """Steps of the student in an iteration, on labelled rows of this and earlier ones."""
@@ -109,18 +109,18 @@ class PATEGAN:
     critic_widths: Widths | None = None
     """Of the student. Left out: no hidden layer where rows are crossed with the target, else one of 32: its labels are
     noisy."""
-    critic_rate: Positive = 1e-2
+    critic_learning_rate: Positive = 1e-2
     """Of the student."""
-    generator_rate: Positive = 4e-3
-    marginals_share: Fraction = 0.1
+    generator_learning_rate: Positive = 4e-3
+    marginals_fraction: Fraction = 0.1
     """The part of the budget for noisy one-way counts."""
-    target_share: Fraction = 0.1
+    target_fraction: Fraction = 0.1
     """The part of the budget for noisy counts of each column with the target, where features are binned and the target
     is no number and has no more than 8 declared levels."""
-    anchor: NotNegative = 30.0
+    marginal_weight: NotNegative = 30.0
     """How strongly the generator is held to them."""
-    temperature: Positive = 0.5
-    average: Fraction = 0.99
+    gumbel_temperature: Positive = 0.5
+    ema_decay: Fraction = 0.99
     """Decay of the generator's running average, which is what is released."""
     betas: tuple[Fraction, Fraction] = (0.5, 0.9)
     """Of Adam."""
@@ -129,13 +129,13 @@ class PATEGAN:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        check_shares(self.marginals_share, self.target_share)
+        check_shares(self.marginals_fraction, self.target_fraction)
         if self.queries is not None and self.queries % self.iterations:
             raise ConfigError(
                 f"queries must be a multiple of iterations ({self.iterations}), found {self.queries}: each iteration "
                 "puts the same number of rows to the vote."
             )
-        if self.law == "laplace" and self.queries is None:
+        if self.noise == "laplace" and self.queries is None:
             raise ConfigError("law 'laplace' needs a number of queries: its price grows with it. Set queries.")
         # Unknown words are refused before anything is spent.
         self._settings(one_hot_blocks((2, 2)), None)
@@ -143,7 +143,7 @@ class PATEGAN:
 
     @property
     def capabilities(self) -> Capabilities:
-        is_held = self.marginals_share > 0 and self.target_share > 0 and self.features == "binned"
+        is_held = self.marginals_fraction > 0 and self.target_fraction > 0 and self.features == "binned"
         return Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=self.cross or is_held)
 
     # ------------------------------------------------------------------------------------------------------- planning
@@ -153,11 +153,11 @@ class PATEGAN:
 
         Nor on the number of teachers or Gaussian queries: these set how much the same money tells.
         """
-        target_share = self.target_share * (self.features == "binned")
-        planned = histograms(domain, budget, self.marginals_share, target_share)
+        target_fraction = self.target_fraction * (self.features == "binned")
+        planned = histograms(domain, budget, self.marginals_fraction, target_fraction)
         left = budget.after(planned)
         event: Gaussian | Pure
-        if self.law == "gaussian":
+        if self.noise == "gaussian":
             event = Gaussian(left.calibrate(lambda noise: [Gaussian(noise, floating=True)]), floating=True)
         else:
             rounds = self.queries or 1
@@ -190,8 +190,8 @@ class PATEGAN:
         # Both laws by their own tails: how often the noise does not turn the majority.
         reach = (AGREE - 0.5) * teachers / scale if scale else math.inf
         laplace = 1 - math.exp(-reach) / 2
-        right = 0.5 * (1 + math.erf(reach / math.sqrt(2))) if self.law == "gaussian" else laplace
-        spread = "standard deviation" if self.law == "gaussian" else "scale"
+        right = 0.5 * (1 + math.erf(reach / math.sqrt(2))) if self.noise == "gaussian" else laplace
+        spread = "standard deviation" if self.noise == "gaussian" else "scale"
         texts = [
             f"{teachers:,} teachers of about {domain.num_rows / teachers:,.0f} rows each vote on {queries:,} generated "
             f"rows, {queries // self.iterations} in each of {self.iterations} iterations.",
@@ -223,7 +223,7 @@ class PATEGAN:
                 )
             )
         if domain.target is not None:
-            has_pairs = self.target_share and self.features == "binned" and target_block(domain) is not None
+            has_pairs = self.target_fraction and self.features == "binned" and target_block(domain) is not None
             done = ["student and teachers see every column together with it"] if self._crosses(domain) else []
             done += ["the generator is held to noisy counts of every column with it"] if has_pairs else []
             used = " and ".join(done) or "a column like any other here"
@@ -307,7 +307,7 @@ class PATEGAN:
             self._voting(teachers, queries // self.iterations, cross),
         )
         settings = dataclasses.replace(settings, held_with=target_block(domain) if crossed is not None else None)
-        dials = Dials.of(self.critic_rate, self.generator_rate, math.inf)
+        dials = Dials.of(self.critic_learning_rate, self.generator_learning_rate, math.inf)
         conditions = self._conditions(layout, marginal, rows.public_num_rows)
         network_key, feature_key, warm_key = jax.random.split(key, 3)
         warm = None
@@ -370,7 +370,7 @@ class PATEGAN:
             teacher_widths=(8,) * (cross is None) if widths is None else widths,
             teacher_batch=self.teacher_batch,
             teacher_steps=self.teacher_steps,
-            teacher_rate=self.teacher_rate,
+            teacher_learning_rate=self.teacher_learning_rate,
             student_batch=self.student_batch,
             student_steps=self.student_steps,
             memory=max(self.memory, asked),
@@ -389,10 +389,10 @@ class PATEGAN:
             generator=self.arch,
             generator_widths=self.generator_widths,
             critic_widths=(32,) * (cross is None) if widths is None else widths,
-            temperature=self.temperature,
-            average=self.average,
+            temperature=self.gumbel_temperature,
+            average=self.ema_decay,
             betas=self.betas,
-            anchor=self.anchor if self.marginals_share else 0.0,
+            anchor=self.marginal_weight if self.marginals_fraction else 0.0,
         )
 
 

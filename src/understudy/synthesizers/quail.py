@@ -43,7 +43,7 @@ class Quail:
     learner: Annotated[str, OneOf(AUTO, *LEARNERS)] | Learner = AUTO
     """auto (logistic for categories, linear for a number), logistic, naive_bayes, mlp, prior, linear or mlp_regression,
     with settings if wanted: naive_bayes(numbers=gaussian)."""
-    classifier_share: InnerFraction = 0.9
+    learner_fraction: InnerFraction = 0.9
     """The learners' part of the budget that is left, the same for each of them; with `disjoint`, their part of the
     units."""
     label: Annotated[str, OneOf(*HOW)] = "argmax"
@@ -75,7 +75,7 @@ class Quail:
         targets, others = self._columns_of(domain)
         learners = [self._learner(domain, target) for target in targets]
         to_learn, to_imitate = self._sizes(domain)
-        share = (1.0 if self.disjoint else self.classifier_share) / len(targets)
+        share = (1.0 if self.disjoint else self.learner_fraction) / len(targets)
         parts: list[Plan] = []
         for target, learner in zip(targets, learners, strict=True):
             own = dataclasses.replace(domain.only((*others, target)), num_rows=to_learn, target=target)
@@ -135,7 +135,7 @@ class Quail:
         """The public numbers of rows for the learners, and for the inner method."""
         if not self.disjoint:
             return domain.num_rows, domain.num_rows
-        imitated, learned = partition_sizes(domain, self.classifier_share)
+        imitated, learned = partition_sizes(domain, self.learner_fraction)
         return learned, imitated
 
     def _notes(self, targets: Sequence[str], learners: Sequence[Learner]) -> tuple[Note, ...]:
@@ -143,7 +143,7 @@ class Quail:
             f"{name_of(learner)} labels the target {name!r}" for name, learner in zip(targets, learners, strict=True)
         ]
         who = "units, by coin: nobody pays for both parts" if self.disjoint else "budget that is left"
-        share = f"with {self.classifier_share:g} of the {who}; {name_of(self.inner)} makes the other columns."
+        share = f"with {self.learner_fraction:g} of the {who}; {name_of(self.inner)} makes the other columns."
         notes = [Note(f"{', '.join(parts)}, {share}")]
         if self.label == "argmax":
             lost = "how they vary among equal rows is lost (label=sample keeps it)."
@@ -168,7 +168,7 @@ class Quail:
         targets, others = self._columns_of(domain)
         to_learn = to_imitate = rows
         if self.disjoint:
-            to_imitate, to_learn = partition_rows(rows, self.classifier_share, ledger)
+            to_imitate, to_learn = partition_rows(rows, self.learner_fraction, ledger)
         inner_key, *learner_keys = jax.random.split(key, 1 + len(targets))
         models, done = [], 0
         *learned, imitated = plan.parts

@@ -60,7 +60,7 @@ class Selected:
     """The number of checkpoints to select; each samples the same number of rows."""
     checkpoints: Count = 10
     """The number of checkpoints to select from, evenly over the training."""
-    holdout: Fraction = 0.1
+    holdout_fraction: Fraction = 0.1
     """The fraction of units, partitioned at random, that score instead of training; the two compose in parallel. 0: the
     training rows score too, and the two compose sequentially."""
     selection_fraction: InnerFraction = 0.1
@@ -96,19 +96,19 @@ class Selected:
         def selection(noise: float) -> Selections:
             return Selections(1 / noise, self.k)
 
-        if not self.holdout:
+        if not self.holdout_fraction:
             noise = budget.fraction(self.selection_fraction).calibrate(lambda noise: [selection(noise)])
             query = Query("selection", what, selection(noise), columns=domain.names)
             inner = self.inner.plan(domain, budget.after([query])).under(name_of(self.inner))
             return Plan((*inner.queries, query), (*inner.notes, *self._notes(domain.num_rows, budget, query)))
-        num_training, num_scoring = partition_sizes(domain, self.holdout)
+        num_training, num_scoring = partition_sizes(domain, self.holdout_fraction)
         noise = budget.calibrate(lambda noise: [selection(noise)])
         query = Query("selection", what, selection(noise), columns=domain.names, partition=HOLDOUT)
         inner = self.inner.plan(dataclasses.replace(domain, num_rows=num_training), budget).under(name_of(self.inner))
         training = tuple(dataclasses.replace(each, partition=TRAINING) for each in inner.queries)
         note = Note(
-            f"A random {self.holdout:g} of the units score and do not train: training and selection compose in "
-            "parallel, so the larger privacy cost counts."
+            f"A random {self.holdout_fraction:g} of the units score and do not train: training and selection compose "
+            "in parallel, so the larger privacy cost counts."
         )
         return Plan((*training, query), (*inner.notes, note, *self._notes(num_scoring, budget, query)))
 
@@ -162,8 +162,8 @@ class Selected:
         report = progress or (lambda fraction, words: None)
         train_key, table_key, task_key = jax.random.split(key, 3)
         query = plan["selection"]
-        if self.holdout:
-            training, scoring = partition_rows(rows, self.holdout, ledger)
+        if self.holdout_fraction:
+            training, scoring = partition_rows(rows, self.holdout_fraction, ledger)
             training_ledger = ledger
         else:
             training = scoring = rows

@@ -219,7 +219,7 @@ def train_autoencoder(
         batches = batches_of(recipe.engine, key, steps, first, count)
         return run(state, fixed, steps, bound, published, key, batches)
 
-    advice = "This was the autoencoder: lower autoencoder_rate."
+    advice = "This was the autoencoder: lower autoencoder_learning_rate."
     state, _ = driven(
         more, begun(recipe, network), iterations=steps.num_steps, advice=advice, progress=progress, slot=slot
     )

@@ -121,16 +121,18 @@ class Settings:
 class Dials(eqx.Module):
     """What may differ from member to member of a population."""
 
-    critic_rate: Float[Array, ""]
-    generator_rate: Float[Array, ""]
+    critic_learning_rate: Float[Array, ""]
+    generator_learning_rate: Float[Array, ""]
     clip: Float[Array, ""]
     """The clip bound; infinite without privacy."""
     is_private: bool = eqx.field(static=True, default=True)
     """False: critic steps neither clip nor add noise. The same for the whole population, since it is compiled in."""
 
     @classmethod
-    def of(cls, critic_rate: float, generator_rate: float, clip: float) -> "Dials":
-        critic, generator, bound = (jnp.asarray(value, jnp.float32) for value in (critic_rate, generator_rate, clip))
+    def of(cls, critic_learning_rate: float, generator_learning_rate: float, clip: float) -> "Dials":
+        critic, generator, bound = (
+            jnp.asarray(value, jnp.float32) for value in (critic_learning_rate, generator_learning_rate, clip)
+        )
         return cls(critic, generator, bound, is_private=bool(np.isfinite(clip)))
 
 
@@ -321,7 +323,7 @@ def _critic_step(
             return loss.fake(jax.vmap(lambda row, drop: critic(row, key=drop))(fakes, drops))
 
         direction = jax.tree_util.tree_map(jnp.add, direction, jax.grad(fake_loss)(trained))
-    critic, moments = stepped(settings, state.critic, direction, state.critic_moments, dials.critic_rate)
+    critic, moments = stepped(settings, state.critic, direction, state.critic_moments, dials.critic_learning_rate)
     if settings.weight_clip:
         held = settings.weight_clip
         critic = jax.tree_util.tree_map(
@@ -350,7 +352,9 @@ def generator_step(
         return jax.vmap(state.critic)(rows)
 
     gradient = generator_gradient(settings, state.generator, scores_of, key, conditions, marginal, also)
-    generator, moments = stepped(settings, state.generator, gradient, state.generator_moments, dials.generator_rate)
+    generator, moments = stepped(
+        settings, state.generator, gradient, state.generator_moments, dials.generator_learning_rate
+    )
     # Early iterates weigh less: the average begins as a plain mean.
     decay = jnp.minimum(settings.average, (1.0 + state.iteration) / (10.0 + state.iteration))
     average = jax.tree_util.tree_map(
@@ -556,7 +560,7 @@ def driven(
     iterations: int,
     steps_each: int = 1,
     learned: Callable[[Whole], State] = lambda state: state,  # type: ignore[assignment, return-value]
-    advice: str = "Lower critic_rate or generator_rate, or use fewer critic_steps.",
+    advice: str = "Lower critic_learning_rate or generator_learning_rate, or use fewer critic_steps.",
     keep_every: int = 0,
     keep_last: int | None = None,
     chunk: int = 100,

@@ -70,7 +70,7 @@ class Voting:
     teacher_batch: int = 32
     """Of a teacher's own rows, and of generated ones, in each of its steps."""
     teacher_steps: int = 1
-    teacher_rate: float = 5e-3
+    teacher_learning_rate: float = 5e-3
     student_batch: int = 256
     student_steps: int = 1
     memory: int = 2048
@@ -168,7 +168,7 @@ def fresh_teachers(settings: Settings, voting: Voting, width: int, key: PRNGKeyA
 
 def teaching_of(settings: Settings, voting: Voting, conditions: Conditions | None) -> Teaching:
     """How every teacher learns from its own rows and from generated ones."""
-    loss, rate = LOSSES[settings.loss], jnp.float32(voting.teacher_rate)
+    loss, rate = LOSSES[settings.loss], jnp.float32(voting.teacher_learning_rate)
     return Teaching(
         row_loss(loss, settings.blocks, conditions, paired=False),
         lambda teacher, fakes: loss.fake(jax.vmap(teacher)(fakes)),
@@ -268,7 +268,7 @@ def advance(
         labelled = remembered(voting, labelled, rows, noisy)
         for number in range(voting.student_steps):
             student_key = jax.random.fold_in(learn_key, number)
-            learned = student_step(settings, voting, learned, labelled, dials.critic_rate, key=student_key)
+            learned = student_step(settings, voting, learned, labelled, dials.critic_learning_rate, key=student_key)
         learned = generator_step(settings, learned, dials, generator_key, conditions, marginal)
         return Classroom(learned, labelled, teachers), None
 

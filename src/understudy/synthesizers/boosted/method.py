@@ -66,12 +66,12 @@ class Boosted:
     checkpoints: Count | None = None
     """So many of the last checkpoints take part, each with its generator and its critic. Left out: 100, or as many as
     there are."""
-    every: Count = 5
+    checkpoint_every: Count = 5
     """Generator steps from one checkpoint to the next."""
     samples_per_generator: Count = 1000
-    share: Annotated[InnerFraction, Advice("The rest trains the inner method; 0.1 is usual.")] = 0.1
+    selection_fraction: Annotated[InnerFraction, Advice("The rest trains the inner method; 0.1 is usual.")] = 0.1
     """The part of the budget for the picks."""
-    queries: Annotated[str, OneOf(*QUERIES)] | tuple[Annotated[Clique, Listed(1, distinct=True)], ...] = "auto"
+    distinguishers: Annotated[str, OneOf(*QUERIES)] | tuple[Annotated[Clique, Listed(1, distinct=True)], ...] = "auto"
     """Cells of marginals that judge beside the critics: none, singles, target (pairs with it), pairs, or a list of
     lists of columns. They cost nothing more, but a pick among more is less exact. auto: pairs where columns are few,
     else those with the target, or without one singles. Critics alone repair a joint law at the cost of marginals."""
@@ -79,7 +79,7 @@ class Boosted:
     """Whether a judge that cannot tell takes part: with it the game has value 1 or above."""
     learning_rate: Annotated[str, OneOf(*LEARNING_RATES)] | Positive = "paper"
     """paper, sqrt as in its authors' code, or a number: how much one pick moves the logarithm of a row's weight."""
-    average: Annotated[str, OneOf(*AVERAGES)] = "all"
+    averaging: Annotated[str, OneOf(*AVERAGES)] = "all"
     """Which rounds count in the result: all, last_window, or sqrt_weighted."""
     window: Count = 150
     after_update: bool = False
@@ -92,16 +92,16 @@ class Boosted:
     def __post_init__(self) -> None:
         check_trajectory("boosted", self.inner)
         check_settings(self)
-        if not self.inner.capabilities.critics and self.queries in ("none", ()):
+        if not self.inner.capabilities.critics and self.distinguishers in ("none", ()):
             raise ConfigError(
                 f"{name_of(self.inner)} has no critics, and queries asks for no cells: nothing would judge. Set "
                 "queries, as in queries=pairs."
             )
-        kept = self.inner.num_checkpoints(self.every)
+        kept = self.inner.num_checkpoints(self.checkpoint_every)
         if not 0 < self._count <= kept:
             raise ConfigError(
                 f"checkpoints asks for the last {max(1, self._count)}, but {name_of(self.inner)} keeps {kept} when one "
-                f"is kept every {self.every} generator steps. Lower checkpoints or every, or train for more steps."
+                f"is kept every {self.checkpoint_every} generator steps. Lower one of them, or train longer."
             )
         if self._count * self.samples_per_generator < 2:
             raise ConfigError("A pool of one row leaves nothing to weigh. Raise samples_per_generator.")
@@ -109,17 +109,21 @@ class Boosted:
     @property
     def capabilities(self) -> Capabilities:
         inner = self.inner.capabilities
-        is_judged = self.queries in ("auto", "target")
+        is_judged = self.distinguishers in ("auto", "target")
         return Capabilities(public=inner.public, target=inner.target or is_judged, inner=self.inner)
 
     @property
     def _count(self) -> int:
         """Checkpoints that take part."""
-        return min(MANY, self.inner.num_checkpoints(self.every)) if self.checkpoints is None else self.checkpoints
+        return (
+            min(MANY, self.inner.num_checkpoints(self.checkpoint_every))
+            if self.checkpoints is None
+            else self.checkpoints
+        )
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """The picks at their share, reserved before the inner method is planned on what is left."""
-        noise = budget.fraction(self.share).calibrate(lambda noise: [Selections(1 / noise, self.rounds)])
+        noise = budget.fraction(self.selection_fraction).calibrate(lambda noise: [Selections(1 / noise, self.rounds)])
         count = self._functions(domain).size(domain)
         # In words that follow from the settings alone: sizes of columns may be bought.
         judges = [f"{self._count} critics"] if self.inner.capabilities.critics else []
@@ -166,7 +170,7 @@ class Boosted:
             ledger.view(ledger.remaining.after([plan["picks"]])),
             key=inner_key,
             checkpoints=self._count,
-            every=self.every,
+            every=self.checkpoint_every,
             progress=stretch_progress(progress, 0.0, 0.8),
             **({} if public is None else {"public": public}),
         )
@@ -187,7 +191,7 @@ class Boosted:
             pick,
             rounds=self.rounds,
             learning_rate=self.learning_rate,
-            average=self.average,
+            average=self.averaging,
             window=self.window,
             after_update=self.after_update,
             progress=lambda share: tell(0.9 + 0.1 * share, f"round {round(share * self.rounds)} of {self.rounds}"),
@@ -201,13 +205,13 @@ class Boosted:
         return concatenate(samples, size * len(samples))
 
     def _cliques(self, domain: Domain) -> tuple[Clique, ...]:
-        if not isinstance(self.queries, str):
-            for clique in self.queries:
+        if not isinstance(self.distinguishers, str):
+            for clique in self.distinguishers:
                 domain.shape(clique)  # names the columns that are not there
-            return self.queries
-        if self.queries == "target" and domain.target is None:
+            return self.distinguishers
+        if self.distinguishers == "target" and domain.target is None:
             raise ConfigError("queries=target needs a target: declare one in the schema, or use pairs.")
-        pairs, queries = tuple(itertools.combinations(domain.names, 2)), self.queries
+        pairs, queries = tuple(itertools.combinations(domain.names, 2)), self.distinguishers
         if queries == "auto":
             few = "pairs" if pairs else "singles"
             queries = few if len(pairs) <= FEW_PAIRS else "singles" if domain.target is None else "target"
