@@ -483,7 +483,7 @@ def _outcome_of(call: Callable[[], object]) -> None:
         ("discriminator_chains=0", "discriminator_chains must be a whole number of at least 1, found 0"),
         ("updates=0", "updates must be"),
         ("steps=0", "steps must be"),
-        ("steps=8", "cannot be kept of the 4 steps"),
+        ("steps=8", "a chain has 4 steps after burn-in"),
         ("step_size=0.0", "step_size must be a positive"),
         ("step_size=inf", "step_size must be a positive"),
         ("sampler=hmc", "sampler must be one of sgld, sghmc"),

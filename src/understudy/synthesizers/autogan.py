@@ -187,7 +187,7 @@ class AutoGAN(DPGAN):
         most = self._most_features(domain)
         if self.code_size is not None and self.code_size > most:
             raise ConfigError(
-                f"code_size {self.code_size} is wider than the data: a row has at most {most} features. An autoencoder must "
+                f"code_size {self.code_size} exceeds the features of a row, at most {most}. An autoencoder must "
                 "narrow them: use a smaller code, or leave it out."
             )
         numbers_only = self.features == "typed" and domain.numbers and set(domain.numbers) == set(domain.names)

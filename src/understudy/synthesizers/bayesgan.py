@@ -118,8 +118,8 @@ class BayesGAN:
         check_settings(self)
         if self._thinning < 1:
             raise ConfigError(
-                f"samples_per_chain is {self.samples_per_chain}, but a chain has {self.steps - self._burnt} steps after "
-                "burn-in. Raise steps, or lower kept or burn_in."
+                f"samples_per_chain is {self.samples_per_chain}, but a chain has {self.steps - self._burnt} steps "
+                "after burn-in. Raise steps, or lower samples_per_chain or burn_in."
             )
         round_sampling_rate(self.sampling_rate)
         self._chains(one_hot_blocks((2, 2)), 100)  # refuses unknown words before anything is spent
