@@ -222,7 +222,9 @@ def test_a_condition_is_read_before_anything_is_bought(tmp_path: Path, capsys: p
         assert list(tmp_path.iterdir()) == [table]
     assert run([*command, "a = 'y'"]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
-    assert "it leaves 'a' no value. Its values are 'x', 'other'. The budget is spent and the release is kept" in said
+    assert (
+        "it leaves no value for 'a'. Its values are 'x', 'other'. The budget is spent and the release is kept" in said
+    )
     assert f"at no cost with 'understudy sample {tmp_path / 'fake.release'}'" in said
     assert not out.exists()
     assert run(["sample", str(tmp_path / "fake.release"), "--where", "a = 'x'", "-o", str(out), "-q"]) == 0

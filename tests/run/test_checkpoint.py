@@ -223,7 +223,10 @@ def test_resume_is_refused_to_every_other_run(unfinished: Path, monkeypatch: pyt
         with pytest.raises(CheckpointError, match=words):
             us.fit(**arguments, checkpoint=unfinished, resume=True)
         assert files_of(unfinished) == before, what
-    others_versions = {"understudy.release.__version__": "0.0", "importlib.metadata.version": lambda name: "0.0"}
+    others_versions = {
+        "understudy.run.environment.__version__": "0.0",
+        "importlib.metadata.version": lambda name: "0.0",
+    }
     for (place, value), name in zip(others_versions.items(), ("understudy", "equinox"), strict=True):
         with monkeypatch.context() as patch:
             patch.setattr(place, value)
@@ -343,7 +346,7 @@ def test_a_result_that_was_reached_is_handed_out_and_never_computed_again(
     assert second.statement == first.statement
     second.save(tmp_path / "release")
     assert not (tmp_path / "run").exists()
-    assert second._files() == first._files()
+    assert second.to_files() == first.to_files()
 
 
 @pytest.mark.parametrize("what", ["flags", "cores", "precision"])
@@ -352,7 +355,7 @@ def test_other_arithmetic_is_another_run(unfinished: Path, monkeypatch: pytest.M
         if what == "flags":
             monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
         elif what == "cores":
-            monkeypatch.setattr("understudy.release._num_cores", lambda: 999)
+            monkeypatch.setattr("understudy.run.environment._num_cores", lambda: 999)
         else:
             stack.enter_context(jax.default_matmul_precision("highest"))
         with pytest.raises(CheckpointError, match="differs"):
@@ -412,7 +415,7 @@ FUZZED = ["mst", "aim(max_rounds=4)", "mwem(rounds=3)", "gem(steps=20)", TRAININ
 
 def released(place: Path, method: str, **how: Any) -> dict[str, bytes]:
     """The files of the release, as they would be saved."""
-    return us.fit(people(), method, GUARANTEE, checkpoint=place, **how)._files()
+    return us.fit(people(), method, GUARANTEE, checkpoint=place, **how).to_files()
 
 
 def stopped_before(draw: int, place: Path, method: str) -> bool:

@@ -39,10 +39,11 @@ from understudy.models.predictors import (
     Regression,
     predictor_from_arrays,
 )
+from understudy.pipeline import encode_table, plan_run
 from understudy.privacy.discovery import Binning
 from understudy.privacy.ledger import Guarantee, Statement
 from understudy.privacy.noise import noise_source
-from understudy.release import checked_seed, encode_table, plan_run
+from understudy.release import check_seed
 from understudy.schema import Category, Column, Schema, match_columns
 from understudy.tables import as_arrow, conform, read_column
 
@@ -103,7 +104,8 @@ class Estimator(BaseEstimator, abc.ABC):
         schema, table = self._declared_table(X, y)
         assert schema.target is not None
         self._check_target(schema[schema.target])
-        noise = noise_source(None if self.seed is None else checked_seed(self.seed))
+        check_seed(self.seed)
+        noise = noise_source(self.seed)
         learner, binning = self._method(schema[schema.target]), self.binning or Binning(bins="uniform")
         run = plan_run(schema, learner, self.guarantee.with_delta_for(schema.rows), binning)
         with encode_table(run, table, noise, method=self._name) as encoded:

@@ -22,6 +22,7 @@ from understudy import certificate, learners
 from understudy.cli import run
 from understudy.encoding import assumed_domain, merge_rarest
 from understudy.errors import CheckpointError, ConfigError, ReleaseError, TrainingError, UnderstudyError
+from understudy.failed_run import SpentError, read_record
 from understudy.models.predictors import Predictor
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian
@@ -29,7 +30,6 @@ from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Query, sp
 from understudy.privacy.noise import SecureNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.schema import MERGED_SIZE, Domain
-from understudy.spent import SpentError, read_record
 from understudy.synthesizers.mwem import MOST_CELLS, MWEM
 
 SOURCE = Path(us.__file__).parent
