@@ -62,7 +62,7 @@ def fit(
     target: str | None = None,
     binning: Binning | None = None,
     seed: int | None = None,
-    public: PublicSource | None = None,
+    public: "PublicSource | None" = None,
     keep_types: bool = False,
     progress: Progress | None = None,
     checkpoint: "str | os.PathLike[str] | None" = None,
@@ -102,7 +102,7 @@ class FitOptions:
     guarantee: Guarantee | None
     binning: Binning
     seed: int | None
-    public: PublicSource | None
+    public: "PublicSource | None"
     checkpoint: "str | os.PathLike[str] | None"
     resume: bool
     progress: Progress | None

@@ -57,7 +57,7 @@ def read_private_table(
 
 
 def read_public_table(
-    public: PublicSource | None, private: object, synthesizer: Synthesizer, schema: Schema
+    public: "PublicSource | None", private: object, synthesizer: Synthesizer, schema: Schema
 ) -> pa.Table | None:
     """The public table in the schema's columns, if one is given; refused before any query if it cannot be used.
 
