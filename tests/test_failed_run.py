@@ -348,7 +348,7 @@ def test_the_command_says_what_is_spent_and_where_it_is_recorded(
     assert "SPENT, NOTHING RELEASED" in capsys.readouterr().out
     assert run(["certificate", "out.spent", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out) == content
-    with pytest.raises(ReleaseError, match="record of a run that failed"):
+    with pytest.raises(ReleaseError, match="record of a failed run"):
         us.Release.load("out.spent")
     assert run(["sample", "out.spent", "-o", "fake.csv"]) == 2
     capsys.readouterr()

@@ -11,7 +11,6 @@ import json
 import os
 from contextlib import AbstractContextManager
 
-import pyarrow as pa
 from jaxtyping import PRNGKeyArray
 
 from understudy import certificate
@@ -24,7 +23,7 @@ from understudy.privacy.digest import table_digest
 from understudy.privacy.discovery import Binning
 from understudy.privacy.ledger import Guarantee, Plan
 from understudy.privacy.noise import noise_source
-from understudy.privacy.rows import PublicRows
+from understudy.privacy.table import PublicTable
 from understudy.progress import Progress
 from understudy.release import Release, check_seed, check_size
 from understudy.run.checkpoint import Checkpoint, require_place
@@ -141,7 +140,7 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
             checkpoint=checkpoint,
             method=express(synthesizer),
             types_kept=data.keep_types,
-            public_table=None if public is None else public.num_rows,
+            public_table=None if public is None else public.table.num_rows,
         ) as encoded:
             model = _fit_model(synthesizer, encoded, public, key=noise.key(), progress=options.progress)
             statement = encoded.statement()
@@ -156,7 +155,7 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
 def _fit_model(
     synthesizer: Synthesizer,
     encoded: EncodedTable,
-    public: pa.Table | None,
+    public: PublicTable | None,
     *,
     key: PRNGKeyArray,
     progress: Progress | None,
@@ -165,13 +164,13 @@ def _fit_model(
     rows, codec, ledger = encoded.rows, encoded.codec, encoded.ledger
     plan = plan_method(synthesizer, rows.domain, ledger.remaining)
     if public is not None and takes_public(synthesizer):
-        public_rows = PublicRows(codec.encode(public), codec.places(public))
+        public_rows = public.encode(codec.encode, codec.places)
         return synthesizer.fit(rows, plan, ledger, key=key, public=public_rows, progress=progress)
     return synthesizer.fit(rows, plan, ledger, key=key, progress=progress)
 
 
 def _open_checkpoint(
-    data: TableToFit, options: FitOptions, run: PlannedRun, method: str, public: pa.Table | None
+    data: TableToFit, options: FitOptions, run: PlannedRun, method: str, public: PublicTable | None
 ) -> AbstractContextManager[Checkpoint | None]:
     """The checkpoint of the run, if one is asked for. A resumed run must share all facts that its result depends on."""
     if options.checkpoint is None:

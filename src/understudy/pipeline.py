@@ -9,8 +9,6 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-import pyarrow as pa
-
 from understudy import certificate
 from understudy.encoding import Codec, assumed_domain, fit_codec
 from understudy.errors import ConfigError
@@ -20,6 +18,7 @@ from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, PublicFacts, Query, Statement
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.table import PrivateTable
 from understudy.run.checkpoint import Checkpoint
 from understudy.schema import Domain, Schema
 from understudy.synthesizers import AUTO, Synthesizer, name_of, read_method
@@ -101,7 +100,7 @@ class EncodedTable:
 @contextlib.contextmanager
 def encode_table(
     run: PlannedRun,
-    table: pa.Table,
+    table: PrivateTable,
     noise: NoiseSource,
     *,
     too_large: Callable[[Domain], tuple[str, ...]] | None = None,

@@ -5,9 +5,8 @@ import os
 from collections.abc import Callable
 from typing import TypeAlias
 
-import pyarrow as pa
-
 from understudy.errors import ConfigError, SchemaError, UnderstudyError
+from understudy.privacy.table import PrivateTable, PublicTable
 from understudy.schema import Schema, match_columns
 from understudy.settings import settings_of
 from understudy.synthesizers import (
@@ -31,7 +30,7 @@ PublicSource: TypeAlias = "Frame | str | os.PathLike[str] | Callable[[], Frame]"
 class TableToFit:
     """A private table in the columns of its schema."""
 
-    table: pa.Table
+    table: PrivateTable
     schema: Schema
     origin: Origin
     keep_types: bool
@@ -53,12 +52,12 @@ def read_private_table(
         raise SchemaError(
             "The schema leaves no column to model: all are ids, text or dropped. Declare another kind for at least one."
         )
-    return TableToFit(arrow, schema, origin, keep_types, table)
+    return TableToFit(PrivateTable(arrow), schema, origin, keep_types, table)
 
 
 def read_public_table(
     public: "PublicSource | None", private: object, synthesizer: Synthesizer, schema: Schema
-) -> pa.Table | None:
+) -> PublicTable | None:
     """The public table in the schema's columns, if one is given; refused before any query if it cannot be used.
 
     It is compared with the private table by source only: whether their rows are equal must not be revealed.
@@ -86,7 +85,7 @@ def read_public_table(
         )
     if not table.num_rows:
         raise ConfigError("The public table has no rows. Give one with rows, or none at all.")
-    return table
+    return PublicTable(table)
 
 
 def _public_methods() -> str:

@@ -30,6 +30,7 @@ from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.noise import NoiseSource, SeededNoise, noise_source
 from understudy.privacy.rows import PrivateUnits
 from understudy.privacy.samplers import BitStream
+from understudy.privacy.table import PrivateTable
 from understudy.run import checkpoint as checkpoints
 from understudy.run.checkpoint import Checkpoint, Slot
 from understudy.synthesizers.independent import Independent
@@ -155,7 +156,7 @@ def _killed(*arguments: object) -> None:
 def test_the_digest_of_a_table_sees_values_types_names_order_and_nulls() -> None:
     key = b"k" * 32
     table = people(50)
-    digest = table_digest(table, key)
+    digest = table_digest(PrivateTable(table), key)
     age = table["age"].to_pylist()
     others = [
         table.set_column(0, "age", pa.array([*age[:-1], age[-1] + 1])),
@@ -168,11 +169,20 @@ def test_the_digest_of_a_table_sees_values_types_names_order_and_nulls() -> None
         table.slice(0, 49),
         table.slice(1),
     ]
-    assert len({digest, table_digest(table, b"l" * 32), *(table_digest(other, key) for other in others)}) == 11
+    assert (
+        len(
+            {
+                digest,
+                table_digest(PrivateTable(table), b"l" * 32),
+                *(table_digest(PrivateTable(other), key) for other in others),
+            }
+        )
+        == 11
+    )
     places = [pa.table({"a": pa.array(values)}) for values in ([1, 1, None], [1, None, 1])]
-    assert table_digest(places[0], key) != table_digest(places[1], key)
+    assert table_digest(PrivateTable(places[0]), key) != table_digest(PrivateTable(places[1]), key)
     chunked = pa.concat_tables([table.slice(0, 7), table.slice(7)])
-    assert table_digest(chunked, key) == digest
+    assert table_digest(PrivateTable(chunked), key) == digest
 
 
 def test_what_lies_under_a_null_does_not_count() -> None:
@@ -181,7 +191,7 @@ def test_what_lies_under_a_null_does_not_count() -> None:
         pa.table({"a": pa.Array.from_buffers(pa.int64(), 3, [mask, pa.py_buffer(np.array([1, hidden, 3]).tobytes())])})
         for hidden in (2, 9)
     ]
-    assert table_digest(tables[0], b"k") == table_digest(tables[1], b"k")
+    assert table_digest(PrivateTable(tables[0]), b"k") == table_digest(PrivateTable(tables[1]), b"k")
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ from understudy.pipeline import encode_table, plan_run
 from understudy.privacy.discovery import Binning
 from understudy.privacy.ledger import Guarantee, Statement
 from understudy.privacy.noise import noise_source
+from understudy.privacy.table import PrivateTable
 from understudy.release import check_seed
 from understudy.schema import Category, Column, Schema, match_columns
 from understudy.tables import as_arrow, conform, read_column
@@ -108,7 +109,7 @@ class Estimator(BaseEstimator, abc.ABC):
         noise = noise_source(self.seed)
         learner, binning = self._method(schema[schema.target]), self.binning or Binning(bins="uniform")
         run = plan_run(schema, learner, self.guarantee.with_delta_for(schema.rows), binning)
-        with encode_table(run, table, noise, method=self._name) as encoded:
+        with encode_table(run, PrivateTable(table), noise, method=self._name) as encoded:
             model = learner.fit(encoded.rows, run.training, encoded.ledger, key=noise.key())
             return self._set_fitted(model, encoded.codec, encoded.statement())
 
