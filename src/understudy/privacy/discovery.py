@@ -206,7 +206,7 @@ def _event_for(query: Query, vectors: int) -> DiscreteGaussian:
 
 
 def discover_categories(
-    columns: PrivateColumns, query: Query, ledger: Ledger, *, most: int = MAX_CATEGORIES
+    columns: PrivateColumns[pa.Array], query: Query, ledger: Ledger, *, most: int = MAX_CATEGORIES
 ) -> dict[str, dict[Category, int]]:
     """For each column the values that pass the threshold with their noisy counts, sorted by value; the rest become
     "other". If more than `most` pass, those with the largest noisy counts; of equal counts, the values that sort first.
@@ -269,7 +269,7 @@ def category_threshold(event: DiscreteGaussian, delta: float) -> int:
 
 
 def discover_bounds(
-    columns: PrivateColumns, kinds: Mapping[str, str], query: Query, ledger: Ledger
+    columns: PrivateColumns[np.ndarray], kinds: Mapping[str, str], query: Query, ledger: Ledger
 ) -> dict[str, tuple[int | float, int | float]]:
     """For each column the outer edges of the outermost heavy cells of a public grid.
 
@@ -326,7 +326,7 @@ def _fallback_cells(kind: str, edges: np.ndarray) -> tuple[int, int]:
 
 
 def discover_histograms(
-    columns: PrivateColumns,
+    columns: PrivateColumns[np.ndarray],
     grids: Mapping[str, Grid],
     levels: Mapping[str, int],
     query: Query,

@@ -7,6 +7,7 @@ column). They are pure and are called here, and what they return stays in an opa
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,9 @@ import pyarrow as pa
 from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.privacy.units import rows_within_units, unit_numbers
 from understudy.schema import Domain, Scale
+
+Values = TypeVar("Values")
+"""An Arrow array or a NumPy one."""
 
 
 class PrivateTable:
@@ -43,16 +47,16 @@ class PublicTable:
         return PublicRows(codes(self.table), positions(self.table))
 
 
-class PrivateColumns:
+class PrivateColumns(Generic[Values]):
     """Values of some columns of a private table, each in one array."""
 
-    def __init__(self, values: Mapping[str, pa.Array | np.ndarray]):
+    def __init__(self, values: Mapping[str, Values]):
         self._values = dict(values)
 
     def __repr__(self) -> str:
         return f"PrivateColumns({', '.join(self._values)})"
 
-    def only(self, names: Iterable[str]) -> "PrivateColumns":
+    def only(self, names: Iterable[str]) -> "PrivateColumns[Values]":
         """The columns of these names."""
         return PrivateColumns({name: self._values[name] for name in names})
 
@@ -69,8 +73,8 @@ def limit_units(table: PrivateTable, unit: str | None, max_rows_per_unit: int) -
 
 
 def convert_columns(
-    table: PrivateTable, functions: Mapping[str, Callable[[pa.ChunkedArray], pa.Array | np.ndarray]]
-) -> PrivateColumns:
+    table: PrivateTable, functions: Mapping[str, Callable[[pa.ChunkedArray], Values]]
+) -> PrivateColumns[Values]:
     """These columns, each through its function, which works value by value."""
     return PrivateColumns({name: function(table._table.column(name)) for name, function in functions.items()})
 
