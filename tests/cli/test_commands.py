@@ -341,13 +341,13 @@ def test_plain_progress_lines_elsewhere(place: Path, tmp_path: Path, capsys: pyt
 
 def test_settings_and_target(place: Path, tmp_path: Path) -> None:
     arguments = ["fit", *_in(place, "people.csv"), *_declared(place), "-q", "--target", "zip"]
-    settings = ["--method", "mst", "--set", "iterations=50", "--set", "shares=[1, 1, 2]"]
+    settings = ["--method", "mst", "--set", "iterations=50", "--set", "fractions=[1, 1, 2]"]
     assert run([*arguments, *settings, "-o", str(tmp_path / "r"), "--bins", "uniform", "--max-bins", "7"]) == 0
     release = us.Release.load(tmp_path / "r")
     assert release.statement.method == "mst(fractions=[1, 1, 2], iterations=50)"
     assert release.schema.target == "zip"
     assert max(release.codec.domain.sizes) == 8
-    assert {query.path for query in release.statement.queries} == {("mst",)}  # uniform bins buy no histogram
+    assert {query.path for query in release.statement.queries} == {("mst",)}  # uniform bins need no histogram
     assert us.Release.load(place / "r").schema.target == "member"
 
 
