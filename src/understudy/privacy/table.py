@@ -51,7 +51,7 @@ class PrivateColumns(Generic[Values]):
     """Values of some columns of a private table, each in one array."""
 
     def __init__(self, values: Mapping[str, Values]):
-        self._values = dict(values)
+        self._values = values  # not copied: nothing is read before the charge
 
     def __repr__(self) -> str:
         return f"PrivateColumns({', '.join(self._values)})"
