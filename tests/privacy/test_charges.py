@@ -20,7 +20,7 @@ def test_rows_bounded_for_smaller_units_are_refused_before_any_charge() -> None:
     """Choices and gradient steps: noise for one row a unit would not hide three."""
     book = ledger(k=3)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
-        noisy_selections(untouchable(), Query("c", "choices", Selections(0.1, 2)), book)
+        noisy_selections(untouchable(), Query("c", "selections", Selections(0.1, 2)), book)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
         noisy_answers(untouchable(), Query("c", "counts", DiscreteGaussian(50.0, 2, 3)), book)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):

@@ -279,7 +279,7 @@ def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
     method: Any = read_method(f"bayesgan(steps=40, discriminator_chains=3, updates=2, sampling_rate=0.03, {settings})")
     plans = [method.plan(dataclasses.replace(DOMAIN, num_rows=rows), _budget()) for rows in (100, 10**6)]
     assert plans[0].queries == plans[1].queries
-    events = [query.event for query in plans[0] if query.key != "singles"]
+    events = [query.event for query in plans[0] if query.key != "one_way"]
     assert all(
         isinstance(event, SubsampledGaussian) and event.sampling_rate == round_sampling_rate(0.03) for event in events
     )
@@ -316,7 +316,7 @@ def test_no_update_draws_less_noise_than_was_charged(settings: str, monkeypatch:
     plan = method.plan(DOMAIN, ledger.remaining)
     chains, updates, clip, of_generators, key = _handed(method, plan, ledger, monkeypatch)
     assert ledger.queries == plan.queries
-    events = [cast(SubsampledGaussian, query.event) for query in plan if query.key != "singles"]
+    events = [cast(SubsampledGaussian, query.event) for query in plan if query.key != "one_way"]
     charged = np.concatenate([np.full(event.steps, event.noise_multiplier) for event in events])
     drawn = np.repeat(np.asarray(updates._paces.noise_multiplier, np.float64), chains.engine.critic_steps)
     assert chains.engine.critic_steps == chains.discriminators * chains.updates == 2
@@ -388,7 +388,7 @@ def test_an_absurd_temperature_is_told(settings: str, monkeypatch: pytest.Monkey
     method = read_method(f"bayesgan(steps=60, {settings})")
     ledger = us.Ledger(QUICK, noise=SeededNoise(0))
     plan = method.plan(DOMAIN, ledger.remaining)
-    least = min(cast(SubsampledGaussian, query.event).noise_multiplier for query in plan if query.key != "singles")
+    least = min(cast(SubsampledGaussian, query.event).noise_multiplier for query in plan if query.key != "one_way")
     heat = 1e6 if settings == "posterior_temperature=1e6" else 0.5 * (least * 32) ** 2 / 2
     assert f"temperature {heat:.3g} at" in plan.notes[0].text
     assert "far more than a posterior" in plan.notes[0].text

@@ -62,7 +62,7 @@ def test_log_space_is_the_naive_game(rate: str, average: str, after: bool) -> No
         arguments = {"rounds": 30, "average": average, "window": 7}
         outcome = play(Values(values), best_response(real), learning_rate=rate, after_update=after, **arguments)  # type: ignore[arg-type]
         weights, picks = naive_game(values, real, 30, rate, average, 7, after)
-        assert outcome.picks.tolist() == picks
+        assert outcome.selections.tolist() == picks
         np.testing.assert_allclose(outcome.weights, weights, rtol=1e-10)
         np.testing.assert_allclose(outcome.shares, np.bincount(picks, minlength=6) / 30)
         np.testing.assert_allclose(outcome.mixed, outcome.shares @ values)
@@ -71,7 +71,7 @@ def test_log_space_is_the_naive_game(rate: str, average: str, after: bool) -> No
 def test_two_rounds_by_hand() -> None:
     """Two critics, two rows: gains (1.3, 0.8), then (1.2269, 0.8731); eta = 0.5 sqrt(log 2 / 2) = 0.29435."""
     outcome = play(Values(np.eye(2)), best_response(np.asarray([0.8, 0.3])), rounds=2)
-    assert outcome.picks.tolist() == [0, 0]
+    assert outcome.selections.tolist() == [0, 0]
     np.testing.assert_allclose(outcome.weights, [0.536531, 0.463469], atol=1e-6)
     assert outcome.regret == pytest.approx(1 - (0.5 + 0.573061) / 2, abs=1e-6)
 
@@ -132,8 +132,8 @@ def test_cells_and_constants_are_lines_of_ones_and_zeros() -> None:
     short = Together([Values(values), Cells(cells, 5), Constant(40)])
     assert len(short) == len(dense)
     outcome = play(short, best_response(real), rounds=60, learning_rate="sqrt")
-    assert set(lines.picks) & set(range(6, 16))  # cells do play
-    np.testing.assert_array_equal(outcome.picks, lines.picks)
+    assert set(lines.selections) & set(range(6, 16))  # cells do play
+    np.testing.assert_array_equal(outcome.selections, lines.selections)
     np.testing.assert_allclose(outcome.weights, lines.weights, rtol=1e-9)
     np.testing.assert_allclose(outcome.mixed, lines.mixed)
 
@@ -205,5 +205,5 @@ def test_when_nothing_is_accepted_the_best_row_stands_in() -> None:
         def random(self, size: int) -> np.ndarray:
             return np.ones(size)
 
-    with pytest.warns(UserWarning, match="kept no row"):
+    with pytest.warns(UserWarning, match="accepted no row"):
         assert rejection_sample(np.asarray([0.1, 0.9, 0.3]), Never()).tolist() == [1]  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ def table(num_rows: int = 2000, *, seed: int = 0, target: str | None = "t") -> P
     a, c = draw.integers(0, 3, num_rows), draw.integers(0, 5, num_rows)
     b = np.where(draw.random(num_rows) < 0.7, a, draw.integers(0, 4, num_rows))
     t = ((a == b) ^ (draw.random(num_rows) < 0.2)).astype(int)
-    domain = Domain(names=NAMES, sizes=SIZES, num_rows=max(1, num_rows), target=target, numbers=("c",))
+    domain = Domain(names=NAMES, sizes=SIZES, num_rows=max(1, num_rows), target=target, numeric=("c",))
     return PrivateRows(np.stack([a, b, t, c], axis=1).astype(np.int32), domain)
 
 
@@ -431,7 +431,7 @@ def test_whether_triples_are_bought_follows_from_public_facts() -> None:
             declared_rows=rows,
             target=more.pop("target", None),
         )
-        some = dataclasses.replace(domain, bought=("c1",))
+        some = dataclasses.replace(domain, estimated=("c1",))
         assert not GEM(**more)._wants_triples(some, "one_shot", 1e-9)
         return "triples" in GEM(**more).plan(domain, Budget(epsilon, 1e-5))["marginals"].what
 
@@ -444,7 +444,7 @@ def test_whether_triples_are_bought_follows_from_public_facts() -> None:
     assert not bought(16, None)
     assert not bought(mode="adaptive")
     assert not bought(three_way_fraction=0.0)
-    domain = Domain(names=("a", "b", "t"), sizes=(9, 9, 9), num_rows=9, target="t", bought=("a",))
+    domain = Domain(names=("a", "b", "t"), sizes=(9, 9, 9), num_rows=9, target="t", estimated=("a",))
     plan = GEM(mode="adaptive", three_way_fraction=0.1).plan(domain, Budget(0.1, 1e-5))
     assert "triples" in plan["marginals"].what
 
@@ -519,7 +519,7 @@ def test_weights_and_ledger_agree() -> None:
     assert precision / scale == pytest.approx(event.noise_multiplier**-2, rel=1e-5)
 
 
-@pytest.mark.parametrize(("mode", "keys"), [("one_shot", ["marginals"]), ("adaptive", ["choices", "marginals"])])
+@pytest.mark.parametrize(("mode", "keys"), [("one_shot", ["marginals"]), ("adaptive", ["selections", "marginals"])])
 def test_the_plan_is_what_is_charged(mode: str, keys: list[str]) -> None:
     rows, run = table(400), ledger(1.0)
     gem = GEM(mode=mode, num_selections=2, **SMALL)
@@ -566,7 +566,7 @@ def test_the_mode_follows_from_public_facts() -> None:
         domain = Domain(names=names, sizes=(size,) * columns, num_rows=rows or found, declared_rows=rows)
         stddev = Budget(epsilon, 1e-6).calibrate(lambda noise: [Gaussian(noise)])
         many = GEM().plan(domain, Budget(epsilon, 1e-6, max_rows_per_unit=10**6))  # their noise is theirs
-        assert ("choices" in many) == (columns > 3)
+        assert ("selections" in many) == (columns > 3)
         chosen, reason = GEM()._mode(domain, stddev)
         assert ("all at once" if chosen == "one_shot" else "round by round") in reason
         assert chosen != "one_shot" or GEM().plan(domain, Budget(epsilon, 1e-6)).notes[0].text == reason
@@ -583,7 +583,7 @@ def test_the_mode_follows_from_public_facts() -> None:
 def test_groups_are_no_more_than_memory_holds(order: int, columns: int, width: int) -> None:
     """However little noise there is."""
     names = tuple(f"c{at}" for at in range(columns))
-    domain = Domain(names=names, sizes=(8,) * columns, num_rows=5000, numbers=names)
+    domain = Domain(names=names, sizes=(8,) * columns, num_rows=5000, numeric=names)
     codes = np.random.default_rng(0).integers(0, 8, (5000, columns)).astype(np.int32)
     rows, run = PrivateRows(codes, domain), ledger(math.inf)
     gem = GEM(three_way_fraction=0.5, mode="one_shot")
@@ -596,7 +596,7 @@ def test_groups_are_no_more_than_memory_holds(order: int, columns: int, width: i
 def test_groups_hold_more_rows_the_more_classes_and_marginals_share_them() -> None:
     """An even share of the rows in a cell is `min_signal` times the noise, or a little more than groups
     must hold: levels here are alike and fine."""
-    domain = Domain(names=("a", "b", "c", "d"), sizes=(500,) * 4, num_rows=100_000, numbers=("a", "b", "c", "d"))
+    domain = Domain(names=("a", "b", "c", "d"), sizes=(500,) * 4, num_rows=100_000, numeric=("a", "b", "c", "d"))
     rows, run = (
         PrivateRows(np.random.default_rng(0).integers(0, 500, (100_000, 4)).astype(np.int32), domain),
         ledger(math.inf),
@@ -687,7 +687,7 @@ def test_target_of_many_levels_is_cut_into_classes() -> None:
     rows = table(2000)
     wide = PrivateRows(
         rows._codes[:, [0, 1, 3]],
-        Domain(names=("a", "b", "c"), sizes=(3, 4, 5), num_rows=2000, target="c", numbers=("c",)),
+        Domain(names=("a", "b", "c"), sizes=(3, 4, 5), num_rows=2000, target="c", numeric=("c",)),
     )
     run = ledger(math.inf)
     gem = GEM(max_classes=2)

@@ -395,7 +395,9 @@ def _picks(profile: Profile, epsilon: float | None = None) -> Any:
     from understudy.privacy.events import Selections
     from understudy.privacy.ledger import Query
 
-    return Query("picks", f"{profile.rounds} picks among critics", Selections(epsilon or profile.picks, profile.rounds))
+    return Query(
+        "selections", f"{profile.rounds} picks among critics", Selections(epsilon or profile.picks, profile.rounds)
+    )
 
 
 def calibrated(profile: Profile, images: int) -> tuple[float, float]:

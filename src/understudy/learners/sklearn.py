@@ -213,7 +213,7 @@ class Estimator(BaseEstimator, abc.ABC):
         positions = np.full(codes.shape, np.nan)
         for at, column in enumerate(inputs):
             if isinstance(column, NumericCodec):
-                positions[:, at] = column.places(table.column(column.name))
+                positions[:, at] = column.positions(table.column(column.name))
         return codes, positions
 
     def _input_table(self, X: Any, names: tuple[str, ...]) -> pa.Table:

@@ -22,7 +22,7 @@ from understudy.privacy.events import Gaussian
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.noise import MOST_SUM, checked_stddev, with_noise
 from understudy.privacy.rows import PrivateRows, RowEncoder
-from understudy.schema import Domain, Scale
+from understudy.schema import Domain, NumericDomain
 
 STEPS = 2.0**18
 """An input is rounded to this part of one. Products have the square of it: exact in a float64 up to CHUNK rows, then
@@ -159,7 +159,7 @@ class ClassBlock:
 
 
 def class_blocks(
-    domain: Domain, scales: Sequence[Scale | None], target: str, levels: Sequence[str], numbers: Sequence[str]
+    domain: Domain, scales: Sequence[NumericDomain | None], target: str, levels: Sequence[str], numbers: Sequence[str]
 ) -> tuple[ClassBlock, ...]:
     """The tables that a naive Bayes learner needs: public facts alone."""
     (size,) = domain.shape((target,))

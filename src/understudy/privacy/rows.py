@@ -25,7 +25,7 @@ from understudy.privacy.totals import Totals
 
 if TYPE_CHECKING:  # these read tables; training alone must not need to
     from understudy.privacy.ledger import Ledger
-    from understudy.schema import Domain, Scale
+    from understudy.schema import Domain, NumericDomain
 
 
 class RowEncoder(Protocol):
@@ -78,7 +78,7 @@ class PrivateRows:
         max_rows_per_unit: int = 1,
         units: np.ndarray | None = None,
         positions: Callable[[], np.ndarray] | None = None,
-        scales: "Sequence[Scale | None] | None" = None,
+        scales: "Sequence[NumericDomain | None] | None" = None,
         totals: Totals | None = None,
         fraction: float = 1.0,
     ):
@@ -86,7 +86,7 @@ class PrivateRows:
         self._units = units
         self._make_positions = positions  # called when a method needs numbers rather than bins
         self.domain = domain
-        self.scales: "tuple[Scale | None, ...]" = tuple(scales or (None,) * len(domain.names))
+        self.scales: "tuple[NumericDomain | None, ...]" = tuple(scales or (None,) * len(domain.names))
         """What is public about each numeric column."""
         self.max_rows_per_unit = max_rows_per_unit
         self.totals = totals or Totals(domain.declared_rows)

@@ -19,7 +19,7 @@ from understudy.privacy.charges import check_units, event_of
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.rows import Clique, Counted, PrivateRows, RowEncoder
-from understudy.schema import Domain, Scale
+from understudy.schema import Domain, NumericDomain
 
 STEPS = 2.0**20
 """A value is rounded to this part of one: sums of whole numbers do not depend on their order, and below 2^33 rows they
@@ -285,7 +285,7 @@ def _check_rowwise(functions: RowFunctions, rows: PrivateRows) -> None:
 
 
 def _made_up(
-    sizes: Sequence[int], scales: Sequence[Scale | None], generator: np.random.Generator
+    sizes: Sequence[int], scales: Sequence[NumericDomain | None], generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Codes and positions of a chunk of rows that nobody has: anything that the public facts allow."""
     codes = generator.integers(sizes, size=(CHUNK, len(sizes)), dtype=np.int32)

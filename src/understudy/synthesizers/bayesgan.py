@@ -98,7 +98,7 @@ class BayesGAN:
     """residual, plain, or quail_dpgan."""
     features: Annotated[str, OneOf(*FEATURES)] = "binned"
     """What the networks see of a number: binned (a level for each bin), typed (a bounded number, or bits) or modes."""
-    modes: Annotated[str, OneOf(*MODES)] = "bought"
+    modes: Annotated[str, OneOf(*MODES)] = "private"
     """Of features="modes": components fitted to bought histograms, or a public_grid of them."""
     num_modes: Count = 10
     latent: Count = 64
@@ -183,7 +183,7 @@ class BayesGAN:
 
             stddev = budget.fraction(self.marginals_fraction).calibrate(lambda noise: [singles(noise)])
             queries.append(
-                Query("singles", f"one histogram for each of {count} columns", singles(stddev), columns=domain.names)
+                Query("one_way", f"one histogram for each of {count} columns", singles(stddev), columns=domain.names)
             )
         schedule = self._stairs(domain.num_rows)
         noise = budget.after(queries).calibrate(lambda noise: self._events(schedule, noise))
@@ -232,11 +232,11 @@ class BayesGAN:
         """Formal guarantee: the price of the plan's queries. Generators, and all states on the way, are post-processing
         of noisy counts and noisy updates: no other thing that they are made of has seen a row."""
         domain = rows.domain
-        queries = [query for query in plan if query.key != "singles"]
+        queries = [query for query in plan if query.key != "one_way"]
         self._check_plan(queries, domain)
         marginals = marginal = None
         if self.marginals_fraction:
-            marginals = [shares(table) for table in noisy_counts(rows, domain.singles, plan["singles"], ledger)]
+            marginals = [shares(table) for table in noisy_counts(rows, domain.one_way, plan["one_way"], ledger)]
         layout = layout_of(self.features, domain, rows.scales, marginals, modes=self.modes, num_modes=self.num_modes)
         if marginals is not None:
             marginal = jnp.asarray(layout.shares(marginals), dtype=jnp.float32)

@@ -31,7 +31,7 @@ from understudy.privacy.rows import Clique, Grouped, PrivateRows
 from understudy.privacy.sampling import round_sampling_rate
 from understudy.privacy.selection import Candidates, MarginalSelector, noisy_selections
 from understudy.progress import Progress
-from understudy.schema import Domain, Scale
+from understudy.schema import Domain, NumericDomain
 from understudy.settings import (
     Between,
     Count,
@@ -219,7 +219,7 @@ class GEM:
             picks = self._num_picks(domain)
             least = budget.fraction(self.selection_fraction).calibrate(lambda noise: [Selections(1 / noise, picks)])
             choice = f"choice of {picks} pairs of columns, in {min(self.rounds, picks)} rounds"
-            queries.append(Query("choices", choice, Selections(1 / least, picks), columns=domain.names))
+            queries.append(Query("selections", choice, Selections(1 / least, picks), columns=domain.names))
             noise = left.after(queries).calibrate(lambda noise: [Gaussian(noise)])
             what = f"counts of every column, and of {picks} pairs of columns{by}{triples}"
         queries.append(Query("marginals", what, Gaussian(noise), columns=domain.names, kind=kind))
@@ -266,7 +266,7 @@ class GEM:
         if self.three_way_fraction is not None:
             return self.three_way_fraction > 0
         # Bins of numbers are bought like some categories: nothing that a plan says may follow from them.
-        few = not domain.bought and not domain.numbers and max(domain.sizes) <= FEW_LEVELS
+        few = not domain.estimated and not domain.numeric and max(domain.sizes) <= FEW_LEVELS
         triples = math.comb(len(domain.names), 3)
         noise = stddev * math.sqrt(triples / FOR_TRIPLES)
         quiet = noise <= TRIPLES_NOISE * (domain.declared_rows or UNKNOWN_SIZE)
@@ -358,7 +358,7 @@ class GEM:
         tell = _part(tell, 0.0, 0.4) if self.has_critics else tell
         network_key, *keys, critic_key = jax.random.split(key, 2 + max(1, self.rounds))
         triples_key = jax.random.fold_in(keys[0], 1)
-        choose = noisy_selections(rows, plan["choices"], ledger) if "choices" in plan else None
+        choose = noisy_selections(rows, plan["selections"], ledger) if "selections" in plan else None
         purse = charge_marginals(rows, plan["marginals"], ledger)
         most_pairs = None if choose is None else self._num_picks(domain)
         # As the plan has it: by now some sizes may be bought, and would decide otherwise.
@@ -478,7 +478,7 @@ class GEM:
 
 
 def _seen(
-    domain: Domain, scales: Sequence[Scale | None], shares: Sequence[np.ndarray]
+    domain: Domain, scales: Sequence[NumericDomain | None], shares: Sequence[np.ndarray]
 ) -> tuple[tuple[float, ...], tuple[tuple[float, ...], ...]]:
     """What a critic sees of a row, from bought shares: their means, and sums of its features less these.
 
@@ -489,7 +489,7 @@ def _seen(
     for name, scale, share in zip(domain.names, scales, shares, strict=True):
         size, missing = len(share), scale is not None and scale.nullable
         inputs = np.eye(size)
-        if name in domain.numbers and size > 2 + missing:
+        if name in domain.numeric and size > 2 + missing:
             place = np.arange(size - missing) - np.average(np.arange(size - missing), weights=share[: size - missing])
             inputs = np.concatenate([np.append(place, 0.0)[None, :size], inputs[size - missing :]])
         elif size == 2:
@@ -536,9 +536,9 @@ class Board:
         few = MOST_FOR_SINGLES if domain.target is None else FOR_A_SINGLE / len(domain.names)
         share = min(enough, MOST_FOR_SINGLES, few)
         self._singles_noise = allotted(
-            purse.precision * max(share, settings.one_way_fraction), [domain.size(single) for single in domain.singles]
+            purse.precision * max(share, settings.one_way_fraction), [domain.size(single) for single in domain.one_way]
         )
-        self._singles = purse.noisy_counts(domain.singles, self._singles_noise)
+        self._singles = purse.noisy_counts(domain.one_way, self._singles_noise)
         self._domain = domain = dataclasses.replace(domain, num_rows=purse.public_num_rows)
         self._clean()
         if domain.target is not None and len(domain.names) > 1:
@@ -570,7 +570,7 @@ class Board:
         return min(max(1.0 if self._target is not None else 2.0, PAIRS_NOISE / noise), 2.0)
 
     def _merged(self, name: str, floor: float) -> Groups:
-        return merged(self._singles[self._domain.index(name)], floor, ordered=name in self._domain.numbers)
+        return merged(self._singles[self._domain.index(name)], floor, ordered=name in self._domain.numeric)
 
     def _buy_target(self, purse: GaussianFilter, target: str) -> None:
         """Pairs with the target, whose levels are kept where they are few."""
@@ -634,7 +634,7 @@ class Board:
 
     def _buy_singles_again(self, purse: GaussianFilter, precision: float) -> None:
         noise = allotted(precision, self._domain.sizes)
-        again = purse.noisy_counts(self._domain.singles, noise)
+        again = purse.noisy_counts(self._domain.one_way, noise)
         self._singles, self._singles_noise = _together(self._singles, self._singles_noise, again, noise)
         self._clean()
 
