@@ -28,7 +28,7 @@ from understudy.schema import Domain, NumericDomain
 from understudy.synthesizers import gem as gem_module
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.drs import DRS
-from understudy.synthesizers.gem import GEM, _seen
+from understudy.synthesizers.gem.method import GEM, critic_inputs
 from understudy.training.critics import one_hot_blocks, row_loss
 from understudy.training.gan import Settings, generated, generator_gradient
 from understudy.training.losses import LOSSES
@@ -125,7 +125,7 @@ def test_numbers_are_one_input_and_all_are_centred() -> None:
         fine_edges=scale.fine_edges, fine_masses=scale.fine_masses, first_fine_bin=scale.first_fine_bin, nullable=True
     )
     shares = [draw.dirichlet(np.ones(size) * 3) for size in sizes]
-    centre, sums = _seen(domain, (None, nullable, None, scale), shares)
+    centre, sums = critic_inputs(domain, (None, nullable, None, scale), shares)
     matrix = np.asarray(sums)
     assert matrix.shape == (sum(sizes), 1 + 2 + 5 + 1)
     inputs = np.concatenate(
@@ -138,14 +138,14 @@ def test_numbers_are_one_input_and_all_are_centred() -> None:
     assert np.ptp(np.diff(place[:8])) < 1e-9  # even steps from bin to bin ...
     assert place[8] == 0  # ... and what is missing in the middle, with an input of its own
     assert matrix[2:10, 2].tolist() == [0.0] * 8
-    rare = _seen(Domain(names=("a",), sizes=(2,), num_rows=1), (None,), [np.asarray([1 - 1e-9, 1e-9])])[1]
+    rare = critic_inputs(Domain(names=("a",), sizes=(2,), num_rows=1), (None,), [np.asarray([1 - 1e-9, 1e-9])])[1]
     assert rare[1][0] == pytest.approx(10.0)
 
 
 def test_clipped_sums_are_those_of_each_row() -> None:
     """With sums of features before the first layer, as without: against the gradient of every row by itself."""
     draw = np.random.default_rng(1)
-    centre, sums = _seen(DOMAIN, (None, None), [np.full(size, 1 / size) for size in DOMAIN.sizes])
+    centre, sums = critic_inputs(DOMAIN, (None, None), [np.full(size, 1 / size) for size in DOMAIN.sizes])
     critic = Centred(Critic(len(sums[0]), (4,), key=jax.random.key(0)), centre, sums)
     assert has_rules(critic)
     blocks = one_hot_blocks(DOMAIN.sizes)

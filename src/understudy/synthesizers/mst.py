@@ -2,7 +2,8 @@
 
 McKenna, Miklau and Sheldon, "Winning the NIST contest: a scalable and general approach to differentially private
 synthetic data", 2021. Deviations: all privacy costs are fixed in advance and calibrated jointly; the score of a pair is
-reduced by the expected error of measuring it; pairs with the target may have a larger weight; categories are not merged.
+reduced by the expected error of measuring it; pairs with the target may have a larger weight; categories are not
+merged.
 """
 
 import dataclasses

@@ -10,7 +10,7 @@ SYNTHESIZERS = {
     "mst": "understudy.synthesizers.mst:MST",
     "aim": "understudy.synthesizers.aim:AIM",
     "mwem": "understudy.synthesizers.mwem:MWEM",
-    "gem": "understudy.synthesizers.gem:GEM",
+    "gem": "understudy.synthesizers.gem.method:GEM",
     "dpgan": "understudy.synthesizers.dpgan:DPGAN",
     "dpctgan": "understudy.synthesizers.dpctgan:DPCTGAN",
     "pategan": "understudy.synthesizers.pategan:PATEGAN",

@@ -305,7 +305,7 @@ def _softmax(log_weights: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def best_response(real_means: Float[np.ndarray, " distinguishers"]) -> Select:
-    """The selection without privacy, for public rows: the distinguisher with the largest gain, the first one on ties."""
+    """The selection without privacy, for public rows: the distinguisher with the largest gain, the first on ties."""
     return lambda means: int(np.argmax(real_means + 1.0 - means))
 
 

@@ -72,9 +72,9 @@ class Boosted:
     samples_per_generator: Count = 1000
     selection_fraction: Annotated[InnerFraction, Advice("The rest trains the inner method; 0.1 is usual.")] = 0.1
     """The fraction of the budget for the selections."""
-    distinguishers: (
-        Annotated[str, OneOf(*DISTINGUISHERS)] | tuple[Annotated[Clique, Listed(1, distinct=True)], ...]
-    ) = "auto"
+    distinguishers: Annotated[str, OneOf(*DISTINGUISHERS)] | tuple[Annotated[Clique, Listed(1, distinct=True)], ...] = (
+        "auto"
+    )
     """Marginals whose cells are distinguishers beside the critics: none, one_way, target (2-way with the target),
     two_way, or a list of lists of columns. They add no privacy cost, but a selection among more is less accurate. auto:
     two_way if there are few columns, else target, or one_way without a target. Critics alone improve the joint
