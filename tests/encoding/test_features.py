@@ -17,9 +17,9 @@ from understudy.encoding import Codec, fit_codec
 from understudy.encoding.features import (
     Bits,
     Layout,
-    OneHot,
     Line,
     Modes,
+    OneHot,
     layout_of,
     num_features,
     starts,
@@ -422,7 +422,7 @@ def test_widths_of_a_published_critic_follow_from_the_features() -> None:
     ("settings", "words"),
     [
         ("features=bins", "features must be one of binned, typed, modes"),
-        ("modes=private", "modes must be one of"),
+        ("modes=fitted", "modes must be one of"),
         ("num_modes=0", "num_modes must be a whole number"),
         ("betas=[0.5, 1.0]", "betas must be a list of 2, each a number from 0 to below 1"),
     ],

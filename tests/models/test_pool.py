@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from understudy.encoding.features import Block, Layout, OneHot, Modes, num_features
+from understudy.encoding.features import Block, Layout, Modes, OneHot, num_features
 from understudy.errors import ConditionError
 from understudy.models.generator import GeneratorModel
 from understudy.models.networks import Generator

@@ -416,7 +416,7 @@ def test_triples_show_what_no_pair_shows(share: float | None, found: bool) -> No
     for epsilon in (math.inf, 2.0):
         run = ledger(epsilon)
         plan = gem.plan(domain, run.remaining)
-        assert ("triples" in plan["marginals"].what) == found
+        assert ("3-way" in plan["marginals"].what) == found
         model = gem.fit(rows, plan, run, key=jax.random.key(0))
         a, b, c = (model.probabilities[:, at : at + 2] for at in (0, 2, 4))
         distance = (
@@ -438,8 +438,8 @@ def test_whether_triples_are_bought_follows_from_public_facts() -> None:
             target=more.pop("target", None),
         )
         some = dataclasses.replace(domain, estimated=("c1",))
-        assert not GEM(**more)._wants_triples(some, "one_shot", 1e-9)
-        return "triples" in GEM(**more).plan(domain, Budget(epsilon, 1e-5))["marginals"].what
+        assert not GEM(**more)._measures_three_way(some, "one_shot", 1e-9)
+        return "3-way" in GEM(**more).plan(domain, Budget(epsilon, 1e-5))["marginals"].what
 
     assert bought()
     assert bought(4, None)
@@ -452,7 +452,7 @@ def test_whether_triples_are_bought_follows_from_public_facts() -> None:
     assert not bought(three_way_fraction=0.0)
     domain = Domain(names=("a", "b", "t"), sizes=(9, 9, 9), num_rows=9, target="t", estimated=("a",))
     plan = GEM(mode="adaptive", three_way_fraction=0.1).plan(domain, Budget(0.1, 1e-5))
-    assert "triples" in plan["marginals"].what
+    assert "3-way" in plan["marginals"].what
 
 
 @pytest.mark.parametrize(("planned", "triples"), [(2, 4), (9, 0)])
@@ -642,7 +642,7 @@ def test_triples_of_pure_noise_are_what_the_generator_has() -> None:
         three_way = measurements._three_way
         assert three_way is not None
         assert privacy_filter.left == pytest.approx(0.0, abs=1e-6 * privacy_filter.precision)
-        away = [np.abs(three_way.noisy[place] - 500.0).mean() for place in three_way.places]
+        away = [np.abs(three_way.noisy[place] - 500.0).mean() for place in three_way.slices]
         found.append((away[0], float(np.mean(away[1:]))))
     noise = math.sqrt(math.comb(8, 3) / (0.5 * privacy_filter.precision))  # at least
     assert found[0][0] < noise / 4
@@ -693,7 +693,7 @@ def test_plan_and_run_tell_the_same(kind: str) -> None:
     release = us.fit(pa.table({f"c{at}": made[:, at] for at in range(5)}), gem, guarantee, schema=schema, seed=0)
     planned = us.plan(schema, gem, guarantee)
     assert [query.what for query in release.statement.queries] == [query.what for query in planned.queries]
-    assert ("triples" in planned.queries[-1].what) == (kind == "boolean")
+    assert ("3-way" in planned.queries[-1].what) == (kind == "boolean")
 
 
 def test_target_of_many_levels_is_cut_into_classes() -> None:

@@ -25,9 +25,9 @@ from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.sampling import round_sampling_rate
 from understudy.schema import Domain, NumericDomain
-from understudy.synthesizers import gem as gem_module
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.drs import DRS
+from understudy.synthesizers.gem import method as gem_module
 from understudy.synthesizers.gem.method import GEM, critic_inputs
 from understudy.training.critics import one_hot_blocks, row_loss
 from understudy.training.gan import Settings, generated, generator_gradient

@@ -18,7 +18,7 @@ from jaxtyping import PRNGKeyArray
 import understudy as us
 from tests.synthesizers.walk import DOMAIN, REAL, Law, Walk, book, real_rows
 from understudy.cli import run
-from understudy.encoding.features import Bits, Layout, OneHot, Line, Modes, num_features
+from understudy.encoding.features import Bits, Layout, Line, Modes, OneHot, num_features
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.models.pool import Pool
 from understudy.models.protocol import Sample

@@ -50,7 +50,7 @@ from understudy.privacy.sampling import round_sampling_rate  # noqa: E402
 from understudy.synthesizers.boosted.game import (  # noqa: E402
     Constant,
     Outcome,
-    Pick,
+    Select,
     Together,
     Values,
     best_response,
@@ -438,7 +438,7 @@ def paid_for_training(profile: Profile, images: int) -> float:
 
 def picks_of(
     profile: Profile, judge: Callable[[np.ndarray], np.ndarray], count: int, codes: Codes, seed: int
-) -> tuple[Pick, dict[str, Any]]:
+) -> tuple[Select, dict[str, Any]]:
     """Paid ones, or the same without a ledger; and what they cost, or why nothing was charged."""
     why = "there was no accountant here"
     if has_accountant():
@@ -451,7 +451,7 @@ def picks_of(
 
 def private_pick(
     profile: Profile, judge: Callable[[np.ndarray], np.ndarray], count: int, codes: Codes, seed: int
-) -> tuple[Pick, dict[str, float]]:
+) -> tuple[Select, dict[str, float]]:
     """The picks of a ledger that has paid for the first part of the training, and what both cost."""
     from understudy.privacy.ledger import Guarantee, Ledger
     from understudy.privacy.rows import PrivateRows
@@ -469,7 +469,7 @@ def private_pick(
     return pick, {"epsilon, training": trained, "epsilon, with picks": ledger.spent().epsilon}
 
 
-def unpriced_pick(profile: Profile, real: Values, seed: int) -> Pick:
+def unpriced_pick(profile: Profile, real: Values, seed: int) -> Select:
     """The same law where there is no accountant, so no ledger: odds exp(epsilon * sum), for public images alone."""
     noise, means = SeededNoise(seed), means_of(real)
     return lambda public: noise.noisy_argmax(real.num_samples * (means - public), 1 / profile.picks)

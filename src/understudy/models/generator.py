@@ -193,7 +193,7 @@ def batch_keys(key: PRNGKeyArray, num_rows: int) -> Iterator[PRNGKeyArray]:
 
 def _check_shape(expected: Array, found: Array) -> Array:
     if expected.shape != found.shape:
-        raise ValueError(f"an array of shape {found.shape} stands where {expected.shape} belongs")
+        raise ValueError(f"expected an array of shape {expected.shape}, found {found.shape}")
     return found
 
 

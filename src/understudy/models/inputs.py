@@ -59,9 +59,9 @@ class Input:
     ) -> Float[np.ndarray, "rows inputs"]:
         parts = []
         if self.middles is not None:
-            place = self.positions_of(codes) if positions is None else positions
-            missing = np.isnan(place)
-            parts.append(np.clip(np.where(missing, 0.0, 2 * place - 1), -1.0, 1.0)[:, None])
+            own = self.positions_of(codes) if positions is None else positions
+            missing = np.isnan(own)
+            parts.append(np.clip(np.where(missing, 0.0, 2 * own - 1), -1.0, 1.0)[:, None])
             if self._marks_nulls:
                 parts.append(missing[:, None].astype(float))
         if self.binned:
@@ -109,7 +109,7 @@ class Inputs:
         return np.asarray([*found, *([-1] if self.intercept else [])], dtype=np.int64)
 
     def encode(self, codes: Codes, positions: Positions | None = None) -> Float[np.ndarray, "rows inputs"]:
-        """Inputs of each row, from that row alone. Without places, a number is the mean position of its bin.
+        """Inputs of each row, from that row alone. Without positions, a number is the mean position of its bin.
 
         `codes` has all columns of the domain, or all but the target.
         """
@@ -123,7 +123,7 @@ class Inputs:
         return np.concatenate(parts, axis=1) * self.scale
 
     def column_indices(self, num_columns: int) -> dict[str, int]:
-        """Where each column stands in codes of all columns, or of all but the target."""
+        """The index of each column in codes of all columns, or of all but the target."""
         names = self.names
         if num_columns == len(names) - 1:
             names = tuple(name for name in names if name != self.target)
@@ -188,7 +188,7 @@ def seen_columns(domain: Domain, target: str, columns: Sequence[str] | None) -> 
 
 
 def bin_middles(scale: NumericDomain) -> tuple[float, ...]:
-    """The mean position of each bin, by the masses of its runs, which are public or estimated privately."""
+    """The mean position of each bin, by the masses of its fine bins, which are public or estimated privately."""
     edges, masses = np.asarray(scale.fine_edges), np.asarray(scale.fine_masses) + 1e-9 * np.diff(scale.fine_edges)
     middles = (edges[1:] + edges[:-1]) / 2
     starts = np.asarray(scale.first_fine_bin[:-1])

@@ -122,7 +122,7 @@ class Mixture:
         samples = [
             part.sample(size, key=part_key) for part, size, part_key in zip(self.parts, sizes, part_keys, strict=True)
         ]
-        # The order of rows must not tell the parts apart, nor a cut favour the first.
+        # Shuffled, so that the order of rows reveals no component, and a cut favours none.
         order = np.random.default_rng(np.asarray(jax.random.key_data(order_key))).permutation(num_rows)
         return concatenate(samples, num_rows).take(order)
 

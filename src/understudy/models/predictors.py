@@ -223,9 +223,9 @@ class NaiveBayesModel(Classifier):
             if column.name in self.log_levels:
                 joint += self.log_levels[column.name][:, own].T
                 continue
-            place = column.positions_of(own) if positions is None else positions[:, at[column.name]]
+            position = column.positions_of(own) if positions is None else positions[:, at[column.name]]
             mean, variance = self.means[column.name], self.variances[column.name]
-            number = np.clip(2 * place - 1, -1.0, 1.0)[:, None]
+            number = np.clip(2 * position - 1, -1.0, 1.0)[:, None]
             logs = -0.5 * (np.log(2 * np.pi * variance) + (number - mean) ** 2 / variance)
             joint += np.where(np.isnan(number), 0.0, logs)
         return joint - special.logsumexp(joint, axis=1, keepdims=True)

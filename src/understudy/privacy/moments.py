@@ -75,7 +75,7 @@ def noisy_moments(
 ) -> Moments:
     """X^T X, X^T y and, where its weight is not zero, y^T y over all rows, with Gaussian noise.
 
-    The layout gives each row's inputs and, last, its label, held within [-1, 1]; rows without a label have no part.
+    The layout gives each row's inputs and, last, its label, clipped to [-1, 1]; rows without a label are left out.
     `weights` share the noise: a part of weight w has that of the query over w. Cells that are `absent`, because public
     facts say that such products are zero, are not queried.
 
@@ -117,7 +117,7 @@ def _exact_moments(rows: PrivateRows, layout: RowEncoder, ledger: Ledger) -> tup
 def noisy_gram(
     rows: PrivateRows, layout: RowEncoder, query: Query, ledger: Ledger
 ) -> Float[np.ndarray, "inputs inputs"]:
-    """X^T X over all rows, each row's inputs held to norm one, with Gaussian noise; symmetric.
+    """X^T X over all rows, each row's inputs clipped to norm one, with Gaussian noise; symmetric.
 
     Formal guarantee: the cost of `query`, a `Gaussian`, under add/remove of one unit. One row has |x| <= 1, so x x^T
     moves by at most 1 in Frobenius norm, and by no more on and above the diagonal, where the noise is drawn. The noise

@@ -164,7 +164,7 @@ class PrivateRows:
         return self._codes if layout is None else layout.encode(self._codes, self._positions, ledger.noise.key())
 
     def _unit_of_row(self) -> np.ndarray:
-        """A number for each row that tells its unit."""
+        """The number of each row's unit."""
         if self.max_rows_per_unit == 1:
             return np.arange(len(self._codes))
         assert self._units is not None, "the units of rows must be known where they may own several"
@@ -191,7 +191,7 @@ class PrivateUnits(eqx.Module):
     _present: Bool[Array, "units slots"]
 
     def __repr__(self) -> str:
-        return "PrivateUnits(...)"  # shapes would tell the number of units
+        return "PrivateUnits(...)"  # shapes would reveal the number of units
 
 
 @dataclasses.dataclass(frozen=True)

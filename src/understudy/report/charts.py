@@ -326,9 +326,9 @@ def slopes(models: Mapping[str, Sequence[Mapping[str, Any]]], methods: Sequence[
         for tick in ticks(frame.low, frame.high):
             body.append(line(frame.left, frame.y(tick), frame.left + frame.side, frame.y(tick), "#e6e6e1"))
             body.append(text(frame.left - 5, frame.y(tick) + 3.5, tick_label(tick), anchor="end"))
-        for x, words in zip(ends, ("real", "synthetic"), strict=True):
+        for x, source in zip(ends, ("real", "synthetic"), strict=True):
             body.append(line(x, frame.top, x, frame.bottom, RULE))
-            body.append(centred(x, frame.bottom + 16, f"trained on {words}"))
+            body.append(centred(x, frame.bottom + 16, f"trained on {source}"))
         for row, key in enumerate(keys):
             model = named[style.name].get(key, {})
             before, after = finite(model.get("real")), finite(model.get("synthetic"))

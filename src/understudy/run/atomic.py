@@ -71,7 +71,7 @@ def atomic_path(
 def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, marker: str | None = None) -> Iterator[Path]:
     """Gives a folder to fill; it becomes `path` when the block ends well, and vanishes if it does not.
 
-    With `force` an existing folder is replaced, and is lost only when the new one stands in its place. With `marker` it
+    With `force` an existing folder is replaced, and is removed only after the new one is in place. With `marker` it
     must be empty or contain that file: `--force` with a wrong name must not remove a home folder.
     """
     path = Path(os.path.realpath(path))

@@ -171,7 +171,7 @@ class Checkpoint:
         return self._secret
 
     def slot(self) -> "Slot":
-        """A place for the state of one training; those of a run are told apart by the order in which they begin."""
+        """Storage for the state of one training; slots are numbered in the order in which trainings start."""
         self._slots += 1
         return Slot(self.folder, self._slots, self._seconds)
 
@@ -249,18 +249,18 @@ class Slot:
         found = self._read(self._name, like)
         if found is None:
             return None
-        state, words = found
-        kept = [self._read(f"{self._name}-kept-{number}", like_kept) for number in range(int(words["kept"]))]
+        state, metadata = found
+        kept = [self._read(f"{self._name}-kept-{number}", like_kept) for number in range(int(metadata["kept"]))]
         if None in kept:
             raise self._damaged()
         self._num_kept = len(kept)
         return state, [jax.device_get(each[0]) for each in kept if each is not None]
 
-    def _write(self, name: str, tree: Any, words: dict[str, str]) -> None:
+    def _write(self, name: str, tree: Any, metadata: dict[str, str]) -> None:
         leaves = jax.device_get(jax.tree_util.tree_leaves(eqx.filter(tree, eqx.is_array)))
         arrays = {str(number): np.asarray(leaf, order="C") for number, leaf in enumerate(leaves)}
-        words = {**words, "digest": _digest_of(list(arrays.values()), words)}
-        _write(self._folder / f"{name}.safetensors", safetensors.numpy.save(arrays, metadata=words))
+        metadata = {**metadata, "digest": _digest_of(list(arrays.values()), metadata)}
+        _write(self._folder / f"{name}.safetensors", safetensors.numpy.save(arrays, metadata=metadata))
 
     def _read(self, name: str, like: Tree) -> tuple[Tree, dict[str, str]] | None:
         path = self._folder / f"{name}.safetensors"
@@ -270,15 +270,15 @@ class Slot:
         leaves, form = jax.tree_util.tree_flatten(arrays)
         try:
             with safetensors.safe_open(path, framework="numpy") as file:
-                words = dict(file.metadata() or {})
+                metadata = dict(file.metadata() or {})
                 found = [file.get_tensor(str(number)) for number in range(len(leaves))]
         except (OSError, safetensors.SafetensorError) as error:
             raise self._damaged() from error
-        if words.pop("digest", None) != _digest_of(found, words):  # continuing from it would give another release
+        if metadata.pop("digest", None) != _digest_of(found, metadata):  # continuing from it would give another release
             raise self._damaged()
         if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(found, leaves, strict=True)):
             raise self._damaged()
-        return eqx.combine(jax.tree_util.tree_unflatten(form, list(map(jnp.asarray, found))), rest), words
+        return eqx.combine(jax.tree_util.tree_unflatten(form, list(map(jnp.asarray, found))), rest), metadata
 
     def _damaged(self) -> CheckpointError:
         return CheckpointError(
@@ -287,8 +287,8 @@ class Slot:
         )
 
 
-def _digest_of(arrays: Sequence[np.ndarray], words: Mapping[str, str]) -> str:
-    digest = hashlib.blake2b(json.dumps(words, sort_keys=True).encode(), digest_size=32)
+def _digest_of(arrays: Sequence[np.ndarray], metadata: Mapping[str, str]) -> str:
+    digest = hashlib.blake2b(json.dumps(metadata, sort_keys=True).encode(), digest_size=32)
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
@@ -341,19 +341,19 @@ def _secret_of(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, s
     return secret
 
 
-def _other_run(folder: Path, what: str, told: str = "") -> CheckpointError:
+def _other_run(folder: Path, what: str, details: str = "") -> CheckpointError:
     return CheckpointError(
-        f"{folder.name} is the checkpoint of another run: {what} differs{told}. The same noise on two answers would "
+        f"{folder.name} is the checkpoint of another run: {what} differs{details}. The same noise on two answers would "
         "give both away, so it is not resumed. Resume with what the run began with, or delete the folder to start anew."
     )
 
 
 def _seconds() -> float:
-    said = os.environ.get(SECONDS, "60")
+    text = os.environ.get(SECONDS, "60")
     with contextlib.suppress(ValueError):
-        if (seconds := float(said)) >= 0:
+        if (seconds := float(text)) >= 0:
             return seconds
-    raise ConfigError(f"{SECONDS} must be a number of seconds, at least 0, found {said!r}.")
+    raise ConfigError(f"{SECONDS} must be a number of seconds, at least 0, found {text!r}.")
 
 
 def _locked(folder: Path) -> int | None:

@@ -98,7 +98,7 @@ class MWEM:
     def __post_init__(self) -> None:
         check_settings(self)
         if self.splits is not None and self.split_factor is not None:
-            raise ConfigError("Give splits or split_factor, not both: each says how to group the columns.")
+            raise ConfigError("Give splits or split_factor, not both: each determines the groups of columns.")
         if self.measure_only and self.workload != "cuboid":
             raise ConfigError(f"measure_only measures whole marginals: workload must be cuboid, found {self.workload}.")
 
@@ -122,9 +122,9 @@ class MWEM:
             kind = "marginals" if self.workload == "cuboid" else "counts"
             first = f"{answers - rounds} 1-way marginals, and " if answers > rounds else ""
             measured = f"{first}{rounds} selected {kind}"
-        words = {"counts": measured, "selections": f"selection of {rounds} queries among those not yet measured"}
+        what = {"counts": measured, "selections": f"selection of {rounds} queries among those not yet measured"}
         events = self._events(domain, budget, noise)
-        queries = tuple(Query(key, words[key], event, columns=domain.names) for key, event in events.items())
+        queries = tuple(Query(key, what[key], event, columns=domain.names) for key, event in events.items())
         return Plan(queries, self._notes(domain, groups))
 
     def _num_queries(self, domain: Domain) -> tuple[int, int]:

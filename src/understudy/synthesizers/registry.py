@@ -32,7 +32,7 @@ LEARNERS = {
     "linear": "understudy.learners.methods:Linear",
     "mlp_regression": "understudy.learners.methods:NumberPerceptron",
 }
-"""Learners that stand as settings inside an expression: `quail(mst, learner=naive_bayes(numbers=gaussian))`."""
+"""Learners that are settings inside an expression: `quail(mst, learner=naive_bayes(numbers=gaussian))`."""
 
 AUTO = "auto"
 

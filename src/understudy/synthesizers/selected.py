@@ -159,7 +159,7 @@ class Selected:
     ) -> Model:
         """Formal guarantee: the joint cost of the plan's queries; with a holdout the larger of training and selection,
         since a unit is in one partition only. Tables of checkpoints and models of the task are post-processing."""
-        report = progress or (lambda fraction, words: None)
+        report = progress or (lambda fraction, phase: None)
         train_key, table_key, task_key = jax.random.split(key, 3)
         query = plan["selection"]
         if self.holdout_fraction:
@@ -175,7 +175,7 @@ class Selected:
             key=train_key,
             checkpoints=self.checkpoints,
             every=self._every,
-            progress=lambda fraction, words: report(0.8 * fraction, words),
+            progress=lambda fraction, phase: report(0.8 * fraction, phase),
             **({} if public is None else {"public": public}),
         )
         size = min(MAX_ROWS, rows.public_num_rows)
