@@ -313,7 +313,13 @@ def test_what_is_kept_back_for_recounts(
     plan = gem.plan(domain, run.remaining)
     gem.fit(PrivateRows(rows._codes, domain), plan, run, key=jax.random.key(0))
     assert shares == [pytest.approx(share or 0.5, rel=1e-3) if again else pytest.approx(0.0, abs=1e-5)]
-    assert any(f"A part of {share or 0.5} of what pairs get is kept back" in note.text for note in plan.notes) == again
+    assert (
+        any(
+            f"A fraction of {share or 0.5} of the budget for 2-way marginals is reserved" in note.text
+            for note in plan.notes
+        )
+        == again
+    )
 
 
 def test_merged_groups_hold_what_they_must() -> None:
@@ -576,7 +582,7 @@ def test_the_mode_follows_from_public_facts() -> None:
         many = GEM().plan(domain, Budget(epsilon, 1e-6, max_rows_per_unit=10**6))  # their noise is theirs
         assert ("selections" in many) == (columns > 3)
         chosen, reason = GEM()._mode(domain, stddev)
-        assert ("all at once" if chosen == "one_shot" else "round by round") in reason
+        assert ("all at once" if chosen == "one_shot" else "in rounds") in reason
         assert chosen != "one_shot" or GEM().plan(domain, Budget(epsilon, 1e-6)).notes[0].text == reason
         return chosen
 

@@ -1,4 +1,4 @@
-"""What a run must not lose: the secret of its noise and the state of its training, in a private folder beside it.
+"""The state that a resumed run needs: the secret of its noise and the state of its training, in a private folder.
 
 All noise of a run is expanded from the secret, and everything else follows from the table, the settings and the noise:
 wherever it was killed, and from any copy of the folder, a run resumes to the same release. The folder holds what no
@@ -58,19 +58,17 @@ Part = TypeVar("Part")
 
 
 def is_unfinished(folder: str | os.PathLike[str]) -> bool:
-    """Whether a run lies there that can go on."""
+    """Whether the folder holds a run that can be resumed."""
     return (Path(folder) / RUN).exists()
 
 
 def require_place(folder: str | os.PathLike[str], *, resume: bool) -> None:
-    """Raises now, before anything is read, what `Checkpoint.open` would raise about the folder."""
+    """Raises early, before anything is read, what `Checkpoint.open` would raise about the folder."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder} is a file, expected the folder of a checkpoint. Move it away.")
     if (folder.absolute().parent / RESULT).exists():
-        raise CheckpointError(
-            f"{folder} would lie inside a release, which is made to be shared. Name a folder beside it."
-        )
+        raise CheckpointError(f"{folder} is inside a release, which is meant to be shared. Name a folder beside it.")
     if not folder.exists():
         require_free(folder, force=False)
     elif any(not OWN.fullmatch(name) for name in os.listdir(folder)):
@@ -93,7 +91,7 @@ def require_place(folder: str | os.PathLike[str], *, resume: bool) -> None:
 
 
 def _require_own(folder: Path) -> None:
-    """Noise that others could know or could have put there hides nothing."""
+    """Refuses a folder that others can read or write: noise that they know protects nothing."""
     found = folder.stat()
     foreign = hasattr(os, "geteuid") and found.st_uid != os.geteuid()
     if foreign or (os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077):
@@ -104,7 +102,7 @@ def _require_own(folder: Path) -> None:
 
 
 class Checkpoint:
-    """The folder of one unfinished run. `with` closes it; a run that failed before its first charge leaves none."""
+    """The folder of one unfinished run. `with` closes it; it is deleted if the run failed before its first charge."""
 
     def __init__(self, folder: Path, secret: bytes, lock: int | None, *, resumed: bool):
         self.folder, self._secret, self._lock = folder, secret, lock
@@ -154,17 +152,17 @@ class Checkpoint:
             self.delete()
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        """A copied or pickled release knows nothing of its run."""
+        """Copied and pickled releases have no checkpoint."""
         return type(None), ()
 
     def close(self) -> None:
-        """Lets another process go on with the run."""
+        """Releases the lock, so that another process can resume the run."""
         _unlock(self._lock)
         self._lock = None
 
     @property
     def secret(self) -> bytes:
-        """What all noise of the run is expanded from: the same in every process that runs or resumes it.
+        """The secret that all noise of the run is expanded from: the same in every process that runs or resumes it.
 
         It is on disk before this can be read, so no noise is lost when a process dies.
         """
@@ -177,16 +175,16 @@ class Checkpoint:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run came to its result, which lies in the folder like a release."""
+        """Whether the run has finished: its result is in the folder."""
         return (self.folder / RESULT).exists()
 
     def keep(self, files: Mapping[str, bytes]) -> None:
-        """The files of the run's result: from here on, resuming hands out this result and computes nothing again."""
-        for name in sorted(files, key=lambda name: name == RESULT):  # that one last: it vouches for the others
+        """Writes the files of the run's result: from here on, resuming returns it and computes nothing."""
+        for name in sorted(files, key=lambda name: name == RESULT):  # that one last: it marks the others as complete
             _write(self.folder / name, files[name])
 
     def note_release(self, digest: str) -> None:
-        """What the release will be, just before it is put into its place."""
+        """Records the digest of the release, just before the release is moved into place."""
         if self._is_mine():
             _write(self.folder / RELEASED, digest.encode())
 
@@ -200,11 +198,11 @@ class Checkpoint:
         return record if record.is_dir() else None
 
     def note_spent(self, record: Path) -> None:
-        """Notes that the run failed after its first charge, and where the record of that is."""
+        """Records that the run failed after its first charge, and the folder of its statement."""
         _write(self.folder / SPENT, str(record).encode())
 
     def delete(self) -> None:
-        """Ends the run. Without its first file a checkpoint is none, so a kill on the way leaves nothing to resume."""
+        """Deletes the checkpoint, its first file first, so that an interrupted deletion leaves nothing to resume."""
         if self._is_mine():
             with explained(self.folder):
                 (self.folder / RUN).unlink()
@@ -220,7 +218,7 @@ class Checkpoint:
 
 
 def release_of(folder: str | os.PathLike[str]) -> str | None:
-    """The digest of the release that the run in this folder was about to put into its place; None before that."""
+    """The digest of the release that the run in this folder was about to move into place; None before that."""
     try:
         return (Path(folder) / RELEASED).read_text()
     except OSError:
@@ -228,20 +226,20 @@ def release_of(folder: str | os.PathLike[str]) -> str | None:
 
 
 class Slot:
-    """Where a training keeps its state: as often as once a minute, whole or not at all."""
+    """The saved state of one training: written at most once a minute, atomically."""
 
     def __init__(self, folder: Path, number: int, seconds: float):
         self._folder, self._name, self._seconds = folder, f"training-{number}", seconds
         self._saved, self._num_kept = time.monotonic(), 0
 
     def offer(self, state: Any, kept: Sequence[Any] = (), *, now: bool = False) -> None:
-        """Writes the state if it is due, and those of `kept` (a list that only grows) that are not yet there."""
+        """Writes the state if it is due, and the new entries of `kept`, a list that only grows."""
         if time.monotonic() - self._saved < self._seconds and not now:
             return
         for number in range(self._num_kept, len(kept)):
             self._write(f"{self._name}-kept-{number}", kept[number], {})
         self._num_kept = len(kept)
-        self._write(self._name, state, {"kept": str(len(kept))})  # last: it vouches for the others
+        self._write(self._name, state, {"kept": str(len(kept))})  # last: it marks the others as complete
         self._saved = time.monotonic()
 
     def load(self, like: Tree, like_kept: Part | None = None) -> tuple[Tree, list[Part]] | None:
@@ -295,8 +293,8 @@ def _digest_of(arrays: Sequence[np.ndarray], metadata: Mapping[str, str]) -> str
 
 
 def _begun(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, str]) -> bytes:
-    """Writes down which run this is, and returns its secret."""
-    for leftover in folder.iterdir():  # of a run that was killed while it began or ended
+    """Writes the facts that identify the run, and returns its secret."""
+    for leftover in folder.iterdir():  # of a run that was killed while it started or ended
         leftover.unlink()
     secret = secrets.token_bytes(SECRET_BYTES)
     run = {
@@ -357,7 +355,7 @@ def _seconds() -> float:
 
 
 def _locked(folder: Path) -> int | None:
-    """A lock that ends with the process, however that ends."""
+    """A lock that is released when the process ends in any way."""
     if fcntl is None:
         return None
     handle = os.open(folder, os.O_RDONLY)
@@ -378,7 +376,7 @@ def _unlock(lock: int | None) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all, for its owner alone."""
+    """Writes atomically, readable by the owner alone."""
     part = path.with_name(f"{path.name}.part")
     with explained(path):
         with _private(part) as handle:
