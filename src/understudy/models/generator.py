@@ -73,7 +73,7 @@ class GeneratorModel:
     def _condition_probabilities(self, allowed: Allowed | None) -> Array | None:
         """The condition (column, category) of each row: columns uniformly, categories by their noisy probabilities.
 
-        Where `allowed` restricts columns, only those are conditioned on, on their allowed levels.
+        Where `allowed` restricts columns, only those are conditioned on, on their allowed categories.
         """
         if self.marginal is None:
             return None
@@ -210,8 +210,8 @@ def _generate(
     latent_key, head_key, condition_key = jax.random.split(key, 3)
     inputs = jax.random.normal(latent_key, (BATCH_SIZE, latent))
     if condition is not None:
-        levels = jax.random.choice(condition_key, len(condition), (BATCH_SIZE,), p=condition)
-        inputs = jnp.concatenate([inputs, jax.nn.one_hot(levels, len(condition))], axis=1)
+        categories = jax.random.choice(condition_key, len(condition), (BATCH_SIZE,), p=condition)
+        inputs = jnp.concatenate([inputs, jax.nn.one_hot(categories, len(condition))], axis=1)
     return (sample_codes if as_codes else sample_features)(jax.vmap(generator)(inputs), blocks, key=head_key)
 
 

@@ -5,7 +5,8 @@ whole numbers that do not depend on the order of the rows, and a unit moves them
 is discrete Gaussian on the same steps, with a standard deviation s of 10^4 of them and more, and is charged as a
 continuous Gaussian, rounded: for a draw k of m cells the two laws have a ratio of exp((|k|^2 / s^2 - m) / (24 s^2)),
 but for terms of order s^-4. With s = 10^4 and a million cells this is within 1e-5 of one for all but 1e-30 of the mass:
-epsilon, and delta as a share of itself, are those of the continuous law to 1e-5. Most sums here have far finer steps.
+epsilon, and delta in relative terms, are those of the continuous distribution to 1e-5. Most sums here have far finer
+steps.
 """
 
 import dataclasses

@@ -248,7 +248,7 @@ def partition_rows(rows: PrivateRows, fraction: float, ledger: "Ledger") -> tupl
     partitions are public: fractions of the public number of rows.
     """
     if not 0 < fraction < 1:
-        raise ConfigError(f"holdout is a share of the units between 0 and 1, found {fraction:g}.")
+        raise ConfigError(f"The fraction of held-out units must be between 0 and 1, found {fraction:g}.")
     numbers, unit_of_row = np.unique(rows._unit_of_row(), return_inverse=True)
     coins = np.asarray(jax.random.bits(ledger.noise.key(), (len(numbers),), np.uint32))
     held = (coins < fraction * 2.0**32)[unit_of_row] if len(numbers) else np.zeros(0, dtype=bool)
