@@ -322,7 +322,7 @@ def test_no_update_draws_less_noise_than_was_charged(settings: str, monkeypatch:
     assert ledger.queries == plan.queries
     events = [cast(SubsampledGaussian, query.event) for query in plan if query.key != "one_way"]
     charged = np.concatenate([np.full(event.steps, event.noise_multiplier) for event in events])
-    drawn = np.repeat(np.asarray(updates._parameters.noise_multiplier, np.float64), chains.engine.critic_steps)
+    drawn = np.repeat(np.asarray(updates._schedule.noise_multiplier, np.float64), chains.engine.critic_steps)
     assert chains.engine.critic_steps == chains.discriminators * chains.updates == 2
     assert drawn.shape == charged.shape
     assert np.all(drawn >= charged * (1 - 1e-6))  # single precision; clipped norms leave a margin of 2e-3

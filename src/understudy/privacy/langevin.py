@@ -123,7 +123,7 @@ class ChargedUpdates(eqx.Module):
 
     _steps: ChargedSteps
     """With the least noise multiplier of all stages."""
-    _parameters: StepParameters
+    _schedule: StepParameters
 
     def __repr__(self) -> str:
         return "ChargedUpdates(...)"
@@ -135,7 +135,7 @@ class ChargedUpdates(eqx.Module):
 
     @property
     def num_iterations(self) -> int:
-        return len(self._parameters.eta)
+        return len(self._schedule.eta)
 
 
 def noisy_langevin_step(
@@ -162,7 +162,7 @@ def noisy_langevin_step(
     of which all else is post-processing.
     """
     gradient_key, extra_key = jax.random.split(key)
-    parameters = jax.tree_util.tree_map(lambda column: column[iteration], charged._parameters)
+    parameters = jax.tree_util.tree_map(lambda column: column[iteration], charged._schedule)
     steps = dataclasses.replace(charged._steps, _noise_multiplier=parameters.noise_multiplier)
     noisy = noisy_gradient(steps, loss, network, clip, batch=batch, key=gradient_key).gradient
     drift = jax.tree_util.tree_map(lambda private, other: other - scale * private, noisy, rest)
