@@ -567,7 +567,7 @@ def one(
 
     judge = judge_of([one.critic for one in kept])
     critics = evaluate_critics(judge, len(kept), pool)
-    of_last = evaluate_critics(judge_of([last.critic]), 1, proposals).mixed(np.ones(1))
+    of_last = evaluate_critics(judge_of([last.critic]), 1, proposals).mixture(np.ones(1))
     timed("judged")
     if private:
         pick, spent = picks_of(profile, judge, len(kept), codes, seed)
@@ -610,7 +610,7 @@ def chosen(
         "GAN": (proposals[: profile.scored], len(proposals)),
         "DRS": some(proposals, rejected),
         "PGB": (pool[draw_indices(outcome.weights, profile.scored, generator)], len(pool)),
-        "PGB+DRS": some(pool, boosted[rejection_sample(outcome.mixed[boosted], generator)]),
+        "PGB+DRS": some(pool, boosted[rejection_sample(outcome.mixture[boosted], generator)]),
     }
 
 

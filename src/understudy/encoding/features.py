@@ -101,12 +101,12 @@ class Number:
     def size(self) -> int:
         return len(self.edges) - 1 + self.nullable
 
-    def _snapped(self, positions: Positions) -> Positions:
+    def _snap(self, positions: Positions) -> Positions:
         """Positions of integers, rounded to the middle of their part of [0, 1]."""
         positions = np.clip(positions, 0.0, 1.0)
         return positions if self.whole is None else (_index(positions, self.whole) + 0.5) / self.whole
 
-    def _coded(self, positions: Positions, missing: np.ndarray) -> tuple[Codes, Positions]:
+    def _to_codes(self, positions: Positions, missing: np.ndarray) -> tuple[Codes, Positions]:
         inner = np.asarray(self.edges[1:-1])
         bins = np.searchsorted(inner, positions, side="right")
         return np.where(missing, len(self.edges) - 1, bins), np.where(missing, np.nan, positions)
@@ -121,7 +121,7 @@ class Marked(Number):
     def _mark(self, missing: np.ndarray) -> Features:
         return np.stack([~missing, missing], axis=1).astype(float) if self.nullable else np.zeros((len(missing), 0))
 
-    def _marked(self, features: Features) -> np.ndarray:
+    def _is_marked(self, features: Features) -> np.ndarray:
         return features[:, 1] > features[:, 0] if self.nullable else np.zeros(len(features), dtype=bool)
 
     def _mark_shares(self, marginal: np.ndarray, rest: int) -> np.ndarray:
@@ -148,7 +148,7 @@ class Line(Marked):
         return np.c_[self._mark(missing), np.where(missing, 0.0, 2 * positions - 1)]
 
     def decode(self, features: Features) -> tuple[Codes, Positions]:
-        return self._coded(self._snapped((features[:, -1].astype(float) + 1) / 2), self._marked(features))
+        return self._to_codes(self._snap((features[:, -1].astype(float) + 1) / 2), self._is_marked(features))
 
     def shares(self, marginal: np.ndarray) -> np.ndarray:
         return self._mark_shares(marginal, 1)
@@ -182,7 +182,7 @@ class Bits(Marked):
         index = (features[:, -self._width :] > 0.5) @ powers
         # Bits that no value has are above all of them: the nearest value is the largest.
         positions = (np.minimum(index, self.whole - 1) + 0.5) / self.whole
-        return self._coded(positions, self._marked(features))
+        return self._to_codes(positions, self._is_marked(features))
 
     def shares(self, marginal: np.ndarray) -> np.ndarray:
         return self._mark_shares(marginal, self._width)
@@ -224,7 +224,7 @@ class Modes(Number):
         chosen = np.where(missing, 0, category)
         along = np.clip(features[:, -1].astype(float), -1.0, 1.0)
         positions = np.asarray(self.means)[chosen] + REACH * np.asarray(self.stddevs)[chosen] * along
-        return self._coded(self._snapped(positions), missing)
+        return self._to_codes(self._snap(positions), missing)
 
     def shares(self, marginal: np.ndarray) -> np.ndarray:
         middles = (np.asarray(self.fine_edges[1:]) + np.asarray(self.fine_edges[:-1])) / 2

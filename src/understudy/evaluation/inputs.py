@@ -90,7 +90,7 @@ def read_synthetic(
     synthetic: "Source | Mapping[str, Source]", real: RealTables, seed: int, messages: Messages
 ) -> dict[str, SyntheticTable]:
     """Read the synthetic tables by name; those with more rows than the real one are subsampled to its size."""
-    named = _named(synthetic)
+    named = _name_tables(synthetic)
     tables = {}
     limit = real.whole.num_rows
     for name, source in named.items():
@@ -156,7 +156,7 @@ def name_of(source: Source, otherwise: str) -> str:
     return otherwise if stem in ("", REAL) else stem
 
 
-def _named(synthetic: "Source | Mapping[str, Source]") -> dict[str, Source]:
+def _name_tables(synthetic: "Source | Mapping[str, Source]") -> dict[str, Source]:
     if not isinstance(synthetic, Mapping):
         return {name_of(synthetic, "synthetic"): synthetic}
     if not synthetic:

@@ -150,7 +150,7 @@ class _Goal:
         self._cuts = [slice(a, b) for a, b in itertools.pairwise(ends)]
         self._reference = self._flat(reference)
         self._variance = self._flat({clique: entry.variance for clique, entry in pooled.items()})
-        self._counts = self._flat({clique: _centred(entry, total) for clique, entry in pooled.items()})
+        self._counts = self._flat({clique: _centre(entry, total) for clique, entry in pooled.items()})
         self._scale = 1 / np.sqrt(np.maximum(self._counts, 0) + entropy * self._variance + 1)
 
     def minimise(self, start: Mapping[Clique, Table], iterations: int, tolerance: float) -> dict[Clique, Table]:
@@ -181,7 +181,7 @@ class _Goal:
         return [flat[cut].reshape(shape) for cut, shape in zip(self._cuts, self._shapes, strict=True)]
 
 
-def _centred(entry: _Pooled, total: float) -> Table:
+def _centre(entry: _Pooled, total: float) -> Table:
     """Counts shifted to the total, in proportion to their variances: this does not change the minimiser."""
     return entry.counts + entry.variance * ((total - entry.counts.sum()) / entry.variance.sum())
 

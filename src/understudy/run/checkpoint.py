@@ -131,7 +131,7 @@ class Checkpoint:
             if not os.listdir(folder):
                 folder.chmod(0o700)  # an empty folder holds no secret yet
             _sync(folder.parent)
-        lock = _locked(folder)
+        lock = _lock(folder)
         try:
             require_place(folder, resume=resume)  # again: another process may have been quicker
             _require_own(folder)
@@ -250,7 +250,7 @@ class Slot:
         state, metadata = found
         kept = [self._read(f"{self._name}-kept-{number}", like_kept) for number in range(int(metadata["kept"]))]
         if None in kept:
-            raise self._damaged()
+            raise self._damage_error()
         self._num_kept = len(kept)
         return state, [jax.device_get(each[0]) for each in kept if each is not None]
 
@@ -271,14 +271,14 @@ class Slot:
                 metadata = dict(file.metadata() or {})
                 found = [file.get_tensor(str(number)) for number in range(len(leaves))]
         except (OSError, safetensors.SafetensorError) as error:
-            raise self._damaged() from error
+            raise self._damage_error() from error
         if metadata.pop("digest", None) != _digest_of(found, metadata):  # continuing from it would give another release
-            raise self._damaged()
+            raise self._damage_error()
         if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(found, leaves, strict=True)):
-            raise self._damaged()
+            raise self._damage_error()
         return eqx.combine(jax.tree_util.tree_unflatten(form, list(map(jnp.asarray, found))), rest), metadata
 
-    def _damaged(self) -> CheckpointError:
+    def _damage_error(self) -> CheckpointError:
         return CheckpointError(
             f"The state of the training in {self._folder} cannot be read. Delete the files {self._name}* in it: the "
             "run then goes on from the training's beginning."
@@ -301,15 +301,15 @@ def _begun(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, str])
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "secret": secret.hex(),
-        "check": _derived(secret, "check").hex(),
-        "tables": {name: digest(_derived(secret, "tables")) for name, digest in tables.items()},
+        "check": _derive_key(secret, "check").hex(),
+        "tables": {name: digest(_derive_key(secret, "tables")) for name, digest in tables.items()},
         "facts": dict(facts),
     }
     _write(folder / RUN, json.dumps(run, indent=1, ensure_ascii=False).encode())
     return secret
 
 
-def _derived(secret: bytes, purpose: str) -> bytes:
+def _derive_key(secret: bytes, purpose: str) -> bytes:
     """A separate key for each purpose, so that the secret itself is used only for noise."""
     return hashlib.blake2b(purpose.encode(), key=secret, digest_size=32).digest()
 
@@ -322,7 +322,7 @@ def _secret_of(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, s
             raise ValueError("another format")
         secret, old_tables, old_facts = bytes.fromhex(run["secret"]), dict(run["tables"]), dict(run["facts"])
         # A damaged secret would give other noise: a second answer to a query that may already have been answered.
-        if len(secret) != SECRET_BYTES or not hmac.compare_digest(run["check"], _derived(secret, "check").hex()):
+        if len(secret) != SECRET_BYTES or not hmac.compare_digest(run["check"], _derive_key(secret, "check").hex()):
             raise ValueError("damaged")
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(
@@ -334,7 +334,7 @@ def _secret_of(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, s
             short = len(old) + len(new) <= 160 and "\n" not in old + new
             raise _other_run(folder, f"the {name}", f" (it was {old}, now it is {new})" if short else "")
     for name in sorted({*old_tables, *tables}):
-        if name not in tables or old_tables.get(name) != tables[name](_derived(secret, "tables")):
+        if name not in tables or old_tables.get(name) != tables[name](_derive_key(secret, "tables")):
             raise _other_run(folder, f"the {name}")
     return secret
 
@@ -354,7 +354,7 @@ def _seconds() -> float:
     raise ConfigError(f"{SECONDS} must be a number of seconds, at least 0, found {text!r}.")
 
 
-def _locked(folder: Path) -> int | None:
+def _lock(folder: Path) -> int | None:
     """A lock that is released when the process ends in any way."""
     if fcntl is None:
         return None

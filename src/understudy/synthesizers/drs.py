@@ -80,4 +80,4 @@ class DRS:
         )
         generator = np.random.default_rng(np.asarray(jax.random.key_data(output_key)))
         proposed = Pool(rows.domain.names, codes, np.ones(len(codes)), positions)
-        return proposed.only(rejection_sample(values.mixed(np.ones(1)), generator))
+        return proposed.only(rejection_sample(values.mixture(np.ones(1)), generator))

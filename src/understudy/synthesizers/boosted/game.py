@@ -62,7 +62,7 @@ class Distinguishers(Protocol):
     def add(self, log_weights: Float[np.ndarray, " samples"], index: int, learning_rate: float) -> None:
         """Adds `learning_rate` times the values of one, in place."""
 
-    def mixed(self, shares: Float[np.ndarray, " distinguishers"]) -> Float[np.ndarray, " samples"]:
+    def mixture(self, shares: Float[np.ndarray, " distinguishers"]) -> Float[np.ndarray, " samples"]:
         """The values of their mixture."""
 
 
@@ -96,7 +96,7 @@ class Values:
     def add(self, log_weights: np.ndarray, index: int, learning_rate: float) -> None:
         log_weights += self._line(index) * log_weights.dtype.type(learning_rate)
 
-    def mixed(self, shares: np.ndarray) -> np.ndarray:
+    def mixture(self, shares: np.ndarray) -> np.ndarray:
         total = np.zeros(self.num_samples)
         for index in np.flatnonzero(shares).tolist():
             total += shares[index] * self._line(index)
@@ -128,7 +128,7 @@ class Cells:
         cell, complement = index % self._size, index >= self._size
         log_weights[(self._cells == cell) ^ complement] += learning_rate
 
-    def mixed(self, shares: np.ndarray) -> np.ndarray:
+    def mixture(self, shares: np.ndarray) -> np.ndarray:
         inside, outside = shares[: self._size], shares[self._size :]
         return (inside - outside)[self._cells] + outside.sum()
 
@@ -150,7 +150,7 @@ class Constant:
     def add(self, log_weights: np.ndarray, index: int, learning_rate: float) -> None:
         """Does nothing: a constant changes no odds."""
 
-    def mixed(self, shares: np.ndarray) -> np.ndarray:
+    def mixture(self, shares: np.ndarray) -> np.ndarray:
         return np.full(self.num_samples, 0.5 * float(shares[0]))
 
 
@@ -173,9 +173,9 @@ class Together:
         at = int(np.searchsorted(self._ends, index, side="right"))
         self._parts[at].add(log_weights, index - int(self._ends[at]) + len(self._parts[at]), learning_rate)
 
-    def mixed(self, shares: np.ndarray) -> np.ndarray:
+    def mixture(self, shares: np.ndarray) -> np.ndarray:
         pieces = np.split(shares, self._ends[:-1])
-        return np.sum([part.mixed(piece) for part, piece in zip(self._parts, pieces, strict=True)], axis=0)
+        return np.sum([part.mixture(piece) for part, piece in zip(self._parts, pieces, strict=True)], axis=0)
 
 
 def clip_values(values: np.ndarray) -> np.ndarray:
@@ -229,7 +229,7 @@ class Outcome:
     selections: Int[np.ndarray, " rounds"]
     shares: Float[np.ndarray, " distinguishers"]
     """The fraction of rounds in which each distinguisher was selected: the mixture of the equilibrium."""
-    mixed: Float[np.ndarray, " samples"]
+    mixture: Float[np.ndarray, " samples"]
     """The value of that mixture on each row of the sample."""
     regret: float
     """The regret of phi against the best single row: the half of the duality gap in which the real means cancel. A
@@ -272,8 +272,8 @@ def play(
         if progress is not None:
             progress((number + 1) / rounds)
     shares = np.bincount(selections, minlength=len(distinguishers)) / rounds
-    mixed = distinguishers.mixed(shares)
-    return Outcome(total / total.sum(), selections, shares, mixed, float(mixed.max()) - payoff / rounds)
+    mixture = distinguishers.mixture(shares)
+    return Outcome(total / total.sum(), selections, shares, mixture, float(mixture.max()) - payoff / rounds)
 
 
 def learning_rates(name: str | float, rounds: int, num_samples: int) -> Float[np.ndarray, " rounds"]:
@@ -312,7 +312,7 @@ def best_response(real_means: Float[np.ndarray, " distinguishers"]) -> Select:
 def duality_gap(outcome: Outcome, distinguishers: Distinguishers, real_means: np.ndarray) -> float:
     """max_D U(phi, D) - min_x U(x, mixture): how far from equilibrium, for rows that are public."""
     best = np.max(real_means + 1.0 - distinguishers.means(outcome.weights.astype(distinguishers.dtype)))
-    return float(best - (real_means @ outcome.shares + 1.0 - outcome.mixed.max()))
+    return float(best - (real_means @ outcome.shares + 1.0 - outcome.mixture.max()))
 
 
 def gap_bound(outcome: Outcome, num_distinguishers: int, exponent: float, *, failure: float = 0.05) -> float:

@@ -244,5 +244,5 @@ class Boosted:
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         kept = draw_distinct(outcome.weights, generator)
         if self.drs:
-            kept = kept[rejection_sample(outcome.mixed[kept], generator)]
+            kept = kept[rejection_sample(outcome.mixture[kept], generator)]
         return pool.only(kept)
