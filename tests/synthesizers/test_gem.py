@@ -281,7 +281,7 @@ def test_pairs_are_counted_again_where_it_is_worth_it(target: str | None) -> Non
 
 
 @pytest.mark.parametrize(
-    ("target", "share", "triples", "again"),
+    ("target", "share", "three_way", "again"),
     [
         (None, None, 0.0, True),
         (None, None, 0.3, True),
@@ -461,7 +461,7 @@ def test_whether_triples_are_bought_follows_from_public_facts() -> None:
     assert "3-way" in plan["marginals"].what
 
 
-@pytest.mark.parametrize(("planned", "triples"), [(2, 4), (9, 0)])
+@pytest.mark.parametrize(("planned", "three_way"), [(2, 4), (9, 0)])
 def test_what_the_plan_says_of_triples_is_done(planned: int, three_way: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bins of a number may turn out fewer than a plan can know; its word holds."""
     domain = Domain(names=("a", "b", "c", "d"), sizes=(2, 2, 2, 2), num_rows=2000)
