@@ -73,9 +73,9 @@ def sample_features(
     padded_at, back_at, is_one_hot = _padding(blocks)
     noisy = jnp.concatenate([logits + _gumbel(key, logits.shape), jnp.full((len(logits), 1), -jnp.inf)], axis=1)
     best = jax.nn.one_hot(jnp.argmax(noisy[:, padded_at], axis=2), padded_at.shape[1])
-    categories = best.reshape(len(logits), -1)[:, back_at]
+    levels = best.reshape(len(logits), -1)[:, back_at]
     numbers = jnp.where(is_tanh, jnp.tanh(logits), jax.nn.sigmoid(logits))
-    return jnp.where(is_one_hot, categories, numbers)
+    return jnp.where(is_one_hot, levels, numbers)
 
 
 def sample_codes(
