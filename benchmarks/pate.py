@@ -38,7 +38,7 @@ def prepare(path: str) -> None:
     ledger, binning = us.Ledger(us.Guarantee(EPSILON, DELTA), noise=SeededNoise(0)), us.Binning(bins="uniform")
     codec, rows = fit_codec(task.train, schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning)
     plan = PATEGAN().plan(codec.domain, ledger.remaining)
-    tables = noisy_counts(rows, codec.domain.singles, plan["singles"], ledger)
+    tables = noisy_counts(rows, codec.domain.one_way, plan["one_way"], ledger)
     np.savez_compressed(
         path,
         codes=codec.encode(task.train),

@@ -42,7 +42,7 @@ def prepare(path: str) -> None:
         binning = us.Binning(bins="uniform")
         codec, rows = fit_codec(task.train, schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning)
         plan = DPGAN(sampling_rate=RATE, steps=STEPS).plan(codec.domain, ledger.remaining)
-        tables = noisy_counts(rows, codec.domain.singles, plan["singles"], ledger)
+        tables = noisy_counts(rows, codec.domain.one_way, plan["one_way"], ledger)
         marginals.append(np.concatenate([shares(table) for table in tables]))
         multipliers.append(plan["critic"].event.noise_multiplier)  # type: ignore[attr-defined]
         codes, sizes = codec.encode(task.train), codec.domain.sizes

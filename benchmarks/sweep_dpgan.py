@@ -49,10 +49,10 @@ def prepare(folder: Path) -> None:
         ledger = us.Ledger(us.Guarantee(1.0, 1e-5), noise=SeededNoise(0))
         binning = us.Binning()
         codec, rows = fit_codec(task.train, schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning)
-        singles = DPGAN().plan(codec.domain, ledger.remaining)["singles"]
+        singles = DPGAN().plan(codec.domain, ledger.remaining)["one_way"]
         left = ledger.remaining
         marginal = np.concatenate(
-            [shares(table) for table in noisy_counts(rows, codec.domain.singles, singles, ledger)]
+            [shares(table) for table in noisy_counts(rows, codec.domain.one_way, singles, ledger)]
         )
         multipliers = {}
         for rate, steps in itertools.product(RATES, STEPS):

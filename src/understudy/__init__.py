@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from understudy.synthesizers.dpctgan import DPCTGAN as DPCTGAN
     from understudy.synthesizers.dpgan import DPGAN as DPGAN
     from understudy.synthesizers.drs import DRS as DRS
-    from understudy.synthesizers.gem import GEM as GEM
+    from understudy.synthesizers.gem.method import GEM as GEM
     from understudy.synthesizers.independent import Independent as Independent
     from understudy.synthesizers.mst import MST as MST
     from understudy.synthesizers.mwem import MWEM as MWEM

@@ -91,8 +91,8 @@ def estimated_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
     columns = {column.name: column for column in codec.columns}
     found: dict[str, list[str]] = {"categories": [], "bounds": []}
     for column in schema.modelled:
-        if column.bought is not None:
-            found[column.bought].append(f"{column.name} ({columns[column.name].extent})")
+        if column.estimated is not None:
+            found[column.estimated].append(f"{column.name} ({columns[column.name].extent})")
     return (*facts, *(_one_line(f"{what} of {', '.join(names)}") for what, names in found.items() if names))
 
 

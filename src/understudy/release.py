@@ -268,7 +268,7 @@ def fit(
             codec, rows, ledger = encoded.codec, encoded.rows, encoded.ledger
             fitting = plan_method(synthesizer, rows.domain, ledger.remaining)
             if open_table is not None and takes_public(synthesizer):
-                warm = PublicRows(codec.encode(open_table), codec.places(open_table))
+                warm = PublicRows(codec.encode(open_table), codec.positions(open_table))
                 model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), public=warm, progress=progress)
             else:
                 model = synthesizer.fit(rows, fitting, ledger, key=noise.key(), progress=progress)

@@ -37,12 +37,12 @@ class SettingError(ConfigError):
 
 
 class Check(Protocol):
-    """What stands in an annotation beside a type: which of its values are allowed."""
+    """A constraint in an annotation beside a type: which of its values are allowed."""
 
     def admits(self, value: Any) -> bool: ...
 
     def describe(self, kind: str) -> str:
-        """The allowed values in words; `kind` is the type's, such as "a whole number"."""
+        """The allowed values, for messages; `kind` is the type's, such as "a whole number"."""
 
 
 @dataclasses.dataclass(frozen=True)

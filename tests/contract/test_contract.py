@@ -147,7 +147,7 @@ in tests/synthesizers."""
 
 SMALL_NETS = "(steps=16, latent=4, generator_widths=[16, 16], critic_widths=[8])"
 AROUND = {
-    "boosted": "rounds=40, checkpoints=4, checkpoint_every=4, samples_per_generator=5000, distinguishers=singles",
+    "boosted": "rounds=40, checkpoints=4, checkpoint_every=4, samples_per_generator=5000, distinguishers=one_way",
     "drs": "proposals=20000",
     "selected": "task=marginals, checkpoints=4, holdout=0",
 }

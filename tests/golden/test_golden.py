@@ -135,7 +135,7 @@ CASES = {
     "bayesgan": Case(method=f"bayesgan({SMALL}, generator_chains=2, generator_batch=16)"),
     "boosted": Case(
         method=f"boosted(dpgan({SMALL}), rounds=12, checkpoints=3, checkpoint_every=4, samples_per_generator=300, "
-        "distinguishers=singles)"
+        "distinguishers=one_way)"
     ),
     "drs": Case(method=f"drs(dpgan({SMALL}), proposals=2000)"),
     "selected": Case(method=f"selected(dpgan({SMALL}), task=accuracy, checkpoints=3)"),

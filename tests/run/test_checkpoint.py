@@ -248,7 +248,7 @@ def test_an_unfinished_run_is_neither_overwritten_nor_invented(unfinished: Path,
 
 
 def test_a_run_goes_on_in_one_process_at_a_time(unfinished: Path) -> None:
-    lock = checkpoints._locked(unfinished)
+    lock = checkpoints._lock(unfinished)
     with pytest.raises(CheckpointError, match="still going on"):
         us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
     checkpoints._unlock(lock)

@@ -93,7 +93,7 @@ def test_facts_hold_nothing_that_is_bought() -> None:
     assert facts.sizes == (3, None, 33, 33)
     for size, rows in ((1, 1), (90, 7), (10**6, 10**9)):
         sizes = tuple(
-            size if name in domain.bought else each for name, each in zip(domain.names, domain.sizes, strict=True)
+            size if name in domain.estimated else each for name, each in zip(domain.names, domain.sizes, strict=True)
         )
         other = dataclasses.replace(domain, sizes=sizes, num_rows=rows)
         assert Facts.of(other, budget) == facts

@@ -206,7 +206,7 @@ def test_columns_are_held_where_the_histograms_have_them() -> None:
 class _Codes:
     """A layout for tests: codes as numbers."""
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: object) -> np.ndarray:
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: object) -> np.ndarray:
         return codes.astype(np.float32)
 
 
@@ -250,11 +250,11 @@ def test_both_phases_stand_on_one_ledger() -> None:
 @pytest.mark.parametrize(
     ("settings", "queries"),
     [
-        ("", {"singles": 0, "autoencoder": 60, "critic": 40}),
+        ("", {"one_way": 0, "autoencoder": 60, "critic": 40}),
         (", encoder=random, marginals_fraction=0.0", {"autoencoder": 60, "critic": 40}),
-        (", encoder=dp_pca", {"singles": 0, "moments": 0, "autoencoder": 60, "critic": 40}),
-        (", encoder=public", {"singles": 0, "autoencoder": 60, "critic": 40}),
-        (", encoder=unsound_paper", {"encoder": 0, "singles": 0, "autoencoder": 60, "critic": 40}),
+        (", encoder=dp_pca", {"one_way": 0, "moments": 0, "autoencoder": 60, "critic": 40}),
+        (", encoder=public", {"one_way": 0, "autoencoder": 60, "critic": 40}),
+        (", encoder=unsound_paper", {"encoder": 0, "one_way": 0, "autoencoder": 60, "critic": 40}),
     ],
 )
 def test_plans_list_every_step_of_both_phases(settings: str, queries: dict[str, int]) -> None:
@@ -276,7 +276,7 @@ def test_a_public_decoder_needs_no_private_step() -> None:
     plan = read_method("autogan(encoder=public, autoencoder_steps=0)").plan(
         Domain(names=("a", "b"), sizes=(2, 4), num_rows=50), Budget(math.inf, 1e-6)
     )
-    assert [query.key for query in plan] == ["singles", "critic"]
+    assert [query.key for query in plan] == ["one_way", "critic"]
 
 
 @pytest.mark.slow
@@ -328,7 +328,7 @@ def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeyp
     domain = Domain(names=("a", "b"), sizes=(2, 4), num_rows=40)
     first, second = SubsampledGaussian(0.25, 7.0, 12), SubsampledGaussian(0.125, 9.0, 16)
     events: dict[str, Any] = {
-        "singles": DiscreteGaussian(9.0, 2),
+        "one_way": DiscreteGaussian(9.0, 2),
         "moments": Gaussian(9.0),
         "autoencoder": first,
         "critic": second,
@@ -385,7 +385,7 @@ def test_a_small_run_from_table_to_rows(tmp_path: Path) -> None:
     schema, table = survey()
     release = us.fit(table, f"autogan({SMALL}, marginals_fraction=0.5)", QUICK, schema=schema, target="insurance")
     assert 0.995 * 0.3 <= release.statement.epsilon <= 0.3
-    assert [query.key for query in release.statement.queries][-3:] == ["singles", "autoencoder", "critic"]
+    assert [query.key for query in release.statement.queries][-3:] == ["one_way", "autoencoder", "critic"]
     fake = release.sample(2000, seed=0)
     found = [np.mean(np.asarray(t["insurance"].to_pylist()) == "yes") for t in (table, fake)]
     # Held in place by noisy histograms, whose noise is a hundredth of the rows: missed once in millions of runs.
@@ -474,7 +474,7 @@ def test_it_can_be_boosted_and_selected() -> None:
     schema, table = survey()
     for around in (
         "boosted(autogan({}), rounds=20, checkpoints=3, checkpoint_every=5, samples_per_generator=200, "
-        "distinguishers=singles)",
+        "distinguishers=one_way)",
         "selected(autogan({}), task=marginals, checkpoints=3, holdout_fraction=0)",
     ):
         release = us.fit(table, around.format(SMALL), QUICK, schema=schema)

@@ -43,7 +43,7 @@ def test_prices_do_not_depend_on_the_rows() -> None:
         for sizes, rows in (((2, 3), 100), ((9, 9), 10**6))
     ]
     assert plans[0] == plans[1]
-    singles, critic = plans[0]["singles"].event, plans[0]["critic"].event
+    singles, critic = plans[0]["one_way"].event, plans[0]["critic"].event
     assert isinstance(singles, DiscreteGaussian)
     assert isinstance(critic, SubsampledGaussian)
     assert critic.sampling_rate == round_sampling_rate(0.03)
@@ -55,7 +55,7 @@ def test_bins_of_a_target_that_is_a_number_move_no_price(method: str) -> None:
     """They follow from bought histograms, so a query that depended on how many there are would depend on the rows."""
     plans = [
         read_method(method).plan(
-            Domain(names=("a", "b"), sizes=(size, 3), num_rows=1000, target="a", numbers=("a",)), Budget(0.3, 1e-6)
+            Domain(names=("a", "b"), sizes=(size, 3), num_rows=1000, target="a", numeric=("a",)), Budget(0.3, 1e-6)
         )
         for size in (2, 9, 33)
     ]

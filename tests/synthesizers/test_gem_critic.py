@@ -24,11 +24,11 @@ from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.sampling import round_sampling_rate
-from understudy.schema import Domain, Scale
-from understudy.synthesizers import gem as gem_module
+from understudy.schema import Domain, NumericDomain
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.drs import DRS
-from understudy.synthesizers.gem import GEM, _seen
+from understudy.synthesizers.gem import method as gem_module
+from understudy.synthesizers.gem.method import GEM, critic_inputs
 from understudy.training.critics import one_hot_blocks, row_loss
 from understudy.training.gan import Settings, generated, generator_gradient
 from understudy.training.losses import LOSSES
@@ -91,7 +91,7 @@ def test_a_share_is_calibrated_alone_and_reserved_first() -> None:
     assert isinstance(plain, Gaussian)
     assert plain.noise_multiplier < marginals.noise_multiplier
     adaptive = GEM(**{**HYBRID, "mode": "adaptive", "num_selections": 1}).plan(DOMAIN, budget)
-    assert [query.key for query in adaptive.queries] == ["choices", "marginals", "critic"]
+    assert [query.key for query in adaptive.queries] == ["selections", "marginals", "critic"]
 
 
 def test_steps_that_do_not_fit_are_refused_before_any_row_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,11 +117,15 @@ def test_numbers_are_one_input_and_all_are_centred() -> None:
     """Under the bought shares inputs have mean zero, and those of numbers and of two levels a spread of one."""
     draw = np.random.default_rng(0)
     sizes = (2, 9, 5, 8)
-    scale = Scale(run_edges=tuple(np.linspace(0, 1, 9)), run_masses=(1 / 8,) * 8, first_run=tuple(range(9)))
-    domain = Domain(names=("sex", "age", "site", "dose"), sizes=sizes, num_rows=10, numbers=("age", "dose"))
-    nullable = Scale(run_edges=scale.run_edges, run_masses=scale.run_masses, first_run=scale.first_run, nullable=True)
+    scale = NumericDomain(
+        fine_edges=tuple(np.linspace(0, 1, 9)), fine_masses=(1 / 8,) * 8, first_fine_bin=tuple(range(9))
+    )
+    domain = Domain(names=("sex", "age", "site", "dose"), sizes=sizes, num_rows=10, numeric=("age", "dose"))
+    nullable = NumericDomain(
+        fine_edges=scale.fine_edges, fine_masses=scale.fine_masses, first_fine_bin=scale.first_fine_bin, nullable=True
+    )
     shares = [draw.dirichlet(np.ones(size) * 3) for size in sizes]
-    centre, sums = _seen(domain, (None, nullable, None, scale), shares)
+    centre, sums = critic_inputs(domain, (None, nullable, None, scale), shares)
     matrix = np.asarray(sums)
     assert matrix.shape == (sum(sizes), 1 + 2 + 5 + 1)
     inputs = np.concatenate(
@@ -134,14 +138,14 @@ def test_numbers_are_one_input_and_all_are_centred() -> None:
     assert np.ptp(np.diff(place[:8])) < 1e-9  # even steps from bin to bin ...
     assert place[8] == 0  # ... and what is missing in the middle, with an input of its own
     assert matrix[2:10, 2].tolist() == [0.0] * 8
-    rare = _seen(Domain(names=("a",), sizes=(2,), num_rows=1), (None,), [np.asarray([1 - 1e-9, 1e-9])])[1]
+    rare = critic_inputs(Domain(names=("a",), sizes=(2,), num_rows=1), (None,), [np.asarray([1 - 1e-9, 1e-9])])[1]
     assert rare[1][0] == pytest.approx(10.0)
 
 
 def test_clipped_sums_are_those_of_each_row() -> None:
     """With sums of features before the first layer, as without: against the gradient of every row by itself."""
     draw = np.random.default_rng(1)
-    centre, sums = _seen(DOMAIN, (None, None), [np.full(size, 1 / size) for size in DOMAIN.sizes])
+    centre, sums = critic_inputs(DOMAIN, (None, None), [np.full(size, 1 / size) for size in DOMAIN.sizes])
     critic = Centred(Critic(len(sums[0]), (4,), key=jax.random.key(0)), centre, sums)
     assert has_rules(critic)
     blocks = one_hot_blocks(DOMAIN.sizes)
@@ -278,7 +282,7 @@ def test_wrappers_use_them(method: str) -> None:
     wrapped.fit(real_rows(400), plan, ledger, key=jax.random.key(0))
     assert sorted(query.key for query in ledger.queries) == sorted(query.key for query in plan.queries)
     if method == "boosted":
-        assert plan["picks"].what == "10 picks among 4 critics and the cells of 1 marginals"
+        assert plan["selections"].what == "10 selections among 4 critics and the cells of 1 marginals"
 
 
 @pytest.mark.slow

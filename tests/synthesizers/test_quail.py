@@ -248,7 +248,7 @@ def test_restricted_rows_keep_units_scales_and_bounds() -> None:
         num_rows=ROWS,
         target="label",
     )
-    assert part.domain.numbers == ("age",)
+    assert part.domain.numeric == ("age",)
     assert part.scales == (codec.scales[0], codec.scales[3])
     assert part.max_rows_per_unit == 2
     units = arrange_units(part, part._codes)
@@ -295,7 +295,7 @@ class HoldsOut(Independent):
 def test_disjoint_around_rows_that_are_held_out_is_refused() -> None:
     inner = HoldsOut()
     domain = encoded()[0].domain
-    with pytest.raises(us.ConfigError, match="holds out rows by itself"):
+    with pytest.raises(us.ConfigError, match="holds out units itself"):
         Quail(inner, learner="prior", disjoint=True).plan(domain, Budget(1.0, 1e-6))
     assert Quail(inner, learner="prior").plan(domain, Budget(1.0, 1e-6))  # its parts are priced as ever
 
@@ -328,14 +328,14 @@ def test_numbers_are_predictions_or_spread_around_them() -> None:
     loose = fitted(Quail(MST(), target="score", label="sample"), OPEN, target="score")
     model: Any = loose.model
     assert isinstance(model.learners[0].residual_stddev, float)
-    codes, places = model.sample(20_000, key=jax.random.key(0))
+    codes, positions = model.sample(20_000, key=jax.random.key(0))
     predicted = model.learners[0].predict(np.delete(codes, 2, axis=1))
     inside = (predicted > 0.15) & (predicted < 0.85)  # away from the bounds, where draws are held
-    spread = 100 * float(np.std(places[inside, 2] - predicted[inside]))
+    spread = 100 * float(np.std(positions[inside, 2] - predicted[inside]))
     assert 0.85 * 5 < spread < 1.15 * 5
     other: Any = firm.model
-    codes, places = other.sample(5000, key=jax.random.key(0))
-    np.testing.assert_array_equal(places[:, 2], other.learners[0].predict(np.delete(codes, 2, axis=1)))
+    codes, positions = other.sample(5000, key=jax.random.key(0))
+    np.testing.assert_array_equal(positions[:, 2], other.learners[0].predict(np.delete(codes, 2, axis=1)))
     for release in (firm, loose):
         fake = release.sample_arrow(5000, seed=0)
         slope, _ = np.polyfit(fake.column("age").to_numpy(), fake.column("score").to_numpy(), 1)
@@ -361,11 +361,11 @@ def test_numbers_without_places_stand_in_their_bins() -> None:
     gaussian = NaiveBayes(numbers="gaussian")
     nested = Quail(inner, target="colour", columns=("score", "age"), learner=gaussian)
     model: Any = fitted(nested, OPEN).model
-    codes, places = model.sample(500, key=jax.random.key(0))
-    assert np.isnan(places[:, 2]).all()  # scores are bins
-    others, shown = np.delete(codes, 1, axis=1), np.delete(places, 1, axis=1)
+    codes, positions = model.sample(500, key=jax.random.key(0))
+    assert np.isnan(positions[:, 2]).all()  # scores are bins
+    others, shown = np.delete(codes, 1, axis=1), np.delete(positions, 1, axis=1)
     missing = model.learners[0].predict(others, shown)
-    shown[:, 1] = model.learners[0].inputs.columns[0].places_of(codes[:, 2])
+    shown[:, 1] = model.learners[0].inputs.columns[0].positions_of(codes[:, 2])
     np.testing.assert_array_equal(codes[:, 1], model.learners[0].predict(others, shown))
     assert np.any(missing != codes[:, 1])
 
@@ -523,10 +523,10 @@ def test_a_learner_is_no_inner_method() -> None:
         ({"target": "score", "learner": "logistic"}, {}, "predicts categories"),
         ({"target": "score", "learner": "naive_bayes"}, {}, "predicts categories"),
         ({"learner": "linear"}, {}, "predicts a number"),
-        ({"target": ("label", "colour", "score", "age")}, {}, "none left to make"),
+        ({"target": ("label", "colour", "score", "age")}, {}, "none left to generate"),
         ({"columns": ("label", "age")}, {}, "among the columns to predict it from"),
         ({"columns": ("nothing",)}, {}, "no column"),
-        ({"columns": ("age",), "learner": "prior"}, {}, "sees no columns"),
+        ({"columns": ("age",), "learner": "prior"}, {}, "uses no columns"),
         ({"target": "score", "learner": "mlp_regression", "label": "sample"}, {}, "no residual"),
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from understudy.encoding.features import Layout, Levels
+from understudy.encoding.features import Layout, OneHot
 from understudy.models.networks import Decoder
 from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.rows import PrivateUnits
@@ -73,10 +73,10 @@ def test_the_code_of_a_row_does_not_depend_on_others() -> None:
     sizes, num_rows = (100, 200, 30), autoencoder.AT_ONCE + 1
     draw = np.random.default_rng(0)
     codes = np.stack([draw.integers(0, size, num_rows) for size in sizes], axis=1).astype(np.int32)
-    places = np.full(codes.shape, np.nan)
+    positions = np.full(codes.shape, np.nan)
     encoder = random_encoder(np.full(sum(sizes), 0.1), (), 5, key=jax.random.key(0))
-    shown = Coded(Layout(tuple(map(Levels, sizes))), encoder)
-    whole = shown.encode(codes, places, jax.random.key(1))
-    np.testing.assert_array_equal(whole[1:], shown.encode(codes[1:], places[1:], jax.random.key(1)))
-    np.testing.assert_array_equal(whole[-3:], shown.encode(codes[-3:], places[-3:], jax.random.key(1)))
-    assert shown.encode(codes[:0], places[:0], jax.random.key(1)).shape == (0, 5)
+    shown = Coded(Layout(tuple(map(OneHot, sizes))), encoder)
+    whole = shown.encode(codes, positions, jax.random.key(1))
+    np.testing.assert_array_equal(whole[1:], shown.encode(codes[1:], positions[1:], jax.random.key(1)))
+    np.testing.assert_array_equal(whole[-3:], shown.encode(codes[-3:], positions[-3:], jax.random.key(1)))
+    assert shown.encode(codes[:0], positions[:0], jax.random.key(1)).shape == (0, 5)

@@ -11,7 +11,7 @@ import pytest
 
 from understudy.privacy.clipping import Clip
 from understudy.privacy.dpsgd import ChargedSteps
-from understudy.privacy.langevin import ChargedUpdates, Pace
+from understudy.privacy.langevin import ChargedUpdates, StepParameters
 from understudy.privacy.rows import PrivateUnits
 from understudy.privacy.sampling import Batches
 from understudy.training import gan as training
@@ -55,14 +55,14 @@ def _run() -> Any:
     return jax.jit(functools.partial(advance, CHAINS))
 
 
-def critics_after(taken: np.ndarray, pace: tuple[float, float, float]) -> np.ndarray:
+def critics_after(taken: np.ndarray, parameters: tuple[float, float, float]) -> np.ndarray:
     """A line for each discriminator after two iterations, in which so many units enter each update's sum."""
     units = PrivateUnits(jnp.ones((2, 1, 2), jnp.int32), jnp.ones((2, 1), dtype=bool))
     batches = Batches(
         jnp.tile(jnp.arange(2), (ITERATIONS, EACH, 1, 1)), jnp.asarray(taken)[..., None, None] & np.ones(2, bool)
     )
-    of_critics = Pace(*(jnp.full(ITERATIONS, value, jnp.float32) for value in pace))
-    of_generators = Pace(*(jnp.full(ITERATIONS, value, jnp.float32) for value in (1e-6, 0.0, 0.0)))
+    of_critics = StepParameters(*(jnp.full(ITERATIONS, value, jnp.float32) for value in parameters))
+    of_generators = StepParameters(*(jnp.full(ITERATIONS, value, jnp.float32) for value in (1e-6, 0.0, 0.0)))
     charged = ChargedUpdates(ChargedSteps(units, jnp.zeros(()), RATE, ITERATIONS * EACH), of_critics)
     after = _run()(_begin(), charged, Clip.flat(1.0), jax.random.key(2), batches, of_generators, None)
     return _lines(after)
@@ -76,12 +76,12 @@ def _lines(state: ChainState) -> np.ndarray:
 def test_a_draw_enters_one_update_of_one_chain() -> None:
     """Rows that enter draw k of the last iteration alone move chain k mod 2, and no other: no draw is used twice."""
     nobody = np.zeros((ITERATIONS, EACH), dtype=bool)
-    pace = (1e-2, 0.0, 0.0)  # without noise
-    before = critics_after(nobody, pace)
+    parameters = (1e-2, 0.0, 0.0)  # without noise
+    before = critics_after(nobody, parameters)
     for number in range(EACH):
         taken = nobody.copy()
         taken[-1, number] = True
-        moved = np.any(critics_after(taken, pace) != before, axis=1)
+        moved = np.any(critics_after(taken, parameters) != before, axis=1)
         assert np.flatnonzero(moved).tolist() == [number % DISCRIMINATORS]
 
 
@@ -102,9 +102,9 @@ def test_an_update_has_the_noise_of_its_iteration() -> None:
     nobody = Batches(jnp.zeros((ITERATIONS, EACH, 1, 2), jnp.int32), jnp.zeros((ITERATIONS, EACH, 1, 2), bool))
     wanted, still = 1e-3, jnp.full(ITERATIONS, 1e-6)
     multipliers = jnp.asarray([1.0, 1e4])
-    of_critics = Pace(jnp.full(ITERATIONS, wanted / (1e4 / RATE)), multipliers, jnp.zeros(ITERATIONS))
+    of_critics = StepParameters(jnp.full(ITERATIONS, wanted / (1e4 / RATE)), multipliers, jnp.zeros(ITERATIONS))
     charged = ChargedUpdates(ChargedSteps(units, jnp.ones(()), RATE, ITERATIONS * EACH), of_critics)
-    generators = Pace(still, jnp.zeros(ITERATIONS), jnp.zeros(ITERATIONS))
+    generators = StepParameters(still, jnp.zeros(ITERATIONS), jnp.zeros(ITERATIONS))
     after = _run()(_begin(), charged, Clip.flat(1.0), jax.random.key(2), nobody, generators, None)
     moved = _lines(after) - _lines(_begin())
     assert moved.var() / (UPDATES * wanted**2) == pytest.approx(1.0, abs=4 * np.sqrt(2 / moved.size))
@@ -112,14 +112,16 @@ def test_an_update_has_the_noise_of_its_iteration() -> None:
 
 def test_training_goes_through_batches_and_paces_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """In order and from where it is, whatever the length of its parts: noise of a later stage is that of the stage."""
-    drawn_for, paces_seen = [], []
+    drawn_for, parameters_seen = [], []
 
     def batches_of(settings: Any, key: Any, steps: Any, first: int, count: int) -> tuple[int, int]:
         drawn_for.append((first, count))
         return first, count
 
-    def run(state: Any, charged: Any, clip: Any, key: Any, batches: tuple[int, int], paces: Any, marginal: Any) -> Any:
-        paces_seen.append(paces)
+    def run(
+        state: Any, charged: Any, clip: Any, key: Any, batches: tuple[int, int], step_parameters: Any, marginal: Any
+    ) -> Any:
+        parameters_seen.append(step_parameters)
         assert int(state.iteration) == batches[0]  # by which an update finds its noise
         return dataclasses.replace(state, iteration=state.iteration + batches[1])
 
@@ -129,10 +131,13 @@ def test_training_goes_through_batches_and_paces_once(monkeypatch: pytest.Monkey
     number = jnp.arange(6.0)
     units = PrivateUnits(jnp.zeros((1, 1, 2), jnp.int32), jnp.zeros((1, 1), dtype=bool))
     steps = ChargedSteps(units, jnp.zeros(()), RATE, 6 * EACH)
-    charged, own = ChargedUpdates(steps, Pace(number, number + 20, number)), Pace(number, number + 10, number)
+    charged, own = (
+        ChargedUpdates(steps, StepParameters(number, number + 20, number)),
+        StepParameters(number, number + 10, number),
+    )
     key, more = jax.random.key(0), {"keep_every": 2, "keep_last": 2, "progress": None, "slot": None}
     kept = train_chains(CHAINS, charged, Clip.flat(1.0), own, key, network_key=key, marginal=None, **more)  # type: ignore[arg-type]
     assert drawn_for == [(0, 2), (2, 2), (4, 2)]
-    seen = np.concatenate([np.asarray(paces.noise_multiplier) for paces in paces_seen])
+    seen = np.concatenate([np.asarray(step_parameters.noise_multiplier) for step_parameters in parameters_seen])
     np.testing.assert_array_equal(seen, own.noise_multiplier)
     assert [int(state.iteration) for state in kept] == [4, 6]

@@ -50,7 +50,7 @@ from understudy.privacy.sampling import round_sampling_rate  # noqa: E402
 from understudy.synthesizers.boosted.game import (  # noqa: E402
     Constant,
     Outcome,
-    Pick,
+    Select,
     Together,
     Values,
     best_response,
@@ -395,7 +395,9 @@ def _picks(profile: Profile, epsilon: float | None = None) -> Any:
     from understudy.privacy.events import Selections
     from understudy.privacy.ledger import Query
 
-    return Query("picks", f"{profile.rounds} picks among critics", Selections(epsilon or profile.picks, profile.rounds))
+    return Query(
+        "selections", f"{profile.rounds} picks among critics", Selections(epsilon or profile.picks, profile.rounds)
+    )
 
 
 def calibrated(profile: Profile, images: int) -> tuple[float, float]:
@@ -436,7 +438,7 @@ def paid_for_training(profile: Profile, images: int) -> float:
 
 def picks_of(
     profile: Profile, judge: Callable[[np.ndarray], np.ndarray], count: int, codes: Codes, seed: int
-) -> tuple[Pick, dict[str, Any]]:
+) -> tuple[Select, dict[str, Any]]:
     """Paid ones, or the same without a ledger; and what they cost, or why nothing was charged."""
     why = "there was no accountant here"
     if has_accountant():
@@ -449,7 +451,7 @@ def picks_of(
 
 def private_pick(
     profile: Profile, judge: Callable[[np.ndarray], np.ndarray], count: int, codes: Codes, seed: int
-) -> tuple[Pick, dict[str, float]]:
+) -> tuple[Select, dict[str, float]]:
     """The picks of a ledger that has paid for the first part of the training, and what both cost."""
     from understudy.privacy.ledger import Guarantee, Ledger
     from understudy.privacy.rows import PrivateRows
@@ -467,7 +469,7 @@ def private_pick(
     return pick, {"epsilon, training": trained, "epsilon, with picks": ledger.spent().epsilon}
 
 
-def unpriced_pick(profile: Profile, real: Values, seed: int) -> Pick:
+def unpriced_pick(profile: Profile, real: Values, seed: int) -> Select:
     """The same law where there is no accountant, so no ledger: odds exp(epsilon * sum), for public images alone."""
     noise, means = SeededNoise(seed), means_of(real)
     return lambda public: noise.noisy_argmax(real.num_samples * (means - public), 1 / profile.picks)
@@ -565,7 +567,7 @@ def one(
 
     judge = judge_of([one.critic for one in kept])
     critics = evaluate_critics(judge, len(kept), pool)
-    of_last = evaluate_critics(judge_of([last.critic]), 1, proposals).mixed(np.ones(1))
+    of_last = evaluate_critics(judge_of([last.critic]), 1, proposals).mixture(np.ones(1))
     timed("judged")
     if private:
         pick, spent = picks_of(profile, judge, len(kept), codes, seed)
@@ -608,7 +610,7 @@ def chosen(
         "GAN": (proposals[: profile.scored], len(proposals)),
         "DRS": some(proposals, rejected),
         "PGB": (pool[draw_indices(outcome.weights, profile.scored, generator)], len(pool)),
-        "PGB+DRS": some(pool, boosted[rejection_sample(outcome.mixed[boosted], generator)]),
+        "PGB+DRS": some(pool, boosted[rejection_sample(outcome.mixture[boosted], generator)]),
     }
 
 

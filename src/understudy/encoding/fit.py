@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Int
 
-from understudy.encoding.arrow import as_ticks, bound_ticks, plain_array
+from understudy.encoding.arrow import as_numbers, bound_numbers, plain_array
 from understudy.encoding.codec import Codec, estimated_columns
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
 from understudy.errors import BudgetExceeded
@@ -37,15 +37,15 @@ MERGED_PART = 0.05  # fraction of the longest list that is merged per step: long
 
 
 def assumed_domain(schema: Schema, binning: Binning, *, num_rows: int | None = None) -> Domain:
-    """The domain as far as it is public before any purchase: for plans, which read no data.
+    """The domain as far as it is public before any query: for plans, which read no data.
 
     Sizes that will be estimated privately are placeholders, for plans that people read. No privacy cost depends on
     them, and no refusal does: refusals are decided by the domain's `largest` sizes.
     """
-    most_sizes = _most_sizes(schema, binning)
+    max_sizes = _max_sizes(schema, binning)
     sizes = [
-        min(size, STAND_IN) if column.bought == "categories" else size
-        for column, size in zip(schema.modelled, most_sizes, strict=True)
+        min(size, STAND_IN) if column.estimated == "categories" else size
+        for column, size in zip(schema.modelled, max_sizes, strict=True)
     ]
     rows = schema.rows or num_rows or DEFAULT_SIZE
     names = tuple(column.name for column in schema.modelled)
@@ -55,14 +55,14 @@ def assumed_domain(schema: Schema, binning: Binning, *, num_rows: int | None = N
         sizes=tuple(sizes),
         num_rows=rows,
         target=schema.target,
-        numbers=numbers,
+        numeric=numbers,
         declared_rows=schema.rows,
-        bought=estimated_columns(schema),
-        most_sizes=most_sizes,
+        estimated=estimated_columns(schema),
+        max_sizes=max_sizes,
     )
 
 
-def _most_sizes(schema: Schema, binning: Binning) -> tuple[int, ...]:
+def _max_sizes(schema: Schema, binning: Binning) -> tuple[int, ...]:
     """The largest number of codes that each modelled column can have, whatever is estimated."""
     sizes = []
     for column in schema.modelled:
@@ -83,7 +83,7 @@ TooLarge = Callable[[Domain], tuple[str, ...]]
 def fit_codec(
     table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning, too_large: TooLarge | None = None
 ) -> tuple[Codec, PrivateRows]:
-    """Buys what the schema leaves open, then encodes the rows that may be used.
+    """Estimates privately what the schema leaves open, then encodes the rows that may be used.
 
     Where estimated lists are `too_large` for a method, their rarest categories become "other" too.
 
@@ -98,7 +98,7 @@ def fit_codec(
         table = table.filter(pa.array(kept))
         units = unit_numbers(table.column(schema.unit))
     num_rows = noisy_size(table, plan["size"], ledger) if schema.rows is None else schema.rows
-    categories = _bought_categories(table, schema, plan, ledger, binning)
+    categories = _estimate_categories(table, schema, plan, ledger, binning)
     histograms = _histograms(table, schema, plan, ledger, binning, num_rows=num_rows)
 
     def codec_of(categories: Mapping[str, Collection[Category]]) -> Codec:
@@ -110,10 +110,10 @@ def fit_codec(
     codec = codec_of(categories)
     rows = PrivateRows(
         codec.encode(table),
-        dataclasses.replace(codec.domain, most_sizes=_most_sizes(schema, binning)),
+        dataclasses.replace(codec.domain, max_sizes=_max_sizes(schema, binning)),
         max_rows_per_unit=schema.max_rows_per_unit,
         units=units,
-        positions=lambda: codec.places(table),
+        positions=lambda: codec.positions(table),
         scales=codec.scales,
     )
     return codec, rows
@@ -138,7 +138,7 @@ def merge_rarest(
     return kept
 
 
-def _bought_categories(
+def _estimate_categories(
     table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning
 ) -> dict[str, dict[Category, int]]:
     if "categories" not in plan:
@@ -153,13 +153,12 @@ def _histograms(
     numeric = [column for column in schema.modelled if column.kind in BOUNDED]
     exact_values = {}
     for column in numeric:
-        ticks, known = as_ticks(table.column(column.name), column.kind)
-        exact_values[column.name] = ticks[known]
-    bounds = {column.name: bound_ticks(column) for column in numeric if column.bounds is not None}
+        numbers, known = as_numbers(table.column(column.name), column.kind)
+        exact_values[column.name] = numbers[known]
+    bounds = {column.name: bound_numbers(column) for column in numeric if column.bounds is not None}
     if "bounds" in plan:
-        bought = plan["bounds"].columns
         kinds = {column.name: column.kind for column in numeric}
-        values = {name: exact_values[name] for name in bought}
+        values = {name: exact_values[name] for name in plan["bounds"].columns}
         bounds |= discover_bounds(values, kinds, plan["bounds"], ledger)
     finest = FLAT if binning.bins == "equal" else FINEST
     grids = {
@@ -196,7 +195,7 @@ def _column_codec(
 
 
 def _name_of_other(found: Sequence[Category]) -> Category | None:
-    """ "other", or with as many underscores as it takes; a null where the list is not text."""
+    """ "other", with underscores appended until it is not in the list; a null if the list is not text."""
     if found and not isinstance(found[0], str):
         return None
     name = OTHER
@@ -206,9 +205,9 @@ def _name_of_other(found: Sequence[Category]) -> Category | None:
 
 
 def near_equal_masses(histogram: Histogram, max_bins: int) -> Int[np.ndarray, " edges"]:
-    """Groups neighbouring runs into at most `max_bins` bins of near-equal mass; spikes keep a bin of their own.
+    """Groups neighbouring fine bins into at most `max_bins` bins of near-equal mass; spikes keep a bin of their own.
 
-    Returns the first run of each bin, and the number of runs at the end. Post-processing of noisy masses.
+    Returns the first fine bin of each bin, and the number of fine bins at the end. Post-processing of noisy masses.
     """
     masses = histogram.masses
     density = masses / (histogram.stops - histogram.starts)
@@ -224,10 +223,10 @@ def near_equal_masses(histogram: Histogram, max_bins: int) -> Int[np.ndarray, " 
 
 def _greedy_edges(masses: np.ndarray, alone: np.ndarray, target: float) -> list[int]:
     edges, filled = [0], 0.0
-    for run, (mass, single) in enumerate(zip(masses, alone, strict=True)):
-        if run > edges[-1] and (single or filled + mass / 2 >= target):
-            edges.append(run)
+    for index, (mass, is_alone) in enumerate(zip(masses, alone, strict=True)):
+        if index > edges[-1] and (is_alone or filled + mass / 2 >= target):
+            edges.append(index)
             filled = 0.0
-        filled = math.inf if single else filled + mass
+        filled = math.inf if is_alone else filled + mass
     edges.append(len(masses))
     return edges

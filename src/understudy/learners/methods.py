@@ -53,13 +53,13 @@ def target_of(domain: Domain, named: str | None, *, numeric: bool) -> str:
     if target is None:
         raise ConfigError("There is no target. Name the column to predict: target=..., or target in the schema.")
     (size,) = domain.shape((target,))
-    if numeric and target not in domain.numbers:
+    if numeric and target not in domain.numeric:
         raise ConfigError(f"A regression predicts a number, and {target!r} is a list of categories. Use a classifier.")
-    if not numeric and target in domain.numbers:
+    if not numeric and target in domain.numeric:
         raise ConfigError(
             f"A classifier predicts categories, and {target!r} is a number. Use a regression, or declare categories."
         )
-    if not numeric and size < 2 and target not in domain.bought:
+    if not numeric and size < 2 and target not in domain.estimated:
         raise ConfigError(f"The target {target!r} has one class only: there is nothing to learn. Declare at least two.")
     return target
 
@@ -82,7 +82,7 @@ def check_classes(weight: ClassWeight, target: str, domain: Domain) -> None:
     """Refuses, before any query, weights that are not one number for each declared class."""
     if not isinstance(weight, tuple):
         return
-    if target in domain.bought:
+    if target in domain.estimated:
         raise ConfigError(
             f"class_weight needs the classes of {target!r} to be declared. List them as categories in the schema."
         )
@@ -175,8 +175,8 @@ class _SinglePrecision:
 
     examples: Examples
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
-        return self.examples.encode(codes, places, key).astype(np.float32)
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
+        return self.examples.encode(codes, positions, key).astype(np.float32)
 
 
 def _cross_entropy(weights: Float[np.ndarray, " classes"]) -> Any:
@@ -233,7 +233,7 @@ class Logistic(Steps):
         return Plan(tuple(queries))
 
     def _minimum_query(self, target: str, domain: Domain, budget: Budget) -> Query:
-        if target in domain.bought:
+        if target in domain.estimated:
             # Each class is a minimum, so the price would follow from how many classes were bought.
             raise ConfigError(
                 f"method=objective needs the classes of {target!r} declared, for each costs a part of the budget. "
@@ -371,7 +371,7 @@ class NaiveBayes:
         """Formal guarantee: the price of the plan's query; all else is post-processing."""
         domain = rows.domain
         target = target_of(domain, self.target, numeric=False)
-        shown = "bins" if self.numbers == "bins" else "places"
+        shown = "bins" if self.numbers == "bins" else "positions"
         inputs = inputs_of(domain, rows.scales, target, numbers=shown, columns=self.columns)
         levels = [column.name for column in inputs.columns if column.middles is None]
         numbers = [column.name for column in inputs.columns if column.middles is not None]
@@ -444,7 +444,7 @@ class Linear:
 
     target: str | None = None
     columns: tuple[str, ...] | None = None
-    numbers: Annotated[str, OneOf(*NUMBERS)] = "places"
+    numbers: Annotated[str, OneOf(*NUMBERS)] = "positions"
     residual: bool = False
     """Whether to buy the variance of what is not explained, to draw labels around their predictions."""
     gram_fraction: InnerFraction = 0.6

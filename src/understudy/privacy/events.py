@@ -1,4 +1,4 @@
-"""Accounting events: what one query costs, to either accountant, in a certificate's JSON and in its words.
+"""Accounting events: what one query costs for either accountant, its JSON, and its description in a certificate.
 
 An event is a frozen dataclass of public numbers; no data passes through this file. A new kind of event is a subclass of
 `Event` listed in `EVENTS`: accountants, ledger, certificate and its JSON schema know nothing of the single kinds.
@@ -244,7 +244,7 @@ class SubsampledGaussian(Event):
         accountant = rdp.RdpAccountant(SUBSAMPLED_ORDERS)
         sums = dp_accounting.GaussianDpEvent(self.noise_multiplier)
         step = dp_accounting.PoissonSampledDpEvent(self.sampling_rate, sums)
-        with _without_warnings():  # orders whose series does not converge are infinite: said for each, harmless
+        with _without_warnings():  # orders whose series does not converge are infinite: a harmless warning for each
             accountant.compose(step, self.steps)
         return np.concatenate([accountant._rdp, np.full(len(ORDERS) - len(SUBSAMPLED_ORDERS), np.inf)])
 

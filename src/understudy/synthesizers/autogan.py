@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from understudy.encoding.features import FEW, Block, Blocks, Layout, is_level, layout_of, num_features
+from understudy.encoding.features import FEW, Block, Blocks, Layout, is_one_hot, layout_of, num_features
 from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
 from understudy.models.networks import GENERATORS, Decoded, Decoder
@@ -190,7 +190,7 @@ class AutoGAN(DPGAN):
                 f"code_size {self.code_size} exceeds the features of a row, at most {most}. An autoencoder must "
                 "narrow them: use a smaller code, or leave it out."
             )
-        numbers_only = self.features == "typed" and domain.numbers and set(domain.numbers) == set(domain.names)
+        numbers_only = self.features == "typed" and domain.numeric and set(domain.numeric) == set(domain.names)
         if self.reconstruction == "bce" and numbers_only:
             raise ConfigError(
                 "reconstruction=bce is for features that are 0 or 1, and with features=typed every column of this "
@@ -217,7 +217,7 @@ class AutoGAN(DPGAN):
             return size if self.features == "binned" else max(size, self.num_modes + 2)
 
         return sum(
-            of_number(size) if name in domain.numbers else size
+            of_number(size) if name in domain.numeric else size
             for name, size in zip(domain.names, domain.largest.sizes, strict=True)
         )
 
@@ -270,7 +270,7 @@ class AutoGAN(DPGAN):
             ledger.charge(plan["encoder"])  # no private ledger takes it
         marginals = marginal = None
         if self.marginals_fraction:
-            marginals = [shares(table) for table in noisy_counts(rows, domain.singles, plan["singles"], ledger)]
+            marginals = [shares(table) for table in noisy_counts(rows, domain.one_way, plan["one_way"], ledger)]
         layout = layout_of(self.features, domain, rows.scales, marginals, modes=self.modes, num_modes=self.num_modes)
         if marginals is not None:
             marginal = jnp.asarray(layout.shares(marginals), dtype=jnp.float32)
@@ -362,7 +362,7 @@ class AutoGAN(DPGAN):
             encoder = random_encoder(centre, self._hidden, code, key=encoder_key)
         if self.encoder == "dp_pca":
             gram = noisy_gram(rows, Shifted(layout, centre), plan["moments"], ledger)
-            reach = math.sqrt(float(np.sum(np.where(is_level(blocks), centre * (1 - centre), 0.25))))
+            reach = math.sqrt(float(np.sum(np.where(is_one_hot(blocks), centre * (1 - centre), 0.25))))
             encoder = principal_encoder(gram, rows.public_num_rows, reach, centre, code)
         decoder = Decoder(code, tuple(reversed(self._hidden)), features, key=decoder_key)
         if marginal is not None:
@@ -433,7 +433,7 @@ def _centre(blocks: Blocks, marginal: Array | None) -> Float[np.ndarray, " featu
     even = np.concatenate(
         [np.full(block.size, {"one_hot": 1 / block.size, "bits": 0.5}.get(block.kind, 0.0)) for block in blocks]
     )
-    return even if marginal is None else np.where(is_level(blocks), np.asarray(marginal, dtype=np.float64), even)
+    return even if marginal is None else np.where(is_one_hot(blocks), np.asarray(marginal, dtype=np.float64), even)
 
 
 def _phases(progress: Progress | None, first: int, second: int) -> tuple[Progress | None, Progress | None]:

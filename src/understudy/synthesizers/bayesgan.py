@@ -28,7 +28,7 @@ from understudy.privacy.charges import charge_langevin, event_of
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP, Clip
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian, SubsampledGaussian
-from understudy.privacy.langevin import SCHEDULES, Law, Stage, paces, stages
+from understudy.privacy.langevin import SCHEDULES, Law, Stage, stages, step_parameters
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.sampling import round_sampling_rate
@@ -98,7 +98,7 @@ class BayesGAN:
     """residual, plain, or quail_dpgan."""
     features: Annotated[str, OneOf(*FEATURES)] = "binned"
     """What the networks see of a number: binned (a level for each bin), typed (a bounded number, or bits) or modes."""
-    modes: Annotated[str, OneOf(*MODES)] = "bought"
+    modes: Annotated[str, OneOf(*MODES)] = "private"
     """Of features="modes": components fitted to bought histograms, or a public_grid of them."""
     num_modes: Count = 10
     latent: Count = 64
@@ -142,7 +142,7 @@ class BayesGAN:
         return float(self.generator_chains * self.discriminator_chains) if self.chain_pairs == "sum" else 1.0
 
     @property
-    def _reach(self) -> float:
+    def _drift_sensitivity(self) -> float:
         """How far one unit moves the drift of a discriminator: clipped, then scaled."""
         return self.clip_norm * self._power / round_sampling_rate(self.sampling_rate)
 
@@ -152,7 +152,7 @@ class BayesGAN:
 
     @property
     def _law(self) -> Law:
-        return Law(self._reach, self.posterior_temperature, self._friction, momentum=self.sampler != "sgld")
+        return Law(self._drift_sensitivity, self.posterior_temperature, self._friction, momentum=self.sampler != "sgld")
 
     def _events(self, schedule: Sequence[Stage], noise: float) -> list[SubsampledGaussian]:
         """One for each stretch of stairs with one multiplier: every update of every discriminator chain counts.
@@ -183,7 +183,7 @@ class BayesGAN:
 
             stddev = budget.fraction(self.marginals_fraction).calibrate(lambda noise: [singles(noise)])
             queries.append(
-                Query("singles", f"one histogram for each of {count} columns", singles(stddev), columns=domain.names)
+                Query("one_way", f"one histogram for each of {count} columns", singles(stddev), columns=domain.names)
             )
         schedule = self._stairs(domain.num_rows)
         noise = budget.after(queries).calibrate(lambda noise: self._events(schedule, noise))
@@ -198,7 +198,7 @@ class BayesGAN:
     def heats(self, num_rows: int, noise: float) -> list[float]:
         """The temperature of the discriminator chains on each stair."""
         return [
-            stair.heat(noise, self._reach, self.posterior_temperature, self._friction)
+            stair.effective_temperature(noise, self._drift_sensitivity, self.posterior_temperature, self._friction)
             for stair in self._stairs(num_rows)
         ]
 
@@ -232,11 +232,11 @@ class BayesGAN:
         """Formal guarantee: the price of the plan's queries. Generators, and all states on the way, are post-processing
         of noisy counts and noisy updates: no other thing that they are made of has seen a row."""
         domain = rows.domain
-        queries = [query for query in plan if query.key != "singles"]
+        queries = [query for query in plan if query.key != "one_way"]
         self._check_plan(queries, domain)
         marginals = marginal = None
         if self.marginals_fraction:
-            marginals = [shares(table) for table in noisy_counts(rows, domain.singles, plan["singles"], ledger)]
+            marginals = [shares(table) for table in noisy_counts(rows, domain.one_way, plan["one_way"], ledger)]
         layout = layout_of(self.features, domain, rows.scales, marginals, modes=self.modes, num_modes=self.num_modes)
         if marginals is not None:
             marginal = jnp.asarray(layout.shares(marginals), dtype=jnp.float32)
@@ -250,7 +250,9 @@ class BayesGAN:
             warnings.warn(self.heat_in_words(domain.num_rows, noise), stacklevel=2)
         chains = self._chains(layout.blocks, domain.num_rows)
         scaled = [Stage(stair.iterations, stair.eta * self.generator_step) for stair in schedule]
-        of_generators = paces(scaled, [0.0] * len(schedule), dataclasses.replace(self._law, reach=0.0))
+        of_generators = step_parameters(
+            scaled, [0.0] * len(schedule), dataclasses.replace(self._law, drift_sensitivity=0.0)
+        )
         network_key, _ = jax.random.split(key)
         kept = train_chains(
             chains,

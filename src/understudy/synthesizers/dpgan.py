@@ -76,7 +76,7 @@ class DPGAN:
     """residual, plain, or quail_dpgan as published."""
     features: Annotated[str, OneOf(*FEATURES)] = "binned"
     """What the networks see of a number: binned (a level for each bin), typed (a bounded number, or bits) or modes."""
-    modes: Annotated[str, OneOf(*MODES)] = "bought"
+    modes: Annotated[str, OneOf(*MODES)] = "private"
     """Of features="modes": components fitted to bought histograms, or a public_grid of them."""
     num_modes: Count = 10
     """At most so many components for a number."""
@@ -312,9 +312,9 @@ def target_block(domain: Domain) -> int | None:
     Where its levels are bought, their number must move no price: pairs with it are bought however many there are. The
     bins of a number are bought too, and may be many: pairs with one never are, however few are found.
     """
-    if domain.target is None or len(domain.names) < 2 or domain.target in domain.numbers:
+    if domain.target is None or len(domain.names) < 2 or domain.target in domain.numeric:
         return None
-    if domain.target not in domain.bought and domain.shape((domain.target,))[0] > MOST_LEVELS:
+    if domain.target not in domain.estimated and domain.shape((domain.target,))[0] > MOST_LEVELS:
         return None
     return domain.index(domain.target)
 
@@ -335,10 +335,10 @@ def histograms(domain: Domain, budget: Budget, marginals_fraction: float, target
     count = len(domain.names)
     queries = []
     if marginals_fraction:
-        queries.append(bundle("singles", f"one histogram for each of {count} columns", count, marginals_fraction))
+        queries.append(bundle("one_way", f"one histogram for each of {count} columns", count, marginals_fraction))
     if marginals_fraction and target_fraction and target_block(domain) is not None:
         what = f"counts of {domain.target!r} with each of {count - 1} columns"
-        queries.append(bundle("pairs", what, count - 1, target_fraction))
+        queries.append(bundle("two_way", what, count - 1, target_fraction))
     return queries
 
 
@@ -348,16 +348,16 @@ def bought_shares(rows: PrivateRows, plan: Plan, ledger: Ledger) -> tuple[list[n
     Formal guarantee: the price of the queries "singles" and "pairs", where the plan has them.
     """
     domain = rows.domain
-    if "singles" not in plan:
+    if "one_way" not in plan:
         return None, None
-    marginals = [shares(table) for table in noisy_counts(rows, domain.singles, plan["singles"], ledger)]
-    if "pairs" not in plan:
+    marginals = [shares(table) for table in noisy_counts(rows, domain.one_way, plan["one_way"], ledger)]
+    if "two_way" not in plan:
         return marginals, None
-    target, event = domain.target, plan["pairs"].event
+    target, event = domain.target, plan["two_way"].event
     assert target is not None
     assert isinstance(event, DiscreteGaussian)
     others = [name for name in domain.names if name != target]
-    found = noisy_counts(rows, [(target, name) for name in others], plan["pairs"], ledger)
+    found = noisy_counts(rows, [(target, name) for name in others], plan["two_way"], ledger)
     noise, own = event.stddev / rows.public_num_rows, marginals[domain.index(target)]
     crossed = dict(zip(others, found, strict=True))
     blocks = [

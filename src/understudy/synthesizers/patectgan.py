@@ -14,7 +14,7 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Array
 
-from understudy.encoding.features import Blocks, Layout, Levels
+from understudy.encoding.features import Blocks, Layout, OneHot
 from understudy.errors import ConfigError
 from understudy.privacy.ledger import Budget, Plan
 from understudy.privacy.rows import PrivateRows
@@ -46,7 +46,7 @@ class PATECTGAN(PATEGAN):
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """As that of pategan; a table of numbers alone is refused where they are not discrete."""
-        if self.features == "typed" and set(domain.names) <= set(domain.numbers):
+        if self.features == "typed" and set(domain.names) <= set(domain.numeric):
             raise ConfigError(NO_CONDITION.format(self.features))
         return super().plan(domain, budget)
 
@@ -59,7 +59,7 @@ class PATECTGAN(PATEGAN):
         if any(column is not None for column in layout.discrete):
             return layout
         at = int(np.argmin(rows.domain.sizes))
-        return Layout((*layout.columns[:at], Levels(rows.domain.sizes[at]), *layout.columns[at + 1 :]))
+        return Layout((*layout.columns[:at], OneHot(rows.domain.sizes[at]), *layout.columns[at + 1 :]))
 
     def _settings(self, blocks: Blocks, cross: int | None) -> Settings:
         return dataclasses.replace(super()._settings(blocks, cross), condition_weight=self.condition_weight)

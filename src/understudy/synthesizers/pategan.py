@@ -101,7 +101,7 @@ class PATEGAN:
     """residual, plain or quail_dpgan."""
     features: Annotated[str, OneOf(*FEATURES)] = "binned"
     """What the networks see of a number: binned (a level for each bin), typed (a bounded number, or bits) or modes."""
-    modes: Annotated[str, OneOf(*MODES)] = "bought"
+    modes: Annotated[str, OneOf(*MODES)] = "private"
     """Of features="modes": components fitted to bought histograms, or a public_grid of them."""
     num_modes: Count = 10
     latent: Count = 64
@@ -234,7 +234,7 @@ class PATEGAN:
         """Whether there is a target of few levels, which is shown level by level."""
         if not self.cross or domain.target is None or domain.shape((domain.target,))[0] > MOST_LEVELS:
             return False
-        return self.features == "binned" or domain.target not in domain.numbers
+        return self.features == "binned" or domain.target not in domain.numeric
 
     # -------------------------------------------------------------------------------------------------------- fitting
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from understudy.encoding.features import Blocks, is_level, num_features
+from understudy.encoding.features import Blocks, is_one_hot, num_features
 from understudy.models.networks import Decoded, Decoder, block_log_softmax
 from understudy.privacy.clipping import Clip, RowLoss
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient
@@ -74,7 +74,7 @@ def reconstruction_of(blocks: Blocks, reconstruction: str, reduction: str) -> Re
     number. `bce`: binary cross-entropy of every feature between 0 and 1, as published; numbers stand between 0 and 1
     too, and the levels of a block share a softmax where the paper gives each a sigmoid.
     """
-    level = is_level(blocks)
+    level = is_one_hot(blocks)
     kinds = np.repeat([block.kind for block in blocks], [block.size for block in blocks])
     sizes = np.repeat([block.size for block in blocks], [block.size for block in blocks])
     scale = 1.0 if reduction == "sum" else 1 / (len(blocks) if reconstruction == "typed" else num_features(blocks))
@@ -302,7 +302,7 @@ class Coded:
 
 def with_shares(decoder: Decoder, blocks: Blocks, marginal: Float[np.ndarray, " features"]) -> Decoder:
     """A decoder that begins at independent columns of these noisy shares."""
-    level, last = is_level(blocks), decoder.layers[-1]
+    level, last = is_one_hot(blocks), decoder.layers[-1]
     assert last.bias is not None
     bias = jnp.where(level, jnp.log(jnp.where(level, marginal, 1.0)), last.bias)
     weight = last.weight * jnp.where(level, 0.1, 1.0)[:, None]
@@ -317,7 +317,7 @@ def held_to_shares(
 
     Post-processing. Given a code, every level keeps its odds against the others up to a factor that all codes share.
     """
-    level = is_level(blocks)
+    level = is_one_hot(blocks)
     logits = jax.vmap(generator)(jax.random.normal(key, (AT_ONCE, latent)))
 
     def moved(shift: Array, _: None) -> tuple[Array, None]:

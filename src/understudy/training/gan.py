@@ -21,7 +21,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from understudy.encoding.features import Blocks, is_level, num_features, starts
+from understudy.encoding.features import Blocks, is_one_hot, num_features, starts
 from understudy.errors import ConfigError, Diverged, TrainingError
 from understudy.models.networks import GENERATORS, Generator, activate, block_log_softmax, sample_features
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP, Clip, clip_from_public
@@ -107,7 +107,7 @@ class Settings:
                 f"The layers of a residual generator have one width, found {list(self.generator_widths)}. Write "
                 "generator_widths=[128, 128], or use arch=plain."
             )
-        if self.heads == "drawn" and not (is_level(self.blocks).all() and not LOSSES[self.loss].couples_fakes):
+        if self.heads == "drawn" and not (is_one_hot(self.blocks).all() and not LOSSES[self.loss].couples_fakes):
             raise ConfigError(f"heads 'drawn' needs rows of levels alone, and another loss than {self.loss}.")
         if self.fake_term == "paired" and LOSSES[self.loss].couples_fakes:
             raise ConfigError(f"fake_term 'paired' does not go with {self.loss}: its fakes depend on each other.")
@@ -170,7 +170,7 @@ def start(
     make = GENERATORS[settings.generator]
     generator = make(settings.latent, condition, settings.generator_widths, features, key=generator_key)
     if marginal is not None and isinstance(generator, Generator):
-        level = is_level(settings.blocks)  # of other features the marginals say nothing
+        level = is_one_hot(settings.blocks)  # of other features the marginals say nothing
         assert generator.exit.bias is not None
         bias = jnp.where(level, jnp.log(jnp.where(level, _single(marginal), 1.0)), generator.exit.bias)
         weight = generator.exit.weight * jnp.where(level, 0.1, 1.0)[:, None]
@@ -391,7 +391,7 @@ def generator_gradient(
             value = value - settings.condition_weight * jnp.mean(jnp.sum(condition * logs, axis=1))
         if marginal is not None and settings.anchor:
             # Features that are no levels have no share, and add nothing.
-            logs = jnp.where(is_level(settings.blocks), block_log_softmax(logits, settings.blocks), 0.0)
+            logs = jnp.where(is_one_hot(settings.blocks), block_log_softmax(logits, settings.blocks), 0.0)
             levels = jnp.exp(logs)
             shares = _mean(levels, condition, conditions)
             value = value - settings.anchor * jnp.sum(_single(marginal) * jnp.log(shares + 1e-8))

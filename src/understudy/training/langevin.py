@@ -21,7 +21,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from understudy.privacy.clipping import Clip
-from understudy.privacy.langevin import ChargedUpdates, Pace, langevin_step, noisy_langevin_step, zero_momentum
+from understudy.privacy.langevin import (
+    ChargedUpdates,
+    StepParameters,
+    langevin_step,
+    noisy_langevin_step,
+    zero_momentum,
+)
 from understudy.privacy.sampling import Batches
 from understudy.progress import Progress
 from understudy.training.critics import row_loss
@@ -105,7 +111,7 @@ def _posterior(chains: Chains, network: Any, gradient: PyTree) -> PyTree:
 
 
 def generator_updates(
-    chains: Chains, state: ChainState, pace: Pace, key: PRNGKeyArray, marginal: Array | None
+    chains: Chains, state: ChainState, parameters: StepParameters, key: PRNGKeyArray, marginal: Array | None
 ) -> ChainState:
     """One update of every generator chain. It reads no private row."""
 
@@ -117,7 +123,13 @@ def generator_updates(
         gradient = generator_gradient(chains.engine, generator, scores_of, row_key, None, marginal)
         drift = _posterior(chains, generator, gradient)
         return langevin_step(
-            generator, momentum, drift, eta=pace.eta, stddev=pace.extra, friction=chains.friction, key=noise_key
+            generator,
+            momentum,
+            drift,
+            eta=parameters.eta,
+            stddev=parameters.extra,
+            friction=chains.friction,
+            key=noise_key,
         )
 
     keys = jax.random.split(key, chains.generators)
@@ -165,30 +177,30 @@ def advance(
     clip: Clip,
     key: PRNGKeyArray,
     batches: Batches,
-    paces: Pace,
+    step_parameters: StepParameters,
     marginal: Array | None,
 ) -> ChainState:
     """An iteration for each of the batches, which come from `batches_of`; `paces` are those of the generators."""
     steps_key, _ = jax.random.split(key)
 
-    def iteration(state: ChainState, now: tuple[Batches, Pace]) -> tuple[ChainState, None]:
-        batches, pace = now
+    def iteration(state: ChainState, now: tuple[Batches, StepParameters]) -> tuple[ChainState, None]:
+        batches, parameters = now
         keys = jax.random.split(jax.random.fold_in(steps_key, state.iteration), 2 * chains.updates)
         for number in range(chains.updates):
-            state = generator_updates(chains, state, pace, keys[number], marginal)
+            state = generator_updates(chains, state, parameters, keys[number], marginal)
         for number in range(chains.updates):
             here = slice(number * chains.discriminators, (number + 1) * chains.discriminators)
             state = critic_updates(chains, state, charged, clip, keys[chains.updates + number], batches[here])
         return dataclasses.replace(state, iteration=state.iteration + 1), None
 
-    return jax.lax.scan(iteration, state, (batches, paces))[0]
+    return jax.lax.scan(iteration, state, (batches, step_parameters))[0]
 
 
 def train_chains(
     chains: Chains,
     charged: ChargedUpdates,
     clip: Clip,
-    paces: Pace,
+    step_parameters: StepParameters,
     key: PRNGKeyArray,
     *,
     network_key: PRNGKeyArray,
@@ -203,7 +215,7 @@ def train_chains(
 
     def more(state: ChainState, first: int, count: int) -> ChainState:
         batches = batches_of(chains.engine, key, charged.steps, first, count)
-        now = jax.tree_util.tree_map(lambda column: column[first : first + count], paces)
+        now = jax.tree_util.tree_map(lambda column: column[first : first + count], step_parameters)
         return run(state, charged, clip, key, batches, now, marginal)
 
     _, kept = driven(
@@ -224,7 +236,7 @@ def train_chains(
 @functools.lru_cache(maxsize=32)
 def _compiled(chains: Chains) -> Callable[..., ChainState]:
     @eqx.filter_jit
-    def run(state, charged, clip, key, batches, paces, marginal):  # type: ignore[no-untyped-def]
-        return advance(chains, state, charged, clip, key, batches, paces, marginal)
+    def run(state, charged, clip, key, batches, step_parameters, marginal):  # type: ignore[no-untyped-def]
+        return advance(chains, state, charged, clip, key, batches, step_parameters, marginal)
 
     return run

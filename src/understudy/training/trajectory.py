@@ -31,7 +31,7 @@ class Trajectory:
     def shown(
         self,
         codes: Int[np.ndarray, "rows columns"],
-        places: Float[np.ndarray, "rows columns"] | None,
+        positions: Float[np.ndarray, "rows columns"] | None,
         key: PRNGKeyArray,
     ) -> Callable[[slice], np.ndarray]:
         """From a stretch of generated rows to what the critics see of it.
@@ -42,8 +42,8 @@ class Trajectory:
         layout = self.layout
         if layout is None:
             return lambda at: codes[at]
-        assert places is not None
-        return lambda at: layout.encode(codes[at], places[at], jax.random.fold_in(key, at.start))
+        assert positions is not None
+        return lambda at: layout.encode(codes[at], positions[at], jax.random.fold_in(key, at.start))
 
 
 def judge(
