@@ -36,7 +36,7 @@ from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers import express, read_method
-from understudy.synthesizers.dpgan import DPGAN
+from understudy.synthesizers.dpgan import DPGAN, engine_settings
 from understudy.tables import conform
 from understudy.training.critics import Conditions, row_loss
 from understudy.training.losses import LOSSES
@@ -410,7 +410,7 @@ def test_one_hot_releases_of_earlier_versions_load() -> None:
 def test_widths_of_a_published_critic_follow_from_the_features() -> None:
     method = DPGAN(arch="quail_dpgan", critic_widths=())
     layout = Layout((Levels(20), Line(EDGES, None, False)))
-    assert method._settings(layout.blocks, 1000).critic_widths == (14, 7)  # of 21 features
+    assert engine_settings(method, layout.blocks, 1000).critic_widths == (14, 7)  # of 21 features
     assert read_method(express(method)) == method
 
 

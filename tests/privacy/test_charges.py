@@ -58,7 +58,7 @@ def test_updates_are_all_charged_before_the_rows_are_read(dear: int) -> None:
     book = ledger(5.0)
     charged = charge_langevin(table([(0, 0, 0)]), queries, book, **given)
     assert book.queries == tuple(queries)
-    assert np.asarray(charged._paces.noise_multiplier).tolist() == [20.0] * 3 + [21.0] * 2 + [22.0]
+    assert np.asarray(charged._schedule.noise_multiplier).tolist() == [20.0] * 3 + [21.0] * 2 + [22.0]
     assert (charged.num_iterations, charged.steps.num_steps, charged.steps.sampling_rate) == (6, 12, 0.5)
     assert float(charged.steps.noise_multiplier) == 20.0
 
@@ -71,7 +71,7 @@ def test_updates_have_the_noise_of_langevin_where_that_is_more() -> None:
     wanted = [stage.langevin_multiplier(2.0, 1.0) for stage in SCHEDULE]
     assert wanted[0] > 20
     expected = np.repeat(np.asarray(wanted, np.float32), [3, 2, 1])
-    np.testing.assert_array_equal(charged._paces.noise_multiplier, expected)
+    np.testing.assert_array_equal(charged._schedule.noise_multiplier, expected)
 
 
 def test_updates_that_the_plan_does_not_charge_are_refused() -> None:

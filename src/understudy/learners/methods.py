@@ -6,15 +6,16 @@ synthesizer can share one. The target is the domain's, or named. No price depend
 
 import dataclasses
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.learners.training import Descent, Network, trained
+from understudy.learners.training import LabelLoss, Network, train_learner
 from understudy.models.inputs import NUMBERS, Examples, Inputs, inputs_of, seen_columns
 from understudy.models.predictors import (
     Layers,
@@ -36,6 +37,8 @@ from understudy.privacy.sampling import round_sampling_rate
 from understudy.progress import Progress
 from understudy.schema import Domain
 from understudy.settings import Between, Count, InnerFraction, NotNegative, OneOf, Positive, Widths, check_settings
+from understudy.training.dpsgd import Descent
+from understudy.training.loop import RunOptions
 
 METHODS = ("sgd", "objective")
 PRIVATE = "private"
@@ -151,11 +154,11 @@ class Steps:
         columns = (target, *seen_columns(domain, target, self.columns))
         return Query("steps", what, SubsampledGaussian(rate, noise, self.steps), columns)
 
-    def _trained(
+    def _train(
         self,
         sizes: tuple[int, ...],
         examples: Examples,
-        of_row: Any,
+        of_label: LabelLoss,
         rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
@@ -163,10 +166,22 @@ class Steps:
         progress: Progress | None,
     ) -> Layers:
         charged = charge_dpsgd(rows, plan["steps"], ledger, _SinglePrecision(examples))
-        batch = max(1, round(charged.sampling_rate * rows.public_num_rows))
-        descent = Descent(batch, self.clip_norm, self.learning_rate, self.penalty)
-        network = Network(sizes, key=key)
-        return trained(network, of_row, charged, descent, key=ledger.noise.key(), progress=progress).as_arrays()
+        descent = Descent(
+            batch_size=max(1, round(charged.sampling_rate * rows.public_num_rows)),
+            learning_rate=self.learning_rate,
+            cosine=True,
+            penalty=self.penalty,
+        )
+        options = RunOptions(progress=progress, slot=ledger.slot())
+        return train_learner(
+            Network(sizes, key=key),
+            of_label,
+            charged,
+            descent,
+            clip_norm=self.clip_norm,
+            key=ledger.noise.key(),
+            options=options,
+        ).as_arrays()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,15 +194,19 @@ class _SinglePrecision:
         return self.examples.encode(codes, places, key).astype(np.float32)
 
 
-def _cross_entropy(weights: Float[np.ndarray, " classes"]) -> Any:
-    factors = jnp.asarray(weights, jnp.float32)
+class _CrossEntropy(eqx.Module):
+    """Of the classes, each with its weight."""
 
-    def of_row(logits: Array, label: Array) -> Array:
+    weights: Float[Array, " classes"]
+
+    def __call__(self, logits: Float[Array, " classes"], label: Float[Array, ""]) -> Float[Array, ""]:
         code = label.astype(jnp.int32)
         # Weighted before the clip: a heavy class has larger gradients, and no larger bound.
-        return factors[code] * optax.losses.softmax_cross_entropy_with_integer_labels(logits, code)
+        return self.weights[code] * optax.losses.softmax_cross_entropy_with_integer_labels(logits, code)
 
-    return of_row
+    @classmethod
+    def of(cls, weights: Float[np.ndarray, " classes"]) -> "_CrossEntropy":
+        return cls(jnp.asarray(weights, jnp.float32))
 
 
 def _half_square(output: Array, label: Array) -> Array:
@@ -265,8 +284,8 @@ class Logistic(Steps):
         examples = Examples(inputs, numeric=False)
         if by_steps:
             sizes = (inputs.width, len(weights))
-            loss = _cross_entropy(weights)
-            return LogitModel(inputs, self._trained(sizes, examples, loss, rows, plan, ledger, key, progress))
+            loss = _CrossEntropy.of(weights)
+            return LogitModel(inputs, self._train(sizes, examples, loss, rows, plan, ledger, key, progress))
         positives = [1] if len(weights) == 2 else list(range(len(weights)))
         found = noisy_minimisers(
             rows, examples, positives, plan["minimum"], ledger, penalty=self.penalty, class_weights=weights
@@ -305,8 +324,8 @@ class Perceptron(Steps):
         inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns)
         weights = class_weights(self.class_weight, rows, target, plan, ledger)
         sizes = (inputs.width, *self.widths, len(weights))
-        examples, loss = Examples(inputs, numeric=False), _cross_entropy(weights)
-        return LogitModel(inputs, self._trained(sizes, examples, loss, rows, plan, ledger, key, progress))
+        examples, loss = Examples(inputs, numeric=False), _CrossEntropy.of(weights)
+        return LogitModel(inputs, self._train(sizes, examples, loss, rows, plan, ledger, key, progress))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -327,7 +346,7 @@ class NumberPerceptron(Steps):
         target = target_of(rows.domain, self.target, numeric=True)
         inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns)
         sizes, examples = (inputs.width, *self.widths, 1), Examples(inputs, numeric=True)
-        layers = self._trained(sizes, examples, _half_square, rows, plan, ledger, key, progress)
+        layers = self._train(sizes, examples, _half_square, rows, plan, ledger, key, progress)
         return NumberModel(inputs, layers, target_edges(rows, target))
 
 

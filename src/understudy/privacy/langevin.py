@@ -10,7 +10,7 @@ scaling, so scales do not change the cost.
 
 The noise of the sum is also noise of the update. Where it is less than Langevin asks for, the rest is drawn with it, as
 one Gaussian, and the whole of it counts for privacy; where it is more, the chain is hotter than was asked for, and
-`Stage.heat` says how hot. Needs nothing but NumPy, JAX and Equinox.
+`Stage.temperature` says how hot. Needs nothing but NumPy, JAX and Equinox.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ class Stage:
         """
         return math.sqrt(2 * temperature / self.eta) / reach
 
-    def heat(self, multiplier: float, reach: float, temperature: float, friction: float) -> float:
+    def temperature(self, multiplier: float, reach: float, temperature: float, friction: float) -> float:
         """The temperature that updates have with this multiplier; `temperature`, where its noise is not too much."""
         return max(temperature, self.eta * (multiplier * reach) ** 2 / (2 * friction))
 
@@ -95,7 +95,7 @@ class Law:
         return [max(pair) for pair in zip(charged, wanted, strict=True)]
 
 
-class Pace(eqx.Module):
+class StepParameters(eqx.Module):
     """How one update is made."""
 
     eta: Float[Array, ""]
@@ -105,23 +105,23 @@ class Pace(eqx.Module):
     """Standard deviation of the noise beyond it."""
 
 
-def paces(schedule: Sequence[Stage], noise_multipliers: Sequence[float], law: Law) -> Pace:
-    """The pace of every iteration, stacked."""
+def step_parameters(schedule: Sequence[Stage], noise_multipliers: Sequence[float], law: Law) -> StepParameters:
+    """The now of every iteration, stacked."""
     extras = [
         stage.extra_stddev(multiplier, law.reach, law.temperature, law.friction)
         for stage, multiplier in zip(schedule, noise_multipliers, strict=True)
     ]
     lengths = [stage.iterations for stage in schedule]
     columns = ([stage.eta for stage in schedule], noise_multipliers, extras)
-    return Pace(*(jnp.asarray(np.repeat(np.asarray(column, np.float32), lengths)) for column in columns))
+    return StepParameters(*(jnp.asarray(np.repeat(np.asarray(column, np.float32), lengths)) for column in columns))
 
 
 class ChargedUpdates(eqx.Module):
-    """Langevin updates that were charged: private units, and the pace of every iteration. Opaque, and a pytree."""
+    """Langevin updates that were charged: private units, and the now of every iteration. Opaque, and a pytree."""
 
     _steps: ChargedSteps
     """With the least noise multiplier of all stages."""
-    _paces: Pace
+    _schedule: StepParameters
 
     def __repr__(self) -> str:
         return "ChargedUpdates(...)"
@@ -133,7 +133,7 @@ class ChargedUpdates(eqx.Module):
 
     @property
     def num_iterations(self) -> int:
-        return len(self._paces.eta)
+        return len(self._schedule.eta)
 
 
 def noisy_langevin_step(
@@ -160,11 +160,11 @@ def noisy_langevin_step(
     `noisy_gradient`, of which all else is post-processing.
     """
     gradient_key, extra_key = jax.random.split(key)
-    pace = jax.tree_util.tree_map(lambda column: column[iteration], charged._paces)
-    steps = dataclasses.replace(charged._steps, _noise_multiplier=pace.noise_multiplier)
+    now = jax.tree_util.tree_map(lambda column: column[iteration], charged._schedule)
+    steps = dataclasses.replace(charged._steps, _noise_multiplier=now.noise_multiplier)
     noisy = noisy_gradient(steps, loss, network, clip, batch=batch, key=gradient_key).gradient
     drift = jax.tree_util.tree_map(lambda private, other: other - scale * private, noisy, rest)
-    return langevin_step(network, momentum, drift, eta=pace.eta, stddev=pace.extra, friction=friction, key=extra_key)
+    return langevin_step(network, momentum, drift, eta=now.eta, stddev=now.extra, friction=friction, key=extra_key)
 
 
 def langevin_step(

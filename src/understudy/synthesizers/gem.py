@@ -44,28 +44,30 @@ from understudy.settings import (
     Widths,
     check_settings,
 )
-from understudy.synthesizers.dpgan import ledger_key
 from understudy.synthesizers.protocol import Capabilities
 from understudy.training.critics import one_hot_blocks
-from understudy.training.gan import Dials, Kept, Settings, begun_with
+from understudy.training.gan import Hyperparameters, init_from_networks
 from understudy.training.gan import train as train_both
+from understudy.training.generation import Context
+from understudy.training.loop import RunOptions, TrainingCheckpoint
 from understudy.training.marginal_matching import (
     BETAS,
     Cells,
     Components,
     Cross,
     Fit,
-    Held,
+    MarginalLoss,
     Pairs,
     State,
     Terms,
-    begun,
     by_chance,
     falling,
     heads_of,
+    init_state,
     train,
 )
 from understudy.training.networks import Centred, Critic
+from understudy.training.settings import Settings
 from understudy.training.trajectory import Trajectory, judge
 
 LEAST_SHARE = 0.001
@@ -351,7 +353,7 @@ class GEM:
         key: PRNGKeyArray,
         keep_every: int = 0,
         keep_last: int | None = None,
-    ) -> tuple[Kept, list[Kept], Callable[[Kept], MixtureOfProducts]]:
+    ) -> tuple[TrainingCheckpoint, list[TrainingCheckpoint], Callable[[TrainingCheckpoint], MixtureOfProducts]]:
         """The last state, those kept on the way, and what makes a model of one."""
         domain, tell = rows.domain, progress or (lambda share, words: None)
         tell_critic = _part(tell, 0.4, 0.6)
@@ -367,13 +369,20 @@ class GEM:
         board = Board(self, domain, purse, most_pairs=most_pairs, three_way_fraction=three_way_fraction)
         fit = Fit(one_hot_blocks(domain.sizes), (self.width,) * self.depth, self.ema_decay)
         spread = WIDE_SPREAD if self.has_critics else SPREAD
-        state = begun(fit, board.shares, rows=self.components, latent=self.latent, key=network_key, spread=spread)
+        state = init_state(fit, board.shares, rows=self.components, latent=self.latent, key=network_key, spread=spread)
         counts = self._counts(domain, len(board.pairs)) if choose is not None else ()
         for number, count in enumerate(counts):  # each begins where the last one came to
             if number:
                 rates = np.full(max(1, self.steps // 2 // len(counts)), self.learning_rate)
                 told = _part(tell, number / 2 / len(counts), 1 / 2 / len(counts))
-                state = train(fit, board.terms(), state.again(), rates, key=keys[number], progress=told)[0]
+                state = train(
+                    fit,
+                    board.terms(),
+                    state.restart(),
+                    rates,
+                    key=keys[number],
+                    options=RunOptions(chunk=50, progress=told),
+                )[0]
             assert choose is not None
             precision = board.for_pairs(purse) * count / sum(counts[number:])
             expected = board.expected(heads_of(fit, state.average, state.latents))
@@ -385,20 +394,30 @@ class GEM:
         rates = falling(self.learning_rate, round(self.steps * board.patience))
         if board.has_triples:  # noise that hides them is told by what the pairs made of them
             first, told = _part(told, 0.0, 0.5), _part(told, 0.5, 0.5)
-            state = train(fit, board.terms(), state.again(), rates, key=triples_key, progress=first)[0]
+            state = train(
+                fit,
+                board.terms(),
+                state.restart(),
+                rates,
+                key=triples_key,
+                options=RunOptions(chunk=50, progress=first),
+            )[0]
             board.buy_triples(purse, heads_of(fit, state.average, state.latents))
         state, kept = train(
             fit,
             board.terms(),
-            state.again(),
+            state.restart(),
             rates,
             key=keys[0],
-            keep_every=0 if self.has_critics else keep_every,
-            keep_last=keep_last,
-            progress=told,
-            slot=ledger.slot(),
+            options=RunOptions(
+                keep_every=0 if self.has_critics else keep_every,
+                keep_last=keep_last,
+                chunk=50,
+                progress=told,
+                slot=ledger.slot(),
+            ),
         )
-        latents, last = state.latents, Kept(state.average, None, state.iteration)
+        latents, last = state.latents, TrainingCheckpoint(state.average, None, state.iteration)
         if self.has_critics:
             last, kept = self._with_critic(
                 rows,
@@ -412,7 +431,7 @@ class GEM:
                 progress=tell_critic,
             )
 
-        def model_of(state: Kept) -> MixtureOfProducts:
+        def model_of(state: TrainingCheckpoint) -> MixtureOfProducts:
             return MixtureOfProducts(domain.names, domain.sizes, np.asarray(heads_of(fit, state.average, latents)))
 
         return last, kept, model_of
@@ -429,21 +448,21 @@ class GEM:
         keep_every: int,
         keep_last: int | None,
         progress: Progress,
-    ) -> tuple[Kept, list[Kept]]:
+    ) -> tuple[TrainingCheckpoint, list[TrainingCheckpoint]]:
         """Critic steps and generator steps in turn, by the loop of all GANs, from where the marginals led."""
         charged, domain = charge_dpsgd(rows, plan["critic"], ledger), rows.domain
         blocks = one_hot_blocks(domain.sizes)
         settings = Settings(
             blocks=blocks,
-            batch=max(1, round(charged.sampling_rate * rows.public_num_rows)),
+            batch_size=max(1, round(charged.sampling_rate * rows.public_num_rows)),
             latent=1,
             critic_widths=self.critic_widths,
             generator_batch=GENERATOR_BATCH,
-            average=self.ema_decay,
+            ema_decay=self.ema_decay,
             betas=BETAS,
             heads="drawn",
         )
-        dials = Dials.of(
+        hyperparameters = Hyperparameters.of(
             self.critic_learning_rate, self.learning_rate * SLOWER, self.clip_norm if charged.is_private else math.inf
         )
         centre, sums = _seen(domain, rows.scales, board.shares)
@@ -454,18 +473,17 @@ class GEM:
         end, kept = train_both(
             settings,
             charged,
-            dials,
-            ledger_key(ledger),
+            hyperparameters,
+            ledger.noise.key(),
             network_key=key,  # of fresh networks; these are given
-            iterations=charged.num_steps,
-            also=Held.by(fit, terms, hold),
-            state=begun_with(settings, dials, Components(state.average, state.latents), critic),
-            keep_every=keep_every,
-            keep_last=keep_last,
-            progress=progress,
-            slot=ledger.slot(),
+            context=Context(extra_loss=MarginalLoss.by(fit, terms, hold)),
+            state=init_from_networks(settings, hyperparameters, Components(state.average, state.latents), critic),
+            options=RunOptions(keep_every=keep_every, keep_last=keep_last, progress=progress, slot=ledger.slot()),
         )
-        last, *kept = [Kept(each.average.generator, each.critic, each.iteration) for each in (Kept.of(end), *kept)]
+        last, *kept = [
+            TrainingCheckpoint(each.average.generator, each.critic, each.iteration)
+            for each in (TrainingCheckpoint.of(end), *kept)
+        ]
         return last, kept
 
     def _counts(self, domain: Domain, num_pairs: int) -> tuple[int, ...]:
