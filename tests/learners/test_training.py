@@ -24,8 +24,7 @@ def test_sums_of_steps_are_divided_by_the_public_batch() -> None:
         Network((1, 1), key=key()),
         methods._half_square,
         ChargedSteps(units, jax.numpy.zeros(()), 1.0, 300),
-        Descent(batch_size=200, learning_rate=0.05, cosine=True, penalty=0.1),
-        clip_norm=1.0,
+        Descent(batch_size=200, learning_rate=0.05, clip_norm=1.0, cosine=True, penalty=0.1),
         key=key(),
     ).as_arrays()
     inputs = np.c_[rows[:, 0], np.ones(50)].astype(float)

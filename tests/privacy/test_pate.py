@@ -44,6 +44,7 @@ from understudy.training import pate
 from understudy.training.critics import Conditions, one_hot_blocks
 from understudy.training.gan import Hyperparameters, generator_step, optimizer_of
 from understudy.training.generation import Context
+from understudy.training.loop import RunOptions
 from understudy.training.optimizer import optimizer_step
 from understudy.training.pate import PateState, Voting, init_learners, init_state, train_by_votes
 from understudy.training.settings import Settings
@@ -345,7 +346,7 @@ def test_no_more_queries_than_were_paid_for() -> None:
             HYPERPARAMETERS,
             jax.random.key(0),
             learned=pate_state().learned,
-            iterations=2,
+            options=RunOptions(iterations=2),
         )
 
 

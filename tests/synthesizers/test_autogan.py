@@ -342,7 +342,7 @@ def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeyp
         assert isinstance(network, Autoencoder if encoder == "joint" else Decoder)
         assert (loss.fixed is None) == (encoder == "joint")
         assert (steps.sampling_rate, float(steps.noise_multiplier), steps.num_steps) == (0.25, 7.0, 12)
-        assert (descent.batch_size, given["clip_norm"], len(steps._units._rows)) == (10, 0.5, 30)
+        assert (descent.batch_size, descent.clip_norm, len(steps._units._rows)) == (10, 0.5, 30)
         pair = (_bytes(given["noise_key"]), _bytes(given["batch_key"]))
         used.append(noise.given[noise.pairs.index(pair)])
         return network

@@ -1,5 +1,7 @@
 """DP-SGD of one network: what its steps sample, clip, add and divide by."""
 
+import dataclasses
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +15,8 @@ from understudy.errors import Diverged
 from understudy.models.networks import Decoder
 from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.rows import PrivateUnits
+from understudy.progress import Progress
+from understudy.run.checkpoint import Slot
 from understudy.training import dpsgd
 from understudy.training.autoencoder import ReconstructionLoss
 from understudy.training.critics import one_hot_blocks
@@ -23,7 +27,7 @@ from understudy.training.networks import Autoencoder, Encoder
 BLOCKS = one_hot_blocks((2, 3, 4))
 UNITS, RATE, BATCH, STEPS = 400, 0.25, 8, 3
 # Plain steps of length one and no average: what is learned is minus the noisy sums over the public batch.
-DESCENT = Descent(batch_size=BATCH, optimizer="sgd", ema_decay=0.0, learning_rate=1.0)
+DESCENT = Descent(batch_size=BATCH, optimizer="sgd", ema_decay=0.0, learning_rate=1.0, clip_norm=1.0)
 
 
 def network() -> Autoencoder:
@@ -31,7 +35,9 @@ def network() -> Autoencoder:
     return Autoencoder(Encoder(np.full(9, 0.3), (8,), 3, key=encoder_key), Decoder(3, (8,), 9, key=decoder_key))
 
 
-def trained(*, present: bool, clip: float, noise: float, descent: Descent = DESCENT) -> Any:
+def trained(
+    *, present: bool, clip: float, noise: float, descent: Descent = DESCENT, options: RunOptions | None = None
+) -> Any:
     alike = PrivateUnits(jnp.ones((UNITS, 1, 3), jnp.int32), jnp.full((UNITS, 1), present))
     charged = ChargedSteps(alike, jnp.float32(noise), RATE, STEPS)
     batch_key, noise_key = jax.random.split(jax.random.key(2))
@@ -39,11 +45,10 @@ def trained(*, present: bool, clip: float, noise: float, descent: Descent = DESC
         network(),
         ReconstructionLoss(None, BLOCKS),
         charged,
-        descent,
-        clip_norm=clip,
+        dataclasses.replace(descent, clip_norm=clip),
         batch_key=batch_key,
         noise_key=noise_key,
-        options=RunOptions(chunk=1),  # every step by itself
+        options=options or RunOptions(chunk=1),  # every step by itself
         advice="Lower learning_rate.",
     )
 
@@ -83,6 +88,33 @@ def test_a_step_is_a_clipped_sum_over_a_poisson_draw_and_a_public_constant(monke
 
 
 def test_what_diverges_is_stopped_with_advice() -> None:
-    wild = Descent(batch_size=BATCH, optimizer="sgd", ema_decay=0.0, learning_rate=1e38)
+    wild = Descent(batch_size=BATCH, optimizer="sgd", ema_decay=0.0, learning_rate=1e38, clip_norm=1e4)
     with pytest.raises(Diverged, match=r"Lower learning_rate\.$"):
         trained(present=True, clip=1e4, noise=1.0, descent=wild)
+
+
+@pytest.mark.parametrize("ema_decay", [0.9, None])
+def test_a_training_that_is_resumed_ends_in_the_same_network(tmp_path: Path, ema_decay: float | None) -> None:
+    """After a kill between two steps; `ema_decay=None` is the average of learners."""
+    descent = Descent(batch_size=BATCH, learning_rate=0.1, clip_norm=1.0, cosine=True, ema_decay=ema_decay)
+
+    class Killed(BaseException):
+        pass
+
+    def kill(done: float, text: str) -> None:
+        if done > 0.5:
+            raise Killed
+
+    def run(slot: Slot | None, progress: Progress | None = None) -> list[np.ndarray]:
+        options = RunOptions(chunk=1, slot=slot, progress=progress)
+        after = trained(present=True, clip=1.0, noise=1.0, descent=descent, options=options)
+        return [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(eqx.filter(after, eqx.is_array))]
+
+    tmp_path.chmod(0o700)
+    with pytest.raises(Killed):
+        run(Slot(tmp_path, 1, 0.0), kill)
+    begun_at: list[float] = []
+    resumed = run(Slot(tmp_path, 1, 0.0), lambda done, text: begun_at.append(done))
+    assert begun_at[0] == pytest.approx(1 / STEPS)
+    for whole, part in zip(run(None), resumed, strict=True):
+        np.testing.assert_array_equal(whole, part)

@@ -66,7 +66,6 @@ def train_learner(
     charged: ChargedSteps,
     descent: Descent,
     *,
-    clip_norm: float,
     key: PRNGKeyArray,
     options: RunOptions | None = None,
 ) -> Network:
@@ -79,7 +78,6 @@ def train_learner(
         ExampleLoss(of_label),
         charged,
         descent,
-        clip_norm=clip_norm,
         batch_key=batch_key,
         noise_key=noise_key,
         options=dataclasses.replace(options, chunk=chunk),

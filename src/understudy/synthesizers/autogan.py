@@ -126,7 +126,7 @@ class AutoGAN(GANSettings, NeuralMethod):
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Histograms, then what the encoder needs, all steps of the autoencoder, all steps of the critic.
 
-        Parts are calibrated alone to their share; the critic fills what is left of the joint budget. No price depends
+        Parts are calibrated alone to their share; the critic fills what is left of the joint budget. No cost depends
         on the rows.
         """
         self._check_domain(domain)
@@ -351,6 +351,7 @@ class AutoGAN(GANSettings, NeuralMethod):
         descent = Descent(
             batch_size=batch_size,
             learning_rate=self.autoencoder_learning_rate,
+            clip_norm=self.autoencoder_clip_norm,
             penalty=self.weight_decay,
             ema_decay=self.ema_decay,
             chunk_size=self.chunk_size,
@@ -362,7 +363,6 @@ class AutoGAN(GANSettings, NeuralMethod):
             ReconstructionLoss(fixed, blocks, self.reconstruction, self.reduction),
             steps,
             descent,
-            clip_norm=self.autoencoder_clip_norm,
             batch_key=batch_key,
             noise_key=noise_key,
             options=options,

@@ -149,7 +149,7 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
         """One for each stretch of stages with one multiplier: every update of every discriminator chain counts.
 
         The noise of Langevin counts only where the step size is a setting: a step size that follows from a bought
-        number of rows must move no price. There it is drawn all the same.
+        number of rows must not affect the cost. There it is drawn all the same.
         """
         counted = [noise] * len(schedule)
         if self.step_size is not None:
@@ -163,7 +163,7 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
         return events
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """One bundle of histograms, then all updates of discriminators; the last fill what is left. No price depends on
+        """One bundle of histograms, then all updates of discriminators; the last fill what is left. No cost depends on
         the rows."""
         queries = plan_marginals(domain, budget, self.marginals_fraction)
         schedule = self._stages(domain.num_rows)
@@ -212,7 +212,7 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
         key: PRNGKeyArray,
         progress: Progress | None = None,
     ) -> PosteriorModel:
-        """Formal guarantee: the price of the plan's queries. Generators, and all states on the way, are post-processing
+        """Formal guarantee: the cost of the plan's queries. Generators, and all states on the way, are post-processing
         of noisy counts and noisy updates: no other thing that they are made of has seen a row."""
         domain = rows.domain
         queries = [query for query in plan if query.key != "singles"]

@@ -14,7 +14,7 @@ import math
 import jax
 from jaxtyping import PRNGKeyArray
 
-from understudy.encoding.features import Blocks, num_features
+from understudy.encoding.features import Blocks
 from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
 from understudy.notes import Note
@@ -45,15 +45,11 @@ def critic_query(method: GANSettings, domain: Domain, budget: Budget) -> Query:
 
 def engine_settings(method: GANSettings, blocks: Blocks, num_rows: int, block: int | None = None) -> Settings:
     """The settings that are compiled in, for rows of these blocks and a public number of them."""
-    critic_widths = method.critic_widths
-    if method.arch == "quail_dpgan" and not critic_widths:
-        critic_widths = tuple(max(1, num_features(blocks) * part // 3) for part in (2, 1))
     return Settings.of(
         method,
         blocks=blocks,
         # Per step each unit counts once, so the public number of units is the public number of rows or less.
         batch_size=max(1, round(round_sampling_rate(method.sampling_rate) * num_rows)),
-        critic_widths=critic_widths,
         marginal_weight=method.marginal_weight if method.marginals_fraction else 0.0,
         target_block=block,
     )

@@ -3,7 +3,7 @@
 Jordon, Yoon and van der Schaar, "PATE-GAN: generating synthetic data with differential privacy guarantees", 2019.
 Public implementations were audited and found not to be private: teachers share rows or weights, students see real
 rows, costs follow from the votes. Here parts are drawn once by each unit's own coin, teachers are independent members
-of one population, what learns from votes has no way to a row, and the number of queries and the price are fixed in
+of one population, what learns from votes has no way to a row, and the number of queries and the cost are fixed in
 advance. Noise is on the one count of yes votes, Gaussian by default. Columns are binned, one-hot and held to bought
 counts as in `dpgan`, by default also to those of each column with the target.
 """
@@ -132,7 +132,7 @@ class VoteGAN(
     # ------------------------------------------------------------------------------------------------------- planning
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """Bundles of histograms, then all votes, which fill what is left. No price depends on the rows.
+        """Bundles of histograms, then all votes, which fill what is left. No cost depends on the rows.
 
         Nor on the number of teachers or Gaussian queries: these set how much the same money tells.
         """
@@ -269,7 +269,6 @@ class VoteGAN(
             hyperparameters,
             ledger.noise.key(),
             learned=learned,
-            iterations=self.iterations,
             context=context,
             options=dataclasses.replace(options, chunk=50, slot=ledger.slot()),
         )

@@ -31,6 +31,8 @@ class Descent:
     batch_size: int
     """The public batch size: what a sum is divided by."""
     learning_rate: float
+    clip_norm: float
+    """How much one unit may add to a step; steps that are not private are not clipped."""
     cosine: bool = False
     """Whether the learning rate falls to zero along half a cosine."""
     penalty: float = 0.0
@@ -62,7 +64,6 @@ def train_network(
     steps: Steps,
     descent: Descent,
     *,
-    clip_norm: float = math.inf,
     batch_key: PRNGKeyArray,
     noise_key: PRNGKeyArray,
     options: RunOptions | None = None,
@@ -70,13 +71,12 @@ def train_network(
 ) -> Any:
     """The average of the network over all steps, covered by what was charged for them.
 
-    Gradients of charged steps are clipped to `clip_norm`; those of steps that are not private are not. Step t uses the
-    t-th key of each of the two keys, from which nothing else may follow. Arrays of `loss`, where it is a module, are
-    arguments of the program.
+    Step t uses the t-th key of each of the two keys, from which nothing else may follow. Arrays of `loss`, where it is
+    a module, are arguments of the program.
     """
     run = cached_jit(advance, descent, steps.num_steps)
     is_private = isinstance(steps, ChargedSteps) and steps.is_private
-    clip = Clip.flat(clip_norm if is_private else math.inf)
+    clip = Clip.flat(descent.clip_norm if is_private else math.inf)
 
     def advance_from(state: DescentState, first: int, count: int) -> DescentState:
         batches = sample_step_batches(descent, batch_key, steps, first, count)

@@ -282,7 +282,6 @@ def train_by_votes(
     key: PRNGKeyArray,
     *,
     learned: State,
-    iterations: int,
     context: Context | None = None,
     options: RunOptions | None = None,
 ) -> tuple[State, list[TrainingCheckpoint]]:
@@ -291,8 +290,10 @@ def train_by_votes(
     `key` makes batches and noise, and must tell nothing of the key that made the learners. A run that would make more
     queries than were charged is refused.
     """
+    context, options = context or Context(), options or RunOptions()
+    charged_iterations = charged.num_queries // voting.queries
+    iterations = charged_iterations if options.iterations is None else options.iterations
     charged.check_queries(iterations, voting.queries)
-    context = context or Context()
     run_key, teacher_key = jax.random.split(key)
     run = cached_jit(advance, settings, voting)
 

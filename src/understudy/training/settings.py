@@ -13,7 +13,7 @@ from understudy.encoding.features import FEATURES, MODES, Blocks, is_level
 from understudy.errors import ConfigError
 from understudy.models.networks import GENERATORS
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
-from understudy.settings import Between, Count, Fraction, NotNegative, OneOf, Positive, Widths, check_settings
+from understudy.settings import Between, Count, Fraction, KeyOf, NotNegative, OneOf, Positive, Widths, check_settings
 from understudy.training.losses import LOSSES
 
 ADAPTIVE = ("none", "public", "quantile", "noisy_norm")
@@ -41,8 +41,8 @@ class FeatureSettings:
 class GeneratorSettings:
     """The generator's network."""
 
-    arch: Annotated[str, OneOf(*GENERATORS)] = "residual"
-    """residual, plain, or quail_dpgan as published."""
+    arch: Annotated[str, KeyOf(GENERATORS)] = "residual"
+    """residual or plain."""
     latent: Count = 64
     """The size of the normal vector that a row is made of."""
     generator_widths: Widths = (256, 256)
@@ -59,8 +59,7 @@ class CriticSettings:
     fake_term: Annotated[str, OneOf(*FAKE_TERMS)] = "separate"
     """separate, or paired: one generated row clipped together with each real one."""
     critic_widths: Widths = (64, 64)
-    """Small on purpose: noise grows with the number of weights. Empty with arch=quail_dpgan: 2m/3 and m/3 for rows of m
-    features, as published."""
+    """Small on purpose: noise grows with the number of weights."""
     critic_steps: Count = 1
     """Critic steps for each generator step."""
     weight_clip: float = 0.0
