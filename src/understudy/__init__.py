@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from understudy.synthesizers.mwem import MWEM as MWEM
     from understudy.synthesizers.patectgan import PATECTGAN as PATECTGAN
     from understudy.synthesizers.pategan import PATEGAN as PATEGAN
+    from understudy.synthesizers.privbayes import PrivBayes as PrivBayes
     from understudy.synthesizers.protocol import Synthesizer as Synthesizer
     from understudy.synthesizers.quail import Quail as Quail
     from understudy.synthesizers.selected import Selected as Selected

@@ -20,7 +20,7 @@ from understudy.privacy.charges import charge_dpsgd, charge_votes
 from understudy.privacy.clipping import Clip, RowLoss, clip_from_public
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient
-from understudy.privacy.ledger import Ledger, Look, Plan
+from understudy.privacy.ledger import Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows, PrivateUnits, PublicRows, PublicUnits
 from understudy.privacy.sampling import Batches
 from understudy.synthesizers.dpgan import DPGAN
@@ -33,7 +33,7 @@ def use(
     public_units: PublicUnits,
     charged: ChargedSteps,
     free: PublicSteps,
-    query: Look,
+    query: Query,
     plan: Plan,
     ledger: Ledger,
     loss: RowLoss,

@@ -9,6 +9,7 @@ SYNTHESIZERS = {
     "independent": "understudy.synthesizers.independent:Independent",
     "mst": "understudy.synthesizers.mst:MST",
     "aim": "understudy.synthesizers.aim:AIM",
+    "privbayes": "understudy.synthesizers.privbayes:PrivBayes",
     "mwem": "understudy.synthesizers.mwem:MWEM",
     "gem": "understudy.synthesizers.gem:GEM",
     "dpgan": "understudy.synthesizers.dpgan:DPGAN",
