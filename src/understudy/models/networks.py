@@ -6,7 +6,7 @@ one-hot blocks for categories, bounded numbers for the rest.
 
 import functools
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -97,6 +97,7 @@ def _open_uniform(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
     return jax.random.uniform(key, shape, minval=1e-7, maxval=1.0 - 1e-7)
 
 
+@runtime_checkable
 class GeneratorNetwork(Protocol):
     """From one row's latent numbers, and its condition if it has one, to the logits of its features."""
 

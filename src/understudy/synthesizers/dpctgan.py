@@ -17,7 +17,7 @@ from understudy.training.settings import ConditionSettings
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DPCTGAN(CriticGAN, ConditionSettings):
+class DPCTGAN(ConditionSettings, CriticGAN):
     """A generator that takes a category of a column as its condition, taught by a private critic that sees it too."""
 
     def __post_init__(self) -> None:

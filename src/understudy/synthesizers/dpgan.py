@@ -65,7 +65,7 @@ def check_gan(method: GANSettings) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CriticGAN(GANSettings, ClipSettings, TargetSettings, NeuralMethod):
+class CriticGAN(ClipSettings, TargetSettings, GANSettings, NeuralMethod):
     """What dpgan and dpctgan share: all but their conditions."""
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ NO_CONDITION = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PATECTGAN(VoteGAN, ConditionSettings):
+class PATECTGAN(ConditionSettings, VoteGAN):
     """A generator that takes a category of a column as its condition, taught by votes of teachers that see it too."""
 
     def __post_init__(self) -> None:

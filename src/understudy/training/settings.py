@@ -159,23 +159,28 @@ class ConditionSettings:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GANSettings(
-    FeatureSettings,
-    GeneratorSettings,
-    CriticSettings,
-    OptimizerSettings,
-    LearningRates,
-    AverageSettings,
-    SamplingSettings,
-    MarginalSettings,
-    WarmStartSettings,
-):
-    """Of methods with a critic trained by DP-SGD."""
+class CriticStepSettings(SamplingSettings):
+    """The private steps of a critic."""
 
     steps: Count = 1000
     """Critic steps; each costs budget."""
     clip_norm: ClipNorm = 1.0
     """How much one unit may add to a step's gradient; with `adaptive_clip`, where the bound begins."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GANSettings(
+    WarmStartSettings,
+    MarginalSettings,
+    AverageSettings,
+    LearningRates,
+    OptimizerSettings,
+    GeneratorSettings,
+    FeatureSettings,
+    CriticSettings,
+    CriticStepSettings,
+):
+    """Of methods with a critic trained by DP-SGD. Settings are listed from the last base to the first."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
