@@ -68,7 +68,7 @@ from understudy.training.marginal_matching import (
 )
 from understudy.training.networks import Centred, Critic
 from understudy.training.settings import Settings
-from understudy.training.trajectory import Trajectory, judge
+from understudy.training.trajectory import Trajectory, score_by_critics
 
 LEAST_SHARE = 0.001
 """Less of the budget than this for anything is a mistake."""
@@ -340,7 +340,7 @@ class GEM:
         )
         critics = None
         if self.has_critics:
-            critics = judge([state.critic for state in kept], one_hot_blocks(rows.domain.sizes))
+            critics = score_by_critics([state.critic for state in kept], one_hot_blocks(rows.domain.sizes))
         return Trajectory(tuple(model_of(state) for state in kept), critics)
 
     def _trained(

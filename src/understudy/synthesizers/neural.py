@@ -11,7 +11,7 @@ from understudy.privacy.ledger import Ledger, Plan
 from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.progress import Progress
 from understudy.training.loop import RunOptions, TrainingCheckpoint, TrainingState
-from understudy.training.trajectory import Trajectory, judge
+from understudy.training.trajectory import Trajectory, score_by_critics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,4 +75,4 @@ class NeuralMethod(abc.ABC):
         blocks, layout, is_conditional = models[0].blocks, models[0].layout, models[0].marginal is not None
         wanted = None if layout is None else [column is not None for column in layout.discrete]
         networks = [state.critic for state in trained.checkpoints]
-        return Trajectory(models, judge(networks, blocks, conditional=is_conditional, wanted=wanted), layout)
+        return Trajectory(models, score_by_critics(networks, blocks, conditional=is_conditional, wanted=wanted), layout)

@@ -2,10 +2,10 @@
 
 Jordon, Yoon and van der Schaar, "PATE-GAN: generating synthetic data with differential privacy guarantees", 2019.
 Public implementations were audited and found not to be private: teachers share rows or weights, students see real
-rows, costs follow from the votes. Here parts are drawn once by each unit's own coin, teachers are independent members
-of one population, what learns from votes has no way to a row, and the number of queries and the cost are fixed in
-advance. Noise is on the one count of yes votes, Gaussian by default. Columns are binned, one-hot and held to bought
-counts as in `dpgan`, by default also to those of each column with the target.
+rows, costs follow from the votes. Here partitions are drawn once by each unit's own coin, teachers are independent
+members of one population, what learns from votes has no way to a row, and the number of queries and the cost are fixed
+in advance. Noise is on the one count of yes votes, Gaussian by default. Columns are binned, one-hot and regularised
+towards noisy marginals as in `dpgan`, by default also towards those of each column with the target.
 """
 
 import abc
@@ -64,7 +64,7 @@ MOST_TEACHERS = 2000
 MARGIN = 0.5
 """Noise in units of the full margin, k / 2 votes, above which a plan warns ..."""
 AIM = 0.25
-"""... and at which it is held by the number of queries, if nothing is said."""
+"""... and the value that the number of queries is chosen for, if it is left out."""
 MOST_QUERIES = 64
 AGREE = 0.75
 """The share of teachers that are assumed to be of one mind where the plan says how often a label is right."""
@@ -115,7 +115,7 @@ class VoteGAN(
                 "puts the same number of rows to the vote."
             )
         if self.noise == "laplace" and self.queries is None:
-            raise ConfigError("law 'laplace' needs a number of queries: its price grows with it. Set queries.")
+            raise ConfigError("noise 'laplace' needs a number of queries: its cost grows with it. Set queries.")
         # Unknown words are refused before anything is spent.
         self._settings(one_hot_blocks((2, 2)), None, None)
         Voting.of(self, teachers=2 if self.teachers is None else self.teachers, queries=1, cross=None)
@@ -153,7 +153,7 @@ class VoteGAN(
     def chosen(self, domain: Domain, event: Gaussian | Pure) -> tuple[int, int]:
         """Teachers and queries, as set, or else by the public number of rows and the noise that the budget leaves.
 
-        Refused is only what is declared: a refusal by a bought number of rows would show it without a certificate.
+        Only a declared number is refused: a refusal by an estimated one would reveal it without a certificate.
         """
         num_rows = domain.num_rows
         teachers = min(max(2, num_rows // ROWS_EACH), MOST_TEACHERS) if self.teachers is None else self.teachers

@@ -1,9 +1,9 @@
-"""Measured critics: noisy marginals, bought once, that tell a generator for ever where it is wrong.
+"""Fit a generator to a fixed set of noisy marginals.
 
 The generator takes a fixed set of latent vectors to probabilities p of every level of every column: a mixture of
 products, whose marginals are matrix products: p^T p for pairs, (p g_c)^T p for pairs within class c of a gate column.
-Each step compares them with the bought ones, in units of their noise, and follows the gradient. No row is seen here:
-everything is post-processing of what was bought.
+Each step compares them with the noisy ones, in units of their noise, and follows the gradient. No row is seen here:
+all of it is post-processing of the noisy marginals.
 
 After Liu, Vietri and Wu, "Iterative methods for private synthetic data: unifying framework and new methods", 2021.
 Deviations: L2 in units of the noise instead of the L1 of what is chosen, all marginals at once as Gram matrices, and
@@ -64,7 +64,7 @@ class Pairs(eqx.Module):
     gates: Float[Array, "features classes"] | None
     noisy: Float[Array, "classes chunks rows groups"]
     weights: Float[Array, "classes_or_one chunks rows groups"]
-    """Zero where nothing was bought; the same in all classes, or for each its own."""
+    """Zero where nothing was measured; the same in all classes, or for each its own."""
     at_once: int = eqx.field(static=True)
     """So many stretches, drawn anew, are compared in each step; all of them if there are no more."""
 
@@ -79,7 +79,7 @@ class Pairs(eqx.Module):
         rows: int,
         at_once: int,
     ) -> "Pairs":
-        """Cut into stretches of so many rows; the last is filled up with what weighs nothing."""
+        """Cut into stretches of `rows` rows; the last is padded with weights of zero."""
         width, chunks = groups.shape[1], math.ceil(groups.shape[1] / rows)
         noisy, weights = (
             np.pad(each, ((0, 0), (0, chunks * rows - width), (0, 0))).reshape(len(each), chunks, rows, width)
@@ -209,7 +209,7 @@ def loss_of(terms: Terms, heads: Float[Array, "rows features"], key: PRNGKeyArra
 
 
 def by_chance(terms: Terms, num_rows: int) -> float:
-    """About the loss that so many real rows would have by the chance of who is among them, beside the noise."""
+    """About the loss of `num_rows` real rows from sampling alone, beside the noise."""
     return sum(float(jnp.sum(term.weights * jnp.clip(term.noisy, 0.0, 1.0))) for term in terms) / num_rows
 
 
@@ -268,7 +268,7 @@ def falling(rate: float, steps: int) -> Float[np.ndarray, " steps"]:
 
 
 class Components(eqx.Module):
-    """A generator and its latent vectors as `training.py` takes a generator: one normal number picks a vector."""
+    """A generator and its latent vectors as `gan.py` takes a generator: one normal number selects a vector."""
 
     generator: Any
     latents: Float[Array, "rows latent"]
@@ -280,7 +280,7 @@ class Components(eqx.Module):
 
 
 class MarginalLoss(eqx.Module):
-    """The measured loss as what such a generator minimises beside the word of a critic."""
+    """The loss of the marginals, as a further loss of such a generator beside that of a critic."""
 
     terms: Terms
     weight: Float[Array, ""]

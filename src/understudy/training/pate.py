@@ -40,7 +40,7 @@ LABELS = ("share", "majority")
 LOSSES_OF_VOTES = ("gan", "saturating_gan", "dragan")
 """Those whose scores are log-odds: a vote asks on which side of even odds a row lies."""
 LEAST_POOL = 64
-"""A teacher's median is taken over so many generated rows at least."""
+"""The least number of generated rows that a teacher's median is taken over."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
