@@ -98,7 +98,7 @@ ALLOWED_EXACT: dict[tuple[str, str], str] = {
     ("cli/app.py", "synth"): "synthetic rows",
     ("cli/app.py", "sample"): "synthetic rows",
     ("encoding/codec.py", "Codec.encode"): "shape of the codes, which go into Rows",
-    ("encoding/codec.py", "Codec.places"): "shape of the places, which go into Rows",
+    ("encoding/codec.py", "Codec.positions"): "shape of the positions, which go into PrivateRows",
     ("learners/sklearn.py", "Estimator._declared_table"): "X and y of two lengths are no table; no message says which",
     ("release.py", "fit"): "the size of the public table, for the certificate",
     ("release.py", "_public_table"): "a public table without rows is refused",
