@@ -42,7 +42,7 @@ from understudy.training.losses import LOSSES
 from understudy.training.networks import Critic
 
 ROOT = Path(__file__).parents[2]
-TINY = "latent=4, generator_widths=[16, 16], critic_widths=[8], rate=1.0"  # all rows: the price is quickly found
+TINY = "latent=4, generator_widths=[16, 16], critic_widths=[8], sampling_rate=1.0"  # all rows: calibration is fast
 EDGES = (0.0, 0.25, 0.5, 1.0)
 
 

@@ -500,7 +500,7 @@ def test_a_share_outside_is_refused(share: float) -> None:
         ({"learner": "forest"}, "learner must be one of"),
         ({"target": ()}, "none twice"),
         ({"target": ("a", "a")}, "none twice"),
-        ({"learner": Prior(target="label")}, "not in its learner"),
+        ({"learner": Prior(target="label")}, "not of its learner"),
     ],
 )
 def test_settings_are_refused_at_once(settings: dict[str, Any], match: str) -> None:
