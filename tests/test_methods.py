@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.errors import ConfigError
+from understudy.pipeline import plan_method
 from understudy.privacy.ledger import Budget
-from understudy.release import plan_method
 from understudy.schema import Domain
 from understudy.synthesizers import (
     SYNTHESIZERS,

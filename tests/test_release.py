@@ -301,33 +301,33 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], object], str]] = {
     "deep": (lambda f: (f / "release.json").write_text("[" * 100_000), "not valid JSON"),
     "not text": (lambda f: (f / "release.json").write_bytes(b"\xff\xfe\x00"), "not valid JSON"),
     "other program": (lambda f: (f / "release.json").write_text('{"name": "x"}'), "did not write"),
-    "other version": (_edit("release.json", format_version=2), "release format 2"),
+    "other version": (_edit("release.json", format_version=1), "release format 1"),
     "cut short": (lambda f: (f / "model.safetensors").write_bytes(b"\x00" * 20), "altered"),
-    "no sums": (_edit("release.json", sha256=...), "not a whole release"),
-    "not a number": (_edit("release.json", extra=float("nan")), "altered|not a whole release"),
+    "no sums": (_edit("release.json", sha256=...), "not a complete release"),
+    "not a number": (_edit("release.json", extra=float("nan")), "altered|not a complete release"),
     "half a character": (
         lambda f: (f / "release.json").write_text(
             (f / "release.json").read_text().replace('"private"', '"\\ud800": 1, "private"', 1)
         ),
-        "altered|not a whole release",
+        "altered|not a complete release",
     ),
-    "sums of another kind": (_edit("release.json", sha256=[1, 2]), "altered|not a whole release"),
-    "no codec": (_edit("release.json", codec=...), "not a whole release"),
-    "codec of another kind": (_edit("release.json", codec=[]), "not a whole release"),
+    "sums of another kind": (_edit("release.json", sha256=[1, 2]), "altered|not a complete release"),
+    "no codec": (_edit("release.json", codec=...), "not a complete release"),
+    "codec of another kind": (_edit("release.json", codec=[]), "not a complete release"),
     "bad schema": (
         _edit("release.json", codec={"columns": [], "schema": {"columns": []}, "num_rows": 5}),
-        "not a whole release",
+        "not a complete release",
     ),
-    "unknown model": (_edit("release.json", model={"kind": "gan", "structure": {}}), "not a whole release"),
-    "empty model": (_edit("release.json", model={"kind": "graphical", "structure": {}}), "not a whole release"),
-    "no origin": (_edit("release.json", origin=None), "not a whole release"),
-    "no guarantee": (_edit("certificate.json", guarantee=...), "not a whole release"),
+    "unknown model": (_edit("release.json", model={"kind": "gan", "structure": {}}), "not a complete release"),
+    "empty model": (_edit("release.json", model={"kind": "graphical", "structure": {}}), "not a complete release"),
+    "no origin": (_edit("release.json", origin=None), "not a complete release"),
+    "no guarantee": (_edit("certificate.json", guarantee=...), "not a complete release"),
     "unknown event": (
         _edit("certificate.json", queries=[{"key": "a", "what": "b", "event": {"kind": "Laplace"}}]),
-        "not a whole release",
+        "not a complete release",
     ),
-    "queries of another type": (_edit("certificate.json", queries=5), "not a whole release"),
-    "certificate of another format": (_edit("certificate.json", format_version=1), "not a whole release"),
+    "queries of another type": (_edit("certificate.json", queries=5), "not a complete release"),
+    "certificate of another format": (_edit("certificate.json", format_version=1), "not a complete release"),
 }
 
 
@@ -359,7 +359,7 @@ def test_forger_is_believed_in_what_the_sums_cover(copied: Path) -> None:
 def test_wrong_folder(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.txt").write_text("x")
-    with pytest.raises(us.ReleaseError, match="is no release folder"):
+    with pytest.raises(us.ReleaseError, match="is not a release folder"):
         us.Release.load(wrong)
 
 

@@ -1,7 +1,6 @@
 """Conditional rows: exactly by the model's law, or refused quickly; and conditions that try to do more."""
 
 import dataclasses
-import re
 import time
 from datetime import date, datetime
 
@@ -168,10 +167,9 @@ def test_ids_number_the_rows_that_are_handed_out(release: us.Release) -> None:
     ],
 )
 def test_impossible_by_one_column_is_refused_at_once(release: us.Release, where: str, column: str) -> None:
-    values = "Its values are 'none', 'school', 'college'." if column == "degree" else "It goes from "
-    words = f"No row can meet the condition: it leaves {column!r} no value. {values}"
-    with pytest.raises(us.ConditionError, match=f"^{re.escape(words)}"):
+    with pytest.raises(us.ConditionError, match=r"^No row can meet the condition") as caught:
         release.sample(10, where=where, seed=0)
+    assert caught.value.column == column
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from understudy.synthesizers.registry import SYNTHESIZERS
 
 if TYPE_CHECKING:
     from understudy import learners as learners
+    from understudy.api import fit as fit
+    from understudy.api import plan as plan
     from understudy.encoding import Codec as Codec
     from understudy.errors import BudgetExceeded as BudgetExceeded
     from understudy.errors import CheckpointError as CheckpointError
@@ -22,19 +24,17 @@ if TYPE_CHECKING:
     from understudy.errors import UnderstudyError as UnderstudyError
     from understudy.evaluation.evaluate import evaluate as evaluate
     from understudy.evaluation.scorecard import Scorecard as Scorecard
+    from understudy.failed_run import SpentError as SpentError
     from understudy.privacy.discovery import Binning as Binning
     from understudy.privacy.ledger import Guarantee as Guarantee
     from understudy.privacy.ledger import Ledger as Ledger
     from understudy.privacy.ledger import Plan as Plan
     from understudy.privacy.ledger import Statement as Statement
     from understudy.release import Release as Release
-    from understudy.release import fit as fit
-    from understudy.release import plan as plan
     from understudy.report import write_report as write_report
     from understudy.schema import Column as Column
     from understudy.schema import Domain as Domain
     from understudy.schema import Schema as Schema
-    from understudy.spent import SpentError as SpentError
     from understudy.synthesizers.aim import AIM as AIM
     from understudy.synthesizers.autogan import AutoGAN as AutoGAN
     from understudy.synthesizers.bayesgan import BayesGAN as BayesGAN
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from understudy.synthesizers.quail import Quail as Quail
     from understudy.synthesizers.selected import Selected as Selected
 
-_PLACES = {
+_MODULE_OF = {
     "Codec": "encoding",
     "BudgetExceeded": "errors",
     "CheckpointError": "errors",
@@ -61,7 +61,7 @@ _PLACES = {
     "ConfigError": "errors",
     "ReleaseError": "errors",
     "SchemaError": "errors",
-    "SpentError": "spent",
+    "SpentError": "failed_run",
     "TableError": "errors",
     "UnderstudyError": "errors",
     "Binning": "privacy.discovery",
@@ -73,8 +73,8 @@ _PLACES = {
     "evaluate": "evaluation.evaluate",
     "write_report": "report",
     "Release": "release",
-    "fit": "release",
-    "plan": "release",
+    "fit": "api",
+    "plan": "api",
     "Column": "schema",
     "Domain": "schema",
     "Schema": "schema",
@@ -85,15 +85,15 @@ _PLACES = {
 
 _MODULES = ("learners",)
 
-__all__ = ["__version__", *sorted([*_PLACES, *_MODULES])]
+__all__ = ["__version__", *sorted([*_MODULE_OF, *_MODULES])]
 
 
 def __getattr__(name: str) -> object:
     if name in _MODULES:
         return importlib.import_module(f"understudy.{name}")
-    if name not in _PLACES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'understudy' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"understudy.{_PLACES[name]}"), name)
+    value = getattr(importlib.import_module(f"understudy.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value
 

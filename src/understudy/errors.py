@@ -79,7 +79,7 @@ class ConditionError(UnderstudyError):
     def __init__(self, message: str, *, column: str | None = None) -> None:
         super().__init__(message)
         self.column = column
-        """The column that does not exist; None: another fault."""
+        """The column that does not exist, or that the condition leaves without a value; None: another fault."""
 
 
 def did_you_mean(found: object, known: Iterable[object]) -> str:

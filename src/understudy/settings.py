@@ -17,11 +17,15 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from understudy.errors import ConfigError, did_you_mean
 
 Method = TypeVar("Method")
+
+
+Hint: TypeAlias = Any
+"""A type annotation: Python has no type for all of them."""
 
 
 class SettingError(ConfigError):
@@ -165,18 +169,18 @@ def _freeze(value: object) -> object:
     return value
 
 
-def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+def _parts(hint: Hint) -> tuple[Hint, tuple[Hint, ...]]:
     """A hint without its checks, and these."""
     if typing.get_origin(hint) is Annotated:
         return hint.__origin__, hint.__metadata__
     return hint, ()
 
 
-def _is_union(hint: Any) -> bool:
+def _is_union(hint: Hint) -> bool:
     return typing.get_origin(hint) in (typing.Union, types.UnionType)
 
 
-def _admits(hint: Any, value: object) -> bool:
+def _admits(hint: Hint, value: object) -> bool:
     """Whether a value is of this type and passes its checks; a whole number is a real one, a truth value is not."""
     kind, checks = _parts(hint)
     if checks:
@@ -195,7 +199,7 @@ def _admits(hint: Any, value: object) -> bool:
     return not isinstance(kind, type) or isinstance(value, kind)
 
 
-def _describe(hint: Any) -> str:
+def _describe(hint: Hint) -> str:
     kind, checks = _parts(hint)
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "left out"}
     if checks:
@@ -214,7 +218,7 @@ def _describe(hint: Any) -> str:
     return words.get(kind, "a method" if is_method else f"a {getattr(kind, '__name__', 'method')}")
 
 
-def _checks(hint: Any) -> Iterator[Any]:
+def _checks(hint: Hint) -> Iterator[Any]:
     """All checks of a hint and of the parts of a union."""
     kind, checks = _parts(hint)
     yield from checks
@@ -222,11 +226,11 @@ def _checks(hint: Any) -> Iterator[Any]:
         yield from _checks(part)
 
 
-def _advice(hint: Any) -> str:
+def _advice(hint: Hint) -> str:
     return " ".join(check.text for check in _checks(hint) if isinstance(check, Advice))
 
 
-def _words(hint: Any) -> list[str]:
+def _words(hint: Hint) -> list[str]:
     return [word for check in _checks(hint) if isinstance(check, OneOf) for word in check.words]
 
 
@@ -238,14 +242,14 @@ class Setting(NamedTuple):
 
     path: tuple[str, ...]
     """The attributes that lead to it."""
-    hint: Any
+    hint: Hint
     default: object
     is_keyword: bool
     is_flat: bool
     """Whether its name stays as it is, whatever the prefix of its group."""
 
 
-def settings_of(cls: type[Any]) -> dict[str, Setting]:
+def settings_of(cls: type) -> dict[str, Setting]:
     """All settings of a class by their flat names."""
     return _read_settings(cls)  # type: ignore[arg-type]  # mypy takes a class for not hashable
 
@@ -281,7 +285,7 @@ def _value_at(owner: object, path: Sequence[str]) -> Any:
     return functools.reduce(getattr, path, owner)
 
 
-def changed_settings(method: Any) -> Iterator[tuple[str, Setting, object]]:
+def changed_settings(method: object) -> Iterator[tuple[str, Setting, object]]:
     """The settings that are not the defaults: flat name, setting and value."""
     for name, setting in settings_of(type(method)).items():
         value = _value_at(method, setting.path)

@@ -28,6 +28,7 @@ from understudy.privacy.events import DiscreteGaussian, Gaussian, Selections, Su
 from understudy.privacy.ledger import Budget, Query
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import Box, Counted, PrivateRows
+from understudy.privacy.table import PrivateTable
 from understudy.synthesizers import SYNTHESIZERS, express, name_of, read_method
 from understudy.tables import conform
 
@@ -387,7 +388,11 @@ def _neighbours() -> tuple[RecordingRows, PrivateRows]:
     for one in (table, without):
         ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0), max_rows_per_unit=2)
         _, rows = fit_codec(
-            conform(one, schema), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
+            PrivateTable(conform(one, schema)),
+            schema,
+            plan_discovery(schema, ledger.remaining, binning),
+            ledger,
+            binning,
         )
         assert ledger.queries == ()
         made.append(rows)

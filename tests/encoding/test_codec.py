@@ -25,6 +25,7 @@ from understudy.privacy.discovery import Binning, Grid, Histogram, plan_discover
 from understudy.privacy.ledger import Guarantee, Ledger
 from understudy.privacy.noise import NoiseSource, SeededNoise
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.table import PrivateTable
 from understudy.schema import BOUNDED, Column, Schema
 
 INT64 = (-(2**63), 2**63 - 1)
@@ -94,7 +95,7 @@ def fitted(
         guarantee or Guarantee.not_private(), noise=noise or SeededNoise(0), max_rows_per_unit=schema.max_rows_per_unit
     )
     binning = binning or Binning()
-    codec, rows = fit_codec(table, schema, plan_discovery(schema, book.remaining, binning), book, binning)
+    codec, rows = fit_codec(PrivateTable(table), schema, plan_discovery(schema, book.remaining, binning), book, binning)
     return codec, rows, book
 
 

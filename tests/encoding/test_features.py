@@ -34,6 +34,7 @@ from understudy.privacy.events import SubsampledGaussian
 from understudy.privacy.ledger import Query
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.table import PrivateTable
 from understudy.schema import Domain
 from understudy.synthesizers import read_method
 from understudy.tables import conform
@@ -72,7 +73,11 @@ def encoded(table: pa.Table, declared: us.Schema) -> tuple[Codec, PrivateRows]:
     ledger = us.Ledger(us.Guarantee.not_private(), noise=SeededNoise(0))
     binning = us.Binning()
     return fit_codec(
-        conform(table, declared), declared, plan_discovery(declared, ledger.remaining, binning), ledger, binning
+        PrivateTable(conform(table, declared)),
+        declared,
+        plan_discovery(declared, ledger.remaining, binning),
+        ledger,
+        binning,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from understudy.privacy.filters import ZCDPFilter
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 from understudy.privacy.rows import Box, Clique
+from understudy.privacy.table import PrivateTable
 from understudy.schema import Domain
 
 
@@ -91,13 +93,14 @@ def test_counts_beyond_the_price_are_refused_untouched() -> None:
 
 def test_the_size_has_the_charged_noise_and_is_paid_first() -> None:
     query = Query("size", "size", DiscreteGaussian(4.0))
-    sizes = np.array([noisy_size(range(1000), query, ledger(noise=SeededNoise(seed))) for seed in range(1500)]) - 1000
+    table, empty = PrivateTable(pa.table({"x": range(1000)})), PrivateTable(pa.table({"x": []}))
+    sizes = np.array([noisy_size(table, query, ledger(noise=SeededNoise(seed))) for seed in range(1500)]) - 1000
     assert chi_square(sizes, 4.0) > 1e-3
     assert max(chi_square(sizes, 3.2), chi_square(sizes, 4.8)) < 1e-3
-    assert min(noisy_size((), query, ledger(noise=SeededNoise(seed))) for seed in range(50)) == 1
+    assert min(noisy_size(empty, query, ledger(noise=SeededNoise(seed))) for seed in range(50)) == 1
     book = ledger(1.0)
     with pytest.raises(BudgetExceeded):
-        noisy_size(range(1000), Query("size", "size", DiscreteGaussian(0.1)), book)
+        noisy_size(table, Query("size", "size", DiscreteGaussian(0.1)), book)
     book.charge(Query("size", "size", DiscreteGaussian(100.0)))
 
 

@@ -34,6 +34,7 @@ from understudy.privacy.discovery import (
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import NoiseSource, SeededNoise
+from understudy.privacy.table import PrivateColumns
 from understudy.schema import Column, Schema
 
 INT64 = (-(2**63), 2**63 - 1)
@@ -78,11 +79,11 @@ class Counting(SeededNoise):
 def test_each_purchase_is_charged_once_and_before_reading(buy: str) -> None:
     def purchase(values: Mapping, item: Query, book: Ledger) -> object:
         if buy == "categories":
-            return discover_categories(values, item, book)
+            return discover_categories(PrivateColumns(values), item, book)
         if buy == "bounds":
-            return discover_bounds(values, {"x": "integer"}, item, book)
+            return discover_bounds(PrivateColumns(values), {"x": "integer"}, item, book)
         grids = {"x": Grid.over(0, 9, integral=True)}
-        return discover_histograms(values, grids, {"x": 1}, item, book, num_rows=5)
+        return discover_histograms(PrivateColumns(values), grids, {"x": 1}, item, book, num_rows=5)
 
     book = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))
     with pytest.raises(BudgetExceeded):
@@ -142,7 +143,7 @@ def test_values_of_one_unit_are_shown_as_seldom_as_promised() -> None:
     """Of 20,000 values that one unit each holds, as many pass as the exact tail lets expect, not half as many."""
     stddev, delta = 2.0, 0.01
     item = query(stddev, delta=delta)
-    shown = discover_categories({"x": pa.array(np.arange(20_000).astype(str))}, item, ledger())["x"]
+    shown = discover_categories(PrivateColumns({"x": pa.array(np.arange(20_000).astype(str))}), item, ledger())["x"]
     chance = exact_tail(stddev, category_threshold(DiscreteGaussian(stddev), delta) - 1)
     assert chance <= delta
     assert stats.binomtest(len(shown), 20_000, chance).pvalue > 1e-3
@@ -157,7 +158,7 @@ def test_each_column_gets_its_share_of_delta() -> None:
     names = [f"{i:03}" for i in range(300)]
     column = pa.array(np.repeat(names, threshold - 3))
     book = ledger(noise=SeededNoise(3))
-    found = discover_categories({"x": column, "y": column}, Query("c", "c", event, delta=delta), book)
+    found = discover_categories(PrivateColumns({"x": column, "y": column}), Query("c", "c", event, delta=delta), book)
     again = SeededNoise(3)
     for name in ("x", "y"):
         noisy = threshold - 3 + again.discrete_gaussian(3.0, (300,))
@@ -172,7 +173,7 @@ def test_lists_are_sorted_and_hold_only_what_occurs_often() -> None:
     item = query(1.0, delta=1e-6)
 
     def listed(column: pa.Array, book: Ledger) -> list:
-        return list(discover_categories({"x": column}, item, book)["x"])
+        return list(discover_categories(PrivateColumns({"x": column}), item, book)["x"])
 
     assert listed(column, ledger(noise=noise)) == ["a", "m", "z"]
     assert noise.shapes == [(4,)]
@@ -191,7 +192,7 @@ def test_the_cap_keeps_the_largest_noisy_counts() -> None:
     order = np.random.default_rng(0).permutation(200)
     column = pa.array(np.concatenate([np.repeat(names[at], exact[at]) for at in order]))
     item = query(1.0, delta=1e-6)
-    found = discover_categories({"x": column}, item, ledger(noise=SeededNoise(5)), most=70)["x"]
+    found = discover_categories(PrivateColumns({"x": column}), item, ledger(noise=SeededNoise(5)), most=70)["x"]
     noisy = dict(
         zip([names[at] for at in order], exact[order] + SeededNoise(5).discrete_gaussian(1.0, (200,)), strict=True)
     )
@@ -199,7 +200,7 @@ def test_the_cap_keeps_the_largest_noisy_counts() -> None:
     assert noisy[ranked[69]] == noisy[ranked[70]]  # the cut falls among equal counts
     assert list(found) == sorted(ranked[:70])
     assert all(found[name] == noisy[name] for name in found)
-    everything = discover_categories({"x": column}, item, ledger(noise=SeededNoise(5)))["x"]
+    everything = discover_categories(PrivateColumns({"x": column}), item, ledger(noise=SeededNoise(5)))["x"]
     assert len(everything) == 200
     assert largest_counts(everything, 70) == found  # post-processing of what passes the threshold
 
@@ -207,7 +208,7 @@ def test_the_cap_keeps_the_largest_noisy_counts() -> None:
 @pytest.mark.parametrize("start", [0.0, -0.0, 2.5, math.nan, math.inf])
 def test_floats_that_have_no_order_do_not_show_who_came_first(start: float) -> None:
     values = [start] + [2.5, 0.0, -0.0, math.nan, math.inf, -math.inf, 1.5] * 60
-    found = discover_categories({"x": pa.array(values)}, query(1.0, delta=1e-6), ledger())["x"]
+    found = discover_categories(PrivateColumns({"x": pa.array(values)}), query(1.0, delta=1e-6), ledger())["x"]
     assert [str(value) for value in found] == ["0.0", "1.5", "2.5"]
 
 
@@ -216,7 +217,7 @@ def test_floats_that_have_no_order_do_not_show_who_came_first(start: float) -> N
 
 def bounds_of(values: object, kind: str, *, stddev: float = 2.0, k: int = 1) -> tuple[int | float, int | float]:
     column = np.asarray(values)
-    return discover_bounds({"x": column}, {"x": kind}, query(stddev, k=k), ledger(k=k))["x"]
+    return discover_bounds(PrivateColumns({"x": column}), {"x": kind}, query(stddev, k=k), ledger(k=k))["x"]
 
 
 @pytest.mark.parametrize(
@@ -281,7 +282,7 @@ def test_public_grids_are_fixed_and_in_order(kind: str) -> None:
 
 def test_bounds_are_drawn_once_for_each_public_cell_with_the_charged_noise() -> None:
     noise = Counting(0)
-    discover_bounds({"x": np.array([3])}, {"x": "integer"}, query(7.0), ledger(noise=noise))
+    discover_bounds(PrivateColumns({"x": np.array([3])}), {"x": "integer"}, query(7.0), ledger(noise=noise))
     assert noise.shapes == [(len(_public_edges("integer")) - 1,)]
     assert noise.stddevs == [7.0]
 
@@ -342,9 +343,8 @@ def tree(
     levels = paid or grid.levels(most=LEVELS)[0]
     guarantee = Guarantee(500.0, 0.5) if stddev > 0.01 else Guarantee.not_private()
     book = Ledger(guarantee, noise=noise or SeededNoise(0))
-    return discover_histograms({"x": values}, {"x": grid}, {"x": levels}, query(stddev, levels), book, num_rows=5000)[
-        "x"
-    ]
+    columns, item = PrivateColumns({"x": values}), query(stddev, levels)
+    return discover_histograms(columns, {"x": grid}, {"x": levels}, item, book, num_rows=5000)["x"]
 
 
 def rows_in(grid: Grid, seed: int = 0) -> np.ndarray:
@@ -447,7 +447,8 @@ def test_without_noise_masses_are_exact() -> None:
     values = np.repeat([3, 50, 99], [100, 300, 600])
     book = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
     item = Query("h", "h", DiscreteGaussian(1e-3, 3))
-    histogram = discover_histograms({"x": values}, {"x": grid}, {"x": 3}, item, book, num_rows=1000)["x"]
+    columns = PrivateColumns({"x": values})
+    histogram = discover_histograms(columns, {"x": grid}, {"x": 3}, item, book, num_rows=1000)["x"]
     check(histogram)
     found = {int(start): mass for start, mass in zip(histogram.starts, histogram.masses, strict=True) if mass > 0}
     assert found == pytest.approx({3: 0.1, 50: 0.3, 99: 0.6})
@@ -533,7 +534,7 @@ def test_bounds_are_found_where_only_many_cells_together_are_heavy() -> None:
     covered = []
     for seed in range(9):
         book = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(seed))
-        lower, upper = discover_bounds({"born": days}, {"born": "date"}, query, book)["born"]
+        lower, upper = discover_bounds(PrivateColumns({"born": days}), {"born": "date"}, query, book)["born"]
         covered.append(np.mean((days >= lower) & (days <= upper)))
         assert upper - lower < 150 * 366
     assert np.median(covered) > 0.95

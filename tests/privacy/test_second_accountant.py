@@ -13,9 +13,9 @@ from scipy import optimize, special, stats
 import understudy as us
 from tests.privacy import second_accountant
 from tests.privacy.second_accountant import Figures, errors_in, loss_bracket, renyi_epsilon
+from understudy.api import plan
 from understudy.privacy.events import ZCDP, DiscreteGaussian, Gaussian, Pure, Selections, SubsampledGaussian
 from understudy.privacy.ledger import Guarantee, Query, spent_by
-from understudy.release import plan
 
 SMALL = "steps=16, latent=4, generator_widths=[16, 16], critic_widths=[8]"
 METHODS = (

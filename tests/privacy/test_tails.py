@@ -12,6 +12,7 @@ from scipy import stats
 
 import understudy as us
 from understudy import certificate
+from understudy.api import plan
 from understudy.cli import run
 from understudy.errors import ConfigError
 from understudy.notes import Level, Note
@@ -29,7 +30,6 @@ from understudy.privacy.events import (
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.pate import laplaces
-from understudy.release import plan
 
 FLOATING: tuple[Event, ...] = (SubsampledGaussian(0.1, 30.0, 10), Gaussian(30.0, floating=True), Pure(0.01, 5))
 EXACT: tuple[Event, ...] = (DiscreteGaussian(30.0, 2), Gaussian(30.0), Selections(0.01, 5))

@@ -23,10 +23,25 @@ from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, 
 from understudy.privacy.ledger import Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows, PrivateUnits, PublicRows, PublicUnits
 from understudy.privacy.sampling import Batches
+from understudy.api import _fit_model
+from understudy.encoding import Codec
+from understudy.encoding import fit_codec
+from understudy.pipeline import EncodedTable
+from understudy.privacy.counts import noisy_size
+from understudy.privacy.discovery import Binning
+from understudy.privacy.table import PrivateTable
+from understudy.privacy.table import PublicTable
+from understudy.schema import Schema
 from understudy.synthesizers.dpgan import DPGAN
 
 
 def use(
+    private_table: PrivateTable,
+    public_table: PublicTable,
+    encoded: EncodedTable,
+    codec: Codec,
+    schema: Schema,
+    binning: Binning,
     private: PrivateRows,
     public: PublicRows,
     private_units: PrivateUnits,
@@ -50,6 +65,9 @@ def use(
 """
 
 BAD = (
+    "fit_codec(public_table, schema, plan, ledger, binning)",
+    "noisy_size(public_table, query, ledger)",
+    "_fit_model(DPGAN(), encoded, private_table, key=key, progress=None)",
     "DPGAN().fit(private, plan, ledger, key=key, public=private)",
     "DPGAN().fit(public, plan, ledger, key=key)",
     "charge_dpsgd(public, query, ledger)",
@@ -66,6 +84,9 @@ BAD = (
 )
 
 GOOD = (
+    "fit_codec(private_table, schema, plan, ledger, binning)",
+    "noisy_size(private_table, query, ledger)",
+    "_fit_model(DPGAN(), encoded, public_table, key=key, progress=None)",
     "DPGAN().fit(private, plan, ledger, key=key, public=public)",
     "charge_dpsgd(private, query, ledger)",
     "charge_votes(private, query, ledger, num_teachers=2, num_queries=1)",

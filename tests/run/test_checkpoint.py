@@ -30,6 +30,7 @@ from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.noise import NoiseSource, SeededNoise, noise_source
 from understudy.privacy.rows import PrivateUnits
 from understudy.privacy.samplers import BitStream
+from understudy.privacy.table import PrivateTable
 from understudy.run import checkpoint as checkpoints
 from understudy.run.checkpoint import Checkpoint, Slot
 from understudy.synthesizers.independent import Independent
@@ -157,7 +158,7 @@ def _killed(*arguments: object) -> None:
 def test_the_digest_of_a_table_sees_values_types_names_order_and_nulls() -> None:
     key = b"k" * 32
     table = people(50)
-    digest = table_digest(table, key)
+    digest = table_digest(PrivateTable(table), key)
     age = table["age"].to_pylist()
     others = [
         table.set_column(0, "age", pa.array([*age[:-1], age[-1] + 1])),
@@ -170,11 +171,20 @@ def test_the_digest_of_a_table_sees_values_types_names_order_and_nulls() -> None
         table.slice(0, 49),
         table.slice(1),
     ]
-    assert len({digest, table_digest(table, b"l" * 32), *(table_digest(other, key) for other in others)}) == 11
+    assert (
+        len(
+            {
+                digest,
+                table_digest(PrivateTable(table), b"l" * 32),
+                *(table_digest(PrivateTable(other), key) for other in others),
+            }
+        )
+        == 11
+    )
     places = [pa.table({"a": pa.array(values)}) for values in ([1, 1, None], [1, None, 1])]
-    assert table_digest(places[0], key) != table_digest(places[1], key)
+    assert table_digest(PrivateTable(places[0]), key) != table_digest(PrivateTable(places[1]), key)
     chunked = pa.concat_tables([table.slice(0, 7), table.slice(7)])
-    assert table_digest(chunked, key) == digest
+    assert table_digest(PrivateTable(chunked), key) == digest
 
 
 def test_what_lies_under_a_null_does_not_count() -> None:
@@ -183,7 +193,7 @@ def test_what_lies_under_a_null_does_not_count() -> None:
         pa.table({"a": pa.Array.from_buffers(pa.int64(), 3, [mask, pa.py_buffer(np.array([1, hidden, 3]).tobytes())])})
         for hidden in (2, 9)
     ]
-    assert table_digest(tables[0], b"k") == table_digest(tables[1], b"k")
+    assert table_digest(PrivateTable(tables[0]), b"k") == table_digest(PrivateTable(tables[1]), b"k")
 
 
 @pytest.fixture
@@ -225,7 +235,10 @@ def test_resume_is_refused_to_every_other_run(unfinished: Path, monkeypatch: pyt
         with pytest.raises(CheckpointError, match=words):
             us.fit(**arguments, checkpoint=unfinished, resume=True)
         assert files_of(unfinished) == before, what
-    others_versions = {"understudy.release.__version__": "0.0", "importlib.metadata.version": lambda name: "0.0"}
+    others_versions = {
+        "understudy.run.environment.__version__": "0.0",
+        "importlib.metadata.version": lambda name: "0.0",
+    }
     for (place, value), name in zip(others_versions.items(), ("understudy", "equinox"), strict=True):
         with monkeypatch.context() as patch:
             patch.setattr(place, value)
@@ -345,7 +358,7 @@ def test_a_result_that_was_reached_is_handed_out_and_never_computed_again(
     assert second.statement == first.statement
     second.save(tmp_path / "release")
     assert not (tmp_path / "run").exists()
-    assert second._files() == first._files()
+    assert second.to_files() == first.to_files()
 
 
 @pytest.mark.parametrize("what", ["flags", "cores", "precision"])
@@ -354,7 +367,7 @@ def test_other_arithmetic_is_another_run(unfinished: Path, monkeypatch: pytest.M
         if what == "flags":
             monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
         elif what == "cores":
-            monkeypatch.setattr("understudy.release._num_cores", lambda: 999)
+            monkeypatch.setattr("understudy.run.environment._num_cores", lambda: 999)
         else:
             stack.enter_context(jax.default_matmul_precision("highest"))
         with pytest.raises(CheckpointError, match="differs"):
@@ -414,7 +427,7 @@ FUZZED = ["mst", "aim(max_rounds=4)", "mwem(rounds=3)", "gem(steps=20)", TRAININ
 
 def released(place: Path, method: str, **how: Any) -> dict[str, bytes]:
     """The files of the release, as they would be saved."""
-    return us.fit(people(), method, GUARANTEE, checkpoint=place, **how)._files()
+    return us.fit(people(), method, GUARANTEE, checkpoint=place, **how).to_files()
 
 
 def stopped_before(draw: int, place: Path, method: str) -> bool:

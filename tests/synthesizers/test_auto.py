@@ -11,9 +11,9 @@ import pytest
 
 import understudy as us
 from understudy.encoding import assumed_domain
+from understudy.pipeline import choose_method
 from understudy.privacy.discovery import Binning
 from understudy.privacy.ledger import Budget
-from understudy.release import choose_method
 from understudy.schema import Domain
 from understudy.synthesizers import express, read_method
 from understudy.synthesizers.auto import FEW, FEW_CELLS, MOST_COLUMNS, RULES, Facts, choose

@@ -12,6 +12,7 @@ from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.events import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.ledger import Budget
 from understudy.privacy.sampling import round_sampling_rate
+from understudy.privacy.table import PrivateTable
 from understudy.schema import Domain
 from understudy.synthesizers import read_method
 from understudy.training.prepare import MOST_LEVELS, plan_marginals, shrink_pair
@@ -70,7 +71,9 @@ def test_few_values_of_a_number_are_charged_as_planned() -> None:
     schema, binning = us.Schema(columns=(number, listed), rows=1000, target="a"), Binning()
     ledger = us.Ledger(us.Guarantee(1.0, 1e-6), noise=_seeded())
     planned = plan_marginals(assumed_domain(schema, binning), ledger.remaining, 0.1, 0.1)
-    codec, _ = fit_codec(table, schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning)
+    codec, _ = fit_codec(
+        PrivateTable(table), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
+    )
     assert codec.domain.sizes[0] <= MOST_LEVELS
     assert plan_marginals(codec.domain, ledger.remaining, 0.1, 0.1) == planned
 

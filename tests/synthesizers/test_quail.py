@@ -21,6 +21,7 @@ from understudy.privacy.discovery import plan_discovery
 from understudy.privacy.ledger import Budget, spent_by
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows, arrange_units
+from understudy.privacy.table import PrivateTable
 from understudy.synthesizers import LEARNERS, express, learner_class, name_of, read_method
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.independent import Independent
@@ -69,7 +70,7 @@ def encoded(table: pa.Table | None = None, *, max_rows_per_unit: int = 1) -> tup
     ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0))
     declared, table = schema(), people() if table is None else table
     buying = plan_discovery(declared, ledger.remaining, BINNING)
-    codec, rows = fit_codec(conform(table, declared), declared, buying, ledger, BINNING)
+    codec, rows = fit_codec(PrivateTable(conform(table, declared)), declared, buying, ledger, BINNING)
     return rows, codec
 
 

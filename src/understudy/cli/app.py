@@ -12,7 +12,7 @@ from understudy.cli.options import (
     CertificateOf,
     Delta,
     Epsilon,
-    FitOptions,
+    FitCommand,
     Force,
     JsonFile,
     KeepTypes,
@@ -33,7 +33,6 @@ from understudy.cli.options import (
     Where,
     check_json,
     check_outputs,
-    check_where,
     checkpoint_folder,
     named_tables,
     read_binning,
@@ -85,9 +84,9 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Make a synthetic survey from the embedded one: table, release, certificate and report."""
+    from understudy.api import fit
     from understudy.demo import demo_schema, demo_table
     from understudy.evaluation.evaluate import evaluate
-    from understudy.release import fit
     from understudy.report import write_report
     from understudy.run.atomic import require_free_folder
     from understudy.tables import atomic_folder, write_table
@@ -157,9 +156,7 @@ def synth(
     check_json(json_file, force)
     if rows is not None:
         check_size(rows, "The number of synthetic rows")
-    if where is not None:
-        check_where(where, source, schema)
-    options = FitOptions(
+    release = FitCommand(
         source=source,
         schema_file=schema,
         guarantee=guarantee,
@@ -173,8 +170,8 @@ def synth(
         checkpoint=checkpoint,
         resume=resume,
         quiet=quiet,
-    )
-    release = options.fit()
+        where=where,
+    ).run()
     release.save(folder, force=force or finished)
     show_spent(release, quiet)
     try:
@@ -182,7 +179,8 @@ def synth(
     except ConditionError as error:
         raise ConditionError(
             f"{error} The budget is spent and the release is kept. Sample from it at no cost with 'understudy sample "
-            f"{folder}' and another --where."
+            f"{folder}' and another --where.",
+            column=error.column,
         ) from None
     write_table(fake, out, origin=release.origin, force=force)
     note_on_draft(release, quiet, given=schema is not None)
@@ -225,7 +223,7 @@ def fit(
     finished = resume and saved_by(checkpoint, out)  # killed between its last two acts
     require_free_folder(out, force=force or finished, marker="release.json")
     check_json(json_file, force)
-    options = FitOptions(
+    release = FitCommand(
         source=source,
         schema_file=schema,
         guarantee=guarantee,
@@ -239,8 +237,7 @@ def fit(
         checkpoint=checkpoint,
         resume=resume,
         quiet=quiet,
-    )
-    release = options.fit()
+    ).run()
     release.save(out, force=force or finished)
     show_spent(release, quiet)
     note_on_draft(release, quiet, given=schema is not None)
@@ -280,8 +277,8 @@ def certificate(
 ) -> None:
     """Show the guarantee of a release, or what a failed run has spent, as text or JSON."""
     from understudy.certificate import to_markdown
+    from understudy.failed_run import read_record
     from understudy.release import Release
-    from understudy.spent import read_record
 
     statement = read_record(folder) or Release.load(folder).statement
     if json_file != "-":
@@ -395,7 +392,7 @@ def plan(
     force: Force = False,
 ) -> None:
     """List every private query of a run and its privacy cost. Reads no data."""
-    from understudy.release import plan as make_plan
+    from understudy.api import plan as make_plan
     from understudy.schema import Schema
 
     guarantee = read_guarantee(epsilon, delta, False)

@@ -119,8 +119,8 @@ def read_synthesizer(expression: str, settings: list[str] | None) -> "Synthesize
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FitOptions:
-    """What `synth` and `fit` share."""
+class FitCommand:
+    """The fit of `synth` and `fit`."""
 
     source: str
     schema_file: Path | None
@@ -135,31 +135,34 @@ class FitOptions:
     checkpoint: Path
     resume: bool
     quiet: bool
+    where: str | None = None
+    """A condition that is checked before any budget is spent."""
 
-    def fit(self) -> "Release":
-        """Runs the fit with a progress bar; after Ctrl-C it says how to resume."""
-        from understudy.release import fit
+    def run(self) -> "Release":
+        """Fits with a progress bar; after Ctrl-C it says how to resume."""
+        from understudy.api import FitOptions, fit_table, read_private_table
         from understudy.run.checkpoint import is_unfinished
         from understudy.schema import Schema
+        from understudy.tables import where_columns
 
         schema = None if self.schema_file is None else Schema.read(self.schema_file)
         synthesizer = read_synthesizer(self.method, self.settings)
         try:
             with show_progress(self.quiet, "fitting") as progress:
-                return fit(
-                    self.source,
-                    synthesizer,
-                    self.guarantee,
-                    schema=schema,
-                    target=self.target,
+                options = FitOptions(
+                    method=synthesizer,
+                    guarantee=self.guarantee,
                     binning=self.binning,
                     seed=self.seed,
                     public=self.public,
-                    keep_types=self.keep_types,
-                    progress=progress,
                     checkpoint=self.checkpoint,
                     resume=self.resume,
+                    progress=progress,
                 )
+                data = read_private_table(self.source, schema, target=self.target, keep_types=self.keep_types)
+                if self.where is not None:
+                    where_columns(self.where, [column.name for column in data.schema.modelled])
+                return fit_table(data, options)
         except KeyboardInterrupt:
             if not is_unfinished(self.checkpoint):
                 raise
@@ -268,15 +271,3 @@ def check_json(json_file: str | None, force: bool) -> None:
 
     if json_file not in (None, "-"):
         check_writable(json_file, force=force)
-
-
-def check_where(where: str, source: str, schema: Path | None) -> None:
-    """Checks that a condition can be parsed, before any budget is spent."""
-    from understudy.schema import Schema
-    from understudy.tables import as_arrow, where_columns
-
-    if schema is None:
-        names = as_arrow(source, None)[0].column_names
-    else:
-        names = [column.name for column in Schema.read(schema).modelled]
-    where_columns(where, names)

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -155,7 +155,7 @@ def show_scores(scorecard: "Scorecard", *, all_of_them: bool) -> None:
         console.print(Text(f"Not computed: {', '.join(titles)}. {why}"))
 
 
-def _score_table(methods: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> "Table":
+def _score_table(methods: Sequence[str], entries: Sequence[Mapping]) -> "Table":
     from rich import box
     from rich.table import Table
     from rich.text import Text

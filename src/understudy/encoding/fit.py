@@ -1,6 +1,7 @@
 """Fits a codec: estimates privately what the schema leaves open, then encodes the rows that may be used."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -27,7 +28,7 @@ from understudy.privacy.discovery import (
 )
 from understudy.privacy.ledger import Ledger, Plan
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.units import rows_within_units, unit_numbers
+from understudy.privacy.table import PrivateTable, convert_columns, encode_rows, limit_units
 from understudy.schema import BOUNDED, Category, Column, Domain, Schema
 
 OTHER = "other"
@@ -81,7 +82,7 @@ TooLarge = Callable[[Domain], tuple[str, ...]]
 
 
 def fit_codec(
-    table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning, too_large: TooLarge | None = None
+    table: PrivateTable, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning, too_large: TooLarge | None = None
 ) -> tuple[Codec, PrivateRows]:
     """Estimates privately what the schema leaves open, then encodes the rows that may be used.
 
@@ -92,13 +93,9 @@ def fit_codec(
     """
     if ledger.max_rows_per_unit < schema.max_rows_per_unit:
         raise BudgetExceeded("The ledger is set up for fewer rows per unit than the schema allows.")
-    units = None
-    if schema.unit is not None:
-        kept = rows_within_units(table.column(schema.unit), schema.max_rows_per_unit)
-        table = table.filter(pa.array(kept))
-        units = unit_numbers(table.column(schema.unit))
+    table = limit_units(table, schema.unit, schema.max_rows_per_unit)
     num_rows = noisy_size(table, plan["size"], ledger) if schema.rows is None else schema.rows
-    categories = _estimate_categories(table, schema, plan, ledger, binning)
+    categories = _estimate_categories(table, plan, ledger, binning)
     histograms = _histograms(table, schema, plan, ledger, binning, num_rows=num_rows)
 
     def codec_of(categories: Mapping[str, Collection[Category]]) -> Codec:
@@ -108,12 +105,12 @@ def fit_codec(
     if too_large is not None:
         categories = merge_rarest(codec_of(categories).domain, categories, too_large)
     codec = codec_of(categories)
-    rows = PrivateRows(
-        codec.encode(table),
+    rows = encode_rows(
+        table,
+        codec.encode,
+        codec.positions,
         dataclasses.replace(codec.domain, max_sizes=_max_sizes(schema, binning)),
         max_rows_per_unit=schema.max_rows_per_unit,
-        units=units,
-        positions=lambda: codec.positions(table),
         scales=codec.scales,
     )
     return codec, rows
@@ -139,27 +136,23 @@ def merge_rarest(
 
 
 def _estimate_categories(
-    table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning
+    table: PrivateTable, plan: Plan, ledger: Ledger, binning: Binning
 ) -> dict[str, dict[Category, int]]:
     if "categories" not in plan:
         return {}
-    values = {name: plain_array(table.column(name)) for name in plan["categories"].columns}
-    return discover_categories(values, plan["categories"], ledger, most=binning.max_categories)
+    columns = convert_columns(table, dict.fromkeys(plan["categories"].columns, plain_array))
+    return discover_categories(columns, plan["categories"], ledger, most=binning.max_categories)
 
 
 def _histograms(
-    table: pa.Table, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning, *, num_rows: int
+    table: PrivateTable, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning, *, num_rows: int
 ) -> dict[str, Histogram]:
     numeric = [column for column in schema.modelled if column.kind in BOUNDED]
-    exact_values = {}
-    for column in numeric:
-        numbers, known = as_numbers(table.column(column.name), column.kind)
-        exact_values[column.name] = numbers[known]
+    numbers = convert_columns(table, {c.name: functools.partial(_known_ticks, kind=c.kind) for c in numeric})
     bounds = {column.name: bound_numbers(column) for column in numeric if column.bounds is not None}
     if "bounds" in plan:
         kinds = {column.name: column.kind for column in numeric}
-        values = {name: exact_values[name] for name in plan["bounds"].columns}
-        bounds |= discover_bounds(values, kinds, plan["bounds"], ledger)
+        bounds |= discover_bounds(numbers.only(plan["bounds"].columns), kinds, plan["bounds"], ledger)
     finest = FLAT if binning.bins == "equal" else FINEST
     grids = {
         column.name: Grid.over(
@@ -170,7 +163,12 @@ def _histograms(
     if "histograms" not in plan:
         return {name: Histogram.flat(grid, num_cells=binning.max_bins) for name, grid in grids.items()}
     levels = {column.name: charged_levels(column, binning) for column in numeric}
-    return discover_histograms(exact_values, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
+    return discover_histograms(numbers, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
+
+
+def _known_ticks(values: pa.ChunkedArray, *, kind: str) -> np.ndarray:
+    numbers, known = as_numbers(values, kind)
+    return numbers[known]
 
 
 def _column_codec(

@@ -9,7 +9,7 @@ declared.
 import abc
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -39,15 +39,21 @@ from understudy.models.predictors import (
     Regression,
     predictor_from_arrays,
 )
+from understudy.models.protocol import Arrays, Structure
+from understudy.pipeline import encode_table, plan_run
 from understudy.privacy.discovery import Binning
 from understudy.privacy.ledger import Guarantee, Statement
 from understudy.privacy.noise import noise_source
-from understudy.release import checked_seed, encode_table, plan_run
+from understudy.privacy.table import PrivateTable
+from understudy.release import check_seed
 from understudy.schema import Category, Column, Schema, match_columns
 from understudy.tables import as_arrow, conform, read_column
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+Data: TypeAlias = Any
+"""What scikit-learn passes as X or y: a frame, an array, or anything that becomes one. Checked when it is read."""
 
 LABEL = "y"
 """The name of the target beside a plain array."""
@@ -83,7 +89,7 @@ class Estimator(BaseEstimator, abc.ABC):
 
         def __init__(self, **settings: Any) -> None: ...
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Data, y: Data = None) -> Self:
         """Learns from a table that holds the target, or from inputs and labels.
 
         Formal guarantee: (epsilon, delta)-differential privacy of everything that is kept, under add-or-remove of one
@@ -103,10 +109,11 @@ class Estimator(BaseEstimator, abc.ABC):
         schema, table = self._declared_table(X, y)
         assert schema.target is not None
         self._check_target(schema[schema.target])
-        noise = noise_source(None if self.seed is None else checked_seed(self.seed))
+        check_seed(self.seed)
+        noise = noise_source(self.seed)
         learner, binning = self._method(schema[schema.target]), self.binning or Binning(bins="uniform")
         run = plan_run(schema, learner, self.guarantee.with_delta_for(schema.rows), binning)
-        with encode_table(run, table, noise, method=self._name) as encoded:
+        with encode_table(run, PrivateTable(table), noise, method=self._name) as encoded:
             model = learner.fit(encoded.rows, run.training, encoded.ledger, key=noise.key())
             return self._set_fitted(model, encoded.codec, encoded.statement())
 
@@ -125,7 +132,7 @@ class Estimator(BaseEstimator, abc.ABC):
         return {"learner": self._name, "model": structure, **facts}, arrays
 
     @classmethod
-    def from_arrays(cls, structure: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Self:
+    def from_arrays(cls, structure: Structure, arrays: Arrays) -> Self:
         """The fitted learner that `to_arrays` wrote, with default settings."""
         if structure["learner"] != cls._name:
             raise ConfigError(f"Expected a {cls._name} learner, found {structure['learner']!r}.")
@@ -159,7 +166,7 @@ class Estimator(BaseEstimator, abc.ABC):
 
     # From X and y to a table.
 
-    def _declared_table(self, X: Any, y: Any) -> tuple[Schema, pa.Table]:
+    def _declared_table(self, X: Data, y: Data) -> tuple[Schema, pa.Table]:
         if self.schema is None:
             return self._declared_array(X, y)
         target = self.target or self.schema.target
@@ -175,7 +182,7 @@ class Estimator(BaseEstimator, abc.ABC):
         match_columns(schema, arrow.column_names)
         return schema, conform(arrow, schema)
 
-    def _declared_array(self, X: Any, y: Any) -> tuple[Schema, pa.Table]:
+    def _declared_array(self, X: Data, y: Data) -> tuple[Schema, pa.Table]:
         """A schema from the settings: real columns between declared bounds, and the target."""
         if self.bounds is None and (hasattr(X, "columns") or hasattr(X, "column_names")):
             raise ConfigError("A table needs its public facts: schema=us.Schema.read(...), or bounds=... for numbers.")
@@ -204,7 +211,7 @@ class Estimator(BaseEstimator, abc.ABC):
             del self.feature_names_in_
         return schema, conform(table, schema)
 
-    def _encode(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _encode(self, X: Data) -> tuple[np.ndarray, np.ndarray]:
         """Codes and positions of the inputs, by the same public rules as in `fit`."""
         check_is_fitted(self, "model_")
         inputs = [column for column in self.codec_.columns if column.name != self.codec_.schema.target]
@@ -216,7 +223,7 @@ class Estimator(BaseEstimator, abc.ABC):
                 positions[:, at] = column.positions(table.column(column.name))
         return codes, positions
 
-    def _input_table(self, X: Any, names: tuple[str, ...]) -> pa.Table:
+    def _input_table(self, X: Data, names: tuple[str, ...]) -> pa.Table:
         """The inputs as a table. A learner fitted on an array takes arrays, and frames of other names as arrays."""
         if any(name in self.codec_.schema for name in column_names(X) or ()):
             arrow, _ = as_arrow(require_frame(X), self.codec_.schema)
@@ -232,7 +239,7 @@ class Estimator(BaseEstimator, abc.ABC):
             )
         return pa.table(dict(zip(names, array.T, strict=True)))
 
-    def _true_labels(self, X: Any, y: Any) -> np.ndarray:
+    def _true_labels(self, X: Data, y: Data) -> np.ndarray:
         """Labels to score against: y, or the target's column of a table."""
         if y is not None:
             return np.asarray(y)
@@ -265,7 +272,7 @@ class PrivateClassifier(ClassifierMixin, Estimator):
     classes: Sequence[Category] | None = None
     """Without a schema: the public classes of the labels, at least two."""
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Data) -> np.ndarray:
         """The probability of each of `classes_`."""
         codes, positions = self._encode(X)
         assert isinstance(self.model_, Classifier)
@@ -273,16 +280,16 @@ class PrivateClassifier(ClassifierMixin, Estimator):
         probabilities = self.model_.predict_proba(codes, positions)[:, self._order]
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Data) -> np.ndarray:
         """The likeliest class."""
         check_is_fitted(self, "model_")
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: Data) -> np.ndarray:
         """The logarithm of the probability of each of `classes_`."""
         return np.log(self.predict_proba(X))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Data, y: Data = None, sample_weight: Data = None) -> float:
         """Accuracy. It reads true labels: on private rows it is outside the guarantee."""
         return accuracy_score(self._true_labels(X, y), self.predict(X), sample_weight=sample_weight)
 
@@ -358,7 +365,7 @@ class PrivateRegression(RegressorMixin, Estimator):
     target_bounds: Sequence[float] | None = None
     """Without a schema: the public bounds of the labels, (low, high)."""
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Data) -> np.ndarray:
         """The target, in its own units."""
         codes, positions = self._encode(X)
         column = self._target_codec()
@@ -369,7 +376,7 @@ class PrivateRegression(RegressorMixin, Estimator):
             return float(grid.lower) - 0.5 + found * (float(grid.upper) - float(grid.lower) + 1)
         return grid.lower * (1 - found) + grid.upper * found
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Data, y: Data = None, sample_weight: Data = None) -> float:
         """R squared. It reads true labels: on private rows it is outside the guarantee."""
         return r2_score(self._true_labels(X, y), self.predict(X), sample_weight=sample_weight)
 

@@ -3,7 +3,7 @@
 Exact counts leave `privacy/` only with noise, or as a selection (`selection.py`).
 """
 
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from understudy.privacy.charges import check_units, event_of
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.rows import Box, Clique, PrivateRows
+from understudy.privacy.table import PrivateTable
 
 
 def noisy_counts(rows: PrivateRows, cliques: Sequence[Clique], query: Query, ledger: Ledger) -> list[np.ndarray]:
@@ -71,7 +72,7 @@ class ChargedAnswers:
         return count_with_noise(self._private, query, self.stddev, self._ledger)
 
 
-def noisy_size(table: Sized, query: Query, ledger: Ledger) -> int:
+def noisy_size(table: PrivateTable, query: Query, ledger: Ledger) -> int:
     """The number of rows of a private table with discrete Gaussian noise, at least one.
 
     Formal guarantee: the cost of `query` under add/remove of one unit, which moves the count by at most the event's
@@ -79,4 +80,4 @@ def noisy_size(table: Sized, query: Query, ledger: Ledger) -> int:
     """
     event = event_of(query, DiscreteGaussian)
     ledger.charge(query)
-    return max(1, len(table) + int(ledger.noise.discrete_gaussian(event.stddev, (1,))[0]))
+    return max(1, table._table.num_rows + int(ledger.noise.discrete_gaussian(event.stddev, (1,))[0]))

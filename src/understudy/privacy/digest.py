@@ -7,15 +7,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from understudy.privacy.table import PrivateTable, PublicTable
 
-def table_digest(table: pa.Table, key: bytes) -> str:
+
+def table_digest(table: PrivateTable | PublicTable, key: bytes) -> str:
     """A keyed hash of the names, types and values of a table. Without the key nobody can test guessed tables.
 
     Computed from the private rows without noise: for the checkpoint folder and for comparisons only.
     """
+    content = table._table if isinstance(table, PrivateTable) else table.table
     digest = hashlib.blake2b(key=key, digest_size=32)
-    digest.update(f"{table.num_rows} rows".encode())
-    for name, column in zip(table.column_names, table.columns, strict=True):
+    digest.update(f"{content.num_rows} rows".encode())
+    for name, column in zip(content.column_names, content.columns, strict=True):
         digest.update(json.dumps([name, str(column.type)]).encode())
         digest.update(np.packbits(pc.is_valid(column).to_numpy()).tobytes())
         # The memory behind nulls is arbitrary, and the same rows may be chunked differently.

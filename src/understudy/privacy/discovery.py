@@ -28,6 +28,7 @@ from understudy.privacy.charges import event_of
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.noise import discrete_gaussian_tail
+from understudy.privacy.table import PrivateColumns
 from understudy.schema import BOUNDED, Category, Column, Schema
 
 BINNINGS = ("tree", "equal", "uniform")
@@ -205,7 +206,7 @@ def _event_for(query: Query, vectors: int) -> DiscreteGaussian:
 
 
 def discover_categories(
-    values: Mapping[str, pa.Array], query: Query, ledger: Ledger, *, most: int = MAX_CATEGORIES
+    columns: PrivateColumns[pa.Array], query: Query, ledger: Ledger, *, most: int = MAX_CATEGORIES
 ) -> dict[str, dict[Category, int]]:
     """For each column the values that pass the threshold with their noisy counts, sorted by value; the rest become
     "other". If more than `most` pass, those with the largest noisy counts; of equal counts, the values that sort first.
@@ -215,11 +216,11 @@ def discover_categories(
     occur get noise, and the list is sorted by value, so neither order nor absence reveals more. Keeping the largest
     is post-processing of the noisy counts above the threshold. Not covered: timing.
     """
-    event = _event_for(query, len(values))
+    event = _event_for(query, len(columns._values))
     ledger.charge(query)
     threshold = rows_to_be_listed(query)
     kept = {}
-    for name, column in values.items():
+    for name, column in columns._values.items():
         counted = pc.value_counts(_plain(column.drop_null()))
         exact = counted.field("counts").to_numpy(zero_copy_only=False)
         noisy = exact + ledger.noise.discrete_gaussian(event.stddev, exact.shape)
@@ -268,16 +269,16 @@ def category_threshold(event: DiscreteGaussian, delta: float) -> int:
 
 
 def discover_bounds(
-    values: Mapping[str, np.ndarray], kinds: Mapping[str, str], query: Query, ledger: Ledger
+    columns: PrivateColumns[np.ndarray], kinds: Mapping[str, str], query: Query, ledger: Ledger
 ) -> dict[str, tuple[int | float, int | float]]:
     """For each column the outer edges of the outermost heavy cells of a public grid.
 
     Formal guarantee: the cost of `query`: one noisy histogram per column over cells that are fixed in advance.
     """
-    event = _event_for(query, len(values))
+    event = _event_for(query, len(columns._values))
     ledger.charge(query)
     found = {}
-    for name, column in values.items():
+    for name, column in columns._values.items():
         edges = _public_edges(kinds[name])
         cells = np.clip(np.searchsorted(edges, column, side="right") - 1, 0, len(edges) - 2)
         exact = np.bincount(cells, minlength=len(edges) - 1)
@@ -325,7 +326,7 @@ def _fallback_cells(kind: str, edges: np.ndarray) -> tuple[int, int]:
 
 
 def discover_histograms(
-    values: Mapping[str, np.ndarray],
+    columns: PrivateColumns[np.ndarray],
     grids: Mapping[str, Grid],
     levels: Mapping[str, int],
     query: Query,
@@ -343,7 +344,7 @@ def discover_histograms(
     ledger.charge(query)
     return {
         name: _noisy_tree(column, grids[name], levels[name], event.stddev, ledger, num_rows=num_rows)
-        for name, column in values.items()
+        for name, column in columns._values.items()
     }
 
 

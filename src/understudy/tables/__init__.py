@@ -12,7 +12,7 @@ those). No message of this package contains a value of a row.
 
 from understudy.run.atomic import atomic_folder, atomic_write
 from understudy.tables.cast import conform
-from understudy.tables.formatting import restyle
+from understudy.tables.formatting import output_decimals, restyle, restyle_within_bounds
 from understudy.tables.frames import Frame, from_frame, read_column, to_frame
 from understudy.tables.location import is_same_source
 from understudy.tables.origin import ColumnOrigin, Origin
@@ -34,9 +34,11 @@ __all__ = [
     "filter_where",
     "from_frame",
     "is_same_source",
+    "output_decimals",
     "read_column",
     "read_table",
     "restyle",
+    "restyle_within_bounds",
     "to_frame",
     "where_columns",
     "write_table",

@@ -3,12 +3,14 @@
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import TableError
+from understudy.schema import Schema
 from understudy.schema.draft import is_text
 from understudy.tables.cast import as_type
 from understudy.tables.infer import read_as
@@ -33,6 +35,40 @@ def restyle(table: pa.Table, origin: Origin) -> pa.Table:
         columns.append(values)
         fields.append(pa.field(field.name, values.type, metadata=style or None))
     return pa.table(columns, schema=pa.schema(fields))
+
+
+def restyle_within_bounds(table: pa.Table, origin: Origin, schema: Schema) -> pa.Table:
+    """The table restyled; where rounding to decimals crosses a declared bound, the nearest value inside it."""
+    table = restyle(table, origin)
+    for column in schema.modelled:
+        if column.kind != "real" or column.bounds is None or column.name not in table.column_names:
+            continue
+        decimals = output_decimals(origin, column.name)
+        if decimals is not None:
+            at = table.column_names.index(column.name)
+            table = table.set_column(at, table.field(at), _clamp(table.column(at), column.bounds, decimals))
+    return table
+
+
+def output_decimals(origin: Origin, name: str) -> int | None:
+    """The number of decimals that a real column is rounded to in the output; None: it is not rounded."""
+    known = origin.columns.get(name)
+    if known is None:
+        return None
+    if known.arrow.startswith(("int", "uint")):
+        return 0
+    return int(known.style["decimals"]) if known.style.get("decimals") else None
+
+
+def _clamp(values: pa.ChunkedArray, bounds: tuple, decimals: int) -> pa.ChunkedArray:
+    """Rounded values inside their bounds, if any number with so few decimals lies inside."""
+    unit = Decimal(1).scaleb(-decimals)
+    lower = Decimal(repr(float(bounds[0]))).quantize(unit, ROUND_CEILING)
+    upper = Decimal(repr(float(bounds[1]))).quantize(unit, ROUND_FLOOR)
+    if lower > upper or pa.types.is_decimal(values.type):
+        return values
+    low, high = (pa.scalar(float(bound)).cast(values.type) for bound in (lower, upper))
+    return pc.min_element_wise(pc.max_element_wise(values, low, skip_nulls=False), high, skip_nulls=False)
 
 
 def _is_text_type(target: pa.DataType) -> bool:

@@ -46,7 +46,7 @@ class SpentError(UnderstudyError):
 
 
 @contextlib.contextmanager
-def accountable(
+def record_failure(
     ledger: Ledger, statement: Callable[[], Statement], checkpoint: Checkpoint | None = None
 ) -> Iterator[None]:
     """Turns any error after the first charge into a `SpentError`; earlier errors pass unchanged.
@@ -61,7 +61,7 @@ def accountable(
             raise
         if checkpoint is not None and isinstance(error, CheckpointError | TableError):
             raise
-        raise _recorded(_failure(error), statement(), checkpoint) from error
+        raise _write_record(_failure(error), statement(), checkpoint) from error
 
 
 def read_record(folder: str | os.PathLike[str]) -> Statement | None:
@@ -83,13 +83,13 @@ def _failure(error: Exception) -> str:
     return f"The run failed with an error inside Understudy ({type(error).__name__}). Please report it."
 
 
-def _recorded(failure: str, statement: Statement, checkpoint: Checkpoint | None) -> SpentError:
+def _write_record(failure: str, statement: Statement, checkpoint: Checkpoint | None) -> SpentError:
     """The error, after writing its record if there is a checkpoint to put it beside."""
     if checkpoint is None:
         return SpentError(failure, statement)
     if checkpoint.spent_record is not None:  # the identical run, resumed: it spends only once
         return SpentError(failure, statement, checkpoint.spent_record)
-    record = _free_place(checkpoint.folder)
+    record = _free_folder(checkpoint.folder)
     try:
         SpentError(failure, statement).save(record)
         checkpoint.note_spent(record)
@@ -98,12 +98,12 @@ def _recorded(failure: str, statement: Statement, checkpoint: Checkpoint | None)
     return SpentError(failure, statement, record)
 
 
-def _free_place(checkpoint: Path) -> Path:
+def _free_folder(checkpoint: Path) -> Path:
     """run.checkpoint -> run.spent, run-2.spent, ...: another run's record is never replaced."""
     stem, number = checkpoint.name.removesuffix(".checkpoint"), 1
-    while (place := checkpoint.with_name(f"{stem}{f'-{number}' * (number > 1)}{ENDING}")).exists():
+    while (folder := checkpoint.with_name(f"{stem}{f'-{number}' * (number > 1)}{ENDING}")).exists():
         number += 1
-    return place
+    return folder
 
 
 def _shortest(path: Path) -> str:

@@ -22,6 +22,7 @@ from understudy import certificate, learners
 from understudy.cli import run
 from understudy.encoding import assumed_domain, merge_rarest
 from understudy.errors import CheckpointError, ConfigError, ReleaseError, TrainingError, UnderstudyError
+from understudy.failed_run import SpentError, read_record
 from understudy.models.predictors import Predictor
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian
@@ -29,7 +30,6 @@ from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Query, sp
 from understudy.privacy.noise import SecureNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.schema import MERGED_SIZE, Domain
-from understudy.spent import SpentError, read_record
 from understudy.synthesizers.mwem import MOST_CELLS, MWEM
 
 SOURCE = Path(us.__file__).parent
@@ -348,7 +348,7 @@ def test_the_command_says_what_is_spent_and_where_it_is_recorded(
     assert "SPENT, NOTHING RELEASED" in capsys.readouterr().out
     assert run(["certificate", "out.spent", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out) == content
-    with pytest.raises(ReleaseError, match="record of a run that failed"):
+    with pytest.raises(ReleaseError, match="record of a failed run"):
         us.Release.load("out.spent")
     assert run(["sample", "out.spent", "-o", "fake.csv"]) == 2
     capsys.readouterr()

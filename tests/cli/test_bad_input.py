@@ -350,7 +350,7 @@ def _as_nobody() -> Iterator[None]:
 
 @pytest.mark.parametrize("command", ["fit", "synth", "draft", "json"])
 def test_folder_that_may_not_be_written(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    import understudy.release  # noqa: F401  (loaded before this process becomes somebody else)
+    import understudy.api  # noqa: F401  (loaded before this process becomes somebody else)
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)

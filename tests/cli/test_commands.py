@@ -222,7 +222,9 @@ def test_a_condition_is_read_before_anything_is_bought(tmp_path: Path, capsys: p
         assert list(tmp_path.iterdir()) == [table]
     assert run([*command, "a = 'y'"]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
-    assert "it leaves 'a' no value. Its values are 'x', 'other'. The budget is spent and the release is kept" in said
+    assert (
+        "it leaves no value for 'a'. Its values are 'x', 'other'. The budget is spent and the release is kept" in said
+    )
     assert f"at no cost with 'understudy sample {tmp_path / 'fake.release'}'" in said
     assert not out.exists()
     assert run(["sample", str(tmp_path / "fake.release"), "--where", "a = 'x'", "-o", str(out), "-q"]) == 0
@@ -339,13 +341,13 @@ def test_plain_progress_lines_elsewhere(place: Path, tmp_path: Path, capsys: pyt
 
 def test_settings_and_target(place: Path, tmp_path: Path) -> None:
     arguments = ["fit", *_in(place, "people.csv"), *_declared(place), "-q", "--target", "zip"]
-    settings = ["--method", "mst", "--set", "iterations=50", "--set", "shares=[1, 1, 2]"]
+    settings = ["--method", "mst", "--set", "iterations=50", "--set", "fractions=[1, 1, 2]"]
     assert run([*arguments, *settings, "-o", str(tmp_path / "r"), "--bins", "uniform", "--max-bins", "7"]) == 0
     release = us.Release.load(tmp_path / "r")
     assert release.statement.method == "mst(fractions=[1, 1, 2], iterations=50)"
     assert release.schema.target == "zip"
     assert max(release.codec.domain.sizes) == 8
-    assert {query.path for query in release.statement.queries} == {("mst",)}  # uniform bins buy no histogram
+    assert {query.path for query in release.statement.queries} == {("mst",)}  # uniform bins need no histogram
     assert us.Release.load(place / "r").schema.target == "member"
 
 

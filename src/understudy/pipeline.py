@@ -1,0 +1,122 @@
+"""What every private run shares, whether it fits a synthesizer or a learner: the plan, the ledger, the encoded table.
+
+A run is planned from public facts alone. `encode_table` then opens its ledger, estimates privately what the schema
+leaves open, and encodes the table; the queries of the method follow under the same ledger.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from understudy import certificate
+from understudy.encoding import Codec, assumed_domain, fit_codec
+from understudy.errors import ConfigError
+from understudy.failed_run import record_failure
+from understudy.notes import Note
+from understudy.privacy.discovery import Binning, plan_discovery
+from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, PublicFacts, Query, Statement
+from understudy.privacy.noise import NoiseSource
+from understudy.privacy.rows import PrivateRows
+from understudy.privacy.table import PrivateTable
+from understudy.run.checkpoint import Checkpoint
+from understudy.schema import Domain, Schema
+from understudy.synthesizers import AUTO, Synthesizer, name_of, read_method
+from understudy.synthesizers.auto import Facts, choose
+
+
+class Plannable(Protocol):
+    """What a run needs of a synthesizer or of a learner before it reads data."""
+
+    def plan(self, domain: Domain, budget: Budget) -> Plan: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedRun:
+    """The public facts of a run and the plan of all its queries, complete before any data is read."""
+
+    schema: Schema
+    guarantee: Guarantee
+    binning: Binning
+    discovery: Plan
+    """Estimates of what the schema leaves open."""
+    training: Plan
+    """Queries of the method, planned on an assumed domain: their cost must not depend on private estimates."""
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        return (*self.discovery.queries, *self.training.queries)
+
+
+def plan_run(
+    schema: Schema, method: Plannable, guarantee: Guarantee, binning: Binning, *, num_rows: int | None = None
+) -> PlannedRun:
+    """Plans every query of a run. Refuses what exceeds the budget, and what would not fit at the largest sizes."""
+    budget = guarantee.budget(schema.max_rows_per_unit)
+    discovery = plan_discovery(schema, budget, binning)
+    domain = assumed_domain(schema, binning, num_rows=num_rows)
+    training = plan_method(method, domain, budget.after(discovery.queries))
+    return PlannedRun(schema, guarantee, binning, discovery, training)
+
+
+def plan_method(method: Plannable, domain: Domain, budget: Budget) -> Plan:
+    """The plan of a method under its name, with a note if it treats the target like any other column."""
+    made = method.plan(domain, budget).under(name_of(method))
+    if domain.target is None or not isinstance(method, Synthesizer) or method.capabilities.target:
+        return made
+    return dataclasses.replace(made, notes=(*made.notes, Note("This method treats the target like any other column.")))
+
+
+def choose_method(method: Synthesizer | str, domain: Domain, budget: Budget) -> tuple[Synthesizer, tuple[Note, ...]]:
+    """The synthesizer to fit, and why `auto` chose it, from facts known before any query."""
+    if isinstance(method, str):
+        expression, reasons = choose(Facts.of(domain, budget)) if method == AUTO else (method, ())
+        return read_method(expression), reasons
+    if not isinstance(method, Synthesizer):
+        raise ConfigError(
+            f"method must be a synthesizer or its expression, such as 'mst'; found {type(method).__name__}."
+        )
+    return method, ()
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedTable:
+    """A table encoded under a ledger, ready for the queries of a method."""
+
+    codec: Codec
+    rows: PrivateRows
+    ledger: Ledger
+    facts: PublicFacts
+    method: str
+
+    def statement(self) -> Statement:
+        """What was charged so far, and the public facts of the run."""
+        schema = self.codec.schema
+        found = dataclasses.replace(self.facts, estimated=certificate.estimated_facts(schema, self.codec))
+        warnings = certificate.size_warnings(self.rows, schema)
+        return self.ledger.statement(found, method=self.method, warnings=warnings)
+
+
+@contextlib.contextmanager
+def encode_table(
+    run: PlannedRun,
+    table: PrivateTable,
+    noise: NoiseSource,
+    *,
+    too_large: Callable[[Domain], tuple[str, ...]] | None = None,
+    checkpoint: Checkpoint | None = None,
+    method: str,
+    types_kept: bool = False,
+    public_table: int | None = None,
+) -> Iterator[EncodedTable]:
+    """Opens the ledger of a run, estimates what the schema leaves open, and encodes the table.
+
+    Queries of the method belong inside the `with` block: any error after the first charge becomes a `SpentError` with
+    the statement of the whole plan. `public_table` is the number of rows of a public table.
+    """
+    schema = run.schema
+    ledger = Ledger(run.guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, store=checkpoint)
+    facts = certificate.public_facts(schema, types_kept=types_kept, public_table=public_table)
+    with record_failure(ledger, lambda: ledger.statement(facts, method=method, planned=run.queries), checkpoint):
+        codec, rows = fit_codec(table, schema, run.discovery, ledger, run.binning, too_large)
+        yield EncodedTable(codec, rows, ledger, facts, method)

@@ -1,0 +1,99 @@
+"""Private and public tables before they are encoded: types without a common base.
+
+`PrivateTable` and `PrivateColumns` are opaque, like `PrivateRows`: what they hold has underscore names, which no code
+outside `privacy/` may use. Functions of single rows or values come in from outside (a codec's rules, the numbers of a
+column). They are pure and are called here, and what they return stays in an opaque type.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from understudy.privacy.rows import PrivateRows, PublicRows
+from understudy.privacy.units import rows_within_units, unit_numbers
+from understudy.schema import Domain, NumericDomain
+
+Values = TypeVar("Values")
+"""An Arrow array or a NumPy one."""
+
+
+class PrivateTable:
+    """A private table in the columns of its schema. Names and types of the columns are public, nothing else is."""
+
+    def __init__(self, table: pa.Table, unit_of_row: np.ndarray | None = None):
+        self._table = table
+        self._unit_ids = unit_of_row
+
+    def __repr__(self) -> str:
+        return "PrivateTable(...)"
+
+    def __len__(self) -> int:
+        raise TypeError("The exact number of rows of a private table is private: use noisy_size.")
+
+
+@dataclasses.dataclass(frozen=True)
+class PublicTable:
+    """A table that anyone may see, in the columns of a schema: whoever is in it is not protected."""
+
+    table: pa.Table
+
+    def encode(
+        self, codes: Callable[[pa.Table], np.ndarray], positions: Callable[[pa.Table], np.ndarray]
+    ) -> PublicRows:
+        """Its rows by the rules of a codec."""
+        return PublicRows(codes(self.table), positions(self.table))
+
+
+class PrivateColumns(Generic[Values]):
+    """Values of some columns of a private table, each in one array."""
+
+    def __init__(self, values: Mapping[str, Values]):
+        self._values = dict(values)
+
+    def __repr__(self) -> str:
+        return f"PrivateColumns({', '.join(self._values)})"
+
+    def only(self, names: Iterable[str]) -> "PrivateColumns[Values]":
+        """The columns of these names."""
+        return PrivateColumns({name: self._values[name] for name in names})
+
+
+def limit_units(table: PrivateTable, unit: str | None, max_rows_per_unit: int) -> PrivateTable:
+    """The rows that may be used: at most so many of each unit, and none without a unit id. Without units, all rows.
+
+    Formal guarantee: that of `rows_within_units`.
+    """
+    if unit is None:
+        return table
+    kept = table._table.filter(pa.array(rows_within_units(table._table.column(unit), max_rows_per_unit)))
+    return PrivateTable(kept, unit_numbers(kept.column(unit)))
+
+
+def convert_columns(
+    table: PrivateTable, functions: Mapping[str, Callable[[pa.ChunkedArray], Values]]
+) -> PrivateColumns[Values]:
+    """These columns, each through its function, which works value by value."""
+    return PrivateColumns({name: function(table._table.column(name)) for name, function in functions.items()})
+
+
+def encode_rows(
+    table: PrivateTable,
+    codes: Callable[[pa.Table], np.ndarray],
+    positions: Callable[[pa.Table], np.ndarray],
+    domain: Domain,
+    *,
+    max_rows_per_unit: int,
+    scales: Sequence[NumericDomain | None],
+) -> PrivateRows:
+    """The encoded rows. `codes` and `positions` work row by row, by public rules; positions are computed on demand."""
+    return PrivateRows(
+        codes(table._table),
+        domain,
+        max_rows_per_unit=max_rows_per_unit,
+        units=table._unit_ids,
+        positions=lambda: positions(table._table),
+        scales=scales,
+    )

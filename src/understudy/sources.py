@@ -1,0 +1,99 @@
+"""Reads the tables of a run: the private one, and the public one that some methods start from."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import TypeAlias
+
+from understudy.errors import ConfigError, SchemaError, UnderstudyError
+from understudy.privacy.table import PrivateTable, PublicTable
+from understudy.schema import Schema, match_columns
+from understudy.settings import settings_of
+from understudy.synthesizers import (
+    SYNTHESIZERS,
+    PublicUse,
+    Synthesizer,
+    express,
+    name_of,
+    synthesizer_class,
+    takes_public,
+)
+from understudy.tables import Frame, Origin, as_arrow, conform, is_same_source
+
+PrivateSource: TypeAlias = "Frame | str | os.PathLike[str]"
+"""A pandas, polars or Arrow frame, or the path of a file or database table."""
+PublicSource: TypeAlias = "Frame | str | os.PathLike[str] | Callable[[], Frame]"
+"""A frame, the path of a file, or a function that returns a frame, such as a simulator."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TableToFit:
+    """A private table in the columns of its schema."""
+
+    table: PrivateTable
+    schema: Schema
+    origin: Origin
+    keep_types: bool
+    given: object
+    """The frame or path that was given, to compare with that of a public table."""
+
+
+def read_private_table(
+    table: PrivateSource, schema: Schema | None = None, *, target: str | None = None, keep_types: bool = False
+) -> TableToFit:
+    """Reads a table by its schema, or drafts one from its types."""
+    arrow, origin = as_arrow(table, schema, keep_types=keep_types)
+    if schema is None:
+        schema = Schema.draft(arrow.schema)
+        arrow = conform(arrow, schema)
+    schema = schema if target is None else schema.with_target(target)
+    match_columns(schema, arrow.column_names)
+    if not schema.modelled:
+        raise SchemaError(
+            "The schema leaves no column to model: all are ids, text or dropped. Declare another kind for at least one."
+        )
+    return TableToFit(PrivateTable(arrow), schema, origin, keep_types, table)
+
+
+def read_public_table(
+    public: "PublicSource | None", private: object, synthesizer: Synthesizer, schema: Schema
+) -> PublicTable | None:
+    """The public table in the schema's columns, if one is given; refused before any query if it cannot be used.
+
+    It is compared with the private table by source only: whether their rows are equal must not be revealed.
+    """
+    if public is None:
+        if synthesizer.capabilities.public is PublicUse.REQUIRED:
+            raise ConfigError(
+                f"{express(synthesizer)} learns from a public table: give one with --public (in Python: public=), or "
+                "change its settings."
+            )
+        return None
+    if not takes_public(synthesizer):
+        raise ConfigError(f"{name_of(synthesizer)} cannot use a public table. {_public_methods()}")
+    try:
+        source = public() if callable(public) else public
+        is_private = is_same_source(source, private)
+        table, _ = as_arrow(source, schema)
+        match_columns(schema, table.column_names)
+    except UnderstudyError as error:
+        raise type(error)(f"The public table: {error} It must have the columns of the schema.") from error
+    if is_private:
+        raise ConfigError(
+            "The public table is the private one: training on it without noise would protect nobody. Give a table that "
+            "anyone may see, or none."
+        )
+    if not table.num_rows:
+        raise ConfigError("The public table has no rows. Give one with rows, or none at all.")
+    return PublicTable(table)
+
+
+def _public_methods() -> str:
+    """Which methods take a public table, by their capabilities."""
+    classes = {name: synthesizer_class(name) for name in SYNTHESIZERS}
+    wrappers = [name for name, cls in classes.items() if "inner" in settings_of(cls)]
+    able = [name for name, cls in classes.items() if name not in wrappers and takes_public(cls())]
+    return (
+        f"Methods that can: {', '.join(able)}, and {', '.join(wrappers)} around them. Leave the public table out, or "
+        "choose one of them."
+    )

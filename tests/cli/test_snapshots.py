@@ -1,0 +1,117 @@
+"""The whole output of each command, compared with a file in `snapshots/`.
+
+After an intended change of a text, write the files again and read the difference before committing it:
+`UPDATE_SNAPSHOTS=1 pytest tests/cli/test_snapshots.py`.
+"""
+
+import os
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from understudy import __version__
+from understudy.cli import run
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+PINNED = re.findall(r"^typer==(.+)$", (Path(__file__).parents[2] / "constraints.txt").read_text(), flags=re.M)
+
+TABLE = "person,age,degree,member\n" + "".join(
+    f"{number},{20 + 3 * number % 50},{('none', 'school', 'college')[number % 3]},{'yes' if number % 4 else 'no'}\n"
+    for number in range(1, 201)
+)
+
+SCHEMA = """
+[table]
+rows = 200
+target = "member"
+
+[columns.person]
+kind = "id"
+[columns.age]
+kind = "integer"
+bounds = [18, 80]
+[columns.degree]
+kind = "categorical"
+categories = ["none", "school"]
+[columns.member]
+kind = "categorical"
+nullable = false
+categories = ["no", "yes"]
+"""
+
+FIT = ["fit", "people.csv", "--schema", "people.toml", "--epsilon", "1", "--method", "independent", "--seed", "0", "-q"]
+
+COMMANDS = {
+    "help": ["--help"],
+    **{
+        f"help_{command.replace(' ', '_')}": [*command.split(), "--help"]
+        for command in (
+            "demo",
+            "synth",
+            "fit",
+            "sample",
+            "certificate",
+            "evaluate",
+            "report",
+            "plan",
+            "methods",
+            "schema",
+            "schema draft",
+            "schema check",
+            "schema import",
+        )
+    },
+    "methods": ["methods"],
+    "plan": ["plan", "people.toml", "--epsilon", "1", "--method", "independent"],
+    "plan_auto": ["plan", "people.toml", "--epsilon", "1", "--rows", "20000"],
+    "plan_open": ["plan", "open.toml", "--epsilon", "1", "--method", "mst"],
+    "fit": [*FIT[:-1], "-o", "other.release"],
+    "certificate": ["certificate", "release"],
+    "sample": ["sample", "release", "-n", "8", "--seed", "1", "-o", "fake.csv"],
+    "sample_where": ["sample", "release", "-n", "8", "--seed", "1", "-o", "some.csv", "--where", "age < 40"],
+    "schema_draft": ["schema", "draft", "people.csv", "-o", "draft.toml"],
+    "schema_check": ["schema", "check", "people.csv", "people.toml"],
+}
+
+WRITTEN = {"sample": "fake.csv", "sample_where": "some.csv", "schema_draft": "draft.toml"}
+"""Commands whose output file is part of the snapshot."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table, a schema that declares everything, one that does not, and a seeded release."""
+    folder = tmp_path_factory.mktemp("snapshots")
+    (folder / "people.csv").write_text(TABLE)
+    (folder / "people.toml").write_text(SCHEMA)
+    (folder / "open.toml").write_text(
+        SCHEMA.replace('categories = ["none", "school"]\n', "").replace("rows = 200\n", "")
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert run([*FIT, "-o", "release"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_output(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    if name.startswith("help") and version("typer") not in PINNED:
+        pytest.skip("another version of typer lays out help texts differently")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("TERMINAL_WIDTH", raising=False)
+    capsys.readouterr()
+    code = run(COMMANDS[name])
+    output = capsys.readouterr()
+    parts = [f"$ understudy {' '.join(COMMANDS[name])}", output.out, output.err and f"[standard error]\n{output.err}"]
+    if name in WRITTEN:
+        parts.append(f"[{WRITTEN[name]}]\n{(folder / WRITTEN[name]).read_text()}")
+    parts.append(f"[exit code {code}]")
+    text = "\n".join(part.rstrip("\n") for part in parts if part).replace(__version__, "VERSION") + "\n"
+    lines = [line.rstrip() for line in text.split("\n") if not line.endswith(" s)")]  # without progress and its time
+    text = "\n".join(lines)
+    path = SNAPSHOTS / f"{name}.txt"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        path.write_text(text)
+    assert text == path.read_text(), f"{path.name} differs: UPDATE_SNAPSHOTS=1 writes it again"
