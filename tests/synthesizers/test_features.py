@@ -10,17 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 import pytest
+from builders import encode
 from scipy import stats
 
 import understudy as us
 from understudy.adversarial.critics import Conditions, unit_loss
 from understudy.adversarial.losses import LOSSES
 from understudy.adversarial.models import GeneratorModel
-from understudy.encoding import Codec, fit_codec
+from understudy.encoding import Codec
 from understudy.features import Bits, Layout, Levels, Line, Modes, layout_of, weighted_mixture
 from understudy.networks import Critic, activate, num_features, starts
 from understudy.privacy.accounting import SubsampledGaussian
-from understudy.privacy.discovery import plan_discovery
 from understudy.privacy.gradients import Clip, clipped_sum, exact_gradient
 from understudy.privacy.ledger import Look
 from understudy.privacy.mechanisms import Rows, pay_for_steps
@@ -58,11 +58,7 @@ def schema(*names: str, rows: int = 400) -> us.Schema:
 
 
 def encoded(table: pa.Table, declared: us.Schema) -> tuple[Codec, Rows]:
-    ledger = us.Ledger(us.Guarantee.not_private(), noise=SeededNoise(0))
-    binning = us.Binning()
-    return fit_codec(
-        conform(table, declared), declared, plan_discovery(declared, ledger.remaining, binning), ledger, binning
-    )
+    return encode(conform(table, declared), declared)[:2]
 
 
 # ------------------------------------------------------------------------------------------------------- there and back

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 import pytest
+from builders import make_ledger as ledger
 from scipy import optimize, stats
 
 import understudy as us
@@ -39,11 +40,6 @@ def table(num_rows: int = 2000, *, seed: int = 0, target: str | None = "t") -> R
     t = ((a == b) ^ (draw.random(num_rows) < 0.2)).astype(int)
     domain = Domain(names=NAMES, sizes=SIZES, num_rows=max(1, num_rows), target=target, numbers=("c",))
     return Rows(np.stack([a, b, t, c], axis=1).astype(np.int32), domain)
-
-
-def ledger(epsilon: float = 1.0, *, rows_per_unit: int = 1, seed: int = 0) -> Ledger:
-    guarantee = us.Guarantee(epsilon, 1e-6) if epsilon < math.inf else us.Guarantee.not_private()
-    return Ledger(guarantee, noise=SeededNoise(seed), max_rows_per_unit=rows_per_unit)
 
 
 def bundle(multiplier: float = 5.0) -> Look:

@@ -11,13 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from builders import encode
 
 import understudy as us
-from understudy.encoding import fit_codec
 from understudy.labelled import MODELS, Labelled
 from understudy.learners.methods import LEARNERS as LEARNER_CLASSES
 from understudy.learners.methods import Linear, Logistic, NaiveBayes, Prior
-from understudy.privacy.discovery import plan_discovery
 from understudy.privacy.ledger import Budget, spent_by
 from understudy.privacy.mechanisms import Rows
 from understudy.privacy.noise import SeededNoise
@@ -66,10 +65,8 @@ def fitted(method: Quail, guarantee: us.Guarantee = GUARANTEE, *, seed: int = 0,
 
 
 def encoded(table: pa.Table | None = None, *, max_rows_per_unit: int = 1) -> tuple[Rows, us.Codec]:
-    ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0))
-    declared, table = schema(), people() if table is None else table
-    buying = plan_discovery(declared, ledger.remaining, BINNING)
-    codec, rows = fit_codec(conform(table, declared), declared, buying, ledger, BINNING)
+    conformed = conform(people() if table is None else table, schema())
+    codec, rows, _ = encode(conformed, schema(), BINNING, guarantee=GUARANTEE)
     return rows, codec
 
 

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
+from builders import make_ledger
 from jaxtyping import PRNGKeyArray
 
 from understudy.adversarial.trajectory import Trajectory
 from understudy.features import PublicRows
 from understudy.privacy.accounting import DiscreteGaussian
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Look, Plan
+from understudy.privacy.ledger import Budget, Ledger, Look, Plan
 from understudy.privacy.mechanisms import Rows, noisy_counts
-from understudy.privacy.noise import SeededNoise
 from understudy.schema import Domain, Scale
 
 DOMAIN = Domain(names=("a", "b"), sizes=(2, 3), num_rows=5000, target="a")
@@ -92,4 +92,4 @@ def real_places(codes: np.ndarray) -> np.ndarray:
 
 
 def book(epsilon: float = 2.0, seed: int = 0, k: int = 1) -> Ledger:
-    return Ledger(Guarantee(epsilon, 1e-6), noise=SeededNoise(seed), max_rows_per_unit=k)
+    return make_ledger(epsilon, seed=seed, rows_per_unit=k)
