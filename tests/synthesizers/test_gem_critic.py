@@ -33,7 +33,7 @@ from understudy.training.critics import one_hot_blocks, row_loss
 from understudy.training.gan import Settings, generated, generator_gradient
 from understudy.training.losses import LOSSES
 from understudy.training.marginal_matching import Components, Cross, Fit, Held, begun, by_chance, heads_of, loss_of
-from understudy.training.networks import Centred, Critic
+from understudy.training.networks import Centred, Constant, Critic
 
 SMALL: dict[str, Any] = {"steps": 40, "components": 50, "width": 16, "depth": 1, "latent": 8}
 HYBRID: dict[str, Any] = {
@@ -142,7 +142,7 @@ def test_clipped_sums_are_those_of_each_row() -> None:
     """With sums of features before the first layer, as without: against the gradient of every row by itself."""
     draw = np.random.default_rng(1)
     centre, sums = _seen(DOMAIN, (None, None), [np.full(size, 1 / size) for size in DOMAIN.sizes])
-    critic = Centred(Critic(len(sums[0]), (4,), key=jax.random.key(0)), centre, sums)
+    critic = Centred(Critic(len(sums[0]), (4,), key=jax.random.key(0)), Constant(centre), Constant(sums))
     assert has_rules(critic)
     blocks = one_hot_blocks(DOMAIN.sizes)
     loss = unit_loss(row_loss(LOSSES["gan"], blocks, None, paired=False))

@@ -65,7 +65,7 @@ from understudy.training.marginal_matching import (
     heads_of,
     train,
 )
-from understudy.training.networks import Centred, Critic
+from understudy.training.networks import Centred, Constant, Critic
 from understudy.training.trajectory import Trajectory, judge
 
 LEAST_SHARE = 0.001
@@ -447,7 +447,7 @@ class GEM:
             self.critic_learning_rate, self.learning_rate * SLOWER, self.clip_norm if charged.is_private else math.inf
         )
         centre, sums = _seen(domain, rows.scales, board.shares)
-        critic = Centred(Critic(len(sums[0]), self.critic_widths, key=key), centre, sums)
+        critic = Centred(Critic(len(sums[0]), self.critic_widths, key=key), Constant(centre), Constant(sums))
         terms = board.terms()
         hold = 1 / self.critic_weight / (1 + by_chance(terms, rows.public_num_rows))
         fit = Fit(blocks, (self.width,) * self.depth, self.ema_decay)
