@@ -221,8 +221,8 @@ def plan(method: str, schema: us.Schema, **facts: Any) -> us.Plan:
     return us.plan(schema, method, GUARANTEE, binning=binning_of(method), **facts)
 
 
-@pytest.fixture(scope="session", params=[name for name in SYNTHESIZERS if name not in NEURAL])
-def method(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(name="method", scope="session", params=[name for name in SYNTHESIZERS if name not in NEURAL])
+def _method(request: pytest.FixtureRequest) -> str:
     return EXPRESSIONS[request.param]
 
 
@@ -460,7 +460,11 @@ def test_one_unit_moves_statistics_by_what_was_charged(method: str) -> None:
     for query in planned:
         if isinstance(query.event, DiscreteGaussian):
             assert query.event.sensitivity == 2
-    charged = sum(query.event.rho for query in planned if not isinstance(query.event, SubsampledGaussian | Gaussian))
+    charged = sum(
+        query.event.rho  # type: ignore[attr-defined]
+        for query in planned
+        if not isinstance(query.event, SubsampledGaussian | Gaussian)
+    )
     if charged:  # sums on finer steps than whole rows have tests of their own
         assert 0 < noise.rho <= charged * (1 + 1e-6)
 

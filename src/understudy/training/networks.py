@@ -10,7 +10,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from numpy.typing import ArrayLike
 
 from understudy.encoding.features import Blocks, num_features, starts
 from understudy.models.networks import SLOPE, Decoder, linear_layers
