@@ -12,20 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.builders import encode
 from understudy.encoding import (
     CategoricalCodec,
     Codec,
     NumericCodec,
     as_numbers,
     assumed_domain,
-    fit_codec,
 )
 from understudy.encoding.fit import near_equal_masses
 from understudy.privacy.discovery import Binning, Grid, Histogram, plan_discovery
 from understudy.privacy.ledger import Guarantee, Ledger
 from understudy.privacy.noise import NoiseSource, SeededNoise
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.table import PrivateTable
 from understudy.schema import BOUNDED, Column, Schema
 
 INT64 = (-(2**63), 2**63 - 1)
@@ -91,12 +90,7 @@ def fitted(
     guarantee: Guarantee | None = None,
     noise: NoiseSource | None = None,
 ) -> tuple[Codec, PrivateRows, Ledger]:
-    book = Ledger(
-        guarantee or Guarantee.not_private(), noise=noise or SeededNoise(0), max_rows_per_unit=schema.max_rows_per_unit
-    )
-    binning = binning or Binning()
-    codec, rows = fit_codec(PrivateTable(table), schema, plan_discovery(schema, book.remaining, binning), book, binning)
-    return codec, rows, book
+    return encode(table, schema, binning, guarantee=guarantee, noise=noise)
 
 
 def decoded(codec: Codec, codes: np.ndarray, seed: int = 0) -> pa.Table:

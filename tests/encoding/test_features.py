@@ -13,7 +13,8 @@ import pytest
 from scipy import stats
 
 import understudy as us
-from understudy.encoding import Codec, fit_codec
+from tests.builders import encode
+from understudy.encoding import Codec
 from understudy.encoding.features import (
     Bits,
     Layout,
@@ -29,12 +30,10 @@ from understudy.models.generator import GeneratorModel
 from understudy.models.networks import activate
 from understudy.privacy.charges import charge_dpsgd
 from understudy.privacy.clipping import Clip, clipped_sum, exact_gradient, unit_loss
-from understudy.privacy.discovery import plan_discovery
 from understudy.privacy.events import SubsampledGaussian
 from understudy.privacy.ledger import Query
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.table import PrivateTable
 from understudy.schema import Domain
 from understudy.synthesizers import read_method
 from understudy.tables import conform
@@ -70,15 +69,7 @@ def schema(*names: str, rows: int = 400) -> us.Schema:
 
 
 def encoded(table: pa.Table, declared: us.Schema) -> tuple[Codec, PrivateRows]:
-    ledger = us.Ledger(us.Guarantee.not_private(), noise=SeededNoise(0))
-    binning = us.Binning()
-    return fit_codec(
-        PrivateTable(conform(table, declared)),
-        declared,
-        plan_discovery(declared, ledger.remaining, binning),
-        ledger,
-        binning,
-    )
+    return encode(conform(table, declared), declared)[:2]
 
 
 # ------------------------------------------------------------------------------------------------------- there and back

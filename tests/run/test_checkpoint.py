@@ -23,6 +23,7 @@ import pyarrow.csv
 import pytest
 
 import understudy as us
+from tests.builders import Killed, kill_at
 from understudy.cli import run
 from understudy.errors import CheckpointError, ConfigError, UnderstudyError
 from understudy.privacy.digest import table_digest
@@ -44,10 +45,6 @@ SMALL = f"dpgan(steps=400, sampling_rate=0.25, {NETS})"
 GUARANTEE = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
 
 
-class Killed(BaseException):
-    """Stands for a kill where another process would take too long: nothing catches it."""
-
-
 def people(num_rows: int = 300) -> pa.Table:
     draw = np.random.default_rng(0)
     age = draw.integers(18, 90, num_rows)
@@ -58,14 +55,6 @@ def people(num_rows: int = 300) -> pa.Table:
             "member": np.where(draw.random(num_rows) < age / 90, "yes", "no"),
         }
     )
-
-
-def killed_at(share: float) -> Callable[[float, str], None]:
-    def progress(done: float, now: str) -> None:
-        if done >= share:
-            raise Killed
-
-    return progress
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -201,7 +190,7 @@ def unfinished(tmp_path: Path) -> Path:
     """The checkpoint of a run that was killed after a draw."""
     folder = tmp_path / "checkpoint"
     with pytest.raises(Killed):
-        us.fit(people(), "independent", GUARANTEE, progress=killed_at(0.5), checkpoint=folder)
+        us.fit(people(), "independent", GUARANTEE, progress=kill_at(0.5), checkpoint=folder)
     assert files_of(folder).keys() == {"run.json"}
     return folder
 
@@ -277,7 +266,7 @@ def test_a_checkpoint_is_its_owners_alone(unfinished: Path) -> None:
     mask = os.umask(0)
     try:
         with pytest.raises(Killed):
-            us.fit(people(), "independent", GUARANTEE, progress=killed_at(0.5), checkpoint=folder)
+            us.fit(people(), "independent", GUARANTEE, progress=kill_at(0.5), checkpoint=folder)
     finally:
         os.umask(mask)
     with Checkpoint.open(unfinished.with_name("slots"), {}, {}) as checkpoint:
@@ -486,7 +475,7 @@ def test_a_checkpoint_that_lost_something_has_the_same_release_or_none(
     monkeypatch.setenv(checkpoints.SECONDS, "0")
     folder, outcomes = tmp_path / "run", []
     with contextlib.suppress(Killed):
-        released(folder, method, progress=killed_at(share))
+        released(folder, method, progress=kill_at(share))
     assert (folder / "release.json").exists() is (share > 1)
     shutil.copytree(folder, tmp_path / "whole")
     expected = released(tmp_path / "whole", method, resume=True)
@@ -536,13 +525,13 @@ def test_an_unseeded_training_killed_on_its_way_has_one_result(tmp_path: Path, m
     monkeypatch.setenv(checkpoints.SECONDS, "0")
     folders = [tmp_path / name for name in ("late", "early", "twice")]
     with pytest.raises(Killed):
-        us.fit(people(), SMALL, GUARANTEE, progress=killed_at(0.6), checkpoint=folders[0])
+        us.fit(people(), SMALL, GUARANTEE, progress=kill_at(0.6), checkpoint=folders[0])
     assert (folders[0] / "training-1.safetensors").exists()
     for folder in folders[1:]:
         shutil.copytree(folders[0], folder)
     (folders[1] / "training-1.safetensors").unlink()
     with pytest.raises(Killed):
-        us.fit(people(), SMALL, GUARANTEE, progress=killed_at(0.9), checkpoint=folders[2], resume=True)
+        us.fit(people(), SMALL, GUARANTEE, progress=kill_at(0.9), checkpoint=folders[2], resume=True)
     starts: list[float] = []
     for folder in folders:
         shown: list[float] = []
@@ -593,7 +582,7 @@ def test_what_a_training_keeps_survives(tmp_path: Path) -> None:
     whole = small_training(None, None)
     for share in (0.4, 0.7, 0.9):
         with pytest.raises(Killed):
-            small_training(Seldom(tmp_path, 1, 0.0), killed_at(share))
+            small_training(Seldom(tmp_path, 1, 0.0), kill_at(share))
     resumed = small_training(Seldom(tmp_path, 1, 0.0), None)
     assert len(whole[1]) == len(resumed[1]) == 6
     assert [int(state.iteration) for state in resumed[1]] == [4, 8, 12, 16, 20, 24]
@@ -702,7 +691,7 @@ def test_a_command_killed_between_saving_and_deleting(tmp_path: Path, capsys: py
     assert files_of(out) == before
     assert not Path(f"{out}.checkpoint").exists()
     assert run([*command, "--resume"]) == 2
-    assert "nothing is left to resume" in capsys.readouterr().err
+    assert "nothing to resume" in capsys.readouterr().err
     assert run([*command, "--force"]) == 0  # another release in its place: no longer that run's
     other = files_of(out)
     assert other != before
@@ -740,5 +729,5 @@ def test_too_little_memory_is_said_with_what_helps(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("understudy.training.gan.cached_jit", lambda *settings: exhausted)
     with pytest.raises(ConfigError, match=r"smaller chunk_size .*chunk_size=256, or a smaller sampling_rate"):
         small_training(None, None)
-    with pytest.raises(ConfigError, match="chunk must be a whole number"):
+    with pytest.raises(ConfigError, match="chunk_size must be a whole number"):
         us.fit(people(), "dpgan(chunk_size=0)", GUARANTEE)

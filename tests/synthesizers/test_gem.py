@@ -14,6 +14,7 @@ import pytest
 from scipy import optimize, stats
 
 import understudy as us
+from tests.builders import make_ledger as ledger
 from understudy.errors import BudgetExceeded, ConfigError, SchemaError
 from understudy.privacy.events import Gaussian
 from understudy.privacy.filters import FINE, MOST_NOISE, ROOM, GaussianFilter, charge_marginals
@@ -41,11 +42,6 @@ def table(num_rows: int = 2000, *, seed: int = 0, target: str | None = "t") -> P
     t = ((a == b) ^ (draw.random(num_rows) < 0.2)).astype(int)
     domain = Domain(names=NAMES, sizes=SIZES, num_rows=max(1, num_rows), target=target, numeric=("c",))
     return PrivateRows(np.stack([a, b, t, c], axis=1).astype(np.int32), domain)
-
-
-def ledger(epsilon: float = 1.0, *, rows_per_unit: int = 1, seed: int = 0) -> Ledger:
-    guarantee = us.Guarantee(epsilon, 1e-6) if epsilon < math.inf else us.Guarantee.not_private()
-    return Ledger(guarantee, noise=SeededNoise(seed), max_rows_per_unit=rows_per_unit)
 
 
 def bundle(multiplier: float = 5.0) -> Query:

@@ -42,7 +42,7 @@ from understudy.training.marginal_matching import (
     init_state,
     loss_of,
 )
-from understudy.training.networks import Centred, Critic
+from understudy.training.networks import Centred, Constant, Critic
 from understudy.training.settings import Settings
 
 SMALL: dict[str, Any] = {"steps": 40, "components": 50, "width": 16, "depth": 1, "latent": 8}
@@ -156,7 +156,7 @@ def test_clipped_sums_are_those_of_each_row() -> None:
     """With sums of features before the first layer, as without: against the gradient of every row by itself."""
     draw = np.random.default_rng(1)
     centre, sums = critic_inputs(DOMAIN, (None, None), [np.full(size, 1 / size) for size in DOMAIN.sizes])
-    critic = Centred(Critic(len(sums[0]), (4,), key=jax.random.key(0)), centre, sums)
+    critic = Centred(Critic(len(sums[0]), (4,), key=jax.random.key(0)), Constant(centre), Constant(sums))
     assert has_rules(critic)
     blocks = one_hot_blocks(DOMAIN.sizes)
     loss = unit_loss(row_loss(LOSSES["gan"], blocks, None, paired=False))

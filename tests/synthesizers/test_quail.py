@@ -13,15 +13,13 @@ import pyarrow.compute as pc
 import pytest
 
 import understudy as us
-from understudy.encoding import fit_codec
+from tests.builders import encode
 from understudy.learners.methods import Learner, Linear, Logistic, NaiveBayes, Prior
 from understudy.models import MODELS
 from understudy.models.quail import QuailModel
-from understudy.privacy.discovery import plan_discovery
 from understudy.privacy.ledger import Budget, spent_by
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows, arrange_units
-from understudy.privacy.table import PrivateTable
 from understudy.synthesizers import LEARNERS, express, learner_class, name_of, read_method
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.independent import Independent
@@ -67,10 +65,8 @@ def fitted(method: Quail, guarantee: us.Guarantee = GUARANTEE, *, seed: int = 0,
 
 
 def encoded(table: pa.Table | None = None, *, max_rows_per_unit: int = 1) -> tuple[PrivateRows, us.Codec]:
-    ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0))
-    declared, table = schema(), people() if table is None else table
-    buying = plan_discovery(declared, ledger.remaining, BINNING)
-    codec, rows = fit_codec(PrivateTable(conform(table, declared)), declared, buying, ledger, BINNING)
+    conformed = conform(people() if table is None else table, schema())
+    codec, rows, _ = encode(conformed, schema(), BINNING, guarantee=GUARANTEE)
     return rows, codec
 
 

@@ -7,13 +7,13 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from tests.builders import make_ledger
 from understudy.models import Model
 from understudy.models.protocol import Allowed, Arrays, Sample, Structure
 from understudy.notes import Note
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Query
-from understudy.privacy.noise import SeededNoise
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.progress import Progress
 from understudy.schema import Domain, NumericDomain
@@ -118,4 +118,4 @@ def real_places(codes: np.ndarray) -> np.ndarray:
 
 
 def book(epsilon: float = 2.0, seed: int = 0, k: int = 1) -> Ledger:
-    return Ledger(Guarantee(epsilon, 1e-6), noise=SeededNoise(seed), max_rows_per_unit=k)
+    return make_ledger(epsilon, seed=seed, rows_per_unit=k)

@@ -62,7 +62,7 @@ from understudy.training.marginal_matching import (
     init_state,
     train,
 )
-from understudy.training.networks import Centred, Critic
+from understudy.training.networks import Centred, Constant, Critic
 from understudy.training.settings import Settings
 from understudy.training.trajectory import Trajectory, score_by_critics
 
@@ -443,7 +443,7 @@ class GEM:
             self.clip_norm if charged.is_private else math.inf,
         )
         centre, sums = critic_inputs(domain, rows.scales, measurements.shares)
-        critic = Centred(Critic(len(sums[0]), self.critic_widths, key=key), centre, sums)
+        critic = Centred(Critic(len(sums[0]), self.critic_widths, key=key), Constant(centre), Constant(sums))
         terms = measurements.terms()
         hold = 1 / self.critic_weight / (1 + by_chance(terms, rows.public_num_rows))
         fit = Fit(blocks, (self.width,) * self.depth, self.ema_decay)
