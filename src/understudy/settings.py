@@ -105,6 +105,17 @@ class OneOf:
         return f"one of {', '.join(self.words)}"
 
 
+class KeyOf(OneOf):
+    """A key of this mapping, those that are added later included."""
+
+    def __init__(self, mapping: Mapping[str, object]):
+        self.mapping = mapping
+
+    @property
+    def words(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(self.mapping)
+
+
 @dataclasses.dataclass(frozen=True)
 class Listed:
     """Lists of some length, with or without repeated entries."""

@@ -35,8 +35,7 @@ from understudy.privacy.ledger import Query
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
-from understudy.synthesizers import express, read_method
-from understudy.synthesizers.dpgan import DPGAN
+from understudy.synthesizers import read_method
 from understudy.tables import conform
 from understudy.training.critics import Conditions, row_loss
 from understudy.training.losses import LOSSES
@@ -409,13 +408,6 @@ def test_one_hot_releases_of_earlier_versions_load() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- settings
-
-
-def test_widths_of_a_published_critic_follow_from_the_features() -> None:
-    method = DPGAN(arch="quail_dpgan", critic_widths=())
-    layout = Layout((OneHot(20), Line(EDGES, None, False)))
-    assert method._settings(layout.blocks, 1000).critic_widths == (14, 7)  # of 21 features
-    assert read_method(express(method)) == method
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from understudy.privacy.events import (
     DiscreteGaussian,
     Event,
     Gaussian,
-    NonPrivate,
     Positive,
     Pure,
     Selections,
@@ -37,7 +36,6 @@ ALL = (
     Selections(0.1, 5),
     Pure(0.1, 2),
     ZCDP(0.02),
-    NonPrivate(),
 )
 
 
@@ -92,7 +90,6 @@ def test_an_accountant_has_a_figure_or_says_that_it_has_none(event: Event) -> No
         (Selections(0.1), "1 selection by the exponential mechanism, epsilon 0.1 each"),
         (Pure(0.1, 2), "2 answers, pure epsilon 0.1 each"),
         (ZCDP(0.5), "zCDP budget of rho 0.5, spent adaptively under a privacy filter"),
-        (NonPrivate(), "no noise and no bound: not private"),
     ],
     ids=str,
 )

@@ -33,7 +33,7 @@ METHODS = (
     f"autogan({SMALL}, encoder=dp_pca)",
     "bayesgan(steps=16, generator_chains=2)",
     "pategan(iterations=16)",
-    "pategan(noise=laplace, iterations=16, queries=160)",
+    "pategan(vote_noise=laplace, iterations=16, queries=160)",
     "patectgan(iterations=16)",
     f"boosted(dpgan({SMALL}), rounds=40, checkpoints=4, checkpoint_every=4)",
     f"drs(dpgan({SMALL}))",

@@ -34,7 +34,9 @@ from understudy.run import checkpoint as checkpoints
 from understudy.run.checkpoint import Checkpoint, Slot
 from understudy.synthesizers.independent import Independent
 from understudy.training.critics import one_hot_blocks
-from understudy.training.gan import Dials, Kept, Settings, State, train
+from understudy.training.gan import Hyperparameters, State, train
+from understudy.training.loop import RunOptions, TrainingCheckpoint
+from understudy.training.settings import Settings
 
 NETS = "latent=4, generator_widths=[16, 16], critic_widths=[8]"
 SMALL = f"dpgan(steps=400, sampling_rate=0.25, {NETS})"
@@ -547,27 +549,27 @@ def test_an_unseeded_training_killed_on_its_way_has_one_result(tmp_path: Path, m
     assert late == early == twice
 
 
-def small_training(slot: Slot | None, progress: Callable[[float, str], None] | None) -> tuple[State, list[Kept]]:
-    settings = Settings(blocks=one_hot_blocks((2, 3)), batch=10, latent=2, generator_widths=(8, 8), critic_widths=(4,))
+def small_training(
+    slot: Slot | None, progress: Callable[[float, str], None] | None
+) -> tuple[State, list[TrainingCheckpoint]]:
+    settings = Settings(
+        blocks=one_hot_blocks((2, 3)), batch_size=10, latent=2, generator_widths=(8, 8), critic_widths=(4,)
+    )
     codes = jnp.asarray(np.random.default_rng(0).integers(0, 2, (40, 1, 2)))
     return train(
         settings,
         ChargedSteps(PrivateUnits(codes, jnp.ones((40, 1), dtype=bool)), jnp.float32(1.0), 0.25, 24),
-        Dials.of(1e-2, 1e-2, 1.0),
+        Hyperparameters.of(1e-2, 1e-2, 1.0),
         jax.random.key(0),
         network_key=jax.random.key(1),
-        iterations=24,
-        keep_every=4,
-        chunk=2,
-        slot=slot,
-        progress=progress,
+        options=RunOptions(keep_every=4, chunk=2, slot=slot, progress=progress),
     )
 
 
 class Seldom(Slot):
     """Saves between the steps at which states are kept."""
 
-    def offer(self, state: State, kept: Sequence[Kept] = (), *, now: bool = False) -> None:
+    def offer(self, state: State, kept: Sequence[TrainingCheckpoint] = (), *, now: bool = False) -> None:
         if int(state.iteration) % 6 == 0:
             super().offer(state, kept, now=now)
 
@@ -722,8 +724,8 @@ def test_too_little_memory_is_said_with_what_helps(monkeypatch: pytest.MonkeyPat
     def exhausted(*arguments: object) -> None:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 99999 bytes")
 
-    monkeypatch.setattr("understudy.training.gan._compiled", lambda settings: exhausted)
-    with pytest.raises(ConfigError, match=r"smaller chunk .*chunk=256, or a smaller rate"):
+    monkeypatch.setattr("understudy.training.gan.cached_jit", lambda *settings: exhausted)
+    with pytest.raises(ConfigError, match=r"smaller chunk_size .*chunk_size=256, or a smaller sampling_rate"):
         small_training(None, None)
     with pytest.raises(ConfigError, match="chunk must be a whole number"):
         us.fit(people(), "dpgan(chunk_size=0)", GUARANTEE)

@@ -39,7 +39,8 @@ from understudy.synthesizers import bayesgan, read_method
 from understudy.synthesizers.bayesgan import BayesGAN
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import batches_of
-from understudy.training.langevin import begun, critic_updates, log_prior_gradient
+from understudy.training.generation import Context
+from understudy.training.langevin import critic_updates, init_state, log_prior_gradient
 
 QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
 NOT_PRIVATE = us.Guarantee.not_private()
@@ -73,10 +74,10 @@ def of_row(network: eqx.nn.Linear, row: Array, fake: Array | None, key: Array) -
     return jnp.sum((row - network(jnp.ones(1))) ** 2) / (2 * SPREAD**2)
 
 
-def charged_updates(units: PrivateUnits, rate: float, parameters: tuple[float, float, float]) -> ChargedUpdates:
-    """One iteration at this pace."""
+def charged_updates(units: PrivateUnits, rate: float, now: tuple[float, float, float]) -> ChargedUpdates:
+    """One iteration at this now."""
     steps = ChargedSteps(units, jnp.zeros(()), rate, 1)
-    return ChargedUpdates(steps, StepParameters(*(jnp.asarray([value], jnp.float32) for value in parameters)))
+    return ChargedUpdates(steps, StepParameters(*(jnp.asarray([value], jnp.float32) for value in now)))
 
 
 def chain_moments(
@@ -130,9 +131,9 @@ def test_sgld_samples_the_posterior(private: bool) -> None:
     """Mean and variance of a conjugate toy: without noise on the sum, and with just the noise that Langevin asks for,
     where nothing is added to it."""
     clip = 10.0  # above every gradient: nothing is clipped
-    stair = Stage(1, ETA)
-    multiplier = stair.langevin_multiplier(clip, 1.0) if private else 0.0
-    extra = stair.extra_stddev(multiplier, clip, 1.0, 1.0)
+    stage = Stage(1, ETA)
+    multiplier = stage.langevin_multiplier(clip, 1.0) if private else 0.0
+    extra = stage.extra_stddev(multiplier, clip, 1.0, 1.0)
     assert (extra == 0) == private
     assert private or extra == pytest.approx(math.sqrt(2 * ETA))
     check_moments(*chain_moments(multiplier, extra, clip=clip))
@@ -159,15 +160,15 @@ def test_sghmc_samples_the_posterior() -> None:
 def test_total_noise_of_an_update_is_the_stated_one() -> None:
     """Of 20,000 updates the variance is (eta s reach)^2 + extra^2 = max(2 eta T, (eta s reach)^2), by a chi-square
     window of 4 standard errors (2 in 30,000): below, at and above the multiplier that Langevin asks for."""
-    stair, drift_sensitivity = Stage(1, 0.01), 4.0
+    stage, drift_sensitivity = Stage(1, 0.01), 4.0
     units = PrivateUnits(jnp.zeros((1, 1, 1)), jnp.zeros((1, 1), dtype=bool))  # nobody: noise alone
     batch = Batches(jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1), dtype=bool))
-    wanted = stair.langevin_multiplier(drift_sensitivity, 1.0)
+    wanted = stage.langevin_multiplier(drift_sensitivity, 1.0)
     for multiplier in (0.3 * wanted, wanted, 2 * wanted):
-        extra = stair.extra_stddev(multiplier, drift_sensitivity, 1.0, 1.0)
+        extra = stage.extra_stddev(multiplier, drift_sensitivity, 1.0, 1.0)
         network = network_of(jnp.zeros(20_000))
         moved, _ = noisy_langevin_step(
-            charged_updates(units, 1.0, (stair.eta, multiplier, extra)),
+            charged_updates(units, 1.0, (stage.eta, multiplier, extra)),
             of_row,
             network,
             zero_momentum(network),
@@ -179,10 +180,10 @@ def test_total_noise_of_an_update_is_the_stated_one() -> None:
             friction=1.0,
             key=jax.random.key(3),
         )
-        variance = max(2 * stair.eta, (stair.eta * multiplier * drift_sensitivity) ** 2)
+        variance = max(2 * stage.eta, (stage.eta * multiplier * drift_sensitivity) ** 2)
         assert float(jnp.var(moved.weight)) == pytest.approx(variance, rel=4 * math.sqrt(2 / 20_000))
-        assert stair.effective_temperature(multiplier, drift_sensitivity, 1.0, 1.0) == pytest.approx(
-            variance / (2 * stair.eta)
+        assert stage.effective_temperature(multiplier, drift_sensitivity, 1.0, 1.0) == pytest.approx(
+            variance / (2 * stage.eta)
         )
 
 
@@ -218,7 +219,7 @@ def test_one_row_moves_an_update_by_its_reach_at_most(pairs: str) -> None:
         ),
     )
     chains = method._chains(BLOCKS, 40)
-    state = begun(chains, jax.random.key(1), None)
+    state = init_state(chains, jax.random.key(1), Context())
     rows = jnp.asarray(np.random.default_rng(0).integers(0, 3, (40, 1, 2)))
     present = jnp.ones((40, 1), dtype=bool)
     batches = Batches(jnp.tile(jnp.arange(40), (4, 1, 1)), jnp.ones((4, 1, 40), dtype=bool))
@@ -260,7 +261,7 @@ def test_the_prior_is_normal() -> None:
     """Its gradient is that of the log density, by layer."""
     for prior in ("unit", "scaled"):
         chains = BayesGAN(prior=prior, prior_stddev=2.0, critic_widths=(6,))._chains(BLOCKS, 40)
-        critic = jax.tree_util.tree_map(lambda leaf: leaf[0], begun(chains, jax.random.key(1), None).critic)
+        critic = jax.tree_util.tree_map(lambda leaf: leaf[0], init_state(chains, jax.random.key(1), Context()).critic)
         first = log_prior_gradient(chains, critic).layers[0]
         inputs = 7 if prior == "scaled" else 1
         np.testing.assert_allclose(first.weight, -critic.layers[0].weight * inputs / 4, rtol=1e-6)
@@ -300,11 +301,11 @@ def test_langevin_noise_pays_for_privacy_where_the_step_size_is_a_setting() -> N
     least_plan: Any = read_method("bayesgan(steps=60, marginals_fraction=0.0)").plan(DOMAIN, _budget())
     least = least_plan["discriminators 1"].event
     assert least.noise_multiplier < asked  # what the budget alone asks for
-    schedule = method._stairs(1000)
+    schedule = method._stages(1000)
     drawn = method._law.noise_multipliers(schedule, [event.noise_multiplier])
-    parameters = step_parameters(schedule, drawn, method._law)
-    assert float(parameters.noise_multiplier.min()) >= event.noise_multiplier * (1 - 1e-6)
-    assert float(parameters.extra.max()) == 0
+    now = step_parameters(schedule, drawn, method._law)
+    assert float(now.noise_multiplier.min()) >= event.noise_multiplier * (1 - 1e-6)
+    assert float(now.extra.max()) == 0
 
 
 @pytest.mark.parametrize(
@@ -370,7 +371,7 @@ def _handed(method: Any, plan: Any, ledger: us.Ledger, monkeypatch: pytest.Monke
 
 
 def test_a_plan_of_other_settings_is_refused_before_a_row_is_read() -> None:
-    """Fewer updates, fewer chains, another rate, another stair: what is done would not be what is paid."""
+    """Fewer updates, fewer chains, another rate, another stage: what is done would not be what is paid."""
     cheap = read_method("bayesgan(steps=60)").plan(DOMAIN, Budget(math.inf, 1e-6))
     for settings in (
         "steps=120",
@@ -402,7 +403,7 @@ def test_an_absurd_temperature_is_told(settings: str, monkeypatch: pytest.Monkey
 
 def test_stairs_follow_their_schedule() -> None:
     made = stages(1000, 0.1, "polynomial", decay=0.5, offset=10.0, most=8)
-    assert sum(stair.iterations for stair in made) == 1000
+    assert sum(stage.iterations for stage in made) == 1000
     assert len(made) == 8
     assert made[4].eta == pytest.approx(0.1 * (510 / 10) ** -0.5)
     assert stages(5, 0.1, "exponential", decay=0.0, offset=1.0, most=8)[-1].eta == pytest.approx(0.1 * math.exp(-2.4))

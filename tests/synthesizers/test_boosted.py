@@ -31,7 +31,7 @@ from understudy.synthesizers.independent import Independent
 from understudy.synthesizers.protocol import HasTrajectory
 from understudy.synthesizers.selected import HOLDOUT, TASKS, TRAINING, Classifier, Selected
 from understudy.training.networks import Critic
-from understudy.training.trajectory import judge
+from understudy.training.trajectory import score_by_critics
 
 
 def fitted(method: Boosted | Selected, ledger: Ledger, rows: PrivateRows | None = None):  # type: ignore[no-untyped-def]
@@ -264,7 +264,7 @@ def test_critics_together_are_each_critic_alone(conditional: bool) -> None:
     blocks = (Block("one_hot", 2), Block("one_hot", 3))
     nets = [Critic(5 * (1 + conditional), (7,), key=jax.random.key(seed)) for seed in range(3)]
     codes = np.asarray(list(itertools.product(range(2), range(3))), dtype=np.int32)
-    found = judge(nets, blocks, conditional=conditional)(codes)
+    found = score_by_critics(nets, blocks, conditional=conditional)(codes)
     for (row, (a, b)), (column, net) in itertools.product(enumerate(codes), enumerate(nets)):
         one, two = np.eye(5)[a], np.eye(5)[2 + b]
         shown = [np.concatenate([one + two, level]) for level in (one, two)] if conditional else [one + two]

@@ -26,7 +26,7 @@ from understudy.synthesizers.gem.groups import merge_rare_codes
 from understudy.synthesizers.gem.measurements import MAX_GROUPS, MAX_THREE_WAY_GROUPS, MarginalMeasurements
 from understudy.synthesizers.gem.method import GEM
 from understudy.training.critics import one_hot_blocks
-from understudy.training.marginal_matching import Cells, Cross, Fit, Pairs, begun, heads_of, loss_of
+from understudy.training.marginal_matching import Cells, Cross, Fit, Pairs, heads_of, init_state, loss_of
 
 SIZES = (3, 4, 2, 5)
 NAMES = ("a", "b", "t", "c")
@@ -749,7 +749,7 @@ def test_unknown_columns_are_refused_in_the_plan() -> None:
 def test_begins_at_independent_columns() -> None:
     shares = [np.full(size, 1 / size) for size in SIZES]
     fit = Fit(one_hot_blocks(SIZES), (16,), 0.9)
-    state = begun(fit, shares, rows=200, latent=4, key=jax.random.key(0))
+    state = init_state(fit, shares, rows=200, latent=4, key=jax.random.key(0))
     made = np.asarray(heads_of(fit, state.average, state.latents))
     np.testing.assert_allclose(made.mean(axis=0), np.concatenate(shares), atol=0.05)
     exact = Cross(None, None, jnp.asarray(made.mean(axis=0)[None]), jnp.ones((1, 14)))

@@ -183,7 +183,7 @@ def test_the_command_line_shows_it(tmp_path, capsys: pytest.CaptureFixture[str])
 
 
 def test_laplace_votes_are_priced_one_by_one() -> None:
-    plan = _plan("pategan(noise=laplace, iterations=10, queries=20)", 10_000)
+    plan = _plan("pategan(vote_noise=laplace, iterations=10, queries=20)", 10_000)
     event = plan["votes"].event
     assert isinstance(event, Pure)
     assert event.rounds == 20
@@ -200,8 +200,8 @@ def test_laplace_votes_are_priced_one_by_one() -> None:
         ("teachers=0", "teachers must be a whole number of at least 2"),
         ("iterations=0", "iterations must be a whole number"),
         ("queries=301", "multiple of iterations"),
-        ("noise=laplace", "needs a number of queries"),
-        ("noise=uniform", "noise must be one of"),
+        ("vote_noise=laplace", "needs a number of queries"),
+        ("vote_noise=uniform", "vote_noise must be one of"),
         ("labels=logits", "labels must be one of"),
         ("against=mean", "against must be one of"),
         ("loss=wgan", "loss must be one of"),

@@ -32,7 +32,7 @@ from understudy.synthesizers.boosted.game import acceptance
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.selected import Centres, Regression, Selected, numbers
 from understudy.training.networks import Critic
-from understudy.training.trajectory import Trajectory, judge
+from understudy.training.trajectory import Trajectory, score_by_critics
 
 # ----------------------------------------------------------------------------------- what critics see of a private row
 
@@ -154,7 +154,7 @@ def test_critics_of_features_are_each_critic_alone(conditional: bool) -> None:
     along = np.random.default_rng(0).random((len(codes), 4))
     features = layout.encode(codes, np.where(codes == [9, 1, 9, 9], np.nan, along), jax.random.key(0))
     wanted = [column is not None for column in layout.discrete]
-    found = judge(nets, blocks, conditional=conditional, wanted=wanted)(features)
+    found = score_by_critics(nets, blocks, conditional=conditional, wanted=wanted)(features)
     first, second = np.arange(width) < 2, (np.arange(width) >= 5) & (np.arange(width) < 8)
     for (row, seen), (column, net) in itertools.product(enumerate(features), enumerate(nets)):
         shown = [np.concatenate([seen, seen * mask]) for mask in (first, second)] if conditional else [seen]

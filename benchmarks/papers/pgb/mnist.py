@@ -59,7 +59,10 @@ from understudy.synthesizers.boosted.game import (  # noqa: E402
     play,
     rejection_sample,
 )
-from understudy.training.gan import Dials, Kept, Settings, begun_with, generated, train  # noqa: E402
+from understudy.training.gan import Hyperparameters, init_from_networks, train  # noqa: E402
+from understudy.training.generation import generate  # noqa: E402
+from understudy.training.loop import RunOptions, TrainingCheckpoint  # noqa: E402
+from understudy.training.settings import Settings  # noqa: E402
 
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
 PUBLISHED = {
@@ -123,13 +126,13 @@ class Profile:
     def settings(self, images: int, *, private: bool) -> Settings:
         return Settings(
             blocks=(Block("tanh", PIXELS),),
-            batch=self.batch,
+            batch_size=self.batch,
             loss="kl_wgan",
             latent=self.latent,
             generator_batch=self.batch,
-            average=self.average,
+            ema_decay=self.average,
             betas=self.betas,
-            adaptive=self.adaptive if private else "none",
+            adaptive_clip=self.adaptive if private else "none",
         )
 
 
@@ -485,13 +488,13 @@ def means_of(real: Values) -> Float[np.ndarray, " critics"]:
 
 def trained(
     profile: Profile, codes: Codes, *, private: bool, seed: int, progress: Callable[[float, str], None]
-) -> tuple[Kept, list[Kept]]:
+) -> tuple[TrainingCheckpoint, list[TrainingCheckpoint]]:
     """The last state, and the checkpoints that PGB may use."""
     settings = profile.settings(len(codes), private=private)
     noise, clip, critic_learning_rate = 0.0, math.inf, profile.critic_learning_rate
     if private:
         noise, clip, critic_learning_rate = profile.noise, profile.clip, profile.private_critic_rate
-    dials = Dials.of(critic_learning_rate, profile.generator_learning_rate, clip)
+    hyperparameters = Hyperparameters.of(critic_learning_rate, profile.generator_learning_rate, clip)
     steps = profile.steps(len(codes), profile.epochs)
     key, network_key = jax.random.split(jax.random.key(seed))
     generator_key, critic_key = jax.random.split(network_key)
@@ -499,21 +502,21 @@ def trained(
     state, kept = train(
         settings,
         ChargedSteps(units_of(codes), jnp.float32(noise), sampling_rate(profile, len(codes)), steps),
-        dials,
+        hyperparameters,
         key,
         network_key=network_key,
-        iterations=steps,
-        state=begun_with(settings, dials, generator, Critic(profile.channels, key=critic_key)),
-        keep_every=profile.every,
-        progress=progress,
+        state=init_from_networks(settings, hyperparameters, generator, Critic(profile.channels, key=critic_key)),
+        options=RunOptions(keep_every=profile.every, progress=progress),
     )
     last = profile.steps(len(codes), profile.boosted_epochs) if private else math.inf
-    return jax.device_get(Kept.of(state)), [one for one in kept if one.iteration <= last][-profile.checkpoints :]
+    return jax.device_get(TrainingCheckpoint.of(state)), [one for one in kept if one.iteration <= last][
+        -profile.checkpoints :
+    ]
 
 
 @eqx.filter_jit
 def _made(settings: Settings, generator: Any, count: int, key: PRNGKeyArray) -> Array:
-    return codes_of(generated(settings, generator, count, key)[1])
+    return codes_of(generate(settings, generator, count, key)[1])
 
 
 def sampler(profile: Profile, images: int) -> Callable[[Any, int, PRNGKeyArray], Codes]:

@@ -339,19 +339,8 @@ class ZCDP(Event):
         return f"zCDP budget of rho {self.rho:.4g}, spent adaptively under a privacy filter"
 
 
-@dataclasses.dataclass(frozen=True)
-class NonPrivate(Event):
-    """Rows as they are, or anything else without a bound: its cost is infinite, whatever it is composed with."""
-
-    def rdp(self) -> np.ndarray:
-        return _zcdp(math.inf)
-
-    def describe(self) -> str:
-        return "no noise and no bound: not private"
-
-
 EVENTS: dict[str, type[Event]] = {
-    cls.__name__: cls for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Selections, Pure, ZCDP, NonPrivate)
+    cls.__name__: cls for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Selections, Pure, ZCDP)
 }
 
 

@@ -162,13 +162,11 @@ def noisy_langevin_step(
     of which all else is post-processing.
     """
     gradient_key, extra_key = jax.random.split(key)
-    parameters = jax.tree_util.tree_map(lambda column: column[iteration], charged._schedule)
-    steps = dataclasses.replace(charged._steps, _noise_multiplier=parameters.noise_multiplier)
+    now = jax.tree_util.tree_map(lambda column: column[iteration], charged._schedule)
+    steps = dataclasses.replace(charged._steps, _noise_multiplier=now.noise_multiplier)
     noisy = noisy_gradient(steps, loss, network, clip, batch=batch, key=gradient_key).gradient
     drift = jax.tree_util.tree_map(lambda private, other: other - scale * private, noisy, rest)
-    return langevin_step(
-        network, momentum, drift, eta=parameters.eta, stddev=parameters.extra, friction=friction, key=extra_key
-    )
+    return langevin_step(network, momentum, drift, eta=now.eta, stddev=now.extra, friction=friction, key=extra_key)
 
 
 def langevin_step(

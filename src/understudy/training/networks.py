@@ -43,7 +43,7 @@ class Encoder(eqx.Module):
 
     layers: list[eqx.nn.Linear]
     centre: tuple[float, ...] = eqx.field(static=True)
-    """Public or bought: what is taken off the features first. What all rows share would fill every clipped gradient."""
+    """Public or noisy: subtracted from the features first. What all rows share would fill every clipped gradient."""
 
     def __init__(self, centre: Sequence[float] | np.ndarray, widths: Sequence[int], code: int, *, key: PRNGKeyArray):
         self.centre = tuple(np.asarray(centre, dtype=float).tolist())
@@ -67,12 +67,12 @@ class Autoencoder(eqx.Module):
 
 
 class Centred(eqx.Module):
-    """A critic that sees features less their public or bought means, or a few sums of these."""
+    """A critic that sees features less their public or noisy means, or a few sums of these."""
 
     critic: Critic
     centre: tuple[float, ...] = eqx.field(static=True)
     sums: tuple[tuple[float, ...], ...] | None = eqx.field(static=True, default=None)
-    """For each feature its weight in each of the sums, public or bought; None: features as they are."""
+    """For each feature its weight in each of the sums, public or noisy; None: features as they are."""
 
     def __call__(self, row: Float[Array, " features"], *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         seen = row - np.asarray(self.centre, dtype=np.float32)

@@ -42,27 +42,29 @@ from understudy.settings import (
     Widths,
     check_settings,
 )
-from understudy.synthesizers.dpgan import ledger_key
 from understudy.synthesizers.gem.allocation import LEAST_FRACTION
 from understudy.synthesizers.gem.measurements import MarginalMeasurements
 from understudy.synthesizers.protocol import Capabilities
 from understudy.training.critics import one_hot_blocks
-from understudy.training.gan import Dials, Kept, Settings, begun_with
+from understudy.training.gan import Hyperparameters, init_from_networks
 from understudy.training.gan import train as train_both
+from understudy.training.generation import Context
+from understudy.training.loop import RunOptions, TrainingCheckpoint
 from understudy.training.marginal_matching import (
     BETAS,
     Components,
     Fit,
-    Held,
+    MarginalLoss,
     State,
-    begun,
     by_chance,
     falling,
     heads_of,
+    init_state,
     train,
 )
 from understudy.training.networks import Centred, Critic
-from understudy.training.trajectory import Trajectory, judge
+from understudy.training.settings import Settings
+from understudy.training.trajectory import Trajectory, score_by_critics
 
 MODES = ("auto", "one_shot", "adaptive")
 TOO_NOISY = 0.03
@@ -303,7 +305,7 @@ class GEM:
         _, kept, model_of = self._train(rows, plan, ledger, progress, key=key, keep_every=every, keep_last=checkpoints)
         critics = None
         if self.has_critics:
-            critics = judge([state.critic for state in kept], one_hot_blocks(rows.domain.sizes))
+            critics = score_by_critics([state.critic for state in kept], one_hot_blocks(rows.domain.sizes))
         return Trajectory(tuple(model_of(state) for state in kept), critics)
 
     def _train(
@@ -316,7 +318,7 @@ class GEM:
         key: PRNGKeyArray,
         keep_every: int = 0,
         keep_last: int | None = None,
-    ) -> tuple[Kept, list[Kept], Callable[[Kept], MixtureOfProducts]]:
+    ) -> tuple[TrainingCheckpoint, list[TrainingCheckpoint], Callable[[TrainingCheckpoint], MixtureOfProducts]]:
         """The last state, the checkpoints, and a function from one of them to a model."""
         domain, report = rows.domain, progress or (lambda fraction, phase: None)
         report_critic = _part(report, 0.4, 0.6)
@@ -334,7 +336,7 @@ class GEM:
         )
         fit = Fit(one_hot_blocks(domain.sizes), (self.width,) * self.depth, self.ema_decay)
         spread = WIDE_SPREAD if self.has_critics else SPREAD
-        state = begun(
+        state = init_state(
             fit, measurements.shares, rows=self.components, latent=self.latent, key=network_key, spread=spread
         )
         counts = self._counts(domain, len(measurements.pairs)) if select is not None else ()
@@ -342,7 +344,14 @@ class GEM:
             if number:
                 rates = np.full(max(1, self.steps // 2 // len(counts)), self.learning_rate)
                 part = _part(report, number / 2 / len(counts), 1 / 2 / len(counts))
-                state = train(fit, measurements.terms(), state.again(), rates, key=keys[number], progress=part)[0]
+                state = train(
+                    fit,
+                    measurements.terms(),
+                    state.restart(),
+                    rates,
+                    key=keys[number],
+                    options=RunOptions(chunk=50, progress=part),
+                )[0]
             assert select is not None
             precision = measurements.left_for_pairs(privacy_filter) * count / sum(counts[number:])
             expected = measurements.expected(heads_of(fit, state.average, state.latents))
@@ -360,20 +369,30 @@ class GEM:
         rates = falling(self.learning_rate, round(self.steps * measurements.step_factor))
         if measurements.has_three_way:  # they are shrunk towards a model fitted to the other marginals
             first, part = _part(part, 0.0, 0.5), _part(part, 0.5, 0.5)
-            state = train(fit, measurements.terms(), state.again(), rates, key=three_way_key, progress=first)[0]
+            state = train(
+                fit,
+                measurements.terms(),
+                state.restart(),
+                rates,
+                key=three_way_key,
+                options=RunOptions(chunk=50, progress=first),
+            )[0]
             measurements.measure_three_way(privacy_filter, heads_of(fit, state.average, state.latents))
         state, kept = train(
             fit,
             measurements.terms(),
-            state.again(),
+            state.restart(),
             rates,
             key=keys[0],
-            keep_every=0 if self.has_critics else keep_every,
-            keep_last=keep_last,
-            progress=part,
-            slot=ledger.slot(),
+            options=RunOptions(
+                keep_every=0 if self.has_critics else keep_every,
+                keep_last=keep_last,
+                chunk=50,
+                progress=part,
+                slot=ledger.slot(),
+            ),
         )
-        latents, last = state.latents, Kept(state.average, None, state.iteration)
+        latents, last = state.latents, TrainingCheckpoint(state.average, None, state.iteration)
         if self.has_critics:
             last, kept = self._train_with_critic(
                 rows,
@@ -387,7 +406,7 @@ class GEM:
                 progress=report_critic,
             )
 
-        def model_of(state: Kept) -> MixtureOfProducts:
+        def model_of(state: TrainingCheckpoint) -> MixtureOfProducts:
             return MixtureOfProducts(domain.names, domain.sizes, np.asarray(heads_of(fit, state.average, latents)))
 
         return last, kept, model_of
@@ -404,21 +423,21 @@ class GEM:
         keep_every: int,
         keep_last: int | None,
         progress: Progress,
-    ) -> tuple[Kept, list[Kept]]:
+    ) -> tuple[TrainingCheckpoint, list[TrainingCheckpoint]]:
         """Alternating critic and generator steps, from the generator that was fitted to the marginals."""
         charged, domain = charge_dpsgd(rows, plan["critic"], ledger), rows.domain
         blocks = one_hot_blocks(domain.sizes)
         settings = Settings(
             blocks=blocks,
-            batch=max(1, round(charged.sampling_rate * rows.public_num_rows)),
+            batch_size=max(1, round(charged.sampling_rate * rows.public_num_rows)),
             latent=1,
             critic_widths=self.critic_widths,
             generator_batch=GENERATOR_BATCH,
-            average=self.ema_decay,
+            ema_decay=self.ema_decay,
             betas=BETAS,
             heads="drawn",
         )
-        dials = Dials.of(
+        hyperparameters = Hyperparameters.of(
             self.critic_learning_rate,
             self.learning_rate * CRITIC_LEARNING_RATE_FACTOR,
             self.clip_norm if charged.is_private else math.inf,
@@ -431,18 +450,17 @@ class GEM:
         end, kept = train_both(
             settings,
             charged,
-            dials,
-            ledger_key(ledger),
+            hyperparameters,
+            ledger.noise.key(),
             network_key=key,  # of fresh networks; these are given
-            iterations=charged.num_steps,
-            also=Held.by(fit, terms, hold),
-            state=begun_with(settings, dials, Components(state.average, state.latents), critic),
-            keep_every=keep_every,
-            keep_last=keep_last,
-            progress=progress,
-            slot=ledger.slot(),
+            context=Context(extra_loss=MarginalLoss.by(fit, terms, hold)),
+            state=init_from_networks(settings, hyperparameters, Components(state.average, state.latents), critic),
+            options=RunOptions(keep_every=keep_every, keep_last=keep_last, progress=progress, slot=ledger.slot()),
         )
-        last, *kept = [Kept(each.average.generator, each.critic, each.iteration) for each in (Kept.of(end), *kept)]
+        last, *kept = [
+            TrainingCheckpoint(each.average.generator, each.critic, each.iteration)
+            for each in (TrainingCheckpoint.of(end), *kept)
+        ]
         return last, kept
 
     def _counts(self, domain: Domain, num_pairs: int) -> tuple[int, ...]:
