@@ -298,7 +298,8 @@ class Keys(SeededNoise):
     def key(self) -> jax.Array:
         key = super().key()
         self.given.append(_bytes(key))
-        self.pairs.append(tuple(map(_bytes, jax.random.split(key))))
+        first, second = jax.random.split(key)
+        self.pairs.append((_bytes(first), _bytes(second)))
         return key
 
 
@@ -420,7 +421,7 @@ def test_a_public_encoder_learns_from_public_rows_alone(steps: int) -> None:
         f"autogan({SMALL.replace('autoencoder_steps=60', f'autoencoder_steps={steps}')}, encoder=public)"
     )
     given: list[tuple[Encoder, Encoder]] = []
-    inner = AutoGAN._on_private_rows
+    inner = AutoGAN._train_on_private
 
     def watched(self: AutoGAN, autoencoder: Autoencoder, *rest: Any) -> Autoencoder:
         after = inner(self, autoencoder, *rest)
@@ -428,7 +429,7 @@ def test_a_public_encoder_learns_from_public_rows_alone(steps: int) -> None:
         return after
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AutoGAN, "_on_private_rows", watched)
+        patch.setattr(AutoGAN, "_train_on_private", watched)
         release = us.fit(table, method, us.Guarantee.not_private(), schema=schema, public=public, seed=0)
     assert release.statement.facts.public_table == 500
     assert any(query.key == "autoencoder" for query in release.statement.queries) == bool(steps)
