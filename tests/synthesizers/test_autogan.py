@@ -299,7 +299,8 @@ class Keys(SeededNoise):
     def key(self) -> jax.Array:
         key = super().key()
         self.given.append(_bytes(key))
-        self.pairs.append(tuple(map(_bytes, jax.random.split(key))))
+        first, second = jax.random.split(key)
+        self.pairs.append((_bytes(first), _bytes(second)))
         return key
 
 
