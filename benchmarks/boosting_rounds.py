@@ -26,7 +26,7 @@ from understudy.schema import Domain
 from understudy.synthesizers.boosted import game
 from understudy.training.critics import one_hot_blocks
 from understudy.training.networks import Critic
-from understudy.training.trajectory import judge
+from understudy.training.trajectory import score_by_critics
 
 HERE = Path(__file__).parent
 SIZES = (2, 16, 12, 16, 6, 5, 5, 56)
@@ -45,7 +45,7 @@ def measure(critics: int, samples: int, rounds: int, storage: str) -> dict[str, 
     generator = np.random.default_rng(SEED)
     pool, real = (generator.integers(SIZES, size=(n, len(SIZES)), dtype=np.int32) for n in (samples, domain.num_rows))
     keys = jax.random.split(jax.random.key(SEED), critics)
-    judges = judge([Critic(sum(SIZES), WIDTHS, key=key) for key in keys], one_hot_blocks(SIZES))
+    judges = score_by_critics([Critic(sum(SIZES), WIDTHS, key=key) for key in keys], one_hot_blocks(SIZES))
     found = {"GiB before": peak()}
     began = time.perf_counter()
     limits = {"float32": (2**62, 2**62), "bytes": (0, 2**62), "file": (0, 0)}[storage]

@@ -72,10 +72,10 @@ def encoded(learner: us.learners.ClassPrior, table: pa.Table, numbers: str) -> t
     codec = learner.codec_
     assert codec.schema.target is not None
     inputs = inputs_of(codec.domain, codec.scales, codec.schema.target, numbers=numbers)
-    codes, places = codec.encode(table), codec.places(table)
+    codes, positions = codec.encode(table), codec.positions(table)
     at = codec.domain.index(codec.schema.target)
-    label = codes[:, at] if np.isnan(places[:, at]).all() else 2 * places[:, at] - 1
-    return inputs.encode(codes, places), label
+    label = codes[:, at] if np.isnan(positions[:, at]).all() else 2 * positions[:, at] - 1
+    return inputs.encode(codes, positions), label
 
 
 def classifiers(name: str, seeds: int, *, all_budgets: bool) -> None:
@@ -84,7 +84,7 @@ def classifiers(name: str, seeds: int, *, all_budgets: bool) -> None:
     print(f"\n### {name}, {train.num_rows:,} rows, AUC on {test.num_rows:,} test rows\n")
     print("| learner | epsilon | AUC, mean (least to greatest) | seconds for a fit |\n|---|---|---|---|", flush=True)
     open_prior = us.learners.ClassPrior(schema=schema, guarantee=us.Guarantee.not_private()).fit(train)
-    for numbers in ("places", "both"):
+    for numbers in ("positions", "both"):
         x, y = encoded(open_prior, train, numbers)
         test_x, test_y = encoded(open_prior, test, numbers)
         begun = time.time()
@@ -94,7 +94,7 @@ def classifiers(name: str, seeds: int, *, all_budgets: bool) -> None:
     make = us.learners
     rows = [
         ("logistic, sgd", make.LogisticRegression(), (0.1, 1.0, 10.0) if all_budgets else (1.0,)),
-        ("logistic, sgd, numbers=places", make.LogisticRegression(numbers="places"), (1.0,)),
+        ("logistic, sgd, numbers=positions", make.LogisticRegression(numbers="positions"), (1.0,)),
         ("logistic, objective", make.LogisticRegression(method="objective"), (1.0,)),
         ("naive Bayes, bins", make.NaiveBayes(), (0.1, 1.0) if all_budgets else (1.0,)),
         ("naive Bayes, gaussian", make.NaiveBayes(numbers="gaussian"), (1.0,)),
@@ -142,7 +142,7 @@ def export(folder: Path) -> None:
     for name, (schema, train, test) in {"adult": adult(), "acs": acs(False, True)}.items():
         kind = us.learners.ClassPrior if name == "adult" else us.learners.LinearRegression
         learner = kind(schema=schema, guarantee=us.Guarantee.not_private()).fit(train)
-        for numbers in ("places", "both"):
+        for numbers in ("positions", "both"):
             (x, y), (test_x, test_y) = (encoded(learner, table, numbers) for table in (train, test))
             inputs = inputs_of(learner.codec_.domain, learner.codec_.scales, schema.target or "", numbers=numbers)
             low = np.where(inputs.of_column < len(inputs.columns), 0.0, -inputs.scale)  # levels are never below zero

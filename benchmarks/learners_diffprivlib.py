@@ -56,6 +56,6 @@ def acs(folder: Path, seeds: int = 5) -> None:
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])
-    for kind in ("places", "both"):
+    for kind in ("positions", "both"):
         adult(place, kind)
     acs(place)

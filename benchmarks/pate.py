@@ -30,21 +30,21 @@ def prepare(path: str) -> None:
     from understudy.privacy.counts import noisy_counts
     from understudy.privacy.discovery import plan_discovery
     from understudy.privacy.noise import SeededNoise
-    from understudy.synthesizers.dpgan import shares
     from understudy.synthesizers.pategan import PATEGAN
+    from understudy.training.prepare import to_shares
 
     task = load_task("adult")
     schema = us.Schema.read(HERE / "schemas" / "adult.toml").with_target(task.target)
     ledger, binning = us.Ledger(us.Guarantee(EPSILON, DELTA), noise=SeededNoise(0)), us.Binning(bins="uniform")
     codec, rows = fit_codec(task.train, schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning)
     plan = PATEGAN().plan(codec.domain, ledger.remaining)
-    tables = noisy_counts(rows, codec.domain.singles, plan["singles"], ledger)
+    tables = noisy_counts(rows, codec.domain.one_way, plan["one_way"], ledger)
     np.savez_compressed(
         path,
         codes=codec.encode(task.train),
         sizes=codec.domain.sizes,
         rows=codec.num_rows,
-        marginal=np.concatenate([shares(table) for table in tables]).astype(np.float32),
+        marginal=np.concatenate([to_shares(table) for table in tables]).astype(np.float32),
         multiplier=plan["votes"].event.noise_multiplier,  # type: ignore[attr-defined]
     )
 
@@ -62,25 +62,45 @@ def run(path: str, *, teachers: int, steps: int, widths: tuple[int, ...], loop_s
         vote_scale,
     )
     from understudy.training.critics import one_hot_blocks
-    from understudy.training.gan import Dials, Settings
-    from understudy.training.pate import Classroom, Voting, advance, begun, drawn, teaching_of
+    from understudy.training.gan import Hyperparameters
+    from understudy.training.generation import Context
+    from understudy.training.pate import (
+        PateState,
+        Voting,
+        advance,
+        init_learners,
+        init_state,
+        sample_rows,
+        teaching_of,
+    )
+    from understudy.training.settings import Settings
 
     loaded = np.load(path)
     codes, blocks = loaded["codes"].astype(np.int32), one_hot_blocks(tuple(int(size) for size in loaded["sizes"]))
     parts = partition_by_teacher(codes, np.random.default_rng(0).integers(0, teachers, len(codes)), teachers)
-    settings = Settings(blocks=blocks, batch=32, critic_widths=(32,), anchor=30.0)
-    voting = Voting(teachers=teachers, asked=4, teacher_widths=widths, teacher_batch=32)
-    dials, marginal = Dials.of(2e-3, 4e-3, np.inf), jnp.asarray(loaded["marginal"])
-    scale = jnp.float32(vote_scale(float(loaded["multiplier"]), steps * voting.asked))
-    charged = ChargedVotes(parts, scale, "gaussian", steps * voting.asked)
+    settings = Settings(blocks=blocks, batch_size=32, critic_widths=(32,), marginal_weight=30.0)
+    voting = Voting(
+        teachers=teachers,
+        queries=4,
+        teacher_widths=widths,
+        teacher_batch=32,
+        teacher_learning_rate=5e-3,
+        student_steps=1,
+        memory=2048,
+    )
+    hyperparameters = Hyperparameters.of(2e-3, 4e-3, np.inf)
+    context = Context(marginal=jnp.asarray(loaded["marginal"]))
+    scale = jnp.float32(vote_scale(float(loaded["multiplier"]), steps * voting.queries))
+    charged = ChargedVotes(parts, scale, "gaussian", steps * voting.queries)
     teaching = teaching_of(settings, voting, None)
     keys = jax.random.split(jax.random.key(0), 3)
-    state = begun(settings, voting, dials, key=keys[0], teacher_key=keys[1], marginal=marginal)
+    learned = init_learners(settings, voting, hyperparameters, keys[0], context)
+    state = init_state(settings, voting, learned, context, teacher_key=keys[1])
 
     @jax.jit
-    def whole(state: Classroom, charged: ChargedVotes) -> Classroom:
+    def whole(state: PateState, charged: ChargedVotes) -> PateState:
         """Everything: teachers, votes, student, generator."""
-        return advance(settings, voting, state, charged, dials, keys[2], steps, None, marginal)
+        return advance(settings, voting, state, charged, hyperparameters, keys[2], steps, context)
 
     @jax.jit
     def together(teachers: Teachers, charged: ChargedVotes, first: jax.Array) -> Teachers:
@@ -88,7 +108,7 @@ def run(path: str, *, teachers: int, steps: int, widths: tuple[int, ...], loop_s
 
         def step(teachers: Teachers, number: jax.Array) -> tuple[Teachers, None]:
             key = jax.random.fold_in(keys[2], number)
-            fakes = drawn(settings, state.learned, voting.teacher_batch, None, key=key)
+            fakes = sample_rows(settings, state.learned, voting.teacher_batch, None, key=key)
             return teacher_step(charged, teachers, teaching, fakes, key=key), None
 
         return jax.lax.scan(step, teachers, first + jnp.arange(LENGTH))[0]
@@ -115,7 +135,7 @@ def run(path: str, *, teachers: int, steps: int, widths: tuple[int, ...], loop_s
         )
         for i in range(teachers)
     ]
-    make = jax.jit(lambda key: drawn(settings, state.learned, voting.teacher_batch, None, key=key))
+    make = jax.jit(lambda key: sample_rows(settings, state.learned, voting.teacher_batch, None, key=key))
     jax.block_until_ready(one(split[0], own[0], make(keys[0]), keys[0]))
     began = time.perf_counter()
     for number in range(loop_steps):

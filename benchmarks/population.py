@@ -31,7 +31,8 @@ def prepare(path: str) -> None:
     from understudy.privacy.counts import noisy_counts
     from understudy.privacy.discovery import plan_discovery
     from understudy.privacy.noise import SeededNoise
-    from understudy.synthesizers.dpgan import DPGAN, shares
+    from understudy.synthesizers.dpgan import DPGAN
+    from understudy.training.prepare import to_shares
 
     task = load_task("adult")
     schema = us.Schema.read(HERE / "schemas" / "adult.toml")
@@ -42,8 +43,8 @@ def prepare(path: str) -> None:
         binning = us.Binning(bins="uniform")
         codec, rows = fit_codec(task.train, schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning)
         plan = DPGAN(sampling_rate=RATE, steps=STEPS).plan(codec.domain, ledger.remaining)
-        tables = noisy_counts(rows, codec.domain.singles, plan["singles"], ledger)
-        marginals.append(np.concatenate([shares(table) for table in tables]))
+        tables = noisy_counts(rows, codec.domain.one_way, plan["one_way"], ledger)
+        marginals.append(np.concatenate([to_shares(table) for table in tables]))
         multipliers.append(plan["critic"].event.noise_multiplier)  # type: ignore[attr-defined]
         codes, sizes = codec.encode(task.train), codec.domain.sizes
     np.savez_compressed(path, codes=codes, sizes=sizes, multipliers=multipliers, marginals=marginals, rows=schema.rows)
@@ -58,7 +59,9 @@ def run(path: str, *, write: bool) -> None:
     from understudy.privacy.rows import PrivateUnits
     from understudy.privacy.sampling import Batches, round_sampling_rate
     from understudy.training.critics import one_hot_blocks
-    from understudy.training.gan import Dials, Settings, advance, batches_of, generated, start
+    from understudy.training.gan import Hyperparameters, advance, batches_of, init_state
+    from understudy.training.generation import Context, generate
+    from understudy.training.settings import Settings
 
     loaded = np.load(path)
     began = time.perf_counter()
@@ -66,17 +69,18 @@ def run(path: str, *, write: bool) -> None:
     blocks = one_hot_blocks(tuple(int(size) for size in loaded["sizes"]))
     units = PrivateUnits(codes[:, None], jnp.ones((len(codes), 1), dtype=bool))
     rows = int(loaded["rows"])
-    settings = Settings(blocks=blocks, batch=round(RATE * rows), anchor=30.0)
+    settings = Settings(blocks=blocks, batch_size=round(RATE * rows), marginal_weight=30.0)
 
     def charged(multiplier: jax.Array) -> ChargedSteps:
         return ChargedSteps(units, multiplier, round_sampling_rate(RATE), STEPS)
 
     def member(keys: jax.Array, multiplier: jax.Array, marginal: jax.Array, batches: Batches) -> jax.Array:
         start_key, run_key, sample_key, head_key = keys
-        dials = Dials(jnp.float32(5e-3), jnp.float32(4e-3), jnp.float32(1.0))
-        state = start(settings, dials, start_key, marginal=marginal)
-        state = advance(settings, state, charged(multiplier), dials, run_key, batches, marginal=marginal)
-        logits, _, _ = generated(settings, state.average, rows, sample_key)
+        hyperparameters = Hyperparameters(jnp.float32(5e-3), jnp.float32(4e-3), jnp.float32(1.0))
+        context = Context(marginal=marginal)
+        state = init_state(settings, hyperparameters, start_key, context)
+        state = advance(settings, state, charged(multiplier), hyperparameters, run_key, batches, context)
+        logits, _, _ = generate(settings, state.average, rows, sample_key)
         return sample_codes(logits, blocks, key=head_key).astype(jnp.int16)
 
     keys = jnp.stack([jax.random.split(jax.random.key(seed), 4) for _ in EPSILONS for seed in range(SEEDS)])
@@ -95,7 +99,7 @@ def run(path: str, *, write: bool) -> None:
         f"{jax.__version__}, seeds 0 to {SEEDS - 1}.",
         "",
         f"{len(fakes)} runs (epsilon {', '.join(map(str, EPSILONS))}, {SEEDS} seeds each) of {STEPS} critic steps, "
-        f"batch {settings.batch}, each sampled to {rows:,} rows of {len(blocks)} columns:",
+        f"batch {settings.batch_size}, each sampled to {rows:,} rows of {len(blocks)} columns:",
         "",
         "| | seconds |",
         "|---|---:|",

@@ -5,10 +5,10 @@
 
 `run` needs NumPy, JAX, Equinox, Optax and scikit-learn. A plan names tables and configurations (fields of `Settings`,
 and rate, steps, cond, and public: a share of the rows that is taken for public, for a warm start and clip bounds, and
-leaves the private rows); learning rates, clips and seeds are dials, so each configuration is one program. Scores are of
-codes: mean total variation of columns (tv1) and pairs (tv2), and AUC of boosted trees (gb) and logistic regression (lr)
-on the test rows. Seeded, on public data, epsilon 1, delta 1e-5, a tenth of it for one-way counts: repeatable, and not
-private.
+leaves the private rows); learning rates, clips and seeds are hyperparameters, so each configuration is one program.
+Scores are of codes: mean total variation of columns (tv1) and pairs (tv2), and AUC of boosted trees (gb) and logistic
+regression (lr) on the test rows. Seeded, on public data, epsilon 1, delta 1e-5, a tenth of it for one-way counts:
+repeatable, and not private.
 """
 
 import argparse
@@ -39,8 +39,9 @@ def prepare(folder: Path) -> None:
     from understudy.privacy.counts import noisy_counts
     from understudy.privacy.discovery import plan_discovery
     from understudy.privacy.noise import SeededNoise
-    from understudy.synthesizers.dpgan import DPGAN, shares
+    from understudy.synthesizers.dpgan import DPGAN
     from understudy.tables import conform
+    from understudy.training.prepare import to_shares
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in TABLES:
@@ -49,10 +50,10 @@ def prepare(folder: Path) -> None:
         ledger = us.Ledger(us.Guarantee(1.0, 1e-5), noise=SeededNoise(0))
         binning = us.Binning()
         codec, rows = fit_codec(task.train, schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning)
-        singles = DPGAN().plan(codec.domain, ledger.remaining)["singles"]
+        singles = DPGAN().plan(codec.domain, ledger.remaining)["one_way"]
         left = ledger.remaining
         marginal = np.concatenate(
-            [shares(table) for table in noisy_counts(rows, codec.domain.singles, singles, ledger)]
+            [to_shares(table) for table in noisy_counts(rows, codec.domain.one_way, singles, ledger)]
         )
         multipliers = {}
         for rate, steps in itertools.product(RATES, STEPS):
@@ -106,7 +107,7 @@ def judge(train: np.ndarray, test: np.ndarray, fake: np.ndarray, sizes: list[int
     return found
 
 
-def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dials: list[dict]) -> np.ndarray:
+def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, hyperparameters: list[dict]) -> np.ndarray:
     """One table for each member of the population, as codes."""
     import jax
     import jax.numpy as jnp
@@ -117,7 +118,9 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dia
     from understudy.privacy.rows import PrivateUnits, PublicUnits
     from understudy.privacy.sampling import Batches, round_sampling_rate
     from understudy.training.critics import Conditions, one_hot_blocks
-    from understudy.training.gan import Dials, Settings, advance, batches_of, carried_over, generated, start
+    from understudy.training.gan import Hyperparameters, advance, batches_of, init_state, restart_from
+    from understudy.training.generation import Context, generate
+    from understudy.training.settings import Settings
 
     rate, steps = configuration.pop("rate", 1 / 32), configuration.pop("steps", 1000)
     share, warm = configuration.pop("public", 0.0), configuration.pop("warm_steps", 500)
@@ -127,15 +130,16 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dia
     marginal = jnp.asarray(loaded["marginal"])
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in configuration.items()}
     batch = round(rate * rows)
-    counts = batch / 20 if configuration.get("adaptive") == "quantile" else 0.0
-    settings = Settings(blocks=blocks, batch=batch, **fields)
-    anchored = marginal if settings.anchor else None
+    counts = batch / 20 if configuration.get("adaptive_clip") == "quantile" else 0.0
+    settings = Settings(blocks=blocks, batch_size=batch, **fields)
+    anchored = marginal if settings.marginal_weight else None
     conditions = Conditions.from_marginal(blocks, np.asarray(marginal), rows, most) if conditioned else None
     law = dataclasses.replace(conditions, target=marginal / len(blocks)) if conditions is not None else None
     codes = jnp.asarray(loaded["codes"], jnp.int32)[:, None]
     present, taken = jnp.ones((len(codes), 1), dtype=bool), np.random.default_rng(0).random(len(codes)) < share
-    plain = dataclasses.replace(settings, groups=1, adaptive="none", batch=512)
+    plain = dataclasses.replace(settings, clip_groups=1, adaptive_clip="none", batch_size=512)
     public = PublicUnits(codes[taken], present[taken]) if share else None
+    context = Context(conditions, anchored, public)
     free_rate = round_sampling_rate(min(1.0, 512 / taken.sum())) if share else 1.0
     free_steps = None if public is None else PublicSteps(public, free_rate, warm)
 
@@ -144,38 +148,45 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, dia
         return ChargedSteps(units, multiplier, rate, steps, counts or None)
 
     def member(
-        keys: jax.Array, one: Dials, multiplier: jax.Array, batches: Batches, warm_batches: Batches | None
+        keys: jax.Array, one: Hyperparameters, multiplier: jax.Array, batches: Batches, warm_batches: Batches | None
     ) -> jax.Array:
-        state = start(settings, one, keys[0], conditioned=conditions is not None, marginal=anchored)
+        state = init_state(settings, one, keys[0], context)
         if free_steps is not None:
             assert warm_batches is not None
-            free = Dials(one.critic_learning_rate, one.generator_learning_rate, jnp.float32(np.inf), is_private=False)
-            state = start(plain, free, keys[0], conditioned=conditions is not None, marginal=anchored)
-            state = advance(plain, state, free_steps, free, keys[4], warm_batches, conditions, marginal=anchored)
-            state = carried_over(settings, one, state)
-        state = advance(settings, state, charged(multiplier), one, keys[1], batches, conditions, public, anchored)
-        logits, _, _ = generated(settings, state.average, len(loaded["codes"]), keys[2], law)
+            free = dataclasses.replace(one, clip_norm=jnp.float32(np.inf), is_private=False)
+            state = init_state(plain, free, keys[0], context)
+            state = advance(plain, state, free_steps, free, keys[4], warm_batches, context)
+            state = restart_from(settings, one, state)
+        state = advance(settings, state, charged(multiplier), one, keys[1], batches, context)
+        logits, _, _ = generate(settings, state.average, len(loaded["codes"]), keys[2], law)
         return sample_codes(logits, blocks, key=keys[3]).astype(jnp.int16)
 
-    keys = jnp.stack([jax.random.split(jax.random.key(dial["seed"]), 5) for dial in dials])
+    keys = jnp.stack([jax.random.split(jax.random.key(one["seed"]), 5) for one in hyperparameters])
     batches = batches_of(settings, keys[:, 1], charged(jnp.ones(())), 0, steps // settings.critic_steps)
     warm_batches = None
     if free_steps is not None:
         warm_batches = batches_of(plain, keys[:, 4], free_steps, 0, warm // settings.critic_steps)
-    names = ("critic_learning_rate", "generator_learning_rate", "clip")
-    columns = [jnp.asarray([dial[name] for dial in dials], jnp.float32) for name in names]
+    names = ("critic_learning_rate", "generator_learning_rate", "clip_norm")
+    columns = [jnp.asarray([one[name] for one in hyperparameters], jnp.float32) for name in names]
     multiplier = multipliers[f"{rate}:{steps}"]
-    multiplier = noise_multiplier_beside_counts(multiplier, settings.groups, counts) if counts else multiplier
-    noise = jnp.full(len(dials), multiplier, jnp.float32)
-    found = jax.jit(jax.vmap(member))(keys, Dials(*columns), noise, batches, warm_batches)
+    multiplier = noise_multiplier_beside_counts(multiplier, settings.clip_groups, counts) if counts else multiplier
+    noise = jnp.full(len(hyperparameters), multiplier, jnp.float32)
+    found = jax.jit(jax.vmap(member))(keys, Hyperparameters(*columns), noise, batches, warm_batches)
     return np.asarray(found, dtype=np.int32)
 
 
 def cells(plan: dict, folder: Path) -> Iterator[tuple[str, dict, list[dict], Any, dict]]:
     for table, configuration in itertools.product(plan["tables"], plan["configurations"]):
         if table in configuration.get("only", [table]):
-            dials = {**plan["dials"], **configuration.get("dials", {}), "seed": range(plan["seeds"])}
-            members = [dict(zip(dials, values, strict=True)) for values in itertools.product(*dials.values())]
+            hyperparameters = {
+                **plan["hyperparameters"],
+                **configuration.get("hyperparameters", {}),
+                "seed": range(plan["seeds"]),
+            }
+            members = [
+                dict(zip(hyperparameters, values, strict=True))
+                for values in itertools.product(*hyperparameters.values())
+            ]
             loaded = np.load(folder / f"{table}.npz")
             yield table, dict(configuration), members, loaded, json.loads((folder / f"{table}.json").read_text())
 
@@ -186,7 +197,7 @@ def run(folder: Path, plan_file: Path, out: Path) -> None:
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool, out.open("w") as file:
         for table, configuration, members, loaded, multipliers in cells(json.loads(plan_file.read_text()), folder):
             name = configuration.pop("name")
-            for key in ("only", "dials"):
+            for key in ("only", "hyperparameters"):
                 configuration.pop(key, None)
             fakes = trained(loaded, multipliers, configuration, members)
             codes, test = (loaded[key].astype(np.int32) for key in ("codes", "test"))

@@ -1,4 +1,4 @@
-"""Draws the README's picture from a real run of the demo.
+"""Draws the picture of the demo in the README from a real run.
 
 python docs/make_images.py
 """

@@ -75,7 +75,7 @@ PRIVATE_STATE = {"_codes", "_make_positions", "_exact_counts", "_cache", "_units
 CODE_IN_DATA = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 
 ALLOWED: dict[tuple[str, str], str] = {
-    ("training/gan.py", "draws normal"): "latent vectors of a generator",
+    ("training/generation.py", "draws normal"): "latent vectors of a generator",
     ("models/generator.py", "draws normal"): "latent vectors of a generator",
     ("benchmark/simulators.py", "draws standard_normal"): "made tables: all of it is public",
     ("training/marginal_matching.py", "draws normal"): "latent vectors of a generator",
@@ -102,7 +102,7 @@ ALLOWED_EXACT: dict[tuple[str, str], str] = {
     ("cli/app.py", "synth"): "synthetic rows",
     ("cli/app.py", "sample"): "synthetic rows",
     ("encoding/codec.py", "Codec.encode"): "shape of the codes, which go into Rows",
-    ("encoding/codec.py", "Codec.places"): "shape of the places, which go into Rows",
+    ("encoding/codec.py", "Codec.positions"): "shape of the positions, which go into Rows",
     ("learners/sklearn.py", "Estimator._declared_table"): "X and y of two lengths are no table; no message says which",
     ("api.py", "fit_table"): "the size of the public table, for the certificate",
     ("sources.py", "read_public_table"): "a public table without rows is refused",

@@ -184,7 +184,7 @@ def without_noise(name: str, content: object) -> object:
 
 
 NOISY = {
-    "numeric": {"starts", "stops", "masses", "first_run"},  # bins are cut from a noisy histogram
+    "numeric": {"starts", "stops", "masses", "first_fine_bin"},  # bins are cut from a noisy histogram
     "categorical": {"default"},  # the place of "other" behind a list that is estimated privately
 }
 

@@ -78,7 +78,7 @@ def test_the_front_door(survey: tuple[pd.DataFrame, Path], tmp_path: Path) -> No
     assert len(fake) == 100
     assert release.statement.is_private
     assert 0.9 < release.statement.epsilon <= 1.0
-    assert release.statement.method == "dpctgan(steps=2, latent=4, generator_widths=[8, 8], critic_widths=[8])"
+    assert release.statement.method == "dpctgan(steps=2, critic_widths=[8], latent=4, generator_widths=[8, 8])"
     release.save(tmp_path / "release")
     again = us.Release.load(tmp_path / "release")
     assert again.statement == release.statement

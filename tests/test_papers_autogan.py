@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.papers.autogan import adult, binary, core
-from benchmarks.papers.published import AUTOGAN_ADULT, AUTOGAN_MIMIC
+from benchmarks.papers.published import AUTOGAN_ADULT, AUTOGAN_MIMIC, quail_dpgan
 
 
 @pytest.mark.slow
@@ -36,6 +36,7 @@ def test_every_epsilon_of_the_paper_is_a_cell() -> None:
 
 
 def test_published_settings() -> None:
+    assert quail_dpgan(21).critic_widths == (14, 7)
     assert (AUTOGAN_ADULT.autoencoder_widths, AUTOGAN_ADULT.code_size) == ((60,), 15)
     assert (AUTOGAN_ADULT.loss, AUTOGAN_ADULT.fake_term, AUTOGAN_ADULT.weight_clip) == ("wgan", "paired", 0.01)
     assert AUTOGAN_MIMIC.encoder == "random"

@@ -23,7 +23,8 @@ from understudy.privacy.ghost import has_rules
 from understudy.privacy.sampling import Batches
 from understudy.synthesizers.boosted.game import evaluate_critics
 from understudy.training.critics import row_loss
-from understudy.training.gan import batches_of, generated
+from understudy.training.gan import batches_of
+from understudy.training.generation import generate
 from understudy.training.losses import LOSSES
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -78,7 +79,7 @@ def test_the_other_layer_is_its_transpose() -> None:
 @pytest.mark.slow
 def test_generated_images_are_images() -> None:
     generator = mnist.Generator(SMOKE.latent, (8, 4), key=jax.random.key(0))
-    features = generated(SETTINGS, generator, 7, jax.random.key(1))[1]
+    features = generate(SETTINGS, generator, 7, jax.random.key(1))[1]
     assert features.shape == (7, mnist.PIXELS)
     assert float(jnp.abs(features).max()) <= 1
     made = mnist.sampler(SMOKE, 600)(generator, 120, jax.random.key(1))

@@ -81,7 +81,7 @@ def test_only_boosting_pays_for_picks() -> None:
     boosted = Boosted(DPGAN(steps=20), rounds=10, checkpoints=2, checkpoint_every=5)
     domain, budget = Domain(names=("x",), sizes=(3,), num_rows=200), Budget(np.inf, 1e-6)
     for outputs, picks in ((("GAN", "DRS"), False), (("PGB", "PGB+DRS"), True), (core.OUTPUTS, True)):
-        assert ("picks" in core.OneTraining(boosted, outputs, 10).plan(domain, budget)) == picks
+        assert ("selections" in core.OneTraining(boosted, outputs, 10).plan(domain, budget)) == picks
 
 
 def test_parts_of_a_repetition_come_together(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class Critic:
     """A group that methods share."""
 
     widths: Widths = (64, 64)
-    rate: Positive = 1e-3
+    learning_rate: Positive = 1e-3
     clip: Annotated[float, Between(0.1, 10)] = dataclasses.field(default=1.0, metadata={"flat": "clip"})
 
 
@@ -72,7 +72,9 @@ def test_groups_are_flat() -> None:
         "clip": 2.0,
         "betas": (0.0, 0.5),
     }
-    assert replace_settings(made, {"critic_learning_rate": 0.5}).critic == Critic(widths=(8, 8), clip=2.0, rate=0.5)
+    assert replace_settings(made, {"critic_learning_rate": 0.5}).critic == Critic(
+        widths=(8, 8), clip=2.0, learning_rate=0.5
+    )
 
 
 def test_what_a_group_is_not_told_is_the_default_of_the_method() -> None:

@@ -164,7 +164,7 @@ def _fit_model(
     rows, codec, ledger = encoded.rows, encoded.codec, encoded.ledger
     plan = plan_method(synthesizer, rows.domain, ledger.remaining)
     if public is not None and takes_public(synthesizer):
-        public_rows = public.encode(codec.encode, codec.places)
+        public_rows = public.encode(codec.encode, codec.positions)
         return synthesizer.fit(rows, plan, ledger, key=key, public=public_rows, progress=progress)
     return synthesizer.fit(rows, plan, ledger, key=key, progress=progress)
 

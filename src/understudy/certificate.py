@@ -31,7 +31,7 @@ NOT_COVERED = (
     "Other releases made from data of the same people. Privacy costs add up: keep a record of all of them.",
     "Facts taken as public: the names and kinds of columns, and the facts listed above. A declared list or bound that "
     "was itself read from the private table is outside this guarantee.",
-    "Scores, plots and reports that compare the synthetic table with the real one. They contain real statistics.",
+    "Scores, plots and reports that compare the synthetic table with the real one. They show statistics of real rows.",
     "Decisions that a person made after seeing real rows, such as trying several settings and keeping the best.",
     "What can be observed on the machine: running time, memory use and files. This includes a run that fails because "
     "memory runs out or because a numerical minimum is not reached.",
@@ -91,8 +91,8 @@ def estimated_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
     columns = {column.name: column for column in codec.columns}
     found: dict[str, list[str]] = {"categories": [], "bounds": []}
     for column in schema.modelled:
-        if column.bought is not None:
-            found[column.bought].append(f"{column.name} ({columns[column.name].extent})")
+        if column.estimated is not None:
+            found[column.estimated].append(f"{column.name} ({columns[column.name].extent})")
     return (*facts, *(_one_line(f"{what} of {', '.join(names)}") for what, names in found.items() if names))
 
 
@@ -136,9 +136,6 @@ def estimation_notes(estimation: Plan, codec: Codec) -> tuple[Note, ...]:
 
 def _some(words: list[str], most: int = 8) -> str:
     return ", ".join(words[:most]) + f" and {len(words) - most} more" * (len(words) > most)
-
-
-# -------------------------------------------------------------------------------------------------------------- JSON
 
 
 def to_json(statement: Statement) -> dict[str, object]:
@@ -444,7 +441,8 @@ def _queries(statement: Statement) -> list[str]:
         figure = round_up(alone, 3) if math.isfinite(alone) else "infinite"
         added = round_up(query.delta, 2) if query.delta else ""
         label = query.label if query.partition is None else f"{query.label} ({query.partition} only)"
-        rows.append(f"| {_cell(label)} | {query.event.describe()} | {figure} | {added} |")
+        cell = label.replace("|", "\\|")
+        rows.append(f"| {cell} | {query.event.describe()} | {figure} | {added} |")
     explained = (
         "Every query on the private rows, in order. The standalone epsilon is what the query would cost if it were the "
         "only one. These figures do not add up: composed, the queries cost the epsilon at the top of this page."
@@ -490,10 +488,6 @@ def _code(name: str) -> str:
     """A column's name as code, whatever it holds."""
     plain = _one_line(name).replace("`", "'")
     return f"`{plain}`"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _finite(value: float) -> float | None:

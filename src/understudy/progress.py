@@ -1,4 +1,4 @@
-"""How long work tells its caller where it is."""
+"""Progress reports of long computations."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ def prefix_progress(progress: Progress, prefix: str) -> Progress:
 
 
 def stretch_progress(progress: Progress | None, first: float, last: float) -> Progress:
-    """Progress of one part, as the stretch from `first` to `last` of the whole; silent where nobody listens."""
+    """Maps the progress of one part to the range from `first` to `last` of the whole; None stays silent."""
     if progress is None:
         return lambda done, text: None
     return lambda done, text: progress(first + (last - first) * done, text)

@@ -41,12 +41,12 @@ class SettingError(ConfigError):
 
 
 class Check(Protocol):
-    """What stands in an annotation beside a type: which of its values are allowed."""
+    """A constraint in an annotation beside a type: which of its values are allowed."""
 
     def admits(self, value: Any) -> bool: ...
 
     def describe(self, kind: str) -> str:
-        """The allowed values in words; `kind` is the type's, such as "a whole number"."""
+        """The allowed values, for messages; `kind` is the type's, such as "a whole number"."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +107,17 @@ class OneOf:
 
     def describe(self, kind: str) -> str:
         return f"one of {', '.join(self.words)}"
+
+
+class KeyOf(OneOf):
+    """A key of this mapping, those that are added later included."""
+
+    def __init__(self, mapping: Mapping[str, object]):
+        self.mapping = mapping
+
+    @property
+    def words(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(self.mapping)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,20 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.builders import encode
 from understudy.encoding import (
     CategoricalCodec,
     Codec,
     NumericCodec,
-    as_ticks,
+    as_numbers,
     assumed_domain,
-    fit_codec,
 )
 from understudy.encoding.fit import near_equal_masses
 from understudy.privacy.discovery import Binning, Grid, Histogram, plan_discovery
 from understudy.privacy.ledger import Guarantee, Ledger
 from understudy.privacy.noise import NoiseSource, SeededNoise
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.table import PrivateTable
 from understudy.schema import BOUNDED, Column, Schema
 
 INT64 = (-(2**63), 2**63 - 1)
@@ -91,12 +90,7 @@ def fitted(
     guarantee: Guarantee | None = None,
     noise: NoiseSource | None = None,
 ) -> tuple[Codec, PrivateRows, Ledger]:
-    book = Ledger(
-        guarantee or Guarantee.not_private(), noise=noise or SeededNoise(0), max_rows_per_unit=schema.max_rows_per_unit
-    )
-    binning = binning or Binning()
-    codec, rows = fit_codec(PrivateTable(table), schema, plan_discovery(schema, book.remaining, binning), book, binning)
-    return codec, rows, book
+    return encode(table, schema, binning, guarantee=guarantee, noise=noise)
 
 
 def decoded(codec: Codec, codes: np.ndarray, seed: int = 0) -> pa.Table:
@@ -248,14 +242,14 @@ def test_public_rules_for_what_is_outside() -> None:
 
 
 def test_ticks_of_every_kind() -> None:
-    ticks, known = as_ticks(pa.chunked_array([pa.array([2**53 + 1, None])]), "integer")
-    assert (ticks[0], known.tolist()) == (2**53 + 1, [True, False])
-    assert as_ticks(pa.chunked_array([pa.array([2.5, -2.5, 3.49])]), "integer")[0].tolist() == [2, -2, 3]
+    numbers, known = as_numbers(pa.chunked_array([pa.array([2**53 + 1, None])]), "integer")
+    assert (numbers[0], known.tolist()) == (2**53 + 1, [True, False])
+    assert as_numbers(pa.chunked_array([pa.array([2.5, -2.5, 3.49])]), "integer")[0].tolist() == [2, -2, 3]
     day = timedelta(days=1)
-    days = as_ticks(pa.chunked_array([pa.array([date(1970, 1, 1) + 400 * day])]), "date")[0]
+    days = as_numbers(pa.chunked_array([pa.array([date(1970, 1, 1) + 400 * day])]), "date")[0]
     assert days.tolist() == [400]
     moment = pa.array([datetime(1970, 1, 1) + 2 * day], pa.timestamp("s"))
-    assert as_ticks(pa.chunked_array([moment]), "datetime")[0].tolist() == [2 * 86_400_000_000]
+    assert as_numbers(pa.chunked_array([moment]), "datetime")[0].tolist() == [2 * 86_400_000_000]
 
 
 # ----------------------------------------------------------------------------------------------------------------- bins

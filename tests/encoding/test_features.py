@@ -13,13 +13,14 @@ import pytest
 from scipy import stats
 
 import understudy as us
-from understudy.encoding import Codec, fit_codec
+from tests.builders import encode
+from understudy.encoding import Codec
 from understudy.encoding.features import (
     Bits,
     Layout,
-    Levels,
     Line,
     Modes,
+    OneHot,
     layout_of,
     num_features,
     starts,
@@ -29,22 +30,19 @@ from understudy.models.generator import GeneratorModel
 from understudy.models.networks import activate
 from understudy.privacy.charges import charge_dpsgd
 from understudy.privacy.clipping import Clip, clipped_sum, exact_gradient, unit_loss
-from understudy.privacy.discovery import plan_discovery
 from understudy.privacy.events import SubsampledGaussian
 from understudy.privacy.ledger import Query
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.table import PrivateTable
 from understudy.schema import Domain
-from understudy.synthesizers import express, read_method
-from understudy.synthesizers.dpgan import DPGAN
+from understudy.synthesizers import read_method
 from understudy.tables import conform
 from understudy.training.critics import Conditions, row_loss
 from understudy.training.losses import LOSSES
 from understudy.training.networks import Critic
 
 ROOT = Path(__file__).parents[2]
-TINY = "latent=4, generator_widths=[16, 16], critic_widths=[8], rate=1.0"  # all rows: the price is quickly found
+TINY = "latent=4, generator_widths=[16, 16], critic_widths=[8], sampling_rate=1.0"  # all rows: calibration is fast
 EDGES = (0.0, 0.25, 0.5, 1.0)
 
 
@@ -71,15 +69,7 @@ def schema(*names: str, rows: int = 400) -> us.Schema:
 
 
 def encoded(table: pa.Table, declared: us.Schema) -> tuple[Codec, PrivateRows]:
-    ledger = us.Ledger(us.Guarantee.not_private(), noise=SeededNoise(0))
-    binning = us.Binning()
-    return fit_codec(
-        PrivateTable(conform(table, declared)),
-        declared,
-        plan_discovery(declared, ledger.remaining, binning),
-        ledger,
-        binning,
-    )
+    return encode(conform(table, declared), declared)[:2]
 
 
 # ------------------------------------------------------------------------------------------------------- there and back
@@ -90,12 +80,12 @@ def encoded(table: pa.Table, declared: us.Schema) -> tuple[Codec, PrivateRows]:
 def test_bits_of_every_small_range(whole: int, nullable: bool) -> None:
     """Most significant first; codes that no value has become the greatest value, which is the nearest."""
     column = Bits((0.0, 1.0), whole, nullable)
-    places = (np.arange(whole) + 0.5) / whole
-    places = np.r_[places, np.nan] if nullable else places
-    features = column.encode(np.zeros(len(places), int), places, places)
+    positions = (np.arange(whole) + 0.5) / whole
+    positions = np.r_[positions, np.nan] if nullable else positions
+    features = column.encode(np.zeros(len(positions), int), positions, positions)
     assert features.shape[1] == num_features(column.blocks)
     back = column.decode(features)[1]
-    np.testing.assert_allclose(back, places, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(back, positions, rtol=0, atol=1e-12)
     width = column.blocks[-1].size
     assert 2**width >= whole > (2 ** (width - 1) if width > 1 else 0)
     for index in range(whole):
@@ -107,10 +97,10 @@ def test_bits_of_every_small_range(whole: int, nullable: bool) -> None:
 
 
 def test_lines_there_and_back() -> None:
-    places = np.r_[0.0, np.random.default_rng(0).random(1000), 1.0, np.nan]
+    positions = np.r_[0.0, np.random.default_rng(0).random(1000), 1.0, np.nan]
     column = Line(EDGES, None, True)
-    codes, back = column.decode(column.encode(np.zeros(len(places), int), places, places).astype(np.float32))
-    np.testing.assert_allclose(back, places, atol=1e-6)
+    codes, back = column.decode(column.encode(np.zeros(len(positions), int), positions, positions).astype(np.float32))
+    np.testing.assert_allclose(back, positions, atol=1e-6)
     assert codes[-1] == 3
     np.testing.assert_array_equal(codes[:-1], np.searchsorted([0.25, 0.5], back[:-1], side="right"))
     whole = Line((0.0, 1.0), 1000, False)  # any number becomes a whole one
@@ -124,9 +114,9 @@ def test_modes_there_and_back() -> None:
     draw = np.random.default_rng(0)
     for mean, stddev in ((0.5, 0.1), (0.2, 1e-6), (0.7, 0.02)):
         column = Modes(EDGES, None, True, (mean,), (stddev,), (1.0,))
-        places = mean + stddev * np.r_[-4.0, draw.uniform(-4, 4, 500), 4.0]
-        back = column.decode(column.encode(np.zeros(502, int), places, draw.random(502)).astype(np.float32))[1]
-        assert np.abs(back - places).max() < 1e-5 * min(1, 10 * stddev)
+        positions = mean + stddev * np.r_[-4.0, draw.uniform(-4, 4, 500), 4.0]
+        back = column.decode(column.encode(np.zeros(502, int), positions, draw.random(502)).astype(np.float32))[1]
+        assert np.abs(back - positions).max() < 1e-5 * min(1, 10 * stddev)
         beyond = column.encode(np.zeros(2, int), mean + stddev * np.array([-6.0, 6.0]), np.zeros(2))
         np.testing.assert_allclose(column.decode(beyond)[1], mean + stddev * np.array([-4.0, 4.0]))
         codes, missing = column.decode(column.encode(np.zeros(1, int), np.array([np.nan]), np.zeros(1)))
@@ -168,10 +158,10 @@ def test_a_table_there_and_back(features: str) -> None:
     table, declared = people(), schema()
     codec, rows = encoded(table, declared)
     layout = layout_of(features, codec.domain, codec.scales, None)
-    made = layout.encode(codec.encode(table), codec.places(table), jax.random.key(0))
-    codes, places = layout.decode(made)
+    made = layout.encode(codec.encode(table), codec.positions(table), jax.random.key(0))
+    codes, positions = layout.decode(made)
     np.testing.assert_array_equal(codes, codec.encode(table))
-    back = codec.decode(codes, places, key=jax.random.key(1))
+    back = codec.decode(codes, positions, key=jax.random.key(1))
     assert back["city"].equals(table["city"])
     assert back["age"].equals(table["age"])
     assert back["kids"].equals(table["kids"])
@@ -180,7 +170,7 @@ def test_a_table_there_and_back(features: str) -> None:
         assert a is None or abs(a - min(b, 10_000.0)) < 0.006
     again = Layout.from_list(layout.to_list())
     assert again.blocks == layout.blocks
-    np.testing.assert_array_equal(again.decode(made)[1], places)
+    np.testing.assert_array_equal(again.decode(made)[1], positions)
     assert rows.scales == codec.scales
 
 
@@ -195,9 +185,9 @@ def test_places_at_the_ends_of_their_types() -> None:
     )
     table = pa.table({"i": [-(2**63), 0, 2**63 - 1], "r": [-1.7e308, 0.0, 1.7e308]})
     codec, _ = encoded(table, wide)
-    places = codec.places(table)
-    np.testing.assert_allclose(places, np.array([[0, 0], [0.5, 0.5], [1, 1]]), atol=1e-12)
-    back = codec.decode(codec.encode(table), places, key=jax.random.key(0))
+    positions = codec.positions(table)
+    np.testing.assert_allclose(positions, np.array([[0, 0], [0.5, 0.5], [1, 1]]), atol=1e-12)
+    back = codec.decode(codec.encode(table), positions, key=jax.random.key(0))
     np.testing.assert_allclose(back["r"].to_numpy(), [-1.7e308, 0.0, 1.7e308])
     assert back["i"].to_pylist()[0] == -(2**63)
     assert back["i"].to_pylist()[2] >= 2**63 - 2**11
@@ -212,32 +202,36 @@ def test_a_row_is_encoded_by_itself(features: str) -> None:
     table, declared = people(), schema()
     codec, _ = encoded(table, declared)
     layout = layout_of(features, codec.domain, codec.scales, None)
-    codes, places = codec.encode(table), codec.places(table)
-    before = layout.encode(codes, places, jax.random.key(0))
+    codes, positions = codec.encode(table), codec.positions(table)
+    before = layout.encode(codes, positions, jax.random.key(0))
     kept = np.arange(0, 400, 7)
-    other_codes, other_places = codes[::-1].copy(), places[::-1].copy()
-    other_codes[kept], other_places[kept] = codes[kept], places[kept]
-    after = layout.encode(other_codes, other_places, jax.random.key(0))
+    other_codes, other_positions = codes[::-1].copy(), positions[::-1].copy()
+    other_codes[kept], other_positions[kept] = codes[kept], positions[kept]
+    after = layout.encode(other_codes, other_positions, jax.random.key(0))
     np.testing.assert_array_equal(after[kept], before[kept])
-    fewer = layout.encode(codes[:100], places[:100], jax.random.key(0))
+    fewer = layout.encode(codes[:100], positions[:100], jax.random.key(0))
     np.testing.assert_array_equal(fewer, before[:100])
-    alone = codec.places(table.slice(5, 1))
-    np.testing.assert_array_equal(alone[0], places[5])
+    alone = codec.positions(table.slice(5, 1))
+    np.testing.assert_array_equal(alone[0], positions[5])
 
 
 def test_features_are_made_after_the_charge() -> None:
     """A refused query makes no features; a charged one has them by units."""
     domain = Domain(names=("a",), sizes=(3,), num_rows=4)
-    places = np.array([[0.1], [0.2], [0.3], [0.4]])
+    positions = np.array([[0.1], [0.2], [0.3], [0.4]])
     rows = PrivateRows(
-        np.zeros((4, 1), np.int32), domain, max_rows_per_unit=2, units=np.array([7, 8, 7, 9]), positions=lambda: places
+        np.zeros((4, 1), np.int32),
+        domain,
+        max_rows_per_unit=2,
+        units=np.array([7, 8, 7, 9]),
+        positions=lambda: positions,
     )
     called: list[int] = []
 
     class Recording:
-        def encode(self, codes: np.ndarray, places: np.ndarray, key: jax.Array) -> np.ndarray:
+        def encode(self, codes: np.ndarray, positions: np.ndarray, key: jax.Array) -> np.ndarray:
             called.append(len(codes))
-            return places.astype(np.float32)
+            return positions.astype(np.float32)
 
     ledger = us.Ledger(us.Guarantee(0.5, 1e-6), noise=SeededNoise(0), max_rows_per_unit=2)
     with pytest.raises(us.BudgetExceeded):
@@ -264,9 +258,9 @@ def conditioned() -> tuple[Layout, Conditions, np.ndarray]:
     codes = codec.encode(table)
     shares = [np.bincount(codes[:, at], minlength=size) / 400 for at, size in enumerate(codec.domain.sizes)]
     wanted = [column is not None for column in layout.discrete]
-    assert [isinstance(column, Levels) for column in layout.columns] == [True, True, False, False]
+    assert [isinstance(column, OneHot) for column in layout.columns] == [True, True, False, False]
     conditions = Conditions.from_marginal(layout.blocks, layout.shares(shares), 400, 10.0, wanted)
-    return layout, conditions, layout.encode(codes, codec.places(table), jax.random.key(0))
+    return layout, conditions, layout.encode(codes, codec.positions(table), jax.random.key(0))
 
 
 def test_conditions_stand_on_discrete_columns() -> None:
@@ -341,9 +335,9 @@ def test_a_public_grid_asks_for_no_histogram() -> None:
     column = layout_of("modes", codec.domain, codec.scales, None, modes="public_grid", num_modes=5).columns[3]
     assert isinstance(column, Modes)
     np.testing.assert_allclose(column.means, [0.1, 0.3, 0.5, 0.7, 0.9])
-    places = np.linspace(0, 1, 999)
-    made = column.encode(np.zeros(999, int), places, np.random.default_rng(0).random(999))
-    np.testing.assert_allclose(column.decode(made)[1], places, atol=1e-6)
+    positions = np.linspace(0, 1, 999)
+    made = column.encode(np.zeros(999, int), positions, np.random.default_rng(0).random(999))
+    np.testing.assert_allclose(column.decode(made)[1], positions, atol=1e-6)
 
 
 # ----------------------------------------------------------------------------------------------------------- whole runs
@@ -376,10 +370,10 @@ def test_a_small_run_with_nulls(method: str, features: str, tmp_path: Path) -> N
     assert None not in some["income"].to_pylist()
     assert set(again.sample(20, where="kids is null", seed=1)["kids"].to_pylist()) == {None}
     assert isinstance(release.model, GeneratorModel)
-    codes, places = release.model.sample(500, key=jax.random.key(4))
-    assert places is not None
-    table = release.codec.decode(codes, places, key=jax.random.key(5))
-    other = release.codec.decode(codes, places, key=jax.random.key(6))
+    codes, positions = release.model.sample(500, key=jax.random.key(4))
+    assert positions is not None
+    table = release.codec.decode(codes, positions, key=jax.random.key(5))
+    other = release.codec.decode(codes, positions, key=jax.random.key(6))
     assert table["age"].equals(other["age"])  # at its place, not drawn inside a bin
 
 
@@ -406,24 +400,17 @@ def test_one_hot_releases_of_earlier_versions_load() -> None:
         again.sample(100, key=jax.random.key(0)).codes, model.sample(100, key=jax.random.key(0)).codes
     )
     with pytest.raises(ValueError, match="layout"):
-        GeneratorModel.from_arrays({**structure, "layout": [{"kind": "levels", "size": 4}]}, arrays)
+        GeneratorModel.from_arrays({**structure, "layout": [{"kind": "one_hot", "size": 4}]}, arrays)
 
 
 # ------------------------------------------------------------------------------------------------------------- settings
-
-
-def test_widths_of_a_published_critic_follow_from_the_features() -> None:
-    method = DPGAN(arch="quail_dpgan", critic_widths=())
-    layout = Layout((Levels(20), Line(EDGES, None, False)))
-    assert method._settings(layout.blocks, 1000).critic_widths == (14, 7)  # of 21 features
-    assert read_method(express(method)) == method
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ("features=bins", "features must be one of binned, typed, modes"),
-        ("modes=private", "modes must be one of"),
+        ("modes=fitted", "modes must be one of"),
         ("num_modes=0", "num_modes must be a whole number"),
         ("betas=[0.5, 1.0]", "betas must be a list of 2, each a number from 0 to below 1"),
     ],
@@ -434,21 +421,21 @@ def test_bad_settings_are_refused(settings: str, words: str) -> None:
 
 
 def test_heads_give_what_layouts_read() -> None:
-    layout = Layout((Levels(3), Line(EDGES, 1000, True), Bits((0.0, 1.0), 11, False)))
+    layout = Layout((OneHot(3), Line(EDGES, 1000, True), Bits((0.0, 1.0), 11, False)))
     logits = 3 * jax.random.normal(jax.random.key(0), (200, num_features(layout.blocks)))
     features = np.asarray(activate(logits, layout.blocks, temperature=0.5, key=jax.random.key(1)))
     np.testing.assert_allclose(features[:, :3].sum(axis=1), 1, atol=1e-5)
     np.testing.assert_allclose(features[:, 3:5].sum(axis=1), 1, atol=1e-5)
-    codes, places = layout.decode(features)
+    codes, positions = layout.decode(features)
     assert codes.min() >= 0
     assert (codes < np.array(layout.sizes)).all()
-    assert np.nanmin(places) >= 0
-    assert np.nanmax(places) <= 1
+    assert np.nanmin(positions) >= 0
+    assert np.nanmax(positions) <= 1
 
 
 def test_large_numbers_leave_gradients_finite() -> None:
     """A number far beyond its bounds must not spoil the step of all others."""
-    blocks = Layout((Levels(3), Line(EDGES, 1000, True), Bits((0.0, 1.0), 11, False))).blocks
+    blocks = Layout((OneHot(3), Line(EDGES, 1000, True), Bits((0.0, 1.0), 11, False))).blocks
 
     def total(logits: jax.Array) -> jax.Array:
         return activate(logits, blocks, temperature=0.5, key=jax.random.key(1)).sum()

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pytest
 
 import understudy as us
+from tests.builders import Killed, kill_at, make_guarantee
 
 FOLDER = Path(__file__).parent
 RECORD = "UNDERSTUDY_RECORD_GOLDEN"
@@ -135,7 +136,7 @@ CASES = {
     "bayesgan": Case(method=f"bayesgan({SMALL}, generator_chains=2, generator_batch=16)"),
     "boosted": Case(
         method=f"boosted(dpgan({SMALL}), rounds=12, checkpoints=3, checkpoint_every=4, samples_per_generator=300, "
-        "distinguishers=singles)"
+        "distinguishers=one_way)"
     ),
     "drs": Case(method=f"drs(dpgan({SMALL}), proposals=2000)"),
     "selected": Case(method=f"selected(dpgan({SMALL}), task=accuracy, checkpoints=3)"),
@@ -166,10 +167,6 @@ LEARNERS = ("logistic", "logistic_objective", "naive_bayes", "mlp", "class_prior
 # --- Runs ---
 
 
-class Killed(BaseException):
-    """Ends a run where its process would be killed: nothing catches it."""
-
-
 def release_of(case: Case, folder: Path) -> us.Release:
     facts: dict[str, Any] = {"schema": case.schema, "binning": case.binning, "seed": SEED}
     if case.public:
@@ -177,20 +174,14 @@ def release_of(case: Case, folder: Path) -> us.Release:
     if case.killed_at is not None:
         facts |= {"checkpoint": folder / "checkpoint", "resume": True}
         with pytest.raises(Killed):
-            us.fit(people(), case.method, guarantee(case), **{**facts, "resume": False}, progress=kill(case.killed_at))
-    return us.fit(people(), case.method, guarantee(case), **facts)
-
-
-def guarantee(case: Case) -> us.Guarantee:
-    return us.Guarantee(case.epsilon, 1e-6)
-
-
-def kill(fraction: float) -> Callable[[float, str], None]:
-    def progress(done: float, now: str) -> None:
-        if done >= fraction:
-            raise Killed
-
-    return progress
+            us.fit(
+                people(),
+                case.method,
+                make_guarantee(case.epsilon),
+                **{**facts, "resume": False},
+                progress=kill_at(case.killed_at),
+            )
+    return us.fit(people(), case.method, make_guarantee(case.epsilon), **facts)
 
 
 # --- What is recorded ---

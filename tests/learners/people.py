@@ -49,7 +49,7 @@ TABLE = people()
 TEST = people(seed=1)
 CLASSIFIERS = [
     us.learners.LogisticRegression(schema=SCHEMA, **FEW),
-    us.learners.LogisticRegression(schema=SCHEMA, method="objective", numbers="places"),
+    us.learners.LogisticRegression(schema=SCHEMA, method="objective", numbers="positions"),
     us.learners.NaiveBayes(schema=SCHEMA),
     us.learners.NaiveBayes(schema=SCHEMA, numbers="gaussian"),
     us.learners.ClassPrior(schema=SCHEMA),
@@ -77,7 +77,7 @@ def encoded(table: pd.DataFrame = TABLE, schema: Schema = SCHEMA, **settings: An
     arrow = pa.Table.from_pandas(table)
     codec = learner.codec_
     codec = dataclasses.replace(codec, schema=schema)
-    rows = PrivateRows(codec.encode(arrow), codec.domain, positions=lambda: codec.places(arrow), scales=codec.scales)
+    rows = PrivateRows(codec.encode(arrow), codec.domain, positions=lambda: codec.positions(arrow), scales=codec.scales)
     return rows, codec
 
 

@@ -69,14 +69,14 @@ QUICK = [
 ]
 SLOW = [
     Prior(guarantee=OPEN, bounds=WIDE, seed=0),
-    Logistic(guarantee=OPEN, bounds=WIDE, method="objective", numbers="places", seed=0),
-    Logistic(guarantee=OPEN, bounds=WIDE, sampling_rate=1.0, steps=60, numbers="places", seed=0, learning_rate=1.0),
+    Logistic(guarantee=OPEN, bounds=WIDE, method="objective", numbers="positions", seed=0),
+    Logistic(guarantee=OPEN, bounds=WIDE, sampling_rate=1.0, steps=60, numbers="positions", seed=0, learning_rate=1.0),
     Network(
         guarantee=OPEN,
         bounds=WIDE,
         sampling_rate=1.0,
         steps=60,
-        numbers="places",
+        numbers="positions",
         seed=0,
         widths=(8,),
         learning_rate=0.1,

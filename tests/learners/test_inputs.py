@@ -8,12 +8,12 @@ import pytest
 from tests.learners.people import encoded
 from understudy.learners import methods
 from understudy.models.inputs import Inputs, bin_middles, inputs_of
-from understudy.schema import Domain, Scale
+from understudy.schema import Domain, NumericDomain
 
 
 def test_inputs_have_norm_one_at_most() -> None:
     rows, _ = encoded()
-    for numbers in ("places", "bins", "both"):
+    for numbers in ("positions", "bins", "both"):
         for intercept in (False, True):
             inputs = inputs_of(rows.domain, rows.scales, "level", numbers=numbers, intercept=intercept)
             features = inputs.encode(rows._codes, rows._positions)
@@ -27,8 +27,8 @@ def test_inputs_have_norm_one_at_most() -> None:
 
 
 def test_without_places_numbers_stand_in_the_middle_of_their_bins() -> None:
-    scale = Scale(run_edges=(0.0, 0.2, 0.4, 1.0), run_masses=(0.25, 0.75, 0.0), first_run=(0, 2, 3))
+    scale = NumericDomain(fine_edges=(0.0, 0.2, 0.4, 1.0), fine_masses=(0.25, 0.75, 0.0), first_fine_bin=(0, 2, 3))
     assert bin_middles(scale) == pytest.approx((0.25, 0.7), abs=1e-6)
-    domain = Domain(names=("x", "y"), sizes=(2, 2), num_rows=10, target="y", numbers=("x",))
-    inputs = inputs_of(domain, (scale, None), "y", numbers="places")
+    domain = Domain(names=("x", "y"), sizes=(2, 2), num_rows=10, target="y", numeric=("x",))
+    inputs = inputs_of(domain, (scale, None), "y", numbers="positions")
     assert inputs.encode(np.array([[0, 1], [1, 0]]))[:, 0] == pytest.approx([-0.5, 0.4], abs=1e-6)

@@ -34,8 +34,8 @@ def test_the_cost_of_minima_never_depends_on_private_classes() -> None:
     budget = Budget(1.0, 1e-6)
     assert methods.Logistic(method="objective").plan(domain, budget).queries
     with pytest.raises(ConfigError, match="needs the classes of 'y' declared"):
-        methods.Logistic(method="objective").plan(dataclasses.replace(domain, bought=("y",)), budget)
-    assert "y" in assumed_domain(Schema(columns=(Column(name="y", kind="categorical"),)), us.Binning()).bought
+        methods.Logistic(method="objective").plan(dataclasses.replace(domain, estimated=("y",)), budget)
+    assert "y" in assumed_domain(Schema(columns=(Column(name="y", kind="categorical"),)), us.Binning()).estimated
 
 
 def test_the_objective_is_that_of_scikit_learn() -> None:
@@ -59,7 +59,13 @@ def test_the_objective_is_that_of_scikit_learn() -> None:
 def test_steps_lead_to_the_same_classifier() -> None:
     """Every unit in every step and no noise: gradient descent on the multinomial loss."""
     learner = us.learners.LogisticRegression(
-        schema=SCHEMA, guarantee=OPEN, sampling_rate=1.0, steps=400, learning_rate=0.3, penalty=1e-4, numbers="places"
+        schema=SCHEMA,
+        guarantee=OPEN,
+        sampling_rate=1.0,
+        steps=400,
+        learning_rate=0.3,
+        penalty=1e-4,
+        numbers="positions",
     ).fit(TABLE)
     rows, _ = encoded()
     assert isinstance(learner.model_, LogitModel)
@@ -88,9 +94,9 @@ def test_a_missing_number_says_nothing_in_naive_bayes() -> None:
     normal = methods.NaiveBayes(numbers="gaussian", smoothing=1e-9)
     model = normal.fit(rows, normal.plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key())
     known = rows._codes[~np.isnan(rows._positions[:, 2])]
-    places = 2 * rows._positions[~np.isnan(rows._positions[:, 2])] - 1
+    positions = 2 * rows._positions[~np.isnan(rows._positions[:, 2])] - 1
     for code in range(3):
-        assert model.means["pay"][code] == pytest.approx(places[known[:, 3] == code, 2].mean(), abs=1e-4)
+        assert model.means["pay"][code] == pytest.approx(positions[known[:, 3] == code, 2].mean(), abs=1e-4)
     missing = np.array([[0, 3, codec.domain.sizes[2] - 1, 0]])
     without = methods.NaiveBayes(numbers="gaussian", columns=("job", "age"), smoothing=1e-9)
     narrow = without.fit(rows, without.plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key())

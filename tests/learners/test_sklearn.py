@@ -133,7 +133,7 @@ def test_units_scale_the_noise() -> None:
 def test_class_weights_are_public_or_private() -> None:
     rare = pd.concat([TABLE[TABLE.level == "low"], TABLE[TABLE.level == "high"].iloc[:15]])
     plain = us.learners.LogisticRegression(
-        schema=SCHEMA, guarantee=OPEN, numbers="places", sampling_rate=1.0, steps=80, seed=0
+        schema=SCHEMA, guarantee=OPEN, numbers="positions", sampling_rate=1.0, steps=80, seed=0
     )
     heavy = with_settings(plain, class_weight={"high": 30.0})
     assert heavy.fit(rare).predict_proba(rare)[:, 0].mean() > plain.fit(rare).predict_proba(rare)[:, 0].mean() + 0.02

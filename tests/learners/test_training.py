@@ -8,10 +8,11 @@ import pytest
 
 from tests.learners.people import key
 from understudy.learners import methods
-from understudy.learners.training import Descent, Network, row_loss, trained
+from understudy.learners.training import ExampleLoss, Network, train_learner
 from understudy.privacy.clipping import Clip, clipped_sum, exact_gradient, unit_loss
 from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.rows import PrivateUnits
+from understudy.training.dpsgd import Descent
 
 
 def test_sums_of_steps_are_divided_by_the_public_batch() -> None:
@@ -19,11 +20,11 @@ def test_sums_of_steps_are_divided_by_the_public_batch() -> None:
     generator = np.random.default_rng(0)
     rows = np.c_[generator.uniform(-1, 1, 50), generator.uniform(-1, 1, 50)].astype(np.float32)
     units = PrivateUnits(jax.numpy.asarray(rows[:, None]), jax.numpy.ones((50, 1), dtype=bool))
-    found = trained(
+    found = train_learner(
         Network((1, 1), key=key()),
         methods._half_square,
         ChargedSteps(units, jax.numpy.zeros(()), 1.0, 300),
-        Descent(batch=200, clip=1.0, learning_rate=0.05, penalty=0.1),
+        Descent(batch_size=200, learning_rate=0.05, clip_norm=1.0, cosine=True, penalty=0.1),
         key=key(),
     ).as_arrays()
     inputs = np.c_[rows[:, 0], np.ones(50)].astype(float)
@@ -34,7 +35,7 @@ def test_sums_of_steps_are_divided_by_the_public_batch() -> None:
 @pytest.mark.parametrize("weight", [1.0, 50.0])
 def test_weights_come_before_the_clip(weight: float) -> None:
     """However heavy a class, a unit adds at most the clip: sums of one step, with noise far below."""
-    of_unit = unit_loss(row_loss(methods._cross_entropy(np.array([weight, 1.0]))))
+    of_unit = unit_loss(ExampleLoss(methods._CrossEntropy.of(np.array([weight, 1.0]))))
     network = Network((3, 2), key=key())
     row = np.array([[[0.6, 0.0, 0.8, 0.0]]], dtype=np.float32)  # three inputs, and class 0
     units = (jax.numpy.asarray(row), jax.numpy.ones((1, 1), dtype=bool), None, jax.random.split(key(), 1))

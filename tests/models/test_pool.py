@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from understudy.encoding.features import Block, Layout, Levels, Modes, num_features
+from understudy.encoding.features import Block, Layout, Modes, OneHot, num_features
 from understudy.errors import ConditionError
 from understudy.models.generator import GeneratorModel
 from understudy.models.networks import Generator
 from understudy.models.pool import Mixture, Pool, draw_indices
 
-LAYOUT = Layout((Levels(3), Modes((0.0, 0.25, 1.0), None, True, (0.3, 0.5), (0.15, 0.2), (0.5, 0.5))))
+LAYOUT = Layout((OneHot(3), Modes((0.0, 0.25, 1.0), None, True, (0.3, 0.5), (0.15, 0.2), (0.5, 0.5))))
 
 
 def test_draws_follow_the_weights() -> None:

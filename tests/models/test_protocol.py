@@ -9,6 +9,7 @@ import pytest
 from understudy.encoding.features import Block, num_features
 from understudy.models import (
     MODELS,
+    BayesianNetwork,
     GeneratorModel,
     GraphicalModel,
     Mixture,
@@ -70,6 +71,11 @@ def pool() -> Pool:
     )
 
 
+def network() -> BayesianNetwork:
+    given = np.asarray([[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])
+    return BayesianNetwork(DOMAIN.names, DOMAIN.sizes, (1, 0), ((1,), ()), (given, np.asarray([0.2, 0.3, 0.5])))
+
+
 def quail() -> QuailModel:
     learner = PriorModel(np.log([0.3, 0.7]))
     return QuailModel(("t", "a", "b"), ("t",), Mixture((pool(), pool())), (learner,), "sample")
@@ -83,6 +89,7 @@ EXAMPLES: dict[str, Model] = {
     "posterior": posterior(),
     "mixture_of_products": products(),
     "pool": pool(),
+    "bayesian_network": network(),
     "mixture": Mixture((generator(0), generator(1))),
     "quail": quail(),
 }

@@ -24,7 +24,7 @@ from scipy import optimize, special
 Event = Mapping[str, Any]
 """As in certificate.json: its kind and its parameters."""
 
-HAVE_NO_LOSSES = ("ZCDP", "NonPrivate")
+HAVE_NO_LOSSES = ("ZCDP",)
 CANNOT_HAPPEN = 1e-4
 """Part of delta that the bracket may lose to improbable rounding errors and to the ends of the grid."""
 FOURIER_NOISE = 1e-13

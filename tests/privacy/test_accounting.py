@@ -225,7 +225,7 @@ MIXES: dict[str, tuple[Callable[[float], list[Event]], tuple[Event, ...]]] = {
     "bundle": (lambda noise: [DiscreteGaussian(noise, 4)], ()),
     "tree": (mst_like, ()),
     "tree after discovery": (mst_like, (DiscreteGaussian(400.0), DiscreteGaussian(300.0, 5))),
-    "choices": (lambda noise: [Selections(1 / noise, 10)], ()),
+    "selections": (lambda noise: [Selections(1 / noise, 10)], ()),
     "units of three rows": (lambda noise: [DiscreteGaussian(noise, 8, 3)], (DiscreteGaussian(900.0, 1, 3),)),
     "zCDP budget": (lambda noise: [ZCDP(1 / noise**2)], (DiscreteGaussian(300.0, 5),)),
     "training": (lambda noise: [SubsampledGaussian(0.01, noise, 500)], (Gaussian(200.0),)),

@@ -20,7 +20,7 @@ def test_rows_bounded_for_smaller_units_are_refused_before_any_charge() -> None:
     """Choices and gradient steps: noise for one row a unit would not hide three."""
     book = ledger(k=3)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
-        noisy_selections(untouchable(), Query("c", "choices", Selections(0.1, 2)), book)
+        noisy_selections(untouchable(), Query("c", "selections", Selections(0.1, 2)), book)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
         noisy_answers(untouchable(), Query("c", "counts", DiscreteGaussian(50.0, 2, 3)), book)
     with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
@@ -41,9 +41,9 @@ SCHEDULE = (Stage(3, 1e-3), Stage(2, 1e-4), Stage(1, 1e-5))
 """Six iterations, of two updates each."""
 
 
-def updates_law(reach: float = 1e9) -> Law:
+def updates_law(drift_sensitivity: float = 1e9) -> Law:
     """With a reach so great that Langevin asks for no noise beyond what is charged."""
-    return Law(reach, 1.0, 1.0, momentum=False)
+    return Law(drift_sensitivity, 1.0, 1.0, momentum=False)
 
 
 @pytest.mark.parametrize("dear", [0, 1, 2])
@@ -58,7 +58,7 @@ def test_updates_are_all_charged_before_the_rows_are_read(dear: int) -> None:
     book = ledger(5.0)
     charged = charge_langevin(table([(0, 0, 0)]), queries, book, **given)
     assert book.queries == tuple(queries)
-    assert np.asarray(charged._paces.noise_multiplier).tolist() == [20.0] * 3 + [21.0] * 2 + [22.0]
+    assert np.asarray(charged._schedule.noise_multiplier).tolist() == [20.0] * 3 + [21.0] * 2 + [22.0]
     assert (charged.num_iterations, charged.steps.num_steps, charged.steps.sampling_rate) == (6, 12, 0.5)
     assert float(charged.steps.noise_multiplier) == 20.0
 
@@ -71,7 +71,7 @@ def test_updates_have_the_noise_of_langevin_where_that_is_more() -> None:
     wanted = [stage.langevin_multiplier(2.0, 1.0) for stage in SCHEDULE]
     assert wanted[0] > 20
     expected = np.repeat(np.asarray(wanted, np.float32), [3, 2, 1])
-    np.testing.assert_array_equal(charged._paces.noise_multiplier, expected)
+    np.testing.assert_array_equal(charged._schedule.noise_multiplier, expected)
 
 
 def test_updates_that_the_plan_does_not_charge_are_refused() -> None:

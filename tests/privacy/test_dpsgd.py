@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array, PRNGKeyArray
-from test_clipping import FEATURES, as_sum, assert_same, oracle, softplus_loss, units_of
 
+from tests.privacy.test_clipping import FEATURES, as_sum, assert_same, oracle, softplus_loss, units_of
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.clipping import Clip
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient, sample_batches

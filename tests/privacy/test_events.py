@@ -19,7 +19,6 @@ from understudy.privacy.events import (
     DiscreteGaussian,
     Event,
     Gaussian,
-    NonPrivate,
     Positive,
     Pure,
     Selections,
@@ -37,7 +36,6 @@ ALL = (
     Selections(0.1, 5),
     Pure(0.1, 2),
     ZCDP(0.02),
-    NonPrivate(),
 )
 
 
@@ -92,7 +90,6 @@ def test_an_accountant_has_a_figure_or_says_that_it_has_none(event: Event) -> No
         (Selections(0.1), "1 selection by the exponential mechanism, epsilon 0.1 each"),
         (Pure(0.1, 2), "2 answers, pure epsilon 0.1 each"),
         (ZCDP(0.5), "zCDP budget of rho 0.5, spent adaptively under a privacy filter"),
-        (NonPrivate(), "no noise and no bound: not private"),
     ],
     ids=str,
 )
@@ -143,3 +140,28 @@ def test_a_new_kind_needs_nothing_outside_its_class(monkeypatch: pytest.MonkeyPa
     assert query.event.describe() in certificate.to_markdown(statement)
     with pytest.raises(ConfigError, match="scale is out of range"):
         Laplace(0.0)
+
+
+@pytest.mark.parametrize(
+    ("sampling_rate", "noise_multiplier", "grid"),
+    [
+        (1 / 32, 0.7, 1e-4),
+        (1 / 4, 3.2, 1e-5),
+        (1 / 2, 2.0, 3e-5),
+        (0.99, 1.0, 1e-4),
+        (0.01, 0.4, 1e-4),
+        (0.003, 12.0, 1e-5),
+        (-math.expm1(-2e-3), 1.3, 1e-4),  # the least loss is a point of the grid
+        (1.0, 4.0, 1e-4),
+    ],
+)
+def test_subsampled_losses_are_those_of_the_library(sampling_rate: float, noise_multiplier: float, grid: float) -> None:
+    """To the last bit, of each point of both distributions."""
+    ours = SubsampledGaussian(sampling_rate, noise_multiplier, 1).pld(grid)
+    theirs = pld.from_gaussian_mechanism(
+        noise_multiplier, sampling_prob=sampling_rate, value_discretization_interval=grid
+    ).self_compose(1)
+    for own, other in ((ours._pmf_remove, theirs._pmf_remove), (ours._pmf_add, theirs._pmf_add)):
+        own, other = own.to_dense_pmf(), other.to_dense_pmf()
+        assert (own._lower_loss, own._infinity_mass) == (other._lower_loss, other._infinity_mass)
+        np.testing.assert_array_equal(own._probs, other._probs)

@@ -26,18 +26,20 @@ from understudy.privacy.moments import (
 )
 from understudy.privacy.noise import MOST_STDDEV, MOST_SUM, SecureNoise, SeededNoise, with_noise
 from understudy.privacy.rows import PrivateRows
-from understudy.schema import Domain, Scale
+from understudy.schema import Domain, NumericDomain
 
-DOMAIN = Domain(names=("y", "job", "age", "pay"), sizes=(3, 4, 4, 5), num_rows=50, target="y", numbers=("age", "pay"))
-SCALE = Scale(run_edges=(0.0, 0.25, 0.5, 0.75, 1.0), run_masses=(0.25,) * 4, first_run=(0, 1, 2, 3, 4))
-NULLABLE = Scale(run_edges=SCALE.run_edges, run_masses=SCALE.run_masses, first_run=SCALE.first_run, nullable=True)
+DOMAIN = Domain(names=("y", "job", "age", "pay"), sizes=(3, 4, 4, 5), num_rows=50, target="y", numeric=("age", "pay"))
+SCALE = NumericDomain(fine_edges=(0.0, 0.25, 0.5, 0.75, 1.0), fine_masses=(0.25,) * 4, first_fine_bin=(0, 1, 2, 3, 4))
+NULLABLE = NumericDomain(
+    fine_edges=SCALE.fine_edges, fine_masses=SCALE.fine_masses, first_fine_bin=SCALE.first_fine_bin, nullable=True
+)
 SCALES = (None, None, SCALE, NULLABLE)
 ONE = Query("sums", "sums", Gaussian(1.0))
 SHARES = (math.sqrt(0.5), math.sqrt(0.3), math.sqrt(0.2))
 
 
-def table(codes: np.ndarray, places: np.ndarray, *, units: np.ndarray | None = None, k: int = 1) -> PrivateRows:
-    return PrivateRows(codes, DOMAIN, max_rows_per_unit=k, units=units, positions=lambda: places, scales=SCALES)
+def table(codes: np.ndarray, positions: np.ndarray, *, units: np.ndarray | None = None, k: int = 1) -> PrivateRows:
+    return PrivateRows(codes, DOMAIN, max_rows_per_unit=k, units=units, positions=lambda: positions, scales=SCALES)
 
 
 def exact_ledger() -> Ledger:
@@ -49,18 +51,18 @@ def made_up(seed: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     generator = np.random.default_rng(seed)
     codes = generator.integers(DOMAIN.sizes, size=(size, 4), dtype=np.int32)
     # Ends of the line as well as its middle: these are what a row can do most with.
-    places = generator.choice([0.0, 1.0, 0.5, generator.random()], size=(size, 4))
-    places[:, :2] = np.nan
+    positions = generator.choice([0.0, 1.0, 0.5, generator.random()], size=(size, 4))
+    positions[:, :2] = np.nan
     missing = codes[:, 3] == 4
-    places[:, 3] = np.where(missing, np.nan, places[:, 3])
-    codes[:, 2] = np.minimum(np.floor(4 * places[:, 2]), 3)
-    return codes, places
+    positions[:, 3] = np.where(missing, np.nan, positions[:, 3])
+    codes[:, 2] = np.minimum(np.floor(4 * positions[:, 2]), 3)
+    return codes, positions
 
 
 class Wild:
     """Features that keep no promise: the bound must hold all the same."""
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: object) -> np.ndarray:
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: object) -> np.ndarray:
         features = np.repeat(codes, 2, axis=1) * np.array([1e6, -3.0, 1e-9, 7.0, 0.0, 1.0, 5.0, 1e3])
         features = features + np.where(codes[:, :1] == 2, np.nan, 0.0)
         return np.c_[features, np.full(len(codes), 5.0)]
@@ -81,21 +83,21 @@ def moment_vector(rows: PrivateRows, layout: object, weights: tuple[float, float
 @given(seed=st.integers(0, 10**6), size=st.integers(2, 12), residual=st.booleans())
 def test_a_row_moves_weighted_moments_by_one_at_most(seed: int, size: int, residual: bool) -> None:
     """Spec: X^T X, X^T y and y^T y move by 1 each; jointly by sqrt(2), or sqrt(3) with the last."""
-    codes, places = made_up(seed, size)
+    codes, positions = made_up(seed, size)
     inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="both", intercept=True)
     weights = SHARES if residual else (math.sqrt(0.6), math.sqrt(0.4), 0.0)
     for layout in (Examples(inputs, numeric=True), Wild()):
-        whole = moment_vector(table(codes, places), layout, weights)
-        less = moment_vector(table(codes[1:], places[1:]), layout, weights)
+        whole = moment_vector(table(codes, positions), layout, weights)
+        less = moment_vector(table(codes[1:], positions[1:]), layout, weights)
         assert np.linalg.norm(whole - less) <= 1 + 1e-12
 
 
 def test_the_bound_on_moments_is_reached() -> None:
     """A row at the end of every line: with less noise the claim would be false."""
-    codes, places = made_up(0, 1)
-    places[:, 2], places[:, 3], codes[:, 2], codes[:, 3] = 1.0, 1.0, 3, 3
+    codes, positions = made_up(0, 1)
+    positions[:, 2], positions[:, 3], codes[:, 2], codes[:, 3] = 1.0, 1.0, 3, 3
     inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="both", intercept=True)
-    moved = np.linalg.norm(moment_vector(table(codes, places), Examples(inputs, numeric=True), SHARES))
+    moved = np.linalg.norm(moment_vector(table(codes, positions), Examples(inputs, numeric=True), SHARES))
     assert moved == pytest.approx(1.0, abs=1e-3)
 
 
@@ -103,11 +105,11 @@ def test_the_bound_on_moments_is_reached() -> None:
 @given(seed=st.integers(0, 10**6), size=st.integers(2, 12))
 def test_a_row_moves_weighted_class_sums_by_one_at_most(seed: int, size: int) -> None:
     """Spec: L2 of sqrt(1 + d) for counts and sqrt(1 + 2 d) for sums and squares, when all weights are alike."""
-    codes, places = made_up(seed, size)
+    codes, positions = made_up(seed, size)
     blocks = class_blocks(DOMAIN, SCALES, "y", ["job"], ["age", "pay"])
     for weights in (block_weights(blocks), tuple(np.full(len(blocks), 1 / math.sqrt(len(blocks))))):
         vectors = []
-        for rows in (table(codes, places), table(codes[1:], places[1:])):
+        for rows in (table(codes, positions), table(codes[1:], positions[1:])):
             sums = noisy_class_sums(rows, "y", blocks, ONE, exact_ledger(), weights=weights)
             parts = [
                 sums[block.what, block.column][0].ravel() * weight
@@ -119,13 +121,15 @@ def test_a_row_moves_weighted_class_sums_by_one_at_most(seed: int, size: int) ->
 
 def test_plain_sensitivities_are_those_of_the_table() -> None:
     """Unweighted, one row with all numbers at an end: sqrt(1 + d) for categories, sqrt(1 + 2 d) for numbers."""
-    codes, places = made_up(1, 1)
-    places[:, 2], places[:, 3], codes[:, 3] = 1.0, 0.0, 0
+    codes, positions = made_up(1, 1)
+    positions[:, 2], positions[:, 3], codes[:, 3] = 1.0, 0.0, 0
 
-    def moved(levels: list[str], numbers: list[str], scales: tuple[Scale | None, ...]) -> float:
+    def moved(levels: list[str], numbers: list[str], scales: tuple[NumericDomain | None, ...]) -> float:
         blocks = class_blocks(DOMAIN, scales, "y", levels, numbers)
         weight = 1 / math.sqrt(len(blocks))
-        sums = noisy_class_sums(table(codes, places), "y", blocks, ONE, exact_ledger(), weights=[weight] * len(blocks))
+        sums = noisy_class_sums(
+            table(codes, positions), "y", blocks, ONE, exact_ledger(), weights=[weight] * len(blocks)
+        )
         return math.sqrt(sum(float((values**2).sum()) for values, _ in sums.values()))
 
     assert moved(["job", "age", "pay"], [], SCALES) == pytest.approx(math.sqrt(1 + 3))
@@ -151,17 +155,17 @@ def test_noise_has_the_charged_scale() -> None:
 
     Two-sided at 1e-3: a false alarm once in 500 seeds; the seed is fixed.
     """
-    codes, places = made_up(3, 40)
+    codes, positions = made_up(3, 40)
     inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="both", intercept=True)
     layout, width = Examples(inputs, numeric=True), inputs.width
     absent = np.zeros((width, width), dtype=bool)
     weights = (0.6, 0.8, 0.0)
-    exact = noisy_moments(table(codes, places), layout, ONE, exact_ledger(), weights=weights, absent=absent)
+    exact = noisy_moments(table(codes, positions), layout, ONE, exact_ledger(), weights=weights, absent=absent)
     upper, diagonal, cross = [], [], []
     for seed in range(40):
         ledger = Ledger(Guarantee(30.0, 1e-3), noise=SeededNoise(seed))
         query = Query("m", "m", Gaussian(2.0))
-        noisy = noisy_moments(table(codes, places), layout, query, ledger, weights=weights, absent=absent)
+        noisy = noisy_moments(table(codes, positions), layout, query, ledger, weights=weights, absent=absent)
         difference = noisy.gram - exact.gram
         assert np.array_equal(difference, difference.T)
         upper.append(difference[np.triu_indices(width, 1)])
@@ -184,10 +188,10 @@ def check_scale(drawn: np.ndarray, scale: float) -> None:
 
 def test_every_part_of_the_moments_has_its_noise() -> None:
     """y^T y among them, and the matrix alone."""
-    codes, places = made_up(3, 20)
-    inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="places", columns=["age"], intercept=True)
+    codes, positions = made_up(3, 20)
+    inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="positions", columns=["age"], intercept=True)
     layout, absent = Examples(inputs, numeric=True), np.zeros((inputs.width, inputs.width), dtype=bool)
-    rows, query = table(codes, places), Query("m", "m", Gaussian(2.0))
+    rows, query = table(codes, positions), Query("m", "m", Gaussian(2.0))
     exact = noisy_moments(rows, layout, ONE, exact_ledger(), weights=SHARES, absent=absent)
     alone = noisy_gram(rows, layout, ONE, exact_ledger())
     assert exact.square is not None
@@ -206,15 +210,15 @@ def test_every_part_of_the_moments_has_its_noise() -> None:
 
 
 def test_every_block_of_class_sums_has_its_noise() -> None:
-    codes, places = made_up(3, 40)
+    codes, positions = made_up(3, 40)
     blocks = class_blocks(DOMAIN, SCALES, "y", ["job"], ["age", "pay"])
     assert {block.what for block in blocks} == {"classes", "levels", "known", "sums", "squares"}
     weights, query = block_weights(blocks), Query("m", "m", Gaussian(2.0))
-    exact = noisy_class_sums(table(codes, places), "y", blocks, ONE, exact_ledger(), weights=weights)
+    exact = noisy_class_sums(table(codes, positions), "y", blocks, ONE, exact_ledger(), weights=weights)
     drawn: dict[tuple[str, str], list[np.ndarray]] = {}
     for seed in range(120):
         ledger = Ledger(Guarantee(30.0, 1e-3), noise=SeededNoise(seed))
-        noisy = noisy_class_sums(table(codes, places), "y", blocks, query, ledger, weights=weights)
+        noisy = noisy_class_sums(table(codes, positions), "y", blocks, query, ledger, weights=weights)
         for name, (values, stddev) in noisy.items():
             drawn.setdefault(name, []).append((values - exact[name][0]).ravel() / stddev)
     for block, weight in zip(blocks, weights, strict=True):
@@ -230,10 +234,10 @@ def test_wild_numbers_move_class_sums_no_further() -> None:
     for _ in range(200):
         size, k = generator.integers(0, 4), generator.integers(1, 4)
         codes = generator.integers(DOMAIN.sizes, size=(size + k, 4), dtype=np.int32)
-        places = generator.choice([0.0, 1.0, 0.5, np.nan, np.inf, -np.inf, 1e308, -5.0], size=(size + k, 4))
+        positions = generator.choice([0.0, 1.0, 0.5, np.nan, np.inf, -np.inf, 1e308, -5.0], size=(size + k, 4))
         vectors = []
         for end in (size, size + k):
-            rows = table(codes[:end], places[:end])
+            rows = table(codes[:end], positions[:end])
             sums = noisy_class_sums(rows, "y", blocks, ONE, exact_ledger(), weights=weights)
             parts = [sums[b.what, b.column][0].ravel() * w for b, w in zip(blocks, weights, strict=True)]
             vectors.append(np.concatenate(parts))
@@ -246,12 +250,12 @@ def test_wild_numbers_move_class_sums_no_further() -> None:
 class Untouchable:
     """A layout that must not be asked."""
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: object) -> np.ndarray:
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: object) -> np.ndarray:
         raise AssertionError("a row was read before its price was paid")
 
 
 def unread(num_rows: int = 50, *, declared: int | None = None) -> PrivateRows:
-    def places() -> np.ndarray:
+    def positions() -> np.ndarray:
         raise AssertionError("a row was read before its price was paid")
 
     domain = Domain(
@@ -259,10 +263,10 @@ def unread(num_rows: int = 50, *, declared: int | None = None) -> PrivateRows:
         sizes=DOMAIN.sizes,
         num_rows=num_rows,
         target="y",
-        numbers=DOMAIN.numbers,
+        numeric=DOMAIN.numeric,
         declared_rows=declared,
     )
-    return PrivateRows(np.zeros((5, 4), dtype=np.int32), domain, positions=places, scales=SCALES)
+    return PrivateRows(np.zeros((5, 4), dtype=np.int32), domain, positions=positions, scales=SCALES)
 
 
 def query_rows(what: str, rows: PrivateRows, query: Query, ledger: Ledger) -> object:
@@ -317,21 +321,21 @@ def test_no_number_of_rows_is_too_great(monkeypatch: pytest.MonkeyPatch) -> None
     chunks = 2**23 // moments.CHUNK + 3
     wide = np.full((moments.CHUNK, 1), 4.0)  # each stands for 16 rows
     monkeypatch.setattr(moments, "exact_examples", lambda *_: ((wide, wide[:, 0]) for _ in range(chunks)))
-    codes, places = made_up(0, 1)
+    codes, positions = made_up(0, 1)
     absent = np.zeros((1, 1), dtype=bool)
-    found = noisy_moments(table(codes, places), Wild(), ONE, exact_ledger(), weights=SHARES, absent=absent)
+    found = noisy_moments(table(codes, positions), Wild(), ONE, exact_ledger(), weights=SHARES, absent=absent)
     total = chunks * moments.CHUNK
     assert (found.gram[0, 0], found.cross[0], found.square) == (16 * total, 4 * total, total)
-    assert noisy_gram(table(codes, places), Wild(), ONE, exact_ledger())[0, 0] == 16 * total
+    assert noisy_gram(table(codes, positions), Wild(), ONE, exact_ledger())[0, 0] == 16 * total
 
 
 def test_noise_grows_with_the_rows_of_a_unit() -> None:
-    codes, places = made_up(4, 6)
-    inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="places", intercept=True)
+    codes, positions = made_up(4, 6)
+    inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="positions", intercept=True)
     absent = np.zeros((inputs.width, inputs.width), dtype=bool)
     blocks = class_blocks(DOMAIN, SCALES, "y", ["job"], ["age"])
     for k in (1, 3):
-        rows = table(codes, places, units=np.arange(6) // 3, k=k)
+        rows = table(codes, positions, units=np.arange(6) // 3, k=k)
         ledger = Ledger(Guarantee(30.0, 1e-3), noise=SeededNoise(0), max_rows_per_unit=k)
         query = Query("m", "m", Gaussian(2.0))
         moments = noisy_moments(
@@ -344,55 +348,55 @@ def test_noise_grows_with_the_rows_of_a_unit() -> None:
 
 
 def test_absent_cells_are_neither_looked_at_nor_noised() -> None:
-    codes, places = made_up(5, 30)
-    inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="places", intercept=True)
+    codes, positions = made_up(5, 30)
+    inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="positions", intercept=True)
     absent = np.zeros((inputs.width, inputs.width), dtype=bool)
     absent[0, 1] = absent[1, 0] = True
     ledger = Ledger(Guarantee(30.0, 1e-3), noise=SeededNoise(0))
     query = Query("m", "m", Gaussian(2.0))
     layout = Examples(inputs, numeric=True)
-    found = noisy_moments(table(codes, places), layout, query, ledger, weights=(0.6, 0.8, 0.0), absent=absent)
+    found = noisy_moments(table(codes, positions), layout, query, ledger, weights=(0.6, 0.8, 0.0), absent=absent)
     assert found.gram[0, 1] == found.gram[1, 0] == 0.0
     assert (found.gram != 0).sum() == absent.size - 2
 
 
 def test_queries_are_charged_first_and_refused_where_they_do_not_fit() -> None:
-    codes, places = made_up(6, 5)
+    codes, positions = made_up(6, 5)
     blocks = class_blocks(DOMAIN, SCALES, "y", ["job"], [])
     ledger = Ledger(Guarantee(1.0, 1e-5), noise=SeededNoise(0))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
-        noisy_class_sums(table(codes, places), "y", blocks, ONE, ledger, weights=block_weights(blocks))
+        noisy_class_sums(table(codes, positions), "y", blocks, ONE, ledger, weights=block_weights(blocks))
     assert not ledger.queries
     dear = Query("sums", "sums", Gaussian(5.0))
-    noisy_class_sums(table(codes, places), "y", blocks, dear, ledger, weights=block_weights(blocks))
+    noisy_class_sums(table(codes, positions), "y", blocks, dear, ledger, weights=block_weights(blocks))
     assert ledger.queries == (dear,)
     with pytest.raises(BudgetExceeded, match="squares add up to 1"):
-        noisy_class_sums(table(codes, places), "y", blocks, dear, ledger, weights=[1.0, 1.0])
+        noisy_class_sums(table(codes, positions), "y", blocks, dear, ledger, weights=[1.0, 1.0])
     strict = Ledger(Guarantee(1.0, 1e-5), noise=SeededNoise(0), max_rows_per_unit=2)
     with pytest.raises(BudgetExceeded, match="a unit"):
-        noisy_class_sums(table(codes, places), "y", blocks, dear, strict, weights=block_weights(blocks))
+        noisy_class_sums(table(codes, positions), "y", blocks, dear, strict, weights=block_weights(blocks))
     assert not strict.queries
 
 
 def test_a_table_with_nobody_in_it_is_noise_alone() -> None:
-    codes, places = made_up(8, 1)
+    codes, positions = made_up(8, 1)
     inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="both", intercept=True)
     absent = np.zeros((inputs.width, inputs.width), dtype=bool)
-    nobody = table(codes[:0], places[:0])
+    nobody = table(codes[:0], positions[:0])
     found = noisy_moments(nobody, Examples(inputs, numeric=True), ONE, exact_ledger(), weights=SHARES, absent=absent)
     assert not found.gram.any()
     assert found.gram.shape == absent.shape
 
 
 def test_sums_do_not_depend_on_the_order_of_rows() -> None:
-    codes, places = made_up(7, 5000)
+    codes, positions = made_up(7, 5000)
     inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="both", intercept=True)
     layout = Examples(inputs, numeric=True)
     absent = np.zeros((inputs.width, inputs.width), dtype=bool)
     order = np.random.default_rng(0).permutation(5000)
     found = [
         noisy_moments(table(*pair), layout, ONE, exact_ledger(), weights=SHARES, absent=absent)
-        for pair in ((codes, places), (codes[order], places[order]))
+        for pair in ((codes, positions), (codes[order], positions[order]))
     ]
     assert np.array_equal(found[0].gram, found[1].gram)
     assert np.array_equal(found[0].cross, found[1].cross)

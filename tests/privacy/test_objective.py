@@ -33,7 +33,7 @@ DOMAIN = Domain(names=("y", "x"), sizes=(2, 5), num_rows=200, target="y")
 class Line:
     """Two inputs of norm one at most, and the class."""
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: object) -> np.ndarray:
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: object) -> np.ndarray:
         inputs = np.c_[(codes[:, 1] - 2) / 4, np.full(len(codes), 0.8)]
         return np.c_[inputs, codes[:, 0]].astype(float)
 
@@ -134,7 +134,7 @@ def test_one_more_step_follows_when_the_minimum_is_near(monkeypatch: pytest.Monk
 class Four:
     """Four inputs, spread, and the class."""
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: object) -> np.ndarray:
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: object) -> np.ndarray:
         inputs = np.c_[np.sin(3.0 * codes[:, 1:] + [[1.0]]), np.cos(codes[:, 1:]), np.sin(codes[:, 1:] ** 2)]
         return np.c_[inputs / 2, np.full(len(codes), 0.5), codes[:, 0]].astype(float)
 
@@ -277,7 +277,7 @@ def test_queries_are_charged_first() -> None:
 class Untouchable:
     """A layout that must not be asked."""
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: object) -> np.ndarray:
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: object) -> np.ndarray:
         raise AssertionError("a row was read before its price was paid")
 
 

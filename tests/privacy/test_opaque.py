@@ -111,7 +111,15 @@ def test_no_other_folder_reads_private_state(file: Path) -> None:
 def test_the_rule_knows_what_the_opaque_types_hold() -> None:
     assert {"_codes", "_positions", "_exact_counts", "_rows", "_present", "_units", "_indices", "_taken"} <= STATE
     assert {"_table", "_values", "_unit_ids"} <= STATE
-    assert {"_noise_multiplier", "_paces", "_partitions", "_networks", "_lengths", "_private", "_exact_sums"} <= STATE
+    assert {
+        "_noise_multiplier",
+        "_schedule",
+        "_partitions",
+        "_networks",
+        "_lengths",
+        "_private",
+        "_exact_sums",
+    } <= STATE
     rules = {fault.split(": ")[1] for fault in opaque_faults((SOURCE / "privacy/dpsgd.py").read_text(), "dpsgd.py")}
     assert {"takes _units", "takes _rows", "takes _indices"} <= rules
 

@@ -42,22 +42,28 @@ from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.training import pate
 from understudy.training.critics import Conditions, one_hot_blocks
-from understudy.training.gan import Dials, Settings, generator_step, stepped
-from understudy.training.pate import Classroom, Voting, begun, train_by_votes
+from understudy.training.gan import Hyperparameters, generator_step, optimizer_of
+from understudy.training.generation import Context
+from understudy.training.loop import RunOptions
+from understudy.training.optimizer import optimizer_step
+from understudy.training.pate import PateState, Voting, init_learners, init_state, train_by_votes
+from understudy.training.settings import Settings
 
 BLOCKS = one_hot_blocks((3, 4, 2))
-SETTINGS = Settings(blocks=BLOCKS, batch=8, latent=4, generator_widths=(8, 8), critic_widths=(8,), generator_batch=16)
+SETTINGS = Settings(
+    blocks=BLOCKS, batch_size=8, latent=4, generator_widths=(8, 8), critic_widths=(8,), generator_batch=16
+)
 TEACHERS, NUM_ROWS = 6, 90
 VOTING = Voting(
     teachers=TEACHERS,
-    asked=5,
+    queries=5,
     pool=2,
     teacher_widths=(4,),
     teacher_batch=8,
     student_batch=16,
     memory=40,
 )
-DIALS = Dials.of(5e-3, 4e-3, np.inf)
+HYPERPARAMETERS = Hyperparameters.of(5e-3, 4e-3, np.inf)
 EMPTY, TOUCHED = 4, 2
 """The teacher without rows, and the one whose rows are changed."""
 
@@ -80,9 +86,11 @@ def changed(codes: np.ndarray, teacher: np.ndarray) -> np.ndarray:
     return other
 
 
-def classroom(conditions: Conditions | None = None, voting: Voting = VOTING) -> Classroom:
+def pate_state(conditions: Conditions | None = None, voting: Voting = VOTING) -> PateState:
     keys = jax.random.split(jax.random.key(1))
-    return begun(SETTINGS, voting, DIALS, key=keys[0], teacher_key=keys[1], conditioned=conditions is not None)
+    context = Context(conditions)
+    learned = init_learners(SETTINGS, voting, HYPERPARAMETERS, keys[0], context)
+    return init_state(SETTINGS, voting, learned, context, teacher_key=keys[1])
 
 
 def arrays(tree: Any) -> list[np.ndarray]:
@@ -106,7 +114,7 @@ def touched_by_steps(parts: list[ChargedVotes], conditions: Conditions | None = 
 
     @eqx.filter_jit
     def walked(part: ChargedVotes) -> Teachers:
-        teachers = classroom(conditions).teachers
+        teachers = pate_state(conditions).teachers
         width = teachers._networks.layers[0].weight.shape[2]
         teaching = pate.teaching_of(SETTINGS, VOTING, conditions)
         for number in range(steps):
@@ -123,26 +131,26 @@ def fixed_labels(charged: Any, teachers: Any, rows: Array, others: Array, *, aga
     return TEACHERS * jax.random.uniform(key, (len(rows),))
 
 
-def compiled(queries: int = 1) -> Callable[[Classroom, ChargedVotes], tuple[Classroom, Array]]:
+def compiled(queries: int = 1) -> Callable[[PateState, ChargedVotes], tuple[PateState, Array]]:
     """One iteration, and what each teacher then says of so many fresh generated rows."""
 
     @eqx.filter_jit
-    def more(state: Classroom, charged: ChargedVotes) -> tuple[Classroom, Array]:
-        state = pate.advance(SETTINGS, VOTING, state, charged, DIALS, jax.random.key(5), 1)
+    def more(state: PateState, charged: ChargedVotes) -> tuple[PateState, Array]:
+        state = pate.advance(SETTINGS, VOTING, state, charged, HYPERPARAMETERS, jax.random.key(5), 1, Context())
         key = jax.random.fold_in(jax.random.key(6), state.learned.iteration)
-        rows = pate.generated(SETTINGS, state.learned.generator, queries, key)[1]
+        rows = pate.generate(SETTINGS, state.learned.generator, queries, key)[1]
         return state, exact_opinions(state.teachers, rows, rows, against=VOTING.against)
 
     return more
 
 
 def run_with_fixed_labels(
-    more: Callable[[Classroom, ChargedVotes], tuple[Classroom, Array]],
+    more: Callable[[PateState, ChargedVotes], tuple[PateState, Array]],
     parts_at: Callable[[int], ChargedVotes],
     iterations: int = 6,
-) -> tuple[list[np.ndarray], Classroom]:
+) -> tuple[list[np.ndarray], PateState]:
     """A whole run: exact votes after each iteration, and the state it ends in."""
-    state, votes = classroom(), []
+    state, votes = pate_state(), []
     for number in range(iterations):
         parts = parts_at(number)
         state, says = more(state, parts)
@@ -233,10 +241,10 @@ def test_learners_hear_votes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_learns_from_votes_has_no_argument_for_rows() -> None:
-    for function in (pate.asked, pate.remembered, pate.student_step, generator_step):
+    for function in (pate.query_batch, pate.append_labels, pate.student_step, generator_step):
         for name, parameter in inspect.signature(function).parameters.items():
             assert name not in ("charged", "partitions", "units", "teachers"), function
-            assert parameter.annotation not in (ChargedVotes, Partitions, Teachers, Classroom), function
+            assert parameter.annotation not in (ChargedVotes, Partitions, Teachers, PateState), function
 
 
 def test_a_teacher_without_rows_votes_no() -> None:
@@ -247,7 +255,7 @@ def test_a_teacher_without_rows_votes_no() -> None:
 def test_noisy_votes_are_the_counts_of_opinions_and_the_charged_noise() -> None:
     """Without noise they are the counts; with it, these and the noise of the charged scale, by the same key."""
     codes, teacher = table()
-    teachers, rows = classroom().teachers, jax.random.uniform(jax.random.key(8), (40, 9))
+    teachers, rows = pate_state().teachers, jax.random.uniform(jax.random.key(8), (40, 9))
     key = jax.random.key(4)
     found = {
         scale: np.asarray(
@@ -263,7 +271,7 @@ def test_noisy_votes_are_the_counts_of_opinions_and_the_charged_noise() -> None:
 
 
 def test_a_teacher_whose_scores_are_no_numbers_votes_no() -> None:
-    teachers = classroom().teachers
+    teachers = pate_state().teachers
     broken = jax.tree_util.tree_map(lambda leaf: leaf * jnp.nan if eqx.is_inexact_array(leaf) else leaf, teachers)
     rows = jnp.ones((4, 9))
     for against in ("half", "median"):
@@ -335,10 +343,10 @@ def test_no_more_queries_than_were_paid_for() -> None:
             SETTINGS,
             VOTING,
             charged_votes(codes, teacher, scale=1.0, queries=9),
-            DIALS,
+            HYPERPARAMETERS,
             jax.random.key(0),
-            network_key=jax.random.key(1),
-            iterations=2,
+            learned=pate_state().learned,
+            options=RunOptions(iterations=2),
         )
 
 
@@ -369,7 +377,7 @@ def test_a_teacher_draws_from_all_of_its_rows_and_from_no_other() -> None:
     codes, teacher = table()
     codes[:, 0] = np.where(teacher == TOUCHED, 0, 1)  # level 0 of the first column marks one teacher's rows
     charged, teaching = charged_votes(codes, teacher), pate.teaching_of(SETTINGS, VOTING, None)
-    state = classroom().teachers
+    state = pate_state().teachers
     fakes = jnp.zeros((VOTING.teacher_batch, 9)).at[:, 2].set(1.0)
     step = eqx.filter_jit(pate.teacher_step)
     after = step(charged, state, teaching, fakes, key=jax.random.key(0))
@@ -388,7 +396,7 @@ def test_parts_of_other_lengths_need_no_new_program() -> None:
     def step(charged: ChargedVotes) -> Array:
         traced.append(1)
         fakes, teaching = jnp.zeros((VOTING.teacher_batch, 9)), pate.teaching_of(SETTINGS, VOTING, None)
-        state = pate.teacher_step(charged, classroom().teachers, teaching, fakes, key=jax.random.key(0))
+        state = pate.teacher_step(charged, pate_state().teachers, teaching, fakes, key=jax.random.key(0))
         return state._networks.layers[0].weight
 
     for shift in range(3):
@@ -399,7 +407,7 @@ def test_parts_of_other_lengths_need_no_new_program() -> None:
 @pytest.mark.parametrize("changes", [{"teachers": 1}, {"labels": "raw"}, {"against": "mean"}])
 def test_bad_settings_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(changes))):
-        Voting(**{"teachers": 4, "asked": 1, **changes})
+        Voting(**{"teachers": 4, "queries": 1, **changes})
 
 
 # ------------------------------------------------------------------------------------------------------- nine defects
@@ -466,13 +474,15 @@ def test_a_student_on_real_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
     """Defect 6: each iteration the student also takes a step towards real rows."""
     sound = pate.advance
 
-    def advance(settings: Any, voting: Any, state: Classroom, charged: ChargedVotes, *args: Any) -> Classroom:
+    def advance(settings: Any, voting: Any, state: PateState, charged: ChargedVotes, *args: Any) -> PateState:
         state = sound(settings, voting, state, charged, *args)
         rows = charged._partitions._rows
         features = jnp.concatenate([jax.nn.one_hot(rows[:, j], b.size) for j, b in enumerate(BLOCKS)], axis=1)
         moving, rest = eqx.partition(state.learned.critic, eqx.is_inexact_array)
         gradient = jax.grad(lambda w: jax.nn.softplus(-jax.vmap(eqx.combine(w, rest))(features)).mean())(moving)
-        student = stepped(SETTINGS, state.learned.critic, gradient, state.learned.critic_moments, jnp.float32(1e-3))[0]
+        student = optimizer_step(
+            optimizer_of(SETTINGS), state.learned.critic, gradient, state.learned.critic_moments, jnp.float32(1e-3)
+        )[0]
         return eqx.tree_at(lambda s: s.learned.critic, state, student)
 
     monkeypatch.setattr(pate, "advance", advance)
@@ -482,17 +492,17 @@ def test_a_student_on_real_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 def test_uncharged_confident_batches_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Defect 7: labels are kept where the exact votes are confident, which nobody paid for."""
     exact: list[Array] = []
-    sound = pate.remembered
+    sound = pate.append_labels
 
     def votes(charged: Any, teachers: Any, rows: Array, others: Array, *, against: str, key: Array) -> Array:
         exact.append(jnp.sum(exact_opinions(teachers, rows, others, against=against), axis=0))
         return fixed_labels(charged, teachers, rows, others, against=against, key=key)
 
-    def remembered(voting: Voting, labelled: Any, rows: Array, noisy: Array) -> Any:
+    def append_labels(voting: Voting, labelled: Any, rows: Array, noisy: Array) -> Any:
         confident = jnp.abs(exact.pop() - TEACHERS / 2) > 1
         return sound(voting, labelled, rows, jnp.where(confident, noisy, TEACHERS / 2))
 
-    monkeypatch.setattr(pate, "remembered", remembered)
+    monkeypatch.setattr(pate, "append_labels", append_labels)
     assert learners_differ(monkeypatch, votes)
 
 

@@ -33,7 +33,7 @@ METHODS = (
     f"autogan({SMALL}, encoder=dp_pca)",
     "bayesgan(steps=16, generator_chains=2)",
     "pategan(iterations=16)",
-    "pategan(noise=laplace, iterations=16, queries=160)",
+    "pategan(vote_noise=laplace, iterations=16, queries=160)",
     "patectgan(iterations=16)",
     f"boosted(dpgan({SMALL}), rounds=40, checkpoints=4, checkpoint_every=4)",
     f"drs(dpgan({SMALL}))",
@@ -122,7 +122,7 @@ def test_zcdp_is_near_its_closed_bound() -> None:
     """Bun and Steinke 2016: rho + 2 sqrt(rho log(1 / delta)), which the newer conversion improves a little."""
     for rho, delta in itertools.product((1e-4, 0.02, 0.5), (1e-5, 1e-9)):
         closed = rho + 2 * math.sqrt(rho * math.log(1 / delta))
-        assert 0.6 * closed < renyi_epsilon([{"type": "ZCDP", "rho": rho}], delta) < closed
+        assert 0.6 * closed < renyi_epsilon([{"kind": "ZCDP", "rho": rho}], delta) < closed
 
 
 def test_no_code_is_shared() -> None:

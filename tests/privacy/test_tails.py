@@ -142,7 +142,7 @@ def schema(rows: int | None) -> us.Schema:
     )
 
 
-@pytest.mark.parametrize("method", ["dpgan", "pategan", "pategan(noise=laplace, queries=300)", "bayesgan"])
+@pytest.mark.parametrize("method", ["dpgan", "pategan", "pategan(vote_noise=laplace, queries=300)", "bayesgan"])
 def test_a_plan_refuses_before_any_data(method: str) -> None:
     with pytest.raises(ConfigError, match="below 1e-12"):
         plan(schema(100), method, Guarantee(1.0, 1e-15))

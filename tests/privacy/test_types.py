@@ -12,7 +12,10 @@ from typing import Any
 
 from jaxtyping import PRNGKeyArray
 
-from understudy.training.gan import Dials, Settings, State, train
+from understudy.training.gan import Hyperparameters, State, train
+from understudy.training.generation import Context
+from understudy.training.prepare import warm_start
+from understudy.training.settings import Settings
 from understudy.privacy.charges import charge_dpsgd, charge_votes
 from understudy.privacy.clipping import Clip, RowLoss, clip_from_public
 from understudy.privacy.counts import noisy_counts
@@ -20,14 +23,16 @@ from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, 
 from understudy.privacy.ledger import Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows, PrivateUnits, PublicRows, PublicUnits
 from understudy.privacy.sampling import Batches
-from understudy.privacy.table import PrivateTable, PublicTable
 from understudy.api import _fit_model
-from understudy.encoding import Codec, fit_codec
+from understudy.encoding import Codec
+from understudy.encoding import fit_codec
 from understudy.pipeline import EncodedTable
 from understudy.privacy.counts import noisy_size
 from understudy.privacy.discovery import Binning
+from understudy.privacy.table import PrivateTable
+from understudy.privacy.table import PublicTable
 from understudy.schema import Schema
-from understudy.synthesizers.dpgan import DPGAN, warmed_up
+from understudy.synthesizers.dpgan import DPGAN
 
 
 def use(
@@ -51,7 +56,8 @@ def use(
     clip: Clip,
     batch: Batches,
     settings: Settings,
-    dials: Dials,
+    hyperparameters: Hyperparameters,
+    context: Context,
     state: State,
     key: PRNGKeyArray,
     more: Any,
@@ -72,9 +78,9 @@ BAD = (
     "public_gradient(charged, loss, network, batch=batch, key=key)",
     "noisy_gradient(free, loss, network, clip, batch=batch, key=key)",
     "clip_from_public(loss, network, private_units, None, clip, regroup=False, key=key)",
-    "train(settings, charged, dials, key, network_key=key, iterations=1, public=private_units)",
-    "train(settings, private_units, dials, key, network_key=key, iterations=1)",
-    "warmed_up(settings, private_units, dials, key, state, **more)",
+    "train(settings, charged, hyperparameters, key, network_key=key, context=Context(public=private_units))",
+    "train(settings, private_units, hyperparameters, key, network_key=key)",
+    "warm_start(settings, private_units, hyperparameters, key, state, context, iterations=1)",
 )
 
 GOOD = (
@@ -90,9 +96,9 @@ GOOD = (
     "public_gradient(free, loss, network, batch=batch, key=key)",
     "noisy_gradient(charged, loss, network, clip, batch=batch, key=key)",
     "clip_from_public(loss, network, public_units, None, clip, regroup=False, key=key)",
-    "train(settings, charged, dials, key, network_key=key, iterations=1, public=public_units)",
-    "train(settings, free, dials, key, network_key=key, iterations=1)",
-    "warmed_up(settings, public_units, dials, key, state, **more)",
+    "train(settings, charged, hyperparameters, key, network_key=key, context=Context(public=public_units))",
+    "train(settings, free, hyperparameters, key, network_key=key)",
+    "warm_start(settings, public_units, hyperparameters, key, state, context, iterations=1)",
 )
 
 

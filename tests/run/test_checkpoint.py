@@ -23,6 +23,7 @@ import pyarrow.csv
 import pytest
 
 import understudy as us
+from tests.builders import Killed, kill_at
 from understudy.cli import run
 from understudy.errors import CheckpointError, ConfigError, UnderstudyError
 from understudy.privacy.digest import table_digest
@@ -35,15 +36,13 @@ from understudy.run import checkpoint as checkpoints
 from understudy.run.checkpoint import Checkpoint, Slot
 from understudy.synthesizers.independent import Independent
 from understudy.training.critics import one_hot_blocks
-from understudy.training.gan import Dials, Kept, Settings, State, train
+from understudy.training.gan import Hyperparameters, State, train
+from understudy.training.loop import RunOptions, TrainingCheckpoint
+from understudy.training.settings import Settings
 
 NETS = "latent=4, generator_widths=[16, 16], critic_widths=[8]"
 SMALL = f"dpgan(steps=400, sampling_rate=0.25, {NETS})"
 GUARANTEE = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
-
-
-class Killed(BaseException):
-    """Stands for a kill where another process would take too long: nothing catches it."""
 
 
 def people(num_rows: int = 300) -> pa.Table:
@@ -56,14 +55,6 @@ def people(num_rows: int = 300) -> pa.Table:
             "member": np.where(draw.random(num_rows) < age / 90, "yes", "no"),
         }
     )
-
-
-def killed_at(share: float) -> Callable[[float, str], None]:
-    def progress(done: float, now: str) -> None:
-        if done >= share:
-            raise Killed
-
-    return progress
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -199,7 +190,7 @@ def unfinished(tmp_path: Path) -> Path:
     """The checkpoint of a run that was killed after a draw."""
     folder = tmp_path / "checkpoint"
     with pytest.raises(Killed):
-        us.fit(people(), "independent", GUARANTEE, progress=killed_at(0.5), checkpoint=folder)
+        us.fit(people(), "independent", GUARANTEE, progress=kill_at(0.5), checkpoint=folder)
     assert files_of(folder).keys() == {"run.json"}
     return folder
 
@@ -261,7 +252,7 @@ def test_an_unfinished_run_is_neither_overwritten_nor_invented(unfinished: Path,
 
 
 def test_a_run_goes_on_in_one_process_at_a_time(unfinished: Path) -> None:
-    lock = checkpoints._locked(unfinished)
+    lock = checkpoints._lock(unfinished)
     with pytest.raises(CheckpointError, match="still going on"):
         us.fit(people(), "independent", GUARANTEE, checkpoint=unfinished, resume=True)
     checkpoints._unlock(lock)
@@ -275,7 +266,7 @@ def test_a_checkpoint_is_its_owners_alone(unfinished: Path) -> None:
     mask = os.umask(0)
     try:
         with pytest.raises(Killed):
-            us.fit(people(), "independent", GUARANTEE, progress=killed_at(0.5), checkpoint=folder)
+            us.fit(people(), "independent", GUARANTEE, progress=kill_at(0.5), checkpoint=folder)
     finally:
         os.umask(mask)
     with Checkpoint.open(unfinished.with_name("slots"), {}, {}) as checkpoint:
@@ -484,7 +475,7 @@ def test_a_checkpoint_that_lost_something_has_the_same_release_or_none(
     monkeypatch.setenv(checkpoints.SECONDS, "0")
     folder, outcomes = tmp_path / "run", []
     with contextlib.suppress(Killed):
-        released(folder, method, progress=killed_at(share))
+        released(folder, method, progress=kill_at(share))
     assert (folder / "release.json").exists() is (share > 1)
     shutil.copytree(folder, tmp_path / "whole")
     expected = released(tmp_path / "whole", method, resume=True)
@@ -534,13 +525,13 @@ def test_an_unseeded_training_killed_on_its_way_has_one_result(tmp_path: Path, m
     monkeypatch.setenv(checkpoints.SECONDS, "0")
     folders = [tmp_path / name for name in ("late", "early", "twice")]
     with pytest.raises(Killed):
-        us.fit(people(), SMALL, GUARANTEE, progress=killed_at(0.6), checkpoint=folders[0])
+        us.fit(people(), SMALL, GUARANTEE, progress=kill_at(0.6), checkpoint=folders[0])
     assert (folders[0] / "training-1.safetensors").exists()
     for folder in folders[1:]:
         shutil.copytree(folders[0], folder)
     (folders[1] / "training-1.safetensors").unlink()
     with pytest.raises(Killed):
-        us.fit(people(), SMALL, GUARANTEE, progress=killed_at(0.9), checkpoint=folders[2], resume=True)
+        us.fit(people(), SMALL, GUARANTEE, progress=kill_at(0.9), checkpoint=folders[2], resume=True)
     starts: list[float] = []
     for folder in folders:
         shown: list[float] = []
@@ -560,27 +551,27 @@ def test_an_unseeded_training_killed_on_its_way_has_one_result(tmp_path: Path, m
     assert late == early == twice
 
 
-def small_training(slot: Slot | None, progress: Callable[[float, str], None] | None) -> tuple[State, list[Kept]]:
-    settings = Settings(blocks=one_hot_blocks((2, 3)), batch=10, latent=2, generator_widths=(8, 8), critic_widths=(4,))
+def small_training(
+    slot: Slot | None, progress: Callable[[float, str], None] | None
+) -> tuple[State, list[TrainingCheckpoint]]:
+    settings = Settings(
+        blocks=one_hot_blocks((2, 3)), batch_size=10, latent=2, generator_widths=(8, 8), critic_widths=(4,)
+    )
     codes = jnp.asarray(np.random.default_rng(0).integers(0, 2, (40, 1, 2)))
     return train(
         settings,
         ChargedSteps(PrivateUnits(codes, jnp.ones((40, 1), dtype=bool)), jnp.float32(1.0), 0.25, 24),
-        Dials.of(1e-2, 1e-2, 1.0),
+        Hyperparameters.of(1e-2, 1e-2, 1.0),
         jax.random.key(0),
         network_key=jax.random.key(1),
-        iterations=24,
-        keep_every=4,
-        chunk=2,
-        slot=slot,
-        progress=progress,
+        options=RunOptions(keep_every=4, chunk=2, slot=slot, progress=progress),
     )
 
 
 class Seldom(Slot):
     """Saves between the steps at which states are kept."""
 
-    def offer(self, state: State, kept: Sequence[Kept] = (), *, now: bool = False) -> None:
+    def offer(self, state: State, kept: Sequence[TrainingCheckpoint] = (), *, now: bool = False) -> None:
         if int(state.iteration) % 6 == 0:
             super().offer(state, kept, now=now)
 
@@ -591,7 +582,7 @@ def test_what_a_training_keeps_survives(tmp_path: Path) -> None:
     whole = small_training(None, None)
     for share in (0.4, 0.7, 0.9):
         with pytest.raises(Killed):
-            small_training(Seldom(tmp_path, 1, 0.0), killed_at(share))
+            small_training(Seldom(tmp_path, 1, 0.0), kill_at(share))
     resumed = small_training(Seldom(tmp_path, 1, 0.0), None)
     assert len(whole[1]) == len(resumed[1]) == 6
     assert [int(state.iteration) for state in resumed[1]] == [4, 8, 12, 16, 20, 24]
@@ -700,7 +691,7 @@ def test_a_command_killed_between_saving_and_deleting(tmp_path: Path, capsys: py
     assert files_of(out) == before
     assert not Path(f"{out}.checkpoint").exists()
     assert run([*command, "--resume"]) == 2
-    assert "nothing is left to resume" in capsys.readouterr().err
+    assert "nothing to resume" in capsys.readouterr().err
     assert run([*command, "--force"]) == 0  # another release in its place: no longer that run's
     other = files_of(out)
     assert other != before
@@ -735,8 +726,8 @@ def test_too_little_memory_is_said_with_what_helps(monkeypatch: pytest.MonkeyPat
     def exhausted(*arguments: object) -> None:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 99999 bytes")
 
-    monkeypatch.setattr("understudy.training.gan._compiled", lambda settings: exhausted)
-    with pytest.raises(ConfigError, match=r"smaller chunk .*chunk=256, or a smaller rate"):
+    monkeypatch.setattr("understudy.training.gan.cached_jit", lambda *settings: exhausted)
+    with pytest.raises(ConfigError, match=r"smaller chunk_size .*chunk_size=256, or a smaller sampling_rate"):
         small_training(None, None)
-    with pytest.raises(ConfigError, match="chunk must be a whole number"):
+    with pytest.raises(ConfigError, match="chunk_size must be a whole number"):
         us.fit(people(), "dpgan(chunk_size=0)", GUARANTEE)

@@ -14,7 +14,7 @@ def test_domain_shapes():
     assert domain.size(("c", "c")) == 2**80
     assert domain.size(()) == 1
     assert domain.index("c") == 2
-    assert domain.singles == (("a",), ("b",), ("c",))
+    assert domain.one_way == (("a",), ("b",), ("c",))
     assert dataclasses.replace(domain, num_rows=5).index("b") == 1
     with pytest.raises(SchemaError, match="no column 'd'"):
         domain.index("d")

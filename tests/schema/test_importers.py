@@ -129,8 +129,8 @@ def test_sdv_single_table(imported):
     }
     assert schema["checkin"].format == "%d %b %Y"
     assert schema["changed"].format is None
-    assert schema["rate"].bought == "bounds"
-    assert schema["room_type"].bought == "categories"
+    assert schema["rate"].estimated == "bounds"
+    assert schema["room_type"].estimated == "categories"
 
 
 def test_sdv_tables(imported, refusal):
@@ -197,7 +197,7 @@ def test_dpsynth_json_and_its_section(imported):
     plain = imported(attributes)
     assert plain.columns == (Column(name="age", kind="integer", nullable=False, bounds=(0, 9)),)
     assert imported({"attributes": attributes, "constraints": []}) == plain
-    assert imported('{"age": {"min_value": 0, "max_value": Infinity}}')["age"].bought == "bounds"
+    assert imported('{"age": {"min_value": 0, "max_value": Infinity}}')["age"].estimated == "bounds"
 
 
 def test_dpsynth_refusals(refuse):

@@ -28,11 +28,11 @@ def test_reads_every_key():
 
 def test_says_what_is_not_declared_and_what_is_modelled():
     schema = Schema.from_toml(PEOPLE)
-    assert {column.name: column.bought for column in schema if column.bought} == {"weight": "bounds"}
+    assert {column.name: column.estimated for column in schema if column.estimated} == {"weight": "bounds"}
     assert [column.name for column in schema.modelled] == ["age", "workclass", "income", "seen", "born", "weight"]
-    assert Column(name="x", kind="categorical").bought == "categories"
-    assert Column(name="x", kind="categorical", drop=True).bought is None
-    assert Column(name="x", kind="boolean").bought is None
+    assert Column(name="x", kind="categorical").estimated == "categories"
+    assert Column(name="x", kind="categorical", drop=True).estimated is None
+    assert Column(name="x", kind="boolean").estimated is None
     assert all(Column(name="x", kind=kind).modelled == (kind not in ("text", "id")) for kind in KINDS)
 
 

@@ -51,20 +51,20 @@ def small_table(num_rows: int = 200, seed: int = 0) -> pa.Table:
 @pytest.mark.parametrize(
     ("facts", "method", "words"),
     [
-        (MANY, "gem", "pairs of 10 columns"),
+        (MANY, "gem", "2-way marginals of 10 columns"),
         (dataclasses.replace(MANY, target="income"), "gem", "within classes of 'income'"),
         (dataclasses.replace(MANY, target="{rows}"), "gem", "within classes of '{rows}'"),
-        (dataclasses.replace(MANY, rows=None), "gem", "pair"),
-        (dataclasses.replace(MANY, epsilon=math.inf, rows=1), "gem", "pair"),
+        (dataclasses.replace(MANY, rows=None), "gem", "2-way"),
+        (dataclasses.replace(MANY, epsilon=math.inf, rows=1), "gem", "2-way"),
         (dataclasses.replace(MANY, sizes=(None,)), "independent", "one column"),
         (dataclasses.replace(MANY, rows=FEW - 1), "independent", "too few"),
-        (dataclasses.replace(MANY, rows=FEW), "gem", "pair"),
+        (dataclasses.replace(MANY, rows=FEW), "gem", "2-way"),
         (dataclasses.replace(MANY, rows=FEW, rows_per_unit=2), "independent", "too few"),
         (dataclasses.replace(MANY, rows=10 * FEW, epsilon=0.09), "independent", "too few"),
         (dataclasses.replace(MANY, sizes=(FEW_CELLS // 2, 2)), "aim", f"{FEW_CELLS:,} cells"),
-        (dataclasses.replace(MANY, sizes=(FEW_CELLS, 2)), "gem", "pair"),
-        (dataclasses.replace(MANY, sizes=(2, None)), "gem", "pair"),
-        (dataclasses.replace(MANY, sizes=(2,) * (MOST_COLUMNS + 1)), "independent", "too many pairs"),
+        (dataclasses.replace(MANY, sizes=(FEW_CELLS, 2)), "gem", "2-way"),
+        (dataclasses.replace(MANY, sizes=(2, None)), "gem", "2-way"),
+        (dataclasses.replace(MANY, sizes=(2,) * (MOST_COLUMNS + 1)), "independent", "too many 2-way marginals"),
     ],
 )
 def test_each_rule_at_its_border(facts: Facts, method: str, words: str) -> None:
@@ -93,7 +93,7 @@ def test_facts_hold_nothing_that_is_bought() -> None:
     assert facts.sizes == (3, None, 33, 33)
     for size, rows in ((1, 1), (90, 7), (10**6, 10**9)):
         sizes = tuple(
-            size if name in domain.bought else each for name, each in zip(domain.names, domain.sizes, strict=True)
+            size if name in domain.estimated else each for name, each in zip(domain.names, domain.sizes, strict=True)
         )
         other = dataclasses.replace(domain, sizes=sizes, num_rows=rows)
         assert Facts.of(other, budget) == facts

@@ -1,4 +1,4 @@
-"""DP-auto-GAN: what its two phases may learn of one unit, what they buy, and why the published encoder is unsound."""
+"""DP-auto-GAN: what its two phases may learn of one unit, what they cost, and why the published encoder is unsound."""
 
 import dataclasses
 import functools
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +16,6 @@ import pytest
 from scipy import stats
 
 import understudy as us
-from understudy import certificate
 from understudy.demo import demo_schema, demo_table
 from understudy.encoding.features import Block
 from understudy.errors import ConfigError
@@ -23,7 +23,7 @@ from understudy.models.networks import Decoded, Decoder, PlainGenerator
 from understudy.privacy.accounting import pld_epsilon
 from understudy.privacy.clipping import Clip
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
-from understudy.privacy.events import DiscreteGaussian, Gaussian, NonPrivate, SubsampledGaussian
+from understudy.privacy.events import DiscreteGaussian, Gaussian, SubsampledGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.moments import noisy_gram
 from understudy.privacy.noise import SeededNoise
@@ -33,10 +33,12 @@ from understudy.run import checkpoint as checkpoints
 from understudy.schema import Domain
 from understudy.synthesizers import autogan, read_method
 from understudy.synthesizers.autogan import AutoGAN
-from understudy.training.autoencoder import Recipe, direction, held_to_shares, reconstruction_of
+from understudy.training.autoencoder import ReconstructionLoss, match_shares, reconstruction_of
 from understudy.training.critics import one_hot_blocks
-from understudy.training.gan import Dials, Settings
+from understudy.training.dpsgd import Descent, row_gradient
+from understudy.training.gan import Hyperparameters
 from understudy.training.networks import Autoencoder, Encoder
+from understudy.training.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -71,7 +73,6 @@ def summed(learns: str, bound: float, *, without: int | None = None, noise: floa
 
 @functools.cache
 def _summed(learns: str) -> Any:
-    recipe = Recipe(engine=Settings(blocks=BLOCKS, batch=UNITS), learning_rate=0.1, learns=learns)
     whole = parts()
     fixed = whole.encoder if learns == "decoder" else None
     network = whole.decoder if learns == "decoder" else whole
@@ -81,8 +82,8 @@ def _summed(learns: str) -> Any:
     def of(rows: Any, present: Any, bound: Any, noise: Any) -> Any:
         clip = Clip(bound[None])
         charged = ChargedSteps(PrivateUnits(rows, present), noise, 1.0, 1)
-        published = charged if learns == "unsound" else None
-        return direction(recipe, network, fixed, charged, everybody, clip, jax.random.key(0), published)
+        loss = ReconstructionLoss(fixed, BLOCKS)
+        return row_gradient(loss, network, charged, everybody, clip, jax.random.key(0))
 
     return of
 
@@ -109,14 +110,6 @@ def test_a_fixed_encoder_has_no_gradient() -> None:
     assert isinstance(tree, Decoder)
     shapes = [leaf.shape for leaf in jax.tree_util.tree_leaves(tree)]
     assert shapes == [leaf.shape for leaf in jax.tree_util.tree_leaves(parts().decoder)]
-
-
-def test_the_published_encoder_is_bounded_by_nothing() -> None:
-    """The regression that documents the flaw: a unit moves the decoder by the bound, and the encoder by far more."""
-    bound = 1e-3
-    whole, without = summed("unsound", bound), summed("unsound", bound, without=0)
-    assert np.linalg.norm(flat(whole.decoder) - flat(without.decoder)) <= bound
-    assert np.linalg.norm(flat(whole.encoder) - flat(without.encoder)) > 10 * bound
 
 
 def test_noise_lies_on_encoder_and_decoder() -> None:
@@ -173,7 +166,7 @@ def test_networks_have_the_published_sizes() -> None:
     """106-60-15-60-106 on Adult."""
     key = jax.random.key(0)
     sizes = [
-        sum(leaf.size for leaf in jax.tree_util.tree_leaves(network))
+        sum(leaf.size for leaf in jax.tree_util.tree_leaves(eqx.filter(network, eqx.is_inexact_array)))
         for network in (Encoder(np.zeros(106), (60,), 15, key=key), Decoder(15, (60,), 106, key=key))
     ]
     assert sizes == [106 * 60 + 60 + 60 * 15 + 15, 15 * 60 + 60 + 60 * 106 + 106] == [7335, 7426]
@@ -192,7 +185,7 @@ def test_columns_are_held_where_the_histograms_have_them() -> None:
     """The mean of the softmax over fresh codes is the noisy share, within 0.02."""
     marginal = jnp.asarray([0.9, 0.1, 0.2, 0.3, 0.5, 0.01, 0.01, 0.01, 0.97])
     generator = Decoded(PlainGenerator(2, 0, (4,), 3, key=jax.random.key(0)), parts().decoder)
-    held = held_to_shares(generator, BLOCKS, 2, marginal, key=jax.random.key(1))
+    held = match_shares(generator, BLOCKS, 2, marginal, key=jax.random.key(1))
     logits = np.asarray(jax.vmap(held)(jax.random.normal(jax.random.key(2), (4000, 2))))
     for start, end in ((0, 2), (2, 5), (5, 9)):
         chance = np.exp(logits[:, start:end])
@@ -206,7 +199,7 @@ def test_columns_are_held_where_the_histograms_have_them() -> None:
 class _Codes:
     """A layout for tests: codes as numbers."""
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: object) -> np.ndarray:
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: object) -> np.ndarray:
         return codes.astype(np.float32)
 
 
@@ -250,11 +243,10 @@ def test_both_phases_stand_on_one_ledger() -> None:
 @pytest.mark.parametrize(
     ("settings", "queries"),
     [
-        ("", {"singles": 0, "autoencoder": 60, "critic": 40}),
+        ("", {"one_way": 0, "autoencoder": 60, "critic": 40}),
         (", encoder=random, marginals_fraction=0.0", {"autoencoder": 60, "critic": 40}),
-        (", encoder=dp_pca", {"singles": 0, "moments": 0, "autoencoder": 60, "critic": 40}),
-        (", encoder=public", {"singles": 0, "autoencoder": 60, "critic": 40}),
-        (", encoder=unsound_paper", {"encoder": 0, "singles": 0, "autoencoder": 60, "critic": 40}),
+        (", encoder=dp_pca", {"one_way": 0, "moments": 0, "autoencoder": 60, "critic": 40}),
+        (", encoder=public", {"one_way": 0, "autoencoder": 60, "critic": 40}),
     ],
 )
 def test_plans_list_every_step_of_both_phases(settings: str, queries: dict[str, int]) -> None:
@@ -276,7 +268,7 @@ def test_a_public_decoder_needs_no_private_step() -> None:
     plan = read_method("autogan(encoder=public, autoencoder_steps=0)").plan(
         Domain(names=("a", "b"), sizes=(2, 4), num_rows=50), Budget(math.inf, 1e-6)
     )
-    assert [query.key for query in plan] == ["singles", "critic"]
+    assert [query.key for query in plan] == ["one_way", "critic"]
 
 
 @pytest.mark.slow
@@ -302,10 +294,13 @@ class Keys(SeededNoise):
     def __init__(self) -> None:
         super().__init__(0)
         self.given: list[bytes] = []
+        self.pairs: list[tuple[bytes, ...]] = []
 
     def key(self) -> jax.Array:
         key = super().key()
         self.given.append(_bytes(key))
+        first, second = jax.random.split(key)
+        self.pairs.append((_bytes(first), _bytes(second)))
         return key
 
 
@@ -328,7 +323,7 @@ def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeyp
     domain = Domain(names=("a", "b"), sizes=(2, 4), num_rows=40)
     first, second = SubsampledGaussian(0.25, 7.0, 12), SubsampledGaussian(0.125, 9.0, 16)
     events: dict[str, Any] = {
-        "singles": DiscreteGaussian(9.0, 2),
+        "one_way": DiscreteGaussian(9.0, 2),
         "moments": Gaussian(9.0),
         "autoencoder": first,
         "critic": second,
@@ -340,30 +335,33 @@ def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeyp
     ledger = Ledger(us.Guarantee(50.0, 1e-6), noise=noise)
     used: list[bytes] = []
 
-    def first_phase(recipe: Recipe, network: Any, steps: ChargedSteps | PublicSteps, **given: Any) -> Any:
+    def first_phase(network: Any, loss: Any, steps: ChargedSteps | PublicSteps, descent: Descent, **given: Any) -> Any:
         if isinstance(steps, PublicSteps):
             assert ledger.queries[-1].key != "autoencoder"
             assert len(steps.units.rows) == 5
             return network
         assert ledger.queries[-1].key == "autoencoder"
-        assert recipe.learns == ("both" if encoder == "joint" else "decoder")
         assert isinstance(network, Autoencoder if encoder == "joint" else Decoder)
-        assert (given.get("fixed") is None) == (encoder == "joint")
+        assert (loss.fixed is None) == (encoder == "joint")
         assert (steps.sampling_rate, float(steps.noise_multiplier), steps.num_steps) == (0.25, 7.0, 12)
-        assert (recipe.engine.batch, given["clip"], len(steps._units._rows)) == (10, 0.5, 30)
-        used.append(_bytes(given["key"]))
+        assert (descent.batch_size, descent.clip_norm, len(steps._units._rows)) == (10, 0.5, 30)
+        pair = (_bytes(given["noise_key"]), _bytes(given["batch_key"]))
+        used.append(noise.given[noise.pairs.index(pair)])
         return network
 
-    def second_phase(settings: Settings, charged: ChargedSteps, dials: Dials, key: Any, **given: Any) -> Any:
+    def second_phase(
+        settings: Settings, charged: ChargedSteps, hyperparameters: Hyperparameters, key: Any, **given: Any
+    ) -> Any:
         assert ledger.queries[-1].key == "critic"
-        assert (charged.sampling_rate, float(charged.noise_multiplier), float(dials.clip)) == (0.125, 9.0, 0.25)
-        assert given["iterations"] * settings.critic_steps == 16
+        assert (charged.sampling_rate, float(charged.noise_multiplier)) == (0.125, 9.0)
+        assert float(hyperparameters.clip_norm) == 0.25
+        assert given["options"].iterations is None  # all that were charged
         assert (len(charged._units._rows), charged.num_steps) == (30, 16)
         assert not {_bytes(given["network_key"])} & set(noise.given)
         used.append(_bytes(key))
         raise Seen
 
-    monkeypatch.setattr(autogan, "train_autoencoder", first_phase)
+    monkeypatch.setattr(autogan, "train_network", first_phase)
     monkeypatch.setattr(autogan, "train", second_phase)
     public = PublicRows(np.ones((5, 2), np.int32), np.full((5, 2), np.nan)) if encoder == "public" else None
     with pytest.raises(Seen):
@@ -385,7 +383,7 @@ def test_a_small_run_from_table_to_rows(tmp_path: Path) -> None:
     schema, table = survey()
     release = us.fit(table, f"autogan({SMALL}, marginals_fraction=0.5)", QUICK, schema=schema, target="insurance")
     assert 0.995 * 0.3 <= release.statement.epsilon <= 0.3
-    assert [query.key for query in release.statement.queries][-3:] == ["singles", "autoencoder", "critic"]
+    assert [query.key for query in release.statement.queries][-3:] == ["one_way", "autoencoder", "critic"]
     fake = release.sample(2000, seed=0)
     found = [np.mean(np.asarray(t["insurance"].to_pylist()) == "yes") for t in (table, fake)]
     # Held in place by noisy histograms, whose noise is a hundredth of the rows: missed once in millions of runs.
@@ -424,7 +422,7 @@ def test_a_public_encoder_learns_from_public_rows_alone(steps: int) -> None:
         f"autogan({SMALL.replace('autoencoder_steps=60', f'autoencoder_steps={steps}')}, encoder=public)"
     )
     given: list[tuple[Encoder, Encoder]] = []
-    inner = AutoGAN._on_private_rows
+    inner = AutoGAN._train_on_private
 
     def watched(self: AutoGAN, autoencoder: Autoencoder, *rest: Any) -> Autoencoder:
         after = inner(self, autoencoder, *rest)
@@ -432,7 +430,7 @@ def test_a_public_encoder_learns_from_public_rows_alone(steps: int) -> None:
         return after
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AutoGAN, "_on_private_rows", watched)
+        patch.setattr(AutoGAN, "_train_on_private", watched)
         release = us.fit(table, method, us.Guarantee.not_private(), schema=schema, public=public, seed=0)
     assert release.statement.facts.public_table == 500
     assert any(query.key == "autoencoder" for query in release.statement.queries) == bool(steps)
@@ -474,7 +472,7 @@ def test_it_can_be_boosted_and_selected() -> None:
     schema, table = survey()
     for around in (
         "boosted(autogan({}), rounds=20, checkpoints=3, checkpoint_every=5, samples_per_generator=200, "
-        "distinguishers=singles)",
+        "distinguishers=one_way)",
         "selected(autogan({}), task=marginals, checkpoints=3, holdout_fraction=0)",
     ):
         release = us.fit(table, around.format(SMALL), QUICK, schema=schema)
@@ -496,52 +494,6 @@ def test_adult_without_noise_is_predicted_above_the_published_figure() -> None:
     assert found["scores"]["accuracy"] >= 0.78
 
 
-# ------------------------------------------------------------------------------------------------ the published encoder
-
-
-def test_the_published_encoder_gets_no_finite_epsilon() -> None:
-    """Not by asking for it: plans refuse. Not by a plan from elsewhere: the ledger refuses, and no row is read."""
-    method = read_method(f"autogan({SMALL}, encoder=unsound_paper)")
-    domain = Domain(names=("a", "b"), sizes=(2, 4), num_rows=100)
-    with pytest.raises(ConfigError, match="no finite epsilon"):
-        method.plan(domain, Budget(0.3, 1e-6))
-    plan = method.plan(domain, Budget(math.inf, 1e-6))
-    assert isinstance(plan["encoder"].event, NonPrivate)
-    ledger = Ledger(us.Guarantee(900.0, 1e-3), noise=SeededNoise(0))
-    with pytest.raises(us.BudgetExceeded, match="This query was not made"):
-        method.fit(PrivateRows(np.zeros((10, 2), np.int32), domain), plan, ledger, key=jax.random.key(0))
-    assert ledger.queries == ()
-    quiet = dataclasses.replace(plan, queries=tuple(query for query in plan if query.key != "encoder"))
-    with pytest.raises(StopIteration):  # a plan without that query is no plan of this method
-        method.fit(PrivateRows(np.zeros((10, 2), np.int32), domain), quiet, ledger, key=jax.random.key(0))
-
-
-def test_the_published_encoder_is_certified_as_infinite() -> None:
-    """From its plan; the slow test below does it by a whole run."""
-    ledger = Ledger(us.Guarantee.not_private(), noise=SeededNoise(0))
-    plan = read_method("autogan(encoder=unsound_paper)").plan(
-        Domain(names=("a", "b"), sizes=(2, 4), num_rows=100), ledger.remaining
-    )
-    for query in plan:
-        ledger.charge(query)
-    statement = ledger.statement(method="autogan(encoder=unsound_paper)")
-    assert statement.epsilon == math.inf
-    assert "epsilon is infinite" in certificate.to_markdown(statement)
-    assert "without a bound" in certificate.to_markdown(statement)
-    assert certificate.to_json(statement)["private"] is False
-    assert certificate.from_json(certificate.to_json(statement)) == statement
-
-
-@pytest.mark.slow
-def test_a_run_with_the_published_encoder_says_that_epsilon_is_infinite() -> None:
-    schema, table = survey()
-    method = f"autogan({SMALL}, encoder=unsound_paper)"
-    release = us.fit(table, method, us.Guarantee.not_private(), schema=schema, seed=0)
-    assert not release.statement.is_private
-    assert any(isinstance(query.event, NonPrivate) for query in release.statement.queries)
-    assert "epsilon is infinite" in release.certificate
-
-
 # ------------------------------------------------------------------------------------------------------------- refusals
 
 
@@ -560,8 +512,8 @@ def test_a_run_with_the_published_encoder_says_that_epsilon_is_infinite() -> Non
         ("autoencoder_sampling_rate=1.5", "sampling rate"),
         ("autoencoder_widths=[0]", "autoencoder_widths must be a list, each a whole number"),
         ("encoder=dp_pca, autoencoder_widths=[8]", "one linear layer"),
-        ("encoder=unsound_paper, latent_critic=true", "latent_critic needs an encoder"),
-        ("clip_groups=3", "one clip bound for each phase"),
+        ("encoder=unsound_paper", "encoder must be one of"),
+        ("clip_groups=3", "AutoGAN has no setting 'clip_groups'"),
         ("generator_widths=[8, 16]", "have one width"),
         ("critic_widths=[0]", "critic_widths must be a list, each a whole number"),
     ],
@@ -573,12 +525,12 @@ def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: 
 
 def test_tables_that_do_not_fit_are_refused_before_anything_is_spent() -> None:
     schema, table = survey()
-    with pytest.raises(ConfigError, match="wider than the data"):
+    with pytest.raises(ConfigError, match="exceeds the features of a row"):
         us.plan(schema, "autogan(code_size=5000)", QUICK)
-    with pytest.raises(ConfigError, match="wider than the data"):
+    with pytest.raises(ConfigError, match="exceeds the features of a row"):
         us.fit(table, "autogan(code_size=5000)", QUICK, schema=schema)
     for features in ("typed", "modes"):
-        with pytest.raises(ConfigError, match="wider than the data"):
+        with pytest.raises(ConfigError, match="exceeds the features of a row"):
             us.plan(schema, f"autogan(code_size=500, features={features})", us.Guarantee.not_private())
     bought = us.Schema(columns=(us.Column(name="x", kind="categorical"),), rows=10)
     assert us.plan(bought, "autogan(code_size=15)", us.Guarantee.not_private()).queries  # there may be as many levels
@@ -589,9 +541,7 @@ def test_tables_that_do_not_fit_are_refused_before_anything_is_spent() -> None:
         us.fit(table, "autogan(encoder=public)", QUICK, schema=schema)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"code_size": 2.5}, {"code_size": True}, {"autoencoder_steps": 2.5}, {"unsound_noise": (1.0,)}]
-)
+@pytest.mark.parametrize("settings", [{"code_size": 2.5}, {"code_size": True}, {"autoencoder_steps": 2.5}])
 def test_settings_of_another_type_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
         AutoGAN(**settings)

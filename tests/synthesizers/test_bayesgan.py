@@ -22,12 +22,12 @@ from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.events import DiscreteGaussian, SubsampledGaussian
 from understudy.privacy.langevin import (
     ChargedUpdates,
-    Pace,
     Stage,
+    StepParameters,
     langevin_step,
     noisy_langevin_step,
-    paces,
     stages,
+    step_parameters,
     zero_momentum,
 )
 from understudy.privacy.ledger import Budget, Query
@@ -39,7 +39,8 @@ from understudy.synthesizers import bayesgan, read_method
 from understudy.synthesizers.bayesgan import BayesGAN
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import batches_of
-from understudy.training.langevin import begun, critic_updates, log_prior_gradient
+from understudy.training.generation import Context
+from understudy.training.langevin import critic_updates, init_state, log_prior_gradient
 
 QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
 NOT_PRIVATE = us.Guarantee.not_private()
@@ -73,10 +74,10 @@ def of_row(network: eqx.nn.Linear, row: Array, fake: Array | None, key: Array) -
     return jnp.sum((row - network(jnp.ones(1))) ** 2) / (2 * SPREAD**2)
 
 
-def charged_updates(units: PrivateUnits, rate: float, pace: tuple[float, float, float]) -> ChargedUpdates:
-    """One iteration at this pace."""
+def charged_updates(units: PrivateUnits, rate: float, now: tuple[float, float, float]) -> ChargedUpdates:
+    """One iteration at this now."""
     steps = ChargedSteps(units, jnp.zeros(()), rate, 1)
-    return ChargedUpdates(steps, Pace(*(jnp.asarray([value], jnp.float32) for value in pace)))
+    return ChargedUpdates(steps, StepParameters(*(jnp.asarray([value], jnp.float32) for value in now)))
 
 
 def chain_moments(
@@ -130,9 +131,9 @@ def test_sgld_samples_the_posterior(private: bool) -> None:
     """Mean and variance of a conjugate toy: without noise on the sum, and with just the noise that Langevin asks for,
     where nothing is added to it."""
     clip = 10.0  # above every gradient: nothing is clipped
-    stair = Stage(1, ETA)
-    multiplier = stair.langevin_multiplier(clip, 1.0) if private else 0.0
-    extra = stair.extra_stddev(multiplier, clip, 1.0, 1.0)
+    stage = Stage(1, ETA)
+    multiplier = stage.langevin_multiplier(clip, 1.0) if private else 0.0
+    extra = stage.extra_stddev(multiplier, clip, 1.0, 1.0)
     assert (extra == 0) == private
     assert private or extra == pytest.approx(math.sqrt(2 * ETA))
     check_moments(*chain_moments(multiplier, extra, clip=clip))
@@ -159,15 +160,15 @@ def test_sghmc_samples_the_posterior() -> None:
 def test_total_noise_of_an_update_is_the_stated_one() -> None:
     """Of 20,000 updates the variance is (eta s reach)^2 + extra^2 = max(2 eta T, (eta s reach)^2), by a chi-square
     window of 4 standard errors (2 in 30,000): below, at and above the multiplier that Langevin asks for."""
-    stair, reach = Stage(1, 0.01), 4.0
+    stage, drift_sensitivity = Stage(1, 0.01), 4.0
     units = PrivateUnits(jnp.zeros((1, 1, 1)), jnp.zeros((1, 1), dtype=bool))  # nobody: noise alone
     batch = Batches(jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1), dtype=bool))
-    wanted = stair.langevin_multiplier(reach, 1.0)
+    wanted = stage.langevin_multiplier(drift_sensitivity, 1.0)
     for multiplier in (0.3 * wanted, wanted, 2 * wanted):
-        extra = stair.extra_stddev(multiplier, reach, 1.0, 1.0)
+        extra = stage.extra_stddev(multiplier, drift_sensitivity, 1.0, 1.0)
         network = network_of(jnp.zeros(20_000))
         moved, _ = noisy_langevin_step(
-            charged_updates(units, 1.0, (stair.eta, multiplier, extra)),
+            charged_updates(units, 1.0, (stage.eta, multiplier, extra)),
             of_row,
             network,
             zero_momentum(network),
@@ -175,13 +176,15 @@ def test_total_noise_of_an_update_is_the_stated_one() -> None:
             Clip.flat(2.0),
             batch=batch,
             iteration=jnp.asarray(0),
-            scale=reach / 2.0,
+            scale=drift_sensitivity / 2.0,
             friction=1.0,
             key=jax.random.key(3),
         )
-        variance = max(2 * stair.eta, (stair.eta * multiplier * reach) ** 2)
+        variance = max(2 * stage.eta, (stage.eta * multiplier * drift_sensitivity) ** 2)
         assert float(jnp.var(moved.weight)) == pytest.approx(variance, rel=4 * math.sqrt(2 / 20_000))
-        assert stair.heat(multiplier, reach, 1.0, 1.0) == pytest.approx(variance / (2 * stair.eta))
+        assert stage.effective_temperature(multiplier, drift_sensitivity, 1.0, 1.0) == pytest.approx(
+            variance / (2 * stage.eta)
+        )
 
 
 def test_without_noise_an_update_follows_the_drift() -> None:
@@ -216,7 +219,7 @@ def test_one_row_moves_an_update_by_its_reach_at_most(pairs: str) -> None:
         ),
     )
     chains = method._chains(BLOCKS, 40)
-    state = begun(chains, jax.random.key(1), None)
+    state = init_state(chains, jax.random.key(1), Context())
     rows = jnp.asarray(np.random.default_rng(0).integers(0, 3, (40, 1, 2)))
     present = jnp.ones((40, 1), dtype=bool)
     batches = Batches(jnp.tile(jnp.arange(40), (4, 1, 1)), jnp.ones((4, 1, 40), dtype=bool))
@@ -234,8 +237,10 @@ def test_one_row_moves_an_update_by_its_reach_at_most(pairs: str) -> None:
     whole = after(present)
     distances = [np.linalg.norm(whole - after(present.at[row, 0].set(False)), axis=1) for row in (0, 7, 39)]
     power = 12 if pairs == "sum" else 1
-    assert method._reach == clip * power / 0.5
-    assert 0.9 * method._reach < np.max(distances) <= method._reach * (1 + 1e-4)  # reached: gradients here are larger
+    assert method._drift_sensitivity == clip * power / 0.5
+    assert (
+        0.9 * method._drift_sensitivity < np.max(distances) <= method._drift_sensitivity * (1 + 1e-4)
+    )  # reached: gradients here are larger
 
 
 def test_every_chain_draws_rows_of_its_own() -> None:
@@ -256,7 +261,7 @@ def test_the_prior_is_normal() -> None:
     """Its gradient is that of the log density, by layer."""
     for prior in ("unit", "scaled"):
         chains = BayesGAN(prior=prior, prior_stddev=2.0, critic_widths=(6,))._chains(BLOCKS, 40)
-        critic = jax.tree_util.tree_map(lambda leaf: leaf[0], begun(chains, jax.random.key(1), None).critic)
+        critic = jax.tree_util.tree_map(lambda leaf: leaf[0], init_state(chains, jax.random.key(1), Context()).critic)
         first = log_prior_gradient(chains, critic).layers[0]
         inputs = 7 if prior == "scaled" else 1
         np.testing.assert_allclose(first.weight, -critic.layers[0].weight * inputs / 4, rtol=1e-6)
@@ -279,7 +284,7 @@ def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
     method: Any = read_method(f"bayesgan(steps=40, discriminator_chains=3, updates=2, sampling_rate=0.03, {settings})")
     plans = [method.plan(dataclasses.replace(DOMAIN, num_rows=rows), _budget()) for rows in (100, 10**6)]
     assert plans[0].queries == plans[1].queries
-    events = [query.event for query in plans[0] if query.key != "singles"]
+    events = [query.event for query in plans[0] if query.key != "one_way"]
     assert all(
         isinstance(event, SubsampledGaussian) and event.sampling_rate == round_sampling_rate(0.03) for event in events
     )
@@ -291,16 +296,16 @@ def test_langevin_noise_pays_for_privacy_where_the_step_size_is_a_setting() -> N
     """With small steps the noise of Langevin is more than the budget asks for: it is charged, and drawn, as it is."""
     method: Any = read_method("bayesgan(steps=60, step_size=1e-8, posterior_temperature=1.0, marginals_fraction=0.0)")
     event = method.plan(DOMAIN, _budget())["discriminators 1"].event
-    asked = Stage(60, 1e-8).langevin_multiplier(method._reach, 1.0)
+    asked = Stage(60, 1e-8).langevin_multiplier(method._drift_sensitivity, 1.0)
     assert event.noise_multiplier == pytest.approx(asked)
     least_plan: Any = read_method("bayesgan(steps=60, marginals_fraction=0.0)").plan(DOMAIN, _budget())
     least = least_plan["discriminators 1"].event
     assert least.noise_multiplier < asked  # what the budget alone asks for
-    schedule = method._stairs(1000)
+    schedule = method._stages(1000)
     drawn = method._law.noise_multipliers(schedule, [event.noise_multiplier])
-    pace = paces(schedule, drawn, method._law)
-    assert float(pace.noise_multiplier.min()) >= event.noise_multiplier * (1 - 1e-6)
-    assert float(pace.extra.max()) == 0
+    now = step_parameters(schedule, drawn, method._law)
+    assert float(now.noise_multiplier.min()) >= event.noise_multiplier * (1 - 1e-6)
+    assert float(now.extra.max()) == 0
 
 
 @pytest.mark.parametrize(
@@ -316,9 +321,9 @@ def test_no_update_draws_less_noise_than_was_charged(settings: str, monkeypatch:
     plan = method.plan(DOMAIN, ledger.remaining)
     chains, updates, clip, of_generators, key = _handed(method, plan, ledger, monkeypatch)
     assert ledger.queries == plan.queries
-    events = [cast(SubsampledGaussian, query.event) for query in plan if query.key != "singles"]
+    events = [cast(SubsampledGaussian, query.event) for query in plan if query.key != "one_way"]
     charged = np.concatenate([np.full(event.steps, event.noise_multiplier) for event in events])
-    drawn = np.repeat(np.asarray(updates._paces.noise_multiplier, np.float64), chains.engine.critic_steps)
+    drawn = np.repeat(np.asarray(updates._schedule.noise_multiplier, np.float64), chains.engine.critic_steps)
     assert chains.engine.critic_steps == chains.discriminators * chains.updates == 2
     assert drawn.shape == charged.shape
     assert np.all(drawn >= charged * (1 - 1e-6))  # single precision; clipped norms leave a margin of 2e-3
@@ -366,7 +371,7 @@ def _handed(method: Any, plan: Any, ledger: us.Ledger, monkeypatch: pytest.Monke
 
 
 def test_a_plan_of_other_settings_is_refused_before_a_row_is_read() -> None:
-    """Fewer updates, fewer chains, another rate, another stair: what is done would not be what is paid."""
+    """Fewer updates, fewer chains, another rate, another stage: what is done would not be what is paid."""
     cheap = read_method("bayesgan(steps=60)").plan(DOMAIN, Budget(math.inf, 1e-6))
     for settings in (
         "steps=120",
@@ -388,17 +393,17 @@ def test_an_absurd_temperature_is_told(settings: str, monkeypatch: pytest.Monkey
     method = read_method(f"bayesgan(steps=60, {settings})")
     ledger = us.Ledger(QUICK, noise=SeededNoise(0))
     plan = method.plan(DOMAIN, ledger.remaining)
-    least = min(cast(SubsampledGaussian, query.event).noise_multiplier for query in plan if query.key != "singles")
-    heat = 1e6 if settings == "posterior_temperature=1e6" else 0.5 * (least * 32) ** 2 / 2
-    assert f"temperature {heat:.3g} at" in plan.notes[0].text
+    least = min(cast(SubsampledGaussian, query.event).noise_multiplier for query in plan if query.key != "one_way")
+    effective_temperature = 1e6 if settings == "posterior_temperature=1e6" else 0.5 * (least * 32) ** 2 / 2
+    assert f"temperature {effective_temperature:.3g} at" in plan.notes[0].text
     assert "far more than a posterior" in plan.notes[0].text
-    with pytest.warns(UserWarning, match=f"temperature {heat:.3g} at".replace("+", "[+]")):
+    with pytest.warns(UserWarning, match=f"temperature {effective_temperature:.3g} at".replace("+", "[+]")):
         _handed(method, plan, ledger, monkeypatch)
 
 
 def test_stairs_follow_their_schedule() -> None:
     made = stages(1000, 0.1, "polynomial", decay=0.5, offset=10.0, most=8)
-    assert sum(stair.iterations for stair in made) == 1000
+    assert sum(stage.iterations for stage in made) == 1000
     assert len(made) == 8
     assert made[4].eta == pytest.approx(0.1 * (510 / 10) ** -0.5)
     assert stages(5, 0.1, "exponential", decay=0.0, offset=1.0, most=8)[-1].eta == pytest.approx(0.1 * math.exp(-2.4))

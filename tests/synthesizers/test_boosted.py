@@ -31,7 +31,7 @@ from understudy.synthesizers.independent import Independent
 from understudy.synthesizers.protocol import HasTrajectory
 from understudy.synthesizers.selected import HOLDOUT, TASKS, TRAINING, Classifier, Selected
 from understudy.training.networks import Critic
-from understudy.training.trajectory import judge
+from understudy.training.trajectory import score_by_critics
 
 
 def fitted(method: Boosted | Selected, ledger: Ledger, rows: PrivateRows | None = None):  # type: ignore[no-untyped-def]
@@ -58,9 +58,9 @@ SMALL: dict[str, Any] = {"rounds": 60, "checkpoints": 6, "checkpoint_every": 1, 
 def test_a_plan_prices_the_picks_at_their_share_and_fills_the_budget(share: float) -> None:
     guarantee = Guarantee(1.0, 1e-6)
     plan = Boosted(Walk(), selection_fraction=share, **SMALL).plan(DOMAIN, book(1.0).remaining)  # type: ignore[arg-type]
-    assert [query.key for query in plan] == ["singles", "picks"]
+    assert [query.key for query in plan] == ["one_way", "selections"]
     assert [query.path for query in plan] == [("walk",), ()]
-    assert 0.995 * share <= spent_by([plan["picks"]], guarantee).epsilon <= share
+    assert 0.995 * share <= spent_by([plan["selections"]], guarantee).epsilon <= share
     assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1
     assert Note("Walked.") in plan.notes
 
@@ -68,7 +68,7 @@ def test_a_plan_prices_the_picks_at_their_share_and_fills_the_budget(share: floa
 def test_prices_do_not_depend_on_rows_or_sizes() -> None:
     other = Domain(names=("a", "b"), sizes=(9, 9), num_rows=70)
     for method in (
-        Boosted(Walk(), distinguishers="singles", **SMALL),
+        Boosted(Walk(), distinguishers="one_way", **SMALL),
         DRS(Walk()),
         Selected(Walk(), task="clustering"),
     ):  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def test_held_out_units_pay_once() -> None:
     """Training and picks each fill the budget, and the run costs their maximum; on the same rows they share it."""
     guarantee = Guarantee(1.0, 1e-6)
     apart = Selected(Walk(), checkpoints=5, holdout_fraction=0.2).plan(DOMAIN, book(1.0).remaining)
-    assert {query.key: query.partition for query in apart} == {"singles": TRAINING, "selection": HOLDOUT}
+    assert {query.key: query.partition for query in apart} == {"one_way": TRAINING, "selection": HOLDOUT}
     for query in apart:
         assert 0.995 <= spent_by([query], guarantee).epsilon <= 1
     assert 0.995 <= spent_by(apart, guarantee).epsilon <= 1
@@ -143,10 +143,10 @@ def test_what_judges_by_default_follows_from_the_columns(columns: int, target: s
     names = tuple(f"c{number}" for number in range(columns))
     domain = Domain(names=names, sizes=(2,) * columns, num_rows=5000, target=target)
     plan = Boosted(Walk(), **SMALL).plan(domain, Budget(1.0, 1e-6))  # type: ignore[arg-type]
-    assert words in plan["picks"].what
+    assert words in plan["selections"].what
 
 
-@pytest.mark.parametrize("queries", ["none", "singles", "pairs"])
+@pytest.mark.parametrize("queries", ["none", "one_way", "two_way"])
 def test_boosting_brings_the_pool_nearer_to_the_rows(queries: str) -> None:
     """Five runs, all nearer than the pool and than the last checkpoint."""
     for seed in range(5):
@@ -163,7 +163,7 @@ def test_boosting_brings_the_pool_nearer_to_the_rows(queries: str) -> None:
 def test_without_privacy_boosting_is_exact() -> None:
     ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
     model = fitted(
-        Boosted(Walk(), distinguishers="pairs", rounds=400, learning_rate="sqrt", checkpoints=6, checkpoint_every=1),
+        Boosted(Walk(), distinguishers="two_way", rounds=400, learning_rate="sqrt", checkpoints=6, checkpoint_every=1),
         ledger,
     )
     assert distance(model.sample(50_000, key=jax.random.key(0)).codes) < 0.02
@@ -175,7 +175,9 @@ def test_units_of_several_rows_make_the_picks_less_exact() -> None:
     model = fitted(Boosted(Walk(), selection_fraction=0.5, learning_rate="sqrt", **SMALL), ledger, rows)  # type: ignore[arg-type]
     assert isinstance(model, Pool)
     one, five = (Boosted(Walk(), **SMALL).plan(DOMAIN, Budget(1.0, 1e-6, max_rows_per_unit=k)) for k in (1, 5))  # type: ignore[arg-type]
-    assert one["picks"].event == five["picks"].event  # the price is the same; the noise is five times as large
+    assert (
+        one["selections"].event == five["selections"].event
+    )  # the price is the same; the noise is five times as large
     assert one.notes != five.notes
 
 
@@ -201,7 +203,7 @@ def test_a_seed_repeats_a_run() -> None:
 def test_selection_finds_a_late_checkpoint(task: str, holdout: float) -> None:
     """The walk's last checkpoints are the best: at a generous price the pick is among them, in all of three runs."""
     for seed in range(3):
-        domain = dataclasses.replace(DOMAIN, num_rows=20_000, numbers=("a",))
+        domain = dataclasses.replace(DOMAIN, num_rows=20_000, numeric=("a",))
         rows = real_rows(20_000, domain=domain, numeric=True)
         method = Selected(
             Walk(), task=task, checkpoints=5, holdout_fraction=holdout, selection_fraction=0.5, clusters=2
@@ -262,7 +264,7 @@ def test_critics_together_are_each_critic_alone(conditional: bool) -> None:
     blocks = (Block("one_hot", 2), Block("one_hot", 3))
     nets = [Critic(5 * (1 + conditional), (7,), key=jax.random.key(seed)) for seed in range(3)]
     codes = np.asarray(list(itertools.product(range(2), range(3))), dtype=np.int32)
-    found = judge(nets, blocks, conditional=conditional)(codes)
+    found = score_by_critics(nets, blocks, conditional=conditional)(codes)
     for (row, (a, b)), (column, net) in itertools.product(enumerate(codes), enumerate(nets)):
         one, two = np.eye(5)[a], np.eye(5)[2 + b]
         shown = [np.concatenate([one + two, level]) for level in (one, two)] if conditional else [one + two]
@@ -362,7 +364,7 @@ def test_a_small_run_from_table_to_rows(inner: str, kind: str, tmp_path) -> None
     gan = synthesizer_class(inner)(**TINY)
     methods: dict[str, Boosted | Selected | DRS] = {
         "boosted": Boosted(
-            gan, rounds=20, checkpoints=4, checkpoint_every=10, samples_per_generator=200, distinguishers="singles"
+            gan, rounds=20, checkpoints=4, checkpoint_every=10, samples_per_generator=200, distinguishers="one_way"
         ),
         "selected": Selected(gan, k=2, checkpoints=4, holdout_fraction=0.0 if inner == "dpgan" else 0.2),
         "drs": DRS(gan, proposals=3000),

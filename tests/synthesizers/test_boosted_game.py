@@ -62,16 +62,16 @@ def test_log_space_is_the_naive_game(rate: str, average: str, after: bool) -> No
         arguments = {"rounds": 30, "average": average, "window": 7}
         outcome = play(Values(values), best_response(real), learning_rate=rate, after_update=after, **arguments)  # type: ignore[arg-type]
         weights, picks = naive_game(values, real, 30, rate, average, 7, after)
-        assert outcome.picks.tolist() == picks
+        assert outcome.selections.tolist() == picks
         np.testing.assert_allclose(outcome.weights, weights, rtol=1e-10)
         np.testing.assert_allclose(outcome.shares, np.bincount(picks, minlength=6) / 30)
-        np.testing.assert_allclose(outcome.mixed, outcome.shares @ values)
+        np.testing.assert_allclose(outcome.mixture, outcome.shares @ values)
 
 
 def test_two_rounds_by_hand() -> None:
     """Two critics, two rows: gains (1.3, 0.8), then (1.2269, 0.8731); eta = 0.5 sqrt(log 2 / 2) = 0.29435."""
     outcome = play(Values(np.eye(2)), best_response(np.asarray([0.8, 0.3])), rounds=2)
-    assert outcome.picks.tolist() == [0, 0]
+    assert outcome.selections.tolist() == [0, 0]
     np.testing.assert_allclose(outcome.weights, [0.536531, 0.463469], atol=1e-6)
     assert outcome.regret == pytest.approx(1 - (0.5 + 0.573061) / 2, abs=1e-6)
 
@@ -96,8 +96,8 @@ def test_the_gap_is_within_what_the_theorem_promises(seed: int) -> None:
     real = np.append(real, 0.5)
     outcome = play(distinguishers, best_response(real), rounds=rounds)
     gap = duality_gap(outcome, distinguishers, real)
-    mixed = np.vstack([values, np.full(200, 0.5)])
-    by_hand = max(real + 1 - mixed @ outcome.weights) - min(real @ outcome.shares + 1 - outcome.shares @ mixed)
+    mixture = np.vstack([values, np.full(200, 0.5)])
+    by_hand = max(real + 1 - mixture @ outcome.weights) - min(real @ outcome.shares + 1 - outcome.shares @ mixture)
     assert gap == pytest.approx(by_hand, abs=1e-6)
     rate = learning_rates("paper", rounds, 200)[0]
     assert 0 <= gap <= 4 * rate + math.log(200) / (rate * rounds)  # Theorem 3
@@ -132,10 +132,10 @@ def test_cells_and_constants_are_lines_of_ones_and_zeros() -> None:
     short = Together([Values(values), Cells(cells, 5), Constant(40)])
     assert len(short) == len(dense)
     outcome = play(short, best_response(real), rounds=60, learning_rate="sqrt")
-    assert set(lines.picks) & set(range(6, 16))  # cells do play
-    np.testing.assert_array_equal(outcome.picks, lines.picks)
+    assert set(lines.selections) & set(range(6, 16))  # cells do play
+    np.testing.assert_array_equal(outcome.selections, lines.selections)
     np.testing.assert_allclose(outcome.weights, lines.weights, rtol=1e-9)
-    np.testing.assert_allclose(outcome.mixed, lines.mixed)
+    np.testing.assert_allclose(outcome.mixture, lines.mixture)
 
 
 @pytest.mark.parametrize("storage", ["float32", "bytes", "file"])
@@ -150,7 +150,7 @@ def test_storage_as_size_demands(storage: str) -> None:
     phi = np.full(300, 1 / 300, dtype=np.float32)
     tolerance = 1e-6 if storage == "float32" else 1 / 510 + 1e-6
     np.testing.assert_allclose(values.means(phi), clean @ phi, atol=tolerance)
-    np.testing.assert_allclose(values.mixed(np.eye(7)[3]), clean[3], atol=tolerance)
+    np.testing.assert_allclose(values.mixture(np.eye(7)[3]), clean[3], atol=tolerance)
     log_weights = np.zeros(300)
     values.add(log_weights, 6, 0.5)
     np.testing.assert_allclose(log_weights, 0.5 * clean[6], atol=tolerance)
@@ -205,5 +205,5 @@ def test_when_nothing_is_accepted_the_best_row_stands_in() -> None:
         def random(self, size: int) -> np.ndarray:
             return np.ones(size)
 
-    with pytest.warns(UserWarning, match="kept no row"):
+    with pytest.warns(UserWarning, match="accepted no row"):
         assert rejection_sample(np.asarray([0.1, 0.9, 0.3]), Never()).tolist() == [1]  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from understudy.privacy.sampling import round_sampling_rate
 from understudy.privacy.table import PrivateTable
 from understudy.schema import Domain
 from understudy.synthesizers import read_method
-from understudy.synthesizers.dpgan import MOST_LEVELS, believed, histograms
+from understudy.training.prepare import MOST_LEVELS, plan_marginals, shrink_pair
 
 QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
 SMALL = "steps=60, latent=8, generator_widths=[32, 32], critic_widths=[16]"
@@ -44,7 +44,7 @@ def test_prices_do_not_depend_on_the_rows() -> None:
         for sizes, rows in (((2, 3), 100), ((9, 9), 10**6))
     ]
     assert plans[0] == plans[1]
-    singles, critic = plans[0]["singles"].event, plans[0]["critic"].event
+    singles, critic = plans[0]["one_way"].event, plans[0]["critic"].event
     assert isinstance(singles, DiscreteGaussian)
     assert isinstance(critic, SubsampledGaussian)
     assert critic.sampling_rate == round_sampling_rate(0.03)
@@ -56,7 +56,7 @@ def test_bins_of_a_target_that_is_a_number_move_no_price(method: str) -> None:
     """They follow from bought histograms, so a query that depended on how many there are would depend on the rows."""
     plans = [
         read_method(method).plan(
-            Domain(names=("a", "b"), sizes=(size, 3), num_rows=1000, target="a", numbers=("a",)), Budget(0.3, 1e-6)
+            Domain(names=("a", "b"), sizes=(size, 3), num_rows=1000, target="a", numeric=("a",)), Budget(0.3, 1e-6)
         )
         for size in (2, 9, 33)
     ]
@@ -70,12 +70,12 @@ def test_few_values_of_a_number_are_charged_as_planned() -> None:
     number = us.Column(name="a", kind="integer", bounds=(0, 50), nullable=False)
     schema, binning = us.Schema(columns=(number, listed), rows=1000, target="a"), Binning()
     ledger = us.Ledger(us.Guarantee(1.0, 1e-6), noise=_seeded())
-    planned = histograms(assumed_domain(schema, binning), ledger.remaining, 0.1, 0.1)
+    planned = plan_marginals(assumed_domain(schema, binning), ledger.remaining, 0.1, 0.1)
     codec, _ = fit_codec(
         PrivateTable(table), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
     )
     assert codec.domain.sizes[0] <= MOST_LEVELS
-    assert histograms(codec.domain, ledger.remaining, 0.1, 0.1) == planned
+    assert plan_marginals(codec.domain, ledger.remaining, 0.1, 0.1) == planned
 
 
 def _seeded():  # type: ignore[no-untyped-def]
@@ -110,10 +110,10 @@ def test_pairs_are_believed_where_they_stand_out_of_the_noise() -> None:
     """Exact counts are kept, noise alone is taken for independence, and both columns keep their shares."""
     table = np.array([[0.4, 0.1, 0.1], [0.05, 0.05, 0.3]])
     first, second = table.sum(axis=1), table.sum(axis=0)
-    np.testing.assert_allclose(believed(table, first, second, noise=1e-6), table, rtol=1e-3)
+    np.testing.assert_allclose(shrink_pair(table, first, second, noise=1e-6), table, rtol=1e-3)
     shaken = np.outer(first, second) + np.random.default_rng(0).normal(0, 0.01, table.shape)
-    np.testing.assert_allclose(believed(shaken, first, second, noise=0.02), np.outer(first, second), atol=1e-6)
-    kept = believed(table + 0.03, first, second, noise=0.05)
+    np.testing.assert_allclose(shrink_pair(shaken, first, second, noise=0.02), np.outer(first, second), atol=1e-6)
+    kept = shrink_pair(table + 0.03, first, second, noise=0.05)
     np.testing.assert_allclose(kept.sum(axis=0), second, atol=1e-3)
     np.testing.assert_allclose(kept.sum(axis=1), first, atol=1e-3)
 

@@ -14,6 +14,7 @@ import pytest
 from scipy import optimize, stats
 
 import understudy as us
+from tests.builders import make_ledger as ledger
 from understudy.errors import BudgetExceeded, ConfigError, SchemaError
 from understudy.privacy.events import Gaussian
 from understudy.privacy.filters import FINE, MOST_NOISE, ROOM, GaussianFilter, charge_marginals
@@ -21,9 +22,12 @@ from understudy.privacy.ledger import Budget, Ledger, Query
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import Grouped, PrivateRows
 from understudy.schema import Domain
-from understudy.synthesizers.gem import GEM, MOST_GROUPS, MOST_IN_TRIPLES, Board, allotted, dealt, merged
+from understudy.synthesizers.gem.allocation import allocate_extra_precision, allocate_noise
+from understudy.synthesizers.gem.groups import merge_rare_codes
+from understudy.synthesizers.gem.measurements import MAX_GROUPS, MAX_THREE_WAY_GROUPS, MarginalMeasurements
+from understudy.synthesizers.gem.method import GEM
 from understudy.training.critics import one_hot_blocks
-from understudy.training.marginal_matching import Cells, Cross, Fit, Pairs, begun, heads_of, loss_of
+from understudy.training.marginal_matching import Cells, Cross, Fit, Pairs, heads_of, init_state, loss_of
 
 SIZES = (3, 4, 2, 5)
 NAMES = ("a", "b", "t", "c")
@@ -36,13 +40,8 @@ def table(num_rows: int = 2000, *, seed: int = 0, target: str | None = "t") -> P
     a, c = draw.integers(0, 3, num_rows), draw.integers(0, 5, num_rows)
     b = np.where(draw.random(num_rows) < 0.7, a, draw.integers(0, 4, num_rows))
     t = ((a == b) ^ (draw.random(num_rows) < 0.2)).astype(int)
-    domain = Domain(names=NAMES, sizes=SIZES, num_rows=max(1, num_rows), target=target, numbers=("c",))
+    domain = Domain(names=NAMES, sizes=SIZES, num_rows=max(1, num_rows), target=target, numeric=("c",))
     return PrivateRows(np.stack([a, b, t, c], axis=1).astype(np.int32), domain)
-
-
-def ledger(epsilon: float = 1.0, *, rows_per_unit: int = 1, seed: int = 0) -> Ledger:
-    guarantee = us.Guarantee(epsilon, 1e-6) if epsilon < math.inf else us.Guarantee.not_private()
-    return Ledger(guarantee, noise=SeededNoise(seed), max_rows_per_unit=rows_per_unit)
 
 
 def bundle(multiplier: float = 5.0) -> Query:
@@ -79,15 +78,15 @@ def test_the_bundle_holds_no_more_than_its_price(rows_per_unit: int) -> None:
     rows = table(100)
     rows.max_rows_per_unit = rows_per_unit
     charged, queries = bundle(5.0), [("a",), ("b",), ("a", "b")]
-    purse = charge_marginals(rows, charged, ledger(10.0, rows_per_unit=rows_per_unit))
-    assert purse.precision == pytest.approx(1 / (5.0 * rows_per_unit) ** 2)
-    stddevs = allotted(purse.precision, [3, 4, 12])
+    privacy_filter = charge_marginals(rows, charged, ledger(10.0, rows_per_unit=rows_per_unit))
+    assert privacy_filter.precision == pytest.approx(1 / (5.0 * rows_per_unit) ** 2)
+    stddevs = allocate_noise(privacy_filter.precision, [3, 4, 12])
     assert sum((rows_per_unit / stddev) ** 2 for stddev in stddevs) == pytest.approx(5.0**-2)
     for query, stddev in zip(queries, stddevs, strict=True):
-        purse.noisy_counts([query], [stddev])
-    assert purse.left == pytest.approx(0.0, abs=1e-9)
+        privacy_filter.noisy_counts([query], [stddev])
+    assert privacy_filter.left == pytest.approx(0.0, abs=1e-9)
     with pytest.raises(BudgetExceeded, match="This query was not made"):
-        purse.noisy_counts([("t",)], [1e3])
+        privacy_filter.noisy_counts([("t",)], [1e3])
     again = charge_marginals(rows, charged, ledger(10.0, rows_per_unit=rows_per_unit))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
         again.noisy_counts(queries, [0.99 * stddev for stddev in stddevs])
@@ -111,10 +110,10 @@ def test_refused_bundles_touch_no_row() -> None:
         charge_marginals(watched, bundle(0.1), ledger(1.0))
     with pytest.raises(BudgetExceeded, match="2"):
         charge_marginals(watched, bundle(), ledger(10.0, rows_per_unit=2))
-    purse = charge_marginals(watched, bundle(), ledger(10.0))
+    privacy_filter = charge_marginals(watched, bundle(), ledger(10.0))
     for stddev in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(BudgetExceeded):
-            purse.noisy_counts([("a",)], [stddev])
+            privacy_filter.noisy_counts([("a",)], [stddev])
     assert not watched.looked
 
 
@@ -130,12 +129,12 @@ def test_noise_has_the_stddev_that_is_asked_for() -> None:
 
 def test_no_answer_is_too_noisy_to_count() -> None:
     """Beside what is used already its precision is below the last digit; it must not be free."""
-    purse = charge_marginals(table(100), bundle(5.0), ledger(10.0))
-    purse.noisy_counts([("a",)], [5.1])
-    used = [purse._used]
+    privacy_filter = charge_marginals(table(100), bundle(5.0), ledger(10.0))
+    privacy_filter.noisy_counts([("a",)], [5.1])
+    used = [privacy_filter._used]
     for _ in range(3):
-        purse.noisy_counts([("a",)], [MOST_NOISE])
-        used.append(purse._used)
+        privacy_filter.noisy_counts([("a",)], [MOST_NOISE])
+        used.append(privacy_filter._used)
     assert used == sorted(set(used))
 
 
@@ -191,10 +190,10 @@ def test_all_answers_of_a_run_are_within_what_was_paid(
     answered: list[float] = []
     honest = GaussianFilter._count
 
-    def heard(purse: GaussianFilter, query: Any, stddev: float) -> np.ndarray:
+    def heard(privacy_filter: GaussianFilter, query: Any, stddev: float) -> np.ndarray:
         assert run.queries == plan.queries
         answered.append(stddev)
-        return honest(purse, query, stddev)
+        return honest(privacy_filter, query, stddev)
 
     monkeypatch.setattr(GaussianFilter, "_count", heard)
     gem.fit(rows, plan, run, key=jax.random.key(0))
@@ -208,7 +207,7 @@ def test_all_answers_of_a_run_are_within_what_was_paid(
 def test_allotted_noise_is_the_best() -> None:
     """No other split of the same precision has a smaller sum of cells times noise."""
     cells, precision = [2, 40, 300], 0.3
-    best = np.asarray(allotted(precision, cells))
+    best = np.asarray(allocate_noise(precision, cells))
     assert np.sum(best**-2) == pytest.approx(precision)
     draw = np.random.default_rng(0)
     for _ in range(50):
@@ -222,14 +221,14 @@ def test_dealt_precision_is_about_the_best() -> None:
     cells = np.asarray([4.0, 4, 4, 40, 40, 9])
     known = np.asarray([1.0, 1.0, 1.0, 2.0, 2.0, 1.5])
     signal = np.asarray([[0.0, 50.0]] * 6)
-    belief = np.asarray([[0.0, 1.0], [0.9, 0.1], [1.0, 0.0], [0.2, 0.8], [1.0, 0.0], [0.5, 0.5]])
+    posterior = np.asarray([[0.0, 1.0], [0.9, 0.1], [1.0, 0.0], [0.2, 0.8], [1.0, 0.0], [0.5, 0.5]])
 
     def error(more: np.ndarray) -> float:
         seen = (1 / 50 + known + more) ** -0.5
-        return float((cells * belief[:, 1] * seen).sum())
+        return float((cells * posterior[:, 1] * seen).sum())
 
     for precision in (0.5, 5.0, 500.0):
-        found = dealt(precision, cells, known, belief, signal)
+        found = allocate_extra_precision(precision, cells, known, posterior, signal)
         assert found.sum() == pytest.approx(precision)
         assert found[2] == found[4] == 0.0
         best = optimize.minimize(
@@ -258,27 +257,27 @@ def test_pairs_are_counted_again_where_it_is_worth_it(target: str | None) -> Non
     rows, charged = PrivateRows(codes, domain), GEM().plan(domain, run.remaining)["marginals"]
     run.charge(charged)
     assert isinstance(charged.event, Gaussian)
-    purse = Listening(rows, charged.event, run)
-    board = Board(GEM(), domain, purse, most_pairs=None)
-    board.buy(purse, board.pairs, board.for_pairs(purse) / 2)
-    kept = board.for_pairs(purse)
-    assert {len(answers[board.query(pair).clique]) for pair in board.pairs} == {1}
-    board.recount(purse, kept)
-    assert purse.left == pytest.approx(0.0, abs=1e-6 * purse.precision)
-    told = {pair: answers[board.query(pair).clique] for pair in board.pairs}
+    privacy_filter = Listening(rows, charged.event, run)
+    measurements = MarginalMeasurements(GEM(), domain, privacy_filter, max_pairs=None)
+    measurements.measure(privacy_filter, measurements.pairs, measurements.left_for_pairs(privacy_filter) / 2)
+    kept = measurements.left_for_pairs(privacy_filter)
+    assert {len(answers[measurements.query(pair).clique]) for pair in measurements.pairs} == {1}
+    measurements.remeasure(privacy_filter, kept)
+    assert privacy_filter.left == pytest.approx(0.0, abs=1e-6 * privacy_filter.precision)
+    told = {pair: answers[measurements.query(pair).clique] for pair in measurements.pairs}
     more = {pair: both[1][0] ** -2 for pair, both in told.items() if len(both) == 2}
     assert sum(more.values()) == pytest.approx(kept)
     assert more.pop(("a", "b")) > 1.3 * max(more.values(), default=0.0)
     for pair, both in told.items():
-        a, b = (board._slices[name] for name in pair)
+        a, b = (measurements._slices[name] for name in pair)
         parts = np.asarray([stddev**-2 for stddev, _ in both])
         joint = np.tensordot(parts, np.asarray([counts for _, counts in both]), 1) / parts.sum()
-        np.testing.assert_allclose(board._noisy[:, a, b], joint.reshape(-1, 2, 2), rtol=1e-4)
-        np.testing.assert_allclose(board._weights[a, b], parts.sum(), rtol=1e-5)
+        np.testing.assert_allclose(measurements._noisy[:, a, b], joint.reshape(-1, 2, 2), rtol=1e-4)
+        np.testing.assert_allclose(measurements._weights[a, b], parts.sum(), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("target", "share", "triples", "again"),
+    ("target", "share", "three_way", "again"),
     [
         (None, None, 0.0, True),
         (None, None, 0.3, True),
@@ -288,32 +287,41 @@ def test_pairs_are_counted_again_where_it_is_worth_it(target: str | None) -> Non
     ],
 )
 def test_what_is_kept_back_for_recounts(
-    target: str | None, share: float | None, triples: float, again: bool, monkeypatch: pytest.MonkeyPatch
+    target: str | None, share: float | None, three_way: float, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unasked a half without a target, and nothing with one: what the plan, the settings and the pages say."""
     rows = table(500)
     domain = dataclasses.replace(rows.domain, target=target)
     shares: list[float] = []
-    honest = Board.recount
+    honest = MarginalMeasurements.remeasure
 
-    def heard(board: Board, purse: GaussianFilter, precision: float) -> None:
-        before = purse.left
-        honest(board, purse, precision)
-        bought = sum(float(board._weights[board._slices[a].start, board._slices[b].start]) for a, b in board.pairs)
-        shares.append((before - purse.left) / bought)
+    def heard(measurements: MarginalMeasurements, privacy_filter: GaussianFilter, precision: float) -> None:
+        before = privacy_filter.left
+        honest(measurements, privacy_filter, precision)
+        bought = sum(
+            float(measurements._weights[measurements._slices[a].start, measurements._slices[b].start])
+            for a, b in measurements.pairs
+        )
+        shares.append((before - privacy_filter.left) / bought)
 
-    monkeypatch.setattr(Board, "recount", heard)
-    run, gem = ledger(2.0), GEM(mode="one_shot", remeasurement_fraction=share, three_way_fraction=triples, **SMALL)
+    monkeypatch.setattr(MarginalMeasurements, "remeasure", heard)
+    run, gem = ledger(2.0), GEM(mode="one_shot", remeasurement_fraction=share, three_way_fraction=three_way, **SMALL)
     plan = gem.plan(domain, run.remaining)
     gem.fit(PrivateRows(rows._codes, domain), plan, run, key=jax.random.key(0))
     assert shares == [pytest.approx(share or 0.5, rel=1e-3) if again else pytest.approx(0.0, abs=1e-5)]
-    assert any(f"A part of {share or 0.5} of what pairs get is kept back" in note.text for note in plan.notes) == again
+    assert (
+        any(
+            f"A fraction of {share or 0.5} of the budget for 2-way marginals is reserved" in note.text
+            for note in plan.notes
+        )
+        == again
+    )
 
 
 def test_merged_groups_hold_what_they_must() -> None:
     counts = np.asarray([50.0, 3, 8, 40, -2, 1, 9, 30])
     for ordered, floor in itertools.product((True, False), (1.0, 5.0, 20.0, 60.0, 1e9)):
-        groups = merged(counts, floor, ordered=ordered)
+        groups = merge_rare_codes(counts, floor, ordered=ordered)
         held = np.bincount(groups, weights=np.maximum(counts, 0))
         assert sorted(set(groups)) == list(range(len(held)))
         assert len(held) == 1 or held.min() >= min(floor, 8)
@@ -410,7 +418,7 @@ def test_triples_show_what_no_pair_shows(share: float | None, found: bool) -> No
     for epsilon in (math.inf, 2.0):
         run = ledger(epsilon)
         plan = gem.plan(domain, run.remaining)
-        assert ("triples" in plan["marginals"].what) == found
+        assert ("3-way" in plan["marginals"].what) == found
         model = gem.fit(rows, plan, run, key=jax.random.key(0))
         a, b, c = (model.probabilities[:, at : at + 2] for at in (0, 2, 4))
         distance = (
@@ -431,9 +439,9 @@ def test_whether_triples_are_bought_follows_from_public_facts() -> None:
             declared_rows=rows,
             target=more.pop("target", None),
         )
-        some = dataclasses.replace(domain, bought=("c1",))
-        assert not GEM(**more)._wants_triples(some, "one_shot", 1e-9)
-        return "triples" in GEM(**more).plan(domain, Budget(epsilon, 1e-5))["marginals"].what
+        some = dataclasses.replace(domain, estimated=("c1",))
+        assert not GEM(**more)._measures_three_way(some, "one_shot", 1e-9)
+        return "3-way" in GEM(**more).plan(domain, Budget(epsilon, 1e-5))["marginals"].what
 
     assert bought()
     assert bought(4, None)
@@ -444,38 +452,38 @@ def test_whether_triples_are_bought_follows_from_public_facts() -> None:
     assert not bought(16, None)
     assert not bought(mode="adaptive")
     assert not bought(three_way_fraction=0.0)
-    domain = Domain(names=("a", "b", "t"), sizes=(9, 9, 9), num_rows=9, target="t", bought=("a",))
+    domain = Domain(names=("a", "b", "t"), sizes=(9, 9, 9), num_rows=9, target="t", estimated=("a",))
     plan = GEM(mode="adaptive", three_way_fraction=0.1).plan(domain, Budget(0.1, 1e-5))
-    assert "triples" in plan["marginals"].what
+    assert "3-way" in plan["marginals"].what
 
 
-@pytest.mark.parametrize(("planned", "triples"), [(2, 4), (9, 0)])
-def test_what_the_plan_says_of_triples_is_done(planned: int, triples: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("planned", "three_way"), [(2, 4), (9, 0)])
+def test_what_the_plan_says_of_triples_is_done(planned: int, three_way: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bins of a number may turn out fewer than a plan can know; its word holds."""
     domain = Domain(names=("a", "b", "c", "d"), sizes=(2, 2, 2, 2), num_rows=2000)
     rows = PrivateRows(np.random.default_rng(0).integers(0, 2, (2000, 4)).astype(np.int32), domain)
     asked: list[Any] = []
     honest = GaussianFilter._count
 
-    def heard(purse: GaussianFilter, query: Any, stddev: float) -> np.ndarray:
+    def heard(privacy_filter: GaussianFilter, query: Any, stddev: float) -> np.ndarray:
         asked.append(query)
-        return honest(purse, query, stddev)
+        return honest(privacy_filter, query, stddev)
 
     monkeypatch.setattr(GaussianFilter, "_count", heard)
     run, gem = ledger(2.0), GEM(**SMALL)
     plan = gem.plan(dataclasses.replace(domain, sizes=(planned, 2, 2, 2)), run.remaining)
     gem.fit(rows, plan, run, key=jax.random.key(0))
-    assert sum(isinstance(query, Grouped) and len(query.clique) == 3 for query in asked) == triples
+    assert sum(isinstance(query, Grouped) and len(query.clique) == 3 for query in asked) == three_way
 
 
 def test_triples_that_noise_would_hide_are_not_bought() -> None:
     """Nothing is reserved for them where no three columns have levels frequent enough."""
     rows, run = table(30), ledger(0.1)
     gem = GEM(three_way_fraction=0.5)
-    purse = charge_marginals(rows, gem.plan(rows.domain, run.remaining)["marginals"], run)
-    board = Board(gem, rows.domain, purse, most_pairs=None, three_way_fraction=0.5)
-    assert not board.has_triples
-    assert board.for_pairs(purse) == purse.left
+    privacy_filter = charge_marginals(rows, gem.plan(rows.domain, run.remaining)["marginals"], run)
+    measurements = MarginalMeasurements(gem, rows.domain, privacy_filter, max_pairs=None, three_way_fraction=0.5)
+    assert not measurements.has_three_way
+    assert measurements.left_for_pairs(privacy_filter) == privacy_filter.left
 
 
 @pytest.mark.parametrize(("rare", "least", "most"), [(0, 0.09, 0.11), (45, 0.85, 0.91)])
@@ -487,13 +495,15 @@ def test_single_columns_stand_for_pairs_that_are_not_bought(rare: int, least: fl
     names = tuple(f"c{at}" for at in range(columns))
     domain = Domain(names=names, sizes=(2,) * columns, num_rows=num_rows, declared_rows=num_rows)
     rows, run = PrivateRows(codes.astype(np.int32), domain), ledger(1.0)
-    purse = charge_marginals(rows, GEM().plan(domain, run.remaining)["marginals"], run)
-    board = Board(GEM(), domain, purse, most_pairs=None)
-    assert len(board.pairs) == math.comb(columns - rare, 2)
-    assert least <= 1 - purse.left / purse.precision <= most
-    singles = board.terms()[0]
-    scale = num_rows**2 / singles.weights.size  # nothing else was bought
-    assert float(singles.weights[0, ::2].sum()) / scale == pytest.approx(purse.precision - purse.left, rel=1e-4)
+    privacy_filter = charge_marginals(rows, GEM().plan(domain, run.remaining)["marginals"], run)
+    measurements = MarginalMeasurements(GEM(), domain, privacy_filter, max_pairs=None)
+    assert len(measurements.pairs) == math.comb(columns - rare, 2)
+    assert least <= 1 - privacy_filter.left / privacy_filter.precision <= most
+    one_way = measurements.terms()[0]
+    scale = num_rows**2 / one_way.weights.size  # nothing else was bought
+    assert float(one_way.weights[0, ::2].sum()) / scale == pytest.approx(
+        privacy_filter.precision - privacy_filter.left, rel=1e-4
+    )
 
 
 def test_weights_and_ledger_agree() -> None:
@@ -501,13 +511,13 @@ def test_weights_and_ledger_agree() -> None:
     rows, run = table(5000), ledger(2.0)
     gem = GEM(min_signal=1e-9)
     plan = gem.plan(rows.domain, run.remaining)
-    purse = charge_marginals(rows, plan["marginals"], run)
-    board = Board(gem, rows.domain, purse, most_pairs=None)
-    board.buy(purse, board.pairs, purse.left)
+    privacy_filter = charge_marginals(rows, plan["marginals"], run)
+    measurements = MarginalMeasurements(gem, rows.domain, privacy_filter, max_pairs=None)
+    measurements.measure(privacy_filter, measurements.pairs, privacy_filter.left)
     assert run.queries == plan.queries
-    singles, with_target, between = board.terms()
+    one_way, with_target, between = measurements.terms()
     assert isinstance(between, Pairs)
-    weights = [np.asarray(each.weights, dtype=float) for each in (singles, with_target, between)]
+    weights = [np.asarray(each.weights, dtype=float) for each in (one_way, with_target, between)]
     cells = sum(w.size for w in weights[:2]) + 2 * int((weights[2] > 0).sum())
     scale = 5000**2 / cells
     ends = np.cumsum([0, *SIZES])
@@ -519,7 +529,7 @@ def test_weights_and_ledger_agree() -> None:
     assert precision / scale == pytest.approx(event.noise_multiplier**-2, rel=1e-5)
 
 
-@pytest.mark.parametrize(("mode", "keys"), [("one_shot", ["marginals"]), ("adaptive", ["choices", "marginals"])])
+@pytest.mark.parametrize(("mode", "keys"), [("one_shot", ["marginals"]), ("adaptive", ["selections", "marginals"])])
 def test_the_plan_is_what_is_charged(mode: str, keys: list[str]) -> None:
     rows, run = table(400), ledger(1.0)
     gem = GEM(mode=mode, num_selections=2, **SMALL)
@@ -548,14 +558,14 @@ def test_hardly_anybody(num_rows: int) -> None:
 def test_nothing_is_left_over(columns: list[str], parts: int) -> None:
     """Where there are no pairs to buy, what was meant for them makes the rest more precise."""
     rows, run = table(2000).only(columns), ledger(1.0)
-    purse = charge_marginals(rows, GEM().plan(rows.domain, run.remaining)["marginals"], run)
-    terms = Board(GEM(), rows.domain, purse, most_pairs=None).terms()
-    assert purse.left == pytest.approx(0.0, abs=1e-6 * purse.precision)
+    privacy_filter = charge_marginals(rows, GEM().plan(rows.domain, run.remaining)["marginals"], run)
+    terms = MarginalMeasurements(GEM(), rows.domain, privacy_filter, max_pairs=None).terms()
+    assert privacy_filter.left == pytest.approx(0.0, abs=1e-6 * privacy_filter.precision)
     assert len(terms) == parts
     weights = [np.asarray(term.weights, dtype=float) for term in terms]
     scale = 2000**2 / sum(each.size for each in weights)
     precision = weights[0][0, 0] + (weights[0][0, 3] + weights[1][0, 0] if parts == 2 else 0.0)
-    assert precision / scale == pytest.approx(purse.precision, rel=1e-4)
+    assert precision / scale == pytest.approx(privacy_filter.precision, rel=1e-4)
 
 
 def test_the_mode_follows_from_public_facts() -> None:
@@ -566,9 +576,9 @@ def test_the_mode_follows_from_public_facts() -> None:
         domain = Domain(names=names, sizes=(size,) * columns, num_rows=rows or found, declared_rows=rows)
         stddev = Budget(epsilon, 1e-6).calibrate(lambda noise: [Gaussian(noise)])
         many = GEM().plan(domain, Budget(epsilon, 1e-6, max_rows_per_unit=10**6))  # their noise is theirs
-        assert ("choices" in many) == (columns > 3)
+        assert ("selections" in many) == (columns > 3)
         chosen, reason = GEM()._mode(domain, stddev)
-        assert ("all at once" if chosen == "one_shot" else "round by round") in reason
+        assert ("all at once" if chosen == "one_shot" else "in rounds") in reason
         assert chosen != "one_shot" or GEM().plan(domain, Budget(epsilon, 1e-6)).notes[0].text == reason
         return chosen
 
@@ -579,32 +589,38 @@ def test_the_mode_follows_from_public_facts() -> None:
     assert mode(100, None, 100) == mode(100, None, 10**8) == mode(100, None, 100, size=50)
 
 
-@pytest.mark.parametrize(("order", "columns", "width"), [(2, 300, MOST_GROUPS), (3, 100, MOST_IN_TRIPLES)])
+@pytest.mark.parametrize(("order", "columns", "width"), [(2, 300, MAX_GROUPS), (3, 100, MAX_THREE_WAY_GROUPS)])
 def test_groups_are_no_more_than_memory_holds(order: int, columns: int, width: int) -> None:
     """However little noise there is."""
     names = tuple(f"c{at}" for at in range(columns))
-    domain = Domain(names=names, sizes=(8,) * columns, num_rows=5000, numbers=names)
+    domain = Domain(names=names, sizes=(8,) * columns, num_rows=5000, numeric=names)
     codes = np.random.default_rng(0).integers(0, 8, (5000, columns)).astype(np.int32)
     rows, run = PrivateRows(codes, domain), ledger(math.inf)
     gem = GEM(three_way_fraction=0.5, mode="one_shot")
-    purse = charge_marginals(rows, gem.plan(domain, run.remaining)["marginals"], run)
-    board = Board(gem, domain, purse, most_pairs=None, three_way_fraction=0.5)
-    groups = board._groups if order == 2 else board._triples.groups if board._triples is not None else {}
+    privacy_filter = charge_marginals(rows, gem.plan(domain, run.remaining)["marginals"], run)
+    measurements = MarginalMeasurements(gem, domain, privacy_filter, max_pairs=None, three_way_fraction=0.5)
+    groups = (
+        measurements._groups
+        if order == 2
+        else measurements._three_way.groups
+        if measurements._three_way is not None
+        else {}
+    )
     assert 0 < sum(max(each) + 1 for each in groups.values()) <= width
 
 
 def test_groups_hold_more_rows_the_more_classes_and_marginals_share_them() -> None:
     """An even share of the rows in a cell is `min_signal` times the noise, or a little more than groups
     must hold: levels here are alike and fine."""
-    domain = Domain(names=("a", "b", "c", "d"), sizes=(500,) * 4, num_rows=100_000, numbers=("a", "b", "c", "d"))
+    domain = Domain(names=("a", "b", "c", "d"), sizes=(500,) * 4, num_rows=100_000, numeric=("a", "b", "c", "d"))
     rows, run = (
         PrivateRows(np.random.default_rng(0).integers(0, 500, (100_000, 4)).astype(np.int32), domain),
         ledger(math.inf),
     )
-    purse = charge_marginals(rows, GEM().plan(domain, run.remaining)["marginals"], run)
-    board = Board(GEM(min_signal=2.0), domain, purse, most_pairs=None)
+    privacy_filter = charge_marginals(rows, GEM().plan(domain, run.remaining)["marginals"], run)
+    measurements = MarginalMeasurements(GEM(min_signal=2.0), domain, privacy_filter, max_pairs=None)
     for classes, most, order in [(1, None, 2), (6, None, 2), (1, 1, 2), (1, None, 3)]:
-        groups = board._coarse(domain.names, 1e-4, order, classes=classes, most=most, width=10**6)
+        groups = measurements._group(domain.names, 1e-4, order, classes=classes, most=most, width=10**6)
         count = min(most or 10**9, math.comb(4, order))
         smallest = min(min(np.bincount(each)) for each in groups.values()) / 500
         signal = 100_000 * smallest**order / classes / math.sqrt(count / 1e-4)
@@ -621,16 +637,16 @@ def test_triples_of_pure_noise_are_what_the_generator_has() -> None:
     for strong in (False, True):
         codes[:, 2] = codes[:, 0] ^ codes[:, 1] if strong else codes[:, 2]
         run = ledger(1.0)
-        purse = charge_marginals(PrivateRows(codes, domain), gem.plan(domain, run.remaining)["marginals"], run)
-        board = Board(gem, domain, purse, most_pairs=None, three_way_fraction=0.5)
-        board.buy(purse, board.pairs, board.for_pairs(purse))
-        board.buy_triples(purse, even)
-        triples = board._triples
-        assert triples is not None
-        assert purse.left == pytest.approx(0.0, abs=1e-6 * purse.precision)
-        away = [np.abs(triples.noisy[place] - 500.0).mean() for place in triples.places]
+        privacy_filter = charge_marginals(PrivateRows(codes, domain), gem.plan(domain, run.remaining)["marginals"], run)
+        measurements = MarginalMeasurements(gem, domain, privacy_filter, max_pairs=None, three_way_fraction=0.5)
+        measurements.measure(privacy_filter, measurements.pairs, measurements.left_for_pairs(privacy_filter))
+        measurements.measure_three_way(privacy_filter, even)
+        three_way = measurements._three_way
+        assert three_way is not None
+        assert privacy_filter.left == pytest.approx(0.0, abs=1e-6 * privacy_filter.precision)
+        away = [np.abs(three_way.noisy[place] - 500.0).mean() for place in three_way.slices]
         found.append((away[0], float(np.mean(away[1:]))))
-    noise = math.sqrt(math.comb(8, 3) / (0.5 * purse.precision))  # at least
+    noise = math.sqrt(math.comb(8, 3) / (0.5 * privacy_filter.precision))  # at least
     assert found[0][0] < noise / 4
     assert found[0][1] < noise / 4
     assert found[1][1] < 0.7 * noise  # pure noise would have 0.8 of it
@@ -643,14 +659,14 @@ def test_pairs_that_were_not_bought_are_independent() -> None:
     bits = np.random.default_rng(0).integers(0, 2, (4000, 2))
     codes = np.stack([bits[:, 0], bits[:, 0], bits[:, 0] & bits[:, 1]], axis=1).astype(np.int32)
     run, gem = ledger(1.0), GEM()
-    purse = charge_marginals(PrivateRows(codes, domain), gem.plan(domain, run.remaining)["marginals"], run)
-    board = Board(gem, domain, purse, most_pairs=1)
-    board.buy(purse, [("a", "b")], purse.left)
-    believed, weights = board._believed()
-    between = believed[0, :2, 4:]
+    privacy_filter = charge_marginals(PrivateRows(codes, domain), gem.plan(domain, run.remaining)["marginals"], run)
+    measurements = MarginalMeasurements(gem, domain, privacy_filter, max_pairs=1)
+    measurements.measure(privacy_filter, [("a", "b")], privacy_filter.left)
+    estimated, weights = measurements._estimate_pairs()
+    between = estimated[0, :2, 4:]
     np.testing.assert_allclose(between, np.outer(between.sum(axis=1), between.sum(axis=0)) / between.sum(), rtol=1e-5)
     assert between[:, 1].sum() == pytest.approx(1000, abs=60)
-    assert believed[0, :2, 2:4] == pytest.approx(np.diag([2000.0, 2000.0]), abs=100)
+    assert estimated[0, :2, 2:4] == pytest.approx(np.diag([2000.0, 2000.0]), abs=100)
     assert 0 < weights[0, 4] < weights[0, 2]
 
 
@@ -659,9 +675,9 @@ def test_levels_that_noise_hides_are_as_frequent_as_all_of_them() -> None:
     codes = np.concatenate([np.zeros(9600), np.repeat(np.arange(1, 41), 10)]).astype(np.int32)[:, None]
     domain = Domain(names=("a",), sizes=(41,), num_rows=10_000)
     run = ledger(0.5)
-    purse = charge_marginals(PrivateRows(codes, domain), GEM().plan(domain, run.remaining)["marginals"], run)
-    board = Board(GEM(), domain, purse, most_pairs=None)
-    hidden = board.shares[0][1:] * 10_000
+    privacy_filter = charge_marginals(PrivateRows(codes, domain), GEM().plan(domain, run.remaining)["marginals"], run)
+    measurements = MarginalMeasurements(GEM(), domain, privacy_filter, max_pairs=None)
+    hidden = measurements.shares[0][1:] * 10_000
     values, counts = np.unique(hidden.round(6), return_counts=True)
     assert counts.max() > 20
     assert values[counts.argmax()] == pytest.approx(10, abs=6)
@@ -679,7 +695,7 @@ def test_plan_and_run_tell_the_same(kind: str) -> None:
     release = us.fit(pa.table({f"c{at}": made[:, at] for at in range(5)}), gem, guarantee, schema=schema, seed=0)
     planned = us.plan(schema, gem, guarantee)
     assert [query.what for query in release.statement.queries] == [query.what for query in planned.queries]
-    assert ("triples" in planned.queries[-1].what) == (kind == "boolean")
+    assert ("3-way" in planned.queries[-1].what) == (kind == "boolean")
 
 
 def test_target_of_many_levels_is_cut_into_classes() -> None:
@@ -687,13 +703,13 @@ def test_target_of_many_levels_is_cut_into_classes() -> None:
     rows = table(2000)
     wide = PrivateRows(
         rows._codes[:, [0, 1, 3]],
-        Domain(names=("a", "b", "c"), sizes=(3, 4, 5), num_rows=2000, target="c", numbers=("c",)),
+        Domain(names=("a", "b", "c"), sizes=(3, 4, 5), num_rows=2000, target="c", numeric=("c",)),
     )
     run = ledger(math.inf)
     gem = GEM(max_classes=2)
-    purse = charge_marginals(wide, gem.plan(wide.domain, run.remaining)["marginals"], run)
-    board = Board(gem, wide.domain, purse, most_pairs=None)
-    assert board.query(("a", "b")).shape == (2, 3, 4)
+    privacy_filter = charge_marginals(wide, gem.plan(wide.domain, run.remaining)["marginals"], run)
+    measurements = MarginalMeasurements(gem, wide.domain, privacy_filter, max_pairs=None)
+    assert measurements.query(("a", "b")).shape == (2, 3, 4)
 
 
 @pytest.mark.parametrize(
@@ -729,7 +745,7 @@ def test_unknown_columns_are_refused_in_the_plan() -> None:
 def test_begins_at_independent_columns() -> None:
     shares = [np.full(size, 1 / size) for size in SIZES]
     fit = Fit(one_hot_blocks(SIZES), (16,), 0.9)
-    state = begun(fit, shares, rows=200, latent=4, key=jax.random.key(0))
+    state = init_state(fit, shares, rows=200, latent=4, key=jax.random.key(0))
     made = np.asarray(heads_of(fit, state.average, state.latents))
     np.testing.assert_allclose(made.mean(axis=0), np.concatenate(shares), atol=0.05)
     exact = Cross(None, None, jnp.asarray(made.mean(axis=0)[None]), jnp.ones((1, 14)))

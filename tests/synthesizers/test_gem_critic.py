@@ -24,16 +24,26 @@ from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.sampling import round_sampling_rate
-from understudy.schema import Domain, Scale
-from understudy.synthesizers import gem as gem_module
+from understudy.schema import Domain, NumericDomain
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.drs import DRS
-from understudy.synthesizers.gem import GEM, _seen
+from understudy.synthesizers.gem import method as gem_module
+from understudy.synthesizers.gem.method import GEM, critic_inputs
 from understudy.training.critics import one_hot_blocks, row_loss
-from understudy.training.gan import Settings, generated, generator_gradient
+from understudy.training.generation import Context, generate, generator_gradient
 from understudy.training.losses import LOSSES
-from understudy.training.marginal_matching import Components, Cross, Fit, Held, begun, by_chance, heads_of, loss_of
-from understudy.training.networks import Centred, Critic
+from understudy.training.marginal_matching import (
+    Components,
+    Cross,
+    Fit,
+    MarginalLoss,
+    by_chance,
+    heads_of,
+    init_state,
+    loss_of,
+)
+from understudy.training.networks import Centred, Constant, Critic
+from understudy.training.settings import Settings
 
 SMALL: dict[str, Any] = {"steps": 40, "components": 50, "width": 16, "depth": 1, "latent": 8}
 HYBRID: dict[str, Any] = {
@@ -91,7 +101,7 @@ def test_a_share_is_calibrated_alone_and_reserved_first() -> None:
     assert isinstance(plain, Gaussian)
     assert plain.noise_multiplier < marginals.noise_multiplier
     adaptive = GEM(**{**HYBRID, "mode": "adaptive", "num_selections": 1}).plan(DOMAIN, budget)
-    assert [query.key for query in adaptive.queries] == ["choices", "marginals", "critic"]
+    assert [query.key for query in adaptive.queries] == ["selections", "marginals", "critic"]
 
 
 def test_steps_that_do_not_fit_are_refused_before_any_row_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,11 +127,15 @@ def test_numbers_are_one_input_and_all_are_centred() -> None:
     """Under the bought shares inputs have mean zero, and those of numbers and of two levels a spread of one."""
     draw = np.random.default_rng(0)
     sizes = (2, 9, 5, 8)
-    scale = Scale(run_edges=tuple(np.linspace(0, 1, 9)), run_masses=(1 / 8,) * 8, first_run=tuple(range(9)))
-    domain = Domain(names=("sex", "age", "site", "dose"), sizes=sizes, num_rows=10, numbers=("age", "dose"))
-    nullable = Scale(run_edges=scale.run_edges, run_masses=scale.run_masses, first_run=scale.first_run, nullable=True)
+    scale = NumericDomain(
+        fine_edges=tuple(np.linspace(0, 1, 9)), fine_masses=(1 / 8,) * 8, first_fine_bin=tuple(range(9))
+    )
+    domain = Domain(names=("sex", "age", "site", "dose"), sizes=sizes, num_rows=10, numeric=("age", "dose"))
+    nullable = NumericDomain(
+        fine_edges=scale.fine_edges, fine_masses=scale.fine_masses, first_fine_bin=scale.first_fine_bin, nullable=True
+    )
     shares = [draw.dirichlet(np.ones(size) * 3) for size in sizes]
-    centre, sums = _seen(domain, (None, nullable, None, scale), shares)
+    centre, sums = critic_inputs(domain, (None, nullable, None, scale), shares)
     matrix = np.asarray(sums)
     assert matrix.shape == (sum(sizes), 1 + 2 + 5 + 1)
     inputs = np.concatenate(
@@ -134,15 +148,15 @@ def test_numbers_are_one_input_and_all_are_centred() -> None:
     assert np.ptp(np.diff(place[:8])) < 1e-9  # even steps from bin to bin ...
     assert place[8] == 0  # ... and what is missing in the middle, with an input of its own
     assert matrix[2:10, 2].tolist() == [0.0] * 8
-    rare = _seen(Domain(names=("a",), sizes=(2,), num_rows=1), (None,), [np.asarray([1 - 1e-9, 1e-9])])[1]
+    rare = critic_inputs(Domain(names=("a",), sizes=(2,), num_rows=1), (None,), [np.asarray([1 - 1e-9, 1e-9])])[1]
     assert rare[1][0] == pytest.approx(10.0)
 
 
 def test_clipped_sums_are_those_of_each_row() -> None:
     """With sums of features before the first layer, as without: against the gradient of every row by itself."""
     draw = np.random.default_rng(1)
-    centre, sums = _seen(DOMAIN, (None, None), [np.full(size, 1 / size) for size in DOMAIN.sizes])
-    critic = Centred(Critic(len(sums[0]), (4,), key=jax.random.key(0)), centre, sums)
+    centre, sums = critic_inputs(DOMAIN, (None, None), [np.full(size, 1 / size) for size in DOMAIN.sizes])
+    critic = Centred(Critic(len(sums[0]), (4,), key=jax.random.key(0)), Constant(centre), Constant(sums))
     assert has_rules(critic)
     blocks = one_hot_blocks(DOMAIN.sizes)
     loss = unit_loss(row_loss(LOSSES["gan"], blocks, None, paired=False))
@@ -160,15 +174,15 @@ def test_clipped_sums_are_those_of_each_row() -> None:
 def tiny_components(sizes: tuple[int, ...] = (2, 3), rows: int = 4) -> tuple[Fit, Components]:
     fit = Fit(one_hot_blocks(sizes), (8,), 0.9)
     shares = [np.full(size, 1 / size) for size in sizes]
-    state = begun(fit, shares, rows=rows, latent=3, key=jax.random.key(2), spread=3.0)
+    state = init_state(fit, shares, rows=rows, latent=3, key=jax.random.key(2), spread=3.0)
     return fit, Components(state.generator, state.latents)
 
 
 def test_rows_for_the_critic_have_the_law_of_the_model() -> None:
     """Drawn levels, one-hot, with the probabilities of the mixture; the chi-square test errs once in a thousand."""
     fit, made = tiny_components()
-    settings = Settings(blocks=fit.blocks, batch=10, latent=1, heads="drawn")
-    rows = np.asarray(generated(settings, made, 20_000, jax.random.key(5))[1])
+    settings = Settings(blocks=fit.blocks, batch_size=10, latent=1, heads="drawn")
+    rows = np.asarray(generate(settings, made, 20_000, jax.random.key(5))[1])
     assert set(np.unique(rows)) == {0.0, 1.0}
     heads = np.asarray(heads_of(fit, made.generator, made.latents), float)
     law = np.einsum("ri,rj->ij", heads[:, :2], heads[:, 2:]) / 4
@@ -181,7 +195,7 @@ def test_the_generator_follows_the_expected_loss() -> None:
     """The gradient for drawn rows against that of the sum over all rows that there are, by their probabilities."""
     fit, made = tiny_components()
     critic = Critic(5, (7,), key=jax.random.key(4))
-    settings = Settings(blocks=fit.blocks, batch=10, latent=1, heads="drawn", generator_batch=10_000)
+    settings = Settings(blocks=fit.blocks, batch_size=10, latent=1, heads="drawn", generator_batch=10_000)
     every = np.asarray([np.concatenate([np.eye(2)[a], np.eye(3)[b]]) for a, b in itertools.product(range(2), range(3))])
     losses = jax.nn.softplus(-jax.vmap(critic)(jnp.asarray(every, jnp.float32)))
 
@@ -190,7 +204,7 @@ def test_the_generator_follows_the_expected_loss() -> None:
         return jnp.mean(jnp.einsum("ri,rj->rij", heads[:, :2], heads[:, 2:]).reshape(-1, 6) @ losses)
 
     exact = jax.tree_util.tree_leaves(jax.grad(expected)(made.generator))
-    found = generator_gradient(settings, made, jax.vmap(critic), jax.random.key(6), None, None)
+    found = generator_gradient(settings, made, jax.vmap(critic), jax.random.key(6), Context())
     assert not np.any(found.latents)  # they stay
     scale = max(float(jnp.abs(leaf).max()) for leaf in exact)
     for one, two in zip(exact, jax.tree_util.tree_leaves(found.generator), strict=True):
@@ -200,7 +214,7 @@ def test_the_generator_follows_the_expected_loss() -> None:
 def test_drawn_heads_are_for_levels_and_losses_of_single_rows() -> None:
     for changed in ({"loss": "kl_wgan"}, {"blocks": (Block("tanh", 1), Block("one_hot", 2))}, {"heads": "hard"}):
         with pytest.raises(ConfigError, match="heads"):
-            Settings(**{"blocks": one_hot_blocks((2, 2)), "batch": 10, "heads": "drawn", **changed})  # type: ignore[arg-type]
+            Settings(**{"blocks": one_hot_blocks((2, 2)), "batch_size": 10, "heads": "drawn", **changed})  # type: ignore[arg-type]
 
 
 def test_what_holds_the_generator_is_the_measured_loss() -> None:
@@ -208,7 +222,7 @@ def test_what_holds_the_generator_is_the_measured_loss() -> None:
     term = Cross(None, None, jnp.full((1, 5), 0.4), jnp.full((1, 5), 2.0))
     heads = heads_of(fit, made.generator, made.latents)
     loss = float(loss_of((term,), heads, jax.random.key(0)))
-    assert float(Held.by(fit, (term,), 0.25)(made, jax.random.key(0))) == pytest.approx(0.25 * loss, rel=1e-5)
+    assert float(MarginalLoss.by(fit, (term,), 0.25)(made, jax.random.key(0))) == pytest.approx(0.25 * loss, rel=1e-5)
 
 
 def test_chance_is_the_loss_of_so_many_rows() -> None:
@@ -278,7 +292,7 @@ def test_wrappers_use_them(method: str) -> None:
     wrapped.fit(real_rows(400), plan, ledger, key=jax.random.key(0))
     assert sorted(query.key for query in ledger.queries) == sorted(query.key for query in plan.queries)
     if method == "boosted":
-        assert plan["picks"].what == "10 picks among 4 critics and the cells of 1 marginals"
+        assert plan["selections"].what == "10 selections among 4 critics and the cells of 1 marginals"
 
 
 @pytest.mark.slow

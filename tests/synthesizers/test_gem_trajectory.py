@@ -107,13 +107,15 @@ def test_cells_above_the_measured_order_are_repaired() -> None:
 def test_judges_of_a_method_without_critics() -> None:
     """Cells alone, in the plan's words too; where there are neither, a plan is refused."""
     gem, budget = GEM(**TINY), Budget(1.0, 1e-6)
-    assert Boosted(gem, **ROUNDS).plan(DOMAIN, budget)["picks"].what == "20 picks among the cells of 1 marginals"
+    assert (
+        Boosted(gem, **ROUNDS).plan(DOMAIN, budget)["selections"].what == "20 selections among the cells of 1 marginals"
+    )
     one = Domain(names=("a",), sizes=(2,), num_rows=100)
-    assert "cells of 1 marginals" in Boosted(gem, **ROUNDS).plan(one, budget)["picks"].what
-    with pytest.raises(ConfigError, match="No column is left"):
-        Boosted(gem, distinguishers="pairs", **ROUNDS).plan(one, budget)
+    assert "cells of 1 marginals" in Boosted(gem, **ROUNDS).plan(one, budget)["selections"].what
+    with pytest.raises(ConfigError, match="no marginal to take cells of"):
+        Boosted(gem, distinguishers="two_way", **ROUNDS).plan(one, budget)
     for queries in ("none", ()):
-        with pytest.raises(ConfigError, match="nothing would judge"):
+        with pytest.raises(ConfigError, match="must not be none"):
             Boosted(gem, distinguishers=queries, **ROUNDS)
     with pytest.raises(ConfigError, match="gem has none"):
         DRS(gem)

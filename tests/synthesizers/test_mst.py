@@ -39,7 +39,7 @@ def _fit(domain: Domain, codes: np.ndarray, epsilon: float, method: MST, seed: i
 def test_plan_fills_the_budget(epsilon: float) -> None:
     guarantee = Guarantee(epsilon, 1e-6)
     plan = MST().plan(CHAIN, Ledger(guarantee, noise=SeededNoise(0)).remaining)
-    assert [query.key for query in plan] == ["singles", "tree", "pairs"]
+    assert [query.key for query in plan] == ["one_way", "tree", "two_way"]
     assert 0.995 * epsilon <= spent_by(plan, guarantee).epsilon <= epsilon
 
 
@@ -50,7 +50,7 @@ def test_shares_are_shares_of_zcdp() -> None:
 
 
 def test_several_rows_a_unit_cost_as_much_more_noise() -> None:
-    one, three = (MST().plan(CHAIN, Budget(1.0, 1e-6, max_rows_per_unit=k))["pairs"].event for k in (1, 3))
+    one, three = (MST().plan(CHAIN, Budget(1.0, 1e-6, max_rows_per_unit=k))["two_way"].event for k in (1, 3))
     assert three.sensitivity == 3  # type: ignore[attr-defined]
     assert three.stddev > 2.9 * one.stddev  # type: ignore[attr-defined]
 
@@ -72,7 +72,7 @@ def test_target_weight_draws_edges_to_the_target() -> None:
     star = {("a", "t"), ("b", "t"), ("c", "t")}
     model = _fit(domain, codes, 5.0, MST(target_weight=3))
     assert {clique for clique in model.cliques if len(clique) == 2} == star
-    assert "count 3 times" in MST(target_weight=3).plan(domain, Budget(1.0, 1e-6)).notes[0].text
+    assert "have weight 3" in MST(target_weight=3).plan(domain, Budget(1.0, 1e-6)).notes[0].text
 
 
 @pytest.mark.parametrize("columns", [1, 2])

@@ -118,8 +118,8 @@ def test_plan_fills_the_budget_and_fit_charges_it(method: MWEM) -> None:
     counts = plan["counts"].event
     assert isinstance(counts, DiscreteGaussian)
     assert [stddev for stddev, _ in noise.noises] == [counts.stddev] * counts.count  # all that was paid for is used
-    if "choices" in plan:
-        event = plan["choices"].event
+    if "selections" in plan:
+        event = plan["selections"].event
         assert isinstance(event, Selections)
         assert 0 < len(noise.choices) <= event.rounds
     assert sorted(name for group in model.cliques for name in group) == sorted(FOUR.names)
@@ -176,7 +176,7 @@ def test_choices_have_the_law_that_was_paid_for() -> None:
     )
     _fit(method, codes=codes, noise=noise, guarantee=Guarantee(0.02, 1e-6))
     plan = method.plan(FOUR, dataclasses.replace(BUDGET, epsilon=0.02))
-    epsilon, stddev = plan["choices"].event.epsilon, plan["counts"].event.stddev  # type: ignore[attr-defined]
+    epsilon, stddev = plan["selections"].event.epsilon, plan["counts"].event.stddev  # type: ignore[attr-defined]
     ((scores, scale),) = noise.choices
     expected = [
         (3.0 if name == "a" else 1.0)
@@ -206,7 +206,7 @@ def test_mean_score_is_the_error_of_an_average_cell() -> None:
         scores,
         [np.abs(_exact(codes, FOUR, (n,)) - 3000 / s).mean() for n, s in zip(FOUR.names, FOUR.sizes, strict=True)],
     )
-    epsilon = method.plan(FOUR, BUDGET)["choices"].event.epsilon  # type: ignore[attr-defined]
+    epsilon = method.plan(FOUR, BUDGET)["selections"].event.epsilon  # type: ignore[attr-defined]
     assert scale == pytest.approx(2 * PER_UNIT / 2 / epsilon, rel=1e-6)  # a row moves the mean over two cells by half
 
 

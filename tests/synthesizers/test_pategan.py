@@ -78,7 +78,7 @@ def test_pairs_with_the_target_are_bought_and_held_to() -> None:
     schema = us.Schema(columns=columns, rows=2000, target="b")
     small = "teachers=2, iterations=200, latent=4, generator_widths=[16, 16]"
     release = us.fit(table, f"pategan({small}, target_fraction=0.2)", us.Guarantee(0.5, 1e-6), schema=schema, seed=0)
-    assert [query.key for query in release.statement.queries] == ["singles", "pairs", "votes"]
+    assert [query.key for query in release.statement.queries] == ["one_way", "two_way", "votes"]
     fake = release.sample(2000, seed=0)
     agree = np.mean(np.asarray(fake["a"].to_pylist()) == np.asarray(fake["b"].to_pylist()))
     assert abs(agree - 0.9) < 0.05  # 0.79 without pairs
@@ -88,17 +88,17 @@ def test_pairs_with_the_target_are_bought_and_held_to() -> None:
 def test_pairs_are_bought_only_where_they_can_be_held_to(method: str) -> None:
     target = "a" if method != "pategan" else None
     plan = read_method(method).plan(dataclasses.replace(DOMAIN, target=target), Budget(0.3, 1e-6))
-    assert "pairs" not in plan
+    assert "two_way" not in plan
 
 
 def test_bought_levels_of_the_target_move_no_price() -> None:
     """However many are found: a charge that depended on their number would show it."""
     budget, plans = Budget(0.3, 1e-6), []
     for size in (2, 3, 30):
-        domain = Domain(names=("a", "b"), sizes=(size, 3), num_rows=10_000, target="a", bought=("a",))
+        domain = Domain(names=("a", "b"), sizes=(size, 3), num_rows=10_000, target="a", estimated=("a",))
         plans.append([(query.key, query.event) for query in read_method("pategan").plan(domain, budget)])
     assert plans[0] == plans[1] == plans[2]
-    assert plans[0][1][0] == "pairs"
+    assert plans[0][1][0] == "two_way"
 
 
 # ------------------------------------------------------------------------------------------------------------- planning
@@ -183,7 +183,7 @@ def test_the_command_line_shows_it(tmp_path, capsys: pytest.CaptureFixture[str])
 
 
 def test_laplace_votes_are_priced_one_by_one() -> None:
-    plan = _plan("pategan(noise=laplace, iterations=10, queries=20)", 10_000)
+    plan = _plan("pategan(vote_noise=laplace, iterations=10, queries=20)", 10_000)
     event = plan["votes"].event
     assert isinstance(event, Pure)
     assert event.rounds == 20
@@ -200,8 +200,8 @@ def test_laplace_votes_are_priced_one_by_one() -> None:
         ("teachers=0", "teachers must be a whole number of at least 2"),
         ("iterations=0", "iterations must be a whole number"),
         ("queries=301", "multiple of iterations"),
-        ("noise=laplace", "needs a number of queries"),
-        ("noise=uniform", "noise must be one of"),
+        ("vote_noise=laplace", "needs a number of queries"),
+        ("vote_noise=uniform", "vote_noise must be one of"),
         ("labels=logits", "labels must be one of"),
         ("against=mean", "against must be one of"),
         ("loss=wgan", "loss must be one of"),
@@ -231,7 +231,7 @@ def test_conditions_need_a_discrete_column() -> None:
     release = us.fit(table, f"patectgan({SMALL}, features=modes)", QUICK, schema=schema, seed=1)
     assert isinstance(release.model, GeneratorModel)
     assert release.model.layout is not None
-    assert [column.kind for column in release.model.layout.columns] == ["levels", "modes"]
+    assert [column.kind for column in release.model.layout.columns] == ["one_hot", "modes"]
     assert release.sample(20, seed=0).num_rows == 20
     assert us.plan(schema, f"patectgan({SMALL})", QUICK).queries
 
@@ -282,7 +282,7 @@ def test_other_features(features: str) -> None:
 @pytest.mark.parametrize(
     "wrapper",
     [
-        "boosted({}, rounds=20, checkpoints=4, checkpoint_every=4, samples_per_generator=500, distinguishers=singles)",
+        "boosted({}, rounds=20, checkpoints=4, checkpoint_every=4, samples_per_generator=500, distinguishers=one_way)",
         "drs({}, proposals=4000)",
         "selected({}, task=marginals, checkpoints=4, holdout_fraction=0)",
     ],

@@ -13,15 +13,13 @@ import pyarrow.compute as pc
 import pytest
 
 import understudy as us
-from understudy.encoding import fit_codec
+from tests.builders import encode
 from understudy.learners.methods import Learner, Linear, Logistic, NaiveBayes, Prior
 from understudy.models import MODELS
 from understudy.models.quail import QuailModel
-from understudy.privacy.discovery import plan_discovery
 from understudy.privacy.ledger import Budget, spent_by
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows, arrange_units
-from understudy.privacy.table import PrivateTable
 from understudy.synthesizers import LEARNERS, express, learner_class, name_of, read_method
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.independent import Independent
@@ -67,10 +65,8 @@ def fitted(method: Quail, guarantee: us.Guarantee = GUARANTEE, *, seed: int = 0,
 
 
 def encoded(table: pa.Table | None = None, *, max_rows_per_unit: int = 1) -> tuple[PrivateRows, us.Codec]:
-    ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0))
-    declared, table = schema(), people() if table is None else table
-    buying = plan_discovery(declared, ledger.remaining, BINNING)
-    codec, rows = fit_codec(PrivateTable(conform(table, declared)), declared, buying, ledger, BINNING)
+    conformed = conform(people() if table is None else table, schema())
+    codec, rows, _ = encode(conformed, schema(), BINNING, guarantee=GUARANTEE)
     return rows, codec
 
 
@@ -249,7 +245,7 @@ def test_restricted_rows_keep_units_scales_and_bounds() -> None:
         num_rows=ROWS,
         target="label",
     )
-    assert part.domain.numbers == ("age",)
+    assert part.domain.numeric == ("age",)
     assert part.scales == (codec.scales[0], codec.scales[3])
     assert part.max_rows_per_unit == 2
     units = arrange_units(part, part._codes)
@@ -296,7 +292,7 @@ class HoldsOut(Independent):
 def test_disjoint_around_rows_that_are_held_out_is_refused() -> None:
     inner = HoldsOut()
     domain = encoded()[0].domain
-    with pytest.raises(us.ConfigError, match="holds out rows by itself"):
+    with pytest.raises(us.ConfigError, match="holds out units itself"):
         Quail(inner, learner="prior", disjoint=True).plan(domain, Budget(1.0, 1e-6))
     assert Quail(inner, learner="prior").plan(domain, Budget(1.0, 1e-6))  # its parts are priced as ever
 
@@ -329,14 +325,14 @@ def test_numbers_are_predictions_or_spread_around_them() -> None:
     loose = fitted(Quail(MST(), target="score", label="sample"), OPEN, target="score")
     model: Any = loose.model
     assert isinstance(model.learners[0].residual_stddev, float)
-    codes, places = model.sample(20_000, key=jax.random.key(0))
+    codes, positions = model.sample(20_000, key=jax.random.key(0))
     predicted = model.learners[0].predict(np.delete(codes, 2, axis=1))
     inside = (predicted > 0.15) & (predicted < 0.85)  # away from the bounds, where draws are held
-    spread = 100 * float(np.std(places[inside, 2] - predicted[inside]))
+    spread = 100 * float(np.std(positions[inside, 2] - predicted[inside]))
     assert 0.85 * 5 < spread < 1.15 * 5
     other: Any = firm.model
-    codes, places = other.sample(5000, key=jax.random.key(0))
-    np.testing.assert_array_equal(places[:, 2], other.learners[0].predict(np.delete(codes, 2, axis=1)))
+    codes, positions = other.sample(5000, key=jax.random.key(0))
+    np.testing.assert_array_equal(positions[:, 2], other.learners[0].predict(np.delete(codes, 2, axis=1)))
     for release in (firm, loose):
         fake = release.sample_arrow(5000, seed=0)
         slope, _ = np.polyfit(fake.column("age").to_numpy(), fake.column("score").to_numpy(), 1)
@@ -362,11 +358,11 @@ def test_numbers_without_places_stand_in_their_bins() -> None:
     gaussian = NaiveBayes(numbers="gaussian")
     nested = Quail(inner, target="colour", columns=("score", "age"), learner=gaussian)
     model: Any = fitted(nested, OPEN).model
-    codes, places = model.sample(500, key=jax.random.key(0))
-    assert np.isnan(places[:, 2]).all()  # scores are bins
-    others, shown = np.delete(codes, 1, axis=1), np.delete(places, 1, axis=1)
+    codes, positions = model.sample(500, key=jax.random.key(0))
+    assert np.isnan(positions[:, 2]).all()  # scores are bins
+    others, shown = np.delete(codes, 1, axis=1), np.delete(positions, 1, axis=1)
     missing = model.learners[0].predict(others, shown)
-    shown[:, 1] = model.learners[0].inputs.columns[0].places_of(codes[:, 2])
+    shown[:, 1] = model.learners[0].inputs.columns[0].positions_of(codes[:, 2])
     np.testing.assert_array_equal(codes[:, 1], model.learners[0].predict(others, shown))
     assert np.any(missing != codes[:, 1])
 
@@ -501,7 +497,7 @@ def test_a_share_outside_is_refused(share: float) -> None:
         ({"learner": "forest"}, "learner must be one of"),
         ({"target": ()}, "none twice"),
         ({"target": ("a", "a")}, "none twice"),
-        ({"learner": Prior(target="label")}, "not in its learner"),
+        ({"learner": Prior(target="label")}, "not of its learner"),
     ],
 )
 def test_settings_are_refused_at_once(settings: dict[str, Any], match: str) -> None:
@@ -524,10 +520,10 @@ def test_a_learner_is_no_inner_method() -> None:
         ({"target": "score", "learner": "logistic"}, {}, "predicts categories"),
         ({"target": "score", "learner": "naive_bayes"}, {}, "predicts categories"),
         ({"learner": "linear"}, {}, "predicts a number"),
-        ({"target": ("label", "colour", "score", "age")}, {}, "none left to make"),
+        ({"target": ("label", "colour", "score", "age")}, {}, "none left to generate"),
         ({"columns": ("label", "age")}, {}, "among the columns to predict it from"),
         ({"columns": ("nothing",)}, {}, "no column"),
-        ({"columns": ("age",), "learner": "prior"}, {}, "sees no columns"),
+        ({"columns": ("age",), "learner": "prior"}, {}, "uses no columns"),
         ({"target": "score", "learner": "mlp_regression", "label": "sample"}, {}, "no residual"),
     ],
 )

@@ -18,7 +18,7 @@ from jaxtyping import PRNGKeyArray
 import understudy as us
 from tests.synthesizers.walk import DOMAIN, REAL, Law, Walk, book, real_rows
 from understudy.cli import run
-from understudy.encoding.features import Bits, Layout, Levels, Line, Modes, num_features
+from understudy.encoding.features import Bits, Layout, Line, Modes, OneHot, num_features
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.models.pool import Pool
 from understudy.models.protocol import Sample
@@ -26,30 +26,30 @@ from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Query
 from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.privacy.selection import CHUNK, STEPS, RowFunctions, noisy_function_selections
-from understudy.schema import Domain, Scale
+from understudy.schema import Domain, NumericDomain
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.boosted.game import acceptance
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.selected import Centres, Regression, Selected, numbers
 from understudy.training.networks import Critic
-from understudy.training.trajectory import Trajectory, judge
+from understudy.training.trajectory import Trajectory, score_by_critics
 
 # ----------------------------------------------------------------------------------- what critics see of a private row
 
 EDGES = (0.0, 0.25, 1.0)
-LAYOUT = Layout((Levels(3), Modes(EDGES, None, True, (0.3, 0.5), (0.15, 0.2), (0.5, 0.5))))
+LAYOUT = Layout((OneHot(3), Modes(EDGES, None, True, (0.3, 0.5), (0.15, 0.2), (0.5, 0.5))))
 """Two components that overlap nearly everywhere: the row's own number decides."""
 MIXED = Domain(names=("city", "income"), sizes=(3, 3), num_rows=9000)
-INCOME = Scale(run_edges=EDGES, run_masses=(0.5, 0.5), first_run=(0, 1, 2), nullable=True)
-QUERY = Query("p", "picks", Selections(1.0))
+INCOME = NumericDomain(fine_edges=EDGES, fine_masses=(0.5, 0.5), first_fine_bin=(0, 1, 2), nullable=True)
+QUERY = Query("p", "selections", Selections(1.0))
 
 
 def mixed_rows(num_rows: int) -> PrivateRows:
     generator = np.random.default_rng(3)
     codes = generator.integers(3, size=(num_rows, 2)).astype(np.int32)
     along = np.where(codes[:, 1] == 2, np.nan, generator.random(num_rows))
-    places = np.stack([np.full(num_rows, np.nan), along], axis=1)
-    return PrivateRows(codes, MIXED, positions=lambda: places, scales=(None, INCOME))
+    positions = np.stack([np.full(num_rows, np.nan), along], axis=1)
+    return PrivateRows(codes, MIXED, positions=lambda: positions, scales=(None, INCOME))
 
 
 def exact_sums(rows: PrivateRows, functions: RowFunctions, seed: int = 0) -> np.ndarray:
@@ -71,8 +71,8 @@ class Recording:
     inner: Layout
     calls: list[tuple[int, bytes, np.ndarray]]
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
-        found = self.inner.encode(codes, places, key)
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
+        found = self.inner.encode(codes, positions, key)
         self.calls.append((len(codes), np.asarray(jax.random.key_data(key)).tobytes(), found))
         return found
 
@@ -108,8 +108,8 @@ def first_of(rows: PrivateRows, size: int) -> PrivateRows:
 class Standardised(Layout):
     """Encodes a row by the others."""
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
-        features = super().encode(codes, places, key)
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
+        features = super().encode(codes, positions, key)
         return features - features.mean(axis=0)
 
 
@@ -123,10 +123,10 @@ def test_a_layout_that_mixes_rows_is_refused_before_any_query() -> None:
 
 
 def test_rows_are_encoded_after_the_charge() -> None:
-    def places() -> np.ndarray:
+    def positions() -> np.ndarray:
         raise AssertionError("the rows were touched")
 
-    rows = PrivateRows(np.zeros((4, 2), np.int32), MIXED, positions=places, scales=(None, INCOME))
+    rows = PrivateRows(np.zeros((4, 2), np.int32), MIXED, positions=positions, scales=(None, INCOME))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
         noisy_function_selections(
             rows, RowFunctions(of_features, 4, layout=LAYOUT), Query("p", "p", Selections(1.0, 99)), book(0.1)
@@ -136,17 +136,17 @@ def test_rows_are_encoded_after_the_charge() -> None:
 
 
 def test_functions_of_codes_ask_for_no_places() -> None:
-    def places() -> np.ndarray:
+    def positions() -> np.ndarray:
         raise AssertionError("places were made")
 
-    rows = PrivateRows(np.zeros((4, 2), np.int32), MIXED, positions=places, scales=(None, INCOME))
+    rows = PrivateRows(np.zeros((4, 2), np.int32), MIXED, positions=positions, scales=(None, INCOME))
     assert exact_sums(rows, RowFunctions(lambda codes: codes[:, :1] == 0, 1)) == [4 * STEPS]
 
 
 @pytest.mark.parametrize("conditional", [False, True])
 def test_critics_of_features_are_each_critic_alone(conditional: bool) -> None:
     """Numbers pass as they are; a conditional critic is asked with the levels that stand in the row one by one."""
-    layout = Layout((Levels(2), Line((0.0, 1.0), None, True), Levels(3), Bits((0.0, 1.0), 4, False)))
+    layout = Layout((OneHot(2), Line((0.0, 1.0), None, True), OneHot(3), Bits((0.0, 1.0), 4, False)))
     blocks, width = layout.blocks, num_features(layout.blocks)
     assert [block.size for block in blocks] == [2, 2, 1, 3, 2]
     nets = [Critic(width * (1 + conditional), (7,), key=jax.random.key(seed)) for seed in range(3)]
@@ -154,7 +154,7 @@ def test_critics_of_features_are_each_critic_alone(conditional: bool) -> None:
     along = np.random.default_rng(0).random((len(codes), 4))
     features = layout.encode(codes, np.where(codes == [9, 1, 9, 9], np.nan, along), jax.random.key(0))
     wanted = [column is not None for column in layout.discrete]
-    found = judge(nets, blocks, conditional=conditional, wanted=wanted)(features)
+    found = score_by_critics(nets, blocks, conditional=conditional, wanted=wanted)(features)
     first, second = np.arange(width) < 2, (np.arange(width) >= 5) & (np.arange(width) < 8)
     for (row, seen), (column, net) in itertools.product(enumerate(features), enumerate(nets)):
         shown = [np.concatenate([seen, seen * mask]) for mask in (first, second)] if conditional else [seen]
@@ -167,9 +167,9 @@ def test_generated_rows_are_shown_like_real_ones() -> None:
     path = Trajectory((), of_features, LAYOUT)
     shown = path.shown(rows._codes, rows._positions, jax.random.key(1))(slice(8, 24))
     assert shown.shape == (16, num_features(LAYOUT.blocks))
-    codes, places = LAYOUT.decode(shown)
+    codes, positions = LAYOUT.decode(shown)
     np.testing.assert_array_equal(codes[:, 0], rows._codes[8:24, 0])
-    np.testing.assert_allclose(places[:, 1], rows._positions[8:24, 1], atol=1e-6)
+    np.testing.assert_allclose(positions[:, 1], rows._positions[8:24, 1], atol=1e-6)
     codes_only = Trajectory((), of_features).shown(rows._codes, None, jax.random.key(1))(slice(8, 24))
     np.testing.assert_array_equal(codes_only, rows._codes[8:24])
 
@@ -177,26 +177,28 @@ def test_generated_rows_are_shown_like_real_ones() -> None:
 # ---------------------------------------------------------------------------------------------------------------- tasks
 
 
-def three_columns(num_rows: int, seed: int = 0) -> tuple[Sample, Domain, tuple[Scale | None, ...]]:
+def three_columns(num_rows: int, seed: int = 0) -> tuple[Sample, Domain, tuple[NumericDomain | None, ...]]:
     """A city, a number of four bins that may be missing, and one more that follows both."""
     generator = np.random.default_rng(seed)
     city, bins = generator.integers(3, size=num_rows), generator.integers(5, size=num_rows)
     along = (bins + generator.random(num_rows)) / 4
     size = np.clip(0.2 * city + 0.3 * along + 0.1 * generator.random(num_rows), 0, 1)
-    four = Scale(
-        run_edges=(0.0, 0.25, 0.5, 0.75, 1.0), run_masses=(0.25,) * 4, first_run=(0, 1, 2, 3, 4), nullable=True
+    four = NumericDomain(
+        fine_edges=(0.0, 0.25, 0.5, 0.75, 1.0), fine_masses=(0.25,) * 4, first_fine_bin=(0, 1, 2, 3, 4), nullable=True
     )
-    ten = Scale(run_edges=tuple(np.linspace(0, 1, 11).tolist()), run_masses=(0.1,) * 10, first_run=tuple(range(11)))
+    ten = NumericDomain(
+        fine_edges=tuple(np.linspace(0, 1, 11).tolist()), fine_masses=(0.1,) * 10, first_fine_bin=tuple(range(11))
+    )
     codes = np.stack([city, bins, np.minimum(10 * size, 9)], axis=1).astype(np.int32)
-    places = np.stack([np.full(num_rows, np.nan), np.where(bins == 4, np.nan, along), size], axis=1)
-    domain = Domain(names=("city", "income", "size"), sizes=(3, 5, 10), num_rows=500, target="size", numbers=("size",))
-    return Sample(codes, places), domain, (None, four, ten)
+    positions = np.stack([np.full(num_rows, np.nan), np.where(bins == 4, np.nan, along), size], axis=1)
+    domain = Domain(names=("city", "income", "size"), sizes=(3, 5, 10), num_rows=500, target="size", numeric=("size",))
+    return Sample(codes, positions), domain, (None, four, ten)
 
 
 def test_numbers_are_places_or_the_middles_of_bins() -> None:
-    (codes, places), _, scales = three_columns(200)
+    (codes, positions), _, scales = three_columns(200)
     assert scales[1] is not None
-    np.testing.assert_array_equal(numbers(Sample(codes, places), 1, scales[1]), places[:, 1])  # type: ignore[index]
+    np.testing.assert_array_equal(numbers(Sample(codes, positions), 1, scales[1]), positions[:, 1])  # type: ignore[index]
     middles = numbers(Sample(codes, None), 1, scales[1])
     np.testing.assert_array_equal(np.isnan(middles), codes[:, 1] == 4)
     assert set(middles[codes[:, 1] < 4]) == {0.125, 0.375, 0.625, 0.875}
@@ -207,8 +209,8 @@ def test_a_regression_scores_each_row_by_itself(placed: bool) -> None:
     """Against least squares on one-hot columns; places are relative to the bounds, so the range is one."""
     from sklearn.linear_model import LinearRegression
 
-    (codes, places), domain, scales = three_columns(4000)
-    table = Sample(codes, places if placed else None)
+    (codes, positions), domain, scales = three_columns(4000)
+    table = Sample(codes, positions if placed else None)
     onehot = np.concatenate([np.eye(3)[codes[:, 0]], np.eye(5)[codes[:, 1]]], axis=1)
     assert scales[2] is not None
     wanted = numbers(table, 2, scales[2])
@@ -223,32 +225,32 @@ def test_a_regression_scores_each_row_by_itself(placed: bool) -> None:
 
 
 def test_a_regression_of_nothing_and_of_nulls() -> None:
-    (codes, places), domain, scales = three_columns(50)
-    gone = dataclasses.replace(domain, target="income", numbers=("income", "size"))
+    (codes, positions), domain, scales = three_columns(50)
+    gone = dataclasses.replace(domain, target="income", numeric=("income", "size"))
     missing = np.where(np.arange(3) == 1, 4, codes).astype(np.int32)
     learner = Regression.fit(Sample(missing, None), gone, scales)
     assert set(learner.scores(Sample(missing, None))) == {0.0}  # no number, no score
     np.testing.assert_allclose(
-        learner.scores(Sample(codes, places))[codes[:, 1] < 4].max(), 1.0, atol=0.01
+        learner.scores(Sample(codes, positions))[codes[:, 1] < 4].max(), 1.0, atol=0.01
     )  # 1/2 for all
     with pytest.raises(ConfigError, match="'city' is not"):
-        Regression.fit(Sample(codes, places), dataclasses.replace(domain, target="city"), scales)
+        Regression.fit(Sample(codes, positions), dataclasses.replace(domain, target="city"), scales)
 
 
 def test_centres_score_each_row_by_its_distance() -> None:
     """Two far groups have two centres; the farthest rows there can be score 0, and a row on a centre scores 1."""
-    (codes, places), domain, scales = three_columns(300)
-    learner = Centres.fit(Sample(codes, places), domain, scales, 4, np.asarray([1, 2], np.uint32))
+    (codes, positions), domain, scales = three_columns(300)
+    learner = Centres.fit(Sample(codes, positions), domain, scales, 4, np.asarray([1, 2], np.uint32))
     assert len(learner.centres) == 4
-    repeated = Centres.fit(Sample(codes, places), domain, scales, 4, np.asarray([1, 2], np.uint32))
+    repeated = Centres.fit(Sample(codes, positions), domain, scales, 4, np.asarray([1, 2], np.uint32))
     np.testing.assert_array_equal(learner.centres, repeated.centres)
-    scores = learner.scores(Sample(codes, places))
+    scores = learner.scores(Sample(codes, positions))
     assert scores.min() >= 0
     assert scores.max() <= 1
-    again = [float(learner.scores(Sample(codes[i : i + 1], places[i : i + 1]))[0]) for i in range(50)]  # type: ignore[index]
+    again = [float(learner.scores(Sample(codes[i : i + 1], positions[i : i + 1]))[0]) for i in range(50)]  # type: ignore[index]
     np.testing.assert_array_equal(scores[:50], again)
-    better = Centres.fit(Sample(codes, places), domain, scales, 40, np.asarray([1, 2], np.uint32))
-    assert better.scores(Sample(codes, places)).mean() > scores.mean() + 0.02
+    better = Centres.fit(Sample(codes, positions), domain, scales, 40, np.asarray([1, 2], np.uint32))
+    assert better.scores(Sample(codes, positions)).mean() > scores.mean() + 0.02
     ends = np.asarray([[0, 0, 0], [2, 3, 9]], np.int32)
     at = np.asarray([[np.nan, 0.0, 0.0], [np.nan, 1.0, 1.0]])
     one = Centres.fit(Sample(ends[:1], at[:1]), domain, scales, 3, np.asarray([1, 2], np.uint32))

@@ -7,16 +7,16 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from tests.builders import make_ledger
 from understudy.models import Model
 from understudy.models.protocol import Allowed, Arrays, Sample, Structure
 from understudy.notes import Note
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, Query
-from understudy.privacy.noise import SeededNoise
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.progress import Progress
-from understudy.schema import Domain, Scale
+from understudy.schema import Domain, NumericDomain
 from understudy.synthesizers import Capabilities, PublicUse
 from understudy.training.trajectory import Trajectory
 
@@ -60,7 +60,7 @@ class Walk:
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         sensitivity = budget.max_rows_per_unit
         stddev = budget.calibrate(lambda noise: [DiscreteGaussian(noise, 1, sensitivity)])
-        return Plan((Query("singles", "a histogram", DiscreteGaussian(stddev, 1, sensitivity)),), (Note("Walked."),))
+        return Plan((Query("one_way", "a histogram", DiscreteGaussian(stddev, 1, sensitivity)),), (Note("Walked."),))
 
     def fit(
         self,
@@ -88,7 +88,7 @@ class Walk:
         public: PublicRows | None = None,
         progress: Progress | None = None,
     ) -> Trajectory:
-        noisy_counts(rows, [("a",)], plan["singles"], ledger)
+        noisy_counts(rows, [("a",)], plan["one_way"], ledger)
         kept = [t for t in range(1, self.length + 1) if t % every == 0][-checkpoints:]
         laws = [Law(t / self.length * REAL + (1 - t / self.length) * REAL[::-1]) for t in kept]
         cells = np.arange(checkpoints) % 6
@@ -99,7 +99,7 @@ class Walk:
         )
 
 
-HALVES = Scale(run_edges=(0.0, 0.5, 1.0), run_masses=(0.5, 0.5), first_run=(0, 1, 2))
+HALVES = NumericDomain(fine_edges=(0.0, 0.5, 1.0), fine_masses=(0.5, 0.5), first_fine_bin=(0, 1, 2))
 """The first column as a number of two bins."""
 
 
@@ -118,4 +118,4 @@ def real_places(codes: np.ndarray) -> np.ndarray:
 
 
 def book(epsilon: float = 2.0, seed: int = 0, k: int = 1) -> Ledger:
-    return Ledger(Guarantee(epsilon, 1e-6), noise=SeededNoise(seed), max_rows_per_unit=k)
+    return make_ledger(epsilon, seed=seed, rows_per_unit=k)

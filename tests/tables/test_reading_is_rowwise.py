@@ -108,8 +108,8 @@ def codec_of(column: Column) -> Codec:
             (False, True) if column.kind == "boolean" else ("1", "a", "True", "1.5", "other")
         )
         return Codec((CategoricalCodec("x", tuple(listed), True, len(listed) - 1),), schema, 10)
-    ticks = {"integer": (0, 10), "real": (0.0, 10.0), "date": (0, 30_000), "datetime": (0, 10**16)}[column.kind]
-    grid = Grid.over(*ticks, integral=column.kind != "real", finest=256)
+    numbers = {"integer": (0, 10), "real": (0.0, 10.0), "date": (0, 30_000), "datetime": (0, 10**16)}[column.kind]
+    grid = Grid.over(*numbers, integral=column.kind != "real", finest=256)
     histogram = Histogram.flat(grid, num_cells=8)
     edges = np.arange(len(histogram.starts) + 1)
     return Codec((NumericCodec("x", column.kind, histogram, edges, True),), schema, 10)

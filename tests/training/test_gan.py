@@ -15,25 +15,19 @@ from understudy.errors import BudgetExceeded, Diverged
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
 from understudy.privacy.rows import PrivateUnits, PublicUnits
 from understudy.training.critics import one_hot_blocks
-from understudy.training.gan import (
-    Dials,
-    Kept,
-    Settings,
-    State,
-    advance,
-    batches_of,
-    carried_over,
-    generated,
-    start,
-    train,
-)
+from understudy.training.gan import Hyperparameters, State, advance, batches_of, init_state, restart_from, train
+from understudy.training.generation import Context, generate
+from understudy.training.loop import RunOptions, TrainingCheckpoint
 from understudy.training.losses import LOSSES
+from understudy.training.settings import Settings
 
 BLOCKS = one_hot_blocks((3, 4, 2))
-SMALL = Settings(blocks=BLOCKS, batch=25, latent=4, generator_widths=(8, 8), critic_widths=(8,), generator_batch=16)
+SMALL = Settings(
+    blocks=BLOCKS, batch_size=25, latent=4, generator_widths=(8, 8), critic_widths=(8,), generator_batch=16
+)
 NETWORKS = jax.random.key(99)
-FREE = Dials.of(5e-3, 4e-3, np.inf)
-NOISY = Dials.of(5e-3, 4e-3, 1.0)
+FREE = Hyperparameters.of(5e-3, 4e-3, np.inf)
+NOISY = Hyperparameters.of(5e-3, 4e-3, 1.0)
 RATE, STEPS = 0.125, 20
 
 
@@ -63,14 +57,14 @@ def test_without_noise_and_bound_a_critic_step_is_the_plain_one(kind: str) -> No
     """Against a step written anew: the sum over the drawn rows over the public batch, the fakes' mean, Adam."""
     key = jax.random.key(1)
     steps: ChargedSteps | PublicSteps = table(noise=0.0) if kind == "private" else public_table(200)
-    state = start(SMALL, FREE, jax.random.key(0))
+    state = init_state(SMALL, FREE, jax.random.key(0))
     batches = batches_of(SMALL, key, steps, 0, 1)
-    found = advance(SMALL, state, steps, FREE, key, batches)
+    found = advance(SMALL, state, steps, FREE, key, batches, Context())
 
     steps_key, _ = jax.random.split(key)
     critic_key, _ = jax.random.split(jax.random.fold_in(steps_key, 0))
     _, fake_key, _ = jax.random.split(critic_key, 3)
-    fakes = generated(SMALL, state.generator, SMALL.batch, fake_key)[1]
+    fakes = generate(SMALL, state.generator, SMALL.batch_size, fake_key)[1]
     at = np.asarray(batches._indices)[np.asarray(batches._taken)]
     assert 5 < len(at) < 60
     codes = np.asarray(table()._units._rows)[at, 0]
@@ -79,7 +73,7 @@ def test_without_noise_and_bound_a_critic_step_is_the_plain_one(kind: str) -> No
 
     def loss(inside: Any) -> Array:
         critic = eqx.combine(inside, rest)
-        on_real = jnp.sum(jax.vmap(lambda row: LOSSES["gan"].real(critic(row)))(real)) / SMALL.batch
+        on_real = jnp.sum(jax.vmap(lambda row: LOSSES["gan"].real(critic(row)))(real)) / SMALL.batch_size
         return on_real + LOSSES["gan"].fake(jax.vmap(critic)(fakes))
 
     adam = optax.adam(5e-3, b1=0.5, b2=0.9)
@@ -92,16 +86,18 @@ def test_a_member_of_a_population_is_the_same_run_alone() -> None:
     """Seeds, noise, rates and clips differ; 20 steps; to 1e-4."""
     members, noise = 3, jnp.asarray([0.5, 1.0, 2.0])
     keys = jax.random.split(jax.random.key(7), (members, 2))
-    dials = Dials(jnp.asarray([5e-3, 2e-3, 5e-3]), jnp.full(3, 4e-3), jnp.asarray([1.0, 0.5, 2.0]))
+    hyperparameters = Hyperparameters(jnp.asarray([5e-3, 2e-3, 5e-3]), jnp.full(3, 4e-3), jnp.asarray([1.0, 0.5, 2.0]))
     batches = batches_of(SMALL, keys[:, 1], table(), 0, 20)
 
-    def member(pair: Array, one: Dials, multiplier: Array, batches: Any) -> State:
-        return advance(SMALL, start(SMALL, one, pair[0]), table(noise=multiplier), one, pair[1], batches)
+    def member(pair: Array, one: Hyperparameters, multiplier: Array, batches: Any) -> State:
+        return advance(
+            SMALL, init_state(SMALL, one, pair[0]), table(noise=multiplier), one, pair[1], batches, Context()
+        )
 
-    together = jax.jit(jax.vmap(member))(keys, dials, noise, batches)
+    together = jax.jit(jax.vmap(member))(keys, hyperparameters, noise, batches)
     alone = jax.jit(member)
     for number in range(members):
-        one = jax.tree_util.tree_map(lambda leaf, number=number: leaf[number], dials)
+        one = jax.tree_util.tree_map(lambda leaf, number=number: leaf[number], hyperparameters)
         state = alone(keys[number], one, noise[number], batches_of(SMALL, keys[number, 1], table(), 0, 20))
         part = jax.tree_util.tree_map(
             lambda leaf, number=number: leaf[number] if eqx.is_array(leaf) else leaf, together
@@ -111,21 +107,32 @@ def test_a_member_of_a_population_is_the_same_run_alone() -> None:
 
 def test_a_run_cut_into_pieces_is_the_same_run() -> None:
     units, key = table(), jax.random.key(3)
-    whole, _ = train(SMALL, units, NOISY, key, network_key=NETWORKS, iterations=12, chunk=12)
-    pieces, kept = train(SMALL, units, NOISY, key, network_key=NETWORKS, iterations=12, chunk=5, keep_every=4)
+    whole, _ = train(SMALL, units, NOISY, key, network_key=NETWORKS, options=RunOptions(iterations=12, chunk=12))
+    pieces, kept = train(
+        SMALL, units, NOISY, key, network_key=NETWORKS, options=RunOptions(iterations=12, chunk=5, keep_every=4)
+    )
     assert_close(whole, pieces, 1e-5)
     assert [int(state.iteration) for state in kept] == [4, 8, 12]
-    assert_close(kept[-1], Kept.of(whole), 1e-5)
-    shorter, _ = train(SMALL, units, NOISY, key, network_key=NETWORKS, iterations=8, chunk=4)
-    assert_close(kept[1], Kept.of(shorter), 1e-5)
-    _, last = train(SMALL, units, NOISY, key, network_key=NETWORKS, iterations=12, chunk=5, keep_every=4, keep_last=2)
+    assert_close(kept[-1], TrainingCheckpoint.of(whole), 1e-5)
+    shorter, _ = train(SMALL, units, NOISY, key, network_key=NETWORKS, options=RunOptions(iterations=8, chunk=4))
+    assert_close(kept[1], TrainingCheckpoint.of(shorter), 1e-5)
+    _, last = train(
+        SMALL,
+        units,
+        NOISY,
+        key,
+        network_key=NETWORKS,
+        options=RunOptions(iterations=12, chunk=5, keep_every=4, keep_last=2),
+    )
     assert [int(state.iteration) for state in last] == [8, 12]
     assert_close(last[0], kept[1], 1e-5)
 
 
 def test_what_is_kept_is_small() -> None:
     """The averaged generator and the critic: no moments, and no second generator."""
-    state, (kept,) = train(SMALL, table(), NOISY, jax.random.key(3), network_key=NETWORKS, iterations=2, keep_every=2)
+    state, (kept,) = train(
+        SMALL, table(), NOISY, jax.random.key(3), network_key=NETWORKS, options=RunOptions(iterations=2, keep_every=2)
+    )
     both = sum(leaf.size for leaf in arrays_of((state.average, state.critic)))
     leaves = [leaf for leaf in jax.tree_util.tree_leaves(kept) if eqx.is_array_like(leaf)]
     assert sum(np.size(leaf) for leaf in leaves) == both + 1  # and the number of the iteration
@@ -134,16 +141,23 @@ def test_what_is_kept_is_small() -> None:
 
 def test_fresh_networks_do_not_follow_from_the_key_of_the_noise() -> None:
     """Else a guess of that key could be checked by the first weights, which a released generator remembers."""
-    first, _ = train(SMALL, table(), NOISY, jax.random.key(3), network_key=NETWORKS, iterations=0)
-    other, _ = train(SMALL, table(), NOISY, jax.random.key(4), network_key=NETWORKS, iterations=0)
+    first, _ = train(SMALL, table(), NOISY, jax.random.key(3), network_key=NETWORKS, options=RunOptions(iterations=0))
+    other, _ = train(SMALL, table(), NOISY, jax.random.key(4), network_key=NETWORKS, options=RunOptions(iterations=0))
     assert_close(first, other, 0)
-    assert_close(first, start(SMALL, NOISY, NETWORKS), 0)
+    assert_close(first, init_state(SMALL, NOISY, NETWORKS), 0)
 
 
 def test_rows_handled_in_small_chunks_give_the_same_run() -> None:
     units, key = table(), jax.random.key(3)
-    whole, _ = train(SMALL, units, NOISY, key, network_key=NETWORKS, iterations=4)
-    chunked, _ = train(dataclasses.replace(SMALL, chunk=8), units, NOISY, key, network_key=NETWORKS, iterations=4)
+    whole, _ = train(SMALL, units, NOISY, key, network_key=NETWORKS, options=RunOptions(iterations=4))
+    chunked, _ = train(
+        dataclasses.replace(SMALL, chunk_size=8),
+        units,
+        NOISY,
+        key,
+        network_key=NETWORKS,
+        options=RunOptions(iterations=4),
+    )
     assert_close(whole, chunked, 1e-5)
 
 
@@ -151,11 +165,21 @@ def test_rows_handled_in_small_chunks_give_the_same_run() -> None:
 def test_critic_weights_stay_within_their_bounds() -> None:
     units, key = table(), jax.random.key(3)
     clipped, _ = train(
-        dataclasses.replace(SMALL, weight_clip=0.01, loss="wgan"), units, NOISY, key, network_key=NETWORKS, iterations=5
+        dataclasses.replace(SMALL, weight_clip=0.01, loss="wgan"),
+        units,
+        NOISY,
+        key,
+        network_key=NETWORKS,
+        options=RunOptions(iterations=5),
     )
     assert max(np.abs(leaf).max() for leaf in arrays_of(clipped.critic)) <= np.float32(0.01)
     spectral, _ = train(
-        dataclasses.replace(SMALL, spectral=True), units, NOISY, key, network_key=NETWORKS, iterations=5
+        dataclasses.replace(SMALL, spectral=True),
+        units,
+        NOISY,
+        key,
+        network_key=NETWORKS,
+        options=RunOptions(iterations=5),
     )
     norms = [np.linalg.norm(leaf, 2) for leaf in arrays_of(spectral.critic) if leaf.ndim == 2]
     assert max(norms) < 1.05
@@ -164,11 +188,13 @@ def test_critic_weights_stay_within_their_bounds() -> None:
 def test_no_more_steps_than_were_charged() -> None:
     """Refused before a batch is sampled."""
     with pytest.raises(BudgetExceeded, match="21 steps were requested, and 20 were charged"):
-        train(SMALL, table(), NOISY, jax.random.key(3), network_key=NETWORKS, iterations=21, chunk=21)
+        train(
+            SMALL, table(), NOISY, jax.random.key(3), network_key=NETWORKS, options=RunOptions(iterations=21, chunk=21)
+        )
 
 
 def test_what_diverges_is_stopped_in_words() -> None:
-    wild = Dials.of(1e30, 1e30, 1.0)
+    wild = Hyperparameters.of(1e30, 1e30, 1.0)
     with pytest.raises(Diverged):
         train(
             dataclasses.replace(SMALL, loss="wgan"),
@@ -176,14 +202,16 @@ def test_what_diverges_is_stopped_in_words() -> None:
             wild,
             jax.random.key(0),
             network_key=NETWORKS,
-            iterations=20,
+            options=RunOptions(iterations=20),
         )
 
 
 @pytest.mark.slow
-def test_networks_are_carried_over_from_public_rows_and_nothing_else() -> None:
-    warm, _ = train(SMALL, public_table(50), FREE, jax.random.key(0), network_key=NETWORKS, iterations=6)
-    state = carried_over(SMALL, NOISY, warm)
+def test_networks_are_taken_from_public_rows_and_nothing_else() -> None:
+    warm, _ = train(
+        SMALL, public_table(50), FREE, jax.random.key(0), network_key=NETWORKS, options=RunOptions(iterations=6)
+    )
+    state = restart_from(SMALL, NOISY, warm)
     assert_close(state.generator, warm.average, 0)
     assert_close(state.critic, warm.critic, 0)
     assert int(state.iteration) == 0

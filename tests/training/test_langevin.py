@@ -1,4 +1,4 @@
-"""Chains of discriminators: each update has rows, noise and a pace of its own."""
+"""Chains of discriminators: each update has rows, noise and a now of its own."""
 
 import dataclasses
 import functools
@@ -11,13 +11,15 @@ import pytest
 
 from understudy.privacy.clipping import Clip
 from understudy.privacy.dpsgd import ChargedSteps
-from understudy.privacy.langevin import ChargedUpdates, Pace
+from understudy.privacy.langevin import ChargedUpdates, StepParameters
 from understudy.privacy.rows import PrivateUnits
 from understudy.privacy.sampling import Batches
 from understudy.training import gan as training
 from understudy.training import langevin as chains_file
 from understudy.training.critics import one_hot_blocks
-from understudy.training.langevin import Chains, ChainState, advance, begun, train_chains
+from understudy.training.generation import Context
+from understudy.training.langevin import Chains, ChainState, advance, init_state, train_chains
+from understudy.training.loop import RunOptions
 
 DISCRIMINATORS = UPDATES = ITERATIONS = 2
 RATE = 0.5
@@ -26,9 +28,9 @@ EACH = DISCRIMINATORS * UPDATES
 CHAINS = Chains(
     training.Settings(
         blocks=one_hot_blocks((3, 4)),
-        batch=4,
+        batch_size=4,
         latent=2,
-        generator="plain",
+        arch="plain",
         generator_widths=(4,),
         critic_widths=(16,),
         critic_steps=EACH,
@@ -47,7 +49,7 @@ CHAINS = Chains(
 
 @functools.cache
 def _begin() -> ChainState:
-    return jax.jit(lambda key: begun(CHAINS, key, None))(jax.random.key(1))
+    return jax.jit(lambda key: init_state(CHAINS, key, Context()))(jax.random.key(1))
 
 
 @functools.cache
@@ -55,16 +57,16 @@ def _run() -> Any:
     return jax.jit(functools.partial(advance, CHAINS))
 
 
-def critics_after(taken: np.ndarray, pace: tuple[float, float, float]) -> np.ndarray:
+def critics_after(taken: np.ndarray, now: tuple[float, float, float]) -> np.ndarray:
     """A line for each discriminator after two iterations, in which so many units enter each update's sum."""
     units = PrivateUnits(jnp.ones((2, 1, 2), jnp.int32), jnp.ones((2, 1), dtype=bool))
     batches = Batches(
         jnp.tile(jnp.arange(2), (ITERATIONS, EACH, 1, 1)), jnp.asarray(taken)[..., None, None] & np.ones(2, bool)
     )
-    of_critics = Pace(*(jnp.full(ITERATIONS, value, jnp.float32) for value in pace))
-    of_generators = Pace(*(jnp.full(ITERATIONS, value, jnp.float32) for value in (1e-6, 0.0, 0.0)))
+    of_critics = StepParameters(*(jnp.full(ITERATIONS, value, jnp.float32) for value in now))
+    of_generators = StepParameters(*(jnp.full(ITERATIONS, value, jnp.float32) for value in (1e-6, 0.0, 0.0)))
     charged = ChargedUpdates(ChargedSteps(units, jnp.zeros(()), RATE, ITERATIONS * EACH), of_critics)
-    after = _run()(_begin(), charged, Clip.flat(1.0), jax.random.key(2), batches, of_generators, None)
+    after = _run()(_begin(), charged, Clip.flat(1.0), jax.random.key(2), batches, of_generators, Context())
     return _lines(after)
 
 
@@ -76,12 +78,12 @@ def _lines(state: ChainState) -> np.ndarray:
 def test_a_draw_enters_one_update_of_one_chain() -> None:
     """Rows that enter draw k of the last iteration alone move chain k mod 2, and no other: no draw is used twice."""
     nobody = np.zeros((ITERATIONS, EACH), dtype=bool)
-    pace = (1e-2, 0.0, 0.0)  # without noise
-    before = critics_after(nobody, pace)
+    now = (1e-2, 0.0, 0.0)  # without noise
+    before = critics_after(nobody, now)
     for number in range(EACH):
         taken = nobody.copy()
         taken[-1, number] = True
-        moved = np.any(critics_after(taken, pace) != before, axis=1)
+        moved = np.any(critics_after(taken, now) != before, axis=1)
         assert np.flatnonzero(moved).tolist() == [number % DISCRIMINATORS]
 
 
@@ -102,37 +104,42 @@ def test_an_update_has_the_noise_of_its_iteration() -> None:
     nobody = Batches(jnp.zeros((ITERATIONS, EACH, 1, 2), jnp.int32), jnp.zeros((ITERATIONS, EACH, 1, 2), bool))
     wanted, still = 1e-3, jnp.full(ITERATIONS, 1e-6)
     multipliers = jnp.asarray([1.0, 1e4])
-    of_critics = Pace(jnp.full(ITERATIONS, wanted / (1e4 / RATE)), multipliers, jnp.zeros(ITERATIONS))
+    of_critics = StepParameters(jnp.full(ITERATIONS, wanted / (1e4 / RATE)), multipliers, jnp.zeros(ITERATIONS))
     charged = ChargedUpdates(ChargedSteps(units, jnp.ones(()), RATE, ITERATIONS * EACH), of_critics)
-    generators = Pace(still, jnp.zeros(ITERATIONS), jnp.zeros(ITERATIONS))
-    after = _run()(_begin(), charged, Clip.flat(1.0), jax.random.key(2), nobody, generators, None)
+    generators = StepParameters(still, jnp.zeros(ITERATIONS), jnp.zeros(ITERATIONS))
+    after = _run()(_begin(), charged, Clip.flat(1.0), jax.random.key(2), nobody, generators, Context())
     moved = _lines(after) - _lines(_begin())
     assert moved.var() / (UPDATES * wanted**2) == pytest.approx(1.0, abs=4 * np.sqrt(2 / moved.size))
 
 
-def test_training_goes_through_batches_and_paces_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_goes_through_batches_and_schedule_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """In order and from where it is, whatever the length of its parts: noise of a later stage is that of the stage."""
-    drawn_for, paces_seen = [], []
+    drawn_for, schedules = [], []
 
     def batches_of(settings: Any, key: Any, steps: Any, first: int, count: int) -> tuple[int, int]:
         drawn_for.append((first, count))
         return first, count
 
-    def run(state: Any, charged: Any, clip: Any, key: Any, batches: tuple[int, int], paces: Any, marginal: Any) -> Any:
-        paces_seen.append(paces)
+    def run(
+        state: Any, charged: Any, clip: Any, key: Any, batches: tuple[int, int], schedule: Any, context: Any
+    ) -> Any:
+        schedules.append(schedule)
         assert int(state.iteration) == batches[0]  # by which an update finds its noise
         return dataclasses.replace(state, iteration=state.iteration + batches[1])
 
     monkeypatch.setattr(chains_file, "batches_of", batches_of)
-    monkeypatch.setattr(chains_file, "_compiled", lambda chains: run)
-    monkeypatch.setattr(chains_file, "begun", lambda *_: _begin())
+    monkeypatch.setattr(chains_file, "cached_jit", lambda *settings: run)
+    monkeypatch.setattr(chains_file, "init_state", lambda *_: _begin())
     number = jnp.arange(6.0)
     units = PrivateUnits(jnp.zeros((1, 1, 2), jnp.int32), jnp.zeros((1, 1), dtype=bool))
     steps = ChargedSteps(units, jnp.zeros(()), RATE, 6 * EACH)
-    charged, own = ChargedUpdates(steps, Pace(number, number + 20, number)), Pace(number, number + 10, number)
-    key, more = jax.random.key(0), {"keep_every": 2, "keep_last": 2, "progress": None, "slot": None}
-    kept = train_chains(CHAINS, charged, Clip.flat(1.0), own, key, network_key=key, marginal=None, **more)  # type: ignore[arg-type]
+    charged, own = (
+        ChargedUpdates(steps, StepParameters(number, number + 20, number)),
+        StepParameters(number, number + 10, number),
+    )
+    key, options = jax.random.key(0), RunOptions(keep_every=2, keep_last=2)
+    kept = train_chains(CHAINS, charged, Clip.flat(1.0), own, key, network_key=key, context=Context(), options=options)
     assert drawn_for == [(0, 2), (2, 2), (4, 2)]
-    seen = np.concatenate([np.asarray(paces.noise_multiplier) for paces in paces_seen])
+    seen = np.concatenate([np.asarray(part.noise_multiplier) for part in schedules])
     np.testing.assert_array_equal(seen, own.noise_multiplier)
     assert [int(state.iteration) for state in kept] == [4, 6]

@@ -86,7 +86,7 @@ def own(profile: core.Profile) -> Boosted:
     rounds, rows = min(profile.rounds, 400), 5 * profile.samples_per_generator
     game: dict[str, Any] = {"learning_rate": 0.2, "average": "last_window", "window": min(rounds, 100)}
     return profile.boosted(
-        inner, share=0.3, distinguishers="singles", rounds=rounds, samples_per_generator=rows, **game
+        inner, share=0.3, distinguishers="one_way", rounds=rounds, samples_per_generator=rows, **game
     )
 
 

@@ -50,7 +50,7 @@ from understudy.privacy.sampling import round_sampling_rate  # noqa: E402
 from understudy.synthesizers.boosted.game import (  # noqa: E402
     Constant,
     Outcome,
-    Pick,
+    Select,
     Together,
     Values,
     best_response,
@@ -59,7 +59,10 @@ from understudy.synthesizers.boosted.game import (  # noqa: E402
     play,
     rejection_sample,
 )
-from understudy.training.gan import Dials, Kept, Settings, begun_with, generated, train  # noqa: E402
+from understudy.training.gan import Hyperparameters, init_from_networks, train  # noqa: E402
+from understudy.training.generation import generate  # noqa: E402
+from understudy.training.loop import RunOptions, TrainingCheckpoint  # noqa: E402
+from understudy.training.settings import Settings  # noqa: E402
 
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
 PUBLISHED = {
@@ -123,13 +126,13 @@ class Profile:
     def settings(self, images: int, *, private: bool) -> Settings:
         return Settings(
             blocks=(Block("tanh", PIXELS),),
-            batch=self.batch,
+            batch_size=self.batch,
             loss="kl_wgan",
             latent=self.latent,
             generator_batch=self.batch,
-            average=self.average,
+            ema_decay=self.average,
             betas=self.betas,
-            adaptive=self.adaptive if private else "none",
+            adaptive_clip=self.adaptive if private else "none",
         )
 
 
@@ -395,7 +398,9 @@ def _picks(profile: Profile, epsilon: float | None = None) -> Any:
     from understudy.privacy.events import Selections
     from understudy.privacy.ledger import Query
 
-    return Query("picks", f"{profile.rounds} picks among critics", Selections(epsilon or profile.picks, profile.rounds))
+    return Query(
+        "selections", f"{profile.rounds} picks among critics", Selections(epsilon or profile.picks, profile.rounds)
+    )
 
 
 def calibrated(profile: Profile, images: int) -> tuple[float, float]:
@@ -436,7 +441,7 @@ def paid_for_training(profile: Profile, images: int) -> float:
 
 def picks_of(
     profile: Profile, judge: Callable[[np.ndarray], np.ndarray], count: int, codes: Codes, seed: int
-) -> tuple[Pick, dict[str, Any]]:
+) -> tuple[Select, dict[str, Any]]:
     """Paid ones, or the same without a ledger; and what they cost, or why nothing was charged."""
     why = "there was no accountant here"
     if has_accountant():
@@ -449,7 +454,7 @@ def picks_of(
 
 def private_pick(
     profile: Profile, judge: Callable[[np.ndarray], np.ndarray], count: int, codes: Codes, seed: int
-) -> tuple[Pick, dict[str, float]]:
+) -> tuple[Select, dict[str, float]]:
     """The picks of a ledger that has paid for the first part of the training, and what both cost."""
     from understudy.privacy.ledger import Guarantee, Ledger
     from understudy.privacy.rows import PrivateRows
@@ -467,7 +472,7 @@ def private_pick(
     return pick, {"epsilon, training": trained, "epsilon, with picks": ledger.spent().epsilon}
 
 
-def unpriced_pick(profile: Profile, real: Values, seed: int) -> Pick:
+def unpriced_pick(profile: Profile, real: Values, seed: int) -> Select:
     """The same law where there is no accountant, so no ledger: odds exp(epsilon * sum), for public images alone."""
     noise, means = SeededNoise(seed), means_of(real)
     return lambda public: noise.noisy_argmax(real.num_samples * (means - public), 1 / profile.picks)
@@ -483,13 +488,13 @@ def means_of(real: Values) -> Float[np.ndarray, " critics"]:
 
 def trained(
     profile: Profile, codes: Codes, *, private: bool, seed: int, progress: Callable[[float, str], None]
-) -> tuple[Kept, list[Kept]]:
+) -> tuple[TrainingCheckpoint, list[TrainingCheckpoint]]:
     """The last state, and the checkpoints that PGB may use."""
     settings = profile.settings(len(codes), private=private)
     noise, clip, critic_learning_rate = 0.0, math.inf, profile.critic_learning_rate
     if private:
         noise, clip, critic_learning_rate = profile.noise, profile.clip, profile.private_critic_rate
-    dials = Dials.of(critic_learning_rate, profile.generator_learning_rate, clip)
+    hyperparameters = Hyperparameters.of(critic_learning_rate, profile.generator_learning_rate, clip)
     steps = profile.steps(len(codes), profile.epochs)
     key, network_key = jax.random.split(jax.random.key(seed))
     generator_key, critic_key = jax.random.split(network_key)
@@ -497,21 +502,21 @@ def trained(
     state, kept = train(
         settings,
         ChargedSteps(units_of(codes), jnp.float32(noise), sampling_rate(profile, len(codes)), steps),
-        dials,
+        hyperparameters,
         key,
         network_key=network_key,
-        iterations=steps,
-        state=begun_with(settings, dials, generator, Critic(profile.channels, key=critic_key)),
-        keep_every=profile.every,
-        progress=progress,
+        state=init_from_networks(settings, hyperparameters, generator, Critic(profile.channels, key=critic_key)),
+        options=RunOptions(keep_every=profile.every, progress=progress),
     )
     last = profile.steps(len(codes), profile.boosted_epochs) if private else math.inf
-    return jax.device_get(Kept.of(state)), [one for one in kept if one.iteration <= last][-profile.checkpoints :]
+    return jax.device_get(TrainingCheckpoint.of(state)), [one for one in kept if one.iteration <= last][
+        -profile.checkpoints :
+    ]
 
 
 @eqx.filter_jit
 def _made(settings: Settings, generator: Any, count: int, key: PRNGKeyArray) -> Array:
-    return codes_of(generated(settings, generator, count, key)[1])
+    return codes_of(generate(settings, generator, count, key)[1])
 
 
 def sampler(profile: Profile, images: int) -> Callable[[Any, int, PRNGKeyArray], Codes]:
@@ -565,7 +570,7 @@ def one(
 
     judge = judge_of([one.critic for one in kept])
     critics = evaluate_critics(judge, len(kept), pool)
-    of_last = evaluate_critics(judge_of([last.critic]), 1, proposals).mixed(np.ones(1))
+    of_last = evaluate_critics(judge_of([last.critic]), 1, proposals).mixture(np.ones(1))
     timed("judged")
     if private:
         pick, spent = picks_of(profile, judge, len(kept), codes, seed)
@@ -608,7 +613,7 @@ def chosen(
         "GAN": (proposals[: profile.scored], len(proposals)),
         "DRS": some(proposals, rejected),
         "PGB": (pool[draw_indices(outcome.weights, profile.scored, generator)], len(pool)),
-        "PGB+DRS": some(pool, boosted[rejection_sample(outcome.mixed[boosted], generator)]),
+        "PGB+DRS": some(pool, boosted[rejection_sample(outcome.mixture[boosted], generator)]),
     }
 
 

@@ -124,7 +124,7 @@ class Learned:
     codec: Codec
 
     def f1(self, test: pa.Table) -> float:
-        codes, places = self.codec.encode(test), self.codec.places(test)
+        codes, places = self.codec.encode(test), self.codec.positions(test)
         assert self.codec.schema.target is not None
         at = self.codec.domain.index(self.codec.schema.target)
         guesses: Any = self.model.predict(codes, places)

@@ -78,7 +78,7 @@ def cell(num_rows: int, num_numbers: int, epsilon: float, seed: int) -> dict[str
     found: dict[str, Any] = {"epsilon": epsilon, "seed": seed, "real rows": rmse_of(train, test, train)}
     found["mean"] = float(np.std(test.column("y").to_numpy()))
     alone = core.learned(train, Linear(), guarantee, schema=schema, seed=seed)
-    places: Any = alone.model.predict(alone.codec.encode(test), alone.codec.places(test))
+    places: Any = alone.model.predict(alone.codec.encode(test), alone.codec.positions(test))
     predicted = -4 * BOUND + 8 * BOUND * np.asarray(places)
     found["learner"] = float(np.sqrt(np.mean((predicted - test.column("y").to_numpy()) ** 2)))
     for name, method in METHODS.items():

@@ -43,7 +43,7 @@ def cell(num_rows: int, seed: int) -> dict[str, Any]:
     method = f"quail({INNER}, learner={express(LEARNER)}, learner_fraction=0.8)"
     release = us.fit(train, method, us.Guarantee(3.0, core.DELTA), schema=schema, seed=seed, binning=core.BINNING)
     model: Any = release.model
-    codes, places = release.codec.encode(test), release.codec.places(test)
+    codes, places = release.codec.encode(test), release.codec.positions(test)
     guesses = model.learners[0].predict(codes[:, :-1], places[:, :-1])
     found["inside"] = core.f1_of(codes[:, -1], guesses, range(10))
     fake = release.sample_arrow(min(num_rows, 20_000), seed=seed)

@@ -53,8 +53,8 @@ def patient_matrix(
 
     `codes` is a declared list of categories, such as those of a public coding manual; left out, all formal ones. What
     is recorded outside the list is left out by that public rule. `rows` is the number of patients if it may be
-    declared; left out, fitting buys it. Patients come in an order that says nothing of their admissions: by their
-    number, which is not kept.
+    declared; without it, fitting estimates it privately. Patients are in the order of their numbers, which are not
+    kept and do not depend on their admissions.
     """
     listed = icd9_categories() if codes is None else tuple(codes)
     if not listed or len(set(listed)) != len(listed):
@@ -63,9 +63,9 @@ def patient_matrix(
         if not _CODE.fullmatch(code):
             raise ConfigError(f"codes are categories such as 401, V30 or E878; found {code!r}.")
     patients = np.unique(_numbers(_read(admissions, "ADMISSIONS"), "ADMISSIONS").drop_null().to_numpy())
-    told = _read(diagnoses, "DIAGNOSES_ICD")
-    subject = _numbers(told, "DIAGNOSES_ICD")
-    icd9 = _of(told, "DIAGNOSES_ICD", "ICD9_CODE").cast(pa.string())
+    listed_codes = _read(diagnoses, "DIAGNOSES_ICD")
+    subject = _numbers(listed_codes, "DIAGNOSES_ICD")
+    icd9 = _of(listed_codes, "DIAGNOSES_ICD", "ICD9_CODE").cast(pa.string())
     known = pc.and_(pc.is_valid(subject), pc.is_valid(icd9))
     subject, icd9 = subject.filter(known), icd9.filter(known).combine_chunks().dictionary_encode()
     place = {code: number for number, code in enumerate(listed)}
@@ -81,7 +81,7 @@ def patient_matrix(
 
 
 def _numbers(table: pa.Table, what: str) -> pa.ChunkedArray:
-    """The numbers of the patients. What Arrow says of one that is none would show it."""
+    """The numbers of the patients. Arrow's own error would show the value that is not a number."""
     try:
         return _of(table, what, "SUBJECT_ID").cast(pa.int64())
     except pa.ArrowInvalid:

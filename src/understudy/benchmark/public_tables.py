@@ -77,7 +77,7 @@ def load_task(name: str) -> Task:
         train, test = read_public(f"{name}_train"), read_public(f"{name}_test")
     else:
         train, test = _split(read_public(name))
-    return Task(name, _prepared(train, recipe), _prepared(test, recipe), recipe.target)
+    return Task(name, _prepare(train, recipe), _prepare(test, recipe), recipe.target)
 
 
 def _split(table: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -86,7 +86,7 @@ def _split(table: pa.Table) -> tuple[pa.Table, pa.Table]:
     return table.take(order[:cut]), table.take(order[cut:])
 
 
-def _prepared(table: pa.Table, recipe: _Recipe) -> pa.Table:
+def _prepare(table: pa.Table, recipe: _Recipe) -> pa.Table:
     table = table.drop_columns([name for name in recipe.leave_out if name in table.column_names])
     if recipe.above is None:
         return table

@@ -8,7 +8,7 @@ from understudy.schema import Column, Schema
 MEANS_SEED = 2018
 """Draws the means of x11 to x40, once: they are part of the recipe."""
 REACH = 4.0
-"""Declared bounds stand so many standard deviations from the mean."""
+"""The distance of declared bounds from the mean, in standard deviations."""
 JUMP = 2.5
 """Where y leaves its polynomial in x10."""
 NAMES = ("y", *(f"x{number}" for number in range(1, 41)))
@@ -45,7 +45,7 @@ def _means() -> np.ndarray:
 
 
 def montgomery_olivella_schema(rows: int | None = 500) -> Schema:
-    """Kinds and bounds by the recipe alone: no row of a table is looked at. Those of y are quantiles of its law."""
+    """Kinds and bounds from the recipe alone: no row is read. The bounds of y are quantiles of its distribution."""
     bounds = {1: (0.0, 12.0), 2: (0.0, 28.0)}
     moments = {3: (2.0, 1.5), 4: (3.0, 0.5), 5: (6.0, 3.3), 9: (-0.3, 1.5), 10: (2.0, 5.5)}
     moments |= {number: (float(mean), 1.0) for number, mean in zip(range(11, 41), _means(), strict=True)}

@@ -43,7 +43,7 @@ def compared_shares(real: pa.Table, fake: pa.Table) -> Iterator[tuple[str, float
 
 
 def _share(table: pa.Table, conditions: list[tuple[str, str]]) -> float:
-    """Of the rows that meet all but the last condition, the share that meets the last."""
+    """Of the rows that meet all but the last condition, the fraction that meets the last."""
     *given, (column, value) = conditions
     for name, wanted in given:
         table = table.filter(pc.equal(table.column(name).cast(pa.string()), wanted))

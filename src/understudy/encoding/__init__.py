@@ -1,7 +1,7 @@
 """Table to codes and back, and codes to the features of networks."""
 
-from understudy.encoding.arrow import as_ticks as as_ticks
-from understudy.encoding.arrow import bound_ticks as bound_ticks
+from understudy.encoding.arrow import as_numbers as as_numbers
+from understudy.encoding.arrow import bound_numbers as bound_numbers
 from understudy.encoding.codec import Codec as Codec
 from understudy.encoding.columns import CategoricalCodec as CategoricalCodec
 from understudy.encoding.columns import NumericCodec as NumericCodec

@@ -13,10 +13,11 @@ from understudy.tables.cast import as_declared_type, as_text
 from understudy.tables.sql import compute_sql
 
 
-def as_ticks(values: pa.ChunkedArray, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of a bounded column: floats for reals, else whole numbers (days, microseconds); and which are known.
+def as_numbers(values: pa.ChunkedArray, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """The values of a bounded column as numbers, and which of them are not null.
 
-    Infinities stay, to be clamped; what is no number is unknown. Whole numbers are rounded, never refused.
+    Reals are floats; integers, dates and datetimes are integers (days, microseconds), rounded where they are not whole.
+    Infinities stay, to be clamped; values that cannot be read as numbers are null.
     """
     column = _numeric_arrow(plain_array(values), kind)
     known = pc.is_valid(column).to_numpy(zero_copy_only=False)
@@ -66,20 +67,20 @@ def _read_text(column: pa.Array, kind_type: pa.DataType) -> pa.Array:
     return compute_sql(f"TRY_CAST(v AS {names.get(kind_type, 'TIMESTAMP')})", column).cast(kind_type)
 
 
-def from_ticks(ticks: np.ndarray, null: np.ndarray, kind: str) -> pa.Array:
+def from_numbers(numbers: np.ndarray, null: np.ndarray, kind: str) -> pa.Array:
     if kind == "date":
-        return pa.array(ticks.astype(np.int32), mask=null).cast(pa.date32())
-    array = pa.array(ticks, mask=null)
+        return pa.array(numbers.astype(np.int32), mask=null).cast(pa.date32())
+    array = pa.array(numbers, mask=null)
     return array.cast(pa.timestamp("us")) if kind == "datetime" else array
 
 
-def bound_ticks(column: Column) -> tuple[int | float, int | float]:
+def bound_numbers(column: Column) -> tuple[int | float, int | float]:
     assert column.bounds is not None
-    lower, upper = (_tick(bound) for bound in column.bounds)
+    lower, upper = (_to_number(bound) for bound in column.bounds)
     return lower, upper
 
 
-def _tick(bound: Bound) -> int | float:
+def _to_number(bound: Bound) -> int | float:
     if isinstance(bound, datetime):
         return pa.scalar(bound).cast(pa.timestamp("us", tz="UTC" if bound.tzinfo else None)).cast(pa.int64()).as_py()
     if isinstance(bound, date):
@@ -87,14 +88,16 @@ def _tick(bound: Bound) -> int | float:
     return bound
 
 
-def comparable_tick(constant: object, kind: str) -> int | float | None:
-    """A constant of a condition on the scale of the column's ticks, if it is of the column's kind."""
-    number = isinstance(constant, int | float) and not isinstance(constant, bool)
+def comparable_number(constant: object, kind: str) -> int | float | None:
+    """A constant of a condition as a number that compares with the column's; None if it is of another kind."""
+    is_number = isinstance(constant, int | float) and not isinstance(constant, bool)
     if kind in ("integer", "real"):
-        return constant if number else None  # type: ignore[return-value]
+        return constant if is_number else None  # type: ignore[return-value]
     if kind == "date" and isinstance(constant, date) and not isinstance(constant, datetime):
-        return _tick(constant)
-    return _tick(constant) if kind == "datetime" and isinstance(constant, datetime) and not constant.tzinfo else None
+        return _to_number(constant)
+    return (
+        _to_number(constant) if kind == "datetime" and isinstance(constant, datetime) and not constant.tzinfo else None
+    )
 
 
 def plain_array(values: pa.ChunkedArray) -> pa.Array:
@@ -108,10 +111,10 @@ def plain_array(values: pa.ChunkedArray) -> pa.Array:
 
 
 def comparable(categories: Sequence[Category | None], values: pa.ChunkedArray) -> tuple[pa.Array, pa.ChunkedArray]:
-    """The listed categories and the column in one Arrow type, which follows from both types and from no value of a row.
+    """The listed categories and the column in one Arrow type, which depends on both types and on no value of a row.
 
-    Numbers are compared as numbers of the column's type where that holds the list, booleans as booleans, and all else
-    as texts, in which 1, 1.0 and "1" are the same.
+    Numbers are compared as numbers of the column's type where it can hold the list, booleans as booleans, and
+    everything else as text, in which 1, 1.0 and "1" are equal.
     """
     column = plain_array(values)
     listed = pa.array(list(categories))

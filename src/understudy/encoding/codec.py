@@ -12,7 +12,7 @@ import pyarrow as pa
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
-from understudy.schema import Domain, Scale, Schema
+from understudy.schema import Domain, NumericDomain, Schema
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Codec:
     columns: tuple[ColumnCodec, ...]
     schema: Schema
     num_rows: int
-    """The public number of rows: declared, or bought."""
+    """The public number of rows: declared, or estimated privately."""
 
     @property
     def domain(self) -> Domain:
@@ -31,45 +31,45 @@ class Codec:
             sizes=tuple(column.size for column in self.columns),
             num_rows=self.num_rows,
             target=self.schema.target,
-            numbers=tuple(column.name for column in self.columns if isinstance(column, NumericCodec)),
+            numeric=tuple(column.name for column in self.columns if isinstance(column, NumericCodec)),
             declared_rows=self.schema.rows,
-            bought=estimated_columns(self.schema),
+            estimated=estimated_columns(self.schema),
         )
 
     def encode(self, table: pa.Table) -> Int[np.ndarray, "rows columns"]:
-        """Codes of each row, by the public rules at the head of this file."""
+        """The codes of each row, by the public rules of `columns`."""
         codes = np.empty((table.num_rows, len(self.columns)), dtype=np.int32)
         for index, column in enumerate(self.columns):
             codes[:, index] = column.encode(table.column(column.name))
         return codes
 
-    def places(self, table: pa.Table) -> Float[np.ndarray, "rows columns"]:
-        """Where the numbers of each row lie between their bounds, from 0 to 1; NaN for nulls and other columns."""
-        places = np.full((table.num_rows, len(self.columns)), np.nan)
+    def positions(self, table: pa.Table) -> Float[np.ndarray, "rows columns"]:
+        """The positions of numbers between their bounds, from 0 to 1; NaN for nulls and other columns."""
+        positions = np.full((table.num_rows, len(self.columns)), np.nan)
         for index, column in enumerate(self.columns):
             if isinstance(column, NumericCodec):
-                places[:, index] = column.places(table.column(column.name))
-        return places
+                positions[:, index] = column.positions(table.column(column.name))
+        return positions
 
     @property
-    def scales(self) -> tuple[Scale | None, ...]:
+    def scales(self) -> tuple[NumericDomain | None, ...]:
         return tuple(column.scale if isinstance(column, NumericCodec) else None for column in self.columns)
 
     def decode(
         self,
         codes: Int[np.ndarray, "rows columns"],
-        places: Float[np.ndarray, "rows columns"] | None = None,
+        positions: Float[np.ndarray, "rows columns"] | None = None,
         *,
         key: PRNGKeyArray,
     ) -> pa.Table:
-        """A table of the schema's columns: numbers at their places or drawn inside bins, fresh ids, no text."""
+        """A table of the schema's columns: numbers at their positions or drawn within bins, new ids, no text."""
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         arrays = {}
         for index, column in enumerate(self.columns):
-            if places is None or isinstance(column, CategoricalCodec):
+            if positions is None or isinstance(column, CategoricalCodec):
                 arrays[column.name] = column.decode(codes[:, index], generator=generator)
             else:
-                arrays[column.name] = column.decode(codes[:, index], generator=generator, places=places[:, index])
+                arrays[column.name] = column.decode(codes[:, index], generator=generator, positions=positions[:, index])
         for declared in self.schema.columns:
             if declared.kind == "id" and not declared.drop:
                 arrays[declared.name] = pa.array(np.arange(1, len(codes) + 1))
@@ -87,5 +87,5 @@ class Codec:
 
 
 def estimated_columns(schema: Schema) -> tuple[str, ...]:
-    """Columns whose categories are bought."""
-    return tuple(column.name for column in schema.modelled if column.bought == "categories")
+    """The columns whose categories are estimated privately."""
+    return tuple(column.name for column in schema.modelled if column.estimated == "categories")

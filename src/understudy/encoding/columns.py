@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Bool, Float, Int
 
-from understudy.encoding.arrow import as_ticks, comparable, comparable_tick, from_ticks
+from understudy.encoding.arrow import as_numbers, comparable, comparable_number, from_numbers
 from understudy.privacy.discovery import (
     Grid,
     Histogram,
 )
-from understudy.schema import Category, Scale
+from understudy.schema import Category, NumericDomain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class CategoricalCodec:
 
     name: str
     categories: tuple[Category | None, ...]
-    """None among them: the "other" of a bought list whose values are not text; it decodes to a null."""
+    """None among them: the "other" of an estimated list whose values are not text; it decodes to a null."""
     nullable: bool
     default: int
     """The code of values that are not listed."""
@@ -39,7 +39,7 @@ class CategoricalCodec:
 
     @property
     def extent(self) -> str:
-        """In words: how many values a bought list has."""
+        """The number of values of an estimated list, for messages."""
         return f"{len(self.categories) - 1} and other"
 
     def encode(self, values: pa.ChunkedArray) -> Int[np.ndarray, " rows"]:
@@ -51,8 +51,8 @@ class CategoricalCodec:
         return codes
 
     def decode(self, codes: Int[np.ndarray, " rows"], *, generator: np.random.Generator) -> pa.Array:
-        levels = pa.array([*self.categories, None] if self.nullable else list(self.categories))
-        return levels.take(pa.array(codes))
+        values = pa.array([*self.categories, None] if self.nullable else list(self.categories))
+        return values.take(pa.array(codes))
 
     def to_dict(self) -> dict[str, object]:
         return {
@@ -70,21 +70,21 @@ class CategoricalCodec:
 
 @dataclasses.dataclass(frozen=True)
 class NumericCodec:
-    """Codes are bins: consecutive runs of a fine histogram; one more code for nulls if the column is nullable.
+    """Codes are bins, each of consecutive fine bins of a histogram; one more code for nulls if the column is nullable.
 
-    Inside a bin, decoding follows the noisy fine histogram: a run by its mass, then evenly within the run.
+    Within a bin, decoding follows the noisy fine histogram: a fine bin by its mass, then uniformly within it.
     """
 
     name: str
     kind: str
     histogram: Histogram
-    first_run: np.ndarray
-    """For each bin the first of its runs, and at the end the number of runs."""
+    first_fine_bin: np.ndarray
+    """The first fine bin of each bin, and at the end the number of fine bins."""
     nullable: bool
 
     @property
     def num_bins(self) -> int:
-        return len(self.first_run) - 1
+        return len(self.first_fine_bin) - 1
 
     @property
     def size(self) -> int:
@@ -92,35 +92,35 @@ class NumericCodec:
 
     @property
     def extent(self) -> str:
-        """In words: from where to where."""
+        """The bounds, for messages."""
         ends = np.asarray([self.histogram.grid.lower, self.histogram.grid.upper])
-        lower, upper = from_ticks(ends, np.zeros(2, dtype=bool), self.kind).to_pylist()
+        lower, upper = from_numbers(ends, np.zeros(2, dtype=bool), self.kind).to_pylist()
         return f"{lower} to {upper}"
 
     def encode(self, values: pa.ChunkedArray) -> Int[np.ndarray, " rows"]:
-        ticks, known = as_ticks(values, self.kind)
-        cells = self.histogram.grid.cells(ticks)
-        runs = np.searchsorted(self.histogram.starts, cells, side="right") - 1
-        bins = np.searchsorted(self.first_run, np.maximum(runs, 0), side="right") - 1
+        numbers, known = as_numbers(values, self.kind)
+        cells = self.histogram.grid.cells(numbers)
+        fine_bins = np.searchsorted(self.histogram.starts, cells, side="right") - 1
+        bins = np.searchsorted(self.first_fine_bin, np.maximum(fine_bins, 0), side="right") - 1
         return np.where(known, bins, self.num_bins if self.nullable else 0).astype(np.int32)
 
-    def places(self, values: pa.ChunkedArray) -> Float[np.ndarray, " rows"]:
-        """Where each value lies between the bounds, from 0 to 1; NaN for nulls, the lower bound where none may be."""
-        ticks, known = as_ticks(values, self.kind)
-        places = _places_of(self.histogram.grid, np.where(known, ticks, self.histogram.grid.lower))
-        return np.where(known, places, np.nan) if self.nullable else places
+    def positions(self, values: pa.ChunkedArray) -> Float[np.ndarray, " rows"]:
+        """The position of each value between the bounds, from 0 to 1. Nulls: NaN, or 0 if the column has none."""
+        numbers, known = as_numbers(values, self.kind)
+        positions = _positions_of(self.histogram.grid, np.where(known, numbers, self.histogram.grid.lower))
+        return np.where(known, positions, np.nan) if self.nullable else positions
 
     @property
-    def scale(self) -> Scale:
-        """What is public about the places."""
+    def scale(self) -> NumericDomain:
+        """What is public about the column."""
         grid, histogram = self.histogram.grid, self.histogram
         cell = grid.width / _num_values(grid) if grid.integral else 1 / grid.num_cells
         edges = np.minimum(np.r_[histogram.starts, histogram.stops[-1]] * cell, 1.0)
         edges[0], edges[-1] = 0.0, 1.0
-        return Scale(
-            run_edges=tuple(edges.tolist()),
-            run_masses=tuple(histogram.masses.tolist()),
-            first_run=tuple(self.first_run.tolist()),
+        return NumericDomain(
+            fine_edges=tuple(edges.tolist()),
+            fine_masses=tuple(histogram.masses.tolist()),
+            first_fine_bin=tuple(self.first_fine_bin.tolist()),
             whole=_num_values(grid) if grid.integral else None,
             nullable=self.nullable,
         )
@@ -130,54 +130,53 @@ class NumericCodec:
         codes: Int[np.ndarray, " rows"],
         *,
         generator: np.random.Generator,
-        places: Float[np.ndarray, " rows"] | None = None,
+        positions: Float[np.ndarray, " rows"] | None = None,
     ) -> pa.Array:
-        """Values: at their places where these are known, else drawn inside their bins."""
+        """Values at their positions where these are given, else drawn within their bins."""
         null = codes >= self.num_bins
-        if places is not None and not np.isnan(places[~null]).any():
-            return from_ticks(_ticks_at(self.histogram.grid, np.where(null, 0.0, places)), null, self.kind)
+        if positions is not None and not np.isnan(positions[~null]).any():
+            return from_numbers(_numbers_at(self.histogram.grid, np.where(null, 0.0, positions)), null, self.kind)
         bins = np.where(null, 0, codes)
-        # A little mass for every cell, so that a bin whose runs are all empty still decodes evenly.
+        # A little mass for every cell, so that an empty bin still decodes uniformly.
         masses = self.histogram.masses + 1e-9 * (self.histogram.stops - self.histogram.starts)
         cumulative = np.r_[0.0, np.cumsum(masses)]
-        low, high = cumulative[self.first_run[bins]], cumulative[self.first_run[bins + 1]]
-        runs = np.searchsorted(cumulative, low + generator.random(len(codes)) * (high - low), side="right") - 1
-        runs = np.clip(runs, self.first_run[bins], self.first_run[bins + 1] - 1)
-        ticks = _ticks_within(
-            self.histogram.grid, self.histogram.starts[runs], self.histogram.stops[runs], generator=generator
-        )
-        return from_ticks(ticks, null, self.kind)
+        low, high = cumulative[self.first_fine_bin[bins]], cumulative[self.first_fine_bin[bins + 1]]
+        fine_bins = np.searchsorted(cumulative, low + generator.random(len(codes)) * (high - low), side="right") - 1
+        fine_bins = np.clip(fine_bins, self.first_fine_bin[bins], self.first_fine_bin[bins + 1] - 1)
+        starts, stops = self.histogram.starts[fine_bins], self.histogram.stops[fine_bins]
+        numbers = _numbers_within(self.histogram.grid, starts, stops, generator=generator)
+        return from_numbers(numbers, null, self.kind)
 
     def bin_edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """Least and greatest tick of each bin."""
+        """The smallest and the largest number of each bin."""
         grid, starts = self.histogram.grid, self.histogram.starts
-        stops = np.r_[starts[self.first_run[1:-1]], self.histogram.stops[-1]]
-        lower = [grid.lower + int(start) * grid.width for start in starts[self.first_run[:-1]]]
+        stops = np.r_[starts[self.first_fine_bin[1:-1]], self.histogram.stops[-1]]
+        lower = [grid.lower + int(start) * grid.width for start in starts[self.first_fine_bin[:-1]]]
         upper = [grid.lower + int(stop) * grid.width - (1 if grid.integral else 0) for stop in stops]
         upper = [min(value, grid.upper) for value in upper]
         kind = np.int64 if grid.integral else np.float64
         return np.asarray(lower, dtype=kind), np.asarray(upper, dtype=kind)
 
     def bins_that_can(self, operator: str | None, constants: Sequence[object]) -> Bool[np.ndarray, " size"] | None:
-        """Which codes hold a value that meets `column operator constants`; None where that cannot be told.
+        """Which codes can hold a value that satisfies `column operator constants`; None if that cannot be decided.
 
-        A bin is ruled out only if none of its values can meet the comparison, and nulls only if they cannot.
+        A bin is excluded only if none of its values satisfies the comparison, and nulls only if they do not.
         """
         if operator in ("is null", "is not null"):
             codes = np.arange(self.size)
             return (codes >= self.num_bins) if operator == "is null" else (codes < self.num_bins)
-        ticks = [comparable_tick(constant, self.kind) for constant in constants]
-        if not ticks or any(tick is None for tick in ticks):
+        numbers = [comparable_number(constant, self.kind) for constant in constants]
+        if not numbers or any(number is None for number in numbers):
             return None
         lower, upper = self.bin_edges()
         meets = {
-            "<": lambda: lower < ticks[0],
-            "<=": lambda: lower <= ticks[0],
-            ">": lambda: upper > ticks[0],
-            ">=": lambda: upper >= ticks[0],
-            "=": lambda: (lower <= ticks[0]) & (ticks[0] <= upper),
-            "in": lambda: np.any([(lower <= tick) & (tick <= upper) for tick in ticks], axis=0),
-            "between": lambda: (upper >= ticks[0]) & (lower <= ticks[-1]),
+            "<": lambda: lower < numbers[0],
+            "<=": lambda: lower <= numbers[0],
+            ">": lambda: upper > numbers[0],
+            ">=": lambda: upper >= numbers[0],
+            "=": lambda: (lower <= numbers[0]) & (numbers[0] <= upper),
+            "in": lambda: np.any([(lower <= number) & (number <= upper) for number in numbers], axis=0),
+            "between": lambda: (upper >= numbers[0]) & (lower <= numbers[-1]),
         }.get(operator or "")
         return None if meets is None else np.r_[meets(), np.zeros(int(self.nullable), dtype=bool)]
 
@@ -194,7 +193,7 @@ class NumericCodec:
             "starts": self.histogram.starts.tolist(),
             "stops": self.histogram.stops.tolist(),
             "masses": [float(f"{mass:.6g}") for mass in self.histogram.masses],
-            "first_run": self.first_run.tolist(),
+            "first_fine_bin": self.first_fine_bin.tolist(),
             "nullable": self.nullable,
         }
 
@@ -202,23 +201,23 @@ class NumericCodec:
     def from_dict(cls, content: Mapping) -> "NumericCodec":
         integral = content["kind"] != "real"
         grid = Grid(content["lower"], content["upper"], integral, content["num_cells"], content["width"])
-        runs = [np.asarray(content[key], dtype=np.int64) for key in ("starts", "stops")]
-        histogram = Histogram(grid, runs[0], runs[1], np.asarray(content["masses"], dtype=float))
-        first_run = np.asarray(content["first_run"], dtype=np.int64)
-        return cls(content["name"], content["kind"], histogram, first_run, content["nullable"])
+        starts, stops = (np.asarray(content[key], dtype=np.int64) for key in ("starts", "stops"))
+        histogram = Histogram(grid, starts, stops, np.asarray(content["masses"], dtype=float))
+        first_fine_bin = np.asarray(content["first_fine_bin"], dtype=np.int64)
+        return cls(content["name"], content["kind"], histogram, first_fine_bin, content["nullable"])
 
 
 ColumnCodec = CategoricalCodec | NumericCodec
 
 
-def _ticks_within(grid: Grid, starts: np.ndarray, stops: np.ndarray, *, generator: np.random.Generator) -> np.ndarray:
-    """One tick drawn evenly from each run of cells."""
+def _numbers_within(grid: Grid, starts: np.ndarray, stops: np.ndarray, *, generator: np.random.Generator) -> np.ndarray:
+    """One number drawn uniformly from each range of cells."""
     if not grid.integral:
-        place = starts + generator.random(len(starts)) * (stops - starts)
+        offset = starts + generator.random(len(starts)) * (stops - starts)
         if math.isfinite(grid.upper - grid.lower):
-            return np.clip(grid.lower + place * grid.width, grid.lower, grid.upper)
-        return np.clip((grid.lower / grid.width + place) * grid.width, grid.lower, grid.upper)
-    # Ticks may lie anywhere in 64 bits, so offsets from the lower bound are unsigned.
+            return np.clip(grid.lower + offset * grid.width, grid.lower, grid.upper)
+        return np.clip((grid.lower / grid.width + offset) * grid.width, grid.lower, grid.upper)
+    # Numbers may be anywhere in 64 bits, so offsets from the lower bound are unsigned.
     width = np.uint64(grid.width)
     span = np.uint64(int(grid.upper) - int(grid.lower))
     first = starts.astype(np.uint64) * width
@@ -228,26 +227,26 @@ def _ticks_within(grid: Grid, starts: np.ndarray, stops: np.ndarray, *, generato
 
 
 def _num_values(grid: Grid) -> int:
-    """How many whole numbers lie between the bounds."""
+    """The number of integers between the bounds."""
     return int(grid.upper) - int(grid.lower) + 1
 
 
-def _places_of(grid: Grid, ticks: np.ndarray) -> Float[np.ndarray, " rows"]:
-    """From 0 to 1, clamped; whole numbers stand in the middle of their shares."""
+def _positions_of(grid: Grid, numbers: np.ndarray) -> Float[np.ndarray, " rows"]:
+    """Positions from 0 to 1, clamped; each integer is at the middle of an equal part."""
     if grid.integral:
-        clamped = np.clip(ticks, np.int64(grid.lower), np.int64(grid.upper))
-        # Unsigned, as in `Grid.cells`: the difference may pass 2^63.
+        clamped = np.clip(numbers, np.int64(grid.lower), np.int64(grid.upper))
+        # Unsigned, as in `Grid.cells`: the difference may exceed 2^63.
         offset = clamped.astype(np.int64).view(np.uint64) - np.asarray(grid.lower, dtype=np.int64).view(np.uint64)
         return (offset.astype(np.float64) + 0.5) / _num_values(grid)
     half_length = grid.upper / 2 - grid.lower / 2  # halved first: the difference may overflow
-    along = np.clip(ticks, grid.lower, grid.upper) / 2 - grid.lower / 2
-    return along / half_length if half_length else np.zeros(len(ticks))
+    along = np.clip(numbers, grid.lower, grid.upper) / 2 - grid.lower / 2
+    return along / half_length if half_length else np.zeros(len(numbers))
 
 
-def _ticks_at(grid: Grid, places: Float[np.ndarray, " rows"]) -> np.ndarray:
-    """The reverse of `_places_of`."""
+def _numbers_at(grid: Grid, positions: Float[np.ndarray, " rows"]) -> np.ndarray:
+    """The inverse of `_positions_of`."""
     if grid.integral:
-        along = np.clip(places, 0.0, 1.0 - 2.0**-53) * float(_num_values(grid))
+        along = np.clip(positions, 0.0, 1.0 - 2.0**-53) * float(_num_values(grid))
         offset = np.minimum(np.floor(along).astype(np.uint64), np.uint64(_num_values(grid) - 1))
         return (np.asarray(grid.lower, dtype=np.int64).view(np.uint64) + offset).view(np.int64)
-    return np.clip(grid.lower * (1 - places) + grid.upper * places, grid.lower, grid.upper)
+    return np.clip(grid.lower * (1 - positions) + grid.upper * positions, grid.lower, grid.upper)

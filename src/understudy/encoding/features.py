@@ -1,11 +1,12 @@
-"""What networks see of a row: a layout turns codes and places into features, and features back into both.
+"""Features of networks: a layout turns codes and positions into features, and features back into both.
 
-`typed` gives numbers a bounded line or a few bits, and lists of categories a level each; `modes` is the mode-specific
-normalisation of CTGAN (Xu et al. 2019). Codes are the codec's, and a place is where a number lies between its bounds,
-from 0 to 1. Encoding a row follows public and bought facts, the row itself and randomness of its own: no other row.
+`typed` encodes a number as one bounded value or a few bits, and a category one-hot; `modes` is the mode-specific
+normalisation of CTGAN (Xu et al. 2019). Codes are the codec's, and a position is that of a number between its bounds,
+from 0 to 1. The features of a row depend on public facts, private estimates, the row itself and its own randomness,
+and on no other row.
 
-CTGAN fits its mixtures to the rows. Here they are fitted to the noisy histogram that was bought, which is
-post-processing, and no component is narrower than a cell of it.
+CTGAN fits its mixtures to the rows. Here they are fitted to the privately estimated histogram, which is
+post-processing, and no component is narrower than a bin of it.
 """
 
 import dataclasses
@@ -17,18 +18,18 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
-from understudy.schema import Domain, Scale
+from understudy.schema import Domain, NumericDomain
 
 FEATURES = ("binned", "typed", "modes")
-MODES = ("bought", "public_grid")
+MODES = ("private", "public_grid")
 FEW = 15
-"""Whole numbers of so many values at most are bits in `typed`, levels in `modes`."""
+"""Integer columns with at most this many values are bits in `typed`, and one-hot in `modes`."""
 LIGHT = 0.005
-"""Components of less weight are left out, as in CTGAN."""
+"""Components of less weight are dropped, as in CTGAN."""
 REACH = 4.0
-"""Standard deviations from a component's mean to either end of its line."""
+"""The half-width of a component's range, in standard deviations."""
 
-Places = Float[np.ndarray, " rows"]
+Positions = Float[np.ndarray, " rows"]
 Codes = Int[np.ndarray, " rows"]
 Features = Float[np.ndarray, "rows features"]
 Numbers = Sequence[float] | np.ndarray
@@ -38,7 +39,7 @@ Numbers = Sequence[float] | np.ndarray
 
 
 class Block(NamedTuple):
-    """One column's features: "one_hot" of `size` levels, "bits" of `size` digits, "tanh" numbers."""
+    """A group of features: "one_hot" of `size` categories, "bits" of `size` digits, or `size` "tanh" numbers."""
 
     kind: str
     size: int
@@ -47,8 +48,8 @@ class Block(NamedTuple):
 Blocks = tuple[Block, ...]
 
 
-def is_level(blocks: Blocks) -> np.ndarray:
-    """Which features are levels of one-hot blocks."""
+def is_one_hot(blocks: Blocks) -> np.ndarray:
+    """Which features belong to one-hot blocks."""
     return np.repeat([block.kind == "one_hot" for block in blocks], [block.size for block in blocks])
 
 
@@ -57,7 +58,7 @@ def num_features(blocks: Blocks) -> int:
 
 
 def starts(blocks: Blocks) -> list[int]:
-    """Where each block begins."""
+    """The first feature of each block."""
     return np.cumsum([0, *(block.size for block in blocks)])[:-1].tolist()
 
 
@@ -65,62 +66,62 @@ def starts(blocks: Blocks) -> list[int]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Levels:
+class OneHot:
     """A column's codes, one-hot."""
 
-    kind: ClassVar[str] = "levels"
+    kind: ClassVar[str] = "one_hot"
     size: int
 
     @property
     def blocks(self) -> Blocks:
         return (Block("one_hot", self.size),)
 
-    def encode(self, codes: Codes, places: Places, uniform: Places) -> Features:
+    def encode(self, codes: Codes, positions: Positions, uniform: Positions) -> Features:
         return np.eye(self.size)[codes]
 
-    def decode(self, features: Features) -> tuple[Codes, Places]:
+    def decode(self, features: Features) -> tuple[Codes, Positions]:
         return features.argmax(axis=1), np.full(len(features), np.nan)
 
     def shares(self, marginal: np.ndarray) -> np.ndarray:
-        """What is known of each feature's mean; zero where nothing is."""
+        """The estimated mean of each feature; zero if it is not known."""
         return marginal
 
 
 @dataclasses.dataclass(frozen=True)
 class Number:
-    """What the layouts of a number share: its bins, whether it is whole, and whether it may be missing."""
+    """The common part of the layouts of a number: its bins, whether it is an integer, and whether it may be missing."""
 
     edges: tuple[float, ...]
-    """Places of the bins' edges, from 0 to 1."""
+    """The positions of the bins' edges, from 0 to 1."""
     whole: int | None
-    """How many whole numbers lie between the bounds; None: not only whole ones."""
+    """The number of integers between the bounds; None: the column is not of integers."""
     nullable: bool
 
     @property
     def size(self) -> int:
         return len(self.edges) - 1 + self.nullable
 
-    def _snapped(self, places: Places) -> Places:
-        """Whole numbers stand in the middle of their share of the line."""
-        places = np.clip(places, 0.0, 1.0)
-        return places if self.whole is None else (_index(places, self.whole) + 0.5) / self.whole
+    def _snap(self, positions: Positions) -> Positions:
+        """Positions of integers, rounded to the middle of their part of [0, 1]."""
+        positions = np.clip(positions, 0.0, 1.0)
+        return positions if self.whole is None else (_index(positions, self.whole) + 0.5) / self.whole
 
-    def _coded(self, places: Places, missing: np.ndarray) -> tuple[Codes, Places]:
+    def _to_codes(self, positions: Positions, missing: np.ndarray) -> tuple[Codes, Positions]:
         inner = np.asarray(self.edges[1:-1])
-        bins = np.searchsorted(inner, places, side="right")
-        return np.where(missing, len(self.edges) - 1, bins), np.where(missing, np.nan, places)
+        bins = np.searchsorted(inner, positions, side="right")
+        return np.where(missing, len(self.edges) - 1, bins), np.where(missing, np.nan, positions)
 
     def _null_share(self, marginal: np.ndarray) -> float:
         return float(marginal[-1]) if self.nullable else 0.0
 
 
 class Marked(Number):
-    """Where a number may be missing, two levels before it say so: present, missing."""
+    """A number preceded, if it may be missing, by a one-hot block: present, missing."""
 
     def _mark(self, missing: np.ndarray) -> Features:
         return np.stack([~missing, missing], axis=1).astype(float) if self.nullable else np.zeros((len(missing), 0))
 
-    def _marked(self, features: Features) -> np.ndarray:
+    def _is_marked(self, features: Features) -> np.ndarray:
         return features[:, 1] > features[:, 0] if self.nullable else np.zeros(len(features), dtype=bool)
 
     def _mark_shares(self, marginal: np.ndarray, rest: int) -> np.ndarray:
@@ -142,12 +143,12 @@ class Line(Marked):
     def blocks(self) -> Blocks:
         return (*self._mark_blocks, Block("tanh", 1))
 
-    def encode(self, codes: Codes, places: Places, uniform: Places) -> Features:
-        missing = np.isnan(places)
-        return np.c_[self._mark(missing), np.where(missing, 0.0, 2 * places - 1)]
+    def encode(self, codes: Codes, positions: Positions, uniform: Positions) -> Features:
+        missing = np.isnan(positions)
+        return np.c_[self._mark(missing), np.where(missing, 0.0, 2 * positions - 1)]
 
-    def decode(self, features: Features) -> tuple[Codes, Places]:
-        return self._coded(self._snapped((features[:, -1].astype(float) + 1) / 2), self._marked(features))
+    def decode(self, features: Features) -> tuple[Codes, Positions]:
+        return self._to_codes(self._snap((features[:, -1].astype(float) + 1) / 2), self._is_marked(features))
 
     def shares(self, marginal: np.ndarray) -> np.ndarray:
         return self._mark_shares(marginal, 1)
@@ -155,7 +156,7 @@ class Line(Marked):
 
 @dataclasses.dataclass(frozen=True)
 class Bits(Marked):
-    """A whole number of few values, counted from its lower bound, as bits: the most significant first."""
+    """An integer of few values, counted from its lower bound, as bits: the most significant first."""
 
     kind: ClassVar[str] = "bits"
 
@@ -168,20 +169,20 @@ class Bits(Marked):
     def blocks(self) -> Blocks:
         return (*self._mark_blocks, Block("bits", self._width))
 
-    def encode(self, codes: Codes, places: Places, uniform: Places) -> Features:
+    def encode(self, codes: Codes, positions: Positions, uniform: Positions) -> Features:
         assert self.whole is not None
-        missing = np.isnan(places)
-        index = np.where(missing, 0, _index(np.where(missing, 0.0, places), self.whole))
+        missing = np.isnan(positions)
+        index = np.where(missing, 0, _index(np.where(missing, 0.0, positions), self.whole))
         powers = 1 << np.arange(self._width)[::-1]
         return np.c_[self._mark(missing), (index[:, None] // powers) % 2]
 
-    def decode(self, features: Features) -> tuple[Codes, Places]:
+    def decode(self, features: Features) -> tuple[Codes, Positions]:
         assert self.whole is not None
         powers = 1 << np.arange(self._width)[::-1]
         index = (features[:, -self._width :] > 0.5) @ powers
-        # A code that no value has is above all of them: the nearest allowed is the greatest.
-        places = (np.minimum(index, self.whole - 1) + 0.5) / self.whole
-        return self._coded(places, self._marked(features))
+        # Bits that no value has are above all of them: the nearest value is the largest.
+        positions = (np.minimum(index, self.whole - 1) + 0.5) / self.whole
+        return self._to_codes(positions, self._is_marked(features))
 
     def shares(self, marginal: np.ndarray) -> np.ndarray:
         return self._mark_shares(marginal, self._width)
@@ -189,61 +190,61 @@ class Bits(Marked):
 
 @dataclasses.dataclass(frozen=True)
 class Modes(Number):
-    """A number as a component of a mixture, and where it lies within four standard deviations of its mean.
+    """A number as a component of a mixture, and its position within four standard deviations of the component's mean.
 
-    One more level, where it may be missing, says so.
+    If it may be missing, the one-hot block has one more category for that.
     """
 
     kind: ClassVar[str] = "modes"
     means: tuple[float, ...]
     stddevs: tuple[float, ...]
     weights: tuple[float, ...]
-    run_edges: tuple[float, ...] = ()
-    run_masses: tuple[float, ...] = ()
-    """The histogram that the components were made of. It is not kept in a release, which never needs it."""
+    fine_edges: tuple[float, ...] = ()
+    fine_masses: tuple[float, ...] = ()
+    """The histogram that the components were fitted to. A release does not keep it."""
 
     @property
     def blocks(self) -> Blocks:
         return (Block("one_hot", len(self.means) + self.nullable), Block("tanh", 1))
 
-    def encode(self, codes: Codes, places: Places, uniform: Places) -> Features:
-        """A component by its posterior, drawn with the row's own uniform number."""
-        missing = np.isnan(places)
-        known = np.where(missing, 0.5, places)
+    def encode(self, codes: Codes, positions: Positions, uniform: Positions) -> Features:
+        """A component drawn from its posterior, with the row's own uniform number."""
+        missing = np.isnan(positions)
+        known = np.where(missing, 0.5, positions)
         odds = np.cumsum(self._posterior(known), axis=1)
         chosen = np.minimum((uniform[:, None] >= odds / odds[:, -1:]).sum(axis=1), len(self.means) - 1)
         means, reach = np.asarray(self.means)[chosen], REACH * np.asarray(self.stddevs)[chosen]
         along = np.where(missing, 0.0, np.clip((known - means) / reach, -1.0, 1.0))
-        levels = np.eye(len(self.means) + self.nullable)[np.where(missing, len(self.means), chosen)]
-        return np.c_[levels, along]
+        components = np.eye(len(self.means) + self.nullable)[np.where(missing, len(self.means), chosen)]
+        return np.c_[components, along]
 
-    def decode(self, features: Features) -> tuple[Codes, Places]:
-        level = features[:, :-1].argmax(axis=1)
-        missing = level >= len(self.means)
-        chosen = np.where(missing, 0, level)
+    def decode(self, features: Features) -> tuple[Codes, Positions]:
+        category = features[:, :-1].argmax(axis=1)
+        missing = category >= len(self.means)
+        chosen = np.where(missing, 0, category)
         along = np.clip(features[:, -1].astype(float), -1.0, 1.0)
-        places = np.asarray(self.means)[chosen] + REACH * np.asarray(self.stddevs)[chosen] * along
-        return self._coded(self._snapped(places), missing)
+        positions = np.asarray(self.means)[chosen] + REACH * np.asarray(self.stddevs)[chosen] * along
+        return self._to_codes(self._snap(positions), missing)
 
     def shares(self, marginal: np.ndarray) -> np.ndarray:
-        middles = (np.asarray(self.run_edges[1:]) + np.asarray(self.run_edges[:-1])) / 2
-        shares = np.asarray(self.run_masses) @ self._posterior(middles)
+        middles = (np.asarray(self.fine_edges[1:]) + np.asarray(self.fine_edges[:-1])) / 2
+        shares = np.asarray(self.fine_masses) @ self._posterior(middles)
         null = self._null_share(marginal)
         return np.r_[shares / shares.sum() * (1 - null), [null] if self.nullable else [], 0.0]
 
-    def _posterior(self, places: Places) -> Float[np.ndarray, "rows components"]:
-        logs = _log_densities(places, np.zeros_like(places), self.means, self.stddevs, self.weights)
+    def _posterior(self, positions: Positions) -> Float[np.ndarray, "rows components"]:
+        logs = _log_densities(positions, np.zeros_like(positions), self.means, self.stddevs, self.weights)
         logs = np.exp(logs - logs.max(axis=1, keepdims=True))
         return logs / logs.sum(axis=1, keepdims=True)
 
 
-ColumnLayout = Levels | Line | Bits | Modes
-KINDS: dict[str, type[ColumnLayout]] = {cls.kind: cls for cls in (Levels, Line, Bits, Modes)}
+ColumnLayout = OneHot | Line | Bits | Modes
+KINDS: dict[str, type[ColumnLayout]] = {cls.kind: cls for cls in (OneHot, Line, Bits, Modes)}
 
 
-def _index(places: Places, whole: int) -> np.ndarray:
-    """Which whole number a place stands for, counted from the lower bound."""
-    return np.clip(np.floor(places * whole), 0, whole - 1)
+def _index(positions: Positions, whole: int) -> np.ndarray:
+    """The integer at a position, counted from the lower bound."""
+    return np.clip(np.floor(positions * whole), 0, whole - 1)
 
 
 # --------------------------------------------------------------------------------------------------------------- tables
@@ -261,45 +262,45 @@ class Layout:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Codes of each column."""
+        """The number of codes of each column."""
         return tuple(column.size for column in self.columns)
 
     @property
     def discrete(self) -> tuple[int | None, ...]:
-        """For each block the column that it shows level by level; None: it shows none so. Conditions stand on these."""
+        """For each block the column whose codes it one-hot encodes, or None. Conditional training uses these blocks."""
         return tuple(
-            number if isinstance(column, Levels) else None
+            number if isinstance(column, OneHot) else None
             for number, column in enumerate(self.columns)
             for _ in column.blocks
         )
 
     def encode(
-        self, codes: Int[np.ndarray, "rows columns"], places: Float[np.ndarray, "rows columns"], key: PRNGKeyArray
+        self, codes: Int[np.ndarray, "rows columns"], positions: Float[np.ndarray, "rows columns"], key: PRNGKeyArray
     ) -> Features:
-        """Features of each row.
+        """The features of each row.
 
-        Formal guarantee: row i of the result is a function of row i and of the i-th stretch of the key's randomness,
-        which is independent of the others'. So whatever clips and adds rows afterwards keeps its sensitivity.
+        Formal guarantee: row i of the result is a function of row i and of its own part of the key's randomness, which
+        is independent of the other parts. So clipped sums over the result keep their sensitivity.
         """
         uniform = np.random.default_rng(np.asarray(jax.random.key_data(key))).random(codes.shape)
         parts = [
-            column.encode(codes[:, at], places[:, at], uniform[:, at]).astype(np.float32)
+            column.encode(codes[:, at], positions[:, at], uniform[:, at]).astype(np.float32)
             for at, column in enumerate(self.columns)
         ]
         return np.concatenate(parts, axis=1)
 
     def decode(self, features: Features) -> tuple[Int[np.ndarray, "rows columns"], Float[np.ndarray, "rows columns"]]:
-        """Codes, and places of the numbers; NaN where a value follows from its code alone."""
+        """Codes, and positions of numbers; NaN where a value follows from its code alone."""
         ends = np.cumsum([num_features(column.blocks) for column in self.columns])
         drawn = [
             column.decode(part)
             for column, part in zip(self.columns, np.split(features, ends[:-1], axis=1), strict=True)
         ]
-        codes, places = zip(*drawn, strict=True)
-        return np.stack(codes, axis=1).astype(np.int32), np.stack(places, axis=1)
+        codes, positions = zip(*drawn, strict=True)
+        return np.stack(codes, axis=1).astype(np.int32), np.stack(positions, axis=1)
 
     def shares(self, marginals: Sequence[np.ndarray]) -> Float[np.ndarray, " features"]:
-        """The mean of each level by bought one-way shares of the codes; zero for features that are no levels."""
+        """The estimated mean of each one-hot feature, by estimated 1-way marginals; zero for other features."""
         return np.concatenate(
             [column.shares(marginal) for column, marginal in zip(self.columns, marginals, strict=True)]
         )
@@ -311,7 +312,7 @@ class Layout:
             | {
                 field.name: getattr(column, field.name)
                 for field in dataclasses.fields(column)
-                if not field.name.startswith("run_")
+                if not field.name.startswith("fine_")
             }
             for column in self.columns
         ]
@@ -330,13 +331,14 @@ class Layout:
 def layout_of(
     features: str,
     domain: Domain,
-    scales: Sequence[Scale | None],
+    scales: Sequence[NumericDomain | None],
     marginals: Sequence[np.ndarray] | None,
     *,
-    modes: str = "bought",
+    modes: str = "private",
     num_modes: int = 10,
 ) -> Layout:
-    """The layout of a table by public and bought facts: its scales, and noisy shares of its codes if there are any."""
+    """The layout of a table by public facts and private estimates: its numeric domains, and, if given, 1-way
+    marginals."""
     columns = []
     for at, (size, scale) in enumerate(zip(domain.sizes, scales, strict=True)):
         known = None if marginals is None else marginals[at]
@@ -345,32 +347,32 @@ def layout_of(
 
 
 def _column_layout(
-    features: str, size: int, scale: Scale | None, marginal: np.ndarray | None, modes: str, num_modes: int
+    features: str, size: int, scale: NumericDomain | None, marginal: np.ndarray | None, modes: str, num_modes: int
 ) -> ColumnLayout:
     if features == "binned" or scale is None:
-        return Levels(size)
+        return OneHot(size)
     few = scale.whole is not None and scale.whole <= FEW
     number = (scale.edges, scale.whole, scale.nullable)
     if features == "typed":
         return Bits(*number) if few else Line(*number)
     if few:
-        return Levels(size)
-    masses = _run_masses(scale, marginal)
+        return OneHot(size)
+    masses = _fine_masses(scale, marginal)
     if modes == "public_grid":
         means = (np.arange(num_modes) + 0.5) / num_modes
         stddevs, weights = np.full(num_modes, 1 / (REACH * num_modes)), np.full(num_modes, 1 / num_modes)
     else:
-        means, stddevs, weights = weighted_mixture(np.asarray(scale.run_edges), masses, num_modes)
+        means, stddevs, weights = weighted_mixture(np.asarray(scale.fine_edges), masses, num_modes)
     fitted = [tuple(values.tolist()) for values in (means, stddevs, weights)]
-    return Modes(*number, fitted[0], fitted[1], fitted[2], scale.run_edges, tuple(masses.tolist()))
+    return Modes(*number, fitted[0], fitted[1], fitted[2], scale.fine_edges, tuple(masses.tolist()))
 
 
-def _run_masses(scale: Scale, marginal: np.ndarray | None) -> np.ndarray:
-    """Shares of the fine histogram's runs; where the bins were counted once more, their runs share that count."""
-    masses = np.asarray(scale.run_masses) + 1e-9 * np.diff(scale.run_edges)
+def _fine_masses(scale: NumericDomain, marginal: np.ndarray | None) -> np.ndarray:
+    """The probabilities of the fine bins, scaled to the marginal over bins if there is one."""
+    masses = np.asarray(scale.fine_masses) + 1e-9 * np.diff(scale.fine_edges)
     if marginal is None:
         return masses / masses.sum()
-    bin_of = np.searchsorted(scale.first_run[1:-1], np.arange(len(masses)), side="right")
+    bin_of = np.searchsorted(scale.first_fine_bin[1:-1], np.arange(len(masses)), side="right")
     inside = np.bincount(bin_of, weights=masses)
     masses = masses / inside[bin_of] * np.asarray(marginal)[bin_of]
     return masses / masses.sum()
@@ -380,17 +382,17 @@ def _run_masses(scale: Scale, marginal: np.ndarray | None) -> np.ndarray:
 
 
 def weighted_mixture(
-    edges: Float[np.ndarray, " edges"], masses: Float[np.ndarray, " cells"], most: int, *, iterations: int = 200
+    edges: Float[np.ndarray, " edges"], masses: Float[np.ndarray, " bins"], most: int, *, iterations: int = 200
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means, standard deviations and weights of at most `most` normal components, by EM on the cells of a histogram.
+    """Means, standard deviations and weights of at most `most` normal components, by EM on a histogram.
 
-    A cell counts with its mass at its middle, and with the variance that an even spread over it has. No component is
-    narrower than the cells it is made of. Post-processing of a bought histogram.
+    A bin counts with its mass at its middle, and with the variance of a uniform distribution over it. No component is
+    narrower than its bins. Post-processing of an estimated histogram.
     """
     widths, middles = np.diff(edges), (edges[1:] + edges[:-1]) / 2
     most = min(most, len(middles))
     spread = widths**2 / 12
-    # Begins with equal masses: each component has one stretch of the cumulated histogram.
+    # Start with equal masses: each component at its quantile of the histogram.
     means = np.interp((np.arange(most) + 0.5) / most, np.r_[0.0, np.cumsum(masses)], edges)
     overall = math.sqrt(masses @ ((middles - masses @ middles) ** 2 + spread))
     stddevs, weights = np.full(most, max(overall / most, 1e-9)), np.full(most, 1 / most)
@@ -408,9 +410,10 @@ def weighted_mixture(
 
 
 def _log_densities(
-    places: Places, spread: Places, means: Numbers, stddevs: Numbers, weights: Numbers
+    positions: Positions, spread: Positions, means: Numbers, stddevs: Numbers, weights: Numbers
 ) -> Float[np.ndarray, "rows components"]:
-    """Of each component at each place, averaged over an even stretch of this variance (to second order)."""
+    """The log density of each component at each position, averaged over a uniform spread of this variance (to second
+    order)."""
     variances = np.asarray(stddevs) ** 2
-    squares = (places[:, None] - np.asarray(means)) ** 2 + spread[:, None]
+    squares = (positions[:, None] - np.asarray(means)) ** 2 + spread[:, None]
     return np.log(np.asarray(weights)) - np.log(variances) / 2 - squares / (2 * variances)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Int
 
-from understudy.encoding.arrow import as_ticks, bound_ticks, plain_array
+from understudy.encoding.arrow import as_numbers, bound_numbers, plain_array
 from understudy.encoding.codec import Codec, estimated_columns
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
 from understudy.errors import BudgetExceeded
@@ -38,15 +38,15 @@ MERGED_PART = 0.05  # fraction of the longest list that is merged per step: long
 
 
 def assumed_domain(schema: Schema, binning: Binning, *, num_rows: int | None = None) -> Domain:
-    """The domain as far as it is public before any purchase: for plans, which read no data.
+    """The domain as far as it is public before any query: for plans, which read no data.
 
     Sizes that will be estimated privately are placeholders, for plans that people read. No privacy cost depends on
     them, and no refusal does: refusals are decided by the domain's `largest` sizes.
     """
-    most_sizes = _most_sizes(schema, binning)
+    max_sizes = _max_sizes(schema, binning)
     sizes = [
-        min(size, STAND_IN) if column.bought == "categories" else size
-        for column, size in zip(schema.modelled, most_sizes, strict=True)
+        min(size, STAND_IN) if column.estimated == "categories" else size
+        for column, size in zip(schema.modelled, max_sizes, strict=True)
     ]
     rows = schema.rows or num_rows or DEFAULT_SIZE
     names = tuple(column.name for column in schema.modelled)
@@ -56,14 +56,14 @@ def assumed_domain(schema: Schema, binning: Binning, *, num_rows: int | None = N
         sizes=tuple(sizes),
         num_rows=rows,
         target=schema.target,
-        numbers=numbers,
+        numeric=numbers,
         declared_rows=schema.rows,
-        bought=estimated_columns(schema),
-        most_sizes=most_sizes,
+        estimated=estimated_columns(schema),
+        max_sizes=max_sizes,
     )
 
 
-def _most_sizes(schema: Schema, binning: Binning) -> tuple[int, ...]:
+def _max_sizes(schema: Schema, binning: Binning) -> tuple[int, ...]:
     """The largest number of codes that each modelled column can have, whatever is estimated."""
     sizes = []
     for column in schema.modelled:
@@ -84,7 +84,7 @@ TooLarge = Callable[[Domain], tuple[str, ...]]
 def fit_codec(
     table: PrivateTable, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning, too_large: TooLarge | None = None
 ) -> tuple[Codec, PrivateRows]:
-    """Buys what the schema leaves open, then encodes the rows that may be used.
+    """Estimates privately what the schema leaves open, then encodes the rows that may be used.
 
     Where estimated lists are `too_large` for a method, their rarest categories become "other" too.
 
@@ -108,8 +108,8 @@ def fit_codec(
     rows = encode_rows(
         table,
         codec.encode,
-        codec.places,
-        dataclasses.replace(codec.domain, most_sizes=_most_sizes(schema, binning)),
+        codec.positions,
+        dataclasses.replace(codec.domain, max_sizes=_max_sizes(schema, binning)),
         max_rows_per_unit=schema.max_rows_per_unit,
         scales=codec.scales,
     )
@@ -149,7 +149,7 @@ def _histograms(
 ) -> dict[str, Histogram]:
     numeric = [column for column in schema.modelled if column.kind in BOUNDED]
     numbers = convert_columns(table, {c.name: functools.partial(_known_ticks, kind=c.kind) for c in numeric})
-    bounds = {column.name: bound_ticks(column) for column in numeric if column.bounds is not None}
+    bounds = {column.name: bound_numbers(column) for column in numeric if column.bounds is not None}
     if "bounds" in plan:
         kinds = {column.name: column.kind for column in numeric}
         bounds |= discover_bounds(numbers.only(plan["bounds"].columns), kinds, plan["bounds"], ledger)
@@ -167,8 +167,8 @@ def _histograms(
 
 
 def _known_ticks(values: pa.ChunkedArray, *, kind: str) -> np.ndarray:
-    ticks, known = as_ticks(values, kind)
-    return ticks[known]
+    numbers, known = as_numbers(values, kind)
+    return numbers[known]
 
 
 def _column_codec(
@@ -193,7 +193,7 @@ def _column_codec(
 
 
 def _name_of_other(found: Sequence[Category]) -> Category | None:
-    """ "other", or with as many underscores as it takes; a null where the list is not text."""
+    """ "other", with underscores appended until it is not in the list; a null if the list is not text."""
     if found and not isinstance(found[0], str):
         return None
     name = OTHER
@@ -203,9 +203,9 @@ def _name_of_other(found: Sequence[Category]) -> Category | None:
 
 
 def near_equal_masses(histogram: Histogram, max_bins: int) -> Int[np.ndarray, " edges"]:
-    """Groups neighbouring runs into at most `max_bins` bins of near-equal mass; spikes keep a bin of their own.
+    """Groups neighbouring fine bins into at most `max_bins` bins of near-equal mass; spikes keep a bin of their own.
 
-    Returns the first run of each bin, and the number of runs at the end. Post-processing of noisy masses.
+    Returns the first fine bin of each bin, and the number of fine bins at the end. Post-processing of noisy masses.
     """
     masses = histogram.masses
     density = masses / (histogram.stops - histogram.starts)
@@ -221,10 +221,10 @@ def near_equal_masses(histogram: Histogram, max_bins: int) -> Int[np.ndarray, " 
 
 def _greedy_edges(masses: np.ndarray, alone: np.ndarray, target: float) -> list[int]:
     edges, filled = [0], 0.0
-    for run, (mass, single) in enumerate(zip(masses, alone, strict=True)):
-        if run > edges[-1] and (single or filled + mass / 2 >= target):
-            edges.append(run)
+    for index, (mass, is_alone) in enumerate(zip(masses, alone, strict=True)):
+        if index > edges[-1] and (is_alone or filled + mass / 2 >= target):
+            edges.append(index)
             filled = 0.0
-        filled = math.inf if single else filled + mass
+        filled = math.inf if is_alone else filled + mass
     edges.append(len(masses))
     return edges

@@ -1,1 +1,1 @@
-"""Judges synthetic tables against real ones. Everything here reads real rows: no number of it is private."""
+"""Evaluates synthetic tables against real ones. Everything here reads real rows: no score is private."""

@@ -59,7 +59,7 @@ def _associations(table: EncodedTable) -> Float[np.ndarray, "columns columns"]:
             codes[a], codes[b], len(specs[a].categories) + 2, len(specs[b].categories) + 2
         )
     for axis in numeric:
-        values = _centred(table[specs[axis].name])
+        values = _centre(table[specs[axis].name])
         known = ~np.isnan(values)
         rows = slice(None) if known.all() else known
         for other in discrete:
@@ -71,7 +71,7 @@ def _associations(table: EncodedTable) -> Float[np.ndarray, "columns columns"]:
 def _pearson(columns: Sequence[np.ndarray]) -> Float[np.ndarray, "columns columns"]:
     """Over each pair's complete rows, from sums over chunks of rows."""
     moments = np.zeros((4, len(columns), len(columns)))
-    centred = [_centred(values) for values in columns]
+    centred = [_centre(values) for values in columns]
     for start in range(0, len(columns[0]), CHUNK_ROWS):
         x = np.stack([values[start : start + CHUNK_ROWS] for values in centred], axis=1)
         known = ~np.isnan(x)
@@ -84,7 +84,7 @@ def _pearson(columns: Sequence[np.ndarray]) -> Float[np.ndarray, "columns column
         return np.clip((products - sums * sums.T / rows) / np.sqrt(spread * spread.T), -1.0, 1.0)
 
 
-def _centred(values: np.ndarray) -> Float[np.ndarray, " rows"]:
+def _centre(values: np.ndarray) -> Float[np.ndarray, " rows"]:
     """Centred at the mean and divided by the range, so that sums keep their precision; NaN where not finite."""
     finite = np.isfinite(values)
     if not finite.any():

@@ -69,9 +69,9 @@ def evaluate(
         raise ConfigError(f"seed must be a whole number from 0 to 2^32 - 1, found {seed!r}.")
     if isinstance(schema, str | os.PathLike):
         schema = Schema.read(schema)
-    said = Messages()
-    tables_real = read_real(real, schema, holdout, int(seed), said)
-    tables = read_synthetic(synthetic, tables_real, int(seed), said)
+    messages = Messages()
+    tables_real = read_real(real, schema, holdout, int(seed), messages)
+    tables = read_synthetic(synthetic, tables_real, int(seed), messages)
     column = find_target(tables_real.layout, target)
     comparison = Comparison(
         layout=tables_real.layout,
@@ -88,7 +88,7 @@ def evaluate(
         seed=int(seed),
         selected=metrics is not None,
     )
-    body = _run_groups(chosen, comparison, tables, said, progress)
+    body = _run_groups(chosen, comparison, tables, messages, progress)
     head = _head(comparison, tables, tables_real)
     head["real"] |= {"name": name_of(real, "the real table"), "file": _file_of(real)}
     given = {"name": "a fifth of the real table" if holdout is None else name_of(holdout, "holdout")}
@@ -128,18 +128,18 @@ def _run_groups(
     chosen: Mapping[Group, tuple[Metric, ...]],
     comparison: Comparison,
     tables: Mapping[str, SyntheticTable],
-    said: Messages,
+    messages: Messages,
     progress: Progress | None,
 ) -> dict[str, Any]:
     """Compute all groups: the part of the document that holds results."""
     if not _is_comparable(len(comparison.reference_rows), comparison):
-        said.notes.append(
+        messages.notes.append(
             f"The held-out real rows that serve as reference are {len(comparison.reference_rows):,}, fewer than the"
             f" {comparison.synthetic_rows:,} synthetic rows: a smaller table scores worse by chance alone, so the"
             " synthetic one can look better than real rows."
         )
-    notes: list[dict[str, Any]] = [{"group": None, "tables": [], "text": note} for note in said.notes]
-    warnings = list(said.warnings)
+    notes: list[dict[str, Any]] = [{"group": None, "tables": [], "text": note} for note in messages.notes]
+    warnings = list(messages.warnings)
     entries: list[dict[str, Any]] = []
     settings: dict[str, Any] = {}
     details: dict[str, dict[str, Any]] = {}

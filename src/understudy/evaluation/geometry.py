@@ -55,7 +55,7 @@ def pca_marginal(
     scaling = _scaling(some)
     if basis_fraction < 1:
         some = some[_draw(generator, len(some), max(1, round(basis_fraction * len(some))))]
-    vectors, explained = _principal_components(_standardised(some, *scaling))
+    vectors, explained = _principal_components(_standardise(some, *scaling))
     settings = {
         "num_points": num_points,
         "basis_fraction": basis_fraction,
@@ -72,7 +72,7 @@ def pca_marginal(
         return no_scores(("pca_wasserstein", "pca_wasserstein_score"), why, settings=settings)
 
     def project(table: EncodedTable) -> Points:
-        return _standardised(table.features(), *scaling) @ vectors
+        return _standardise(table.features(), *scaling) @ vectors
 
     distances = np.array(
         list(_transports(real, synthetic, project, cost="squared", sample=sample, repeats=repeats, generator=generator))
@@ -290,7 +290,7 @@ def _scaling(real: Points) -> tuple[Float[np.ndarray, " features"], Float[np.nda
     return means, np.divide(1.0, stddevs, out=np.zeros_like(stddevs), where=np.ptp(real, axis=0) > 0)
 
 
-def _standardised(points: Points, means: np.ndarray, weights: np.ndarray) -> Points:
+def _standardise(points: Points, means: np.ndarray, weights: np.ndarray) -> Points:
     return (points - means) * weights
 
 

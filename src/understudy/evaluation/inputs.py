@@ -54,20 +54,22 @@ class Messages:
     warnings: list[str] = dataclasses.field(default_factory=list)
 
 
-def read_real(real: Source, schema: Schema | None, holdout: "Source | None", seed: int, said: Messages) -> RealTables:
+def read_real(
+    real: Source, schema: Schema | None, holdout: "Source | None", seed: int, messages: Messages
+) -> RealTables:
     """Read the real table and its holdout; without one, hold out a fifth of the real rows."""
     for source, what in ((real, REAL_TABLE), *([] if holdout is None else [(holdout, "holdout")])):
-        said.warnings.extend(warn_of_order(path_of(source), what))
-    table = _read(real, schema, REAL_TABLE, said)
+        messages.warnings.extend(warn_of_order(path_of(source), what))
+    table = _read(real, schema, REAL_TABLE, messages)
     kinds = dataclasses.replace(Schema.draft(table.schema), drafted=False) if schema is None else schema
-    test_table = None if holdout is None else _read(holdout, kinds, "holdout", said)
+    test_table = None if holdout is None else _read(holdout, kinds, "holdout", messages)
     layout = Layout.of(table, schema, *([] if test_table is None else [test_table]))
     layout = dataclasses.replace(layout, schema=dataclasses.replace(layout.schema, drafted=False))
-    said.notes.extend(layout.notes)
+    messages.notes.extend(layout.notes)
     whole = layout.read(table, REAL_TABLE)
     if test_table is None:
         train_rows, test_rows = _split_rows(whole.num_rows, seed)
-        said.notes.append(
+        messages.notes.append(
             f"No holdout was given: {len(test_rows):,} of the {whole.num_rows:,} real rows were held out for testing."
             " The synthesizer has seen them, so scores on them may be too good."
         )
@@ -77,7 +79,7 @@ def read_real(real: Source, schema: Schema | None, holdout: "Source | None", see
     fraction, by_chance = validity.seen_fraction(whole, test)
     is_seen = fraction > (1 + by_chance) / 2
     if is_seen:
-        said.warnings.append(
+        messages.warnings.append(
             f"{fraction:.0%} of the holdout's rows equal a row of the real table, so it seems to be part of it: scores"
             " on it are too good. Hold out rows that the synthesizer never saw."
         )
@@ -85,25 +87,25 @@ def read_real(real: Source, schema: Schema | None, holdout: "Source | None", see
 
 
 def read_synthetic(
-    synthetic: "Source | Mapping[str, Source]", real: RealTables, seed: int, said: Messages
+    synthetic: "Source | Mapping[str, Source]", real: RealTables, seed: int, messages: Messages
 ) -> dict[str, SyntheticTable]:
     """Read the synthetic tables by name; those with more rows than the real one are subsampled to its size."""
-    named = _named(synthetic)
+    named = _name_tables(synthetic)
     tables = {}
     limit = real.whole.num_rows
     for name, source in named.items():
         what = f"synthetic table {name!r}" if len(named) > 1 else "synthetic table"
-        table = _read(source, real.schema, what, said)
+        table = _read(source, real.schema, what, messages)
         encoded = real.layout.read(table, what)
-        said.warnings.extend(warn_of_size(encoded.num_rows, limit, what))
-        said.warnings.extend(warn_of_other(table, real.layout, what))
+        messages.warnings.extend(warn_of_size(encoded.num_rows, limit, what))
+        messages.warnings.extend(warn_of_other(table, real.layout, what))
         known = (*real.layout.schema.names, *real.table.column_names)
         if extra := [column for column in table.column_names if column not in known]:
-            said.notes.append(
+            messages.notes.append(
                 f"The {what} has columns that the real one lacks; they were ignored: {format_list(extra)}."
             )
         if encoded.num_rows > limit:
-            said.notes.append(
+            messages.notes.append(
                 f"The {what} has {encoded.num_rows:,} rows; a random {limit:,} of them were used, as many as real rows."
             )
         tables[name] = SyntheticTable(encoded.at_most(limit, seed=seed), table)
@@ -154,7 +156,7 @@ def name_of(source: Source, otherwise: str) -> str:
     return otherwise if stem in ("", REAL) else stem
 
 
-def _named(synthetic: "Source | Mapping[str, Source]") -> dict[str, Source]:
+def _name_tables(synthetic: "Source | Mapping[str, Source]") -> dict[str, Source]:
     if not isinstance(synthetic, Mapping):
         return {name_of(synthetic, "synthetic"): synthetic}
     if not synthetic:
@@ -164,7 +166,7 @@ def _named(synthetic: "Source | Mapping[str, Source]") -> dict[str, Source]:
     return dict(synthetic)
 
 
-def _read(source: Source, schema: Schema | None, what: str, said: Messages) -> pa.Table:
+def _read(source: Source, schema: Schema | None, what: str, messages: Messages) -> pa.Table:
     """The table with the schema's kinds; warns of cells that cannot be read as their kind."""
     if (path := path_of(source)) is not None and not path.exists():
         raise TableError(f"The {what} cannot be read. {path} does not exist. Check the spelling and the folder.")
@@ -177,7 +179,7 @@ def _read(source: Source, schema: Schema | None, what: str, said: Messages) -> p
         raise TableError(f"The {what} has no rows, so there is nothing to evaluate.")
     lost = dict(_lost_cells(nulls, table, schema))
     if lost:
-        said.warnings.append(
+        messages.warnings.append(
             f"In the {what} some cells cannot be read as the kind of their column and count as missing:"
             f" {fractions_text(lost)}."
         )

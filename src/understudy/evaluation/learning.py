@@ -293,7 +293,7 @@ def sra(real_scores: Mapping[str, float | None], synthetic_scores: Mapping[str, 
     SRA = sum over i != j of 1[(R_i - R_j)(S_i - S_j) >= 0] / (A (A - 1)); ties count as agreement. Models without a
     score on both sides are excluded.
     """
-    real, synthetic = _paired(real_scores, synthetic_scores)
+    real, synthetic = _pair_scores(real_scores, synthetic_scores)
     if len(real) < 2:
         return Score.none("Fewer than two models have a score on both sides.")
     agree = np.subtract.outer(real, real) * np.subtract.outer(synthetic, synthetic) >= 0
@@ -304,7 +304,7 @@ def importance_agreement(
     real_importance: Mapping[str, float | None], synthetic_importance: Mapping[str, float | None]
 ) -> Score:
     """Spearman's correlation of the columns' importances."""
-    real, synthetic = (rankdata(part) for part in _paired(real_importance, synthetic_importance))
+    real, synthetic = (rankdata(part) for part in _pair_scores(real_importance, synthetic_importance))
     if len(real) < 3:
         return Score.none("Fewer than three columns have an importance in a random forest on both sides.")
     if np.ptp(real) == 0 or np.ptp(synthetic) == 0:
@@ -312,7 +312,9 @@ def importance_agreement(
     return Score(float(np.corrcoef(real, synthetic)[0, 1]))
 
 
-def _paired(first: Mapping[str, float | None], second: Mapping[str, float | None]) -> tuple[np.ndarray, np.ndarray]:
+def _pair_scores(
+    first: Mapping[str, float | None], second: Mapping[str, float | None]
+) -> tuple[np.ndarray, np.ndarray]:
     """The values of the names that have a number on both sides."""
     pairs = [(value, second.get(name)) for name, value in first.items()]
     kept = [(a, b) for a, b in pairs if a is not None and b is not None and math.isfinite(a) and math.isfinite(b)]

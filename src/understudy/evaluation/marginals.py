@@ -182,7 +182,7 @@ def three_way(
     )
 
 
-_NO_TRIPLES = "The table has fewer than three columns, so there are no triples."
+_NO_TRIPLES = "The table has fewer than three columns, so there are no 3-way marginals."
 
 
 def _triples(names: Sequence[str], num_triples: int, seed: int) -> list[tuple[int, ...]]:

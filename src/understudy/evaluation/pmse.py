@@ -59,7 +59,7 @@ def pmse_logit(
         "synthetic_rows": synthetic.num_rows,
     }
     blocks = [block[:, 1:] if reference else block for block, reference in _blocks([real, synthetic])]
-    design = _standardised(_with_products(blocks) if maxorder else sparse.hstack(blocks, format="csr"))
+    design = _standardise(_with_products(blocks) if maxorder else sparse.hstack(blocks, format="csr"))
     if design.shape[1] > MAX_COLUMNS:
         why = f"The regression would have {design.shape[1]:,} columns, more than {MAX_COLUMNS:,}."
         return no_scores(("pmse_logit", "pmse_logit_ratio", "pmse_logit_standardised"), why, settings=settings)
@@ -202,7 +202,7 @@ def _with_products(blocks: Sequence[sparse.csr_array]) -> sparse.csr_array:
     return sparse.hstack(out, format="csr")
 
 
-def _standardised(design: sparse.csr_array) -> sparse.csr_array:
+def _standardise(design: sparse.csr_array) -> sparse.csr_array:
     """Columns of variance 1, not centred, so still sparse; constant ones are dropped."""
     means, squares = design.mean(axis=0), (design * design).mean(axis=0)
     varies = squares - means**2 > 1e-12 * squares

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Float, Int
 
-from understudy.encoding import CategoricalCodec, as_ticks, bound_ticks
+from understudy.encoding import CategoricalCodec, as_numbers, bound_numbers
 from understudy.errors import SchemaError, TableError, did_you_mean
 from understudy.schema import BOUNDED, Category, Column, Schema
 from understudy.schema.values import format_list
@@ -156,7 +156,7 @@ def _layout_notes(
         yield f"Dropped columns, ids and text were not evaluated: {format_list(unmodelled)}."
     if excluded:
         yield f"Empty columns, and columns of mostly distinct text, were not evaluated: {format_list(list(excluded))}."
-    if given and (read_off := [spec.name for spec in columns if schema[spec.name].bought is not None]):
+    if given and (read_off := [spec.name for spec in columns if schema[spec.name].estimated is not None]):
         why = "The schema is a draft" if schema.drafted else "The schema does not declare them"
         yield f"{why}, so categories and ranges were read off the real table: {format_list(read_off)}."
     if wide := [spec.name for spec in columns if spec.frequent]:
@@ -288,10 +288,10 @@ def _column_spec(column: Column, values: list[pa.ChunkedArray]) -> ColumnSpec | 
 
 def _numeric_spec(column: Column, values: pa.ChunkedArray, has_nulls: bool) -> ColumnSpec | None:
     if column.bounds is not None:
-        lower, upper = bound_ticks(column)
+        lower, upper = bound_numbers(column)
     else:
-        ticks, known = as_ticks(values, column.kind)
-        inside = ticks[known & np.isfinite(ticks)]
+        numbers, known = as_numbers(values, column.kind)
+        inside = numbers[known & np.isfinite(numbers)]
         if not len(inside):
             return None
         lower, upper = inside.min(), inside.max()
@@ -312,8 +312,8 @@ def _with_frequent(spec: ColumnSpec, values: pa.ChunkedArray) -> ColumnSpec:
 
 def _encode(values: pa.ChunkedArray, spec: ColumnSpec) -> np.ndarray:
     if spec.is_numeric:
-        ticks, known = as_ticks(values, spec.kind)
-        numbers = ticks.astype(np.float64) / spec.scale
+        numbers, known = as_numbers(values, spec.kind)
+        numbers = numbers.astype(np.float64) / spec.scale
         # Infinities are kept; finite numbers beyond all ranges stay beyond them.
         numbers = np.where(np.isfinite(numbers), np.clip(numbers, -FARTHEST, FARTHEST), numbers)
         return np.where(known, numbers, np.nan)

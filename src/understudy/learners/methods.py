@@ -1,20 +1,30 @@
-"""Learners on encoded rows: settings that price their queries (`plan`) and make a model of the rows (`fit`).
+"""Learners on encoded rows: settings that plan their queries (`plan`) and make a model of the rows (`fit`).
 
 Each is a frozen dataclass with the two methods of a synthesizer, under the same ledger, so that a learner and a
-synthesizer can share one. The target is the domain's, or named. No price depends on the rows or on what was bought.
+synthesizer can share one. The target is the domain's, or named. No cost depends on the rows or on private estimates.
 """
 
 import dataclasses
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.learners.training import Descent, Network, trained
+from understudy.learners.targets import (
+    PRIVATE,
+    ClassWeight,
+    check_class_weight,
+    check_classes,
+    class_query,
+    class_weights,
+    target_of,
+)
+from understudy.learners.training import LabelLoss, Network, train_learner
 from understudy.models.inputs import NUMBERS, Examples, Inputs, inputs_of, seen_columns
 from understudy.models.predictors import (
     Layers,
@@ -27,7 +37,7 @@ from understudy.models.predictors import (
 from understudy.privacy.charges import charge_dpsgd
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.counts import noisy_counts
-from understudy.privacy.events import DiscreteGaussian, Gaussian, Pure, SubsampledGaussian
+from understudy.privacy.events import Gaussian, Pure, SubsampledGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.moments import Moments, block_weights, check_rows, class_blocks, noisy_class_sums, noisy_moments
 from understudy.privacy.objective import MOST_INPUTS, noisy_minimisers
@@ -36,85 +46,11 @@ from understudy.privacy.sampling import round_sampling_rate
 from understudy.progress import Progress
 from understudy.schema import Domain
 from understudy.settings import Between, Count, InnerFraction, NotNegative, OneOf, Positive, Widths, check_settings
+from understudy.training.dpsgd import Descent
+from understudy.training.loop import RunOptions
 
 METHODS = ("sgd", "objective")
-PRIVATE = "private"
-"""The class weights that are estimated privately."""
 OBJECTIVE_PENALTY = 3e-4
-MOST_WEIGHT = 20.0
-"""A private class weight is at most this many times that of the commonest class: counts of rare classes are noisy."""
-
-ClassWeight = None | str | tuple[float, ...]
-
-
-def target_of(domain: Domain, named: str | None, *, numeric: bool) -> str:
-    """The column to predict, of the right kind."""
-    target = named or domain.target
-    if target is None:
-        raise ConfigError("There is no target. Name the column to predict: target=..., or target in the schema.")
-    (size,) = domain.shape((target,))
-    if numeric and target not in domain.numbers:
-        raise ConfigError(f"A regression predicts a number, and {target!r} is a list of categories. Use a classifier.")
-    if not numeric and target in domain.numbers:
-        raise ConfigError(
-            f"A classifier predicts categories, and {target!r} is a number. Use a regression, or declare categories."
-        )
-    if not numeric and size < 2 and target not in domain.bought:
-        raise ConfigError(f"The target {target!r} has one class only: there is nothing to learn. Declare at least two.")
-    return target
-
-
-def check_class_weight(weight: object) -> None:
-    if weight is None or weight == PRIVATE:
-        return
-    if isinstance(weight, str):
-        raise ConfigError(
-            f'class_weight {weight!r} would be read off the rows. Use class_weight="private" for weights from noisy '
-            "class counts, or give a number for each class."
-        )
-    if not isinstance(weight, tuple) or not all(
-        isinstance(each, int | float) and not isinstance(each, bool) and 0 < each < math.inf for each in weight
-    ):
-        raise ConfigError(f'class_weight must be None, "private" or a positive number by class, found {weight!r}.')
-
-
-def check_classes(weight: ClassWeight, target: str, domain: Domain) -> None:
-    """Refuses, before any query, weights that are not one number for each declared class."""
-    if not isinstance(weight, tuple):
-        return
-    if target in domain.bought:
-        raise ConfigError(
-            f"class_weight needs the classes of {target!r} to be declared. List them as categories in the schema."
-        )
-    (size,) = domain.shape((target,))
-    if len(weight) != size:
-        raise ConfigError(f"class_weight needs one number for each of the {size} classes, found {len(weight)}.")
-
-
-def class_query(target: str, budget: Budget) -> Query:
-    """Noisy counts of the target, for all of this budget."""
-
-    def event(noise: float) -> DiscreteGaussian:
-        return DiscreteGaussian(noise, 1, budget.max_rows_per_unit)
-
-    stddev = budget.calibrate(lambda noise: [event(noise)])
-    return Query("classes", "a count for each class of the target", event(stddev), (target,))
-
-
-def class_weights(
-    weight: ClassWeight, rows: PrivateRows, target: str, plan: Plan, ledger: Ledger
-) -> Float[np.ndarray, " classes"]:
-    """One factor for each class: public, or one over its noisy share; the mean over the classes is one."""
-    (size,) = rows.domain.shape((target,))
-    if weight is None:
-        return np.ones(size)
-    if isinstance(weight, tuple):
-        check_classes(weight, target, rows.domain)
-        return np.asarray(weight, dtype=np.float64)
-    (noisy,) = noisy_counts(rows, [(target,)], plan["classes"], ledger)
-    factors = 1 / np.maximum(noisy, max(noisy.max(), 1.0) / MOST_WEIGHT)
-    return factors / factors.mean()
-
 
 # ------------------------------------------------------------------------------------------------------ gradient steps
 
@@ -151,11 +87,11 @@ class Steps:
         columns = (target, *seen_columns(domain, target, self.columns))
         return Query("steps", what, SubsampledGaussian(rate, noise, self.steps), columns)
 
-    def _trained(
+    def _train(
         self,
         sizes: tuple[int, ...],
         examples: Examples,
-        of_row: Any,
+        of_label: LabelLoss,
         rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
@@ -163,10 +99,22 @@ class Steps:
         progress: Progress | None,
     ) -> Layers:
         charged = charge_dpsgd(rows, plan["steps"], ledger, _SinglePrecision(examples))
-        batch = max(1, round(charged.sampling_rate * rows.public_num_rows))
-        descent = Descent(batch, self.clip_norm, self.learning_rate, self.penalty)
-        network = Network(sizes, key=key)
-        return trained(network, of_row, charged, descent, key=ledger.noise.key(), progress=progress).as_arrays()
+        descent = Descent(
+            batch_size=max(1, round(charged.sampling_rate * rows.public_num_rows)),
+            learning_rate=self.learning_rate,
+            clip_norm=self.clip_norm,
+            cosine=True,
+            penalty=self.penalty,
+        )
+        options = RunOptions(progress=progress, slot=ledger.slot())
+        return train_learner(
+            Network(sizes, key=key),
+            of_label,
+            charged,
+            descent,
+            key=ledger.noise.key(),
+            options=options,
+        ).as_arrays()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,19 +123,23 @@ class _SinglePrecision:
 
     examples: Examples
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
-        return self.examples.encode(codes, places, key).astype(np.float32)
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: PRNGKeyArray) -> np.ndarray:
+        return self.examples.encode(codes, positions, key).astype(np.float32)
 
 
-def _cross_entropy(weights: Float[np.ndarray, " classes"]) -> Any:
-    factors = jnp.asarray(weights, jnp.float32)
+class _CrossEntropy(eqx.Module):
+    """Of the classes, each with its weight."""
 
-    def of_row(logits: Array, label: Array) -> Array:
+    weights: Float[Array, " classes"]
+
+    def __call__(self, logits: Float[Array, " classes"], label: Float[Array, ""]) -> Float[Array, ""]:
         code = label.astype(jnp.int32)
         # Weighted before the clip: a heavy class has larger gradients, and no larger bound.
-        return factors[code] * optax.losses.softmax_cross_entropy_with_integer_labels(logits, code)
+        return self.weights[code] * optax.losses.softmax_cross_entropy_with_integer_labels(logits, code)
 
-    return of_row
+    @classmethod
+    def of(cls, weights: Float[np.ndarray, " classes"]) -> "_CrossEntropy":
+        return cls(jnp.asarray(weights, jnp.float32))
 
 
 def _half_square(output: Array, label: Array) -> Array:
@@ -233,7 +185,7 @@ class Logistic(Steps):
         return Plan(tuple(queries))
 
     def _minimum_query(self, target: str, domain: Domain, budget: Budget) -> Query:
-        if target in domain.bought:
+        if target in domain.estimated:
             # Each class is a minimum, so the price would follow from how many classes were bought.
             raise ConfigError(
                 f"method=objective needs the classes of {target!r} declared, for each costs a part of the budget. "
@@ -255,7 +207,7 @@ class Logistic(Steps):
     def fit(
         self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> LogitModel | OneVersusRest:
-        """Formal guarantee: the price of the plan's queries; all else is post-processing."""
+        """Formal guarantee: the cost of the plan's queries; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=False)
         by_steps = self.method == "sgd"
         inputs = inputs_of(
@@ -265,8 +217,8 @@ class Logistic(Steps):
         examples = Examples(inputs, numeric=False)
         if by_steps:
             sizes = (inputs.width, len(weights))
-            loss = _cross_entropy(weights)
-            return LogitModel(inputs, self._trained(sizes, examples, loss, rows, plan, ledger, key, progress))
+            loss = _CrossEntropy.of(weights)
+            return LogitModel(inputs, self._train(sizes, examples, loss, rows, plan, ledger, key, progress))
         positives = [1] if len(weights) == 2 else list(range(len(weights)))
         found = noisy_minimisers(
             rows, examples, positives, plan["minimum"], ledger, penalty=self.penalty, class_weights=weights
@@ -300,13 +252,13 @@ class Perceptron(Steps):
     def fit(
         self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> LogitModel:
-        """Formal guarantee: the price of the plan's queries; all else is post-processing."""
+        """Formal guarantee: the cost of the plan's queries; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=False)
         inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns)
         weights = class_weights(self.class_weight, rows, target, plan, ledger)
         sizes = (inputs.width, *self.widths, len(weights))
-        examples, loss = Examples(inputs, numeric=False), _cross_entropy(weights)
-        return LogitModel(inputs, self._trained(sizes, examples, loss, rows, plan, ledger, key, progress))
+        examples, loss = Examples(inputs, numeric=False), _CrossEntropy.of(weights)
+        return LogitModel(inputs, self._train(sizes, examples, loss, rows, plan, ledger, key, progress))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -323,11 +275,11 @@ class NumberPerceptron(Steps):
     def fit(
         self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> NumberModel:
-        """Formal guarantee: the price of the plan's queries; all else is post-processing."""
+        """Formal guarantee: the cost of the plan's queries; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=True)
         inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns)
         sizes, examples = (inputs.width, *self.widths, 1), Examples(inputs, numeric=True)
-        layers = self._trained(sizes, examples, _half_square, rows, plan, ledger, key, progress)
+        layers = self._train(sizes, examples, _half_square, rows, plan, ledger, key, progress)
         return NumberModel(inputs, layers, target_edges(rows, target))
 
 
@@ -368,10 +320,10 @@ class NaiveBayes:
     def fit(
         self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> NaiveBayesModel:
-        """Formal guarantee: the price of the plan's query; all else is post-processing."""
+        """Formal guarantee: the cost of the plan's query; all else is post-processing."""
         domain = rows.domain
         target = target_of(domain, self.target, numeric=False)
-        shown = "bins" if self.numbers == "bins" else "places"
+        shown = "bins" if self.numbers == "bins" else "positions"
         inputs = inputs_of(domain, rows.scales, target, numbers=shown, columns=self.columns)
         levels = [column.name for column in inputs.columns if column.middles is None]
         numbers = [column.name for column in inputs.columns if column.middles is not None]
@@ -426,7 +378,7 @@ class Prior:
     def fit(
         self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> PriorModel:
-        """Formal guarantee: the price of the plan's query; all else is post-processing."""
+        """Formal guarantee: the cost of the plan's query; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=False)
         (noisy,) = noisy_counts(rows, [(target,)], plan["classes"], ledger)
         counts = np.maximum(noisy, 0.0) + self.smoothing
@@ -444,7 +396,7 @@ class Linear:
 
     target: str | None = None
     columns: tuple[str, ...] | None = None
-    numbers: Annotated[str, OneOf(*NUMBERS)] = "places"
+    numbers: Annotated[str, OneOf(*NUMBERS)] = "positions"
     residual: bool = False
     """Whether to buy the variance of what is not explained, to draw labels around their predictions."""
     gram_fraction: InnerFraction = 0.6
@@ -467,7 +419,7 @@ class Linear:
     def fit(
         self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> NumberModel:
-        """Formal guarantee: the price of the plan's query; all else is post-processing."""
+        """Formal guarantee: the cost of the plan's query; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=True)
         edges = target_edges(rows, target)
         inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns, intercept=True)

@@ -77,7 +77,7 @@ def _field_texts(module: types.ModuleType, of_class: str | None) -> dict[str, st
     for node in classes:
         for field, text in itertools.pairwise(node.body):
             match field, text:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(docstring))):
                     if of_class in (None, node.name):
-                        texts.setdefault(name, inspect.cleandoc(words))
+                        texts.setdefault(name, inspect.cleandoc(docstring))
     return texts

@@ -64,7 +64,7 @@ class Estimator(BaseEstimator, abc.ABC):
     """From a table and a schema, or an array and declared bounds, to a fitted model.
 
     `fit` sets `model_` (on codes; may be shared), `codec_`, `statement_` (the privacy cost, its queries and the
-    guarantee), `certificate_` (the statement in words) and `spent_` (epsilon of this fit; earlier fits cost theirs).
+    guarantee), `certificate_` (the statement as text) and `spent_` (epsilon of this fit; earlier fits cost theirs).
     """
 
     guarantee: Guarantee | None = None
@@ -220,7 +220,7 @@ class Estimator(BaseEstimator, abc.ABC):
         positions = np.full(codes.shape, np.nan)
         for at, column in enumerate(inputs):
             if isinstance(column, NumericCodec):
-                positions[:, at] = column.places(table.column(column.name))
+                positions[:, at] = column.positions(table.column(column.name))
         return codes, positions
 
     def _input_table(self, X: Data, names: tuple[str, ...]) -> pa.Table:
@@ -232,7 +232,7 @@ class Estimator(BaseEstimator, abc.ABC):
                 raise ConfigError(f"The table lacks columns that were learned from: {', '.join(absent)}.")
             return conform(arrow.select(names), self.codec_.schema)
         array = as_floats(X)
-        if array.shape[1] != len(names):  # in the words of scikit-learn, whose checks require them
+        if array.shape[1] != len(names):  # scikit-learn's checks require this message
             raise ValueError(
                 f"X has {array.shape[1]} features, but {type(self).__name__} is expecting {len(names)} features as "
                 "input"

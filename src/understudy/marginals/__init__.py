@@ -1,1 +1,1 @@
-"""Marginal-based methods share this: select cliques, measure their marginals, estimate a model."""
+"""Shared by the marginal-based methods: measure marginals, and estimate a model from them."""

@@ -1,4 +1,4 @@
-"""Noisy marginals, and the graphical model that explains them best.
+"""Noisy marginals, and the graphical model that fits them best.
 
 McKenna, Sheldon and Miklau, "Graphical-model based estimation and inference for differential privacy", 2019. `measure`
 queries the rows, through `privacy/`; all else is post-processing of noisy counts.
@@ -22,7 +22,7 @@ from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 
 LEAST_VARIANCE = 1.0
-"""The least variance assumed of a count: without it, runs without noise would have infinite weights."""
+"""The smallest variance assumed for a count: in runs without noise, weights would be infinite."""
 REFERENCE_ENTROPY = 1e-3
 CURVATURES_KEPT = 20
 PROXIMAL_ENTROPY, PROXIMAL_STEPS = 0.1, 100
@@ -54,7 +54,7 @@ def estimate(
     tolerance: float = 1e-2,
     warm_start: GraphicalModel | None = None,
 ) -> GraphicalModel:
-    """The distribution that explains the measurements best, and else strays least from independent columns.
+    """The distribution that fits the measurements best, and otherwise is closest to independent columns.
 
     With m the model's marginals at the measured cliques, y the noisy counts and s their standard deviations, minimises
     ``sum(((m - y) / s) ** 2) / 2 + entropy * total * KL(model || reference)``, where the reference holds the columns
@@ -79,8 +79,8 @@ def estimate(
         raise ConfigError("There is no column to model. Declare at least one that is neither text, id nor dropped.")
     total = max(1.0, noisy_total(measurements) if total is None else float(total))
     pooled = _pool(measurements)
-    singles: dict[Clique, _Pooled] = {clique: entry for clique, entry in pooled.items() if len(clique) == 1}
-    apart = _Goal(domain, singles, {}, total, REFERENCE_ENTROPY)
+    one_way: dict[Clique, _Pooled] = {clique: entry for clique, entry in pooled.items() if len(clique) == 1}
+    apart = _Goal(domain, one_way, {}, total, REFERENCE_ENTROPY)
     reference = apart.minimise({}, iterations, tolerance)
     known = {} if warm_start is None else dict(zip(warm_start.cliques, warm_start.potentials, strict=True))
     potentials = {**reference, **known}
@@ -97,7 +97,7 @@ def estimate(
 
 
 def noisy_total(measurements: Sequence[Measurement]) -> float:
-    """The number of rows as the measurements' sums tell it, each weighted by its inverse variance."""
+    """The number of rows by the sums of the measurements, each weighted by its inverse variance."""
     if not measurements:
         return 1.0
     sums = [measurement.noisy_counts.sum() for measurement in measurements]
@@ -106,7 +106,7 @@ def noisy_total(measurements: Sequence[Measurement]) -> float:
 
 
 class _Pooled(NamedTuple):
-    """What is known of one marginal: counts, and the variance of their noise."""
+    """The measurements of one marginal combined: counts, and the variance of their noise."""
 
     counts: Table
     variance: Table
@@ -131,7 +131,7 @@ def _pool(measurements: Sequence[Measurement]) -> dict[Clique, _Pooled]:
 
 
 class _Goal:
-    """The dual of `estimate` for one structure. It moves potentials scaled by the root of their curvature."""
+    """The dual of `estimate` for one structure, in potentials scaled by the root of their curvature."""
 
     def __init__(
         self,
@@ -150,11 +150,11 @@ class _Goal:
         self._cuts = [slice(a, b) for a, b in itertools.pairwise(ends)]
         self._reference = self._flat(reference)
         self._variance = self._flat({clique: entry.variance for clique, entry in pooled.items()})
-        self._counts = self._flat({clique: _centred(entry, total) for clique, entry in pooled.items()})
+        self._counts = self._flat({clique: _centre(entry, total) for clique, entry in pooled.items()})
         self._scale = 1 / np.sqrt(np.maximum(self._counts, 0) + entropy * self._variance + 1)
 
     def minimise(self, start: Mapping[Clique, Table], iterations: int, tolerance: float) -> dict[Clique, Table]:
-        """Potentials of all cliques, begun from those of `start`."""
+        """The potentials of all cliques, initialised from those of `start`."""
         if not self.cliques:
             return {}
         scaled = (self._flat(start) - self._reference) / self._scale
@@ -181,8 +181,8 @@ class _Goal:
         return [flat[cut].reshape(shape) for cut, shape in zip(self._cuts, self._shapes, strict=True)]
 
 
-def _centred(entry: _Pooled, total: float) -> Table:
-    """Counts shifted to the total: equal multiples of the variances move no minimiser while the total is fixed."""
+def _centre(entry: _Pooled, total: float) -> Table:
+    """Counts shifted to the total, in proportion to their variances: this does not change the minimiser."""
     return entry.counts + entry.variance * ((total - entry.counts.sum()) / entry.variance.sum())
 
 
@@ -191,7 +191,7 @@ def _minimise_convex(
 ) -> np.ndarray:
     """L-BFGS for a smooth convex function, until no entry of the gradient exceeds `tolerance`.
 
-    Along a line the slope of a convex function only rises, so steps are judged by slopes alone, which stay exact long
+    Along a line the slope of a convex function only rises, so steps are accepted by slopes alone, which stay exact long
     after differences of values would have drowned in rounding. (SciPy's code also waits for threads most of the time.)
     """
     point, gradient = start, gradient_fn(start)
@@ -231,4 +231,4 @@ def _times_inverse_curvature(vector: np.ndarray, memory: Sequence[tuple[np.ndarr
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> float:
-    return float(np.einsum("i,i->", a, b))  # not BLAS: its threads cost more than they bring at this size
+    return float(np.einsum("i,i->", a, b))  # not BLAS: at this size its threads cost more than they save

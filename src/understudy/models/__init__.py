@@ -7,12 +7,14 @@ A new model is a class with these methods, decorated with `@register`, and impor
 from understudy.models.generator import GeneratorModel, PosteriorModel
 from understudy.models.graphical import GraphicalModel
 from understudy.models.mixture import MixtureOfProducts
+from understudy.models.network import BayesianNetwork
 from understudy.models.pool import Mixture, Pool
 from understudy.models.protocol import MODELS, Model, Sample, load_model, register, save_model
 from understudy.models.quail import QuailModel
 
 __all__ = [
     "MODELS",
+    "BayesianNetwork",
     "GeneratorModel",
     "GraphicalModel",
     "Mixture",

@@ -1,4 +1,4 @@
-"""A trained generator as a release holds it: arrays, and the public shape that they fill."""
+"""A trained generator as a release holds it: arrays, and their public shapes."""
 
 import dataclasses
 import functools
@@ -39,14 +39,14 @@ class GeneratorModel:
     latent: int
     widths: tuple[int, ...]
     marginal: np.ndarray | None = None
-    """Of a conditional generator: the noisy share of each level, block by block; zero for what is no condition."""
+    """Of a conditional generator: the noisy probability of each category, block by block; zero in other blocks."""
     layout: Layout | None = None
     """What the features mean; None: the codes of each column, one-hot."""
     decoder: tuple[int, ...] = ()
     """Of a generator of autoencoder codes: the size of a code, and the widths of the decoder. Empty: no decoder."""
 
     def sample(self, num_rows: int, *, key: PRNGKeyArray, allowed: Allowed | None = None) -> Sample:
-        """New rows. With `allowed`, by rejection; a conditional generator is asked for allowed levels only."""
+        """New rows. With `allowed`, by rejection; a conditional generator gets allowed categories only."""
         if not allowed:
             return self._generate(num_rows, key, self._condition_probabilities(None))
         check_satisfiable(allowed)
@@ -65,15 +65,15 @@ class GeneratorModel:
         return concatenate(batches, num_rows)
 
     def decode(self, generated: Array) -> Sample:
-        """What the network made, codes or features, as encoded rows."""
+        """The network's output, codes or features, as encoded rows."""
         if self.layout is None:
             return Sample(np.asarray(generated).astype(np.int32), None)
         return Sample(*self.layout.decode(np.asarray(generated)))
 
     def _condition_probabilities(self, allowed: Allowed | None) -> Array | None:
-        """Which (column, level) each row is generated for: columns uniformly, levels by their noisy shares.
+        """The condition (column, category) of each row: columns uniformly, categories by their noisy probabilities.
 
-        Where `allowed` restricts columns, only those are conditioned on, on their allowed levels.
+        Where `allowed` restricts columns, only those are conditioned on, on their allowed categories.
         """
         if self.marginal is None:
             return None
@@ -137,7 +137,7 @@ class GeneratorModel:
 @register
 @dataclasses.dataclass(frozen=True)
 class PosteriorModel:
-    """Many generators of one shape: every row is made by one of them, each with the same probability."""
+    """Many generators of one shape: every row comes from one of them, all with the same probability."""
 
     kind: ClassVar[str] = "posterior"
     stacked: GeneratorModel
@@ -193,7 +193,7 @@ def batch_keys(key: PRNGKeyArray, num_rows: int) -> Iterator[PRNGKeyArray]:
 
 def _check_shape(expected: Array, found: Array) -> Array:
     if expected.shape != found.shape:
-        raise ValueError(f"an array of shape {found.shape} stands where {expected.shape} belongs")
+        raise ValueError(f"expected an array of shape {expected.shape}, found {found.shape}")
     return found
 
 
@@ -210,8 +210,8 @@ def _generate(
     latent_key, head_key, condition_key = jax.random.split(key, 3)
     inputs = jax.random.normal(latent_key, (BATCH_SIZE, latent))
     if condition is not None:
-        levels = jax.random.choice(condition_key, len(condition), (BATCH_SIZE,), p=condition)
-        inputs = jnp.concatenate([inputs, jax.nn.one_hot(levels, len(condition))], axis=1)
+        categories = jax.random.choice(condition_key, len(condition), (BATCH_SIZE,), p=condition)
+        inputs = jnp.concatenate([inputs, jax.nn.one_hot(categories, len(condition))], axis=1)
     return (sample_codes if as_codes else sample_features)(jax.vmap(generator)(inputs), blocks, key=head_key)
 
 

@@ -44,13 +44,13 @@ class GraphicalModel:
         return self.marginals([clique])[0]
 
     def marginals(self, cliques: Sequence[Clique]) -> list[Table]:
-        """As `marginal`, for many cliques at once: they share the work of carrying a column along the tree."""
+        """As `marginal`, for several cliques, which share messages along the tree."""
         query = MarginalQuery(self._messenger, self._beliefs)
         ranking = self._ranking
         return [self.total * ranking.outward(clique, query(ranking.axes(clique))) for clique in cliques]
 
     def sample(self, num_rows: int, *, key: PRNGKeyArray, allowed: Allowed | None = None) -> Sample:
-        """New rows, drawn clique by clique down the tree, given what is already drawn.
+        """New rows, sampled clique by clique down the tree, given the columns already sampled.
 
         Every single row follows the model exactly. The rows of one call are stratified rather than independent: among
         the rows that share a parent's cell, the uniform draws that choose the next cell are stratified in random
@@ -141,13 +141,13 @@ def _draw_node(codes: np.ndarray, belief: Table, node: Axes, separator: Axes, rn
         group = group * size + codes[:, a]
     low, high = bounds[group], bounds[group + 1]
     point = low + _draw_stratified(group, math.prod(fixed), rng) * (high - low)
-    # Rounding must not push a draw past its stretch, onto a cell of probability zero.
+    # Rounding must not move a draw to a neighbouring cell, whose probability may be zero.
     cell = np.searchsorted(ends, np.minimum(point, np.nextafter(high, low)), side="right") - group * math.prod(free)
     codes[:, new] = np.stack(np.unravel_index(np.clip(cell, 0, math.prod(free) - 1), free), axis=1)
 
 
 def _draw_stratified(group: np.ndarray, num_groups: int, rng: np.random.Generator) -> np.ndarray:
-    """Draws that are evenly spread within each group; each by itself is uniform on [0, 1)."""
+    """Stratified draws within each group; each by itself is uniform on [0, 1)."""
     shuffled = rng.permutation(len(group))
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
     counts = np.bincount(group, minlength=num_groups)

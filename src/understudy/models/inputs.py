@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.schema import Domain, Scale
+from understudy.schema import Domain, NumericDomain
 
-NUMBERS = ("places", "bins", "both")
+NUMBERS = ("positions", "bins", "both")
 
 Codes = Int[np.ndarray, "rows columns"]
-Places = Float[np.ndarray, "rows columns"]
+Positions = Float[np.ndarray, "rows columns"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,20 +55,20 @@ class Input:
         return (*number, *((f"{self.name} missing",) if self._marks_nulls else ()), *categories)
 
     def encode(
-        self, codes: Int[np.ndarray, " rows"], places: Float[np.ndarray, " rows"] | None
+        self, codes: Int[np.ndarray, " rows"], positions: Float[np.ndarray, " rows"] | None
     ) -> Float[np.ndarray, "rows inputs"]:
         parts = []
         if self.middles is not None:
-            place = self.places_of(codes) if places is None else places
-            missing = np.isnan(place)
-            parts.append(np.clip(np.where(missing, 0.0, 2 * place - 1), -1.0, 1.0)[:, None])
+            own = self.positions_of(codes) if positions is None else positions
+            missing = np.isnan(own)
+            parts.append(np.clip(np.where(missing, 0.0, 2 * own - 1), -1.0, 1.0)[:, None])
             if self._marks_nulls:
                 parts.append(missing[:, None].astype(float))
         if self.binned:
             parts.append(np.eye(self.size)[codes])
         return np.concatenate(parts, axis=1)
 
-    def places_of(self, codes: Int[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:
+    def positions_of(self, codes: Int[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:
         """The mean position of each code's bin; NaN for nulls."""
         assert self.middles is not None
         return np.r_[np.asarray(self.middles), np.nan][np.minimum(codes, len(self.middles))]
@@ -108,14 +108,14 @@ class Inputs:
             found += [number] * (column.width - first)
         return np.asarray([*found, *([-1] if self.intercept else [])], dtype=np.int64)
 
-    def encode(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows inputs"]:
-        """Inputs of each row, from that row alone. Without places, a number is the mean position of its bin.
+    def encode(self, codes: Codes, positions: Positions | None = None) -> Float[np.ndarray, "rows inputs"]:
+        """Inputs of each row, from that row alone. Without positions, a number is the mean position of its bin.
 
         `codes` has all columns of the domain, or all but the target.
         """
         at = self.column_indices(codes.shape[1])
         parts = [
-            column.encode(codes[:, at[column.name]], None if places is None else places[:, at[column.name]])
+            column.encode(codes[:, at[column.name]], None if positions is None else positions[:, at[column.name]])
             for column in self.columns
         ]
         if self.intercept:
@@ -123,7 +123,7 @@ class Inputs:
         return np.concatenate(parts, axis=1) * self.scale
 
     def column_indices(self, num_columns: int) -> dict[str, int]:
-        """Where each column stands in codes of all columns, or of all but the target."""
+        """The index of each column in codes of all columns, or of all but the target."""
         names = self.names
         if num_columns == len(names) - 1:
             names = tuple(name for name in names if name != self.target)
@@ -155,7 +155,7 @@ class Inputs:
 
 def inputs_of(
     domain: Domain,
-    scales: Sequence[Scale | None],
+    scales: Sequence[NumericDomain | None],
     target: str,
     *,
     numbers: str,
@@ -187,11 +187,11 @@ def seen_columns(domain: Domain, target: str, columns: Sequence[str] | None) -> 
     return seen
 
 
-def bin_middles(scale: Scale) -> tuple[float, ...]:
-    """The mean position of each bin, by the masses of its runs, which are public or estimated privately."""
-    edges, masses = np.asarray(scale.run_edges), np.asarray(scale.run_masses) + 1e-9 * np.diff(scale.run_edges)
+def bin_middles(scale: NumericDomain) -> tuple[float, ...]:
+    """The mean position of each bin, by the masses of its fine bins, which are public or estimated privately."""
+    edges, masses = np.asarray(scale.fine_edges), np.asarray(scale.fine_masses) + 1e-9 * np.diff(scale.fine_edges)
     middles = (edges[1:] + edges[:-1]) / 2
-    starts = np.asarray(scale.first_run[:-1])
+    starts = np.asarray(scale.first_fine_bin[:-1])
     return tuple((np.add.reduceat(masses * middles, starts) / np.add.reduceat(masses, starts)).tolist())
 
 
@@ -202,7 +202,7 @@ class Examples:
     inputs: Inputs
     numeric: bool
 
-    def encode(self, codes: Codes, places: Places, key: PRNGKeyArray) -> Float[np.ndarray, "rows columns"]:
+    def encode(self, codes: Codes, positions: Positions, key: PRNGKeyArray) -> Float[np.ndarray, "rows columns"]:
         at = self.inputs.names.index(self.inputs.target)
-        label = 2 * places[:, at] - 1 if self.numeric else codes[:, at].astype(np.float64)
-        return np.c_[self.inputs.encode(codes, places), label]
+        label = 2 * positions[:, at] - 1 if self.numeric else codes[:, at].astype(np.float64)
+        return np.c_[self.inputs.encode(codes, positions), label]

@@ -1,4 +1,4 @@
-"""Junction trees: which columns meet in which clique, and messages that turn tables into marginals.
+"""Junction trees: which columns share a clique, and messages that turn tables into marginals.
 
 Messages are plain NumPy in double precision: a compiled program for each set of cliques would be compiled anew whenever
 a method adds one.
@@ -23,7 +23,7 @@ MOST_KEPT_CELLS = 2**22
 LEAST_SUM = 1e-280  # below, a quotient could overflow; the cells are impossible for every purpose
 
 
-# --- Structure: which columns meet in which clique ---
+# --- Structure: which columns share a clique ---
 
 
 class JunctionTree(NamedTuple):
@@ -168,7 +168,7 @@ class Ranking:
 
 
 class _Link(NamedTuple):
-    """How a smaller table sits in a larger one: the shape that broadcasts it, the axes that are summed away."""
+    """How a smaller table embeds in a larger one: the shape that broadcasts it, and the axes to sum over."""
 
     shape: tuple[int, ...]
     summed: tuple[int, ...]
@@ -203,7 +203,7 @@ class Messenger:
             _link(sep, self.nodes[p], sizes) if p >= 0 else None
             for sep, p in zip(self.separators, self.parents, strict=True)
         ]
-        # A factor inside another is added to that one first: only the widest touch the large tables.
+        # A factor contained in another is added to it first: only the largest are added to the tables of the tree.
         self._order = sorted(range(len(self.factors)), key=lambda f: (len(self.factors[f]), f))
         self._host: list[tuple[bool, int, _Link]] = []
         for axes in self.factors:
@@ -294,7 +294,7 @@ class MarginalQuery:
         return self._joint(at, -1, asked)
 
     def _nearest_node(self, asked: Axes) -> int:
-        """A node that holds as many of the asked columns as any, moved towards the others while it still does."""
+        """A node with the largest number of the queried columns, as close to the others as possible."""
         held = [len(set(asked) & set(node)) for node in self._nodes]
         best = max(held)
         if best == len(asked):
@@ -314,7 +314,7 @@ class MarginalQuery:
             before, at = at, onward[0]
 
     def _columns_beyond(self, at: int, towards: int) -> frozenset[int]:
-        """The columns found on the far side of the edge from `at` to `towards`."""
+        """The columns beyond the edge from `at` to `towards`."""
         edge = (at, towards)
         if edge not in self._beyond:
             further = [self._columns_beyond(towards, j) for j in self._neighbours[towards] if j != at]
@@ -322,7 +322,7 @@ class MarginalQuery:
         return self._beyond[edge]
 
     def _joint(self, at: int, origin: int, asked: Axes) -> Table:
-        """P(asked) for columns held at this node or beyond it as seen from `origin`; axes in ranked order."""
+        """P(columns) for columns at this node or beyond it as seen from `origin`; axes in ranked order."""
         node = set(self._nodes[at])
         errands: list[tuple[int, Axes]] = []
         missing = set(asked) - node

@@ -12,7 +12,7 @@ from understudy.errors import ConditionError
 from understudy.models.protocol import Allowed, Arrays, Sample, Structure, register
 
 GOLDEN = (math.sqrt(5) - 1) / 2
-"""Multiples of it, less their whole parts, fill the unit interval evenly, wherever they begin and end."""
+"""The fractional parts of its multiples are evenly spread in the unit interval, from any start."""
 BATCH_SIZE = 2**17
 
 
@@ -70,7 +70,7 @@ def _spread_components(
     weights: Float[np.ndarray, " components"], num_rows: int, generator: np.random.Generator
 ) -> np.ndarray:
     """A component per row, in random order. Systematic sampling: counts are within one of their expectation."""
-    order = generator.permutation(len(weights))  # which of the small ones fall out is left to chance
+    order = generator.permutation(len(weights))  # components too light for a row are dropped at random
     ends = np.cumsum(weights[order]) / weights.sum()
     ends[-1] = math.inf
     points = (np.arange(num_rows) + generator.random()) / max(1, num_rows)
@@ -84,11 +84,11 @@ def _draw_codes(
     codes = np.empty((len(components), len(cumulative)), dtype=np.int32)
     steps = np.arange(len(components)) * GOLDEN
     for at, ends in enumerate(cumulative):
-        # Rows of one component lie side by side, and all orders are new for every column: pairs are left to chance.
+        # Rows of one component lie side by side, and each column has its own order, so columns are independent.
         order = np.lexsort((generator.random(len(components)), generator.permutation(len(ends))[components]))
         draws = np.empty(len(components))
         draws[order] = (steps + generator.random()) % 1.0
-        # The last end is the sum itself, and a draw lies below it: some code with a probability is always met.
+        # A draw is below the last cumulative sum, so it always meets a code of positive probability.
         draws = draws * np.nextafter(ends[components, -1], 0.0)
         codes[:, at] = (ends[components] <= draws[:, None]).sum(axis=1)
     return codes

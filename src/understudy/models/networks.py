@@ -6,6 +6,7 @@ one-hot blocks for categories, bounded numbers for the rest.
 
 import functools
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -25,24 +26,24 @@ def block_log_softmax(values: Float[Array, "rows features"], blocks: Blocks) -> 
 
     All blocks at once, padded to the widest: a program whose size does not grow with the number of columns.
     """
-    padded_at, back_at, is_level = _padding(blocks)
+    padded_at, back_at, is_one_hot = _padding(blocks)
     padded = jnp.concatenate([values, jnp.full((len(values), 1), -jnp.inf)], axis=1)[:, padded_at]
     logs = jax.nn.log_softmax(padded, axis=2)
-    return jnp.where(is_level, logs.reshape(len(values), -1)[:, back_at], values)
+    return jnp.where(is_one_hot, logs.reshape(len(values), -1)[:, back_at], values)
 
 
 @functools.lru_cache(maxsize=64)
 def _padding(blocks: Blocks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where each padded cell comes from (one past the end: nowhere), where each feature went, and which are levels."""
+    """The source of each padded cell (one past the end: none), the target of each feature, and which are one-hot."""
     features, widest = num_features(blocks), max(block.size for block in blocks)
     padded_at = np.full((len(blocks), widest), features)
-    back_at, is_level = np.zeros(features, dtype=int), np.zeros(features, dtype=bool)
+    back_at, is_one_hot = np.zeros(features, dtype=int), np.zeros(features, dtype=bool)
     for number, (block, start) in enumerate(zip(blocks, starts(blocks), strict=True)):
         here = np.arange(start, start + block.size)
         padded_at[number, : block.size] = here
         back_at[here] = number * widest + np.arange(block.size)
-        is_level[here] = block.kind == "one_hot"
-    return padded_at, back_at, is_level
+        is_one_hot[here] = block.kind == "one_hot"
+    return padded_at, back_at, is_one_hot
 
 
 def _kinds(blocks: Blocks) -> tuple[np.ndarray, np.ndarray]:
@@ -68,32 +69,47 @@ def activate(
 def sample_features(
     logits: Float[Array, "rows features"], blocks: Blocks, *, key: PRNGKeyArray
 ) -> Float[Array, "rows features"]:
-    """Hard values for a finished table: a drawn level in each categorical block, numbers and bits as they are."""
+    """Hard values for a synthetic table: a sampled category in each one-hot block, numbers and bits as they are."""
     is_tanh, _ = _kinds(blocks)
-    padded_at, back_at, is_level = _padding(blocks)
+    padded_at, back_at, is_one_hot = _padding(blocks)
     noisy = jnp.concatenate([logits + _gumbel(key, logits.shape), jnp.full((len(logits), 1), -jnp.inf)], axis=1)
     best = jax.nn.one_hot(jnp.argmax(noisy[:, padded_at], axis=2), padded_at.shape[1])
     levels = best.reshape(len(logits), -1)[:, back_at]
     numbers = jnp.where(is_tanh, jnp.tanh(logits), jax.nn.sigmoid(logits))
-    return jnp.where(is_level, levels, numbers)
+    return jnp.where(is_one_hot, levels, numbers)
 
 
 def sample_codes(
     logits: Float[Array, "rows features"], blocks: Blocks, *, key: PRNGKeyArray
 ) -> Int[Array, "rows blocks"]:
-    """The drawn level of each block, where all are categorical."""
+    """The sampled category of each block, where all are one-hot."""
     padded_at, _, _ = _padding(blocks)
     noisy = jnp.concatenate([logits + _gumbel(key, logits.shape), jnp.full((len(logits), 1), -jnp.inf)], axis=1)
     return jnp.argmax(noisy[:, padded_at], axis=2)
 
 
 def _gumbel(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
-    """Randomness of the generator: it hides no statistic."""
+    """The generator's latent noise. Not privacy noise."""
     return -jnp.log(-jnp.log(_open_uniform(key, shape)))
 
 
 def _open_uniform(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
     return jax.random.uniform(key, shape, minval=1e-7, maxval=1.0 - 1e-7)
+
+
+@runtime_checkable
+class GeneratorNetwork(Protocol):
+    """From one row's latent numbers, and its condition if it has one, to the logits of its features."""
+
+    def __call__(self, inputs: Float[Array, " inputs"], /) -> Float[Array, " features"]: ...
+
+
+class MakeGenerator(Protocol):
+    """An architecture: a fresh network of these sizes."""
+
+    def __call__(
+        self, latent: int, condition: int, widths: Sequence[int], features: int, /, *, key: PRNGKeyArray
+    ) -> GeneratorNetwork: ...
 
 
 class Generator(eqx.Module):
@@ -120,30 +136,6 @@ class Generator(eqx.Module):
         for norm, layer in zip(self.norms, self.layers, strict=True):
             hidden = hidden + jax.nn.relu(layer(norm(hidden)))
         return self.exit(hidden)
-
-
-class QuailGenerator(eqx.Module):
-    """The generator of the QUAIL paper's DPGAN: two residual blocks of 64, a normalised leaky output."""
-
-    layers: list[eqx.nn.Linear]
-    norms: list[eqx.nn.LayerNorm]
-    exit: eqx.nn.Linear
-    exit_norm: eqx.nn.LayerNorm
-    latent: int = eqx.field(static=True)
-
-    def __init__(self, latent: int, condition: int, widths: Sequence[int], features: int, *, key: PRNGKeyArray):
-        keys = jax.random.split(key, 3)
-        size = latent + condition
-        self.latent = latent
-        self.layers = [eqx.nn.Linear(size, size, use_bias=False, key=k) for k in keys[:2]]
-        self.norms = [eqx.nn.LayerNorm(size) for _ in keys[:2]]
-        self.exit = eqx.nn.Linear(size, features, key=keys[2])
-        self.exit_norm = eqx.nn.LayerNorm(features)
-
-    def __call__(self, inputs: Float[Array, " inputs"]) -> Float[Array, " features"]:
-        for layer, norm in zip(self.layers, self.norms, strict=True):
-            inputs = inputs + jax.nn.leaky_relu(norm(layer(inputs)), SLOPE)
-        return jax.nn.leaky_relu(self.exit_norm(self.exit(inputs)), SLOPE)
 
 
 class PlainGenerator(eqx.Module):
@@ -186,7 +178,7 @@ class Decoder(eqx.Module):
 class Decoded(eqx.Module):
     """A generator of codes, and the decoder that its codes pass through; it learns only if it is not fixed."""
 
-    codes: Generator | QuailGenerator | PlainGenerator
+    codes: GeneratorNetwork
     decoder: Decoder
     is_fixed: bool = eqx.field(static=True, default=True)
 
@@ -195,10 +187,5 @@ class Decoded(eqx.Module):
         return decoder(jnp.tanh(self.codes(inputs)))
 
 
-GeneratorNetwork = Generator | QuailGenerator | PlainGenerator | Decoded
-GENERATORS: dict[str, type[Generator] | type[QuailGenerator] | type[PlainGenerator]] = {
-    "residual": Generator,
-    "quail_dpgan": QuailGenerator,
-    "plain": PlainGenerator,
-}
-"""Architectures by name."""
+GENERATORS: dict[str, MakeGenerator] = {"residual": Generator, "plain": PlainGenerator}
+"""Architectures by name. A new one is an entry here."""

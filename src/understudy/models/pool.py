@@ -1,4 +1,4 @@
-"""Models made of the checkpoints of a training: a pool of weighted rows, or several models in equal parts."""
+"""Models made of the checkpoints of a training: a pool of weighted rows, or a mixture of models with equal weights."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class Pool:
         return Sample(codes.astype(np.int32), positions)
 
     def only(self, kept: Int[np.ndarray, " kept"]) -> "Pool":
-        """These of its rows, with equal weights."""
+        """The pool of these rows, with equal weights."""
         codes, positions = Sample(self.codes, self.positions).take(kept)
         return Pool(self.names, codes, np.full(len(kept), 1 / len(kept)), positions)
 
@@ -99,7 +99,7 @@ def draw_indices(
 @register
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """Several models, each making the same number of rows; what is left over comes from the first."""
+    """Several models, each sampled for the same number of rows; the first ones for the remainder."""
 
     kind: ClassVar[str] = "mixture"
     parts: tuple[Model, ...]
@@ -122,7 +122,7 @@ class Mixture:
         samples = [
             part.sample(size, key=part_key) for part, size, part_key in zip(self.parts, sizes, part_keys, strict=True)
         ]
-        # The order of rows must not tell the parts apart, nor a cut favour the first.
+        # Shuffled, so that the order of rows reveals no component, and a cut favours none.
         order = np.random.default_rng(np.asarray(jax.random.key_data(order_key))).permutation(num_rows)
         return concatenate(samples, num_rows).take(order)
 
@@ -136,12 +136,12 @@ class Mixture:
 
 
 def mix(models: Sequence[Model]) -> Model:
-    """Models in equal parts, as one."""
+    """The mixture of models with equal weights."""
     if len(models) == 1:
         return models[0]
     products = [model for model in models if isinstance(model, MixtureOfProducts)]
     if len(products) == len(models):
-        # Components have equal weights, and all models as many of them.
+        # Components have equal weights, and all models the same number of them.
         probabilities = np.concatenate([model.probabilities for model in products])
         return dataclasses.replace(products[0], probabilities=probabilities)
     return Mixture(tuple(models))

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int, PRNGKeyArray
 from scipy import special
 
 from understudy.errors import ConfigError
-from understudy.models.inputs import Codes, Inputs, Places
+from understudy.models.inputs import Codes, Inputs, Positions
 
 HOW = ("argmax", "sample")
 
@@ -30,27 +30,29 @@ class Classifier(abc.ABC):
     is_numeric: ClassVar[bool] = False
 
     @abc.abstractmethod
-    def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]: ...
+    def predict_log_proba(
+        self, codes: Codes, positions: Positions | None = None
+    ) -> Float[np.ndarray, "rows classes"]: ...
 
     @abc.abstractmethod
     def to_arrays(self) -> tuple[dict[str, object], Arrays]: ...
 
-    def predict_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
+    def predict_proba(self, codes: Codes, positions: Positions | None = None) -> Float[np.ndarray, "rows classes"]:
         """The probability of each of the target's codes."""
-        return special.softmax(self.predict_log_proba(codes, places), axis=1)
+        return special.softmax(self.predict_log_proba(codes, positions), axis=1)
 
-    def predict(self, codes: Codes, places: Places | None = None) -> Int[np.ndarray, " rows"]:
+    def predict(self, codes: Codes, positions: Positions | None = None) -> Int[np.ndarray, " rows"]:
         """The likeliest code of the target."""
-        return self.predict_log_proba(codes, places).argmax(axis=1).astype(np.int32)
+        return self.predict_log_proba(codes, positions).argmax(axis=1).astype(np.int32)
 
     def labels(
-        self, codes: Codes, places: Places | None = None, *, how: str = "sample", key: PRNGKeyArray
+        self, codes: Codes, positions: Positions | None = None, *, how: str = "sample", key: PRNGKeyArray
     ) -> Int[np.ndarray, " rows"]:
         """A code of the target for each row: the likeliest (argmax), or sampled by its probability (sample)."""
         _check_how(how)
         if how == "argmax":
-            return self.predict(codes, places)
-        cumulative = np.cumsum(self.predict_proba(codes, places), axis=1)
+            return self.predict(codes, positions)
+        cumulative = np.cumsum(self.predict_proba(codes, positions), axis=1)
         sampled = (_uniforms(key, len(codes))[:, None] * cumulative[:, -1:] >= cumulative).sum(axis=1)
         return np.minimum(sampled, cumulative.shape[1] - 1).astype(np.int32)
 
@@ -66,30 +68,32 @@ class Regression(abc.ABC):
     """The standard deviation of the target around its prediction, as a position; None: it was not estimated."""
 
     @abc.abstractmethod
-    def predict(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, " rows"]:
+    def predict(self, codes: Codes, positions: Positions | None = None) -> Float[np.ndarray, " rows"]:
         """The position of the target, from 0 to 1."""
 
     @abc.abstractmethod
     def to_arrays(self) -> tuple[dict[str, object], Arrays]: ...
 
-    def sample(self, codes: Codes, places: Places | None = None, *, key: PRNGKeyArray) -> Float[np.ndarray, " rows"]:
+    def sample(
+        self, codes: Codes, positions: Positions | None = None, *, key: PRNGKeyArray
+    ) -> Float[np.ndarray, " rows"]:
         """Positions from a normal around each prediction, with the residual's standard deviation, clipped to [0, 1]."""
         if self.residual_stddev is None:
             raise ConfigError("The residual variance was not estimated. Fit with residual=True, or use predictions.")
         spread = self.residual_stddev * special.ndtri(_uniforms(key, len(codes)))
-        return np.clip(self.predict(codes, places) + spread, 0.0, 1.0)
+        return np.clip(self.predict(codes, positions) + spread, 0.0, 1.0)
 
     def labels(
-        self, codes: Codes, places: Places | None = None, *, how: str = "sample", key: PRNGKeyArray
+        self, codes: Codes, positions: Positions | None = None, *, how: str = "sample", key: PRNGKeyArray
     ) -> Int[np.ndarray, " rows"]:
         """A code of the target for each row: the bin of its prediction (argmax), or of a sample around it (sample)."""
         _check_how(how)
-        found = self.predict(codes, places) if how == "argmax" else self.sample(codes, places, key=key)
+        found = self.predict(codes, positions) if how == "argmax" else self.sample(codes, positions, key=key)
         return self.codes_of(found)
 
-    def codes_of(self, places: Float[np.ndarray, " rows"]) -> Int[np.ndarray, " rows"]:
+    def codes_of(self, positions: Float[np.ndarray, " rows"]) -> Int[np.ndarray, " rows"]:
         """The bins of positions of the target."""
-        return np.searchsorted(np.asarray(self.edges[1:-1]), places, side="right").astype(np.int32)
+        return np.searchsorted(np.asarray(self.edges[1:-1]), positions, side="right").astype(np.int32)
 
 
 def _check_how(how: str) -> None:
@@ -139,8 +143,8 @@ class LayeredClassifier(Classifier):
     inputs: Inputs
     layers: Layers
 
-    def scores(self, codes: Codes, places: Places | None) -> Float[np.ndarray, "rows out"]:
-        return self.layers(self.inputs.encode(codes, places))
+    def scores(self, codes: Codes, positions: Positions | None) -> Float[np.ndarray, "rows out"]:
+        return self.layers(self.inputs.encode(codes, positions))
 
     def to_arrays(self) -> tuple[dict[str, object], Arrays]:
         return {"kind": self.kind, "inputs": self.inputs.to_dict()}, self.layers.to_arrays()
@@ -155,8 +159,8 @@ class LogitModel(LayeredClassifier):
 
     kind: ClassVar[str] = "logits"
 
-    def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
-        return special.log_softmax(self.scores(codes, places), axis=1)
+    def predict_log_proba(self, codes: Codes, positions: Positions | None = None) -> Float[np.ndarray, "rows classes"]:
+        return special.log_softmax(self.scores(codes, positions), axis=1)
 
 
 class OneVersusRest(LayeredClassifier):
@@ -164,8 +168,8 @@ class OneVersusRest(LayeredClassifier):
 
     kind: ClassVar[str] = "one_versus_rest"
 
-    def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
-        scores = self.scores(codes, places)
+    def predict_log_proba(self, codes: Codes, positions: Positions | None = None) -> Float[np.ndarray, "rows classes"]:
+        scores = self.scores(codes, positions)
         if scores.shape[1] == 1:  # two classes need one model
             scores = np.c_[-scores, scores]
         logs = -np.logaddexp(0.0, -scores)
@@ -182,8 +186,8 @@ class NumberModel(Regression):
     edges: tuple[float, ...]
     residual_stddev: float | None = None
 
-    def predict(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, " rows"]:
-        return np.clip((self.layers(self.inputs.encode(codes, places))[:, 0] + 1) / 2, 0.0, 1.0)
+    def predict(self, codes: Codes, positions: Positions | None = None) -> Float[np.ndarray, " rows"]:
+        return np.clip((self.layers(self.inputs.encode(codes, positions))[:, 0] + 1) / 2, 0.0, 1.0)
 
     def to_arrays(self) -> tuple[dict[str, object], Arrays]:
         facts = {"edges": list(self.edges), "residual_stddev": self.residual_stddev}
@@ -211,7 +215,7 @@ class NaiveBayesModel(Classifier):
     """Of numbers scaled to [-1, 1]; a missing number has no influence."""
     variances: Mapping[str, Float[np.ndarray, " classes"]]
 
-    def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
+    def predict_log_proba(self, codes: Codes, positions: Positions | None = None) -> Float[np.ndarray, "rows classes"]:
         at = self.inputs.column_indices(codes.shape[1])
         joint = np.tile(self.log_prior, (len(codes), 1))
         for column in self.inputs.columns:
@@ -219,9 +223,9 @@ class NaiveBayesModel(Classifier):
             if column.name in self.log_levels:
                 joint += self.log_levels[column.name][:, own].T
                 continue
-            place = column.places_of(own) if places is None else places[:, at[column.name]]
+            position = column.positions_of(own) if positions is None else positions[:, at[column.name]]
             mean, variance = self.means[column.name], self.variances[column.name]
-            number = np.clip(2 * place - 1, -1.0, 1.0)[:, None]
+            number = np.clip(2 * position - 1, -1.0, 1.0)[:, None]
             logs = -0.5 * (np.log(2 * np.pi * variance) + (number - mean) ** 2 / variance)
             joint += np.where(np.isnan(number), 0.0, logs)
         return joint - special.logsumexp(joint, axis=1, keepdims=True)
@@ -257,7 +261,7 @@ class PriorModel(Classifier):
     kind: ClassVar[str] = "prior"
     log_prior: Float[np.ndarray, " classes"]
 
-    def predict_log_proba(self, codes: Codes, places: Places | None = None) -> Float[np.ndarray, "rows classes"]:
+    def predict_log_proba(self, codes: Codes, positions: Positions | None = None) -> Float[np.ndarray, "rows classes"]:
         return np.tile(self.log_prior, (len(codes), 1))
 
     def to_arrays(self) -> tuple[dict[str, object], Arrays]:

@@ -106,6 +106,6 @@ def _fill_positions(learner: Predictor, rows: Sample) -> Float[np.ndarray, "rows
     filled, at = rows.positions.copy(), learner.inputs.column_indices(rows.codes.shape[1])
     for column in learner.inputs.columns:
         if column.middles is not None:
-            own, middles = filled[:, at[column.name]], column.places_of(rows.codes[:, at[column.name]])
+            own, middles = filled[:, at[column.name]], column.positions_of(rows.codes[:, at[column.name]])
             filled[:, at[column.name]] = np.where(np.isnan(own), middles, own)
     return filled

@@ -1,4 +1,4 @@
-"""Rejection sampling: rows are proposed until enough of them meet a condition, or the condition is given up.
+"""Rejection sampling: rows are proposed until enough of them meet a condition, or too few do.
 
 The rows that are kept have the distribution of the proposals given the condition.
 """
@@ -31,7 +31,7 @@ def propose_until(
     key: PRNGKeyArray,
     batch_size: int | None = None,
 ) -> list[Rows]:
-    """Batches of accepted rows, `num_rows` or more in all. Raises ConditionError where the condition is too rare.
+    """Batches of accepted rows, `num_rows` or more in all. Raises ConditionError if the condition is too rare.
 
     Args:
         propose: draws this many rows with this key, and returns those that meet the condition and their number.

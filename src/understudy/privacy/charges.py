@@ -16,7 +16,7 @@ from understudy.errors import BudgetExceeded
 from understudy.privacy.clipping import noise_multiplier_beside_counts
 from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.events import Gaussian, Pure, SubsampledGaussian
-from understudy.privacy.langevin import ChargedUpdates, Law, Stage, paces
+from understudy.privacy.langevin import ChargedUpdates, Law, Stage, step_parameters
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.pate import ChargedVotes, partition_by_unit, vote_scale
 from understudy.privacy.rows import PrivateRows, RowEncoder, arrange_units
@@ -115,9 +115,9 @@ def charge_langevin(
         stages = np.split(of_updates, np.cumsum(wanted)[:-1])
         least, multipliers = float(of_updates.min()), law.noise_multipliers(schedule, [float(s.max()) for s in stages])
     else:
-        law = dataclasses.replace(law, reach=0.0)
+        law = dataclasses.replace(law, drift_sensitivity=0.0)
     steps = ChargedSteps(units, jnp.asarray(least, jnp.float32), events[0].sampling_rate, sum(wanted))
-    return ChargedUpdates(steps, paces(schedule, multipliers, law))
+    return ChargedUpdates(steps, step_parameters(schedule, multipliers, law))
 
 
 def charge_votes(

@@ -59,7 +59,7 @@ def noisy_answers(rows: PrivateRows, query: Query, ledger: Ledger) -> "ChargedAn
 
 
 class ChargedAnswers:
-    """Noisy answers that were charged: so many, each with noise of one standard deviation."""
+    """Noisy answers that were charged: a fixed number, each with noise of the same standard deviation."""
 
     def __init__(self, rows: PrivateRows, stddev: float, count: int, ledger: Ledger):
         self._private, self._ledger = rows, ledger

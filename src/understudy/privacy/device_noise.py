@@ -1,6 +1,6 @@
 """Random words and normals on the device, as one fused program: no step waits for its noise.
 
-Both are functions of a key and a place, so any part of them can be made again. Needs nothing but NumPy and JAX.
+Both are functions of a key and an index, so any part of them can be recomputed. Needs nothing but NumPy and JAX.
 """
 
 import jax
@@ -49,7 +49,7 @@ _TAIL_AT = np.float32(4.4907184)
 
 
 def word_pairs(key: PRNGKeyArray, count: int) -> tuple[UInt32[Array, " count"], UInt32[Array, " count"]]:
-    """Two independent words for each place: Threefry-2x32 with 20 rounds, the generator behind JAX's own keys.
+    """Two independent words for each index: Threefry-2x32 with 20 rounds, the generator behind JAX's own keys.
 
     Written out, because JAX runs its rounds as a loop over memory on a CPU and throws away every second word.
     """

@@ -1,14 +1,14 @@
-"""What the schema leaves open, estimated privately: size, categories, bounds, and fine histograms of numeric columns.
+"""Private estimation of what the schema leaves open: size, categories, bounds, and fine histograms of numeric columns.
 
-Four purchases at most, each planned before any value is read and each one bundle over all the columns that need it:
+At most four queries, each planned before any value is read and each over all the columns that need it:
 
 - *size*: the number of rows, as a noisy count;
-- *categories*: those values whose noisy count passes a threshold that a value of one unit alone passes with
-  probability delta_c at most (Korolova et al. 2009, with the tail of the discrete Gaussian that is really drawn);
+- *categories*: the values whose noisy count passes a threshold that a value of one unit alone passes with probability
+  at most delta_c (Korolova et al. 2009, with the tail of the discrete Gaussian that is actually drawn);
 - *bounds*: noisy counts over a public grid (powers of two, or years), of which the outermost heavy cells are kept;
 - *histograms*: for each numeric column noisy counts over a tree of cells; only heavy cells are split further (the idea
   of PrivTree, Zhang et al. 2016, but with a fixed number of levels and discrete Gaussian noise, so that it composes
-  with everything else). A value that many rows share ends up alone in its cell.
+  with everything else). A value that many rows share gets a cell of its own.
 """
 
 import dataclasses
@@ -33,20 +33,20 @@ from understudy.schema import BOUNDED, Category, Column, Schema
 
 BINNINGS = ("tree", "equal", "uniform")
 LEVELS = 3  # of the tree, for columns with more cells than FLAT
-FLAT = 256  # up to so many cells one level is enough: each cell gets its own noisy count
-FINEST = 2**20  # cells of the finest level at most
-SPLIT_AT = 4.0  # a cell is split when its noisy count is above so many standard deviations
-LEAST_SPREAD = 0.25  # of an even share: noise must not tear holes into a smooth column
-STANDS_OUT = 3.0  # a cell keeps its own mass above so many; the cells between are pooled
+FLAT = 256  # columns with at most this many cells have a tree of one level: each cell gets its own noisy count
+FINEST = 2**20  # the largest number of cells of the finest level
+SPLIT_AT = 4.0  # a cell is split if its noisy count exceeds this many standard deviations
+LEAST_SPREAD = 0.25  # lower bound on a cell's mass relative to uniform; keeps smooth columns smooth under noise
+STANDS_OUT = 3.0  # a cell above this many standard deviations keeps its own mass; the cells between are pooled
 WIDE = 1e4  # from this standard deviation on, the mass function of discrete noise is too long to be summed
 DELTA_FRACTION = 0.1  # of the guarantee's delta, for thresholded category lists
-SHARES = {"size": 0.05, "categories": 0.3, "bounds": 0.2, "histograms": 0.25}
+BUDGET_FRACTIONS = {"size": 0.05, "categories": 0.3, "bounds": 0.2, "histograms": 0.25}
 MAX_CATEGORIES = 1000
 """A 2-way marginal of two such columns has a million cells, which every method here can still hold. At epsilon 1 a
 category needs about 200 rows to be kept, so a table of fewer than 200,000 rows never reaches this limit."""
 MOST_CATEGORIES = 100_000
 YEARS = (1800, 2200)
-TICKS_PER_DAY = {"date": 1, "datetime": 86_400_000_000}
+PER_DAY = {"date": 1, "datetime": 86_400_000_000}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,10 +54,10 @@ class Binning:
     """How columns are encoded in a small number of codes."""
 
     bins: str = "tree"
-    """`tree` and `equal` buy a fine histogram and cut it into near-equal masses; `uniform` buys nothing."""
+    """`tree` and `equal` estimate a fine histogram and cut it into near-equal masses; `uniform` makes no query."""
 
     max_bins: int = 32
-    """At most so many codes for a numeric column, besides the one for nulls."""
+    """The largest number of codes of a numeric column, besides the one for nulls."""
 
     max_categories: int = MAX_CATEGORIES
     """The most categories kept for a column whose categories are estimated privately: those with the largest noisy
@@ -75,7 +75,7 @@ class Binning:
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """The finest cells of a bounded numeric column: `width` ticks each for whole numbers, equal parts for reals."""
+    """The finest cells of a bounded numeric column: `width` integers each, or equal parts of a real range."""
 
     lower: int | float
     upper: int | float
@@ -93,7 +93,7 @@ class Grid:
         finest: int = FINEST,
         decimals: int | None = None,
     ) -> "Grid":
-        """Cells between the bounds; for reals written with so many `decimals`, one cell around each such number."""
+        """Cells between the bounds; for reals with a known number of `decimals`, one cell around each such number."""
         if not integral and decimals is not None and (upper - lower) * 10**decimals < finest - 1:
             step = 10.0**-decimals
             finest = round((upper - lower) / step) + 1
@@ -106,7 +106,7 @@ class Grid:
         return cls(int(lower), int(upper), True, -(-span // width), width)
 
     def cells(self, values: np.ndarray) -> np.ndarray:
-        """Index of each value's cell; values outside the bounds are clamped."""
+        """The index of each value's cell; values outside the bounds are clamped."""
         if not self.integral:
             clamped = np.clip(values, self.lower, self.upper)
             if math.isfinite(self.upper - self.lower):
@@ -115,7 +115,7 @@ class Grid:
                 position = clamped / self.width - self.lower / self.width
             return np.clip(np.floor(position), 0, self.num_cells - 1).astype(np.int64)
         clamped = np.clip(values, np.int64(self.lower), np.int64(self.upper))
-        # Differences of 64-bit integers may pass 2^63: two's complement makes the unsigned difference right.
+        # Differences of 64-bit integers may exceed 2^63: in two's complement the unsigned difference is right.
         offset = clamped.astype(np.int64).view(np.uint64) - np.asarray(self.lower, dtype=np.int64).view(np.uint64)
         return (offset // np.uint64(self.width)).astype(np.int64)
 
@@ -128,7 +128,7 @@ class Grid:
 
 @dataclasses.dataclass(frozen=True)
 class Histogram:
-    """A released histogram of one numeric column: disjoint runs of fine cells, in order, with their noisy masses."""
+    """A released histogram of one numeric column: disjoint ranges of cells, in order, with their noisy masses."""
 
     grid: Grid
     starts: np.ndarray
@@ -144,27 +144,27 @@ class Histogram:
 
 def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
     """The queries that this schema leaves to make, each calibrated alone to its fraction of the budget."""
-    unit = budget.max_rows_per_unit
+    sensitivity = budget.max_rows_per_unit
     queries: list[Query] = []
 
-    def buy(key: str, what: str, columns: Sequence[Column], vectors: int, delta: float = 0.0) -> None:
+    def add(key: str, what: str, columns: Sequence[Column], vectors: int, delta: float = 0.0) -> None:
         if vectors == 0:
             return
-        part = dataclasses.replace(budget.fraction(SHARES[key]), delta=budget.delta - delta)
-        stddev = part.calibrate(lambda noise: [DiscreteGaussian(noise, vectors, unit)])
-        event = DiscreteGaussian(stddev, vectors, unit)
+        own = dataclasses.replace(budget.fraction(BUDGET_FRACTIONS[key]), delta=budget.delta - delta)
+        stddev = own.calibrate(lambda noise: [DiscreteGaussian(noise, vectors, sensitivity)])
+        event = DiscreteGaussian(stddev, vectors, sensitivity)
         queries.append(Query(key, what, event, tuple(c.name for c in columns), delta, ("discovery",)))
 
     if schema.rows is None:
-        buy("size", "number of rows", [], 1)
-    listed = [column for column in schema.modelled if column.bought == "categories"]
-    buy("categories", f"categories of {_columns(listed)}", listed, len(listed), DELTA_FRACTION * budget.delta)
-    bounded = [column for column in schema.modelled if column.bought == "bounds"]
-    buy("bounds", f"bounds of {_columns(bounded)}", bounded, len(bounded))
+        add("size", "number of rows", [], 1)
+    listed = [column for column in schema.modelled if column.estimated == "categories"]
+    add("categories", f"categories of {_columns(listed)}", listed, len(listed), DELTA_FRACTION * budget.delta)
+    bounded = [column for column in schema.modelled if column.estimated == "bounds"]
+    add("bounds", f"bounds of {_columns(bounded)}", bounded, len(bounded))
     if binning.bins != "uniform":
         numeric = [column for column in schema.modelled if column.kind in BOUNDED]
         vectors = sum(charged_levels(column, binning) for column in numeric)
-        buy("histograms", f"fine histograms of {_columns(numeric)}", numeric, vectors)
+        add("histograms", f"fine histograms of {_columns(numeric)}", numeric, vectors)
     plan = Plan(tuple(queries))
     if "categories" not in plan:
         return plan
@@ -178,7 +178,7 @@ def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
 
 
 def rows_to_be_listed(query: Query) -> int:
-    """How many rows a value must be in to be listed, but for the noise of its count."""
+    """The number of rows that a value needs to be listed, apart from the noise of its count."""
     event = _event_for(query, 0)
     return category_threshold(event, query.delta / event.count)
 
@@ -188,7 +188,7 @@ def _columns(columns: Sequence[Column]) -> str:
 
 
 def charged_levels(column: Column, binning: Binning) -> int:
-    """Levels of the tree that are charged: by the declared bounds, or the worst case where they are estimated."""
+    """The levels of the tree that are charged: by the declared bounds, or the worst case if they are estimated."""
     if binning.bins == "equal":
         return 1
     if column.bounds is not None and column.kind == "integer":
@@ -242,7 +242,7 @@ def largest_counts(noisy_counts: Mapping[Category, int], most: int) -> dict[Cate
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Without NaN and infinities, which no list may hold, and with one zero: all that sorting cannot put in order."""
+    """The values without NaN and infinities, and with one zero, so that they can be sorted."""
     if not pa.types.is_floating(column.type):
         return column
     return pc.add(column.filter(pc.is_finite(column)), pa.scalar(0.0, column.type))
@@ -250,10 +250,10 @@ def _plain(column: pa.Array) -> pa.Array:
 
 @functools.lru_cache(maxsize=64)
 def category_threshold(event: DiscreteGaussian, delta: float) -> int:
-    """The least t with P(k + Z >= t) <= delta / k, for k rows a unit and the discrete noise Z that is drawn.
+    """The smallest t with P(k + Z >= t) <= delta / k, for k rows of a unit and the discrete noise Z that is drawn.
 
-    Of wide noise not quite the least: P(Z >= t) is at most the normal tail beyond t - 1, since the mass falls and its
-    sum without the usual factor is stddev (2 pi)^(1/2) or more.
+    For wide noise not quite the smallest: P(Z >= t) is at most the normal tail beyond t - 1, since the mass function
+    decreases and its normalising constant is at least stddev (2 pi)^(1/2).
     """
     k = event.sensitivity
     if event.stddev > WIDE:
@@ -273,7 +273,7 @@ def discover_bounds(
 ) -> dict[str, tuple[int | float, int | float]]:
     """For each column the outer edges of the outermost heavy cells of a public grid.
 
-    Formal guarantee: the cost of `query`: one noisy histogram a column over cells that are fixed in advance.
+    Formal guarantee: the cost of `query`: one noisy histogram per column over cells that are fixed in advance.
     """
     event = _event_for(query, len(columns._values))
     ledger.charge(query)
@@ -293,7 +293,7 @@ def _public_edges(kind: str) -> np.ndarray:
     """Edges of the public cells [edge_i, edge_i+1): powers of two of both signs, or years."""
     if kind in ("date", "datetime"):
         years = np.arange(f"{YEARS[0]}", f"{YEARS[1] + 1}", dtype="datetime64[Y]").astype("datetime64[D]")
-        return years.astype(np.int64) * TICKS_PER_DAY[kind]
+        return years.astype(np.int64) * PER_DAY[kind]
     if kind == "integer":
         powers = [2**exponent for exponent in range(63)]
         return np.asarray([-power + 1 for power in reversed(powers)] + powers, dtype=np.int64)
@@ -302,14 +302,14 @@ def _public_edges(kind: str) -> np.ndarray:
 
 
 def _outermost_heavy(noisy: np.ndarray, stddev: float) -> tuple[int, int] | None:
-    """First and last cell of the blocks that stand out; wide blocks count, where single cells are too light."""
-    threshold = float(stats.norm.isf(1e-4 / (2 * len(noisy))))  # so that an empty column hardly ever shows any
+    """The first and last cell of the blocks that stand out; a wide block may, where its single cells do not."""
+    threshold = float(stats.norm.isf(1e-4 / (2 * len(noisy))))  # so that an empty column rarely has any
     blocks = _blocks(noisy[None, :].astype(float), stddev, threshold)
     heavy = np.flatnonzero(blocks.stands_out)
     if len(heavy) == 0:
         return None
     first, last = int(blocks.first[heavy].min()), int((blocks.first + blocks.length)[heavy].max()) - 1
-    # Beside what stands out, a cell needs less to be believed: it can only widen the bounds.
+    # Next to a block that stands out, a lower threshold is enough: a cell can only widen the bounds.
     while first > 0 and noisy[first - 1] >= 2 * stddev:
         first -= 1
     while last + 1 < len(noisy) and noisy[last + 1] >= 2 * stddev:
@@ -318,8 +318,8 @@ def _outermost_heavy(noisy: np.ndarray, stddev: float) -> tuple[int, int] | None
 
 
 def _fallback_cells(kind: str, edges: np.ndarray) -> tuple[int, int]:
-    """Where nothing stands out of the noise: the 20th and 21st century for dates, else the cell that holds zero."""
-    if kind in TICKS_PER_DAY:
+    """If nothing stands out of the noise: the 20th and 21st century for dates, else the cell that holds zero."""
+    if kind in PER_DAY:
         return 1900 - YEARS[0], 2099 - YEARS[0]
     cell = int(np.searchsorted(edges, 0, side="right")) - 1
     return cell, cell
@@ -334,11 +334,11 @@ def discover_histograms(
     *,
     num_rows: int,
 ) -> dict[str, Histogram]:
-    """For each numeric column a tree of noisy counts, as runs of cells with masses.
+    """For each numeric column a tree of noisy counts, as ranges of cells with masses.
 
     Formal guarantee: the cost of `query`, with `levels` vectors for a column: on each level one unit's rows fall into
-    cells of one histogram, so they move it by at most the event's sensitivity; which cells are split depends on
-    noisy counts alone, and a level that splits nothing is charged all the same.
+    cells of one histogram, so they change it by at most the event's sensitivity; which cells are split depends on
+    noisy counts alone, and a level that splits nothing is charged too.
     """
     event = _event_for(query, sum(levels.values()))
     ledger.charge(query)
@@ -353,12 +353,12 @@ def _noisy_tree(
 ) -> Histogram:
     """Splits heavy cells level by level; then spreads each cell's mass over its parts."""
     levels, branching = grid.levels(most=charged)
-    repeats = charged // levels  # levels that are charged but not needed: the same count again, averaged
+    repeats = charged // levels  # levels that are charged but not needed repeat the counts, which are averaged
     cells = grid.cells(values)
     scale = stddev / math.sqrt(repeats)
     parents: np.ndarray = np.zeros(1, dtype=np.int64)
     masses: np.ndarray | None = None  # at the root nothing is known yet
-    runs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for level in range(1, levels + 1):
         width = branching ** (levels - level)
         children = parents[:, None] * branching + np.arange(branching)
@@ -372,25 +372,25 @@ def _noisy_tree(
         mass = _block_masses(blocks, masses, scale)
         starts = children[blocks.row, blocks.first] * width
         split = (blocks.length == 1) & (mass >= heavy) & (level < levels)
-        runs.append((starts[~split], (starts + blocks.length * width)[~split], mass[~split]))
+        found.append((starts[~split], (starts + blocks.length * width)[~split], mass[~split]))
         if not split.any():
             break
         order = np.argsort(starts[split])
         parents, masses = starts[split][order] // width, mass[split][order]
-    starts, stops, mass = (np.concatenate(part) for part in zip(*runs, strict=True))
+    starts, stops, mass = (np.concatenate(part) for part in zip(*found, strict=True))
     kept = np.argsort(starts)[: np.count_nonzero(starts < grid.num_cells)]
     starts, stops, mass = starts[kept], np.minimum(stops[kept], grid.num_cells), mass[kept]
     return Histogram(grid, starts, stops, mass / mass.sum() if mass.sum() > 0 else (stops - starts) / grid.num_cells)
 
 
 def _counts_of(cells: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """How many rows fall into each of the wanted cells (sorted, distinct)."""
-    place = np.minimum(np.searchsorted(wanted, cells), len(wanted) - 1)
-    return np.bincount(place[wanted[place] == cells], minlength=len(wanted))
+    """The number of rows in each of the wanted cells (sorted, distinct)."""
+    index = np.minimum(np.searchsorted(wanted, cells), len(wanted) - 1)
+    return np.bincount(index[wanted[index] == cells], minlength=len(wanted))
 
 
 class _Blocks(NamedTuple):
-    """Neighbouring cells taken together, for several rows of cells at once."""
+    """Ranges of neighbouring cells, in several rows of cells."""
 
     row: np.ndarray
     first: np.ndarray
@@ -402,8 +402,8 @@ class _Blocks(NamedTuple):
 def _blocks(noisy: np.ndarray, stddev: float, stands_out: float = STANDS_OUT) -> _Blocks:
     """Cuts each row of cells into blocks of 1, 2, 4 ... cells: the largest inside which nothing stands out.
 
-    A block stands out when its sum is above `stands_out` standard deviations of its noise. Pooling the rest matters:
-    clipping hundreds of empty cells at zero one by one would invent rows.
+    A block stands out if its sum is above `stands_out` standard deviations of its noise. The rest is pooled: clipping
+    hundreds of empty cells at zero one by one would invent rows.
     """
     num_cells = noisy.shape[1]
     depth = (num_cells - 1).bit_length()
@@ -418,21 +418,21 @@ def _blocks(noisy: np.ndarray, stddev: float, stands_out: float = STANDS_OUT) ->
     found = []
     active = np.ones_like(out[depth])
     for level in range(depth, -1, -1):
-        row, place = np.nonzero(active & ~below[level])
-        first = place * 2**level
+        row, at = np.nonzero(active & ~below[level])
+        first = at * 2**level
         length = np.minimum(first + 2**level, num_cells) - first
-        block = _Blocks(row, first, length, sums[level][row, place], out[level][row, place])
+        block = _Blocks(row, first, length, sums[level][row, at], out[level][row, at])
         found.append([part[length > 0] for part in block])
         active = np.repeat(active & below[level], 2, axis=1)
     return _Blocks(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
 def _block_masses(blocks: _Blocks, parents: np.ndarray | None, stddev: float) -> np.ndarray:
-    """Masses of blocks, from their noisy sums and, below the root, from what is known of the cells they divide.
+    """Masses of blocks, from their noisy sums and, below the root, from the mass of the cell that they divide.
 
-    At the root a block that does not stand out keeps only what exceeds its noise, so that empty stretches stay empty.
-    Below, what the outstanding blocks leave of a parent is spread over the others: evenly where their sums say little,
-    by their sums where they say much. Masses then add up to the parent's.
+    At the root a block that does not stand out keeps only what exceeds its noise, so that empty ranges stay empty.
+    Below, the mass of a parent that the outstanding blocks leave is spread over the others: their sums are shrunk
+    towards uniform, the more the larger their noise. Masses then add up to the parent's.
     """
     row, _, length, sums, stands_out = blocks
     if parents is None:
@@ -443,7 +443,7 @@ def _block_masses(blocks: _Blocks, parents: np.ndarray | None, stddev: float) ->
 
     rest = np.maximum(parents[row] - total(sums * stands_out), 0.0)
     evenly = rest * length / total(length * ~stands_out)
-    trust = evenly**2 / np.maximum(evenly**2 + stddev**2 * length, 1e-300)
-    spread = np.maximum(trust * sums + (1 - trust) * evenly, LEAST_SPREAD * evenly) * ~stands_out
+    weight = evenly**2 / np.maximum(evenly**2 + stddev**2 * length, 1e-300)
+    spread = np.maximum(weight * sums + (1 - weight) * evenly, LEAST_SPREAD * evenly) * ~stands_out
     mass = np.where(stands_out, sums, spread * rest / total(spread))
     return mass * parents[row] / total(mass)

@@ -45,7 +45,7 @@ class ChargedSteps(eqx.Module):
     """Noise of the counts of units within each clip bound; None: none were charged."""
 
     def __repr__(self) -> str:
-        return "ChargedSteps(...)"  # shapes would tell the number of units
+        return "ChargedSteps(...)"  # shapes would reveal the number of units
 
     @property
     def noise_multiplier(self) -> Float[Array, ""]:

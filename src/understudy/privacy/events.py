@@ -1,4 +1,4 @@
-"""Accounting events: what one query costs, to either accountant, in a certificate's JSON and in its words.
+"""Accounting events: what one query costs for either accountant, its JSON, and its description in a certificate.
 
 An event is a frozen dataclass of public numbers; no data passes through this file. A new kind of event is a subclass of
 `Event` listed in `EVENTS`: accountants, ledger, certificate and its JSON schema know nothing of the single kinds.
@@ -17,7 +17,9 @@ from typing import Annotated, get_type_hints
 import dp_accounting
 import numpy as np
 from dp_accounting import rdp
+from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 from scipy import special, stats
 
 from understudy.errors import ConfigError
@@ -223,10 +225,7 @@ class SubsampledGaussian(Event):
         return True
 
     def pld(self, grid: float) -> pld.PrivacyLossDistribution:
-        one = pld.from_gaussian_mechanism(
-            self.noise_multiplier, sampling_prob=self.sampling_rate, value_discretization_interval=grid
-        )
-        return one.self_compose(self.steps)
+        return _subsampled_gaussian(self.sampling_rate, self.noise_multiplier, grid).self_compose(self.steps)
 
     @property
     def tail_delta(self) -> float:
@@ -244,7 +243,7 @@ class SubsampledGaussian(Event):
         accountant = rdp.RdpAccountant(SUBSAMPLED_ORDERS)
         sums = dp_accounting.GaussianDpEvent(self.noise_multiplier)
         step = dp_accounting.PoissonSampledDpEvent(self.sampling_rate, sums)
-        with _without_warnings():  # orders whose series does not converge are infinite: said for each, harmless
+        with _without_warnings():  # orders whose series does not converge are infinite: a harmless warning for each
             accountant.compose(step, self.steps)
         return np.concatenate([accountant._rdp, np.full(len(ORDERS) - len(SUBSAMPLED_ORDERS), np.inf)])
 
@@ -339,19 +338,8 @@ class ZCDP(Event):
         return f"zCDP budget of rho {self.rho:.4g}, spent adaptively under a privacy filter"
 
 
-@dataclasses.dataclass(frozen=True)
-class NonPrivate(Event):
-    """Rows as they are, or anything else without a bound: its cost is infinite, whatever it is composed with."""
-
-    def rdp(self) -> np.ndarray:
-        return _zcdp(math.inf)
-
-    def describe(self) -> str:
-        return "no noise and no bound: not private"
-
-
 EVENTS: dict[str, type[Event]] = {
-    cls.__name__: cls for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Selections, Pure, ZCDP, NonPrivate)
+    cls.__name__: cls for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Selections, Pure, ZCDP)
 }
 
 
@@ -390,6 +378,45 @@ def _randomized_responses(epsilon: float, rounds: int, grid: float) -> pld.Priva
     return pld.from_two_probability_mass_functions(
         dict(enumerate(low)), dict(enumerate(high)), value_discretization_interval=grid
     )
+
+
+def _subsampled_gaussian(sampling_rate: float, noise_multiplier: float, grid: float) -> pld.PrivacyLossDistribution:
+    """One step, bit for bit as `pld.from_gaussian_mechanism` has it, which inverts the loss at one point at a time."""
+    if sampling_rate == 1:
+        return pld.from_gaussian_mechanism(noise_multiplier, value_discretization_interval=grid)
+    remove, add = (
+        _subsampled_losses(sampling_rate, noise_multiplier, side, grid)
+        for side in (AdjacencyType.REMOVE, AdjacencyType.ADD)
+    )
+    return pld.PrivacyLossDistribution(remove, add)
+
+
+def _subsampled_losses(
+    sampling_rate: float, noise_multiplier: float, side: AdjacencyType, grid: float
+) -> pld_pmf.PLDPmf:
+    """Connects the dots: the hockey-stick divergences at all points of the grid determine the distribution."""
+    loss = GaussianPrivacyLoss(noise_multiplier, sampling_prob=sampling_rate, adjacency_type=side)
+    bounds = loss.connect_dots_bounds()
+    lowest, highest = math.floor(bounds.epsilon_lower / grid), math.ceil(bounds.epsilon_upper / grid)
+    epsilons = np.arange(lowest, highest + 1) * grid
+    removes = side == AdjacencyType.REMOVE
+    signed = epsilons if removes else -epsilons
+    inside = signed > math.log1p(-sampling_rate)  # below it the divergence is that of any two distributions
+    deltas = -np.expm1(epsilons) if removes else np.zeros(len(epsilons))
+    at = _inverse_loss(signed[inside], sampling_rate)
+    at = -0.5 - at * noise_multiplier**2 if removes else 1.0 + (-0.5 + at * noise_multiplier**2)
+    deltas[inside] = loss.mu_upper_cdf(at) - np.exp(epsilons[inside] + loss.mu_lower_log_cdf(at))
+    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, lowest, highest, np.clip(deltas, 0, 1))
+
+
+def _inverse_loss(losses: np.ndarray, sampling_rate: float) -> np.ndarray:
+    """log(1 + (exp(loss) - 1) / sampling_rate): the loss of the whole table, of that of a batch."""
+    shifted, least = losses + np.log(1 / sampling_rate), math.log(1 - sampling_rate)
+    with np.errstate(divide="ignore", invalid="ignore"):  # at the least loss, whose inverse is minus infinity
+        inverse = shifted + np.log1p(-np.exp(np.log(1 / sampling_rate - 1) - shifted))
+    inverse[losses == 0] = np.log(1 / sampling_rate + (1 - 1 / sampling_rate))
+    inverse[np.isclose(losses, least, rtol=1e-9, atol=0.0)] = -math.inf
+    return inverse
 
 
 @contextlib.contextmanager

@@ -38,7 +38,7 @@ def has_rules(network: PyTree) -> bool:
 
 
 class Part(NamedTuple):
-    """One parameter array of one layer, in the words of its rule."""
+    """One parameter array of one layer, as its rule computes it."""
 
     squares: Callable[[], Float[Array, "rows units"]]
     """The squared gradient of each entry of the array's first axis."""

@@ -1,16 +1,16 @@
-"""Langevin updates: steps along a drift, with noise that makes their path a sample of a posterior.
+"""Langevin updates: gradient steps with noise, so that their iterates sample from a posterior.
 
 SGLD of Welling and Teh (2011); with friction below one SGHMC of Chen, Fox and Guestrin (2014), in the form
 
     v <- (1 - friction) v + eta drift + n,   n ~ N(0, 2 friction eta temperature I),   theta <- theta + v,
 
 which is SGLD at friction 1. A private update has in its drift the noisy sum of clipped gradients of `dpsgd.py`
-(DP-SGLD, Wang, Fienberg and Smola 2015, but clipped: nothing else bounds what one row adds). Clipping comes before
+(DP-SGLD, Wang, Fienberg and Smola 2015, but clipped: nothing else bounds the sensitivity). Clipping comes before
 scaling, so scales do not change the cost.
 
-The noise of the sum is also noise of the update. Where it is less than Langevin asks for, the rest is drawn with it, as
-one Gaussian, and the whole of it counts for privacy; where it is more, the chain is hotter than was asked for, and
-`Stage.heat` says how hot. Needs nothing but NumPy, JAX and Equinox.
+The noise of the sum is also noise of the update. If it is less than the Langevin update needs, the rest is drawn with
+it as one Gaussian, and all of it counts for privacy; if it is more, the temperature of the chain is higher than
+requested (`Stage.effective_temperature`). Needs nothing but NumPy, JAX and Equinox.
 """
 
 import dataclasses
@@ -37,20 +37,22 @@ class Stage:
     iterations: int
     eta: float
 
-    def langevin_multiplier(self, reach: float, temperature: float) -> float:
-        """The noise multiplier at which a private sum alone carries the noise of SGLD: sqrt(2 eta T) / (eta reach).
+    def langevin_multiplier(self, drift_sensitivity: float, temperature: float) -> float:
+        """The noise multiplier at which a private sum alone has the noise of SGLD: sqrt(2 eta T) / (eta sensitivity).
 
-        `reach` is how far one unit moves the drift: the clip bound times the scale that the sum is multiplied by.
+        The sensitivity of the drift is the clip bound times the scale that the sum is multiplied by.
         """
-        return math.sqrt(2 * temperature / self.eta) / reach
+        return math.sqrt(2 * temperature / self.eta) / drift_sensitivity
 
-    def heat(self, multiplier: float, reach: float, temperature: float, friction: float) -> float:
-        """The temperature that updates have with this multiplier; `temperature`, where its noise is not too much."""
-        return max(temperature, self.eta * (multiplier * reach) ** 2 / (2 * friction))
+    def effective_temperature(
+        self, multiplier: float, drift_sensitivity: float, temperature: float, friction: float
+    ) -> float:
+        """The temperature of updates with this noise multiplier: `temperature`, or more if the noise is too large."""
+        return max(temperature, self.eta * (multiplier * drift_sensitivity) ** 2 / (2 * friction))
 
-    def extra_stddev(self, multiplier: float, reach: float, temperature: float, friction: float) -> float:
-        """What Langevin asks for beyond the noise of the sum, as the standard deviation of an independent draw."""
-        wanted, given = 2 * friction * self.eta * temperature, (self.eta * multiplier * reach) ** 2
+    def extra_stddev(self, multiplier: float, drift_sensitivity: float, temperature: float, friction: float) -> float:
+        """The standard deviation of the noise that the Langevin update needs beyond that of the sum."""
+        wanted, given = 2 * friction * self.eta * temperature, (self.eta * multiplier * drift_sensitivity) ** 2
         # A difference of nearly equal numbers is rounding, not noise.
         return math.sqrt(wanted - given) if wanted - given > 1e-9 * wanted else 0.0
 
@@ -78,25 +80,25 @@ def stages(
 
 @dataclasses.dataclass(frozen=True)
 class Law:
-    """The posterior that chains are to sample. All of it is public."""
+    """The posterior to sample from. All of it is public."""
 
-    reach: float
-    """How far one unit moves the drift: the clip bound times the scale that the sum is multiplied by."""
+    drift_sensitivity: float
+    """The sensitivity of the drift to one unit: the clip bound times the scale that the sum is multiplied by."""
     temperature: float
     friction: float
     momentum: bool
-    """Whether momentum carries a sum on; then what Langevin asks for beyond its noise is drawn apart."""
+    """Whether updates have momentum; then the noise beyond that of the sum is drawn separately."""
 
     def noise_multipliers(self, schedule: Sequence[Stage], charged: Sequence[float]) -> list[float]:
-        """The noise multiplier of each stage: the charged one, or what Langevin asks for where that is more."""
+        """The noise multiplier of each stage: the charged one, or that of the Langevin update if it is larger."""
         if self.momentum:
             return list(charged)
-        wanted = [stage.langevin_multiplier(self.reach, self.temperature) for stage in schedule]
+        wanted = [stage.langevin_multiplier(self.drift_sensitivity, self.temperature) for stage in schedule]
         return [max(pair) for pair in zip(charged, wanted, strict=True)]
 
 
-class Pace(eqx.Module):
-    """How one update is made."""
+class StepParameters(eqx.Module):
+    """The step size and the noise of one update."""
 
     eta: Float[Array, ""]
     noise_multiplier: Float[Array, ""]
@@ -105,35 +107,35 @@ class Pace(eqx.Module):
     """Standard deviation of the noise beyond it."""
 
 
-def paces(schedule: Sequence[Stage], noise_multipliers: Sequence[float], law: Law) -> Pace:
-    """The pace of every iteration, stacked."""
+def step_parameters(schedule: Sequence[Stage], noise_multipliers: Sequence[float], law: Law) -> StepParameters:
+    """The parameters of every iteration, stacked."""
     extras = [
-        stage.extra_stddev(multiplier, law.reach, law.temperature, law.friction)
+        stage.extra_stddev(multiplier, law.drift_sensitivity, law.temperature, law.friction)
         for stage, multiplier in zip(schedule, noise_multipliers, strict=True)
     ]
     lengths = [stage.iterations for stage in schedule]
     columns = ([stage.eta for stage in schedule], noise_multipliers, extras)
-    return Pace(*(jnp.asarray(np.repeat(np.asarray(column, np.float32), lengths)) for column in columns))
+    return StepParameters(*(jnp.asarray(np.repeat(np.asarray(column, np.float32), lengths)) for column in columns))
 
 
 class ChargedUpdates(eqx.Module):
-    """Langevin updates that were charged: private units, and the pace of every iteration. Opaque, and a pytree."""
+    """Langevin updates that were charged: private units, and the parameters of every iteration. An opaque pytree."""
 
     _steps: ChargedSteps
     """With the least noise multiplier of all stages."""
-    _paces: Pace
+    _schedule: StepParameters
 
     def __repr__(self) -> str:
         return "ChargedUpdates(...)"
 
     @property
     def steps(self) -> ChargedSteps:
-        """For sampling batches: so many updates in all, with the charged sampling rate."""
+        """For sampling batches: the number of updates and the charged sampling rate."""
         return self._steps
 
     @property
     def num_iterations(self) -> int:
-        return len(self._paces.eta)
+        return len(self._schedule.eta)
 
 
 def noisy_langevin_step(
@@ -150,21 +152,21 @@ def noisy_langevin_step(
     friction: float,
     key: PRNGKeyArray,
 ) -> tuple[Any, PyTree]:
-    """One update of a chain that sees private rows: drift = -scale * noisy sum of loss gradients + `rest`.
+    """One update of a chain with private rows: drift = -scale * noisy sum of loss gradients + `rest`.
 
     `rest` is the part of the drift without private rows: prior and generated rows. `scale` is public; one over the
-    sampling rate makes a batch stand for all rows.
+    sampling rate makes the sum over a batch an unbiased estimate of that over all rows.
 
-    Formal guarantee: a Gaussian mechanism on a Poisson sample, for one unit added or removed, of the noise multiplier
-    that was charged for this iteration or a greater one, whatever `scale` and the step size are: that of
-    `noisy_gradient`, of which all else is post-processing.
+    Formal guarantee: a Gaussian mechanism on a Poisson sample, for one unit added or removed, with at least the noise
+    multiplier that was charged for this iteration, whatever `scale` and the step size are: that of `noisy_gradient`,
+    of which all else is post-processing.
     """
     gradient_key, extra_key = jax.random.split(key)
-    pace = jax.tree_util.tree_map(lambda column: column[iteration], charged._paces)
-    steps = dataclasses.replace(charged._steps, _noise_multiplier=pace.noise_multiplier)
+    now = jax.tree_util.tree_map(lambda column: column[iteration], charged._schedule)
+    steps = dataclasses.replace(charged._steps, _noise_multiplier=now.noise_multiplier)
     noisy = noisy_gradient(steps, loss, network, clip, batch=batch, key=gradient_key).gradient
     drift = jax.tree_util.tree_map(lambda private, other: other - scale * private, noisy, rest)
-    return langevin_step(network, momentum, drift, eta=pace.eta, stddev=pace.extra, friction=friction, key=extra_key)
+    return langevin_step(network, momentum, drift, eta=now.eta, stddev=now.extra, friction=friction, key=extra_key)
 
 
 def langevin_step(
@@ -177,7 +179,7 @@ def langevin_step(
     friction: float,
     key: PRNGKeyArray,
 ) -> tuple[Any, PyTree]:
-    """The network and its momentum after one update. It reads nothing private but what is in the drift already."""
+    """The network and its momentum after one update. Post-processing of the drift."""
     leaves, structure = jax.tree_util.tree_flatten(drift)
     ends = np.cumsum([leaf.size for leaf in leaves])
     draws = jnp.split(normals(key, int(ends[-1])), ends[:-1])

@@ -250,7 +250,7 @@ class StateStore(Protocol):
     """Whether a query was charged: from then on the secret of the noise must not be discarded."""
 
     def slot(self) -> Slot:
-        """A place for the state of one training; a run takes its slots in the order in which trainings begin."""
+        """Storage for the state of one training; a run takes its slots in the order in which trainings start."""
 
 
 class Ledger:

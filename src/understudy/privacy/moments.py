@@ -5,7 +5,8 @@ whole numbers that do not depend on the order of the rows, and a unit moves them
 is discrete Gaussian on the same steps, with a standard deviation s of 10^4 of them and more, and is charged as a
 continuous Gaussian, rounded: for a draw k of m cells the two laws have a ratio of exp((|k|^2 / s^2 - m) / (24 s^2)),
 but for terms of order s^-4. With s = 10^4 and a million cells this is within 1e-5 of one for all but 1e-30 of the mass:
-epsilon, and delta as a share of itself, are those of the continuous law to 1e-5. Most sums here have far finer steps.
+epsilon, and delta in relative terms, are those of the continuous distribution to 1e-5. Most sums here have far finer
+steps.
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ from understudy.privacy.events import Gaussian
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.noise import MOST_SUM, checked_stddev, with_noise
 from understudy.privacy.rows import PrivateRows, RowEncoder
-from understudy.schema import Domain, Scale
+from understudy.schema import Domain, NumericDomain
 
 STEPS = 2.0**18
 """An input is rounded to this part of one. Products have the square of it: exact in a float64 up to CHUNK rows, then
@@ -75,7 +76,7 @@ def noisy_moments(
 ) -> Moments:
     """X^T X, X^T y and, where its weight is not zero, y^T y over all rows, with Gaussian noise.
 
-    The layout gives each row's inputs and, last, its label, held within [-1, 1]; rows without a label have no part.
+    The layout gives each row's inputs and, last, its label, clipped to [-1, 1]; rows without a label are left out.
     `weights` share the noise: a part of weight w has that of the query over w. Cells that are `absent`, because public
     facts say that such products are zero, are not queried.
 
@@ -117,7 +118,7 @@ def _exact_moments(rows: PrivateRows, layout: RowEncoder, ledger: Ledger) -> tup
 def noisy_gram(
     rows: PrivateRows, layout: RowEncoder, query: Query, ledger: Ledger
 ) -> Float[np.ndarray, "inputs inputs"]:
-    """X^T X over all rows, each row's inputs held to norm one, with Gaussian noise; symmetric.
+    """X^T X over all rows, each row's inputs clipped to norm one, with Gaussian noise; symmetric.
 
     Formal guarantee: the cost of `query`, a `Gaussian`, under add/remove of one unit. One row has |x| <= 1, so x x^T
     moves by at most 1 in Frobenius norm, and by no more on and above the diagonal, where the noise is drawn. The noise
@@ -159,7 +160,7 @@ class ClassBlock:
 
 
 def class_blocks(
-    domain: Domain, scales: Sequence[Scale | None], target: str, levels: Sequence[str], numbers: Sequence[str]
+    domain: Domain, scales: Sequence[NumericDomain | None], target: str, levels: Sequence[str], numbers: Sequence[str]
 ) -> tuple[ClassBlock, ...]:
     """The tables that a naive Bayes learner needs: public facts alone."""
     (size,) = domain.shape((target,))

@@ -53,7 +53,7 @@ def noisy_minimisers(
 ) -> Minimisers:
     """For each positive class, the minimiser of (sum of w loss + b . f) / n + penalty / 2 |f|^2 against all others.
 
-    The layout gives each row's inputs, held to norm one, and its class. n is the public number of rows.
+    The layout gives each row's inputs, clipped to norm one, and its class. n is the public number of rows.
 
     Formal guarantee: the cost of `query`, a `Pure` with one round for each problem, under add/remove of one unit. For
     every f there is one b for which it is the minimiser, b(f) = -(sum of w loss' + n penalty f). A row moves b(f) by at

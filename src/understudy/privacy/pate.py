@@ -42,7 +42,7 @@ class Partitions(eqx.Module):
     """How many they are; a teacher may have none."""
 
     def __repr__(self) -> str:
-        return "Partitions(...)"  # shapes would tell the number of units
+        return "Partitions(...)"  # shapes would reveal the number of units
 
 
 def partition_by_unit(
@@ -214,7 +214,7 @@ def exact_opinions(
     *,
     against: str,
 ) -> Bool[Array, "teachers queries"]:
-    """What each teacher says of each row: of its own state, of these rows and of other generated ones. Exact."""
+    """The vote of each teacher on each row: a function of its state, these rows and other generated ones. Exact."""
 
     def one(network: Any) -> Array:
         scores = jax.vmap(network)(rows)
@@ -226,10 +226,10 @@ def exact_opinions(
 
 
 def exact_vote_counts(
-    says: Bool[Array, "teachers queries"], lengths: Int[Array, " teachers"]
+    votes: Bool[Array, "teachers queries"], lengths: Int[Array, " teachers"]
 ) -> Int[Array, " queries"]:
-    """How many teachers with rows say yes to each query. Exact."""
-    return jnp.sum(says & (lengths > 0)[:, None], axis=0)
+    """The number of teachers with rows that vote yes on each query. Exact."""
+    return jnp.sum(votes & (lengths > 0)[:, None], axis=0)
 
 
 def add_vote_noise(
@@ -237,7 +237,7 @@ def add_vote_noise(
 ) -> Float[Array, " queries"]:
     """Counts with noise of this scale: a standard deviation, or that of a Laplace law."""
     draw = normals if law == "gaussian" else laplaces
-    # A count is whole, so noise that is rounded first is the rounded noisy count: its low bits tell nothing.
+    # A count is whole, so rounding the noise first gives the rounded noisy count, whose low bits reveal nothing.
     return exact_votes + jnp.rint(scale * draw(key, exact_votes.shape[0]))
 
 

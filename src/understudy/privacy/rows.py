@@ -25,7 +25,7 @@ from understudy.privacy.totals import Totals
 
 if TYPE_CHECKING:  # these read tables; training alone must not need to
     from understudy.privacy.ledger import Ledger
-    from understudy.schema import Domain, Scale
+    from understudy.schema import Domain, NumericDomain
 
 
 class RowEncoder(Protocol):
@@ -78,7 +78,7 @@ class PrivateRows:
         max_rows_per_unit: int = 1,
         units: np.ndarray | None = None,
         positions: Callable[[], np.ndarray] | None = None,
-        scales: "Sequence[Scale | None] | None" = None,
+        scales: "Sequence[NumericDomain | None] | None" = None,
         totals: Totals | None = None,
         fraction: float = 1.0,
     ):
@@ -86,7 +86,7 @@ class PrivateRows:
         self._units = units
         self._make_positions = positions  # called when a method needs numbers rather than bins
         self.domain = domain
-        self.scales: "tuple[Scale | None, ...]" = tuple(scales or (None,) * len(domain.names))
+        self.scales: "tuple[NumericDomain | None, ...]" = tuple(scales or (None,) * len(domain.names))
         """What is public about each numeric column."""
         self.max_rows_per_unit = max_rows_per_unit
         self.totals = totals or Totals(domain.declared_rows)
@@ -164,7 +164,7 @@ class PrivateRows:
         return self._codes if layout is None else layout.encode(self._codes, self._positions, ledger.noise.key())
 
     def _unit_of_row(self) -> np.ndarray:
-        """A number for each row that tells its unit."""
+        """The number of each row's unit."""
         if self.max_rows_per_unit == 1:
             return np.arange(len(self._codes))
         assert self._units is not None, "the units of rows must be known where they may own several"
@@ -191,7 +191,7 @@ class PrivateUnits(eqx.Module):
     _present: Bool[Array, "units slots"]
 
     def __repr__(self) -> str:
-        return "PrivateUnits(...)"  # shapes would tell the number of units
+        return "PrivateUnits(...)"  # shapes would reveal the number of units
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,7 +248,7 @@ def partition_rows(rows: PrivateRows, fraction: float, ledger: "Ledger") -> tupl
     partitions are public: fractions of the public number of rows.
     """
     if not 0 < fraction < 1:
-        raise ConfigError(f"holdout is a share of the units between 0 and 1, found {fraction:g}.")
+        raise ConfigError(f"The fraction of held-out units must be between 0 and 1, found {fraction:g}.")
     numbers, unit_of_row = np.unique(rows._unit_of_row(), return_inverse=True)
     coins = np.asarray(jax.random.bits(ledger.noise.key(), (len(numbers),), np.uint32))
     held = (coins < fraction * 2.0**32)[unit_of_row] if len(numbers) else np.zeros(0, dtype=bool)

@@ -233,10 +233,10 @@ def exponential_choice(stream: BitStream, scores: Float[np.ndarray, " candidates
     total = int(cumulative[-1])
     highest = Fraction(float(scores.max()))
     for attempt in itertools.count():
-        place, first = (int(word) for word in stream.words(2, attempt))
-        if place >= 2**64 - 2**64 % total:  # so that the remainder is uniform
+        draw, first = (int(word) for word in stream.words(2, attempt))
+        if draw >= 2**64 - 2**64 % total:  # so that the remainder is uniform
             continue
-        at = int(np.searchsorted(cumulative, np.uint64(place % total), side="right"))
+        at = int(np.searchsorted(cumulative, np.uint64(draw % total), side="right"))
         weight = int(weights[at])
         if (first + 1) * weight <= int(low[at]) << 64 and not EXACTLY:
             return at

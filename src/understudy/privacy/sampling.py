@@ -1,4 +1,4 @@
-"""Poisson batches with static shapes: every unit enters a step by its own coin, and no sampled unit is ever dropped.
+"""Poisson batches with static shapes: every unit is sampled independently, and no sampled unit is ever dropped.
 
 Needs nothing but NumPy, JAX and Equinox.
 """
@@ -23,14 +23,14 @@ COIN_BITS = 32
 DIGITS = 12
 """A sampling rate is rounded up to this many binary digits: each costs random bits, and 1/4000 of a rate is little."""
 LANES = 256
-"""Indices are found in rows of so many words: short running sums are fast where one long one is not."""
+"""Indices are found in rows of this many words: short running sums are faster than one long one."""
 ALIGNED = 16
 """Chunks are multiples of this, so that a device computes each row of a chunk in the same way, whatever its slot."""
 LAST = np.uint32(0xFFFFFFFF)
 UNITS_AT_ONCE = {"cpu": 1 << 13}
 """A larger batch is handled in chunks of at most this many units; elsewhere 2^15."""
 WORDS_AT_ONCE = {"cpu": 1 << 23}
-"""Random words held at once while drawing; elsewhere 2^27."""
+"""Random words in memory at once; elsewhere 2^27."""
 
 Total = TypeVar("Total")
 
@@ -38,14 +38,14 @@ Total = TypeVar("Total")
 class Batches(eqx.Module):
     """Which units enter each step: indices in chunks, and which of them are real (the rest is padding).
 
-    Private: a sampled step costs less because nobody knows who was in it.
+    Private: sampling amplifies privacy only while it is secret who was in a batch.
     """
 
     _indices: Int[Array, "*steps chunks chunk"]
     _taken: Bool[Array, "*steps chunks chunk"]
 
     def __repr__(self) -> str:
-        return "Batches(...)"  # shapes would tell the number of units
+        return "Batches(...)"  # shapes would reveal the number of units
 
     def __getitem__(self, at: int | slice) -> "Batches":
         """Of some steps along the first axis."""
@@ -53,13 +53,13 @@ class Batches(eqx.Module):
 
 
 def round_sampling_rate(rate: float) -> float:
-    """The sampling rate that is really used, and must be charged: the next one from above with 12 binary digits.
+    """The sampling rate that is used and must be charged: rounded up to 12 binary digits.
 
     >>> round_sampling_rate(0.25), 0.1 <= round_sampling_rate(0.1) <= 0.1 * 1.0005
     (0.25, True)
     """
     if not 0 < rate <= 1:
-        raise ConfigError(f"rate is a sampling rate: it lies above 0 and at most at 1, found {rate:g}.")
+        raise ConfigError(f"A sampling rate must be above 0 and at most 1, found {rate:g}.")
     lowest = max(math.frexp(rate)[1] - DIGITS, -COIN_BITS)
     return math.ldexp(math.ceil(math.ldexp(rate, -lowest)), lowest)
 
@@ -144,8 +144,8 @@ def _indices(
         wanted = jnp.arange(1, capacity + 1)
         taken = wanted <= ranks[-1]
         word = jnp.minimum(jnp.searchsorted(ranks, wanted, method="scan_unrolled"), num_words - 1)
-        place = _bit_in_word(words[word], wanted - (ranks[word] - counts[word]))
-        at = _arrange(jnp.where(taken, 32 * word + place, -1), jnp.maximum(ranks[-1], slots), slot_key)
+        bit = _bit_in_word(words[word], wanted - (ranks[word] - counts[word]))
+        at = _arrange(jnp.where(taken, 32 * word + bit, -1), jnp.maximum(ranks[-1], slots), slot_key)
         return jnp.maximum(at, 0), at >= 0, ranks[-1]
 
     at, taken, sizes = jax.lax.map(one, keys, batch_size=at_once)
@@ -171,15 +171,15 @@ def _arrange(at: Int[Array, " capacity"], used: Int[Array, ""], key: PRNGKeyArra
 
 
 def _bit_in_word(words: UInt32[Array, " bits"], rank: Int[Array, " bits"]) -> Int[Array, " bits"]:
-    """Where in each word the `rank`-th bit that is set stands: by halves, each passed over if the rank lies beyond."""
-    place = jnp.zeros_like(rank)
+    """The index in each word of its `rank`-th set bit, by bisection."""
+    index = jnp.zeros_like(rank)
     for width in (16, 8, 4, 2, 1):
         below = jax.lax.population_count(words & np.uint32((1 << width) - 1)).astype(rank.dtype)
         beyond = rank > below
         rank = jnp.where(beyond, rank - below, rank)
-        place = jnp.where(beyond, place + width, place)
+        index = jnp.where(beyond, index + width, index)
         words = jnp.where(beyond, words >> np.uint32(width), words)
-    return place
+    return index
 
 
 def _planes(heads: int) -> int:

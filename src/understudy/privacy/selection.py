@@ -19,13 +19,13 @@ from understudy.privacy.charges import check_units, event_of
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.rows import Clique, Counted, PrivateRows, RowEncoder
-from understudy.schema import Domain, Scale
+from understudy.schema import Domain, NumericDomain
 
 STEPS = 2.0**20
 """A value is rounded to this part of one: sums of whole numbers do not depend on their order, and below 2^33 rows they
 are exact in a float."""
 CHUNK = 8192
-"""Rows that the functions see at a time, always so many: the last chunk is filled up."""
+"""The number of rows that functions are evaluated on at a time; the last chunk is padded."""
 
 ROUNDING = 1 + 1e-9  # scores are sums of floats: for up to a million rows this covers their rounding
 OFFSET_ROUNDING = 2.0**-50  # offsets may be far greater: differences are rounded by this fraction of them at most
@@ -111,12 +111,12 @@ class RowFunctions:
     """Functions of one row with values in [0, 1], numbered in the order of the fields."""
 
     values: Callable[[np.ndarray], Float[np.ndarray, "rows functions"]] | None = None
-    """From a chunk of rows to the values of `count` functions. What it says of a row may depend on that row alone."""
+    """From a chunk of rows to the values of `count` functions. The values of a row must depend on that row alone."""
     count: int = 0
     cliques: tuple[Clique, ...] = ()
     """For each marginal the indicators of its cells, in C order, then the complements of all of them."""
     constant: bool = False
-    """One more: one half for everyone. Its mean is known, so it costs nothing."""
+    """Whether the constant 1/2 is one more function. Its mean is public, so it costs nothing."""
     layout: RowEncoder | None = None
     """What `values` sees of a row: features made of its codes, positions and randomness of its own; None: its codes.
     Each row is encoded once, so all functions and all selections see the same features."""
@@ -209,7 +209,7 @@ def noisy_closest(
         ]
     )
     whole = np.rint(exact_scores * STEPS).astype(np.int64)
-    # Distances are sums of floats, and rounded: a hair more noise covers that.
+    # Distances are rounded sums of floats: slightly more noise covers that.
     scale = rows.max_rows_per_unit * ROUNDING + 2 / STEPS
     selector = FunctionSelector(
         whole, dataclasses.replace(event, epsilon=event.epsilon * rows.max_rows_per_unit / scale), rows, ledger
@@ -245,7 +245,7 @@ def _summed_values(rows: PrivateRows, functions: RowFunctions, key: PRNGKeyArray
 
 
 def _whole_steps(functions: RowFunctions, shown: np.ndarray) -> np.ndarray:
-    """Values within [0, 1], whatever the functions say; no number counts as one half."""
+    """Values clipped to [0, 1]; NaN becomes one half."""
     assert functions.values is not None
     values = np.asarray(functions.values(shown), dtype=np.float64)
     if values.shape != (len(shown), functions.count):
@@ -257,7 +257,7 @@ def _whole_steps(functions: RowFunctions, shown: np.ndarray) -> np.ndarray:
 
 
 def _check_rowwise(functions: RowFunctions, rows: PrivateRows) -> None:
-    """Refuses functions whose value for a row changes with its neighbours or its place, on rows made up here.
+    """Refuses functions whose value for a row depends on its neighbours or its index, on made-up rows.
 
     Of `rows` only what is public is used. A layout must give a row the same features whatever the others are.
     """
@@ -272,22 +272,22 @@ def _check_rowwise(functions: RowFunctions, rows: PrivateRows) -> None:
     if layout is not None:
         key = jax.random.key(0)
         public, changed = layout.encode(public, positions, key), layout.encode(changed, others, key)
-    # Every row one place on, as when one comes before it, and half of them, here and there, exchanged.
+    # Every row shifted by one, as if a row were inserted before it, and half of them exchanged at random.
     moved, stay = np.roll(public, 1, axis=0), np.roll(kept, 1)
     moved[~stay] = np.roll(changed, 1, axis=0)[~stay]
     before, after = (_whole_steps(functions, shown) for shown in (public, moved))
     same = np.array_equal(public[kept], changed[kept], equal_nan=public.dtype.kind == "f")
     if not same or not np.array_equal(np.roll(before, 1, axis=0)[stay], after[stay]):
         raise ConfigError(
-            "These functions mix rows: what they say of one changes with its neighbours or its place, so one person's "
-            "row would move the sums by more than is charged. Use critics without batch normalisation or packing."
+            "These functions mix rows: their value for one changes with its neighbours or its index, so one person's "
+            "row would change the sums by more than is charged. Use critics without batch normalisation or packing."
         )
 
 
 def _made_up(
-    sizes: Sequence[int], scales: Sequence[Scale | None], generator: np.random.Generator
+    sizes: Sequence[int], scales: Sequence[NumericDomain | None], generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Codes and positions of a chunk of rows that nobody has: anything that the public facts allow."""
+    """Codes and positions of a chunk of made-up rows: random values within the public facts."""
     codes = generator.integers(sizes, size=(CHUNK, len(sizes)), dtype=np.int32)
     positions = np.full(codes.shape, np.nan)
     for at, scale in enumerate(scales):

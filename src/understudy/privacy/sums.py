@@ -83,7 +83,7 @@ def total_of_blocks(sums: Float[Array, "blocks ..."], step: Float[Array, "..."] 
     """Block sums on the grid, added up. Without a grid, for runs without privacy, as floats."""
     if step is None:
         return sums.sum(axis=0)
-    room = 2 ** (31 - WORD)  # so many lower words fit into 32 bits: more are added in groups, with a carry in between
+    room = 2 ** (31 - WORD)  # this many lower words fit into 32 bits: more are added in groups, with a carry in between
     totals = [to_grid(sums[first : first + room], step) for first in range(0, len(sums), room)]
     return functools.reduce(add_totals, [_carry(Fixed(t.high.sum(axis=0), t.low.sum(axis=0))) for t in totals])
 
@@ -129,7 +129,7 @@ def grid_error(num_parameters: int) -> float:
 
 
 def _inverse(step: Float[Array, "..."]) -> Float[Array, "..."]:
-    """One over a power of two, exactly: a device may divide with an error in the last place."""
+    """One over a power of two, exactly: a device may divide with an error in the last digit."""
     bits = jax.lax.bitcast_convert_type(jnp.asarray(step, jnp.float32), jnp.uint32)
     power = jax.lax.bitcast_convert_type(np.uint32(254 << 23) - bits, jnp.float32)
     return jnp.where(jnp.isnan(step), jnp.nan, power)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.privacy.units import rows_within_units, unit_numbers
-from understudy.schema import Domain, Scale
+from understudy.schema import Domain, NumericDomain
 
 Values = TypeVar("Values")
 """An Arrow array or a NumPy one."""
@@ -86,7 +86,7 @@ def encode_rows(
     domain: Domain,
     *,
     max_rows_per_unit: int,
-    scales: Sequence[Scale | None],
+    scales: Sequence[NumericDomain | None],
 ) -> PrivateRows:
     """The encoded rows. `codes` and `positions` work row by row, by public rules; positions are computed on demand."""
     return PrivateRows(

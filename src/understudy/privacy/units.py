@@ -1,4 +1,4 @@
-"""Which rows may be looked at: at most so many of each protected unit."""
+"""Which rows may be used: a bounded number of each privacy unit."""
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +21,14 @@ def rows_within_units(unit_ids: pa.ChunkedArray | pa.Array, max_rows_per_unit: i
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.zeros(0, dtype=int)
-    place = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.r_[starts, len(ordered)]))
+    rank = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.r_[starts, len(ordered)]))
     kept = np.zeros(len(codes), dtype=bool)
-    kept[order] = place < max_rows_per_unit
+    kept[order] = rank < max_rows_per_unit
     return kept & known
 
 
 def unit_numbers(unit_ids: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """A number for each row that tells its unit; -1 without a unit id. Never leaves the machine."""
+    """The number of each row's unit; -1 without a unit id. Never leaves the machine."""
     indices = _plain_ids(unit_ids).dictionary_encode().indices
     return indices.fill_null(-1).to_numpy(zero_copy_only=False)
 

@@ -58,7 +58,7 @@ def heat_maps(
     pairs = [(i, j) for at_i, i in enumerate(kept) for j in kept[:at_i]]
     peak = max([size(i, j) for i, j in pairs] + [1e-9])
     head = ["column", "with", *(style.name for style in shown)]
-    rows = [[names[i], names[j], *(_shown(cell(style.name, i, j), signed) for style in shown)] for i, j in pairs]
+    rows = [[names[i], names[j], *(_format_value(cell(style.name, i, j), signed) for style in shown)] for i, j in pairs]
     scale = _HeatScale(names, kept, peak, signed, what)
     panels = []
     for index, style in enumerate(shown):
@@ -128,14 +128,14 @@ def _triangle(
     return drawing.removesuffix("</div>") + named + "</div>"
 
 
-def _shown(value: float | None, signed: bool) -> str:
+def _format_value(value: float | None, signed: bool) -> str:
     return number(value) if signed or value is None else percent(value)
 
 
 def _found(value: float | None, signed: bool) -> str:
     """The value of a pair in the list of the worst."""
     if not signed or value is None:
-        return _shown(value, signed)
+        return _format_value(value, signed)
     return f"{number(abs(value))} {'weaker' if value < 0 else 'stronger'}"
 
 
@@ -154,7 +154,7 @@ def _scale(peak: float, *, signed: bool, what: str) -> str:
     cells = "".join(f'<i style="background:{shade(p * peak, peak, signed=signed)}"></i>' for p in parts)
     low = number(-peak) if signed else "0"
     return (
-        f'<span class="scale">{low} {cells} {_shown(peak, signed)}</span> {esc(what)}. The framed pairs are '
+        f'<span class="scale">{low} {cells} {_format_value(peak, signed)}</span> {esc(what)}. The framed pairs are '
         "listed below each map."
     )
 
@@ -264,7 +264,7 @@ def roc_curves(curves: Mapping[str, Mapping[str, Mapping[str, Sequence[object]]]
     rows: list[list[str]] = []
     for model, by_source in curves.items():
         body = [frame.axes("false positive rate", "true positive rate")]
-        tables = {source: _interpolated(curve, grid) for source, curve in by_source.items()}
+        tables = {source: _interpolate(curve, grid) for source, curve in by_source.items()}
         if "real" in by_source:
             body.append(f'<path d="{_curve(frame, by_source["real"])}" {REAL_LINE}/>')
         body += [f'<path d="{_curve(frame, by_source[m.name])}" {m.line}/>' for m in methods if m.name in by_source]
@@ -287,7 +287,7 @@ def _curve(frame: Frame, curve: Mapping[str, Sequence[object]]) -> str:
     return "M" + "L".join(f"{frame.x(x):.1f} {frame.y(y):.1f}" for x, y in _points(curve))
 
 
-def _interpolated(curve: Mapping[str, Sequence[object]], grid: Sequence[float]) -> list[float | None]:
+def _interpolate(curve: Mapping[str, Sequence[object]], grid: Sequence[float]) -> list[float | None]:
     """The curve's true positive rate at each false positive rate; at a step, its top."""
     points = _points(curve)
     heights: list[float | None] = []
@@ -326,9 +326,9 @@ def slopes(models: Mapping[str, Sequence[Mapping[str, Any]]], methods: Sequence[
         for tick in ticks(frame.low, frame.high):
             body.append(line(frame.left, frame.y(tick), frame.left + frame.side, frame.y(tick), "#e6e6e1"))
             body.append(text(frame.left - 5, frame.y(tick) + 3.5, tick_label(tick), anchor="end"))
-        for x, words in zip(ends, ("real", "synthetic"), strict=True):
+        for x, source in zip(ends, ("real", "synthetic"), strict=True):
             body.append(line(x, frame.top, x, frame.bottom, RULE))
-            body.append(centred(x, frame.bottom + 16, f"trained on {words}"))
+            body.append(centred(x, frame.bottom + 16, f"trained on {source}"))
         for row, key in enumerate(keys):
             model = named[style.name].get(key, {})
             before, after = finite(model.get("real")), finite(model.get("synthetic"))

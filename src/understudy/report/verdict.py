@@ -1,4 +1,4 @@
-"""What a scorecard says, in sentences that follow from its numbers by fixed rules."""
+"""Findings of a scorecard: sentences that follow from its numbers by fixed rules."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -46,7 +46,7 @@ def _error(score: Scores, reference: Scores) -> float:
 
 
 def verdict(scores: Scores, method: str) -> list[str]:
-    """What the scores say about one synthetic table, the most wanted first."""
+    """The findings about one synthetic table, the most important first."""
     return [
         *_copies(scores, method),
         *_learning(scores, method),

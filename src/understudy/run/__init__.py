@@ -1,1 +1,1 @@
-"""What makes a killed run resumable: whole files or none, and checkpoints."""
+"""Resumable runs: atomic writes and checkpoints."""

@@ -19,7 +19,7 @@ def json_bytes(content: object) -> bytes:
 
 
 def require_free(path: Path, *, force: bool) -> None:
-    """The folder is there and may be written, and nothing is in the way."""
+    """Checks that the folder exists and is writable, and that nothing is in the way."""
     folder = path.parent
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
@@ -35,7 +35,7 @@ def require_free(path: Path, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[BinaryIO]:
-    """Gives a file to write to; it becomes `path` when the block ends well, and vanishes if it does not.
+    """A file to write to; it becomes `path` when the block succeeds, and is deleted if it raises.
 
     >>> with tempfile.TemporaryDirectory() as folder, atomic_write(Path(folder, "a.txt")) as file:
     ...     _ = file.write(b"whole")
@@ -69,9 +69,9 @@ def atomic_path(
 
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, marker: str | None = None) -> Iterator[Path]:
-    """Gives a folder to fill; it becomes `path` when the block ends well, and vanishes if it does not.
+    """A folder to fill; it becomes `path` when the block succeeds, and is deleted if it raises.
 
-    With `force` an existing folder is replaced, and is lost only when the new one stands in its place. With `marker` it
+    With `force` an existing folder is replaced, and is removed only after the new one is in place. With `marker` it
     must be empty or contain that file: `--force` with a wrong name must not remove a home folder.
     """
     path = Path(os.path.realpath(path))
@@ -99,7 +99,7 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, marker: 
 
 
 def require_free_folder(path: str | os.PathLike[str], *, force: bool = False, marker: str | None = None) -> None:
-    """Raises now what `atomic_folder` would raise later: call it before any budget is spent."""
+    """Raises early what `atomic_folder` would raise: call it before any budget is spent."""
     path = Path(os.path.realpath(path))
     require_free(path, force=force)
     if path.exists() and not path.is_dir():
@@ -118,7 +118,7 @@ def _sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def explained(path: Path, *errors: type[Exception]) -> Iterator[None]:
-    """Errors of writing in one line: the system's, and those of the library that writes."""
+    """Turns errors of the system and of the writing library into one-line errors."""
     try:
         yield
     except UnderstudyError:

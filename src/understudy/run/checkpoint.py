@@ -1,4 +1,4 @@
-"""What a run must not lose: the secret of its noise and the state of its training, in a private folder beside it.
+"""The state that a resumed run needs: the secret of its noise and the state of its training, in a private folder.
 
 All noise of a run is expanded from the secret, and everything else follows from the table, the settings and the noise:
 wherever it was killed, and from any copy of the folder, a run resumes to the same release. The folder holds what no
@@ -58,19 +58,17 @@ Part = TypeVar("Part")
 
 
 def is_unfinished(folder: str | os.PathLike[str]) -> bool:
-    """Whether a run lies there that can go on."""
+    """Whether the folder holds a run that can be resumed."""
     return (Path(folder) / RUN).exists()
 
 
 def require_place(folder: str | os.PathLike[str], *, resume: bool) -> None:
-    """Raises now, before anything is read, what `Checkpoint.open` would raise about the folder."""
+    """Raises early, before anything is read, what `Checkpoint.open` would raise about the folder."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder} is a file, expected the folder of a checkpoint. Move it away.")
     if (folder.absolute().parent / RESULT).exists():
-        raise CheckpointError(
-            f"{folder} would lie inside a release, which is made to be shared. Name a folder beside it."
-        )
+        raise CheckpointError(f"{folder} is inside a release, which is meant to be shared. Name a folder beside it.")
     if not folder.exists():
         require_free(folder, force=False)
     elif any(not OWN.fullmatch(name) for name in os.listdir(folder)):
@@ -93,7 +91,7 @@ def require_place(folder: str | os.PathLike[str], *, resume: bool) -> None:
 
 
 def _require_own(folder: Path) -> None:
-    """Noise that others could know or could have put there hides nothing."""
+    """Refuses a folder that others can read or write: noise that they know protects nothing."""
     found = folder.stat()
     foreign = hasattr(os, "geteuid") and found.st_uid != os.geteuid()
     if foreign or (os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077):
@@ -104,7 +102,7 @@ def _require_own(folder: Path) -> None:
 
 
 class Checkpoint:
-    """The folder of one unfinished run. `with` closes it; a run that failed before its first charge leaves none."""
+    """The folder of one unfinished run. `with` closes it; it is deleted if the run failed before its first charge."""
 
     def __init__(self, folder: Path, secret: bytes, lock: int | None, *, resumed: bool):
         self.folder, self._secret, self._lock = folder, secret, lock
@@ -133,7 +131,7 @@ class Checkpoint:
             if not os.listdir(folder):
                 folder.chmod(0o700)  # an empty folder holds no secret yet
             _sync(folder.parent)
-        lock = _locked(folder)
+        lock = _lock(folder)
         try:
             require_place(folder, resume=resume)  # again: another process may have been quicker
             _require_own(folder)
@@ -154,39 +152,39 @@ class Checkpoint:
             self.delete()
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        """A copied or pickled release knows nothing of its run."""
+        """Copied and pickled releases have no checkpoint."""
         return type(None), ()
 
     def close(self) -> None:
-        """Lets another process go on with the run."""
+        """Releases the lock, so that another process can resume the run."""
         _unlock(self._lock)
         self._lock = None
 
     @property
     def secret(self) -> bytes:
-        """What all noise of the run is expanded from: the same in every process that runs or resumes it.
+        """The secret that all noise of the run is expanded from: the same in every process that runs or resumes it.
 
         It is on disk before this can be read, so no noise is lost when a process dies.
         """
         return self._secret
 
     def slot(self) -> "Slot":
-        """A place for the state of one training; those of a run are told apart by the order in which they begin."""
+        """Storage for the state of one training; slots are numbered in the order in which trainings start."""
         self._slots += 1
         return Slot(self.folder, self._slots, self._seconds)
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run came to its result, which lies in the folder like a release."""
+        """Whether the run has finished: its result is in the folder."""
         return (self.folder / RESULT).exists()
 
     def keep(self, files: Mapping[str, bytes]) -> None:
-        """The files of the run's result: from here on, resuming hands out this result and computes nothing again."""
-        for name in sorted(files, key=lambda name: name == RESULT):  # that one last: it vouches for the others
+        """Writes the files of the run's result: from here on, resuming returns it and computes nothing."""
+        for name in sorted(files, key=lambda name: name == RESULT):  # that one last: it marks the others as complete
             _write(self.folder / name, files[name])
 
     def note_release(self, digest: str) -> None:
-        """What the release will be, just before it is put into its place."""
+        """Records the digest of the release, just before the release is moved into place."""
         if self._is_mine():
             _write(self.folder / RELEASED, digest.encode())
 
@@ -200,11 +198,11 @@ class Checkpoint:
         return record if record.is_dir() else None
 
     def note_spent(self, record: Path) -> None:
-        """Notes that the run failed after its first charge, and where the record of that is."""
+        """Records that the run failed after its first charge, and the folder of its statement."""
         _write(self.folder / SPENT, str(record).encode())
 
     def delete(self) -> None:
-        """Ends the run. Without its first file a checkpoint is none, so a kill on the way leaves nothing to resume."""
+        """Deletes the checkpoint, its first file first, so that an interrupted deletion leaves nothing to resume."""
         if self._is_mine():
             with explained(self.folder):
                 (self.folder / RUN).unlink()
@@ -220,7 +218,7 @@ class Checkpoint:
 
 
 def release_of(folder: str | os.PathLike[str]) -> str | None:
-    """The digest of the release that the run in this folder was about to put into its place; None before that."""
+    """The digest of the release that the run in this folder was about to move into place; None before that."""
     try:
         return (Path(folder) / RELEASED).read_text()
     except OSError:
@@ -228,20 +226,20 @@ def release_of(folder: str | os.PathLike[str]) -> str | None:
 
 
 class Slot:
-    """Where a training keeps its state: as often as once a minute, whole or not at all."""
+    """The saved state of one training: written at most once a minute, atomically."""
 
     def __init__(self, folder: Path, number: int, seconds: float):
         self._folder, self._name, self._seconds = folder, f"training-{number}", seconds
         self._saved, self._num_kept = time.monotonic(), 0
 
     def offer(self, state: Any, kept: Sequence[Any] = (), *, now: bool = False) -> None:
-        """Writes the state if it is due, and those of `kept` (a list that only grows) that are not yet there."""
+        """Writes the state if it is due, and the new entries of `kept`, a list that only grows."""
         if time.monotonic() - self._saved < self._seconds and not now:
             return
         for number in range(self._num_kept, len(kept)):
             self._write(f"{self._name}-kept-{number}", kept[number], {})
         self._num_kept = len(kept)
-        self._write(self._name, state, {"kept": str(len(kept))})  # last: it vouches for the others
+        self._write(self._name, state, {"kept": str(len(kept))})  # last: it marks the others as complete
         self._saved = time.monotonic()
 
     def load(self, like: Tree, like_kept: Part | None = None) -> tuple[Tree, list[Part]] | None:
@@ -249,18 +247,18 @@ class Slot:
         found = self._read(self._name, like)
         if found is None:
             return None
-        state, words = found
-        kept = [self._read(f"{self._name}-kept-{number}", like_kept) for number in range(int(words["kept"]))]
+        state, metadata = found
+        kept = [self._read(f"{self._name}-kept-{number}", like_kept) for number in range(int(metadata["kept"]))]
         if None in kept:
-            raise self._damaged()
+            raise self._damage_error()
         self._num_kept = len(kept)
         return state, [jax.device_get(each[0]) for each in kept if each is not None]
 
-    def _write(self, name: str, tree: Any, words: dict[str, str]) -> None:
+    def _write(self, name: str, tree: Any, metadata: dict[str, str]) -> None:
         leaves = jax.device_get(jax.tree_util.tree_leaves(eqx.filter(tree, eqx.is_array)))
         arrays = {str(number): np.asarray(leaf, order="C") for number, leaf in enumerate(leaves)}
-        words = {**words, "digest": _digest_of(list(arrays.values()), words)}
-        _write(self._folder / f"{name}.safetensors", safetensors.numpy.save(arrays, metadata=words))
+        metadata = {**metadata, "digest": _digest_of(list(arrays.values()), metadata)}
+        _write(self._folder / f"{name}.safetensors", safetensors.numpy.save(arrays, metadata=metadata))
 
     def _read(self, name: str, like: Tree) -> tuple[Tree, dict[str, str]] | None:
         path = self._folder / f"{name}.safetensors"
@@ -270,48 +268,48 @@ class Slot:
         leaves, form = jax.tree_util.tree_flatten(arrays)
         try:
             with safetensors.safe_open(path, framework="numpy") as file:
-                words = dict(file.metadata() or {})
+                metadata = dict(file.metadata() or {})
                 found = [file.get_tensor(str(number)) for number in range(len(leaves))]
         except (OSError, safetensors.SafetensorError) as error:
-            raise self._damaged() from error
-        if words.pop("digest", None) != _digest_of(found, words):  # continuing from it would give another release
-            raise self._damaged()
+            raise self._damage_error() from error
+        if metadata.pop("digest", None) != _digest_of(found, metadata):  # continuing from it would give another release
+            raise self._damage_error()
         if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(found, leaves, strict=True)):
-            raise self._damaged()
-        return eqx.combine(jax.tree_util.tree_unflatten(form, list(map(jnp.asarray, found))), rest), words
+            raise self._damage_error()
+        return eqx.combine(jax.tree_util.tree_unflatten(form, list(map(jnp.asarray, found))), rest), metadata
 
-    def _damaged(self) -> CheckpointError:
+    def _damage_error(self) -> CheckpointError:
         return CheckpointError(
             f"The state of the training in {self._folder} cannot be read. Delete the files {self._name}* in it: the "
             "run then goes on from the training's beginning."
         )
 
 
-def _digest_of(arrays: Sequence[np.ndarray], words: Mapping[str, str]) -> str:
-    digest = hashlib.blake2b(json.dumps(words, sort_keys=True).encode(), digest_size=32)
+def _digest_of(arrays: Sequence[np.ndarray], metadata: Mapping[str, str]) -> str:
+    digest = hashlib.blake2b(json.dumps(metadata, sort_keys=True).encode(), digest_size=32)
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 
 def _begun(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, str]) -> bytes:
-    """Writes down which run this is, and returns its secret."""
-    for leftover in folder.iterdir():  # of a run that was killed while it began or ended
+    """Writes the facts that identify the run, and returns its secret."""
+    for leftover in folder.iterdir():  # of a run that was killed while it started or ended
         leftover.unlink()
     secret = secrets.token_bytes(SECRET_BYTES)
     run = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "secret": secret.hex(),
-        "check": _derived(secret, "check").hex(),
-        "tables": {name: digest(_derived(secret, "tables")) for name, digest in tables.items()},
+        "check": _derive_key(secret, "check").hex(),
+        "tables": {name: digest(_derive_key(secret, "tables")) for name, digest in tables.items()},
         "facts": dict(facts),
     }
     _write(folder / RUN, json.dumps(run, indent=1, ensure_ascii=False).encode())
     return secret
 
 
-def _derived(secret: bytes, purpose: str) -> bytes:
+def _derive_key(secret: bytes, purpose: str) -> bytes:
     """A separate key for each purpose, so that the secret itself is used only for noise."""
     return hashlib.blake2b(purpose.encode(), key=secret, digest_size=32).digest()
 
@@ -324,7 +322,7 @@ def _secret_of(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, s
             raise ValueError("another format")
         secret, old_tables, old_facts = bytes.fromhex(run["secret"]), dict(run["tables"]), dict(run["facts"])
         # A damaged secret would give other noise: a second answer to a query that may already have been answered.
-        if len(secret) != SECRET_BYTES or not hmac.compare_digest(run["check"], _derived(secret, "check").hex()):
+        if len(secret) != SECRET_BYTES or not hmac.compare_digest(run["check"], _derive_key(secret, "check").hex()):
             raise ValueError("damaged")
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(
@@ -336,28 +334,28 @@ def _secret_of(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, s
             short = len(old) + len(new) <= 160 and "\n" not in old + new
             raise _other_run(folder, f"the {name}", f" (it was {old}, now it is {new})" if short else "")
     for name in sorted({*old_tables, *tables}):
-        if name not in tables or old_tables.get(name) != tables[name](_derived(secret, "tables")):
+        if name not in tables or old_tables.get(name) != tables[name](_derive_key(secret, "tables")):
             raise _other_run(folder, f"the {name}")
     return secret
 
 
-def _other_run(folder: Path, what: str, told: str = "") -> CheckpointError:
+def _other_run(folder: Path, what: str, details: str = "") -> CheckpointError:
     return CheckpointError(
-        f"{folder.name} is the checkpoint of another run: {what} differs{told}. The same noise on two answers would "
+        f"{folder.name} is the checkpoint of another run: {what} differs{details}. The same noise on two answers would "
         "give both away, so it is not resumed. Resume with what the run began with, or delete the folder to start anew."
     )
 
 
 def _seconds() -> float:
-    said = os.environ.get(SECONDS, "60")
+    text = os.environ.get(SECONDS, "60")
     with contextlib.suppress(ValueError):
-        if (seconds := float(said)) >= 0:
+        if (seconds := float(text)) >= 0:
             return seconds
-    raise ConfigError(f"{SECONDS} must be a number of seconds, at least 0, found {said!r}.")
+    raise ConfigError(f"{SECONDS} must be a number of seconds, at least 0, found {text!r}.")
 
 
-def _locked(folder: Path) -> int | None:
-    """A lock that ends with the process, however that ends."""
+def _lock(folder: Path) -> int | None:
+    """A lock that is released when the process ends in any way."""
     if fcntl is None:
         return None
     handle = os.open(folder, os.O_RDONLY)
@@ -378,7 +376,7 @@ def _unlock(lock: int | None) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all, for its owner alone."""
+    """Writes atomically, readable by the owner alone."""
     part = path.with_name(f"{path.name}.part")
     with explained(path):
         with _private(part) as handle:

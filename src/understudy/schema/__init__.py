@@ -11,8 +11,6 @@ from understudy.schema.domain import MERGED_SIZE, Clique, Domain, NumericDomain
 from understudy.schema.schema import Schema, match_columns
 from understudy.schema.values import Bound, Category
 
-Scale = NumericDomain
-
 __all__ = [
     "BOUNDED",
     "KINDS",
@@ -23,7 +21,6 @@ __all__ = [
     "Column",
     "Domain",
     "NumericDomain",
-    "Scale",
     "Schema",
     "match_columns",
 ]

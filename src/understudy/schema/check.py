@@ -255,17 +255,17 @@ def _parse_as_kind(column: Column, texts: pa.ChunkedArray) -> pa.ChunkedArray | 
     import duckdb  # here, since nothing else in this folder needs it
 
     kinds = {"integer": "BIGINT", "real": "DOUBLE", "boolean": "BOOLEAN", "datetime": "TIMESTAMP", "date": "DATE"}
-    reading, words = "v", []
+    reading, parameters = "v", []
     if column.format is not None and column.kind == "boolean":
-        reading, words = "CASE trim(v) WHEN ? THEN false WHEN ? THEN true END", column.format.split("/")
+        reading, parameters = "CASE trim(v) WHEN ? THEN false WHEN ? THEN true END", column.format.split("/")
     elif column.format is not None:
-        reading, words = "try_strptime(v, ?)", [column.format]
+        reading, parameters = "try_strptime(v, ?)", [column.format]
     with duckdb.connect() as connection:
         connection.execute("SET temp_directory = ''")  # private rows must not be spilled to disk
         connection.register("texts", pa.table({"v": texts}))
         query = f"SELECT TRY_CAST({reading} AS {kinds[column.kind]}) AS v FROM texts"
         try:
-            read = connection.sql(query, params=words or None).to_arrow_table()
+            read = connection.sql(query, params=parameters or None).to_arrow_table()
         except duckdb.Error:
             return None
         return read.column("v").drop_null()

@@ -57,9 +57,9 @@ _KIND_SYNONYMS = {
 class Column:
     """What is public about one column.
 
-    >>> Column(name="age", kind="integer", bounds=(17, 90)).bought is None
+    >>> Column(name="age", kind="integer", bounds=(17, 90)).estimated is None
     True
-    >>> Column(name="workclass", kind="categorical").bought
+    >>> Column(name="workclass", kind="categorical").estimated
     'categories'
     """
 
@@ -122,7 +122,7 @@ class Column:
         return not self.drop and self.kind not in ("text", "id")
 
     @property
-    def bought(self) -> Literal["categories", "bounds"] | None:
+    def estimated(self) -> Literal["categories", "bounds"] | None:
         """What the schema does not declare here, so that it is estimated privately with part of the budget."""
         if not self.modelled:
             return None

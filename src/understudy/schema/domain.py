@@ -32,23 +32,23 @@ class Domain:
 
     target: str | None = None
 
-    numbers: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    numeric: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """The columns with bounds and an order: numbers, dates and datetimes."""
 
     declared_rows: int | None = dataclasses.field(default=None, compare=False, repr=False)
     """The number of rows if it was declared, and so is known before any query; None: estimated privately."""
 
-    bought: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    estimated: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """The columns whose number of codes is estimated privately: no privacy cost may depend on it."""
 
-    most_sizes: tuple[int, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    max_sizes: tuple[int, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """The largest size that each column can have, by facts known before any query; empty: `sizes` are final."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
-        if self.most_sizes and len(self.most_sizes) != len(self.sizes):
-            raise SchemaError(f"A domain needs one largest size for each column, found {self.most_sizes}.")
+        if self.max_sizes and len(self.max_sizes) != len(self.sizes):
+            raise SchemaError(f"A domain needs one largest size for each column, found {self.max_sizes}.")
         if len(self.names) != len(self.sizes) or len(set(self.names)) != len(self.names):
             raise SchemaError(
                 f"A domain needs different names and one size for each, found {self.names} and {self.sizes}."
@@ -64,7 +64,7 @@ class Domain:
             )
 
     @property
-    def singles(self) -> tuple[tuple[str], ...]:
+    def one_way(self) -> tuple[tuple[str], ...]:
         """The 1-way cliques: one for each column."""
         return tuple((name,) for name in self.names)
 
@@ -88,10 +88,10 @@ class Domain:
             sizes=tuple(self.sizes[at] for at in kept),
             num_rows=self.num_rows,
             target=self.target if self.target in names else None,
-            numbers=tuple(name for name in self.numbers if name in names),
+            numeric=tuple(name for name in self.numeric if name in names),
             declared_rows=self.declared_rows,
-            bought=tuple(name for name in self.bought if name in names),
-            most_sizes=tuple(self.most_sizes[at] for at in kept) if self.most_sizes else (),
+            estimated=tuple(name for name in self.estimated if name in names),
+            max_sizes=tuple(self.max_sizes[at] for at in kept) if self.max_sizes else (),
         )
 
     @property
@@ -101,13 +101,13 @@ class Domain:
         Refusals that depend on sizes are decided on this or on `merged`: estimated sizes are noisy answers, and a
         refusal after a query would come too late.
         """
-        return dataclasses.replace(self, sizes=self.most_sizes or self.sizes)
+        return dataclasses.replace(self, sizes=self.max_sizes or self.sizes)
 
     @property
     def merged(self) -> "Domain":
         """The largest domain that is left after estimated category lists are merged as far as possible."""
         sizes = [
-            min(size, MERGED_SIZE) if name in self.bought else size
+            min(size, MERGED_SIZE) if name in self.estimated else size
             for name, size in zip(self.names, self.largest.sizes, strict=True)
         ]
         return dataclasses.replace(self, sizes=tuple(sizes))
@@ -128,18 +128,19 @@ class Domain:
 class NumericDomain:
     """The bins of a numeric column: their edges as positions between its bounds, from 0 to 1.
 
-    >>> NumericDomain(run_edges=(0.0, 0.25, 0.5, 1.0), run_masses=(0.5, 0.3, 0.2), first_run=(0, 2, 3), whole=8).edges
+    >>> fine = {"fine_edges": (0.0, 0.25, 0.5, 1.0), "fine_masses": (0.5, 0.3, 0.2)}
+    >>> NumericDomain(**fine, first_fine_bin=(0, 2, 3), whole=8).edges
     (0.0, 0.5, 1.0)
     """
 
-    run_edges: tuple[float, ...]
+    fine_edges: tuple[float, ...]
     """The edges of its fine histogram, which is estimated privately or assumed."""
 
-    run_masses: tuple[float, ...]
-    """The probability of each interval of the fine histogram."""
+    fine_masses: tuple[float, ...]
+    """The probability of each fine bin."""
 
-    first_run: tuple[int, ...]
-    """The first interval of each bin, and at the end the number of intervals."""
+    first_fine_bin: tuple[int, ...]
+    """The index of the first fine bin of each bin, and at the end the number of fine bins."""
 
     whole: int | None = None
     """The number of values between the bounds if they are whole (integers, days, microseconds); None: they are not."""
@@ -149,4 +150,4 @@ class NumericDomain:
     @property
     def edges(self) -> tuple[float, ...]:
         """The edges of the bins."""
-        return tuple(self.run_edges[run] for run in self.first_run)
+        return tuple(self.fine_edges[index] for index in self.first_fine_bin)

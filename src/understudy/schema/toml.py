@@ -136,11 +136,11 @@ def _format_column(column: Column) -> str:
         lines.append(_line("decimals", column.decimals, "digits after the decimal point in text files"))
     if column.bounds is not None:
         lines.append(_line("bounds", column.bounds, "declared public"))
-    elif column.bought == "bounds":
+    elif column.estimated == "bounds":
         lines.append(_line("bounds", None, "", "[lower, upper]", _NOT_DECLARED))
     if column.categories is not None:
         lines.append(_line("categories", column.categories, "declared public"))
-    elif column.bought == "categories":
+    elif column.estimated == "categories":
         lines.append(_line("categories", None, "", '["...", "..."]', _NOT_DECLARED))
     if column.unknown is not None:
         lines.append(_line("unknown", column.unknown, "what undeclared values become"))

@@ -1,9 +1,9 @@
-"""AIM: choose the marginal that the model gets most wrong, measure it, and so on until the budget is spent.
+"""AIM: select the marginal with the largest error of the model, measure it, and repeat until the budget is spent.
 
 McKenna, Mullins, Sheldon and Miklau, "AIM: an adaptive and iterative mechanism for differentially private synthetic
 data", 2022. Deviations: a marginal's weight is 1, or `target_weight` when it holds the target, instead of its overlap
-with the workload; the columns are bought at a whole round's price each, since there is nothing to choose; marginals
-with more cells than the public number of rows are no candidates.
+with the workload; 1-way marginals are measured first, each at the cost of a whole round, since nothing is selected;
+marginals with more cells than the public number of rows are not candidates.
 """
 
 import dataclasses
@@ -30,71 +30,72 @@ from understudy.settings import AtLeast, Count, Listed, Positive, check_settings
 from understudy.synthesizers.protocol import Capabilities
 
 ROUNDS_PER_COLUMN = 16
-MEASURING_FRACTION = 0.9  # of a round's price; the rest pays for the choice
+MEASURING_FRACTION = 0.9  # of a round's cost; the rest is for its selection
 CELLS_PER_MEGABYTE = 2**20 / 8
-FAR_BELOW = 4
+FAR_BELOW = 4  # models smaller than the limit by this factor need no exact count of their cells
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AIM:
-    """Round by round the marginal that the model gets most wrong, chosen and measured under noise."""
+    """A graphical model of marginals, selected privately round by round where the model's error is largest."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(target=True)
 
     workload: Annotated[tuple[Annotated[Clique, Listed()], ...], Listed()] | None = None
-    """The marginals that matter, each a tuple of columns. Their parts may be measured too. Left out: all pairs, and
-    with a target all triples that contain it."""
+    """The cliques to fit. Their subsets are candidates too. None: all 2-way marginals, and with a target all 3-way
+    marginals that contain it."""
 
     target_weight: Annotated[float, AtLeast(1)] = 2.0
-    """How many times a marginal with the target counts in the choices. Without a target it does nothing."""
+    """The weight of marginals with the target in selections. Without a target it has no effect."""
 
     max_model_size: Positive = 4.0
-    """Megabytes of the finished model's tables. A round may use the part of it that the budget spent so far is of the
-    whole, so that early choices do not fill it. More allows richer models, and takes time in proportion."""
+    """The size of the finished model's tables in megabytes. In each round the limit is the fraction of it that
+    corresponds to the budget spent so far. Larger models are richer, and take proportionally more time."""
 
     max_rounds: Count | None = None
-    """Most marginals to measure: the budget is first cut for so many, and then into larger pieces as measuring stops
-    to help. Left out: 16 for each column."""
+    """The largest number of marginals to measure. The budget is divided evenly at first; rounds get more of it once
+    measuring no longer improves the model. None: 16 for each column."""
 
     entropy: Positive = 0.01
-    """How strongly the model is pulled towards independent columns, against what noise makes look like structure."""
+    """The weight of the entropy term, which shrinks the model towards independent columns."""
 
     iterations: Count = 60
-    """Most passes of each round's estimation over the tree; the last round's may take ten times as many."""
+    """The largest number of iterations of each round's estimation; ten times as many in the last round."""
 
     def __post_init__(self) -> None:
         check_settings(self)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """One zCDP lump that fills the budget; its rounds are priced as they go, under a filter."""
-        what = f"up to {self._most_rounds(domain)} marginals, each chosen and measured under noise"
+        """One zCDP budget, which its rounds spend adaptively under a privacy filter."""
+        what = f"up to {self._max_rounds(domain)} marginals, each selected and measured under noise"
         query = Query("rounds", what, ZCDP(budget.rho()), columns=domain.names)
         weights = self._weights(domain)
-        notes = [Note(f"{len(weights)} marginals to choose among; the model holds at most {self.max_model_size:g} MB.")]
+        notes = [Note(f"{len(weights)} candidate marginals; the model has at most {self.max_model_size:g} MB.")]
         if domain.target is not None:
-            notes.append(Note(f"Marginals with {domain.target!r} count {self.target_weight:g} times in the choices."))
+            weight = f"have weight {self.target_weight:g} in selections."
+            notes.append(Note(f"Marginals with the target {domain.target!r} {weight}"))
         return Plan((query,), tuple(notes))
 
-    def _most_rounds(self, domain: Domain) -> int:
-        """Room for every column by itself, and at least one choice."""
+    def _max_rounds(self, domain: Domain) -> int:
+        """Enough for all 1-way marginals and at least one selection."""
         rounds = self.max_rounds or ROUNDS_PER_COLUMN * len(domain.names)
         return max(rounds, len(domain.names) + 1)
 
     def _weights(self, domain: Domain) -> dict[Clique, float]:
-        """The marginals to choose among, with their weights: all parts of the workload, smallest first.
+        """The candidates and their weights: all subsets of the workload's cliques, smallest first.
 
-        Those with more cells than the public number of rows are left out: noise would drown them.
+        Those with more cells than the public number of rows are left out: their counts would be mostly noise.
         """
         workload = self.workload if self.workload is not None else _default_workload(domain)
-        parts = {
-            tuple(sorted(part, key=domain.index))
+        subsets = {
+            tuple(sorted(subset, key=domain.index))
             for clique in workload
             for size in range(1, len(clique) + 1)
-            for part in itertools.combinations(clique, size)
+            for subset in itertools.combinations(clique, size)
         }
-        usable = [part for part in parts if len(part) == 1 or domain.size(part) <= domain.num_rows]
-        usable.sort(key=lambda part: (len(part), [domain.index(name) for name in part]))
-        return {part: self.target_weight if domain.target in part else 1.0 for part in usable}
+        usable = [clique for clique in subsets if len(clique) == 1 or domain.size(clique) <= domain.num_rows]
+        usable.sort(key=lambda clique: (len(clique), [domain.index(name) for name in clique]))
+        return {clique: self.target_weight if domain.target in clique else 1.0 for clique in usable}
 
     def fit(
         self,
@@ -105,52 +106,52 @@ class AIM:
         key: PRNGKeyArray,
         progress: Progress | None = None,
     ) -> GraphicalModel:
-        """Algorithm 4 of the paper, with the columns measured first.
+        """Algorithm 4 of the paper, with 1-way marginals measured first.
 
-        Formal guarantee: the price of the plan's one lump. Every query passes the filter, which adds up the exact
-        zCDP price of each; the model, the annealing and the limits are functions of noisy answers and public facts.
+        Formal guarantee: the cost of the plan's zCDP budget. Every query passes the filter, which adds up the exact
+        zCDP cost of each; the model, the annealing and the limits are functions of noisy answers and public facts.
         """
         domain = rows.domain
-        purse = ZCDPFilter(rows, plan["rounds"], ledger)
-        price = purse.rho / self._most_rounds(domain)
-        alone = rows.max_rows_per_unit / math.sqrt(2 * price)  # nothing to choose: the whole price buys counts
-        measured = [Measurement(single, purse.noisy_counts(single, alone), alone) for single in domain.singles]
+        privacy_filter = ZCDPFilter(rows, plan["rounds"], ledger)
+        cost = privacy_filter.rho / self._max_rounds(domain)
+        first = rows.max_rows_per_unit / math.sqrt(2 * cost)  # without a selection, the whole cost is for counts
+        measured = [Measurement(clique, privacy_filter.noisy_counts(clique, first), first) for clique in domain.one_way]
         weights = self._weights(rows.measured_domain)
-        stddev, epsilon = _settings(price, rows.max_rows_per_unit)
+        stddev, epsilon = _divide(cost, rows.max_rows_per_unit)
         model = self._estimate(rows, measured, None, 10 * self.iterations)
         last = False
         while not last:
-            if last := purse.remaining < 2 * price:
-                price = purse.remaining
-                stddev, epsilon = _settings(price, rows.max_rows_per_unit)
-            cliques = self._affordable(domain, weights, model, (purse.used + price) / purse.rho)
+            if last := privacy_filter.remaining < 2 * cost:
+                cost = privacy_filter.remaining
+                stddev, epsilon = _divide(cost, rows.max_rows_per_unit)
+            cliques = self._candidates(domain, weights, model, (privacy_filter.used + cost) / privacy_filter.rho)
             expected = model.marginals(cliques)
-            # What measuring would add to the error: the mean of |noise| over the cells.
+            # The expected error of measuring: the mean of |noise|, summed over the cells.
             offsets = [math.sqrt(2 / math.pi) * stddev * domain.size(clique) for clique in cliques]
             scores = Candidates(cliques, expected, np.array([weights[c] for c in cliques]), np.array(offsets))
-            chosen = purse.noisy_selection(scores, epsilon)
+            chosen = privacy_filter.noisy_selection(scores, epsilon)
             clique = cliques[chosen]
-            measured.append(Measurement(clique, purse.noisy_counts(clique, stddev), stddev))
+            measured.append(Measurement(clique, privacy_filter.noisy_counts(clique, stddev), stddev))
             model = self._estimate(rows, measured, model, self.iterations * (10 if last else 1))
             if np.abs(model.marginal(clique) - expected[chosen]).sum() <= offsets[chosen]:
-                price *= 4  # noise hid what there was to learn: halve it
-                stddev, epsilon = _settings(price, rows.max_rows_per_unit)
+                cost *= 4  # the change was within the noise: halve its standard deviation
+                stddev, epsilon = _divide(cost, rows.max_rows_per_unit)
             if progress is not None:
-                progress(min(1.0, purse.used / purse.rho), f"{len(measured)} marginals measured")
+                progress(min(1.0, privacy_filter.used / privacy_filter.rho), f"{len(measured)} marginals measured")
         return model
 
-    def _affordable(
-        self, domain: Domain, weights: dict[Clique, float], model: GraphicalModel, share: float
+    def _candidates(
+        self, domain: Domain, weights: dict[Clique, float], model: GraphicalModel, fraction: float
     ) -> list[Clique]:
-        """Marginals with which the model stays within this share of its size; those it already holds are free."""
-        limit = self.max_model_size * share * CELLS_PER_MEGABYTE
+        """Marginals that keep the model within this fraction of its size limit, or that it already holds."""
+        limit = self.max_model_size * fraction * CELLS_PER_MEGABYTE
         held = [set(clique) for clique in model.tree.cliques]
         cells = count_cells(domain, model.cliques)
 
         def fits(clique: Clique) -> bool:
             if any(node.issuperset(clique) for node in held):
                 return True
-            # All but its largest column put into every clique of the tree would hold it: far below the limit, no
+            # Adding all but its largest column to every clique of the tree is an upper bound: far below the limit, no
             # exact count is needed.
             others = domain.size(clique) // max(domain.shape(clique))
             return FAR_BELOW * cells * others <= limit or count_cells(domain, [*model.cliques, clique]) <= limit
@@ -170,15 +171,15 @@ class AIM:
         )
 
 
-def _settings(price: float, max_rows_per_unit: int) -> tuple[float, float]:
-    """Standard deviation of the counts and epsilon of the choice that together cost `price` in zCDP."""
-    price *= 1 - 1e-9  # sums of rounded prices must not pass the lump
-    stddev = max_rows_per_unit / math.sqrt(2 * MEASURING_FRACTION * price)
-    return stddev, math.sqrt(8 * (1 - MEASURING_FRACTION) * price)
+def _divide(cost: float, max_rows_per_unit: int) -> tuple[float, float]:
+    """The standard deviation of counts and the epsilon of a selection that together cost `cost` in zCDP."""
+    cost *= 1 - 1e-9  # sums of rounded costs must not exceed the budget
+    stddev = max_rows_per_unit / math.sqrt(2 * MEASURING_FRACTION * cost)
+    return stddev, math.sqrt(8 * (1 - MEASURING_FRACTION) * cost)
 
 
 def _default_workload(domain: Domain) -> list[Clique]:
-    """All pairs, and all triples with the target."""
+    """All 2-way marginals, and all 3-way marginals with the target."""
     names = domain.names
-    triples = [clique for clique in itertools.combinations(names, 3) if domain.target in clique]
-    return [*itertools.combinations(names, min(2, len(names))), *triples]
+    three_way = [clique for clique in itertools.combinations(names, 3) if domain.target in clique]
+    return [*itertools.combinations(names, min(2, len(names))), *three_way]

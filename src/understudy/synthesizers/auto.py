@@ -1,8 +1,7 @@
-"""What `auto` chooses, and why: a method by public facts alone, the same for every table with these facts.
+"""The method that `auto` uses, and why: by public facts alone, so the same for every table with these facts.
 
-The choice is made before anything is bought, so it knows what the schema declares and what the guarantee says, and
-nothing else. Rules are tried from top to bottom; the first that holds decides. They follow the table of measurements
-in `benchmarks/results/utility_gem.md`, and `docs/methods/auto.md` says how.
+The choice is made before any query, from the schema and the guarantee. The first rule that holds decides. The rules
+follow the measurements in `benchmarks/results/utility_gem.md`, as `docs/methods/auto.md` explains.
 """
 
 import dataclasses
@@ -14,21 +13,22 @@ from understudy.privacy.ledger import Budget
 from understudy.schema import Domain
 
 FEW = 100
-"""Rows times epsilon below which even single columns are mostly noise."""
+"""Rows times epsilon below which even 1-way marginals are mostly noise."""
 FEW_CELLS = 10_000
-"""Cells of all columns together up to which a graphical model holds their joint law nearly whole."""
+"""The number of cells of all columns together up to which a graphical model can hold nearly the joint distribution."""
 MOST_COLUMNS = 700
-"""Columns whose pairs can be compared at once: with more, gem would hold little but single columns."""
+"""The number of columns whose pairs gem can fit at once: with more, it would fit little but 1-way marginals."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What is known of a run before any purchase."""
+    """The public facts about a run before any query."""
 
     sizes: tuple[int | None, ...]
-    """Codes of each modelled column, a level for nulls included; None where they are bought. Of numbers the most."""
+    """The number of codes of each modelled column, including the one for nulls (for numeric columns the largest
+    possible); None: the categories are estimated privately."""
     rows: int | None
-    """The declared number of rows; None: it is bought."""
+    """The declared number of rows; None: it is estimated privately."""
     target: str | None
     epsilon: float
     delta: float
@@ -36,9 +36,9 @@ class Facts:
 
     @classmethod
     def of(cls, domain: Domain, budget: Budget) -> "Facts":
-        """The public part of a domain: stand-ins for what is bought are left out."""
+        """The public part of a domain, without placeholders for private estimates."""
         sizes = tuple(
-            None if name in domain.bought else size for name, size in zip(domain.names, domain.sizes, strict=True)
+            None if name in domain.estimated else size for name, size in zip(domain.names, domain.sizes, strict=True)
         )
         return cls(sizes, domain.declared_rows, domain.target, budget.epsilon, budget.delta, budget.max_rows_per_unit)
 
@@ -48,18 +48,18 @@ class Facts:
 
     @property
     def cells(self) -> float:
-        """Of all columns together; infinite where some are bought."""
+        """The number of cells of all columns together; infinite if some categories are estimated."""
         return math.prod(math.inf if size is None else size for size in self.sizes)
 
     @property
     def evidence(self) -> float:
-        """Declared rows times epsilon, a unit's rows as one; infinite where the number of rows is bought."""
+        """Declared rows times epsilon, over the rows per unit; infinite if the number of rows is estimated."""
         return math.inf if self.rows is None else self.rows * self.epsilon / self.rows_per_unit
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """A method, when it is chosen, and why in words, in which the facts stand in braces."""
+    """A method, its condition, and its reason, a format string over the facts."""
 
     method: str
     holds: Callable[[Facts], bool]
@@ -67,32 +67,32 @@ class Rule:
 
 
 RULES = (
-    Rule("independent", lambda facts: facts.columns == 1, "there is one column, and nothing for it to depend on"),
+    Rule("independent", lambda facts: facts.columns == 1, "there is only one column"),
     Rule(
         "independent",
         lambda facts: facts.evidence < FEW,
-        f"{{rows:,}} declared rows at this epsilon are too few for more (rows times epsilon below {FEW:,})",
+        f"{{rows:,}} declared rows are too few for other methods at this epsilon (rows times epsilon below {FEW:,})",
     ),
     Rule(
         "independent",
         lambda facts: facts.columns > MOST_COLUMNS,
-        f"{{columns:,}} columns have too many pairs to count (more than {MOST_COLUMNS:,} columns)",
+        f"{{columns:,}} columns have too many 2-way marginals (more than {MOST_COLUMNS:,} columns)",
     ),
     Rule(
         "aim",
         lambda facts: facts.cells <= FEW_CELLS,
-        f"all columns together have {{cells:,}} cells, few enough (up to {FEW_CELLS:,}) to hold their joint law",
+        f"all columns together have {{cells:,}} cells, few enough (up to {FEW_CELLS:,}) for their joint distribution",
     ),
     Rule(
         "gem",
         lambda facts: True,
-        "it counts pairs of {columns} columns{within}, the best or nearly so on most tables that were measured",
+        "it fits 2-way marginals of {columns} columns{within}, the best or close to it on most benchmark tables",
     ),
 )
 
 
 def choose(facts: Facts) -> tuple[str, tuple[Note, ...]]:
-    """The method for these facts, and a sentence that says why. A pure function: no table, nothing bought.
+    """The method for these facts, and a note with the reason. Reads no data.
 
     >>> choose(Facts((3, 9), rows=None, target=None, epsilon=1.0, delta=1e-6))[0]
     'aim'

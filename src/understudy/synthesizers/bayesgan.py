@@ -15,35 +15,42 @@ from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from understudy.encoding.features import FEATURES, MODES, Blocks, layout_of
+from understudy.encoding.features import Blocks
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.models.generator import GeneratorModel, PosteriorModel
-from understudy.models.networks import GENERATORS, GeneratorNetwork
+from understudy.models.generator import PosteriorModel
+from understudy.models.networks import GeneratorNetwork
 from understudy.notes import Note
 from understudy.privacy.charges import charge_langevin, event_of
-from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP, Clip
-from understudy.privacy.counts import noisy_counts
-from understudy.privacy.events import DiscreteGaussian, SubsampledGaussian
-from understudy.privacy.langevin import SCHEDULES, Law, Stage, paces, stages
+from understudy.privacy.clipping import Clip
+from understudy.privacy.events import SubsampledGaussian
+from understudy.privacy.langevin import SCHEDULES, Law, Stage, stages, step_parameters
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.sampling import round_sampling_rate
 from understudy.progress import Progress
 from understudy.schema import Domain
 from understudy.settings import Between, Count, Fraction, NotNegative, OneOf, Positive, Widths, check_settings
-from understudy.synthesizers.dpgan import ledger_key, shares
 from understudy.synthesizers.protocol import Capabilities
 from understudy.training.critics import one_hot_blocks
-from understudy.training.gan import Kept, Settings
+from understudy.training.generation import Context
 from understudy.training.langevin import PRIORS, Chains, train_chains
+from understudy.training.loop import RunOptions, TrainingCheckpoint
+from understudy.training.prepare import plan_marginals, prepare
+from understudy.training.settings import (
+    ClipNorm,
+    FeatureSettings,
+    GeneratorSettings,
+    MarginalSettings,
+    SamplingSettings,
+    Settings,
+)
 
 SAMPLERS = ("sgld", "sghmc")
 PAIRS = ("mean", "sum")
-MOST_STAIRS = 8
+MOST_STAGES = 8
 ABSURD = 100.0
 """Beyond this temperature the noise of privacy has little to do with the posterior: a warning says so."""
 STEP = 0.1
@@ -51,15 +58,13 @@ STEP = 0.1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BayesGAN:
+class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSettings):
     """Generators sampled from a posterior; discriminators see real rows through clipped and noisy gradients only."""
 
     capabilities: ClassVar[Capabilities] = Capabilities()
 
     steps: Count = 1000
     """Iterations; in each, every chain is updated."""
-    sampling_rate: float = 1 / 32
-    """The share of the units that enters an update of a discriminator: public, whatever the number of rows."""
     generator_chains: Count = 10
     discriminator_chains: Count = 1
     """Each of them looks at the private rows, and each costs budget."""
@@ -74,7 +79,7 @@ class BayesGAN:
     generator_step: Positive = 1.0
     """Step size of the generators, over that of the discriminators."""
     schedule: Annotated[str, OneOf(*SCHEDULES)] = "constant"
-    """constant, polynomial or exponential: how step sizes fall, in at most eight stairs."""
+    """constant, polynomial or exponential: how step sizes fall, in at most eight stages."""
     decay: NotNegative = 0.55
     """Exponent of the polynomial schedule."""
     offset: Positive = 100.0
@@ -90,48 +95,34 @@ class BayesGAN:
     prior_stddev: Positive = 1.0
     chain_pairs: Annotated[str, OneOf(*PAIRS)] = "mean"
     """mean over pairs of chains, or sum: the published power posterior."""
-    clip_norm: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
+    clip_norm: ClipNorm = 1.0
     """How much one unit may add to an update's gradient."""
-    chunk_size: Count | None = None
-    """Units handled at once: fewer need less memory. Left out: nearly every draw at once. Not a matter of privacy."""
-    arch: Annotated[str, OneOf(*GENERATORS)] = "residual"
-    """residual, plain, or quail_dpgan."""
-    features: Annotated[str, OneOf(*FEATURES)] = "binned"
-    """What the networks see of a number: binned (a level for each bin), typed (a bounded number, or bits) or modes."""
-    modes: Annotated[str, OneOf(*MODES)] = "bought"
-    """Of features="modes": components fitted to bought histograms, or a public_grid of them."""
-    num_modes: Count = 10
-    latent: Count = 64
     generator_widths: Widths = (128, 128)
     critic_widths: Widths = (64, 64)
     """Small on purpose: noise grows with the number of weights."""
     generator_batch: Count = 128
-    """PrivateRows that a generator makes for one of its updates."""
-    gumbel_temperature: Positive = 0.5
-    """Temperature of the Gumbel-softmax that makes levels."""
-    marginals_fraction: Fraction = 0.1
-    """The part of the budget for noisy one-way counts."""
+    """The number of rows that a generator makes for one of its updates."""
     marginal_weight: NotNegative = 3.0
-    """How strongly generators are held to them: 1 counts a row's levels as a row."""
+    """How strongly generators are regularised towards noisy marginals: 1 counts a row's categories as a row."""
 
     def __post_init__(self) -> None:
         check_settings(self)
         if self._thinning < 1:
             raise ConfigError(
-                f"samples_per_chain is {self.samples_per_chain}, but a chain has {self.steps - self._burnt} steps "
-                "after burn-in. Raise steps, or lower samples_per_chain or burn_in."
+                f"samples_per_chain is {self.samples_per_chain}, but a chain has {self.steps - self._burn_in_steps} "
+                "steps after burn-in. Raise steps, or lower samples_per_chain or burn_in."
             )
         round_sampling_rate(self.sampling_rate)
         self._chains(one_hot_blocks((2, 2)), 100)  # refuses unknown words before anything is spent
 
     @property
-    def _burnt(self) -> int:
+    def _burn_in_steps(self) -> int:
         return math.ceil(self.burn_in * self.steps)
 
     @property
     def _thinning(self) -> int:
         """Steps between two kept states."""
-        return (self.steps - self._burnt) // self.samples_per_chain
+        return (self.steps - self._burn_in_steps) // self.samples_per_chain
 
     @property
     def _friction(self) -> float:
@@ -142,78 +133,70 @@ class BayesGAN:
         return float(self.generator_chains * self.discriminator_chains) if self.chain_pairs == "sum" else 1.0
 
     @property
-    def _reach(self) -> float:
+    def _drift_sensitivity(self) -> float:
         """How far one unit moves the drift of a discriminator: clipped, then scaled."""
         return self.clip_norm * self._power / round_sampling_rate(self.sampling_rate)
 
-    def _stairs(self, num_rows: int) -> tuple[Stage, ...]:
+    def _stages(self, num_rows: int) -> tuple[Stage, ...]:
         first = STEP / num_rows if self.step_size is None else self.step_size
-        return stages(self.steps, first, self.schedule, decay=self.decay, offset=self.offset, most=MOST_STAIRS)
+        return stages(self.steps, first, self.schedule, decay=self.decay, offset=self.offset, most=MOST_STAGES)
 
     @property
     def _law(self) -> Law:
-        return Law(self._reach, self.posterior_temperature, self._friction, momentum=self.sampler != "sgld")
+        return Law(self._drift_sensitivity, self.posterior_temperature, self._friction, momentum=self.sampler != "sgld")
 
     def _events(self, schedule: Sequence[Stage], noise: float) -> list[SubsampledGaussian]:
-        """One for each stretch of stairs with one multiplier: every update of every discriminator chain counts.
+        """One for each stretch of stages with one multiplier: every update of every discriminator chain counts.
 
         The noise of Langevin counts only where the step size is a setting: a step size that follows from a bought
-        number of rows must move no price. There it is drawn all the same.
+        number of rows must not affect the cost. There it is drawn all the same.
         """
         counted = [noise] * len(schedule)
         if self.step_size is not None:
             counted = self._law.noise_multipliers(schedule, counted)
         events: list[SubsampledGaussian] = []
-        for stair, multiplier in zip(schedule, counted, strict=True):
-            steps = stair.iterations * self.discriminator_chains * self.updates
+        for stage, multiplier in zip(schedule, counted, strict=True):
+            steps = stage.iterations * self.discriminator_chains * self.updates
             if events and events[-1].noise_multiplier == multiplier:
                 steps += events.pop().steps
             events.append(SubsampledGaussian(round_sampling_rate(self.sampling_rate), multiplier, steps))
         return events
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """One bundle of histograms, then all updates of discriminators; the last fill what is left. No price depends on
+        """One bundle of histograms, then all updates of discriminators; the last fill what is left. No cost depends on
         the rows."""
-        queries: list[Query] = []
-        if self.marginals_fraction:
-            count = len(domain.names)
-
-            def singles(noise: float) -> DiscreteGaussian:
-                return DiscreteGaussian(noise, count, budget.max_rows_per_unit)
-
-            stddev = budget.fraction(self.marginals_fraction).calibrate(lambda noise: [singles(noise)])
-            queries.append(
-                Query("singles", f"one histogram for each of {count} columns", singles(stddev), columns=domain.names)
-            )
-        schedule = self._stairs(domain.num_rows)
+        queries = plan_marginals(domain, budget, self.marginals_fraction)
+        schedule = self._stages(domain.num_rows)
         noise = budget.after(queries).calibrate(lambda noise: self._events(schedule, noise))
         for number, event in enumerate(self._events(schedule, noise)):
             chains = f"{self.discriminator_chains} discriminator{'s' * (self.discriminator_chains > 1)}"
             what = f"{event.steps} updates of {chains}, each on about one unit in {1 / self.sampling_rate:.0f}"
             queries.append(Query(f"discriminators {number + 1}", what, event, columns=domain.names))
         shown = budget.is_private or self.posterior_temperature > ABSURD
-        notes = (Note(self.heat_in_words(domain.num_rows, noise if budget.is_private else 0.0)),) if shown else ()
+        notes = (
+            (Note(self.describe_temperature(domain.num_rows, noise if budget.is_private else 0.0)),) if shown else ()
+        )
         return Plan(tuple(queries), notes)
 
-    def heats(self, num_rows: int, noise: float) -> list[float]:
-        """The temperature of the discriminator chains on each stair."""
+    def temperatures(self, num_rows: int, noise: float) -> list[float]:
+        """The temperature of the discriminator chains on each stage."""
         return [
-            stair.heat(noise, self._reach, self.posterior_temperature, self._friction)
-            for stair in self._stairs(num_rows)
+            stage.effective_temperature(noise, self._drift_sensitivity, self.posterior_temperature, self._friction)
+            for stage in self._stages(num_rows)
         ]
 
-    def heat_in_words(self, num_rows: int, noise: float) -> str:
+    def describe_temperature(self, num_rows: int, noise: float) -> str:
         """What the noise of privacy makes of the temperature that was asked for."""
-        heats, etas = self.heats(num_rows, noise), [stair.eta for stair in self._stairs(num_rows)]
-        between = f"{min(heats):.3g}" if min(heats) == max(heats) else f"{min(heats):.3g} to {max(heats):.3g}"
+        found, etas = self.temperatures(num_rows, noise), [stage.eta for stage in self._stages(num_rows)]
+        between = f"{min(found):.3g}" if min(found) == max(found) else f"{min(found):.3g} to {max(found):.3g}"
         said = (
             f"The discriminator chains have temperature {between} at step size {etas[0]:.3g} (1 is the posterior; "
             f"{self.posterior_temperature:g} was asked for)."
         )
         if self.posterior_temperature > ABSURD:
             said += " That is noise far more than a posterior: ask for a temperature of 1 or less."
-        elif max(heats) > ABSURD * max(1.0, self.posterior_temperature):
-            coolest = etas[0] * max(1.0, self.posterior_temperature) / max(heats)
+        elif max(found) > ABSURD * max(1.0, self.posterior_temperature):
+            coolest = etas[0] * max(1.0, self.posterior_temperature) / max(found)
             said += (
                 f" That is noise far more than a posterior. The temperature is in proportion to step_size: from "
                 f"{coolest:.2g} on down it would be {max(1.0, self.posterior_temperature):g}."
@@ -229,77 +212,57 @@ class BayesGAN:
         key: PRNGKeyArray,
         progress: Progress | None = None,
     ) -> PosteriorModel:
-        """Formal guarantee: the price of the plan's queries. Generators, and all states on the way, are post-processing
+        """Formal guarantee: the cost of the plan's queries. Generators, and all states on the way, are post-processing
         of noisy counts and noisy updates: no other thing that they are made of has seen a row."""
         domain = rows.domain
-        queries = [query for query in plan if query.key != "singles"]
+        queries = [query for query in plan if query.key != "one_way"]
         self._check_plan(queries, domain)
-        marginals = marginal = None
-        if self.marginals_fraction:
-            marginals = [shares(table) for table in noisy_counts(rows, domain.singles, plan["singles"], ledger)]
-        layout = layout_of(self.features, domain, rows.scales, marginals, modes=self.modes, num_modes=self.num_modes)
-        if marginals is not None:
-            marginal = jnp.asarray(layout.shares(marginals), dtype=jnp.float32)
-        shown = None if self.features == "binned" else layout
-        schedule, each = self._stairs(domain.num_rows), self.discriminator_chains * self.updates
-        charged = charge_langevin(rows, queries, ledger, shown, schedule=schedule, law=self._law, updates_each=each)
+        prepared = prepare(self, rows, plan, ledger)
+        schedule, each = self._stages(domain.num_rows), self.discriminator_chains * self.updates
+        charged = charge_langevin(
+            rows, queries, ledger, prepared.encoder, schedule=schedule, law=self._law, updates_each=each
+        )
         is_private = charged.steps.is_private
-        noise = min(event_of(query, SubsampledGaussian).noise_multiplier for query in queries) if is_private else 0.0
-        is_hot = is_private and max(self.heats(domain.num_rows, noise)) > ABSURD * max(1.0, self.posterior_temperature)
-        if is_hot or self.posterior_temperature > ABSURD:
-            warnings.warn(self.heat_in_words(domain.num_rows, noise), stacklevel=2)
-        chains = self._chains(layout.blocks, domain.num_rows)
-        scaled = [Stage(stair.iterations, stair.eta * self.generator_step) for stair in schedule]
-        of_generators = paces(scaled, [0.0] * len(schedule), dataclasses.replace(self._law, reach=0.0))
-        network_key, _ = jax.random.split(key)
-        kept = train_chains(
-            chains,
+        if is_private or self.posterior_temperature > ABSURD:
+            self._warn_of_temperature(queries, domain.num_rows, is_private=is_private)
+        scaled = [Stage(stage.iterations, stage.eta * self.generator_step) for stage in schedule]
+        trajectory = train_chains(
+            self._chains(prepared.layout.blocks, domain.num_rows),
             charged,
             Clip.flat(self.clip_norm if is_private else math.inf),
-            of_generators,
-            ledger_key(ledger),
-            network_key=network_key,
-            marginal=marginal,
-            keep_every=self._thinning,
-            keep_last=self.samples_per_chain,
-            progress=progress,
-            slot=ledger.slot(),
+            step_parameters(scaled, [0.0] * len(schedule), dataclasses.replace(self._law, drift_sensitivity=0.0)),
+            ledger.noise.key(),
+            network_key=jax.random.split(key)[0],
+            context=Context(marginal=prepared.marginal),
+            options=RunOptions(
+                keep_every=self._thinning, keep_last=self.samples_per_chain, progress=progress, slot=ledger.slot()
+            ),
         )
-        generators = _side_by_side(kept)
-        stacked = GeneratorModel(
-            generators,
-            self.arch,
-            domain.names,
-            layout.blocks,
-            self.latent,
-            self.generator_widths,
-            layout=shown,
-        )
-        return PosteriorModel(stacked)
+        return PosteriorModel(prepared.model(self, domain.names, concatenate_generators(trajectory)))
+
+    def _warn_of_temperature(self, queries: Sequence[Query], num_rows: int, *, is_private: bool) -> None:
+        noise = min(event_of(query, SubsampledGaussian).noise_multiplier for query in queries) if is_private else 0.0
+        is_hot = is_private and max(self.temperatures(num_rows, noise)) > ABSURD * max(1.0, self.posterior_temperature)
+        if is_hot or self.posterior_temperature > ABSURD:
+            warnings.warn(self.describe_temperature(num_rows, noise), stacklevel=3)
 
     def _check_plan(self, queries: Sequence[Query], domain: Domain) -> None:
         """Refuses queries of other settings: what is done follows from these ones, so they must be what is paid."""
         events = [query.event for query in queries]
         multipliers = [event.noise_multiplier for event in events if isinstance(event, SubsampledGaussian)]
-        if not multipliers or events != self._events(self._stairs(domain.num_rows), min(multipliers)):
+        if not multipliers or events != self._events(self._stages(domain.num_rows), min(multipliers)):
             raise BudgetExceeded(
                 "This plan charges for other updates than these settings make. Plan with the settings that are fitted."
             )
 
     def _chains(self, blocks: Blocks, num_rows: int) -> Chains:
         rate = round_sampling_rate(self.sampling_rate)
-        engine = Settings(
+        engine = Settings.of(
+            self,
             blocks=blocks,
-            batch=max(1, round(rate * num_rows)),
-            chunk=self.chunk_size,
-            latent=self.latent,
-            generator=self.arch,
-            generator_widths=self.generator_widths,
-            critic_widths=self.critic_widths,
+            batch_size=max(1, round(rate * num_rows)),
             critic_steps=self.discriminator_chains * self.updates,
-            generator_batch=self.generator_batch,
-            temperature=self.gumbel_temperature,
-            anchor=self.marginal_weight if self.marginals_fraction else 0.0,
+            marginal_weight=self.marginal_weight if self.marginals_fraction else 0.0,
         )
         return Chains(
             engine,
@@ -314,6 +277,6 @@ class BayesGAN:
         )
 
 
-def _side_by_side(kept: Sequence[Kept]) -> GeneratorNetwork:
-    """All generators of all kept states along one axis."""
-    return jax.tree_util.tree_map(lambda *leaves: np.concatenate(leaves), *(state.average for state in kept))
+def concatenate_generators(trajectory: Sequence[TrainingCheckpoint]) -> GeneratorNetwork:
+    """All generators of all checkpoints along one axis."""
+    return jax.tree_util.tree_map(lambda *leaves: np.concatenate(leaves), *(state.average for state in trajectory))

@@ -1,8 +1,8 @@
 """DRS: discriminator rejection sampling, the plain baseline of post-GAN boosting.
 
 Azadi et al., "Discriminator rejection sampling", 2019, normalised as in the code of Neunhoeffer, Wu and Dwork:
-proposals of the last generator are kept with odds that follow the last critic. Both are covered by what the training
-cost, and no row is read again. Unlike in that code the first proposal is not dropped.
+proposals of the last generator are accepted with odds that follow the last critic. Both are covered by the privacy cost
+of the training, and no row is read again. Unlike in that code, the first proposal is not dropped.
 """
 
 import dataclasses
@@ -24,18 +24,18 @@ from understudy.synthesizers.registry import name_of
 
 @dataclasses.dataclass(frozen=True)
 class DRS:
-    """Around a GAN, as drs(dpgan): rows that its last critic takes for real, by rejection; no cost of its own."""
+    """Rejection sampling of a GAN's rows by its last critic, as in drs(dpgan). No privacy cost of its own."""
 
     inner: HasTrajectory
-    """The method that is trained: dpgan or dpctgan."""
+    """The method to train: dpgan or dpctgan."""
     _: dataclasses.KW_ONLY
     proposals: Count = 50_000
-    """PrivateRows that are generated once; those that are kept make the release."""
+    """The number of rows to generate once; the accepted ones are the release."""
 
     def __post_init__(self) -> None:
         check_trajectory("drs", self.inner, critics=True)
         check_settings(self)
-        self.inner.num_checkpoints(1)  # refuses a method whose critics judge no rows, before anything is spent
+        self.inner.num_checkpoints(1)  # refuses a method whose critics do not score single rows
 
     @property
     def capabilities(self) -> Capabilities:
@@ -43,7 +43,7 @@ class DRS:
         return Capabilities(public=inner.public, target=inner.target, inner=self.inner)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """That of the inner method."""
+        """The plan of the inner method."""
         return self.inner.plan(domain, budget).under(name_of(self.inner))
 
     def fit(
@@ -56,8 +56,8 @@ class DRS:
         public: PublicRows | None = None,
         progress: Progress | None = None,
     ) -> Pool:
-        """Formal guarantee: that of the inner method. Proposals, judgements and rejection are post-processing."""
-        tell = progress or (lambda share, words: None)
+        """Formal guarantee: that of the inner method. Proposals, scores and rejection are post-processing."""
+        report = progress or (lambda fraction, phase: None)
         inner_key, proposal_key, shown_key, output_key = jax.random.split(key, 4)
         trajectory = self.inner.trajectory(
             rows,
@@ -69,15 +69,15 @@ class DRS:
             progress=stretch_progress(progress, 0.0, 0.9),
             **({} if public is None else {"public": public}),
         )
-        codes, places = trajectory.models[-1].sample(self.proposals, key=proposal_key)
+        codes, positions = trajectory.models[-1].sample(self.proposals, key=proposal_key)
         assert trajectory.critics is not None
         values = evaluate_critics(
             trajectory.critics,
             1,
             codes,
-            shown=trajectory.shown(codes, places, shown_key),
-            progress=lambda share: tell(0.9 + 0.1 * share, "judging"),
+            shown=trajectory.shown(codes, positions, shown_key),
+            progress=lambda fraction: report(0.9 + 0.1 * fraction, "scoring"),
         )
         generator = np.random.default_rng(np.asarray(jax.random.key_data(output_key)))
-        proposed = Pool(rows.domain.names, codes, np.ones(len(codes)), places)
-        return proposed.only(rejection_sample(values.mixed(np.ones(1)), generator))
+        proposed = Pool(rows.domain.names, codes, np.ones(len(codes)), positions)
+        return proposed.only(rejection_sample(values.mixture(np.ones(1)), generator))

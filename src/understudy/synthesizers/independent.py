@@ -1,4 +1,4 @@
-"""Independent columns: noisy one-way marginals, sampled column by column. The baseline to beat."""
+"""Independent columns: noisy 1-way marginals, sampled column by column. The baseline to beat."""
 
 import dataclasses
 from typing import ClassVar
@@ -19,25 +19,25 @@ from understudy.synthesizers.protocol import Capabilities
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Independent:
-    """Every column as its own noisy histogram: right about each column, blind to what connects them."""
+    """A noisy histogram of every column: each marginal is right, and dependencies between columns are lost."""
 
     capabilities: ClassVar[Capabilities] = Capabilities()
 
     smoothing: Positive = 0.5
-    """PrivateRows added to every code after the noise was cleaned, so that no declared code becomes impossible."""
+    """Added to the estimated count of every code, so that no declared code has probability zero."""
 
     def __post_init__(self) -> None:
         check_settings(self)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """One bundle of histograms that fills the budget."""
+        """One query for all 1-way marginals, with the whole budget."""
 
-        def singles(noise: float) -> DiscreteGaussian:
+        def counts(noise: float) -> DiscreteGaussian:
             return DiscreteGaussian(noise, len(domain.names), budget.max_rows_per_unit)
 
-        stddev = budget.calibrate(lambda noise: [singles(noise)])
-        what = f"one histogram for each of {len(domain.names)} columns"
-        return Plan((Query("singles", what, singles(stddev), columns=domain.names),))
+        stddev = budget.calibrate(lambda noise: [counts(noise)])
+        what = f"1-way marginals of {len(domain.names)} columns"
+        return Plan((Query("one_way", what, counts(stddev), columns=domain.names),))
 
     def fit(
         self,
@@ -48,9 +48,9 @@ class Independent:
         key: PRNGKeyArray,
         progress: Progress | None = None,
     ) -> GraphicalModel:
-        """Formal guarantee: the price of the plan's one query; all else is post-processing."""
+        """Formal guarantee: the cost of the plan's one query; all else is post-processing."""
         domain = rows.domain
-        measured = measure(rows, domain.singles, plan["singles"], ledger)
+        measured = measure(rows, domain.one_way, plan["one_way"], ledger)
         model = estimate(domain, measured, total=rows.public_num_rows)
         if progress is not None:
             progress(1.0, f"{len(domain.names)} columns measured")

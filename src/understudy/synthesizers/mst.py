@@ -1,8 +1,9 @@
-"""MST: noisy columns, then a noisily chosen tree of pairs.
+"""MST: 1-way marginals, then a privately selected tree of 2-way marginals.
 
 McKenna, Miklau and Sheldon, "Winning the NIST contest: a scalable and general approach to differentially private
-synthetic data", 2021. Deviations: all prices are fixed in advance and calibrated jointly; a pair's score is reduced by
-the noise that measuring it brings; pairs with the target may count more; categories are not merged.
+synthetic data", 2021. Deviations: all privacy costs are fixed in advance and calibrated jointly; the score of a pair is
+reduced by the expected error of measuring it; pairs with the target may have a larger weight; categories are not
+merged.
 """
 
 import dataclasses
@@ -29,57 +30,57 @@ from understudy.synthesizers.protocol import Capabilities
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MST:
-    """A tree of pairs over all columns: the strongest dependencies, chosen and measured under noise."""
+    """A tree of 2-way marginals over all columns: the strongest dependencies, selected and measured under noise."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(target=True)
 
     fractions: tuple[Positive, Positive, Positive] = (1 / 3, 1 / 3, 1 / 3)
-    """How the budget is split, in zero-concentrated terms: columns, choice of the tree, pairs of the tree."""
+    """The fractions of the zCDP budget for 1-way marginals, the selection of the tree, and its 2-way marginals."""
 
     target_weight: Annotated[float, AtLeast(1)] = 2.0
-    """How many times a pair with the target counts in the choice of the tree. Without a target it does nothing."""
+    """The weight of pairs with the target in the selection of the tree. Without a target it has no effect."""
 
     entropy: Positive = 0.01
-    """How strongly the model is pulled towards independent columns, against what noise makes look like structure."""
+    """The weight of the entropy term, which shrinks the model towards independent columns."""
 
     iterations: Count = 1000
-    """Most passes of an estimation over the tree. Post-processing: costs time, not budget."""
+    """The largest number of iterations of an estimation. Post-processing: costs time, not budget."""
 
     def __post_init__(self) -> None:
         check_settings(self)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """Three looks in the ratio of `shares`, their common noise calibrated so that together they fill the budget."""
+        """Three queries in the ratio of `fractions`, calibrated so that together they use the whole budget."""
         noise = budget.calibrate(lambda noise: list(self._events(domain, budget, noise).values()))
         count = len(domain.names)
-        words = {
-            "singles": f"one histogram for each of {count} columns",
-            "tree": f"choice of {count - 1} pairs that form a tree",
-            "pairs": f"counts of the {count - 1} chosen pairs",
+        what = {
+            "one_way": f"1-way marginals of {count} columns",
+            "tree": f"selection of {count - 1} pairs of columns that form a tree",
+            "two_way": f"2-way marginals of the {count - 1} selected pairs",
         }
         events = self._events(domain, budget, noise)
-        queries = tuple(Query(key, words[key], event, columns=domain.names) for key, event in events.items())
+        queries = tuple(Query(key, what[key], event, columns=domain.names) for key, event in events.items())
         return Plan(queries, self._notes(domain))
 
     def _events(self, domain: Domain, budget: Budget, noise: float) -> dict[str, Event]:
-        """The three queries at zero-concentrated prices shares / noise^2."""
+        """The three queries at zCDP costs of fractions / noise^2."""
         columns, edges, sensitivity = len(domain.names), len(domain.names) - 1, budget.max_rows_per_unit
-        rho = [share / sum(self.fractions) / noise**2 for share in self.fractions]
+        rho = [fraction / sum(self.fractions) / noise**2 for fraction in self.fractions]
         if not edges:
             return {
-                "singles": DiscreteGaussian(sensitivity * math.sqrt(columns / (2 * sum(rho))), columns, sensitivity)
+                "one_way": DiscreteGaussian(sensitivity * math.sqrt(columns / (2 * sum(rho))), columns, sensitivity)
             }
         return {
-            "singles": DiscreteGaussian(sensitivity * math.sqrt(columns / (2 * rho[0])), columns, sensitivity),
+            "one_way": DiscreteGaussian(sensitivity * math.sqrt(columns / (2 * rho[0])), columns, sensitivity),
             "tree": Selections(math.sqrt(8 * rho[1] / edges), edges),
-            "pairs": DiscreteGaussian(sensitivity * math.sqrt(edges / (2 * rho[2])), edges, sensitivity),
+            "two_way": DiscreteGaussian(sensitivity * math.sqrt(edges / (2 * rho[2])), edges, sensitivity),
         }
 
     def _notes(self, domain: Domain) -> tuple[Note, ...]:
         if domain.target is None:
             return ()
-        counts = f"count {self.target_weight:g} times in the choice of the tree."
-        return (Note(f"Pairs with the target {domain.target!r} {counts}"),)
+        weight = f"have weight {self.target_weight:g} in the selection of the tree."
+        return (Note(f"Pairs with the target {domain.target!r} {weight}"),)
 
     def fit(
         self,
@@ -90,18 +91,18 @@ class MST:
         key: PRNGKeyArray,
         progress: Progress | None = None,
     ) -> GraphicalModel:
-        """Formal guarantee: the joint price of the plan's queries; estimation and sampling are post-processing."""
-        domain, tell = rows.domain, progress or (lambda share, words: None)
-        singles = measure(rows, domain.singles, plan["singles"], ledger)
-        draft = self._estimate(rows, singles)
-        tell(0.3, "columns measured")
+        """Formal guarantee: the joint cost of the plan's queries; estimation and sampling are post-processing."""
+        domain, report = rows.domain, progress or (lambda fraction, phase: None)
+        one_way = measure(rows, domain.one_way, plan["one_way"], ledger)
+        draft = self._estimate(rows, one_way)
+        report(0.3, "1-way marginals measured")
         if "tree" not in plan:
             return draft
-        tree = self._choose_tree(domain, draft, noisy_selections(rows, plan["tree"], ledger), plan["pairs"])
-        tell(0.6, "tree chosen")
-        pairs = measure(rows, tree, plan["pairs"], ledger)
-        model = self._estimate(rows, singles + pairs)
-        tell(1.0, "model estimated")
+        tree = self._select_tree(domain, draft, noisy_selections(rows, plan["tree"], ledger), plan["two_way"])
+        report(0.6, "tree selected")
+        two_way = measure(rows, tree, plan["two_way"], ledger)
+        model = self._estimate(rows, one_way + two_way)
+        report(1.0, "model estimated")
         return model
 
     def _estimate(self, rows: PrivateRows, measurements: list[Measurement]) -> GraphicalModel:
@@ -109,29 +110,30 @@ class MST:
             rows.domain, measurements, total=rows.public_num_rows, iterations=self.iterations, entropy=self.entropy
         )
 
-    def _choose_tree(
-        self, domain: Domain, draft: GraphicalModel, choose: MarginalSelector, pairs_query: Query
+    def _select_tree(
+        self, domain: Domain, draft: GraphicalModel, select: MarginalSelector, measurement: Query
     ) -> list[Clique]:
-        """Kruskal's algorithm with noisy choices: each round adds a pair that joins two parts.
+        """Kruskal's algorithm with private selections: each round adds a pair that joins two components.
 
-        A pair's score is how wrong independence is about it, less the error that noise would bring: the mean of |noise|
-        over its cells. The paper has no such term and prefers pairs of many cells, whose counts then drown.
+        The score of a pair is its L1 distance from independence, minus the expected error of measuring it: the mean of
+        |noise|, summed over its cells. The paper has no such term and prefers pairs of many cells, whose counts are
+        then mostly noise.
         """
-        assert isinstance(pairs_query.event, DiscreteGaussian)
-        stddev = pairs_query.event.stddev
+        assert isinstance(measurement.event, DiscreteGaussian)
+        stddev = measurement.event.stddev
         pairs = list(itertools.combinations(domain.names, 2))
         expected = dict(zip(pairs, draft.marginals(pairs), strict=True))
-        part = {name: name for name in domain.names}
+        component = {name: name for name in domain.names}
         tree: list[Clique] = []
         while len(tree) < len(domain.names) - 1:
-            open_pairs = [(a, b) for a, b in pairs if part[a] != part[b]]
+            open_pairs = [(a, b) for a, b in pairs if component[a] != component[b]]
             weights = [self.target_weight if domain.target in pair else 1.0 for pair in open_pairs]
             offsets = [math.sqrt(2 / math.pi) * stddev * domain.size(pair) for pair in open_pairs]
             candidates = Candidates(
                 open_pairs, [expected[pair] for pair in open_pairs], np.asarray(weights), np.asarray(offsets)
             )
-            a, b = open_pairs[choose(candidates)]
+            a, b = open_pairs[select(candidates)]
             tree.append((a, b))
-            merged = part[b]
-            part = {name: part[a] if group == merged else group for name, group in part.items()}
+            merged = component[b]
+            component = {name: component[a] if each == merged else each for name, each in component.items()}
         return tree

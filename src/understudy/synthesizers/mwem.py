@@ -98,7 +98,7 @@ class MWEM:
     def __post_init__(self) -> None:
         check_settings(self)
         if self.splits is not None and self.split_factor is not None:
-            raise ConfigError("Give splits or split_factor, not both: each says how to group the columns.")
+            raise ConfigError("Give splits or split_factor, not both: each determines the groups of columns.")
         if self.measure_only and self.workload != "cuboid":
             raise ConfigError(f"measure_only measures whole marginals: workload must be cuboid, found {self.workload}.")
 
@@ -122,9 +122,9 @@ class MWEM:
             kind = "marginals" if self.workload == "cuboid" else "counts"
             first = f"{answers - rounds} 1-way marginals, and " if answers > rounds else ""
             measured = f"{first}{rounds} selected {kind}"
-        words = {"counts": measured, "choices": f"selection of {rounds} queries among those not yet measured"}
+        what = {"counts": measured, "selections": f"selection of {rounds} queries among those not yet measured"}
         events = self._events(domain, budget, noise)
-        queries = tuple(Query(key, words[key], event, columns=domain.names) for key, event in events.items())
+        queries = tuple(Query(key, what[key], event, columns=domain.names) for key, event in events.items())
         return Plan(queries, self._notes(domain, groups))
 
     def _num_queries(self, domain: Domain) -> tuple[int, int]:
@@ -150,7 +150,7 @@ class MWEM:
         stddev = sensitivity * math.sqrt(answers / (2 * (1 - fraction))) * noise
         events: dict[str, Event] = {"counts": DiscreteGaussian(stddev, answers, sensitivity)}
         if rounds:
-            events["choices"] = Selections(math.sqrt(8 * fraction / rounds) / noise, rounds)
+            events["selections"] = Selections(math.sqrt(8 * fraction / rounds) / noise, rounds)
         return events
 
     def _notes(self, domain: Domain, groups: Sequence[Clique]) -> tuple[Note, ...]:
@@ -222,10 +222,10 @@ class MWEM:
             raise ConfigError("These columns have more codes than the plan allows. Merge some, as understudy.fit does.")
         histograms = Histograms(domain, self._groups(domain), lambda: rows.public_num_rows)
         measure = noisy_answers(rows, plan["counts"], ledger)
-        choose = noisy_selections(rows, plan["choices"], ledger) if "choices" in plan else None
+        choose = noisy_selections(rows, plan["selections"], ledger) if "selections" in plan else None
         pool = dict.fromkeys(self._workload(domain, [each.group for each in histograms.all], key))
         if choose is not None and answers > rounds:
-            for single in domain.singles:
+            for single in domain.one_way:
                 histograms.of(single).observe(single, measure(single))
                 pool.pop(single, None)
             histograms.update(self.mw_passes)

@@ -90,7 +90,7 @@ class HasTrajectory(Synthesizer, Protocol):
     """A method whose training can be followed: what `boosted`, `drs` and `selected` are put around."""
 
     def num_checkpoints(self, every: int) -> int:
-        """How many checkpoints a run has if one is kept every so many generator steps. Public."""
+        """The number of checkpoints of a run if one is kept after every `every` generator steps. Public."""
 
     def trajectory(
         self,
@@ -111,7 +111,7 @@ class HasTrajectory(Synthesizer, Protocol):
 
 @runtime_checkable
 class Limited(Protocol):
-    """A method that holds only so many codes of some columns together."""
+    """A method that limits the joint number of codes of some columns."""
 
     def too_large(self, domain: "Domain") -> tuple[str, ...]:
         """Columns that together have too many codes; empty if all fit."""

@@ -1,10 +1,10 @@
 """QUAIL: labels from a private learner, all other columns from another method, under one budget.
 
 Rosenblatt et al., "Differentially private synthetic data: applied evaluations and enhancements", 2020, Algorithm 1.
-Deviations, each for soundness or use: both parts are accounted together instead of adding their epsilons, classes and
-bounds come from the schema, the learner sees all rows and nothing is reported about it (the published library scores it
-on a private fifth, for free), and labels may be drawn by their probabilities. The paper's algorithm gives the share p
-to the synthesizer, its text, its library and its running times to the learner; here it is the learner's.
+Deviations: both parts are composed jointly instead of adding their epsilons; classes and bounds come from the schema;
+the learner is trained on all rows and no score of it is reported (the published library scores it on a private fifth
+without accounting for it); labels may be sampled from their probabilities. In the paper's algorithm the fraction p of
+the budget goes to the synthesizer, in its text and its library to the learner; here it is the learner's.
 """
 
 import dataclasses
@@ -27,8 +27,8 @@ from understudy.settings import InnerFraction, Listed, OneOf, check_settings
 from understudy.synthesizers.protocol import Capabilities, Synthesizer, too_large_for
 from understudy.synthesizers.registry import AUTO, LEARNERS, learner_class, name_of
 
-LEARN, IMITATE = "rows to learn from", "rows to imitate"
-"""The two parts of the units with `disjoint`, as the ledger calls them."""
+LEARN, IMITATE = "learner's rows", "synthesizer's rows"
+"""The two partitions of the units with `disjoint`, as the ledger names them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,31 +36,31 @@ class Quail:
     """Any method for all columns but the target, and a private learner that labels its rows."""
 
     inner: Synthesizer
-    """The method that makes the other columns. It never sees the target."""
+    """The method that generates the other columns. It never reads the target."""
     _: dataclasses.KW_ONLY
     target: str | Annotated[tuple[str, ...], Listed(1, distinct=True)] | None = None
-    """What to predict: a column, or a list of columns with a learner each. Left out: the schema's target."""
+    """What to predict: a column, or a list of columns with a learner each. None: the schema's target."""
     learner: Annotated[str, OneOf(AUTO, *LEARNERS)] | Learner = AUTO
     """auto (logistic for categories, linear for a number), logistic, naive_bayes, mlp, prior, linear or mlp_regression,
-    with settings if wanted: naive_bayes(numbers=gaussian)."""
+    possibly with settings: naive_bayes(numbers=gaussian)."""
     learner_fraction: InnerFraction = 0.9
-    """The learners' part of the budget that is left, the same for each of them; with `disjoint`, their part of the
+    """The fraction of the remaining budget for all learners together, divided equally; with `disjoint`, the fraction of
     units."""
     label: Annotated[str, OneOf(*HOW)] = "argmax"
-    """argmax: the likeliest class, or the predicted number. sample: drawn by the predicted probabilities, or around the
-    number by a bought residual variance."""
+    """argmax: the likeliest class, or the predicted number. sample: sampled from the predicted probabilities, or around
+    the number with a privately estimated residual variance."""
     columns: tuple[str, ...] | None = None
-    """What the learners see. Left out: all columns that are no target."""
+    """The columns to predict from. None: all columns but the targets."""
     disjoint: bool = False
-    """Whether a coin sends each unit to the learners or to the method: then nobody pays for both, and each part may
-    spend the whole budget on fewer rows."""
+    """Whether units are partitioned at random between the learners and the method: the two then compose in parallel,
+    and each may spend the whole budget on fewer rows."""
 
     def __post_init__(self) -> None:
         check_settings(self)
         if isinstance(self.learner, str):
             return
         if self.learner.target is not None:
-            raise ConfigError("The target stands in quail, not in its learner: quail(mst, target=...).")
+            raise ConfigError("The target is a setting of quail, not of its learner: quail(mst, target=...).")
         if self.learner == type(self.learner)():
             object.__setattr__(self, "learner", name_of(self.learner))
 
@@ -71,21 +71,22 @@ class Quail:
     # ------------------------------------------------------------------------------------------------------------ plan
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """The learners at their share, then the inner method on what is left; with `disjoint`, each on the whole."""
+        """The learners with their fraction, then the inner method with the rest; with `disjoint`, each with the
+        whole budget."""
         targets, others = self._columns_of(domain)
         learners = [self._learner(domain, target) for target in targets]
         to_learn, to_imitate = self._sizes(domain)
-        share = (1.0 if self.disjoint else self.learner_fraction) / len(targets)
+        fraction = (1.0 if self.disjoint else self.learner_fraction) / len(targets)
         parts: list[Plan] = []
         for target, learner in zip(targets, learners, strict=True):
             own = dataclasses.replace(domain.only((*others, target)), num_rows=to_learn, target=target)
-            plan = learner.plan(own, budget.fraction_of_rest(share)).under(f"{name_of(learner)} for {target}")
-            parts.append(_on_branch(plan, LEARN) if self.disjoint else plan)
+            plan = learner.plan(own, budget.fraction_of_rest(fraction)).under(f"{name_of(learner)} for {target}")
+            parts.append(_on_partition(plan, LEARN) if self.disjoint else plan)
         queries = tuple(query for part in parts for query in part)
         left = budget if self.disjoint else budget.after(queries)
         inner = self.inner.plan(dataclasses.replace(domain.only(others), num_rows=to_imitate), left)
         if self.disjoint:
-            inner = _all_on_one_part(inner, name_of(self.inner))
+            inner = _inner_on_partition(inner, name_of(self.inner))
         inner = inner.under(name_of(self.inner))
         notes = (*self._notes(targets, learners), *inner.notes)
         return Plan((*queries, *inner.queries), notes, (*parts, inner))
@@ -103,29 +104,29 @@ class Quail:
             )
         targets = (named,) if isinstance(named, str) else named
         for name in targets:
-            domain.index(name)  # refuses a name that is none
+            domain.index(name)  # refuses an unknown name
         others = tuple(name for name in domain.names if name not in targets)
         if not others:
             raise ConfigError(
-                f"The targets are all columns that there are: {name_of(self.inner)} has none left to make. Name fewer."
+                f"All columns are targets, so {name_of(self.inner)} has none left to generate. Name fewer targets."
             )
         return targets, others
 
     def _learner(self, domain: Domain, target: str) -> Learner:
         """The learner of one target, with all of its settings."""
         if isinstance(self.learner, str):
-            usual = "linear" if target in domain.numbers else "logistic"
+            usual = "linear" if target in domain.numeric else "logistic"
             made: Any = learner_class(usual if self.learner == AUTO else self.learner)()
         else:
             made = self.learner
         changes: dict[str, Any] = {"target": target}
         if self.columns is not None:
             if isinstance(made, Prior):
-                raise ConfigError("The learner prior sees no columns. Leave columns out, or take another learner.")
+                raise ConfigError("The learner prior uses no columns. Remove columns, or use another learner.")
             changes["columns"] = self.columns
         if self.label == "sample" and isinstance(made, NumberPerceptron):
             raise ConfigError(
-                "mlp_regression knows no residual variance to draw labels by. Use label=argmax, or learner=linear."
+                "mlp_regression has no residual variance to sample labels with. Use label=argmax, or learner=linear."
             )
         if self.label == "sample" and isinstance(made, Linear):
             changes["residual"] = True
@@ -142,12 +143,12 @@ class Quail:
         parts = [
             f"{name_of(learner)} labels the target {name!r}" for name, learner in zip(targets, learners, strict=True)
         ]
-        who = "units, by coin: nobody pays for both parts" if self.disjoint else "budget that is left"
-        share = f"with {self.learner_fraction:g} of the {who}; {name_of(self.inner)} makes the other columns."
-        notes = [Note(f"{', '.join(parts)}, {share}")]
+        whole = "units, at random, so that the two compose in parallel" if self.disjoint else "remaining budget"
+        rest = f"with {self.learner_fraction:g} of the {whole}; {name_of(self.inner)} generates the other columns."
+        notes = [Note(f"{', '.join(parts)}, {rest}")]
         if self.label == "argmax":
-            lost = "how they vary among equal rows is lost (label=sample keeps it)."
-            notes.append(Note(f"Labels follow from the other columns: {lost}"))
+            lost = "their variation among equal rows is lost (label=sample keeps it)."
+            notes.append(Note(f"Labels are a function of the other columns: {lost}"))
         return tuple(notes)
 
     # ------------------------------------------------------------------------------------------------------------- fit
@@ -162,9 +163,10 @@ class Quail:
         public: PublicRows | None = None,
         progress: Progress | None = None,
     ) -> QuailModel:
-        """Formal guarantee: the joint price of the plan's looks; with `disjoint` the larger of both parts, since a unit
-        is in one only. The inner method is handed no target, and labels of its rows are post-processing."""
-        domain, tell = rows.domain, progress or (lambda share, words: None)
+        """Formal guarantee: the joint cost of the plan's queries; with `disjoint` the larger of the two, since a unit
+        is in one partition only. The inner method never reads the target, and labels of its rows are
+        post-processing."""
+        domain, report = rows.domain, progress or (lambda fraction, phase: None)
         targets, others = self._columns_of(domain)
         to_learn = to_imitate = rows
         if self.disjoint:
@@ -175,18 +177,18 @@ class Quail:
         for number, (target, own, learner_key) in enumerate(zip(targets, learned, learner_keys, strict=True)):
             learner = self._learner(domain, target)
             done += len(own.queries)
-            purse = ledger.view(ledger.remaining.after(plan.queries[done:]))  # what follows is reserved
+            inner_ledger = ledger.view(ledger.remaining.after(plan.queries[done:]))  # later queries are reserved
             models.append(
                 learner.fit(
                     to_learn.only((*others, target)),
                     own,
-                    purse,
+                    inner_ledger,
                     key=learner_key,
-                    progress=stretch_progress(tell, 0.3 * number / len(targets), 0.3 * (number + 1) / len(targets)),
+                    progress=stretch_progress(report, 0.3 * number / len(targets), 0.3 * (number + 1) / len(targets)),
                 )
             )
-            tell(0.3 * (number + 1) / len(targets), f"{target} learned")
-        more: dict[str, Any] = {"progress": stretch_progress(tell, 0.3, 1.0)}
+            report(0.3 * (number + 1) / len(targets), f"{target} learned")
+        more: dict[str, Any] = {"progress": stretch_progress(report, 0.3, 1.0)}
         if public is not None:
             at = [domain.index(name) for name in others]
             more["public"] = public.only(at)
@@ -194,13 +196,13 @@ class Quail:
         return QuailModel(domain.names, targets, inner, tuple(models), self.label)
 
 
-def _all_on_one_part(plan: Plan, name: str) -> Plan:
+def _inner_on_partition(plan: Plan, name: str) -> Plan:
     if any(query.partition is not None for query in plan):
         raise ConfigError(
-            f"{name} holds out rows by itself, and disjoint=true would cut them once more. Use one of the two."
+            f"{name} holds out units itself, and disjoint=true would partition them again. Use one of the two."
         )
-    return _on_branch(plan, IMITATE)
+    return _on_partition(plan, IMITATE)
 
 
-def _on_branch(plan: Plan, partition: str) -> Plan:
+def _on_partition(plan: Plan, partition: str) -> Plan:
     return plan.each(lambda query: dataclasses.replace(query, partition=partition))

@@ -9,8 +9,9 @@ SYNTHESIZERS = {
     "independent": "understudy.synthesizers.independent:Independent",
     "mst": "understudy.synthesizers.mst:MST",
     "aim": "understudy.synthesizers.aim:AIM",
+    "privbayes": "understudy.synthesizers.privbayes:PrivBayes",
     "mwem": "understudy.synthesizers.mwem:MWEM",
-    "gem": "understudy.synthesizers.gem:GEM",
+    "gem": "understudy.synthesizers.gem.method:GEM",
     "dpgan": "understudy.synthesizers.dpgan:DPGAN",
     "dpctgan": "understudy.synthesizers.dpctgan:DPCTGAN",
     "pategan": "understudy.synthesizers.pategan:PATEGAN",
@@ -32,7 +33,7 @@ LEARNERS = {
     "linear": "understudy.learners.methods:Linear",
     "mlp_regression": "understudy.learners.methods:NumberPerceptron",
 }
-"""Learners that stand as settings inside an expression: `quail(mst, learner=naive_bayes(numbers=gaussian))`."""
+"""Learners that are settings inside an expression: `quail(mst, learner=naive_bayes(numbers=gaussian))`."""
 
 AUTO = "auto"
 
@@ -40,7 +41,7 @@ AUTO = "auto"
 def synthesizer_class(name: str) -> type:
     """The class behind a name, or an error with the nearest one."""
     if name == AUTO:
-        raise ConfigError("auto stands alone, without settings: to set some, name the method, as in gem(steps=800).")
+        raise ConfigError("auto takes no settings. To set some, name the method, as in gem(steps=800).")
     known = [*SYNTHESIZERS, AUTO]
     if name not in SYNTHESIZERS:
         raise ConfigError(
@@ -56,15 +57,15 @@ def learner_class(name: str) -> type:
     return _load(LEARNERS[name])
 
 
-def _load(place: str) -> type:
-    module, _, attribute = place.partition(":")
+def _load(location: str) -> type:
+    module, _, attribute = location.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def name_of(part: object) -> str:
     """The name under which the class of a synthesizer, or of a learner, is registered."""
-    here, places = f"{type(part).__module__}:{type(part).__name__}", {**SYNTHESIZERS, **LEARNERS}
-    return next((name for name, place in places.items() if place == here), type(part).__name__.lower())
+    here, known = f"{type(part).__module__}:{type(part).__name__}", {**SYNTHESIZERS, **LEARNERS}
+    return next((name for name, location in known.items() if location == here), type(part).__name__.lower())
 
 
 def describe_methods() -> list[tuple[str, str]]:

@@ -27,7 +27,7 @@ from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import Clique, PrivateRows, PublicRows, partition_rows, partition_sizes
 from understudy.privacy.selection import RowFunctions, noisy_closest, noisy_function_selections
 from understudy.progress import Progress
-from understudy.schema import Domain, Scale
+from understudy.schema import Domain, NumericDomain
 from understudy.settings import Advice, Count, Fraction, InnerFraction, OneOf, check_settings
 from understudy.synthesizers.boosted.game import expected_miss
 from understudy.synthesizers.protocol import Capabilities, HasTrajectory, check_trajectory
@@ -122,7 +122,7 @@ class Selected:
             )
         if len(domain.names) < 2:
             raise ConfigError(f"selected(task={self.task}) needs a column beside the target to predict it from.")
-        if self.task == "squared_loss" and domain.target not in domain.numbers:
+        if self.task == "squared_loss" and domain.target not in domain.numeric:
             raise ConfigError(
                 f"selected(task=squared_loss) needs a target that is a number or a time, and {domain.target!r} is "
                 "not. Use task=accuracy, or another target."
@@ -159,7 +159,7 @@ class Selected:
     ) -> Model:
         """Formal guarantee: the joint cost of the plan's queries; with a holdout the larger of training and selection,
         since a unit is in one partition only. Tables of checkpoints and models of the task are post-processing."""
-        report = progress or (lambda fraction, words: None)
+        report = progress or (lambda fraction, phase: None)
         train_key, table_key, task_key = jax.random.split(key, 3)
         query = plan["selection"]
         if self.holdout_fraction:
@@ -175,7 +175,7 @@ class Selected:
             key=train_key,
             checkpoints=self.checkpoints,
             every=self._every,
-            progress=lambda fraction, words: report(0.8 * fraction, words),
+            progress=lambda fraction, phase: report(0.8 * fraction, phase),
             **({} if public is None else {"public": public}),
         )
         size = min(MAX_ROWS, rows.public_num_rows)
@@ -193,14 +193,14 @@ class Selected:
     ) -> list[int]:
         domain = scoring.domain
         if self.task == "marginals":
-            cliques: tuple[Clique, ...] = tuple(itertools.combinations(domain.names, 2)) or domain.singles
+            cliques: tuple[Clique, ...] = tuple(itertools.combinations(domain.names, 2)) or domain.one_way
             marginals = [[_marginal(codes, domain, clique) for clique in cliques] for codes, _ in tables]
             return noisy_closest(scoring, cliques, marginals, query, ledger)
         functions = self._score_functions(domain, scoring.scales, tables, key)
         return noisy_function_selections(scoring, functions, query, ledger).top(self.k)
 
     def _score_functions(
-        self, domain: Domain, scales: Sequence[Scale | None], tables: Sequence[Sample], key: PRNGKeyArray
+        self, domain: Domain, scales: Sequence[NumericDomain | None], tables: Sequence[Sample], key: PRNGKeyArray
     ) -> RowFunctions:
         """The score of a row by the model of each checkpoint's table."""
         if self.task in ("accuracy", "log_loss"):
@@ -219,8 +219,8 @@ class Selected:
             learners = [Centres.fit(table, domain, scales, self.clusters, seed) for table in tables]
 
         def of_both(rows: np.ndarray) -> np.ndarray:
-            codes, places = np.split(rows, 2, axis=1)
-            return np.stack([learner.scores(Sample(codes.astype(np.int32), places)) for learner in learners], axis=1)
+            codes, positions = np.split(rows, 2, axis=1)
+            return np.stack([learner.scores(Sample(codes.astype(np.int32), positions)) for learner in learners], axis=1)
 
         return RowFunctions(of_both, len(tables), layout=SideBySide())
 
@@ -311,18 +311,18 @@ class Classifier:
 class SideBySide:
     """Codes, then positions of a row, without any randomness."""
 
-    def encode(self, codes: np.ndarray, places: np.ndarray, key: PRNGKeyArray) -> Float[np.ndarray, "rows both"]:
-        return np.concatenate([codes, places], axis=1, dtype=np.float64)
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: PRNGKeyArray) -> Float[np.ndarray, "rows both"]:
+        return np.concatenate([codes, positions], axis=1, dtype=np.float64)
 
 
-def numbers(rows: Sample, column: int, scale: Scale) -> Float[np.ndarray, " rows"]:
+def numbers(rows: Sample, column: int, scale: NumericDomain) -> Float[np.ndarray, " rows"]:
     """Positions of a numeric column, or the middles of its bins where positions are unknown; NaN for nulls."""
-    codes, places = rows
+    codes, positions = rows
     edges = np.asarray(scale.edges)
     middles = np.r_[(edges[1:] + edges[:-1]) / 2, np.nan][codes[:, column]]
-    if places is None:
+    if positions is None:
         return middles
-    return np.where(np.isnan(places[:, column]), middles, places[:, column])
+    return np.where(np.isnan(positions[:, column]), middles, positions[:, column])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -330,10 +330,10 @@ class Regression:
     """Linear regression of a number on all other columns."""
 
     position: OneHotLinear
-    scale: Scale
+    scale: NumericDomain
 
     @classmethod
-    def fit(cls, table: Sample, domain: Domain, scales: Sequence[Scale | None]) -> "Regression":
+    def fit(cls, table: Sample, domain: Domain, scales: Sequence[NumericDomain | None]) -> "Regression":
         """From synthetic rows whose target is not null. A small ridge makes the solution unique."""
         from sklearn.linear_model import Ridge
 
@@ -362,12 +362,12 @@ class Centres:
     """Centres of clusters of points; two points are at most one apart in each column."""
 
     domain: Domain
-    scales: tuple[Scale | None, ...]
+    scales: tuple[NumericDomain | None, ...]
     centres: Float[np.ndarray, "clusters features"]
 
     @classmethod
     def fit(
-        cls, table: Sample, domain: Domain, scales: Sequence[Scale | None], clusters: int, seed: np.ndarray
+        cls, table: Sample, domain: Domain, scales: Sequence[NumericDomain | None], clusters: int, seed: np.ndarray
     ) -> "Centres":
         """By k-means on synthetic rows, from one start by k-means++."""
         from sklearn.cluster import KMeans
@@ -387,7 +387,7 @@ class Centres:
         return 1.0 - np.clip(np.sqrt(nearest / len(self.domain.names)), 0.0, 1.0)
 
 
-def _points(rows: Sample, domain: Domain, scales: Sequence[Scale | None]) -> Float[np.ndarray, "rows features"]:
+def _points(rows: Sample, domain: Domain, scales: Sequence[NumericDomain | None]) -> Float[np.ndarray, "rows features"]:
     """Positions of numbers with an axis for nulls, and one-hot categories: at most one apart in each column."""
     parts = []
     for at, (size, scale) in enumerate(zip(domain.sizes, scales, strict=True)):

@@ -26,8 +26,8 @@ def to_plain(cell: object) -> object:
     Depends on this object alone, and never raises. Datetimes are clamped to the years 1 to 9999.
     """
     if isinstance(cell, np.datetime64):
-        ticks = int(cell.astype("datetime64[us]").astype("int64"))
-        return None if ticks == INT64_MIN else _moment(ticks)
+        stamps = int(cell.astype("datetime64[us]").astype("int64"))
+        return None if stamps == INT64_MIN else _moment(stamps)
     if isinstance(cell, np.generic):
         cell = cell.item()
     if isinstance(cell, Decimal):
@@ -73,11 +73,11 @@ def _plain_moment(cell: datetime) -> datetime | None:
     unit = getattr(cell, "unit", None)
     if unit is None:
         zoned = cell.tzinfo is not None and cell.utcoffset() is not None
-        ticks = (cell - (_EPOCH.replace(tzinfo=UTC) if zoned else _EPOCH.replace(tzinfo=cell.tzinfo))) // _MICROSECOND
-        return _moment(ticks, zoned=zoned)
-    ticks = int(cell.asm8.astype("int64"))  # type: ignore[attr-defined]
-    ticks = ticks // 1000 if unit == "ns" else ticks * {"s": 10**6, "ms": 10**3, "us": 1}[unit]
-    return _moment(ticks, zoned=cell.tzinfo is not None)
+        stamps = (cell - (_EPOCH.replace(tzinfo=UTC) if zoned else _EPOCH.replace(tzinfo=cell.tzinfo))) // _MICROSECOND
+        return _moment(stamps, zoned=zoned)
+    stamps = int(cell.asm8.astype("int64"))  # type: ignore[attr-defined]
+    stamps = stamps // 1000 if unit == "ns" else stamps * {"s": 10**6, "ms": 10**3, "us": 1}[unit]
+    return _moment(stamps, zoned=cell.tzinfo is not None)
 
 
 def _moment(microseconds: int, *, zoned: bool = False) -> datetime:
@@ -107,8 +107,8 @@ def arrow_texts(distinct: pa.Array) -> pa.Array:
     arrow_type, types = distinct.type, pa.types
     cells: Sequence[object]
     if types.is_timestamp(arrow_type):
-        ticks = microseconds(distinct).to_pylist()
-        cells = [None if tick is None else _moment(tick, zoned=arrow_type.tz is not None) for tick in ticks]
+        stamps = microseconds(distinct).to_pylist()
+        cells = [None if stamp is None else _moment(stamp, zoned=arrow_type.tz is not None) for stamp in stamps]
     elif types.is_date(arrow_type):
         days = distinct.cast(pa.date32(), safe=False).cast(pa.int32()).to_pylist()
         cells = [None if d is None else date.fromordinal(min(max(d + 719_163, 1), date.max.toordinal())) for d in days]
@@ -123,11 +123,13 @@ def arrow_texts(distinct: pa.Array) -> pa.Array:
 
 def microseconds(moments: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Timestamps of any unit as microseconds since 1970, clamped to the years 1 to 9999."""
-    ticks = moments.cast(pa.int64())
+    stamps = moments.cast(pa.int64())
     per_unit = {"s": 10**6, "ms": 10**3, "us": 1, "ns": 1}[moments.type.unit]
     if moments.type.unit == "ns":
         # Rounded down, as Python does: Arrow's division rounds towards zero.
-        return pc.if_else(pc.less(ticks, 0), pc.subtract(pc.divide(pc.add(ticks, 1), 1000), 1), pc.divide(ticks, 1000))
+        return pc.if_else(
+            pc.less(stamps, 0), pc.subtract(pc.divide(pc.add(stamps, 1), 1000), 1), pc.divide(stamps, 1000)
+        )
     least, most = FIRST_MOMENT // per_unit, LAST_MOMENT // per_unit
-    ticks = pc.min_element_wise(pc.max_element_wise(ticks, least, skip_nulls=False), most, skip_nulls=False)
-    return pc.multiply(ticks, per_unit)
+    stamps = pc.min_element_wise(pc.max_element_wise(stamps, least, skip_nulls=False), most, skip_nulls=False)
+    return pc.multiply(stamps, per_unit)

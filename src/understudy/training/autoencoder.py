@@ -1,4 +1,4 @@
-"""An autoencoder trained by DP-SGD: what a step may learn of one unit, and where encoders come from.
+"""Autoencoders: the loss of a row, and where encoders come from.
 
 The DP-auto-GAN paper trains the encoder without noise, on the ground that only the decoder is released. That is not
 private: the hidden encoder steers every later gradient of the decoder (`docs/autogan_counterexample.md`). Here all
@@ -8,9 +8,8 @@ that is public, random, or itself a noisy answer.
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,27 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from understudy.encoding.features import Blocks, is_level, num_features
+from understudy.encoding.features import Blocks, is_one_hot, num_features
 from understudy.models.networks import Decoded, Decoder, block_log_softmax
-from understudy.privacy.clipping import Clip, RowLoss
-from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient
 from understudy.privacy.rows import RowEncoder
-from understudy.privacy.sampling import Batches
-from understudy.progress import Progress
 from understudy.training.critics import encoder as features_from
-from understudy.training.gan import (
-    Settings,
-    State,
-    batches_of,
-    direction_of,
-    driven,
-    stepped,
-    trained_part,
-)
-from understudy.training.networks import Autoencoder, Encoder
-
-if TYPE_CHECKING:
-    from understudy.run.checkpoint import Slot  # reads tables; training alone must not need to
+from understudy.training.networks import Encoder
 
 RECONSTRUCTIONS = ("typed", "bce")
 REDUCTIONS = ("sum", "mean")
@@ -50,21 +33,18 @@ Reconstruction = Callable[[Float[Array, " features"], Float[Array, " features"]]
 """(the decoder's logits, a row's features) -> how badly the row comes back."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """How an autoencoder is trained, and what is compiled into its program. All of it is public."""
+class ReconstructionLoss(eqx.Module):
+    """The loss of one row, of an `Autoencoder`, or of a `Decoder` behind a fixed encoder, which has no gradient."""
 
-    engine: Settings
-    """Blocks, batch and optimiser, in the engine's words."""
-    reconstruction: str = "typed"
-    reduction: str = "sum"
-    learning_rate: float
-    weight_decay: float = 0.0
-    learns: str = "both"
-    """What is trained: both (clipped as one vector), decoder, or unsound (the encoder by exact gradients)."""
+    fixed: Encoder | None
+    blocks: Blocks = eqx.field(static=True)
+    reconstruction: str = eqx.field(static=True, default="typed")
+    reduction: str = eqx.field(static=True, default="sum")
 
-
-# -------------------------------------------------------------------------------------------------------------- losses
+    def __call__(self, network: Any, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
+        features = features_from(self.blocks)(row)
+        logits = network(features if self.fixed is None else self.fixed(features))
+        return reconstruction_of(self.blocks, self.reconstruction, self.reduction)(logits, features)
 
 
 def reconstruction_of(blocks: Blocks, reconstruction: str, reduction: str) -> Reconstruction:
@@ -74,7 +54,7 @@ def reconstruction_of(blocks: Blocks, reconstruction: str, reduction: str) -> Re
     number. `bce`: binary cross-entropy of every feature between 0 and 1, as published; numbers stand between 0 and 1
     too, and the levels of a block share a softmax where the paper gives each a sigmoid.
     """
-    level = is_level(blocks)
+    level = is_one_hot(blocks)
     kinds = np.repeat([block.kind for block in blocks], [block.size for block in blocks])
     sizes = np.repeat([block.size for block in blocks], [block.size for block in blocks])
     scale = 1.0 if reduction == "sum" else 1 / (len(blocks) if reconstruction == "typed" else num_features(blocks))
@@ -101,129 +81,6 @@ def reconstruction_of(blocks: Blocks, reconstruction: str, reduction: str) -> Re
 
 def _bce(logits: Array, share: Array) -> Array:
     return jax.nn.softplus(logits) - share * logits
-
-
-def row_loss(reconstruction: Reconstruction, blocks: Blocks, logits_of: Callable[[Any, Array], Array]) -> RowLoss:
-    """The loss of one row, of which a network gives the logits."""
-    features_of = features_from(blocks)
-
-    def of_row(network: Any, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
-        features = features_of(row)
-        return reconstruction(logits_of(network, features), features)
-
-    return of_row
-
-
-# --------------------------------------------------------------------------------------------------------------- steps
-
-
-def begun(recipe: Recipe, network: Any) -> State:
-    """The start of a training of an `Autoencoder`, or of a `Decoder` alone."""
-    moments = direction_of(recipe.engine).init(trained_part(network))
-    return State(network, None, network, moments, None, Clip.flat(1.0), jnp.asarray(0, jnp.int32))
-
-
-def direction(
-    recipe: Recipe,
-    network: Any,
-    fixed: Encoder | None,
-    steps: ChargedSteps | PublicSteps,
-    batch: Batches,
-    clip: Clip,
-    key: PRNGKeyArray,
-    published: ChargedSteps | None = None,
-) -> Any:
-    """The noisy sum of what each unit of a batch would change; of public rows the exact one.
-
-    Formal guarantee: that of `noisy_gradient`, where everything that learns is one vector: a unit moves encoder and
-    decoder together by at most the clip bound. With a `fixed` encoder, of which rows are no part, the decoder alone is
-    that vector, and there is no gradient of the encoder. `learns="unsound"` guarantees nothing: its encoder moves
-    without noise.
-    """
-    blocks = recipe.engine.blocks
-    reconstruction = reconstruction_of(blocks, recipe.reconstruction, recipe.reduction)
-
-    def gradient(
-        logits_of: Callable[[Any, Array], Array], part: Any, clip: Clip, steps: ChargedSteps | PublicSteps
-    ) -> Any:
-        loss = row_loss(reconstruction, blocks, logits_of)
-        if isinstance(steps, ChargedSteps):
-            return noisy_gradient(steps, loss, part, clip, batch=batch, key=key).gradient
-        return public_gradient(steps, loss, part, batch=batch, key=key)
-
-    if recipe.learns == "both":
-        return gradient(lambda both, features: both(features), network, clip, steps)
-    if recipe.learns == "decoder":
-        assert fixed is not None
-        return gradient(lambda decoder, features: decoder(fixed(features)), network, clip, steps)
-    # As published: the decoder with the published noise, the encoder by the plain sum of its gradients, which is NaN
-    # where steps have noise.
-    assert published is not None
-    decoder = gradient(lambda part, x: part(network.encoder(x)), network.decoder, clip, published)
-    plain = gradient(lambda part, x: network.decoder(part(x)), network.encoder, Clip.flat(math.inf), steps)
-    return Autoencoder(plain, decoder)
-
-
-@functools.lru_cache(maxsize=32)
-def _compiled(recipe: Recipe) -> Callable[..., State]:
-    @eqx.filter_jit
-    def run(state, fixed, steps, clip, published, key, batches):  # type: ignore[no-untyped-def]
-        steps_key, _ = jax.random.split(key)
-
-        def step(state: State, batches: Batches) -> tuple[State, None]:
-            now = jax.random.fold_in(steps_key, state.iteration)
-            noisy = direction(recipe, state.generator, fixed, steps, batches[0], clip, now, published)
-            slope = jax.tree_util.tree_map(
-                lambda part, value: part / recipe.engine.batch + recipe.weight_decay * value,
-                noisy,
-                trained_part(state.generator),
-            )
-            rate = jnp.asarray(recipe.learning_rate, jnp.float32)
-            network, moments = stepped(recipe.engine, state.generator, slope, state.generator_moments, rate)
-            decay = jnp.minimum(recipe.engine.average, (1.0 + state.iteration) / (10.0 + state.iteration))
-            average = jax.tree_util.tree_map(
-                lambda old, new: decay * old + (1 - decay) * new if eqx.is_inexact_array(new) else new,
-                state.average,
-                network,
-            )
-            changes: dict[str, Any] = {"generator": network, "generator_moments": moments, "average": average}
-            return dataclasses.replace(state, **changes, iteration=state.iteration + 1), None
-
-        return jax.lax.scan(step, state, batches)[0]
-
-    return run
-
-
-def train_autoencoder(
-    recipe: Recipe,
-    network: Any,
-    steps: ChargedSteps | PublicSteps,
-    *,
-    fixed: Encoder | None = None,
-    clip: float,
-    published: ChargedSteps | None = None,
-    key: PRNGKeyArray,
-    progress: Progress | None = None,
-    slot: "Slot | None" = None,
-) -> Any:
-    """The running average of the network after all steps. Covered by what was charged for them.
-
-    `key` makes batches and noise, and nothing else follows from it. `published` are the same steps with the published
-    noise, for `learns="unsound"`.
-    """
-    run = _compiled(recipe)
-    noised = published or steps
-    bound = Clip.flat(clip if isinstance(noised, ChargedSteps) and noised.is_private else math.inf)
-
-    def more(state: State, first: int, count: int) -> State:
-        batches = batches_of(recipe.engine, key, steps, first, count)
-        return run(state, fixed, steps, bound, published, key, batches)
-
-    advice = "This was the autoencoder: lower autoencoder_learning_rate."
-    state, _ = driven(
-        more, begun(recipe, network), iterations=steps.num_steps, advice=advice, progress=progress, slot=slot
-    )
-    return state.average
 
 
 # ------------------------------------------------------------------------------------------------------------ encoders
@@ -300,9 +157,9 @@ class Coded:
         return np.concatenate(parts)
 
 
-def with_shares(decoder: Decoder, blocks: Blocks, marginal: Float[np.ndarray, " features"]) -> Decoder:
+def init_at_shares(decoder: Decoder, blocks: Blocks, marginal: Float[np.ndarray, " features"]) -> Decoder:
     """A decoder that begins at independent columns of these noisy shares."""
-    level, last = is_level(blocks), decoder.layers[-1]
+    level, last = is_one_hot(blocks), decoder.layers[-1]
     assert last.bias is not None
     bias = jnp.where(level, jnp.log(jnp.where(level, marginal, 1.0)), last.bias)
     weight = last.weight * jnp.where(level, 0.1, 1.0)[:, None]
@@ -310,14 +167,14 @@ def with_shares(decoder: Decoder, blocks: Blocks, marginal: Float[np.ndarray, " 
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
-def held_to_shares(
+def match_shares(
     generator: Decoded, blocks: Blocks, latent: int, marginal: Float[Array, " features"], *, key: PRNGKeyArray
 ) -> Decoded:
     """The same generator with the decoder's last bias moved until its levels have these noisy shares.
 
     Post-processing. Given a code, every level keeps its odds against the others up to a factor that all codes share.
     """
-    level = is_level(blocks)
+    level = is_one_hot(blocks)
     logits = jax.vmap(generator)(jax.random.normal(key, (AT_ONCE, latent)))
 
     def moved(shift: Array, _: None) -> tuple[Array, None]:

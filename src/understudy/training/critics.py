@@ -19,7 +19,7 @@ AROUND = 0.1
 
 
 class Conditions(eqx.Module):
-    """Conditions on one column's level at a time, from bought marginals."""
+    """Conditions on one column's level at a time, from noisy marginals."""
 
     target: Float[Array, " features"]
     """Probability of each level as a condition: columns evenly, levels by log-frequency; sums to one over all."""
@@ -66,7 +66,7 @@ class Conditions(eqx.Module):
         )
 
     def draw(self, key: PRNGKeyArray, num_rows: int) -> Float[Array, "rows features"]:
-        """One level each, from the target law. It holds bought marginals only."""
+        """One level each, from the target law. It depends on noisy marginals only."""
         levels = jax.random.choice(key, len(self.target), (num_rows,), p=self.target)
         return jax.nn.one_hot(levels, len(self.target))
 

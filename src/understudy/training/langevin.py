@@ -11,8 +11,6 @@ however many generators there are. All of a state is covered by what those steps
 """
 
 import dataclasses
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -21,21 +19,21 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from understudy.privacy.clipping import Clip
-from understudy.privacy.langevin import ChargedUpdates, Pace, langevin_step, noisy_langevin_step, zero_momentum
-from understudy.privacy.sampling import Batches
-from understudy.progress import Progress
-from understudy.training.critics import row_loss
-from understudy.training.gan import (
-    Dials,
-    Kept,
-    Settings,
-    batches_of,
-    driven,
-    generated,
-    generator_gradient,
-    start,
+from understudy.privacy.langevin import (
+    ChargedUpdates,
+    StepParameters,
+    langevin_step,
+    noisy_langevin_step,
+    zero_momentum,
 )
+from understudy.privacy.sampling import Batches
+from understudy.training import gan
+from understudy.training.critics import row_loss
+from understudy.training.gan import Hyperparameters, batches_of
+from understudy.training.generation import Context, generate, generator_gradient
+from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
 from understudy.training.losses import LOSSES
+from understudy.training.settings import Settings
 
 PRIORS = ("scaled", "unit")
 
@@ -62,7 +60,7 @@ class ChainState(eqx.Module):
     """Everything that training changes, a line for each chain."""
 
     average: Any
-    """The generators. Under the name by which the engine looks at what a release is made of."""
+    """The generators, under the name that `run_training` reads."""
     critic: Any
     """The discriminators."""
     generator_momenta: PyTree
@@ -70,16 +68,16 @@ class ChainState(eqx.Module):
     iteration: Array
 
 
-def begun(chains: Chains, key: PRNGKeyArray, marginal: Array | None) -> ChainState:
+def init_state(chains: Chains, key: PRNGKeyArray, context: Context) -> ChainState:
     """Networks of their own for every chain."""
     generator_key, critic_key = jax.random.split(key)
-    dials = Dials.of(1.0, 1.0, 1.0)  # of no use to chains
+    unused = Hyperparameters.of(1.0, 1.0, 1.0)
 
     def generator(own: PRNGKeyArray) -> Any:
-        return start(chains.engine, dials, own, marginal=marginal).generator
+        return gan.init_state(chains.engine, unused, own, context).generator
 
     def critic(own: PRNGKeyArray) -> Any:
-        return start(chains.engine, dials, own).critic
+        return gan.init_state(chains.engine, unused, own).critic
 
     generators = jax.vmap(generator)(jax.random.split(generator_key, chains.generators))
     critics = jax.vmap(critic)(jax.random.split(critic_key, chains.discriminators))
@@ -105,7 +103,7 @@ def _posterior(chains: Chains, network: Any, gradient: PyTree) -> PyTree:
 
 
 def generator_updates(
-    chains: Chains, state: ChainState, pace: Pace, key: PRNGKeyArray, marginal: Array | None
+    chains: Chains, state: ChainState, now: StepParameters, key: PRNGKeyArray, context: Context
 ) -> ChainState:
     """One update of every generator chain. It reads no private row."""
 
@@ -114,10 +112,10 @@ def generator_updates(
 
     def one(generator: Any, momentum: PyTree, own: PRNGKeyArray) -> tuple[Any, PyTree]:
         row_key, noise_key = jax.random.split(own)
-        gradient = generator_gradient(chains.engine, generator, scores_of, row_key, None, marginal)
+        gradient = generator_gradient(chains.engine, generator, scores_of, row_key, context)
         drift = _posterior(chains, generator, gradient)
         return langevin_step(
-            generator, momentum, drift, eta=pace.eta, stddev=pace.extra, friction=chains.friction, key=noise_key
+            generator, momentum, drift, eta=now.eta, stddev=now.extra, friction=chains.friction, key=noise_key
         )
 
     keys = jax.random.split(key, chains.generators)
@@ -130,12 +128,12 @@ def critic_updates(
 ) -> ChainState:
     """One update of every discriminator chain, each with its own batch of the private rows."""
     engine, loss = chains.engine, LOSSES[chains.engine.loss]
-    each = -(-engine.batch // chains.generators)
+    each = -(-engine.batch_size // chains.generators)
 
     def one(critic: Any, momentum: PyTree, own: PRNGKeyArray, batch: Batches) -> tuple[Any, PyTree]:
         private_key, fake_key = jax.random.split(own)
         keys = jax.random.split(fake_key, chains.generators)
-        fakes = jax.vmap(lambda generator, k: generated(engine, generator, each, k)[1])(state.average, keys)
+        fakes = jax.vmap(lambda generator, k: generate(engine, generator, each, k)[1])(state.average, keys)
         fakes = fakes.reshape(-1, fakes.shape[-1])
         trained, rest = eqx.partition(critic, eqx.is_inexact_array)
         gradient = jax.grad(lambda inside: loss.fake(jax.vmap(eqx.combine(inside, rest))(fakes)))(trained)
@@ -165,66 +163,50 @@ def advance(
     clip: Clip,
     key: PRNGKeyArray,
     batches: Batches,
-    paces: Pace,
-    marginal: Array | None,
+    schedule: StepParameters,
+    context: Context,
 ) -> ChainState:
-    """An iteration for each of the batches, which come from `batches_of`; `paces` are those of the generators."""
+    """An iteration for each of the batches, which come from `batches_of`; `schedule` are those of the generators."""
     steps_key, _ = jax.random.split(key)
 
-    def iteration(state: ChainState, now: tuple[Batches, Pace]) -> tuple[ChainState, None]:
-        batches, pace = now
+    def iteration(state: ChainState, inputs: tuple[Batches, StepParameters]) -> tuple[ChainState, None]:
+        batches, now = inputs
         keys = jax.random.split(jax.random.fold_in(steps_key, state.iteration), 2 * chains.updates)
         for number in range(chains.updates):
-            state = generator_updates(chains, state, pace, keys[number], marginal)
+            state = generator_updates(chains, state, now, keys[number], context)
         for number in range(chains.updates):
             here = slice(number * chains.discriminators, (number + 1) * chains.discriminators)
             state = critic_updates(chains, state, charged, clip, keys[chains.updates + number], batches[here])
         return dataclasses.replace(state, iteration=state.iteration + 1), None
 
-    return jax.lax.scan(iteration, state, (batches, paces))[0]
+    return jax.lax.scan(iteration, state, (batches, schedule))[0]
 
 
 def train_chains(
     chains: Chains,
     charged: ChargedUpdates,
     clip: Clip,
-    paces: Pace,
+    schedule: StepParameters,
     key: PRNGKeyArray,
     *,
     network_key: PRNGKeyArray,
-    marginal: Array | None,
-    keep_every: int,
-    keep_last: int,
-    progress: Progress | None,
-    slot: Any,
-) -> list[Kept]:
-    """The states kept on the way, as `train` of the engine has it: `key` for batches and noise, networks by another."""
-    run = _compiled(chains)
+    context: Context,
+    options: RunOptions,
+) -> list[TrainingCheckpoint]:
+    """The trajectory of all charged updates: `key` makes batches and noise, networks come from another one."""
+    run = cached_jit(advance, chains)
 
-    def more(state: ChainState, first: int, count: int) -> ChainState:
+    def advance_from(state: ChainState, first: int, count: int) -> ChainState:
         batches = batches_of(chains.engine, key, charged.steps, first, count)
-        now = jax.tree_util.tree_map(lambda column: column[first : first + count], paces)
-        return run(state, charged, clip, key, batches, now, marginal)
+        now = jax.tree_util.tree_map(lambda column: column[first : first + count], schedule)
+        return run(state, charged, clip, key, batches, now, context)
 
-    _, kept = driven(
-        more,
-        eqx.filter_jit(begun)(chains, network_key, marginal),
-        iterations=charged.num_iterations,
+    _, trajectory = run_training(
+        advance_from,
+        eqx.filter_jit(init_state)(chains, network_key, context),
+        charged.num_iterations,
+        options,
         steps_each=chains.engine.critic_steps,
-        learned=lambda state: state,  # type: ignore[arg-type, return-value]
         advice="Lower step_size, or raise friction.",
-        keep_every=keep_every,
-        keep_last=keep_last,
-        progress=progress,
-        slot=slot,
     )
-    return kept
-
-
-@functools.lru_cache(maxsize=32)
-def _compiled(chains: Chains) -> Callable[..., ChainState]:
-    @eqx.filter_jit
-    def run(state, charged, clip, key, batches, paces, marginal):  # type: ignore[no-untyped-def]
-        return advance(chains, state, charged, clip, key, batches, paces, marginal)
-
-    return run
+    return trajectory

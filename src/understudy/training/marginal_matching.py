@@ -1,9 +1,9 @@
-"""Measured critics: noisy marginals, bought once, that tell a generator for ever where it is wrong.
+"""Fit a generator to a fixed set of noisy marginals.
 
 The generator takes a fixed set of latent vectors to probabilities p of every level of every column: a mixture of
 products, whose marginals are matrix products: p^T p for pairs, (p g_c)^T p for pairs within class c of a gate column.
-Each step compares them with the bought ones, in units of their noise, and follows the gradient. No row is seen here:
-everything is post-processing of what was bought.
+Each step compares them with the noisy ones, in units of their noise, and follows the gradient. No row is seen here:
+all of it is post-processing of the noisy marginals.
 
 After Liu, Vietri and Wu, "Iterative methods for private synthetic data: unifying framework and new methods", 2021.
 Deviations: L2 in units of the noise instead of the L1 of what is chosen, all marginals at once as Gram matrices, and
@@ -14,8 +14,8 @@ after 400 steps was 2.2 times that of the noise instead of 0.9, the AUC of boost
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -26,11 +26,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.encoding.features import Blocks, num_features
 from understudy.models.networks import Generator, block_log_softmax
-from understudy.progress import Progress
-from understudy.training.gan import Kept, driven, trained_part
-
-if TYPE_CHECKING:
-    from understudy.run.checkpoint import Slot
+from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
+from understudy.training.optimizer import optimizer_step, trainable, update_average
 
 BETAS = (0.9, 0.99)
 LEAST_RATE = 0.02
@@ -67,7 +64,7 @@ class Pairs(eqx.Module):
     gates: Float[Array, "features classes"] | None
     noisy: Float[Array, "classes chunks rows groups"]
     weights: Float[Array, "classes_or_one chunks rows groups"]
-    """Zero where nothing was bought; the same in all classes, or for each its own."""
+    """Zero where nothing was measured; the same in all classes, or for each its own."""
     at_once: int = eqx.field(static=True)
     """So many stretches, drawn anew, are compared in each step; all of them if there are no more."""
 
@@ -82,7 +79,7 @@ class Pairs(eqx.Module):
         rows: int,
         at_once: int,
     ) -> "Pairs":
-        """Cut into stretches of so many rows; the last is filled up with what weighs nothing."""
+        """Cut into stretches of `rows` rows; the last is padded with weights of zero."""
         width, chunks = groups.shape[1], math.ceil(groups.shape[1] / rows)
         noisy, weights = (
             np.pad(each, ((0, 0), (0, chunks * rows - width), (0, 0))).reshape(len(each), chunks, rows, width)
@@ -162,7 +159,7 @@ class Fit:
 
     blocks: Blocks
     widths: tuple[int, ...]
-    average: float
+    ema_decay: float
     """Decay of the generator's running average."""
 
 
@@ -176,13 +173,13 @@ class State(eqx.Module):
     iteration: Array
     critic: None = None
 
-    def again(self) -> "State":
+    def restart(self) -> "State":
         """The start of a further training from where this one came to."""
-        fresh = _adam().init(trained_part(self.average))
+        fresh = _adam().init(trainable(self.average))
         return State(self.latents, self.average, self.average, fresh, jnp.asarray(0, jnp.int32))
 
 
-def begun(
+def init_state(
     fit: Fit, singles: Sequence[np.ndarray], *, rows: int, latent: int, key: PRNGKeyArray, spread: float = 0.1
 ) -> State:
     """A fresh generator that begins near independent columns with these shares, and its latent vectors.
@@ -196,7 +193,7 @@ def begun(
         lambda net: (net.exit.bias, net.exit.weight), generator, (bias, spread * generator.exit.weight)
     )
     latents = jax.random.normal(latent_key, (rows, latent))
-    return State(latents, generator, generator, _adam().init(trained_part(generator)), jnp.asarray(0, jnp.int32))
+    return State(latents, generator, generator, _adam().init(trainable(generator)), jnp.asarray(0, jnp.int32))
 
 
 def heads_of(fit: Fit, generator: Any, latents: Float[Array, "rows latent"]) -> Float[Array, "rows features"]:
@@ -212,7 +209,7 @@ def loss_of(terms: Terms, heads: Float[Array, "rows features"], key: PRNGKeyArra
 
 
 def by_chance(terms: Terms, num_rows: int) -> float:
-    """About the loss that so many real rows would have by the chance of who is among them, beside the noise."""
+    """About the loss of `num_rows` real rows from sampling alone, beside the noise."""
     return sum(float(jnp.sum(term.weights * jnp.clip(term.noisy, 0.0, 1.0))) for term in terms) / num_rows
 
 
@@ -223,62 +220,37 @@ def train(
     rates: Float[np.ndarray, " steps"],
     *,
     key: PRNGKeyArray,
-    keep_every: int = 0,
-    keep_last: int | None = None,
-    chunk: int = 50,
-    progress: Progress | None = None,
-    slot: "Slot | None" = None,
-) -> tuple[State, list[Kept]]:
-    """One step for each of the learning rates; the final state, and what was kept on the way."""
-    run = _compiled(fit)
+    options: RunOptions | None = None,
+) -> tuple[State, list[TrainingCheckpoint]]:
+    """One step for each of the learning rates: the final state and the trajectory."""
+    run = cached_jit(advance, fit)
 
-    def more(state: State, first: int, count: int) -> State:
+    def advance_from(state: State, first: int, count: int) -> State:
         return run(state, terms, key, jnp.asarray(rates[first : first + count], jnp.float32))
 
-    return driven(
-        more,
-        state,
-        iterations=len(rates),
-        learned=lambda state: state,  # type: ignore[arg-type, return-value]
-        advice="Lower rate.",
-        keep_every=keep_every,
-        keep_last=keep_last,
-        chunk=chunk,
-        progress=progress,
-        slot=slot,
-    )
+    return run_training(advance_from, state, len(rates), options, advice="Lower learning_rate.")
 
 
-@functools.lru_cache(maxsize=8)
-def _compiled(fit: Fit) -> Callable[[State, Terms, PRNGKeyArray, Array], State]:
-    @eqx.filter_jit
-    def run(state: State, terms: Terms, key: PRNGKeyArray, rates: Array) -> State:
-        arrays, rest = eqx.partition(state, eqx.is_array)
+def advance(fit: Fit, state: State, terms: Terms, key: PRNGKeyArray, rates: Float[Array, " steps"]) -> State:
+    """One step for each of the rates."""
+    arrays, rest = eqx.partition(state, eqx.is_array)
 
-        def step(arrays: PyTree, rate: Array) -> tuple[PyTree, None]:
-            after = _stepped(fit, terms, eqx.combine(arrays, rest), rate, key)
-            return eqx.filter(after, eqx.is_array), None
+    def one(arrays: PyTree, rate: Array) -> tuple[PyTree, None]:
+        after = step(fit, terms, eqx.combine(arrays, rest), rate, key)
+        return eqx.filter(after, eqx.is_array), None
 
-        return eqx.combine(jax.lax.scan(step, arrays, rates)[0], rest)
-
-    return run
+    return eqx.combine(jax.lax.scan(one, arrays, rates)[0], rest)
 
 
-def _stepped(fit: Fit, terms: Terms, state: State, rate: Array, key: PRNGKeyArray) -> State:
+def step(fit: Fit, terms: Terms, state: State, rate: Array, key: PRNGKeyArray) -> State:
     trained, rest = eqx.partition(state.generator, eqx.is_inexact_array)
     step_key = jax.random.fold_in(key, state.iteration)
 
     def loss(inside: PyTree) -> Array:
         return loss_of(terms, heads_of(fit, eqx.combine(inside, rest), state.latents), step_key)
 
-    gradient = jax.grad(loss)(trained)
-    updates, moments = _adam().update(gradient, state.moments, trained)
-    generator = eqx.apply_updates(state.generator, jax.tree_util.tree_map(lambda leaf: -rate * leaf, updates))
-    # Early iterates weigh less: the average begins as a plain mean.
-    decay = jnp.minimum(fit.average, (1.0 + state.iteration) / (10.0 + state.iteration))
-    average = jax.tree_util.tree_map(
-        lambda old, new: decay * old + (1 - decay) * new if eqx.is_inexact_array(new) else new, state.average, generator
-    )
+    generator, moments = optimizer_step(_adam(), state.generator, jax.grad(loss)(trained), state.moments, rate)
+    average = update_average(state.average, generator, state.iteration, fit.ema_decay)
     return State(state.latents, generator, average, moments, state.iteration + 1)
 
 
@@ -296,7 +268,7 @@ def falling(rate: float, steps: int) -> Float[np.ndarray, " steps"]:
 
 
 class Components(eqx.Module):
-    """A generator and its latent vectors as `training.py` takes a generator: one normal number picks a vector."""
+    """A generator and its latent vectors as `gan.py` takes a generator: one normal number selects a vector."""
 
     generator: Any
     latents: Float[Array, "rows latent"]
@@ -307,15 +279,15 @@ class Components(eqx.Module):
         return self.generator(latents[jnp.clip(at, 0, len(latents) - 1)])
 
 
-class Held(eqx.Module):
-    """The measured loss as what such a generator minimises beside the word of a critic."""
+class MarginalLoss(eqx.Module):
+    """The loss of the marginals, as a further loss of such a generator beside that of a critic."""
 
     terms: Terms
     weight: Float[Array, ""]
     fit: Fit = eqx.field(static=True)
 
     @classmethod
-    def by(cls, fit: Fit, terms: Terms, weight: float) -> "Held":
+    def by(cls, fit: Fit, terms: Terms, weight: float) -> "MarginalLoss":
         return cls(terms, jnp.asarray(weight, jnp.float32), fit)
 
     def __call__(self, made: Components, key: PRNGKeyArray) -> Float[Array, ""]:

@@ -10,7 +10,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+from numpy.typing import ArrayLike
 
 from understudy.encoding.features import Blocks, num_features, starts
 from understudy.models.networks import SLOPE, Decoder, linear_layers
@@ -38,19 +39,35 @@ class Critic(eqx.Module):
         return self.layers[-1](row)
 
 
+class Constant(eqx.Module):
+    """Numbers that training leaves alone. They are arguments of a compiled program, so other values need no other one.
+
+    Kept as integers of the same bits, since every array of floats in a network is trained, clipped and given noise.
+    """
+
+    bits: Int[Array, "..."]
+
+    def __init__(self, values: ArrayLike):
+        self.bits = jnp.asarray(np.asarray(values, dtype=np.float32).view(np.int32))
+
+    @property
+    def values(self) -> Float[Array, "..."]:
+        return jax.lax.bitcast_convert_type(self.bits, jnp.float32)
+
+
 class Encoder(eqx.Module):
     """Linear layers with leaky ReLU between them, from one row's features to a code between -1 and 1."""
 
     layers: list[eqx.nn.Linear]
-    centre: tuple[float, ...] = eqx.field(static=True)
-    """Public or bought: what is taken off the features first. What all rows share would fill every clipped gradient."""
+    centre: Constant
+    """Public or noisy: subtracted from the features first. What all rows share would fill every clipped gradient."""
 
     def __init__(self, centre: Sequence[float] | np.ndarray, widths: Sequence[int], code: int, *, key: PRNGKeyArray):
-        self.centre = tuple(np.asarray(centre, dtype=float).tolist())
-        self.layers = linear_layers([len(self.centre), *widths, code], key)
+        self.centre = Constant(centre)
+        self.layers = linear_layers([len(centre), *widths, code], key)
 
     def __call__(self, features: Float[Array, " features"]) -> Float[Array, " code"]:
-        hidden = features - np.asarray(self.centre, dtype=np.float32)
+        hidden = features - self.centre.values
         for layer in self.layers[:-1]:
             hidden = jax.nn.leaky_relu(layer(hidden), SLOPE)
         return jnp.tanh(self.layers[-1](hidden))
@@ -67,16 +84,16 @@ class Autoencoder(eqx.Module):
 
 
 class Centred(eqx.Module):
-    """A critic that sees features less their public or bought means, or a few sums of these."""
+    """A critic that sees features less their public or noisy means, or a few sums of these."""
 
     critic: Critic
-    centre: tuple[float, ...] = eqx.field(static=True)
-    sums: tuple[tuple[float, ...], ...] | None = eqx.field(static=True, default=None)
-    """For each feature its weight in each of the sums, public or bought; None: features as they are."""
+    centre: Constant
+    sums: Constant | None = None
+    """For each feature its weight in each of the sums, public or noisy; None: features as they are."""
 
     def __call__(self, row: Float[Array, " features"], *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        seen = row - np.asarray(self.centre, dtype=np.float32)
-        return self.critic(seen if self.sums is None else seen @ np.asarray(self.sums, dtype=np.float32), key=key)
+        seen = row - self.centre.values
+        return self.critic(seen if self.sums is None else seen @ self.sums.values, key=key)
 
 
 class CrossedCritic(eqx.Module):

@@ -5,18 +5,16 @@ of a GAN, Jordon, Yoon and van der Schaar, "PATE-GAN", 2019. One iteration: ever
 rows and on generated ones; a few generated rows are put to the vote; the student learns from the labelled rows, those
 of earlier iterations too; the generator takes a step against the student.
 
-Teachers, their rows and their votes are in `privacy/pate.py`. What learns from the noisy votes (`asked`, `remembered`,
-`student_step`, the generator's step) has no argument through which a row could come. Deviations from the paper, none of
-which costs anything: the student may learn from the noisy fraction of votes, not only from the majority; a teacher may
-compare a row with other generated rows (`against="median"`) where its own few rows would make it say no to all;
-labelled rows serve many student steps; where there is a target, student and teachers are logistic regressions that see
-each feature together with the target's level.
+Teachers, their rows and their votes are in `privacy/pate.py`. What learns from the noisy votes (`query_batch`,
+`append_labels`, `student_step`, the generator's step) has no argument through which a row could come. Deviations from
+the paper, none of which costs anything: the student may learn from the noisy fraction of votes, not only from the
+majority; a teacher may compare a row with other generated rows (`against="median"`) where its own few rows would make
+it reject all; labelled rows serve many student steps; where there is a target, student and teachers are logistic
+regressions that see each feature together with the target's category.
 """
 
 import dataclasses
-import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
@@ -27,73 +25,73 @@ from understudy.encoding.features import num_features
 from understudy.errors import ConfigError
 from understudy.models.networks import sample_features
 from understudy.privacy.pate import AGAINST, ChargedVotes, Teachers, Teaching, init_teachers, noisy_votes, teacher_step
-from understudy.progress import Progress
+from understudy.settings import AtLeast, Count, OneOf, Positive, Widths, check_settings
+from understudy.training import gan
 from understudy.training.critics import PENALTY, Conditions, gradient_penalty, row_loss
-from understudy.training.gan import (
-    Dials,
-    Kept,
-    Settings,
-    State,
-    begun_with,
-    direction_of,
-    driven,
-    generated,
-    generator_step,
-    seen_by_critic,
-    start,
-    stepped,
-    trained_part,
-)
+from understudy.training.gan import Hyperparameters, State, generator_step, init_from_networks, optimizer_of
+from understudy.training.generation import Context, critic_input, generate
+from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
 from understudy.training.losses import LOSSES
 from understudy.training.networks import Critic, CrossedCritic
-
-if TYPE_CHECKING:
-    from understudy.run.checkpoint import Slot
+from understudy.training.optimizer import optimizer_step, trainable
+from understudy.training.settings import Settings
 
 LABELS = ("share", "majority")
 LOSSES_OF_VOTES = ("gan", "saturating_gan", "dragan")
 """Those whose scores are log-odds: a vote asks on which side of even odds a row lies."""
 LEAST_POOL = 64
-"""A teacher's median is taken over so many generated rows at least."""
+"""The least number of generated rows that a teacher's median is taken over."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Voting:
-    """What the rule adds to the settings of the loop. Compiled into the program, and public."""
+class VotingSettings:
+    """Teachers, their votes and the student."""
 
-    teachers: int
-    asked: int
-    """Rows put to the vote in an iteration: so many queries."""
-    pool: int = 4
-    """Of so many times as many generated rows, those are asked about of which the student is least sure."""
-    teacher_widths: tuple[int, ...] = (16,)
-    teacher_batch: int = 32
-    """Of a teacher's own rows, and of generated ones, in each of its steps."""
-    teacher_steps: int = 1
-    teacher_learning_rate: float = 5e-3
-    student_batch: int = 256
-    student_steps: int = 1
-    memory: int = 2048
-    """So many labelled rows are kept for the student, the latest ones."""
-    labels: str = "share"
-    """What the student hears: the noisy share of votes, or on which side of one half it lies (majority)."""
-    against: str = "median"
-    """What a teacher compares its score of a row with: the median of its scores of generated rows, or even odds."""
+    labels: Annotated[str, OneOf(*LABELS)] = "share"
+    """What the student learns from: the noisy share of votes, or the side of one half on which it lies (majority)."""
+    against: Annotated[str, OneOf(*AGAINST)] = "median"
+    """What a teacher compares its score of a row with: its median score of generated rows, or even odds (half), as
+    published."""
+    pool: Count = 4
+    """The rows put to the vote are those of which the student is least sure, among this many times as many; 1: any."""
+    teacher_widths: Widths | None = None
+    """Left out: no hidden layer where rows are crossed with the target, else one of 8."""
+    teacher_batch: Count = 16
+    """A teacher's own rows, and generated ones, in each of its steps."""
+    teacher_steps: Count = 1
+    """Steps of each teacher in an iteration; they cost time, and no budget."""
+    teacher_learning_rate: Positive = 2e-2
+    student_batch: Count = 256
+    student_steps: Count = 4
+    """Steps of the student in an iteration, on labelled rows of this and earlier ones."""
+    memory: Count = 8192
+    """The number of labelled rows that are kept for the student, the latest ones."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Voting(VotingSettings):
+    """What the rule adds to `Settings`. Compiled into the program, and public."""
+
+    teachers: Annotated[int, AtLeast(2)]
+    queries: int
+    """Rows put to the vote in an iteration."""
     cross: int | None = None
-    """The block, if any, together with whose levels student and teachers see every feature: that of the target."""
+    """The block, if any, with whose categories student and teachers see every feature crossed: that of the target."""
+
+    @classmethod
+    def of(cls, method: VotingSettings, *, teachers: int, queries: int, cross: int | None) -> "Voting":
+        """The settings of a method, with widths and a memory that fit these votes."""
+        own = {field.name: getattr(method, field.name) for field in dataclasses.fields(VotingSettings)}
+        if method.teacher_widths is None:
+            own["teacher_widths"] = (8,) * (cross is None)
+        own["memory"] = max(method.memory, queries)
+        return cls(**own, teachers=teachers, queries=queries, cross=cross)
 
     def __post_init__(self) -> None:
-        for name, known in (("labels", LABELS), ("against", AGAINST)):
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name} must be one of {', '.join(known)}, found {getattr(self, name)!r}.")
-        if self.teachers < 2:
-            raise ConfigError(
-                f"teachers must be at least 2, found {self.teachers}: one alone would have to be as noisy as its vote. "
-                "Use dpgan instead."
-            )
+        check_settings(self)
 
 
-class Labelled(eqx.Module):
+class LabelledRows(eqx.Module):
     """Generated rows with what the votes said of them. Covered by what the votes cost."""
 
     rows: Float[Array, "memory features"]
@@ -102,52 +100,51 @@ class Labelled(eqx.Module):
     """How many have been labelled so far."""
 
 
-class Classroom(eqx.Module):
+class PateState(eqx.Module):
     """Everything that training changes."""
 
     learned: State
     """Generator and student: covered by what the votes cost."""
-    labelled: Labelled
+    labelled: LabelledRows
     teachers: Teachers
 
+    @property
+    def average(self) -> Any:
+        return self.learned.average
 
-def begun(
-    settings: Settings,
-    voting: Voting,
-    dials: Dials,
-    *,
-    key: PRNGKeyArray,
-    teacher_key: PRNGKeyArray,
-    conditioned: bool = False,
-    marginal: Array | None = None,
-    learned: State | None = None,
-) -> Classroom:
-    """Fresh teachers, an empty memory, and fresh networks unless there are learned ones to go on from."""
+    @property
+    def critic(self) -> Any:
+        return self.learned.critic
+
+    @property
+    def iteration(self) -> Array:
+        return self.learned.iteration
+
+
+def init_state(
+    settings: Settings, voting: Voting, learned: State, context: Context, *, teacher_key: PRNGKeyArray
+) -> PateState:
+    """Fresh teachers and an empty memory beside these learners."""
     if settings.loss not in LOSSES_OF_VOTES:
         raise ConfigError(f"loss must be one of {', '.join(LOSSES_OF_VOTES)} for votes, found {settings.loss!r}.")
-    if learned is None:
-        learned = fresh_learners(settings, voting, dials, key, conditioned=conditioned, marginal=marginal)
-    width = num_features(settings.blocks) * (2 if conditioned else 1)
-    teachers = fresh_teachers(settings, voting, width, teacher_key)
-    labelled = Labelled(jnp.zeros((voting.memory, width)), jnp.zeros(voting.memory), jnp.asarray(0, jnp.int32))
-    return Classroom(learned, labelled, teachers)
+    width = _input_width(settings, context)
+    teachers = init_all_teachers(settings, voting, width, teacher_key)
+    labelled = LabelledRows(jnp.zeros((voting.memory, width)), jnp.zeros(voting.memory), jnp.asarray(0, jnp.int32))
+    return PateState(learned, labelled, teachers)
 
 
-def fresh_learners(
-    settings: Settings,
-    voting: Voting,
-    dials: Dials,
-    key: PRNGKeyArray,
-    *,
-    conditioned: bool = False,
-    marginal: Array | None = None,
+def init_learners(
+    settings: Settings, voting: Voting, hyperparameters: Hyperparameters, key: PRNGKeyArray, context: Context
 ) -> State:
-    """A generator and a student, as `start` makes them; the student sees rows as its teachers do."""
+    """A generator and a student, as `gan.init_state` makes them; the student sees rows as its teachers do."""
     start_key, student_key = jax.random.split(key)
-    state = start(settings, dials, start_key, conditioned=conditioned, marginal=marginal)
-    width = num_features(settings.blocks) * (2 if conditioned else 1)
-    student = _critic(settings, voting, width, settings.critic_widths, student_key)
-    return begun_with(settings, dials, state.generator, student)
+    state = gan.init_state(settings, hyperparameters, start_key, context)
+    student = _critic(settings, voting, _input_width(settings, context), settings.critic_widths, student_key)
+    return init_from_networks(settings, hyperparameters, state.generator, student)
+
+
+def _input_width(settings: Settings, context: Context) -> int:
+    return num_features(settings.blocks) * (1 if context.conditions is None else 2)
 
 
 def _critic(settings: Settings, voting: Voting, width: int, widths: tuple[int, ...], key: PRNGKeyArray) -> Any:
@@ -156,12 +153,12 @@ def _critic(settings: Settings, voting: Voting, width: int, widths: tuple[int, .
     return CrossedCritic(width, widths, settings.blocks, voting.cross, key=key)
 
 
-def fresh_teachers(settings: Settings, voting: Voting, width: int, key: PRNGKeyArray) -> Teachers:
+def init_all_teachers(settings: Settings, voting: Voting, width: int, key: PRNGKeyArray) -> Teachers:
     """Each with weights of its own."""
 
     def one(own_key: PRNGKeyArray) -> tuple[Any, PyTree]:
-        network = _critic(settings, voting, width, voting.teacher_widths, own_key)
-        return network, direction_of(settings).init(trained_part(network))
+        network = _critic(settings, voting, width, voting.teacher_widths or (), own_key)
+        return network, optimizer_of(settings).init(trainable(network))
 
     return init_teachers(one, voting.teachers, key=key)
 
@@ -172,7 +169,7 @@ def teaching_of(settings: Settings, voting: Voting, conditions: Conditions | Non
     return Teaching(
         row_loss(loss, settings.blocks, conditions, paired=False),
         lambda teacher, fakes: loss.fake(jax.vmap(teacher)(fakes)),
-        lambda network, gradient, moments: stepped(settings, network, gradient, moments, rate),
+        lambda network, gradient, moments: optimizer_step(optimizer_of(settings), network, gradient, moments, rate),
         voting.teacher_batch,
     )
 
@@ -180,40 +177,40 @@ def teaching_of(settings: Settings, voting: Voting, conditions: Conditions | Non
 # ---------------------------------------------------------------------------------------------- what sees votes alone
 
 
-def drawn(
+def sample_rows(
     settings: Settings, learned: State, num_rows: int, conditions: Conditions | None, *, key: PRNGKeyArray
 ) -> Float[Array, "rows features"]:
     """Generated rows as a table would hold them, with their conditions: a teacher must not learn to tell a level from
     a mixture of levels, which costs votes and says nothing of the rows."""
     row_key, head_key = jax.random.split(key)
-    logits, _, condition = generated(settings, learned.generator, num_rows, row_key, conditions)
-    return seen_by_critic(sample_features(logits, settings.blocks, key=head_key), condition)
+    logits, _, condition = generate(settings, learned.generator, num_rows, row_key, conditions)
+    return critic_input(sample_features(logits, settings.blocks, key=head_key), condition)
 
 
-def asked(
+def query_batch(
     settings: Settings, voting: Voting, learned: State, conditions: Conditions | None, *, key: PRNGKeyArray
-) -> tuple[Float[Array, "asked features"], Float[Array, "pool features"]]:
+) -> tuple[Float[Array, "queries features"], Float[Array, "pool features"]]:
     """The rows to vote on, and all those they were chosen from: the student is least sure of them."""
-    rows = drawn(settings, learned, max(LEAST_POOL, voting.pool * voting.asked), conditions, key=key)
+    rows = sample_rows(settings, learned, max(LEAST_POOL, voting.pool * voting.queries), conditions, key=key)
     if voting.pool == 1:
-        return rows[: voting.asked], rows
-    among = rows[: voting.pool * voting.asked]
+        return rows[: voting.queries], rows
+    among = rows[: voting.pool * voting.queries]
     unsure = jnp.argsort(jnp.abs(jax.vmap(learned.critic)(among)))
-    return among[unsure[: voting.asked]], rows
+    return among[unsure[: voting.queries]], rows
 
 
-def remembered(
-    voting: Voting, labelled: Labelled, rows: Float[Array, "asked features"], noisy: Float[Array, " asked"]
-) -> Labelled:
+def append_labels(
+    voting: Voting, labelled: LabelledRows, rows: Float[Array, "queries features"], noisy: Float[Array, " queries"]
+) -> LabelledRows:
     """The memory with these rows in the places of the oldest ones."""
     share = noisy / voting.teachers
     labels = (share > 0.5).astype(jnp.float32) if voting.labels == "majority" else share
     at = (labelled.count + jnp.arange(len(rows))) % voting.memory
-    return Labelled(labelled.rows.at[at].set(rows), labelled.labels.at[at].set(labels), labelled.count + len(rows))
+    return LabelledRows(labelled.rows.at[at].set(rows), labelled.labels.at[at].set(labels), labelled.count + len(rows))
 
 
 def student_step(
-    settings: Settings, voting: Voting, learned: State, labelled: Labelled, rate: Array, *, key: PRNGKeyArray
+    settings: Settings, voting: Voting, learned: State, labelled: LabelledRows, rate: Array, *, key: PRNGKeyArray
 ) -> State:
     """One step of cross-entropy on labelled rows. It is linear in a label, so noise on labels adds no bias."""
     draw_key, drop_key = jax.random.split(key)
@@ -233,7 +230,8 @@ def student_step(
             )
         return value
 
-    student, moments = stepped(settings, learned.critic, jax.grad(loss_of)(moving), learned.critic_moments, rate)
+    gradient = jax.grad(loss_of)(moving)
+    student, moments = optimizer_step(optimizer_of(settings), learned.critic, gradient, learned.critic_moments, rate)
     return dataclasses.replace(learned, critic=student, critic_moments=moments)
 
 
@@ -243,34 +241,35 @@ def student_step(
 def advance(
     settings: Settings,
     voting: Voting,
-    state: Classroom,
+    state: PateState,
     charged: ChargedVotes,
-    dials: Dials,
+    hyperparameters: Hyperparameters,
     key: PRNGKeyArray,
     count: int,
-    conditions: Conditions | None = None,
-    marginal: Array | None = None,
-) -> Classroom:
-    """So many iterations. The key belongs to the whole run: iteration t uses its t-th key, wherever a run is cut."""
-
+    context: Context,
+) -> PateState:
+    """`count` iterations. The key belongs to the whole run: iteration t uses its t-th key, wherever a run is cut."""
+    conditions = context.conditions
     teaching = teaching_of(settings, voting, conditions)
 
-    def iteration(state: Classroom, _: None) -> tuple[Classroom, None]:
+    def iteration(state: PateState, _: None) -> tuple[PateState, None]:
         learned, labelled, teachers = state.learned, state.labelled, state.teachers
         step_key = jax.random.fold_in(key, learned.iteration)
         teach_key, ask_key, vote_key, learn_key, generator_key = jax.random.split(step_key, 5)
         for number in range(voting.teacher_steps):
             fake_key, own_key = jax.random.split(jax.random.fold_in(teach_key, number))
-            fakes = drawn(settings, learned, voting.teacher_batch, conditions, key=fake_key)
+            fakes = sample_rows(settings, learned, voting.teacher_batch, conditions, key=fake_key)
             teachers = teacher_step(charged, teachers, teaching, fakes, key=own_key)
-        rows, others = asked(settings, voting, learned, conditions, key=ask_key)
+        rows, others = query_batch(settings, voting, learned, conditions, key=ask_key)
         noisy = noisy_votes(charged, teachers, rows, others, against=voting.against, key=vote_key)
-        labelled = remembered(voting, labelled, rows, noisy)
+        labelled = append_labels(voting, labelled, rows, noisy)
         for number in range(voting.student_steps):
             student_key = jax.random.fold_in(learn_key, number)
-            learned = student_step(settings, voting, learned, labelled, dials.critic_learning_rate, key=student_key)
-        learned = generator_step(settings, learned, dials, generator_key, conditions, marginal)
-        return Classroom(learned, labelled, teachers), None
+            learned = student_step(
+                settings, voting, learned, labelled, hyperparameters.critic_learning_rate, key=student_key
+            )
+        learned = generator_step(settings, learned, hyperparameters, generator_key, context)
+        return PateState(learned, labelled, teachers), None
 
     return jax.lax.scan(iteration, state, None, length=count)[0]
 
@@ -279,60 +278,33 @@ def train_by_votes(
     settings: Settings,
     voting: Voting,
     charged: ChargedVotes,
-    dials: Dials,
+    hyperparameters: Hyperparameters,
     key: PRNGKeyArray,
     *,
-    network_key: PRNGKeyArray,
-    iterations: int,
-    conditions: Conditions | None = None,
-    marginal: Array | None = None,
-    learned: State | None = None,
-    keep_every: int = 0,
-    keep_last: int | None = None,
-    chunk: int = 50,
-    progress: Progress | None = None,
-    slot: "Slot | None" = None,
-) -> tuple[State, list[Kept]]:
-    """Runs to the last iteration, as `train` does; of the state it ends in, what the charged votes cover.
+    learned: State,
+    context: Context | None = None,
+    options: RunOptions | None = None,
+) -> tuple[State, list[TrainingCheckpoint]]:
+    """All iterations, from these learners; of the final state, what the charged votes cover, and the trajectory.
 
-    `key` makes batches and noise, and must tell nothing of `network_key`. A run that would ask more queries than were
-    charged is refused.
+    `key` makes batches and noise, and must tell nothing of the key that made the learners. A run that would make more
+    queries than were charged is refused.
     """
-    charged.check_queries(iterations, voting.asked)
+    context, options = context or Context(), options or RunOptions()
+    charged_iterations = charged.num_queries // voting.queries
+    iterations = charged_iterations if options.iterations is None else options.iterations
+    charged.check_queries(iterations, voting.queries)
     run_key, teacher_key = jax.random.split(key)
-    state = begun(
-        settings,
-        voting,
-        dials,
-        key=network_key,
-        teacher_key=teacher_key,
-        conditioned=conditions is not None,
-        marginal=marginal,
-        learned=learned,
+    run = cached_jit(advance, settings, voting)
+
+    def advance_from(state: PateState, first: int, count: int) -> PateState:
+        return run(state, charged, hyperparameters, run_key, count, context)
+
+    state, trajectory = run_training(
+        advance_from,
+        init_state(settings, voting, learned, context, teacher_key=teacher_key),
+        iterations,
+        options,
+        advice=gan.ADVICE,
     )
-    run = _compiled(settings, voting)
-
-    def more(state: Classroom, first: int, count: int) -> Classroom:
-        return run(state, charged, dials, run_key, count, conditions, marginal)
-
-    state, kept = driven(
-        more,
-        state,
-        iterations=iterations,
-        learned=lambda state: state.learned,
-        keep_every=keep_every,
-        keep_last=keep_last,
-        chunk=chunk,
-        progress=progress,
-        slot=slot,
-    )
-    return state.learned, kept
-
-
-@functools.lru_cache(maxsize=32)
-def _compiled(settings: Settings, voting: Voting) -> Callable[..., Classroom]:
-    @eqx.filter_jit
-    def run(state, charged, dials, key, count, conditions, marginal):  # type: ignore[no-untyped-def]
-        return advance(settings, voting, state, charged, dials, key, count, conditions, marginal)
-
-    return run
+    return state.learned, trajectory

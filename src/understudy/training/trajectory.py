@@ -1,4 +1,4 @@
-"""What a training leaves on its way: generators and critics at several moments, all covered by what its steps cost."""
+"""Trajectories: generators and critics at the checkpoints of a training, all covered by what its steps cost."""
 
 import dataclasses
 import itertools
@@ -31,29 +31,29 @@ class Trajectory:
     def shown(
         self,
         codes: Int[np.ndarray, "rows columns"],
-        places: Float[np.ndarray, "rows columns"] | None,
+        positions: Float[np.ndarray, "rows columns"] | None,
         key: PRNGKeyArray,
     ) -> Callable[[slice], np.ndarray]:
         """From a stretch of generated rows to what the critics see of it.
 
-        Rows with places are encoded like real ones, so that critics judge what would be released and not how it was
+        Rows with places are encoded like real ones, so that critics see what would be released and not how it was
         made.
         """
         layout = self.layout
         if layout is None:
             return lambda at: codes[at]
-        assert places is not None
-        return lambda at: layout.encode(codes[at], places[at], jax.random.fold_in(key, at.start))
+        assert positions is not None
+        return lambda at: layout.encode(codes[at], positions[at], jax.random.fold_in(key, at.start))
 
 
-def judge(
+def score_by_critics(
     critics: Sequence[Any], blocks: Blocks, *, conditional: bool = False, wanted: Sequence[bool] | None = None
 ) -> Callable[[np.ndarray], Float[np.ndarray, "rows critics"]]:
     """Critics of one shape as one function of codes or features: the sigmoid of their scores.
 
     A conditional critic is shown a row with each of its own levels as the condition in turn, of the blocks that are
     `wanted` as conditions (all of them, if it is left out), and the mean counts. Computed on the CPU, where the last
-    digits do not depend on a row's place in the batch: sums over private rows are priced for functions of single rows.
+    digits do not depend on a row's place in the batch: sums over private rows are charged for functions of single rows.
     """
     cpu = jax.devices("cpu")[0]
     arrays = jax.tree_util.tree_map(

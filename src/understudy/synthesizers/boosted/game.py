@@ -5,13 +5,12 @@ run and stays fixed; phi is a distribution over it. A distinguisher D with value
 
     U(phi, D) = (mean of D over the real rows) + 1 - (mean of D over phi),
 
-phi loses it, and 1 means that D is no better than guessing. Round after round a distinguisher is picked that gains
-much, and phi moves towards the rows that it takes for real (multiplicative weights, in log space). The average of all
-phi is the boosted distribution.
+phi loses it, and 1 means that D is no better than guessing. In each round a distinguisher with a large gain is
+selected, and phi shifts towards the rows that it scores as real (multiplicative weights, in log space). The average of
+all phi is the boosted distribution.
 
-Everything here is arithmetic on generated rows and costs nothing. The real rows enter through the picks alone: a pick
-is a function of the public means, and the private one (`privacy/selection.py`) holds the real means where nobody else
-can see them.
+Everything here is computed from generated rows, at no privacy cost. The real rows are used by the selections alone: a
+selection is a function of the public means, and the private one (`privacy/selection.py`) holds the real means.
 """
 
 import dataclasses
@@ -31,29 +30,29 @@ LEARNING_RATES = ("paper", "sqrt")
 AVERAGES = ("all", "last_window", "sqrt_weighted")
 
 IN_FLOATS = 2**30
-"""Bytes up to which values are kept as float32; beyond, in steps of 1/255, a byte each."""
+"""The number of bytes up to which values are stored as float32; above, as multiples of 1/255, one byte each."""
 IN_MEMORY = 2 * 2**30
-"""Bytes up to which values stay in memory; beyond, in a file that is mapped and read in pieces."""
+"""The number of bytes up to which values stay in memory; above, in a memory-mapped file."""
 BATCH_SIZE = 8192
-"""Rows that critics are evaluated on in one call: one compiled shape for every size of sample."""
+"""Rows that critics are evaluated on in one call: one compiled shape for all sample sizes."""
 PIECE = 4
-"""Distinguishers whose stored bytes become floats at a time."""
+"""The number of distinguishers whose stored bytes are converted to floats at a time."""
 SURE = 1e-14
-"""Rejection sampling takes no judgement for surer than this."""
+"""Rejection sampling clips scores to this distance from 0 and 1."""
 
-Pick = Callable[[Float[np.ndarray, " distinguishers"]], int]
-"""From the mean of each distinguisher over phi to the one that plays against it."""
+Select = Callable[[Float[np.ndarray, " distinguishers"]], int]
+"""From the mean of each distinguisher over phi to the index of the one to play against it."""
 
 
 # ------------------------------------------------------------------------------------------------------- distinguishers
 
 
 class Distinguishers(Protocol):
-    """Functions of a row with values in [0, 1], known on the rows of one sample."""
+    """Functions of a row with values in [0, 1], evaluated on the rows of one sample."""
 
     num_samples: int
     dtype: np.dtype
-    """How exactly phi must be handed over."""
+    """The precision of phi that they need."""
 
     def __len__(self) -> int: ...
 
@@ -63,7 +62,7 @@ class Distinguishers(Protocol):
     def add(self, log_weights: Float[np.ndarray, " samples"], index: int, learning_rate: float) -> None:
         """Adds `learning_rate` times the values of one, in place."""
 
-    def mixed(self, shares: Float[np.ndarray, " distinguishers"]) -> Float[np.ndarray, " samples"]:
+    def mixture(self, shares: Float[np.ndarray, " distinguishers"]) -> Float[np.ndarray, " samples"]:
         """The values of their mixture."""
 
 
@@ -97,7 +96,7 @@ class Values:
     def add(self, log_weights: np.ndarray, index: int, learning_rate: float) -> None:
         log_weights += self._line(index) * log_weights.dtype.type(learning_rate)
 
-    def mixed(self, shares: np.ndarray) -> np.ndarray:
+    def mixture(self, shares: np.ndarray) -> np.ndarray:
         total = np.zeros(self.num_samples)
         for index in np.flatnonzero(shares).tolist():
             total += shares[index] * self._line(index)
@@ -110,7 +109,7 @@ class Values:
 class Cells:
     """Counting queries: the cells of one marginal as indicators, then the complements of all of them.
 
-    A cell tells when the sample has too few of a kind, its complement when it has too many.
+    A cell gains if the sample has too few rows in it, its complement if it has too many.
     """
 
     dtype = np.dtype(np.float32)
@@ -129,13 +128,13 @@ class Cells:
         cell, complement = index % self._size, index >= self._size
         log_weights[(self._cells == cell) ^ complement] += learning_rate
 
-    def mixed(self, shares: np.ndarray) -> np.ndarray:
+    def mixture(self, shares: np.ndarray) -> np.ndarray:
         inside, outside = shares[: self._size], shares[self._size :]
         return (inside - outside)[self._cells] + outside.sum()
 
 
 class Constant:
-    """The distinguisher that cannot tell: one half everywhere. It keeps the value of the game at 1 or above."""
+    """The distinguisher that is one half everywhere. With it the value of the game is at least 1."""
 
     dtype = np.dtype(np.float32)
 
@@ -149,9 +148,9 @@ class Constant:
         return np.asarray([0.5])
 
     def add(self, log_weights: np.ndarray, index: int, learning_rate: float) -> None:
-        """Nothing: a constant moves no odds."""
+        """Does nothing: a constant changes no odds."""
 
-    def mixed(self, shares: np.ndarray) -> np.ndarray:
+    def mixture(self, shares: np.ndarray) -> np.ndarray:
         return np.full(self.num_samples, 0.5 * float(shares[0]))
 
 
@@ -160,7 +159,7 @@ class Together:
 
     def __init__(self, parts: Sequence[Distinguishers]):
         self._parts, self.num_samples = tuple(parts), parts[0].num_samples
-        assert all(part.num_samples == self.num_samples for part in parts), "all must judge the same sample"
+        assert all(part.num_samples == self.num_samples for part in parts), "all must be on the same sample"
         self._ends = np.cumsum([len(part) for part in parts])
         self.dtype = np.result_type(*(part.dtype for part in parts))
 
@@ -174,9 +173,9 @@ class Together:
         at = int(np.searchsorted(self._ends, index, side="right"))
         self._parts[at].add(log_weights, index - int(self._ends[at]) + len(self._parts[at]), learning_rate)
 
-    def mixed(self, shares: np.ndarray) -> np.ndarray:
+    def mixture(self, shares: np.ndarray) -> np.ndarray:
         pieces = np.split(shares, self._ends[:-1])
-        return np.sum([part.mixed(piece) for part, piece in zip(self._parts, pieces, strict=True)], axis=0)
+        return np.sum([part.mixture(piece) for part, piece in zip(self._parts, pieces, strict=True)], axis=0)
 
 
 def clip_values(values: np.ndarray) -> np.ndarray:
@@ -194,9 +193,9 @@ def evaluate_critics(
     in_memory: int = IN_MEMORY,
     progress: Callable[[float], None] | None = None,
 ) -> Values:
-    """The values of `count` critics on every row of a sample, stored as its size demands.
+    """The values of `count` critics on every row of a sample.
 
-    `shown` gives what they see of a slice of it; if it is left out, its codes.
+    `shown` maps a slice of the sample to the critics' inputs. None: its codes.
     """
     shape = (count, len(codes))
     dtype = np.dtype(np.float32 if 4 * math.prod(shape) <= in_floats else np.uint8)
@@ -204,7 +203,7 @@ def evaluate_critics(
     for start in range(0, len(codes), BATCH_SIZE):
         at = slice(start, start + BATCH_SIZE)
         part = codes[at] if shown is None else shown(at)
-        # Always one shape, filled up with the first row.
+        # Always one shape, padded with the first row.
         padded = np.concatenate([part, np.repeat(part[:1], BATCH_SIZE - len(part), axis=0)])
         values = clip_values(np.asarray(critics(padded), dtype=np.float32))[: len(part)].T
         matrix[:, start : start + len(part)] = values if dtype == np.float32 else np.rint(255 * values)
@@ -223,23 +222,23 @@ def _on_disk(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What the game leaves: a distribution over the sample, a mixture of distinguishers, and the picks."""
+    """The result of a game: a distribution over the sample, a mixture of distinguishers, and the selections."""
 
     weights: Float[np.ndarray, " samples"]
     """The average of phi: the boosted distribution."""
-    picks: Int[np.ndarray, " rounds"]
+    selections: Int[np.ndarray, " rounds"]
     shares: Float[np.ndarray, " distinguishers"]
-    """How often each distinguisher was picked, as a share of the rounds: the mixture that judges best."""
-    mixed: Float[np.ndarray, " samples"]
-    """What that mixture says of each row of the sample."""
+    """The fraction of rounds in which each distinguisher was selected: the mixture of the equilibrium."""
+    mixture: Float[np.ndarray, " samples"]
+    """The value of that mixture on each row of the sample."""
     regret: float
-    """How much better the best single row would have done against the picks than phi did: the half of the duality gap
-    in which the real means cancel. A function of the picks, so free to show."""
+    """The regret of phi against the best single row: the half of the duality gap in which the real means cancel. A
+    function of the selections, so at no privacy cost."""
 
 
 def play(
     distinguishers: Distinguishers,
-    pick: Pick,
+    select: Select,
     *,
     rounds: int,
     learning_rate: str | float = "paper",
@@ -251,18 +250,18 @@ def play(
     """`rounds` rounds of the game (Algorithm 1 of the paper, in log space).
 
     `learning_rate` is "paper", 0.5 sqrt(log M / T) throughout, "sqrt", 1 / sqrt(t) in round t, or a number. `average`
-    takes the plays of "all" rounds, of the "last_window", or all "sqrt_weighted" by sqrt(t). The plays are those before
-    each update, as in the paper, or `after_update`, as in its authors' code.
+    takes phi of "all" rounds, of the "last_window", or all "sqrt_weighted" by sqrt(t). Each phi is taken
+    before the update, as in the paper, or `after_update`, as in its authors' code.
     """
     rates = learning_rates(learning_rate, rounds, distinguishers.num_samples)
     importance = averaging_weights(average, rounds, window)
     log_weights = np.zeros(distinguishers.num_samples)
     total = np.zeros(distinguishers.num_samples)
-    picks, payoff = np.zeros(rounds, dtype=np.int64), 0.0
+    selections, payoff = np.zeros(rounds, dtype=np.int64), 0.0
     phi = _softmax(log_weights, distinguishers.dtype)
     for number in range(rounds):
         means = distinguishers.means(phi)
-        picks[number] = chosen = pick(means)
+        selections[number] = chosen = select(means)
         payoff += float(means[chosen])
         if importance[number] and not after_update:
             total += importance[number] * phi
@@ -272,13 +271,13 @@ def play(
             total += importance[number] * phi
         if progress is not None:
             progress((number + 1) / rounds)
-    shares = np.bincount(picks, minlength=len(distinguishers)) / rounds
-    mixed = distinguishers.mixed(shares)
-    return Outcome(total / total.sum(), picks, shares, mixed, float(mixed.max()) - payoff / rounds)
+    shares = np.bincount(selections, minlength=len(distinguishers)) / rounds
+    mixture = distinguishers.mixture(shares)
+    return Outcome(total / total.sum(), selections, shares, mixture, float(mixture.max()) - payoff / rounds)
 
 
 def learning_rates(name: str | float, rounds: int, num_samples: int) -> Float[np.ndarray, " rounds"]:
-    """The rate of each round."""
+    """The learning rate of each round."""
     if not isinstance(name, str | bool) and 0 < name < math.inf:
         return np.full(rounds, float(name))
     if name == "paper":
@@ -289,7 +288,7 @@ def learning_rates(name: str | float, rounds: int, num_samples: int) -> Float[np
 
 
 def averaging_weights(name: str, rounds: int, window: int) -> Float[np.ndarray, " rounds"]:
-    """How much each round's play counts in the average; they sum to one."""
+    """The weight of each round in the average; they sum to one."""
     number = np.arange(1, rounds + 1)
     known = {"all": np.ones(rounds), "last_window": number > rounds - window, "sqrt_weighted": np.sqrt(number)}
     if name not in known:
@@ -305,29 +304,29 @@ def _softmax(log_weights: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return weights
 
 
-def best_response(real_means: Float[np.ndarray, " distinguishers"]) -> Pick:
-    """The pick without privacy, for rows that are public: the distinguisher that gains most, the first one on ties."""
+def best_response(real_means: Float[np.ndarray, " distinguishers"]) -> Select:
+    """The selection without privacy, for public rows: the distinguisher with the largest gain, the first on ties."""
     return lambda means: int(np.argmax(real_means + 1.0 - means))
 
 
 def duality_gap(outcome: Outcome, distinguishers: Distinguishers, real_means: np.ndarray) -> float:
     """max_D U(phi, D) - min_x U(x, mixture): how far from equilibrium, for rows that are public."""
     best = np.max(real_means + 1.0 - distinguishers.means(outcome.weights.astype(distinguishers.dtype)))
-    return float(best - (real_means @ outcome.shares + 1.0 - outcome.mixed.max()))
+    return float(best - (real_means @ outcome.shares + 1.0 - outcome.mixture.max()))
 
 
 def gap_bound(outcome: Outcome, num_distinguishers: int, exponent: float, *, failure: float = 0.05) -> float:
-    """A bound on the duality gap from what the picks show, right with probability 1 - `failure`. Costs nothing.
+    """A bound on the duality gap that holds with probability 1 - `failure`, from the selections alone.
 
-    A pick with odds exp(exponent * U) misses the best by more than log(N T / failure) / exponent in some round with
-    probability `failure` at most; to that comes the regret. For averages of all rounds before their updates.
+    A selection with odds exp(exponent * U) misses the best by more than log(N T / failure) / exponent in some round
+    with probability at most `failure`; the regret is added. For averages of all rounds before their updates.
     """
-    rounds = len(outcome.picks)
+    rounds = len(outcome.selections)
     return outcome.regret + math.log(num_distinguishers * rounds / failure) / exponent
 
 
 def expected_miss(num_distinguishers: int, exponent: float) -> float:
-    """How much less than the best a pick with odds exp(exponent * U) gains on average, at most."""
+    """An upper bound on the mean gap between the best gain and that of a selection with odds exp(exponent * U)."""
     return math.log(num_distinguishers) / exponent
 
 
@@ -335,32 +334,32 @@ def expected_miss(num_distinguishers: int, exponent: float) -> float:
 
 
 def draw_distinct(weights: Float[np.ndarray, " samples"], generator: np.random.Generator) -> Int[np.ndarray, " kept"]:
-    """As the authors' code: as many draws as there are samples, each one that came up kept once.
+    """The distinct rows of one sample by weight, of the size of the pool, as in the authors' code.
 
-    The size is random, and the kept rows are flatter than the distribution: multiplicities are dropped.
+    Their number is random, and they are flatter than the distribution: multiplicities are dropped.
     """
     return np.unique(draw_indices(weights, len(weights), generator))
 
 
-def acceptance(judgements: Float[np.ndarray, " proposals"]) -> Float[np.ndarray, " proposals"]:
-    """The probability with which discriminator rejection sampling keeps each proposal.
+def acceptance(scores: Float[np.ndarray, " proposals"]) -> Float[np.ndarray, " proposals"]:
+    """The probability that discriminator rejection sampling accepts each proposal.
 
     Proportional to D / (1 - D) in principle; normalised as in the authors' code, by the largest odds and then by the
-    95th percentile, so that one proposal in twenty is kept with probability above one half.
+    95th percentile, so that one proposal in twenty is accepted with probability above one half.
     """
-    sure = np.clip(np.asarray(judgements, dtype=np.float64), SURE, 1 - SURE)
+    sure = np.clip(np.asarray(scores, dtype=np.float64), SURE, 1 - SURE)
     below = np.log(sure) - np.log1p(-sure)
     below -= below.max()
-    score = below - np.log1p(-np.exp(below - 1e-6))
-    return 1 / (1 + np.exp(np.clip(np.percentile(score, 95) - score, -700, 700)))
+    logits = below - np.log1p(-np.exp(below - 1e-6))
+    return 1 / (1 + np.exp(np.clip(np.percentile(logits, 95) - logits, -700, 700)))
 
 
 def rejection_sample(
-    judgements: Float[np.ndarray, " proposals"], generator: np.random.Generator
+    scores: Float[np.ndarray, " proposals"], generator: np.random.Generator
 ) -> Int[np.ndarray, " kept"]:
-    """Which proposals discriminator rejection sampling keeps. Reads no private row."""
-    kept = np.flatnonzero(generator.random(len(judgements)) < acceptance(judgements))
+    """The proposals that discriminator rejection sampling accepts. Reads no private row."""
+    kept = np.flatnonzero(generator.random(len(scores)) < acceptance(scores))
     if not len(kept):
-        warnings.warn("Rejection sampling kept no row; the one judged best stands for all.", stacklevel=2)
-        return np.asarray([np.argmax(judgements)])
+        warnings.warn("Rejection sampling accepted no row; the one with the highest score is used alone.", stacklevel=2)
+        return np.asarray([np.argmax(scores)])
     return kept

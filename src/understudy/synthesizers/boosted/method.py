@@ -1,10 +1,10 @@
 """Boosted: private post-GAN boosting, a wrapper around a method whose training can be followed.
 
 Neunhoeffer, Wu and Dwork, "Private Post-GAN Boosting", 2021; rejection sampling after Azadi et al. as in its authors'
-code. Deviations, each for soundness or use: means are over all rows and divided by the public number of rows (the
-published census runs take 2,000 rows and price them as all), the exponent is that of one-sided sums, twice the paper's
-at the same price, and picks are priced by their bounded range instead of basic composition (1940 census: 0.014, not
-0.2). Cells of marginals can join the critics as distinguishers.
+code. Deviations: means are over all rows and divided by the public number of rows (the published census runs use 2,000
+rows and account for them as all); the exponent is that of one-sided sums, twice the paper's at the same privacy cost;
+selections are accounted for by their bounded range instead of basic composition (1940 census: 0.014, not 0.2); cells
+of marginals can join the critics as distinguishers.
 """
 
 import dataclasses
@@ -45,57 +45,61 @@ from understudy.synthesizers.registry import name_of
 from understudy.training.trajectory import Trajectory
 
 OUTPUTS = ("iid", "distinct")
-QUERIES = ("auto", "none", "singles", "target", "pairs")
+DISTINGUISHERS = ("auto", "none", "one_way", "target", "two_way")
 MANY = 100
-"""Checkpoints that take part unless settings say otherwise, or there are fewer."""
+"""The default number of checkpoints, if there are that many."""
 FEW_PAIRS = 150
-"""With `auto`, so many marginals of two columns judge at most: those of 17 columns are 136. Each more costs time."""
-FAR = 0.2
-"""A pick that misses the best distinguisher by this much (of a gain between 0 and 1) is hardly better than chance."""
+"""The largest number of 2-way marginals with `auto` (17 columns have 136): each costs time."""
+LARGE_MISS = 0.2
+"""A mean gap to the best distinguisher, of gains from 0 to 1, at which a selection is hardly better than chance."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Boosted:
-    """Around a GAN, as boosted(dpgan): rows of many checkpoints, weighted until no critic tells them from real ones."""
+    """Rows of many checkpoints of a GAN, reweighted until no critic distinguishes them from real rows, as in
+    boosted(dpgan)."""
 
     inner: HasTrajectory
-    """The method that is trained: a GAN, or gem. Where it has no critics, cells of marginals judge alone."""
+    """The method to train: a GAN, or gem. If it has no critics, all distinguishers are cells of marginals."""
     _: dataclasses.KW_ONLY
     rounds: Count = 400
-    """Rounds of the game; each is one noisy pick of a critic, and costs budget."""
+    """Rounds of the game. Each is one private selection of a distinguisher, and costs budget."""
     checkpoints: Count | None = None
-    """So many of the last checkpoints take part, each with its generator and its critic. Left out: 100, or as many as
-    there are."""
+    """The number of last checkpoints to use, each with its generator and its critic. None: 100, or all if there are
+    fewer."""
     checkpoint_every: Count = 5
     """Generator steps from one checkpoint to the next."""
     samples_per_generator: Count = 1000
     selection_fraction: Annotated[InnerFraction, Advice("The rest trains the inner method; 0.1 is usual.")] = 0.1
-    """The part of the budget for the picks."""
-    distinguishers: Annotated[str, OneOf(*QUERIES)] | tuple[Annotated[Clique, Listed(1, distinct=True)], ...] = "auto"
-    """Cells of marginals that judge beside the critics: none, singles, target (pairs with it), pairs, or a list of
-    lists of columns. They cost nothing more, but a pick among more is less exact. auto: pairs where columns are few,
-    else those with the target, or without one singles. Critics alone repair a joint law at the cost of marginals."""
+    """The fraction of the budget for the selections."""
+    distinguishers: Annotated[str, OneOf(*DISTINGUISHERS)] | tuple[Annotated[Clique, Listed(1, distinct=True)], ...] = (
+        "auto"
+    )
+    """Marginals whose cells are distinguishers beside the critics: none, one_way, target (2-way with the target),
+    two_way, or a list of lists of columns. They add no privacy cost, but a selection among more is less accurate. auto:
+    two_way if there are few columns, else target, or one_way without a target. Critics alone improve the joint
+    distribution at the expense of marginals."""
     constant: bool = True
-    """Whether a judge that cannot tell takes part: with it the game has value 1 or above."""
+    """Whether the constant 1/2 is among the distinguishers: with it the value of the game is at least 1."""
     learning_rate: Annotated[str, OneOf(*LEARNING_RATES)] | Positive = "paper"
-    """paper, sqrt as in its authors' code, or a number: how much one pick moves the logarithm of a row's weight."""
+    """paper, sqrt as in its authors' code, or a number: how much one selection changes the log weight of a row."""
     averaging: Annotated[str, OneOf(*AVERAGES)] = "all"
-    """Which rounds count in the result: all, last_window, or sqrt_weighted."""
+    """The rounds to average over: all, last_window, or sqrt_weighted."""
     window: Count = 150
     after_update: bool = False
-    """Whether the average takes each round's weights after their update, as the authors' code does."""
+    """Whether to average each round's weights after their update, as the authors' code does."""
     output: Annotated[str, OneOf(*OUTPUTS)] = "iid"
-    """iid: rows are drawn by their weights. distinct: those that come up in one draw of the whole pool, evenly."""
+    """iid: rows are sampled by their weights. distinct: the distinct rows of one such sample, with equal weights."""
     drs: bool = False
-    """Discriminator rejection sampling of the distinct rows, by the mixture of picked critics."""
+    """Discriminator rejection sampling of the distinct rows, by the mixture of selected distinguishers."""
 
     def __post_init__(self) -> None:
         check_trajectory("boosted", self.inner)
         check_settings(self)
         if not self.inner.capabilities.critics and self.distinguishers in ("none", ()):
             raise ConfigError(
-                f"{name_of(self.inner)} has no critics, and queries asks for no cells: nothing would judge. Set "
-                "queries, as in queries=pairs."
+                f"{name_of(self.inner)} has no critics, so distinguishers must not be none. Set distinguishers, as in "
+                "distinguishers=two_way."
             )
         kept = self.inner.num_checkpoints(self.checkpoint_every)
         if not 0 < self._count <= kept:
@@ -104,17 +108,17 @@ class Boosted:
                 f"is kept every {self.checkpoint_every} generator steps. Lower one of them, or train longer."
             )
         if self._count * self.samples_per_generator < 2:
-            raise ConfigError("A pool of one row leaves nothing to weigh. Raise samples_per_generator.")
+            raise ConfigError("A pool of one row cannot be reweighted. Raise samples_per_generator.")
 
     @property
     def capabilities(self) -> Capabilities:
         inner = self.inner.capabilities
-        is_judged = self.distinguishers in ("auto", "target")
-        return Capabilities(public=inner.public, target=inner.target or is_judged, inner=self.inner)
+        uses_target = self.distinguishers in ("auto", "target")
+        return Capabilities(public=inner.public, target=inner.target or uses_target, inner=self.inner)
 
     @property
     def _count(self) -> int:
-        """Checkpoints that take part."""
+        """The number of checkpoints."""
         return (
             min(MANY, self.inner.num_checkpoints(self.checkpoint_every))
             if self.checkpoints is None
@@ -122,31 +126,31 @@ class Boosted:
         )
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """The picks at their share, reserved before the inner method is planned on what is left."""
+        """The selections with their fraction, reserved before the inner method is planned with the rest."""
         noise = budget.fraction(self.selection_fraction).calibrate(lambda noise: [Selections(1 / noise, self.rounds)])
         count = self._functions(domain).size(domain)
-        # In words that follow from the settings alone: sizes of columns may be bought.
-        judges = [f"{self._count} critics"] if self.inner.capabilities.critics else []
-        judges += [f"the cells of {len(cliques)} marginals"] if (cliques := self._cliques(domain)) else []
-        if not judges:
-            raise ConfigError("No column is left whose cells could judge: use other queries, as in queries=singles.")
-        what = f"{self.rounds} picks among {' and '.join(judges)}"
-        picks = Query("picks", what, Selections(1 / noise, self.rounds), columns=domain.names)
-        inner = self.inner.plan(domain, budget.after([picks])).under(name_of(self.inner))
-        return Plan((*inner.queries, picks), (*inner.notes, *self._notes(domain, budget, picks, count)))
+        # The text depends on the settings alone: sizes of columns may be private estimates.
+        among = [f"{self._count} critics"] if self.inner.capabilities.critics else []
+        among += [f"the cells of {len(cliques)} marginals"] if (cliques := self._cliques(domain)) else []
+        if not among:
+            raise ConfigError("There is no marginal to take cells of. Use other distinguishers, as in one_way.")
+        what = f"{self.rounds} selections among {' and '.join(among)}"
+        query = Query("selections", what, Selections(1 / noise, self.rounds), columns=domain.names)
+        inner = self.inner.plan(domain, budget.after([query])).under(name_of(self.inner))
+        return Plan((*inner.queries, query), (*inner.notes, *self._notes(domain, budget, query, count)))
 
-    def _notes(self, domain: Domain, budget: Budget, picks: Query, count: int) -> tuple[Note, ...]:
-        assert isinstance(picks.event, Selections)
+    def _notes(self, domain: Domain, budget: Budget, query: Query, count: int) -> tuple[Note, ...]:
+        assert isinstance(query.event, Selections)
         if not budget.is_private:
             return ()
-        miss = expected_miss(count, picks.event.epsilon * domain.num_rows / budget.max_rows_per_unit)
-        if miss < FAR:
-            gains = f"A pick gains within {miss:.2g} of the best one on average, where telling all apart would gain 1."
+        miss = expected_miss(count, query.event.epsilon * domain.num_rows / budget.max_rows_per_unit)
+        if miss < LARGE_MISS:
+            gains = f"A selection gains within {miss:.2g} of the best one on average; a perfect distinguisher gains 1."
             return (Note(gains),)
         text = (
-            f"With {domain.num_rows:,} rows a pick may miss the best one by {min(miss, 1.0):.2g} on average, "
-            "where telling all apart would gain 1, so boosting will hardly differ from chance. Raise epsilon or share, "
-            "or use fewer rounds."
+            f"With {domain.num_rows:,} rows a selection may miss the best one by {min(miss, 1.0):.2g} on average (a "
+            "perfect distinguisher gains 1), so boosting will be hardly better than chance. Raise epsilon or "
+            "selection_fraction, or use fewer rounds."
         )
         return (Note(text, Level.WARNING),)
 
@@ -160,43 +164,45 @@ class Boosted:
         public: PublicRows | None = None,
         progress: Progress | None = None,
     ) -> Pool:
-        """Formal guarantee: the joint price of the plan's queries: those of the inner method, and the picks. Generated
-        rows, what critics say of them, weights and rejection are post-processing."""
-        domain, tell = rows.domain, progress or (lambda share, words: None)
+        """Formal guarantee: the joint cost of the plan's queries: those of the inner method, and the selections.
+        Generated rows, their scores by critics, weights and rejection are post-processing."""
+        domain, report = rows.domain, progress or (lambda fraction, phase: None)
         inner_key, pool_key, shown_key, output_key = jax.random.split(key, 4)
         trajectory = self.inner.trajectory(
             rows,
-            Plan(tuple(query for query in plan if query.key != "picks")),
-            ledger.view(ledger.remaining.after([plan["picks"]])),
+            Plan(tuple(query for query in plan if query.key != "selections")),
+            ledger.view(ledger.remaining.after([plan["selections"]])),
             key=inner_key,
             checkpoints=self._count,
             every=self.checkpoint_every,
             progress=stretch_progress(progress, 0.0, 0.8),
             **({} if public is None else {"public": public}),
         )
-        codes, places = self._pool(trajectory, pool_key)
+        codes, positions = self._pool(trajectory, pool_key)
         critics = None
         if trajectory.critics is not None:
             critics = evaluate_critics(
                 trajectory.critics,
                 self._count,
                 codes,
-                shown=trajectory.shown(codes, places, shown_key),
-                progress=lambda share: tell(0.8 + 0.1 * share, "judging"),
+                shown=trajectory.shown(codes, positions, shown_key),
+                progress=lambda fraction: report(0.8 + 0.1 * fraction, "scoring"),
             )
         distinguishers = self._distinguishers(domain, critics, codes)
-        pick = noisy_function_selections(rows, self._functions(domain, trajectory), plan["picks"], ledger)
+        select = noisy_function_selections(rows, self._functions(domain, trajectory), plan["selections"], ledger)
         outcome = play(
             distinguishers,
-            pick,
+            select,
             rounds=self.rounds,
             learning_rate=self.learning_rate,
             average=self.averaging,
             window=self.window,
             after_update=self.after_update,
-            progress=lambda share: tell(0.9 + 0.1 * share, f"round {round(share * self.rounds)} of {self.rounds}"),
+            progress=lambda fraction: report(
+                0.9 + 0.1 * fraction, f"round {round(fraction * self.rounds)} of {self.rounds}"
+            ),
         )
-        return self._model(Pool(domain.names, codes, outcome.weights, places), outcome, output_key)
+        return self._model(Pool(domain.names, codes, outcome.weights, positions), outcome, output_key)
 
     def _pool(self, trajectory: Trajectory, key: PRNGKeyArray) -> Sample:
         keys = jax.random.split(key, len(trajectory.models))
@@ -207,16 +213,16 @@ class Boosted:
     def _cliques(self, domain: Domain) -> tuple[Clique, ...]:
         if not isinstance(self.distinguishers, str):
             for clique in self.distinguishers:
-                domain.shape(clique)  # names the columns that are not there
+                domain.shape(clique)  # refuses unknown columns
             return self.distinguishers
         if self.distinguishers == "target" and domain.target is None:
-            raise ConfigError("queries=target needs a target: declare one in the schema, or use pairs.")
-        pairs, queries = tuple(itertools.combinations(domain.names, 2)), self.distinguishers
-        if queries == "auto":
-            few = "pairs" if pairs else "singles"
-            queries = few if len(pairs) <= FEW_PAIRS else "singles" if domain.target is None else "target"
-        found = {"none": (), "singles": domain.singles, "pairs": pairs}
-        return found.get(queries, tuple(pair for pair in pairs if domain.target in pair))
+            raise ConfigError("distinguishers=target needs a target: declare one in the schema, or use two_way.")
+        pairs, name = tuple(itertools.combinations(domain.names, 2)), self.distinguishers
+        if name == "auto":
+            few = "two_way" if pairs else "one_way"
+            name = few if len(pairs) <= FEW_PAIRS else "one_way" if domain.target is None else "target"
+        found = {"none": (), "one_way": domain.one_way, "two_way": pairs}
+        return found.get(name, tuple(pair for pair in pairs if domain.target in pair))
 
     def _functions(self, domain: Domain, trajectory: Trajectory | None = None) -> RowFunctions:
         critics, layout = (None, None) if trajectory is None else (trajectory.critics, trajectory.layout)
@@ -238,5 +244,5 @@ class Boosted:
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         kept = draw_distinct(outcome.weights, generator)
         if self.drs:
-            kept = kept[rejection_sample(outcome.mixed[kept], generator)]
+            kept = kept[rejection_sample(outcome.mixture[kept], generator)]
         return pool.only(kept)

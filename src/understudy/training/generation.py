@@ -1,0 +1,147 @@
+"""What a generator makes, and what it minimises. Nothing here sees a private row."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from understudy.encoding.features import is_one_hot, starts
+from understudy.models.networks import activate, block_log_softmax, sample_features
+from understudy.privacy.rows import PublicUnits
+from understudy.training.critics import Conditions
+from understudy.training.losses import LOSSES
+from understudy.training.settings import Settings
+
+ExtraLoss = Callable[[Any, PRNGKeyArray], Float[Array, ""]]
+"""A further loss of a generator, of it and of randomness alone: a module, whose arrays are arguments of the program."""
+
+
+class Context(eqx.Module):
+    """What a training is given besides private rows. Public, or covered by what its noisy marginals cost."""
+
+    conditions: Conditions | None = None
+    """None: the generator takes no condition."""
+    marginal: Float[Array, " features"] | Float[Array, "rows features"] | None = None
+    """Noisy one-way marginals that regularise the generator, above those with each category of the target if any."""
+    public: PublicUnits | None = None
+    """Rows that clip bounds are taken from; None: generated rows."""
+    extra_loss: ExtraLoss | None = None
+    """What the generator minimises besides the critic's loss."""
+
+
+def generate(
+    settings: Settings, generator: Any, num_rows: int, key: PRNGKeyArray, conditions: Conditions | None = None
+) -> tuple[Float[Array, "rows features"], Float[Array, "rows features"], Float[Array, "rows features"] | None]:
+    """Logits, features, and the conditions they were made for."""
+    latent_key, head_key, condition_key = jax.random.split(key, 3)
+    inputs = jax.random.normal(latent_key, (num_rows, settings.latent))
+    condition = None
+    if conditions is not None:
+        condition = conditions.draw(condition_key, num_rows)
+        inputs = jnp.concatenate([inputs, condition], axis=1)
+    logits = jax.vmap(generator)(inputs)
+    if settings.heads == "drawn":
+        features = sample_features(logits, settings.blocks, key=head_key)
+    else:
+        features = activate(logits, settings.blocks, temperature=settings.gumbel_temperature, key=head_key)
+    return logits, features, condition
+
+
+def critic_input(features: Array, condition: Array | None) -> Array:
+    """A row beside its condition, if it has one."""
+    return features if condition is None else jnp.concatenate([features, condition], axis=1)
+
+
+def generator_gradient(
+    settings: Settings,
+    generator: Any,
+    scores_of: Callable[[Array], Array],
+    key: PRNGKeyArray,
+    context: Context,
+) -> PyTree:
+    """The gradient of the generator's loss, given the scores of rows by one critic or by several."""
+    trained, rest = eqx.partition(generator, eqx.is_inexact_array)
+
+    def loss_of(inside: PyTree) -> Array:
+        logits, features, condition = generate(
+            settings, eqx.combine(inside, rest), settings.generator_batch, key, context.conditions
+        )
+        if settings.heads == "soft":
+            value = LOSSES[settings.loss].generator(scores_of(critic_input(features, condition)))
+        else:
+            value = _expected_loss(settings, logits, features, condition, scores_of)
+        if condition is not None:
+            # The condition is a function of noisy marginals, so nothing private is compared with it.
+            logs = block_log_softmax(logits, settings.blocks)
+            value = value - settings.condition_weight * jnp.mean(jnp.sum(condition * logs, axis=1))
+        for penalty in _marginal_penalties(settings, logits, condition, context):
+            value = value - penalty
+        if context.extra_loss is None:
+            return value
+        # 8: `generate` splits the same key into three, and clip bounds are renewed with the seventh.
+        return value + context.extra_loss(eqx.combine(inside, rest), jax.random.fold_in(key, 8))
+
+    return jax.grad(loss_of)(trained)
+
+
+def _marginal_penalties(
+    settings: Settings, logits: Float[Array, "rows features"], condition: Array | None, context: Context
+) -> Iterator[Float[Array, ""]]:
+    """Log-likelihoods of the noisy marginals under those of a batch: one-way ones, and those with the target."""
+    marginal, weight, at = context.marginal, settings.marginal_weight, settings.target_block
+    if marginal is None or not weight:
+        return
+    # Features that are no categories have no share, and add nothing.
+    logs = jnp.where(is_one_hot(settings.blocks), block_log_softmax(logits, settings.blocks), 0.0)
+    levels = jnp.exp(logs)
+    shares = _mean(levels, condition, context.conditions)
+    yield weight * jnp.sum(one_way(marginal) * jnp.log(shares + 1e-8))
+    if at is not None:
+        begin, size = starts(settings.blocks)[at], settings.blocks[at].size
+        pairs = levels[:, begin : begin + size, None] * levels[:, None]
+        shares = _mean(pairs.reshape(len(pairs), -1), condition, context.conditions)
+        yield weight * jnp.sum(marginal[1:].reshape(-1) * jnp.log(shares + 1e-8))
+
+
+def _expected_loss(
+    settings: Settings,
+    logits: Float[Array, "rows features"],
+    drawn: Float[Array, "rows features"],
+    condition: Array | None,
+    scores_of: Callable[[Array], Array],
+) -> Float[Array, ""]:
+    """A value with the gradient of the expected loss of drawn rows, without bias.
+
+    Within a row columns are drawn independently, so the derivative by the probability of a level is the expected loss
+    of rows with that level: what is drawn, with each level of each column in its place in turn (local expectation
+    gradients, Titsias and Lazaro-Gredilla 2015). A soft row would differ from real ones by its softness.
+    """
+    column = np.repeat(np.arange(len(settings.blocks)), [block.size for block in settings.blocks])
+    loss = LOSSES[settings.loss]
+
+    def with_level(number: Array) -> Float[Array, " rows"]:
+        level = jnp.arange(len(column)) == number
+        rows = jnp.where(jnp.asarray(column) == jnp.asarray(column)[number], level.astype(drawn.dtype), drawn)
+        return jax.vmap(lambda score: loss.generator(score[None]))(scores_of(critic_input(rows, condition)))
+
+    losses = jax.lax.stop_gradient(jax.lax.map(with_level, jnp.arange(len(column))))
+    probabilities = jnp.exp(block_log_softmax(logits, settings.blocks))
+    return jnp.mean(jnp.sum(probabilities * losses.T, axis=1))
+
+
+def one_way(marginal: Array) -> Array:
+    """The one-way marginals: all there is, or the line above the marginals with each category of the target."""
+    return marginal if marginal.ndim == 1 else marginal[0]
+
+
+def _mean(rows: Array, condition: Array | None, conditions: Conditions | None) -> Array:
+    """The mean over a batch; of conditional rows, weighted as if conditions followed the noisy marginals."""
+    if condition is None or conditions is None:
+        return rows.mean(axis=0)
+    odds = conditions.marginal / conditions.num_blocks / jnp.maximum(conditions.target, 1e-12)
+    weights = jnp.sum(condition * odds, axis=1)
+    return weights @ rows / jnp.maximum(weights.sum(), 1e-6)

@@ -1,0 +1,170 @@
+"""The host's side of every training: chunks of iterations, progress, divergence, checkpoints and Ctrl-C.
+
+A training is a state and a function that runs it some iterations on, as one compiled program. What the state holds in
+`average`, `critic` and `iteration` is covered by what was charged, so looking at it between chunks costs nothing.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from understudy.errors import Diverged, TrainingError
+from understudy.progress import Compiling, Progress
+from understudy.training.optimizer import trainable
+
+if TYPE_CHECKING:
+    from understudy.run.checkpoint import Slot  # reads tables; training alone must not need to
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How the host runs a training."""
+
+    iterations: int | None = None
+    """Fewer iterations than were charged; None: all of them."""
+    keep_every: int = 0
+    """Iterations between two checkpoints of the trajectory; 0: none are kept."""
+    keep_last: int | None = None
+    """The number of checkpoints to keep, the last ones; None: all."""
+    chunk: int = 100
+    """Iterations in one call of the compiled program."""
+    progress: Progress | None = None
+    slot: "Slot | None" = None
+    """Where the state is saved, and found again by a run that is resumed."""
+
+
+class TrainingState(Protocol):
+    """What the host reads of a state."""
+
+    @property
+    def average(self) -> Any:
+        """What a release is made of."""
+
+    @property
+    def critic(self) -> Any:
+        """None: the training has no critic."""
+
+    @property
+    def iteration(self) -> Array: ...
+
+
+State = TypeVar("State", bound=TrainingState)
+
+
+class TrainingCheckpoint(eqx.Module):
+    """One point of a trajectory: enough to make a release of and to evaluate, not enough to continue from."""
+
+    average: Any
+    critic: Any
+    iteration: Array
+
+    @classmethod
+    def of(cls, state: TrainingState) -> "TrainingCheckpoint":
+        return cls(state.average, state.critic, state.iteration)
+
+
+@functools.lru_cache(maxsize=32)
+def cached_jit(function: Callable[..., Any], *settings: Any) -> Callable[..., Any]:
+    """`function` with its first arguments compiled in: one program for each choice of settings."""
+    return eqx.filter_jit(functools.partial(function, *settings))
+
+
+def run_training(
+    advance: Callable[[State, int, int], State],
+    state: State,
+    iterations: int,
+    options: RunOptions | None = None,
+    *,
+    steps_each: int = 1,
+    advice: str,
+) -> tuple[State, list[TrainingCheckpoint]]:
+    """Run to the last iteration; the final state and the trajectory. `advance(state, first, count)` goes `count` on.
+
+    With a slot the training continues from what was saved there, to the same result. It stops with `Diverged` and this
+    advice when a network is no longer finite.
+    """
+    options = options or RunOptions()
+    iterations = iterations if options.iterations is None else options.iterations
+    # Arrays from a file have strong types. Fresh ones get them too, or one program would be compiled twice.
+    state = jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf, leaf.dtype) if eqx.is_array(leaf) else leaf, state)
+    trajectory: list[TrainingCheckpoint] = []
+    slot, progress, keep_every = options.slot, options.progress, options.keep_every
+    if slot is not None and (saved := slot.load(state, TrainingCheckpoint.of(state))) is not None:
+        state, trajectory = saved
+    done = int(state.iteration)
+    clock = _Clock(iterations * steps_each, done * steps_each)
+    if progress is not None:
+        progress(done / iterations, Compiling(f"{clock.describe(done * steps_each)}, compiling"))
+    first_kept = 0 if options.keep_last is None or not keep_every else iterations // keep_every - options.keep_last
+    while done < iterations:
+        length = _chunk_length(options, done, iterations)
+        try:
+            with _explain_memory():
+                after = advance(state, done, length)
+                is_finite = _is_finite(after.average)
+        except KeyboardInterrupt:
+            if slot is not None:
+                slot.offer(state, trajectory, now=True)
+            raise
+        state = after
+        done += length
+        if not is_finite:
+            raise Diverged(
+                f"Training diverged before step {done * steps_each}: a network is no longer finite. {advice}"
+            )
+        if keep_every and done % keep_every == 0 and done // keep_every > first_kept:
+            trajectory.append(jax.device_get(TrainingCheckpoint.of(state)))
+        if progress is not None:
+            progress(done / iterations, clock.describe(done * steps_each))
+        if slot is not None:
+            slot.offer(state, trajectory)
+    if slot is not None:  # what follows must find this very training, however quick it was
+        slot.offer(state, trajectory, now=True)
+    return state, trajectory
+
+
+def _chunk_length(options: RunOptions, done: int, iterations: int) -> int:
+    """Up to the next checkpoint, and no further."""
+    length = min(options.chunk, iterations - done)
+    return min(length, options.keep_every - done % options.keep_every) if options.keep_every else length
+
+
+def _is_finite(network: Any) -> bool:
+    return all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree_util.tree_leaves(trainable(network)))
+
+
+class _Clock:
+    """Steps and their rate as a text. The time to the first of them is mostly compilation, so it does not count."""
+
+    def __init__(self, steps: int, done: int):
+        self._steps, self._began = steps, done
+        self._first: tuple[int, float] | None = None
+
+    def describe(self, done: int) -> str:
+        now, rate = time.monotonic(), ""
+        if self._first is not None and now > self._first[1]:
+            rate = f", {(done - self._first[0]) / (now - self._first[1]):.3g} a second"
+        elif done > self._began:
+            self._first = (done, now)
+        return f"step {done:,} of {self._steps:,}{rate}"
+
+
+@contextlib.contextmanager
+def _explain_memory() -> Iterator[None]:
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise TrainingError(
+            "The training does not fit into memory. Set a smaller chunk_size (units handled at once: less memory, the "
+            "same guarantee), such as chunk_size=256, or a smaller sampling_rate, which also changes the plan."
+        ) from None

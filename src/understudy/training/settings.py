@@ -1,0 +1,229 @@
+"""Settings that neural methods share, each written once.
+
+A method is a frozen dataclass that lists the groups it has as its bases, so its settings are flat keyword arguments and
+flat names in expressions. A default of its own is a field of its own. `Settings` is what of them is compiled into the
+program; `Settings.of(method, ...)` reads it off the method by name.
+"""
+
+import dataclasses
+import math
+from typing import Annotated, Any
+
+from understudy.encoding.features import FEATURES, MODES, Blocks, is_one_hot
+from understudy.errors import ConfigError
+from understudy.models.networks import GENERATORS
+from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
+from understudy.settings import Between, Count, Fraction, KeyOf, NotNegative, OneOf, Positive, Widths, check_settings
+from understudy.training.losses import LOSSES
+
+ADAPTIVE = ("none", "public", "quantile", "noisy_norm")
+FAKE_TERMS = ("separate", "paired")
+HEADS = ("soft", "drawn")
+OPTIMIZERS = ("adam", "sgd", "rmsprop", "momentum")
+
+ClipNorm = Annotated[float, Between(LEAST_CLIP, MOST_CLIP)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeatureSettings:
+    """What the networks see of a row."""
+
+    features: Annotated[str, OneOf(*FEATURES)] = "binned"
+    """What the networks see of a number: binned (a category for each bin), typed (a bounded number, or bits) or
+    modes."""
+    modes: Annotated[str, OneOf(*MODES)] = MODES[0]
+    """With features="modes": components fitted to noisy histograms, or a public_grid of them."""
+    num_modes: Count = 10
+    """The largest number of components of a number."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GeneratorSettings:
+    """The generator's network."""
+
+    arch: Annotated[str, KeyOf(GENERATORS)] = "residual"
+    """residual or plain."""
+    latent: Count = 64
+    """The size of the normal vector that a row is made of."""
+    generator_widths: Widths = (256, 256)
+    gumbel_temperature: Positive = 0.5
+    """Temperature of the Gumbel-softmax that makes categories."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CriticSettings:
+    """The critic's network and loss."""
+
+    loss: Annotated[str, OneOf(*LOSSES)] = "gan"
+    """gan, saturating_gan, wgan, wgan_gp, dragan or kl_wgan."""
+    fake_term: Annotated[str, OneOf(*FAKE_TERMS)] = "separate"
+    """separate, or paired: one generated row clipped together with each real one."""
+    critic_widths: Widths = (64, 64)
+    """Small on purpose: noise grows with the number of weights."""
+    critic_steps: Count = 1
+    """Critic steps for each generator step."""
+    weight_clip: float = 0.0
+    """Critic weights are clipped to this; 0: not at all."""
+    spectral: bool = False
+    """Whether weight matrices of the critic are divided by their largest singular value where it exceeds one."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdamSettings:
+    """How the networks step."""
+
+    betas: tuple[Fraction, Fraction] = (0.5, 0.9)
+    """Of Adam."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimizerSettings(AdamSettings):
+    """How the networks step, and by which rule."""
+
+    optimizer: Annotated[str, OneOf(*OPTIMIZERS)] = "adam"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LearningRates:
+    """Of the two networks."""
+
+    critic_learning_rate: Positive = 5e-3
+    generator_learning_rate: Positive = 4e-3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AverageSettings:
+    """The generator that is released."""
+
+    ema_decay: Fraction = 0.99
+    """Decay of the generator's running average, which is what is released."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WarmStartSettings:
+    """A start on public rows."""
+
+    warm_steps: Count = 500
+    """With a public table: steps on its rows, without noise, before the first private one."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SamplingSettings:
+    """The batches of private steps."""
+
+    sampling_rate: float = 1 / 32
+    """The fraction of the units that enters a step: public, whatever the number of rows."""
+    chunk_size: Count | None = None
+    """Units handled at once: fewer need less memory. Left out: nearly every batch at once. Does not affect privacy."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClipSettings:
+    """How groups of weights are clipped."""
+
+    clip_groups: Count = 1
+    """Smart clipping: groups of weights with bounds of their own, by the size of their gradients on generated rows."""
+    clip_allocation: Annotated[str, OneOf("uniform", "optimal")] = "optimal"
+    """How noise is shared among groups: uniform, or optimal."""
+    adaptive_clip: Annotated[str, OneOf(*ADAPTIVE)] = "none"
+    """Where bounds come from: none (fixed), public (or generated) rows, quantile (noisy counts), noisy_norm."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MarginalSettings:
+    """Noisy one-way marginals that regularise the generator."""
+
+    marginals_fraction: Fraction = 0.1
+    """The fraction of the budget for noisy one-way marginals."""
+    marginal_weight: NotNegative = 30.0
+    """How strongly the generator is regularised towards noisy marginals."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TargetSettings:
+    """Noisy two-way marginals with the target."""
+
+    target_fraction: Fraction = 0.0
+    """The fraction of the budget for noisy marginals of each column with the target, where features are binned and the
+    target is no number and has no more than 8 declared categories."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConditionSettings:
+    """Of conditional generators."""
+
+    max_weight: Annotated[float, Between(1, math.inf)] = 10.0
+    """A row's loss is weighted for the rarity of its condition, at most by this, before its gradient is clipped."""
+    condition_weight: NotNegative = 1.0
+    """The weight of the generator's loss for not meeting its condition."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CriticStepSettings(SamplingSettings):
+    """The private steps of a critic."""
+
+    steps: Count = 1000
+    """Critic steps; each costs budget."""
+    clip_norm: ClipNorm = 1.0
+    """How much one unit may add to a step's gradient; with `adaptive_clip`, where the bound begins."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GANSettings(
+    WarmStartSettings,
+    MarginalSettings,
+    AverageSettings,
+    LearningRates,
+    OptimizerSettings,
+    GeneratorSettings,
+    FeatureSettings,
+    CriticSettings,
+    CriticStepSettings,
+):
+    """Of methods with a critic trained by DP-SGD. Settings are listed from the last base to the first."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(GeneratorSettings, CriticSettings, OptimizerSettings, AverageSettings, ClipSettings):
+    """What is compiled into the program. All of it is public."""
+
+    blocks: Blocks
+    batch_size: int
+    """The public batch size, sampling rate times the public number of units: the denominator, and a batch of fakes."""
+    chunk_size: int | None = None
+    """Units handled at once; None: nearly every batch at once."""
+    dropout: float = 0.0
+    generator_batch: int = 512
+    heads: Annotated[str, OneOf(*HEADS)] = "soft"
+    """soft: Gumbel-softmax, whose gradient the generator follows. drawn: critics see drawn categories, as real rows
+    have them, and the generator learns the loss of every other category; slower, and only for rows of categories."""
+    quantile: float = 0.5
+    quantile_rate: float = 0.2
+    regroup_every: int = 200
+    marginal_weight: float = 0.0
+    target_block: int | None = None
+    """The block of the target, if the generator is regularised towards marginals with it too."""
+    condition_weight: float = 1.0
+
+    @classmethod
+    def of(cls, method: object, **values: Any) -> "Settings":
+        """The settings of a method that are compiled in, and these values beside or instead of them."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        return cls(**({name: getattr(method, name) for name in names if hasattr(method, name)} | values))
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.arch == "residual" and len(set(self.generator_widths)) != 1:
+            raise ConfigError(
+                f"The layers of a residual generator have one width, found {list(self.generator_widths)}. Write "
+                "generator_widths=[128, 128], or use arch=plain."
+            )
+        if self.heads == "drawn" and not (is_one_hot(self.blocks).all() and not LOSSES[self.loss].couples_fakes):
+            raise ConfigError(f"heads 'drawn' needs rows of levels alone, and another loss than {self.loss}.")
+        if self.fake_term == "paired" and LOSSES[self.loss].couples_fakes:
+            raise ConfigError(f"fake_term 'paired' does not go with {self.loss}: its fakes depend on each other.")
+
+    @property
+    def needs_fakes(self) -> bool:
+        """Whether a private row's term holds a generated row."""
+        return self.fake_term == "paired" or LOSSES[self.loss].penalty == "between"
