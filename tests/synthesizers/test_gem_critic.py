@@ -68,9 +68,10 @@ def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytes
     seen: list[tuple] = []
     train_both = gem_module.train_both
 
-    def watched(settings: Settings, charged: Any, dials: Any, *arguments: Any, **rest: Any) -> Any:
-        seen.append((settings, charged, dials, rest["iterations"]))
-        return train_both(settings, charged, dials, *arguments, **rest)
+    def watched(settings: Settings, charged: Any, hyperparameters: Any, *arguments: Any, **rest: Any) -> Any:
+        assert rest["options"].iterations is None  # all steps that were charged
+        seen.append((settings, charged, hyperparameters))
+        return train_both(settings, charged, hyperparameters, *arguments, **rest)
 
     monkeypatch.setattr(gem_module, "train_both", watched)
     ledger, gem = book(2.0), GEM(**HYBRID)
@@ -80,12 +81,12 @@ def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytes
     assert ledger.queries == plan.queries
     assert 0.99 * 2 <= ledger.spent().epsilon <= 2
     assert (model.sample(30, key=jax.random.key(1)).codes < DOMAIN.sizes).all()
-    event, [(settings, charged, dials, iterations)] = plan["critic"].event, seen
+    event, [(settings, charged, hyperparameters)] = plan["critic"].event, seen
     assert isinstance(event, SubsampledGaussian)
-    assert (charged.sampling_rate, charged.num_steps, iterations) == (event.sampling_rate, event.steps, event.steps)
-    assert settings.batch == round(event.sampling_rate * DOMAIN.num_rows)
+    assert (charged.sampling_rate, charged.num_steps) == (event.sampling_rate, event.steps)
+    assert settings.batch_size == round(event.sampling_rate * DOMAIN.num_rows)
     assert float(charged.noise_multiplier) == pytest.approx(event.noise_multiplier)
-    assert float(dials.clip) == HYBRID["clip_norm"]
+    assert float(hyperparameters.clip_norm) == HYBRID["clip_norm"]
 
 
 def test_a_share_is_calibrated_alone_and_reserved_first() -> None:
