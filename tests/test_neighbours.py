@@ -407,9 +407,9 @@ def test_kept_types_are_a_condition(folder: Path, capsys: pytest.CaptureFixture[
     conditions = [found["certificate.json"]["conditions"] for found in (plain, kept)]  # type: ignore[index]
     assert conditions[0] == []
     (condition,) = conditions[1]
-    assert condition.startswith("storage types of the source are taken as public")
+    assert condition.startswith("the storage types of the source are taken as public")
     release = us.fit("t.parquet", "independent", us.Guarantee(1.0, 1e-6), schema=schema_of("integer"), keep_types=True)
-    assert "**On one condition:** storage types of the source are taken as public" in release.certificate
+    assert "**On one condition:** the storage types of the source are taken as public" in release.certificate
     release.save("kept.release")
     assert Release.load("kept.release").statement == release.statement
     assert (
