@@ -138,7 +138,7 @@ def of_table(profile: core.Profile, name: str, seed: int, guarantee: us.Guarante
 
     own = ours(profile, census)
     return {
-        "published": of(profile.boosted(published(profile.steps), queries="none")),
+        "published": of(profile.boosted(published(profile.steps), distinguishers="none")),
         "ours": of(own, outputs=("GAN", "PGB"), binning=us.Binning()),
         "held out": scored(test),
         "rows": [train.num_rows, test.num_rows],

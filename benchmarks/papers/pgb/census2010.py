@@ -84,7 +84,9 @@ def one(profile: core.Profile, seed: int, guarantee: us.Guarantee | None = None)
     columns = tuple(column for column in declared.columns if column.name in COLUMNS)
     schema = us.Schema(columns=columns, rows=table.num_rows)
     window = min(150, profile.rounds)
-    boosted = profile.boosted(published(profile.steps), share=0.1, queries="none", average="last_window", window=window)
+    boosted = profile.boosted(
+        published(profile.steps), share=0.1, distinguishers="none", averaging="last_window", window=window
+    )
     guarantee = guarantee or us.Guarantee(EPSILON, 1 / (2 * table.num_rows))
     releases = core.trained(table, boosted, guarantee, schema=schema, seed=seed, proposals=profile.proposals)
     layout = Layout.of(table, schema)

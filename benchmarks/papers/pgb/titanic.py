@@ -116,7 +116,7 @@ def one(profile: core.Profile, seed: int, kinds: Sequence[str] = ()) -> dict[str
         if kind == "ours":
             boosted, more = ours(profile), {"outputs": ("GAN", "PGB", "PGB+DRS"), "binning": us.Binning()}
         else:
-            boosted = profile.boosted(published(profile.steps, private=kind == "private"), queries="none")
+            boosted = profile.boosted(published(profile.steps, private=kind == "private"), distinguishers="none")
             guarantee = GUARANTEE if kind == "private" else us.Guarantee.not_private()
         more |= {"schema": layout.schema, "seed": seed, "proposals": profile.proposals}
         releases = core.trained(task.train, boosted, guarantee, **more)
