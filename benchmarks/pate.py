@@ -30,13 +30,16 @@ def prepare(path: str) -> None:
     from understudy.privacy.counts import noisy_counts
     from understudy.privacy.discovery import plan_discovery
     from understudy.privacy.noise import SeededNoise
+    from understudy.privacy.table import PrivateTable
     from understudy.synthesizers.pategan import PATEGAN
     from understudy.training.prepare import to_shares
 
     task = load_task("adult")
     schema = us.Schema.read(HERE / "schemas" / "adult.toml").with_target(task.target)
     ledger, binning = us.Ledger(us.Guarantee(EPSILON, DELTA), noise=SeededNoise(0)), us.Binning(bins="uniform")
-    codec, rows = fit_codec(task.train, schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning)
+    codec, rows = fit_codec(
+        PrivateTable(task.train), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
+    )
     plan = PATEGAN().plan(codec.domain, ledger.remaining)
     tables = noisy_counts(rows, codec.domain.one_way, plan["one_way"], ledger)
     np.savez_compressed(

@@ -31,6 +31,7 @@ def prepare(path: str) -> None:
     from understudy.privacy.counts import noisy_counts
     from understudy.privacy.discovery import plan_discovery
     from understudy.privacy.noise import SeededNoise
+    from understudy.privacy.table import PrivateTable
     from understudy.synthesizers.dpgan import DPGAN
     from understudy.training.prepare import to_shares
 
@@ -41,7 +42,9 @@ def prepare(path: str) -> None:
         ledger = us.Ledger(us.Guarantee(epsilon, DELTA), noise=SeededNoise(0))
         # One binning for all budgets, so that they are one program: bins by the declared bounds alone.
         binning = us.Binning(bins="uniform")
-        codec, rows = fit_codec(task.train, schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning)
+        codec, rows = fit_codec(
+            PrivateTable(task.train), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
+        )
         plan = DPGAN(sampling_rate=RATE, steps=STEPS).plan(codec.domain, ledger.remaining)
         tables = noisy_counts(rows, codec.domain.one_way, plan["one_way"], ledger)
         marginals.append(np.concatenate([to_shares(table) for table in tables]))

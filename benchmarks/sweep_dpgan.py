@@ -39,6 +39,7 @@ def prepare(folder: Path) -> None:
     from understudy.privacy.counts import noisy_counts
     from understudy.privacy.discovery import plan_discovery
     from understudy.privacy.noise import SeededNoise
+    from understudy.privacy.table import PrivateTable
     from understudy.synthesizers.dpgan import DPGAN
     from understudy.tables import conform
     from understudy.training.prepare import to_shares
@@ -49,7 +50,9 @@ def prepare(folder: Path) -> None:
         schema = us.Schema.read(HERE / "schemas" / f"{name}.toml").with_target(task.target)
         ledger = us.Ledger(us.Guarantee(1.0, 1e-5), noise=SeededNoise(0))
         binning = us.Binning()
-        codec, rows = fit_codec(task.train, schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning)
+        codec, rows = fit_codec(
+            PrivateTable(task.train), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
+        )
         singles = DPGAN().plan(codec.domain, ledger.remaining)["one_way"]
         left = ledger.remaining
         marginal = np.concatenate(

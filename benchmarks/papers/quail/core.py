@@ -30,6 +30,7 @@ from understudy.learners.methods import Learner
 from understudy.models.predictors import Predictor
 from understudy.privacy.discovery import plan_discovery
 from understudy.privacy.noise import SeededNoise
+from understudy.privacy.table import PrivateTable
 from understudy.tables import conform
 
 ROOT = Path(__file__).parents[3]
@@ -135,7 +136,7 @@ def learned(table: pa.Table, learner: Learner, guarantee: us.Guarantee, *, schem
     """Seeded: for public data."""
     ledger = us.Ledger(guarantee, noise=SeededNoise(seed))
     buying = plan_discovery(schema, ledger.remaining, BINNING)
-    codec, rows = fit_codec(conform(table, schema), schema, buying, ledger, BINNING)
+    codec, rows = fit_codec(PrivateTable(conform(table, schema)), schema, buying, ledger, BINNING)
     plan = learner.plan(codec.domain, ledger.remaining)
     return Learned(learner.fit(rows, plan, ledger, key=jax.random.key(seed)), codec)
 
