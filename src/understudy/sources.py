@@ -34,7 +34,7 @@ class TableToFit:
     schema: Schema
     origin: Origin
     keep_types: bool
-    given: object
+    given: object = dataclasses.field(repr=False)
     """The frame or path that was given, to compare with that of a public table."""
 
 

@@ -34,6 +34,9 @@ class Untouchable(PrivateRows):
     def _exact_counts(self, query: object) -> np.ndarray:
         raise AssertionError("the rows were touched")
 
+    def _count_cells(self, query: object) -> np.ndarray:
+        raise AssertionError("the rows were touched")
+
 
 def untouchable(*, k: int = 1) -> PrivateRows:
     return Untouchable(np.zeros((3, 3), dtype=np.int32), DOMAIN, max_rows_per_unit=k)

@@ -12,7 +12,7 @@ from understudy.privacy.ledger import Budget, Guarantee, Ledger, spent_by
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
-from understudy.synthesizers.privbayes import PrivBayes, _conditional, _maximal_sets
+from understudy.synthesizers.privbayes import PrivBayes, _conditional, _maximal_sets, _random_maximal_set
 
 CHAIN = Domain(names=("a", "b", "c", "d"), sizes=(3, 4, 5, 3), num_rows=4000)
 
@@ -103,6 +103,23 @@ def test_parent_sets_are_maximal() -> None:
 def test_many_candidates_are_sampled() -> None:
     model = fit(PrivBayes(max_candidates=1), 5.0, chain_rows())
     assert sorted(model.order) == [0, 1, 2, 3]
+
+
+def test_random_parent_sets_are_the_maximal_ones() -> None:
+    generator = np.random.default_rng(0)
+    for limit, most in itertools.product((1, 12, 20, 60), (1, 2, 3)):
+        found = {_random_maximal_set(CHAIN, CHAIN.names, limit, most, generator) for _ in range(200)}
+        assert found == set(_maximal_sets(CHAIN, CHAIN.names, limit, most))
+
+
+def test_candidates_of_a_wide_table_are_never_listed() -> None:
+    """Of 400 columns there are more than 10^9 of them."""
+    names = tuple(f"c{number}" for number in range(400))
+    domain = Domain(names=names, sizes=(2,) * 400, num_rows=10**6)
+    found = PrivBayes()._candidates(domain, names[:200], 10**4, np.random.default_rng(0))
+    assert 1000 < len(set(found)) == len(found) <= 2000
+    assert all(len(each.parents) == 3 and set(each.parents) <= set(names[:200]) for each in found)
+    assert not {each.child for each in found} & set(names[:200])
 
 
 def test_conditionals_of_contexts_without_counts_are_the_overall_ones() -> None:

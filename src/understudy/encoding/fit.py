@@ -148,7 +148,7 @@ def _histograms(
     table: PrivateTable, schema: Schema, plan: Plan, ledger: Ledger, binning: Binning, *, num_rows: int
 ) -> dict[str, Histogram]:
     numeric = [column for column in schema.modelled if column.kind in BOUNDED]
-    numbers = convert_columns(table, {c.name: functools.partial(_known_ticks, kind=c.kind) for c in numeric})
+    numbers = convert_columns(table, {c.name: functools.partial(_known_numbers, kind=c.kind) for c in numeric})
     bounds = {column.name: bound_numbers(column) for column in numeric if column.bounds is not None}
     if "bounds" in plan:
         kinds = {column.name: column.kind for column in numeric}
@@ -166,7 +166,7 @@ def _histograms(
     return discover_histograms(numbers, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
 
 
-def _known_ticks(values: pa.ChunkedArray, *, kind: str) -> np.ndarray:
+def _known_numbers(values: pa.ChunkedArray, *, kind: str) -> np.ndarray:
     numbers, known = as_numbers(values, kind)
     return numbers[known]
 

@@ -78,7 +78,7 @@ class DependenceSelector:
 
 def _exact_score(rows: PrivateRows, candidate: Dependence) -> float:
     """R by integers, rounded down to a multiple of 1 / STEPS, which a float holds exactly; 0 without rows."""
-    joint = rows._exact_counts((*candidate.parents, candidate.child))
+    joint = rows._count_cells((*candidate.parents, candidate.child))  # not cached: candidates may be many
     joint = joint.reshape(-1, joint.shape[-1])
     num_rows = int(joint.sum())
     if num_rows == 0:

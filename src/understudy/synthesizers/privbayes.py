@@ -54,7 +54,7 @@ class PrivBayes:
     """Most parents of a column."""
 
     max_candidates: Count = 2000
-    """Most candidates of one selection: where there are more, a random subset of this size is used."""
+    """Most candidates of one selection: if there are more, about this many are drawn at random."""
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -116,23 +116,33 @@ class PrivBayes:
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         network: dict[str, Clique] = {domain.names[int(generator.integers(len(domain.names)))]: ()}
         while select is not None and len(network) < len(domain.names):
-            candidates = self._candidates(domain, tuple(network), max_cells)
-            if len(candidates) > self.max_candidates:
-                kept = generator.choice(len(candidates), self.max_candidates, replace=False)
-                candidates = [candidates[at] for at in sorted(kept)]
+            candidates = self._candidates(domain, tuple(network), max_cells, generator)
             chosen = candidates[select(candidates)]
             network[chosen.child] = chosen.parents
         return network
 
-    def _candidates(self, domain: Domain, placed: Clique, max_cells: int) -> list[Dependence]:
-        """Every column not yet placed with each of its maximal useful parent sets. Follows from public sizes alone."""
-        found = []
-        for child in domain.names:
-            if child in placed:
-                continue
-            sets = _maximal_sets(domain, placed, max_cells // domain.size((child,)), self.max_parents)
-            found += [Dependence(child, parents) for parents in sets]
-        return found
+    def _candidates(
+        self, domain: Domain, placed: Clique, max_cells: int, generator: np.random.Generator
+    ) -> list[Dependence]:
+        """Every column not yet placed with each of its maximal useful parent sets, or a random subset of these.
+
+        Follows from public sizes and public randomness alone. Where there are too many, they are never listed: of wide
+        tables there are billions.
+        """
+        children = [name for name in domain.names if name not in placed]
+        limits = [max_cells // domain.size((child,)) for child in children]
+        if len(children) * math.comb(len(placed), min(self.max_parents, len(placed))) > self.max_candidates:
+            chosen = generator.integers(len(children), size=self.max_candidates)
+            found = {
+                Dependence(children[at], _random_maximal_set(domain, placed, limits[at], self.max_parents, generator))
+                for at in chosen
+            }
+            return sorted(found, key=lambda each: (each.child, each.parents))
+        return [
+            Dependence(child, parents)
+            for child, limit in zip(children, limits, strict=True)
+            for parents in _maximal_sets(domain, placed, limit, self.max_parents)
+        ]
 
 
 def _maximal_sets(domain: Domain, columns: Clique, max_cells: int, max_size: int) -> list[Clique]:
@@ -154,6 +164,17 @@ def _maximal_sets(domain: Domain, columns: Clique, max_cells: int, max_size: int
         if len(subset) == max_size
         or all(name in subset or domain.size(subset) * smallest[name] > max(1, max_cells) for name in columns)
     ]
+
+
+def _random_maximal_set(
+    domain: Domain, columns: Clique, max_cells: int, max_size: int, generator: np.random.Generator
+) -> Clique:
+    """One of the sets of `_maximal_sets`: columns in random order, each added if it still fits."""
+    added: Clique = ()
+    for at in generator.permutation(len(columns)):
+        if len(added) < max_size and domain.size((*added, columns[at])) <= max(1, max_cells):
+            added = (*added, columns[at])
+    return tuple(name for name in columns if name in added)
 
 
 def _conditional(noisy: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
