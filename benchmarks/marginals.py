@@ -22,10 +22,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 DEFAULT_CELLS = [
     {"method": "independent", "schema": "declared"},
+    {"method": "privbayes", "schema": "declared"},
     {"method": "mst", "schema": "declared"},
-    {"method": "mst", "schema": "bought"},
+    {"method": "mst", "schema": "estimated"},
     {"method": "aim", "schema": "declared"},
-    {"method": "aim", "schema": "bought"},
+    {"method": "aim", "schema": "estimated"},
 ]
 BIN_CELLS = [
     {"method": "mst", "schema": "declared", "bins": bins, "max_bins": max_bins}
@@ -158,6 +159,7 @@ def main() -> None:
     options = [
         f"--{key} {value}" for key in ("table", "epsilon", "delta", "seeds") if (value := getattr(arguments, key))
     ]
+    options += [f"--methods {' '.join(arguments.methods)}"] if arguments.methods else []
     command = " ".join(["python benchmarks/marginals.py --scorer score.py", *options] + ["--bins"] * arguments.bins)
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / f"{name}.md").write_text(as_markdown(results, command, title))
