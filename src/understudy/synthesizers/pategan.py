@@ -45,14 +45,12 @@ from understudy.training.prepare import (
 )
 from understudy.training.settings import (
     AdamSettings,
-    AverageSettings,
     FeatureSettings,
     GeneratorSettings,
-    LearningRates,
+    LearningSettings,
     MarginalSettings,
     Settings,
     TargetSettings,
-    WarmStartSettings,
 )
 
 ROWS_EACH = 32
@@ -76,11 +74,9 @@ class VoteGAN(
     FeatureSettings,
     GeneratorSettings,
     AdamSettings,
-    LearningRates,
-    AverageSettings,
+    LearningSettings,
     MarginalSettings,
     TargetSettings,
-    WarmStartSettings,
     NeuralMethod,
 ):
     """What pategan and patectgan share: all but their conditions."""
