@@ -83,7 +83,7 @@ def _summed(learns: str) -> Any:
         clip = Clip(bound[None])
         charged = ChargedSteps(PrivateUnits(rows, present), noise, 1.0, 1)
         loss = ReconstructionLoss(fixed, BLOCKS)
-        return row_gradient(loss, network, charged, everybody, clip, jax.random.key(0))
+        return row_gradient(loss, network, charged, everybody, clip, jax.random.key(0))[0]
 
     return of
 
