@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from understudy.privacy.clipping import Clip, RowLoss
 from understudy.privacy.dpsgd import ChargedSteps, FakesFn, PublicSteps, noisy_gradient, public_gradient, sample_batches
 from understudy.privacy.sampling import Batches
-from understudy.training.loop import RunOptions, run_training
+from understudy.training.loop import RunOptions, cached_jit, run_training
 from understudy.training.optimizer import Network, optimizer_step, trainable, update_average
 
 Steps = ChargedSteps | PublicSteps
@@ -71,12 +71,13 @@ def train_network(
     Step t uses the t-th key of each of the two keys, from which nothing else may follow. Arrays of `loss`, where it is
     a module, are arguments of the program.
     """
+    run = cached_jit(advance, descent)
     is_private = isinstance(steps, ChargedSteps) and steps.is_private
     clip = Clip.flat(descent.clip_norm if is_private else math.inf)
 
     def advance_from(state: DescentState[Network], first: int, count: int) -> DescentState[Network]:
         batches = sample_step_batches(descent, batch_key, steps, first, count)
-        return advance(descent, state, loss, steps, clip, noise_key, batches)
+        return run(state, loss, steps, clip, noise_key, batches)
 
     moments = _optimizer(descent).init(trainable(network))
     start = DescentState(network, moments, network, jnp.asarray(0, jnp.int32))
@@ -89,7 +90,6 @@ def sample_step_batches(descent: Descent, key: PRNGKeyArray, steps: Steps, first
     return sample_batches(steps, keys, end=first + count, batch_size=descent.batch_size, chunk=descent.chunk_size)
 
 
-@eqx.filter_jit
 def advance(
     descent: Descent,
     state: DescentState[Network],

@@ -25,7 +25,7 @@ from understudy.training.clip_schedule import adapt_clip, init_clip, renew_clip
 from understudy.training.critics import Conditions, row_loss
 from understudy.training.dpsgd import Steps, row_gradient
 from understudy.training.generation import Context, critic_input, generate, generator_gradient, one_way
-from understudy.training.loop import RunOptions, TrainingCheckpoint, run_training
+from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
 from understudy.training.losses import LOSSES
 from understudy.training.networks import Critic, CriticNetwork, init_at_shares, spectral_scaled
 from understudy.training.optimizer import optimizer_step, trainable, update_average
@@ -105,7 +105,6 @@ def optimizer_of(settings: Settings) -> optax.GradientTransformation:
     return known[settings.optimizer]
 
 
-@eqx.filter_jit
 def advance(
     settings: Settings,
     state: State,
@@ -223,10 +222,11 @@ def train(
     context = context or Context()
     if state is None:
         state = init_state(settings, hyperparameters, network_key, context)
+    run = cached_jit(advance, settings)
 
     def advance_from(state: State, first: int, count: int) -> State:
         batches = batches_of(settings, key, steps, first, count)
-        return advance(settings, state, steps, hyperparameters, key, batches, context)
+        return run(state, steps, hyperparameters, key, batches, context)
 
     iterations, each = steps.num_steps // settings.critic_steps, settings.critic_steps
     return run_training(advance_from, state, iterations, options, steps_each=each, advice=ADVICE)

@@ -31,7 +31,7 @@ from understudy.training import gan
 from understudy.training.critics import row_loss
 from understudy.training.gan import Hyperparameters, batches_of
 from understudy.training.generation import Context, generate, generator_gradient
-from understudy.training.loop import RunOptions, TrainingCheckpoint, run_training
+from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
 from understudy.training.losses import LOSSES
 from understudy.training.networks import CriticNetwork
 from understudy.training.settings import Settings
@@ -150,7 +150,6 @@ def critic_updates(
     return dataclasses.replace(state, critic=critics, critic_momenta=momenta)
 
 
-@eqx.filter_jit
 def advance(
     chains: Chains,
     state: ChainState,
@@ -189,11 +188,12 @@ def train_chains(
     options: RunOptions,
 ) -> list[TrainingCheckpoint]:
     """The trajectory of all charged updates: `key` makes batches and noise, networks come from another one."""
+    run = cached_jit(advance, chains)
 
     def advance_from(state: ChainState, first: int, count: int) -> ChainState:
         batches = batches_of(chains.engine, key, charged.steps, first, count)
         now = jax.tree_util.tree_map(lambda column: column[first : first + count], schedule)
-        return advance(chains, state, charged, clip, key, batches, now, context)
+        return run(state, charged, clip, key, batches, now, context)
 
     _, trajectory = run_training(
         advance_from,

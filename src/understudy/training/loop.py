@@ -5,8 +5,9 @@ A training is a state and a function that runs it some iterations on, as one com
 """
 
 import dataclasses
+import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import equinox as eqx
@@ -73,6 +74,12 @@ class TrainingCheckpoint(eqx.Module):
     @classmethod
     def of(cls, state: TrainingState) -> "TrainingCheckpoint":
         return cls(state.average, state.critic, state.iteration)
+
+
+@functools.lru_cache(maxsize=32)
+def cached_jit(function: Callable[..., PyTree], *settings: Hashable) -> Callable[..., PyTree]:
+    """`function` with its first arguments compiled in: one program for each choice of settings."""
+    return eqx.filter_jit(functools.partial(function, *settings))
 
 
 def run_training(

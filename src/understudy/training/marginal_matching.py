@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from understudy.encoding.features import Blocks, num_features
 from understudy.models.networks import Generator, GeneratorNetwork, block_log_softmax
-from understudy.training.loop import RunOptions, TrainingCheckpoint, run_training
+from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
 from understudy.training.optimizer import optimizer_step, trainable, update_average
 
 BETAS = (0.9, 0.99)
@@ -224,14 +224,14 @@ def train(
     options: RunOptions | None = None,
 ) -> tuple[State, list[TrainingCheckpoint]]:
     """One step for each of the learning rates: the final state and the trajectory."""
+    run = cached_jit(advance, fit)
 
     def advance_from(state: State, first: int, count: int) -> State:
-        return advance(fit, state, terms, key, jnp.asarray(rates[first : first + count], jnp.float32))
+        return run(state, terms, key, jnp.asarray(rates[first : first + count], jnp.float32))
 
     return run_training(advance_from, state, len(rates), options, advice="Lower learning_rate.")
 
 
-@eqx.filter_jit
 def advance(fit: Fit, state: State, terms: Terms, key: PRNGKeyArray, rates: Float[Array, " steps"]) -> State:
     """One step for each of the rates."""
 

@@ -29,7 +29,7 @@ from understudy.training import gan
 from understudy.training.critics import PENALTY, Conditions, gradient_penalty, row_loss
 from understudy.training.gan import Hyperparameters, State, generator_step, init_from_networks, optimizer_of
 from understudy.training.generation import Context, critic_input, generate
-from understudy.training.loop import RunOptions, TrainingCheckpoint, run_training
+from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
 from understudy.training.losses import LOSSES
 from understudy.training.networks import Critic, CriticNetwork, CrossedCritic
 from understudy.training.optimizer import optimizer_step, trainable
@@ -229,7 +229,6 @@ def student_step(
 # ------------------------------------------------------------------------------------------------------------ the loop
 
 
-@eqx.filter_jit
 def advance(
     settings: Settings,
     voting: Voting,
@@ -287,9 +286,10 @@ def train_by_votes(
     iterations = charged_iterations if options.iterations is None else options.iterations
     charged.check_queries(iterations, voting.queries)
     run_key, teacher_key = jax.random.split(key)
+    run = cached_jit(advance, settings, voting)
 
     def advance_from(state: PateState, first: int, count: int) -> PateState:
-        return advance(settings, voting, state, charged, hyperparameters, run_key, count, context)
+        return run(state, charged, hyperparameters, run_key, count, context)
 
     state, trajectory = run_training(
         advance_from,
