@@ -35,23 +35,8 @@ if TYPE_CHECKING:
     from understudy.schema import Column as Column
     from understudy.schema import Domain as Domain
     from understudy.schema import Schema as Schema
-    from understudy.synthesizers.aim import AIM as AIM
-    from understudy.synthesizers.autogan import AutoGAN as AutoGAN
-    from understudy.synthesizers.bayesgan import BayesGAN as BayesGAN
-    from understudy.synthesizers.boosted.method import Boosted as Boosted
-    from understudy.synthesizers.dpctgan import DPCTGAN as DPCTGAN
-    from understudy.synthesizers.dpgan import DPGAN as DPGAN
-    from understudy.synthesizers.drs import DRS as DRS
-    from understudy.synthesizers.gem.method import GEM as GEM
-    from understudy.synthesizers.independent import Independent as Independent
-    from understudy.synthesizers.mst import MST as MST
-    from understudy.synthesizers.mwem import MWEM as MWEM
-    from understudy.synthesizers.patectgan import PATECTGAN as PATECTGAN
-    from understudy.synthesizers.pategan import PATEGAN as PATEGAN
-    from understudy.synthesizers.privbayes import PrivBayes as PrivBayes
     from understudy.synthesizers.protocol import Synthesizer as Synthesizer
-    from understudy.synthesizers.quail import Quail as Quail
-    from understudy.synthesizers.selected import Selected as Selected
+    from understudy.synthesizers.registry import *  # noqa: F403 - the class of every method
 
 _MODULE_OF = {
     "Codec": "encoding",
