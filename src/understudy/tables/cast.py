@@ -24,7 +24,7 @@ from understudy.tables.cells import (
     to_plain,
 )
 from understudy.tables.infer import convert_distinct, infer_style, is_untyped, read_as, unknown_format_error
-from understudy.tables.origin import flat_type, style_of
+from understudy.tables.origin import common_type, flat_type, is_number, style_of
 from understudy.tables.sql import compute_sql, quote_text
 
 MICROSECONDS_PER_DAY = 86_400_000_000
@@ -170,7 +170,7 @@ def _as_declared(
             return read, infer_style(texts, kind) if drafted else {}
 
         return convert_distinct(values, convert)
-    if kind == "categorical" and drafted and column.categories is None and _is_number(arrow_type):
+    if kind == "categorical" and drafted and column.categories is None and is_number(arrow_type):
         return values, {}
     return _as_kind(values, arrow_type, kind), {}
 
@@ -199,8 +199,9 @@ _AS_TEXT = Column(name="", kind="categorical")
 
 def _is_binary(arrow_type: pa.DataType) -> bool:
     types = pa.types
-    variable = types.is_binary(arrow_type) or types.is_large_binary(arrow_type) or types.is_binary_view(arrow_type)
-    return variable or types.is_fixed_size_binary(arrow_type)
+    return any(test(arrow_type) for test in (types.is_binary, types.is_large_binary, types.is_binary_view)) or (
+        types.is_fixed_size_binary(arrow_type)
+    )
 
 
 def declared_type(column: Column) -> pa.DataType:
@@ -223,17 +224,12 @@ def is_zoned(column: Column) -> bool:
     return (column.format or "").endswith(("%z", "Z")) or (isinstance(least, datetime) and least.tzinfo is not None)
 
 
-def _is_number(arrow_type: pa.DataType) -> bool:
-    types = pa.types
-    return types.is_integer(arrow_type) or types.is_floating(arrow_type) or types.is_boolean(arrow_type)
-
-
 def _as_kind(values: pa.ChunkedArray, arrow_type: pa.DataType, kind: str) -> pa.ChunkedArray:
     """A typed column as another kind."""
     types = pa.types
     if types.is_dictionary(values.type):
         values = values.cast(arrow_type)
-    number = _is_number(arrow_type) or types.is_decimal(arrow_type)
+    number = is_number(arrow_type) or types.is_decimal(arrow_type)
     if kind == "categorical":
         return as_text(values)
     if kind == "integer" and number:
@@ -261,9 +257,7 @@ def round_to_int(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_boolean(values.type):
         return values.cast(pa.int64())
     if pa.types.is_decimal(values.type):  # exact: floats are not, and the decimal type may be too narrow to round in
-        return convert_distinct(
-            _encodable(values), lambda distinct: (pa.array(_round_decimals(distinct), pa.int64()), {})
-        )[0]
+        return convert_distinct(values, lambda distinct: (pa.array(_round_decimals(distinct), pa.int64()), {}))[0]
     if pa.types.is_uint64(values.type):
         return pc.min_element_wise(values, pa.scalar(INT64_MAX, pa.uint64()), skip_nulls=False).cast(pa.int64())
     reals = pc.round(values.cast(pa.float64(), safe=False))
@@ -290,43 +284,34 @@ def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values as text, each by the rule of `cell_text`; raises for types without one, whatever the values."""
     if is_text(_value_type(values.type)):
         return values.cast(pa.string())
-    return convert_distinct(_encodable(values), lambda distinct: (arrow_texts(distinct), {}))[0]
-
-
-def _encodable(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """In a type that can be dictionary-encoded."""
-    if pa.types.is_decimal(values.type) and values.type.bit_width < 128:
-        return values.cast(pa.decimal128(values.type.precision, values.type.scale))
-    return values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
+    return convert_distinct(values, lambda distinct: (arrow_texts(distinct), {}))[0]
 
 
 def normalize(table: pa.Table) -> pa.Table:
-    """The internal types: plain strings, 32-bit dictionary codes, NaN as null, dates in days, invalid text as null."""
-    columns = [_normalize_column(values) for values in table.columns]
+    """The table in the internal types."""
+    columns = [normalize_column(values) for values in table.columns]
     fields = [f.with_type(c.type).with_nullable(True) for f, c in zip(table.schema, columns, strict=True)]
     return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
 
 
-def _normalize_column(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def normalize_column(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """In a common type: plain strings, 32-bit dictionary codes, days. NaN and text that is not UTF-8 are null."""
     arrow_type, types = values.type, pa.types
     if isinstance(arrow_type, pa.BaseExtensionType):
-        return _normalize_column(pa.chunked_array([c.storage for c in values.chunks], arrow_type.storage_type))
+        return normalize_column(values.cast(arrow_type.storage_type))
     if types.is_run_end_encoded(arrow_type):
-        return _normalize_column(pa.chunked_array([pc.run_end_decode(c) for c in values.chunks], arrow_type.value_type))
+        return normalize_column(pc.run_end_decode(values))
     if types.is_dictionary(arrow_type):
         values = _without_broken_texts(values)
-        value_type = pa.string() if is_text(arrow_type.value_type) else arrow_type.value_type
-        plain = pa.dictionary(pa.int32(), value_type, ordered=arrow_type.ordered)
-        return values.cast(plain).unify_dictionaries() if arrow_type != plain else values.unify_dictionaries()
+        value_type = pa.string() if is_text(arrow_type.value_type) else common_type(arrow_type.value_type)
+        return values.cast(pa.dictionary(pa.int32(), value_type, ordered=arrow_type.ordered)).unify_dictionaries()
     if is_text(arrow_type):
-        values = _without_broken_texts(values)
-    if types.is_large_string(arrow_type) or types.is_string_view(arrow_type):
-        return pa.chunked_array([piece for chunk in values.chunks for piece in _as_strings(chunk)], pa.string())
-    if types.is_float16(arrow_type):
-        values = values.cast(pa.float32())
+        texts = _without_broken_texts(values)
+        return pa.chunked_array([piece for chunk in texts.chunks for piece in _as_strings(chunk)], pa.string())
+    values = values.cast(common_type(arrow_type), safe=False)
     if types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
         return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
-    return values.cast(pa.date32(), safe=False) if types.is_date64(arrow_type) else values
+    return values
 
 
 def _as_strings(texts: pa.Array) -> list[pa.Array]:
