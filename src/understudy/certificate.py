@@ -59,11 +59,11 @@ def public_facts(schema: Schema, *, types_kept: bool = False, public_table: int 
         public_table=public_table,
         drafted=schema.drafted,
         types_kept=types_kept,
-        declared=_declared(schema),
+        declared=_declared_facts(schema),
     )
 
 
-def _declared(schema: Schema) -> tuple[str, ...]:
+def _declared_facts(schema: Schema) -> tuple[str, ...]:
     """What the schema declares, one sentence for each kind of fact."""
     facts = [] if schema.rows is None else [f"number of rows: {schema.rows:,}"]
     modelled = schema.modelled

@@ -59,8 +59,8 @@ def test_categories_are_compared_across_types():
     assert not findings('kind = "categorical"\ncategories = ["1", "2"]', pa.array([1, 2, 1, 2]))
     assert not findings('kind = "categorical"\ncategories = [1, 2]', pa.array([1.0, 2.0, 2.0, None]))
     mixed = findings('kind = "categorical"\ncategories = [1, 2]', pa.array(["1", "2", "x", None]))
-    assert '(such as "x")' in mixed["outside categories"].message
-    assert "outside categories" in findings('kind = "categorical"\ncategories = [1, 2]', pa.array([1.0, 1.5, 2.0, 2.0]))
+    assert mixed["kind"].count == 1
+    assert "not whole" in findings('kind = "categorical"\ncategories = [1, 2]', pa.array([1.0, 1.5, 2.0, 2.0]))
 
 
 def test_values_outside_the_bounds():

@@ -139,9 +139,8 @@ def _as_drafted(values: pa.ChunkedArray, column: Column) -> tuple[pa.ChunkedArra
         return _as_declared(values, column, drafted=True)
     except _NO_RULE:
         arrow_type = _value_type(values.type)
-        found = (
-            "nested values" if pa.types.is_nested(arrow_type) else arrow_type
-        )  # field names inside may be names of people
+        # Field names inside nested values may be names of people.
+        found = "nested values" if pa.types.is_nested(arrow_type) else arrow_type
         raise SchemaError(
             f"Column {column.name!r} is declared {column.kind!r}, but the table holds {found}. Change its kind in the"
             " schema, or the table.",
@@ -182,7 +181,7 @@ def as_declared_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray
     """
     target, arrow_type = declared_type(column), _value_type(values.type)
     try:
-        if _is_binary(arrow_type):
+        if pa.types.is_binary(arrow_type):
             values = as_text(values)
         elif pa.types.is_date(target) and pa.types.is_timestamp(arrow_type):
             values = microseconds(values.cast(arrow_type)).cast(pa.timestamp("us"))
@@ -195,13 +194,6 @@ def as_declared_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray
 
 
 _AS_TEXT = Column(name="", kind="categorical")
-
-
-def _is_binary(arrow_type: pa.DataType) -> bool:
-    types = pa.types
-    return any(test(arrow_type) for test in (types.is_binary, types.is_large_binary, types.is_binary_view)) or (
-        types.is_fixed_size_binary(arrow_type)
-    )
 
 
 def declared_type(column: Column) -> pa.DataType:
@@ -244,9 +236,8 @@ def _as_kind(values: pa.ChunkedArray, arrow_type: pa.DataType, kind: str) -> pa.
     if kind == "date" and types.is_date(arrow_type):
         return values.cast(pa.date32(), safe=False)
     if kind == "datetime" and types.is_timestamp(arrow_type):
-        return (
-            values if arrow_type.unit in ("us", "ns") else microseconds(values).cast(pa.timestamp("us", arrow_type.tz))
-        )
+        is_fine = arrow_type.unit in ("us", "ns")
+        return values if is_fine else microseconds(values).cast(pa.timestamp("us", arrow_type.tz))
     if kind == "datetime" and types.is_date(arrow_type):
         return _midnights(values)
     raise pa.ArrowTypeError("no rule for this type and kind")
@@ -407,25 +398,14 @@ def read_cells(cells: Sequence[object] | np.ndarray, column: Column) -> pa.Chunk
             return as_declared_type(pa.chunked_array([pa.array(cells, plain, from_pandas=True)]), column)
     if pa.types.is_string(target):
         return pa.chunked_array([pa.array(map(cell_text, cells), target)])
-    groups: dict[str, list] = {name: [] for name in _CELL_TYPES}
-    positions: dict[str, list[int]] = {name: [] for name in _CELL_TYPES}
-    for position, cell in enumerate(cells):
-        name, value = _typed_cell(cell)
-        if name:
-            groups[name].append(value)
-            positions[name].append(position)
-    read = [
-        as_declared_type(pa.chunked_array([pa.array(values, _CELL_TYPES[name])]), column)
-        for name, values in groups.items()
-        if values
-    ]
-    order = np.full(len(cells), -1)
-    order[[position for listed in positions.values() for position in listed]] = np.arange(
-        sum(map(len, positions.values()))
-    )
-    return pa.chunked_array([chunk for part in read for chunk in part.chunks], target).take(
-        pa.array(order, mask=order < 0)
-    )
+    typed = [_typed_cell(cell) for cell in cells]
+    chunks, order = [], np.full(len(typed), -1)
+    for name, arrow_type in _CELL_TYPES.items():
+        at = [position for position, (found, _) in enumerate(typed) if found == name]
+        order[at] = sum(map(len, chunks)) + np.arange(len(at))
+        values = pa.array([typed[position][1] for position in at], arrow_type)
+        chunks += as_declared_type(pa.chunked_array([values]), column).chunks
+    return pa.chunked_array(chunks, target).take(pa.array(order, mask=order < 0))
 
 
 def _typed_cell(cell: object) -> tuple[str, object]:

@@ -104,14 +104,20 @@ def flat_type(arrow_type: pa.DataType) -> pa.DataType | None:
     return common if number or is_text(common) or types.is_date(common) or types.is_timestamp(common) else None
 
 
-_COMMON = {pa.float16(): pa.float32(), pa.date64(): pa.date32(), pa.string_view(): pa.string()}
+_COMMON = {
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.string_view(): pa.string(),
+    pa.binary_view(): pa.binary(),
+}
 
 
 def common_type(arrow_type: pa.DataType) -> pa.DataType:
     """The type itself, or the common one in which it is held here: few kernels of Arrow know the others."""
     if pa.types.is_decimal(arrow_type) and arrow_type.bit_width < 128:
         return pa.decimal128(arrow_type.precision, arrow_type.scale)
-    return _COMMON.get(arrow_type, arrow_type)
+    is_bytes = pa.types.is_large_binary(arrow_type) or pa.types.is_fixed_size_binary(arrow_type)
+    return pa.binary() if is_bytes else _COMMON.get(arrow_type, arrow_type)
 
 
 def is_number(arrow_type: pa.DataType) -> bool:
