@@ -443,21 +443,21 @@ def _queries(statement: Statement) -> list[str]:
         label = query.label if query.partition is None else f"{query.label} ({query.partition} only)"
         cell = label.replace("|", "\\|")
         rows.append(f"| {cell} | {query.event.describe()} | {figure} | {added} |")
-    explained = (
+    explanation = (
         "Every query on the private rows, in order. The standalone epsilon is what the query would cost if it were the "
         "only one. These figures do not add up: composed, the queries cost the epsilon at the top of this page."
     )
     if not statement.released:
-        explained = (
+        explanation = (
             "Every planned query, in order. The run failed before it was complete, so the last queries may not have "
             "been made; they count nevertheless. Composed, they cost the epsilon at the top of this page."
         )
     if any(query.partition is not None for query in statement.queries):
-        explained += (
+        explanation += (
             " Units are partitioned at random, so queries on different partitions compose in parallel: the total is "
             "that of the most expensive partition together with all queries on all units."
         )
-    return ["## Where the budget went", explained, "\n".join(rows)]
+    return ["## Where the budget went", explanation, "\n".join(rows)]
 
 
 def _accounting(statement: Statement) -> list[str]:

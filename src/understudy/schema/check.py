@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from understudy.errors import SchemaError
 from understudy.schema.column import Column
+from understudy.schema.draft import is_text
 from understudy.schema.schema import Schema, match_columns
 from understudy.schema.values import Bound, format_value, to_toml
 
@@ -120,7 +121,8 @@ def _check_values(column: Column, values: pa.ChunkedArray, read: pa.ChunkedArray
         message = (
             f"{lost} of {known} values cannot be read as {how}. They count as nulls. Correct the schema, or the table."
         )
-        yield Finding("error" if lost == known else "warning", "kind", column.name, message, lost)
+        is_error = lost == known and not is_text(values.type)
+        yield Finding("error" if is_error else "warning", "kind", column.name, message, lost)
     if lost < known:
         yield from _check_domain(column, values.drop_null(), _decode(read).drop_null())
 

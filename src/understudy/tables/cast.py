@@ -79,17 +79,12 @@ def output_schema(own: pa.Schema, conformed: pa.Schema, schema: Schema, *, keep_
         column = schema[field.name]
         if not (keep_types or schema.drafted):
             arrow_type = pa.int64() if column.kind == "id" else read.type
-        elif column.kind == "id":
-            arrow_type = _id_type(field)
+        elif column.kind == "id":  # synthetic ids are fresh numbers, so only integer and text types are kept
+            arrow_type = field.type if pa.types.is_integer(field.type) or is_text(field.type) else pa.int64()
         else:
             arrow_type = _output_type(field, read, column, drafted=schema.drafted)
         fields.append(read.with_type(arrow_type))
     return pa.schema(fields, own.metadata)
-
-
-def _id_type(own: pa.Field) -> pa.DataType:
-    """Synthetic ids are fresh numbers, so only integer and text types are kept."""
-    return own.type if pa.types.is_integer(own.type) or is_text(own.type) else pa.int64()
 
 
 def _output_type(own: pa.Field, read: pa.Field, column: Column, *, drafted: bool) -> pa.DataType:
