@@ -284,19 +284,7 @@ def json_schema() -> dict[str, object]:
 
 def write_json_schema() -> None:
     """Publishes `json_schema` after an event was added or changed."""
-    (Path(__file__).parent / SCHEMA_FILE).write_text(_compact(json_schema()) + "\n", encoding="utf-8")
-
-
-def _compact(value: object, depth: int = 0) -> str:
-    """JSON with as much on a line as fits."""
-    whole, pad = json.dumps(value), " " * (depth + 1)
-    if len(whole) + depth < 110 or not isinstance(value, dict | list):
-        return whole
-    items = [_compact(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value)]
-    if isinstance(value, dict):
-        items = [f"{json.dumps(key)}: {item}" for key, item in zip(value, items, strict=True)]
-    start, end = "{}" if isinstance(value, dict) else "[]"
-    return f"{start}\n{pad}" + f",\n{pad}".join(items) + f"\n{pad[:-1]}{end}"
+    (Path(__file__).parent / SCHEMA_FILE).write_bytes(json_bytes(json_schema()))
 
 
 # ---------------------------------------------------------------------------------------------------------- Markdown

@@ -16,7 +16,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Never, Protocol, TypeAlias, TypeVar
 
 from understudy.errors import ConfigError, did_you_mean
@@ -101,7 +101,7 @@ class OneOf:
     """One of these words."""
 
     def __init__(self, *words: str):
-        self.words = words
+        self.words: Collection[str] = words
 
     def admits(self, value: str) -> bool:
         return value in self.words
@@ -114,11 +114,7 @@ class KeyOf(OneOf):
     """A key of this mapping, those that are added later included."""
 
     def __init__(self, mapping: Mapping[str, object]):
-        self.mapping = mapping
-
-    @property
-    def words(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(self.mapping)
+        self.words = mapping
 
 
 @dataclasses.dataclass(frozen=True)
