@@ -20,7 +20,7 @@ POSTGRES = ("postgresql://", "postgres://")
 _SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".arrow", ".jsonl", ".ndjson", ".sqlite", ".duckdb")
 _FORMATS = (*TEXT_SUFFIXES, ".jsonl", ".parquet", ".feather", ".arrow", ".sqlite", ".duckdb")
 _ALIASES = {".pq": ".parquet", ".ipc": ".arrow", ".ndjson": ".jsonl", ".sqlite3": ".sqlite", ".ddb": ".duckdb"}
-_COMPRESSED = (".gz", ".zst")
+_COMPRESSED = (".gz", ".zst", ".bz2")
 TABLE_ENDINGS = frozenset((*_SUFFIXES, *_FORMATS, *_ALIASES, *_COMPRESSED))
 _KNOWN = f"Known endings: {', '.join(_SUFFIXES)} (text also with .gz), and postgresql://user@host/db::table."
 
