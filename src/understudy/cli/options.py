@@ -147,11 +147,7 @@ class FitCommand:
     json_file: JsonFile = None
 
     def __post_init__(self) -> None:
-        self.guarantee  # noqa: B018  # refused before anything else is checked
-
-    @property
-    def guarantee(self) -> "Guarantee":
-        return read_guarantee(self.epsilon, self.delta, self.not_private)
+        read_guarantee(self.epsilon, self.delta, self.not_private)  # refused before anything else is checked
 
     def fit_into(self, folder: Path) -> "Release":
         """Fits, and saves the release in this folder. What can be refused is refused before anything is read."""
@@ -174,13 +170,14 @@ class FitCommand:
         from understudy.schema import Schema
         from understudy.tables import where_columns
 
+        guarantee = read_guarantee(self.epsilon, self.delta, self.not_private)
         binning = read_binning(self.bins, self.max_bins, self.max_categories)
         schema = None if self.schema is None else Schema.read(self.schema)
         synthesizer = read_synthesizer(self.method, self.settings)
         try:
             with show_progress(self.quiet, "fitting") as progress:
                 options = FitOptions(
-                    synthesizer, self.guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress
+                    synthesizer, guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress
                 )
                 data = read_private_table(self.source, schema, target=self.target, keep_types=self.keep_types)
                 if self.where is not None:  # checked before any budget is spent
