@@ -394,7 +394,8 @@ def read_cells(cells: Sequence[object] | np.ndarray, column: Column) -> pa.Chunk
     if pa.types.is_string(target):
         return pa.chunked_array([pa.array(map(cell_text, cells), target)])
     typed = [_typed_cell(cell) for cell in cells]
-    chunks, order = [], np.full(len(typed), -1)
+    chunks: list[pa.Array] = []
+    order = np.full(len(typed), -1)
     for name, arrow_type in _CELL_TYPES.items():
         at = [position for position, (found, _) in enumerate(typed) if found == name]
         order[at] = sum(map(len, chunks)) + np.arange(len(at))
