@@ -111,7 +111,6 @@ ALLOWED_EXACT: dict[tuple[str, str], str] = {
     ("schema/importers.py", "_read_smartnoise"): "a description of a table, not a table",
     ("synthesizers/selected.py", "_marginal"): "counts of synthetic rows",
     ("schema/check.py", "check"): "for the steward only: no part of a release",
-    ("schema/check.py", "_check_reading"): "for the steward only",
     ("schema/check.py", "_check_rows"): "for the steward only",
     ("schema/check.py", "_check_units"): "for the steward only",
     ("schema/check.py", "_check_values"): "for the steward only",

@@ -38,33 +38,31 @@ if TYPE_CHECKING:
     from understudy.synthesizers.protocol import Synthesizer as Synthesizer
     from understudy.synthesizers.registry import *  # noqa: F403 - the class of every method
 
-_MODULE_OF = {
-    "Codec": "encoding",
-    "BudgetExceeded": "errors",
-    "CheckpointError": "errors",
-    "ConditionError": "errors",
-    "ConfigError": "errors",
-    "ReleaseError": "errors",
-    "SchemaError": "errors",
-    "SpentError": "failed_run",
-    "TableError": "errors",
-    "UnderstudyError": "errors",
-    "Binning": "privacy.discovery",
-    "Guarantee": "privacy.ledger",
-    "Ledger": "privacy.ledger",
-    "Plan": "privacy.ledger",
-    "Statement": "privacy.ledger",
-    "Scorecard": "evaluation.scorecard",
-    "evaluate": "evaluation.evaluate",
-    "write_report": "report",
-    "Release": "release",
-    "fit": "api",
-    "plan": "api",
-    "Column": "schema",
-    "Domain": "schema",
-    "Schema": "schema",
-    "Synthesizer": "synthesizers.protocol",
-    **{place.partition(":")[2]: place.partition(":")[0].removeprefix("understudy.") for place in SYNTHESIZERS.values()},
+_NAMES_IN = {
+    "api": ("fit", "plan"),
+    "encoding": ("Codec",),
+    "errors": (
+        "BudgetExceeded",
+        "CheckpointError",
+        "ConditionError",
+        "ConfigError",
+        "ReleaseError",
+        "SchemaError",
+        "TableError",
+        "UnderstudyError",
+    ),
+    "evaluation.evaluate": ("evaluate",),
+    "evaluation.scorecard": ("Scorecard",),
+    "failed_run": ("SpentError",),
+    "privacy.discovery": ("Binning",),
+    "privacy.ledger": ("Guarantee", "Ledger", "Plan", "Statement"),
+    "release": ("Release",),
+    "report": ("write_report",),
+    "schema": ("Column", "Domain", "Schema"),
+    "synthesizers.protocol": ("Synthesizer",),
+}
+_MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names} | {
+    place.partition(":")[2]: place.partition(":")[0].removeprefix("understudy.") for place in SYNTHESIZERS.values()
 }
 """Where each public name is. Every class of `SYNTHESIZERS` is one, without a line of its own here."""
 

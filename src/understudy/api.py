@@ -126,7 +126,7 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
     notes = (*reasons, *(note for note in run.training.notes if note.level is Level.WARNING))
     public = read_public_table(options.public, data.given, synthesizer, data.schema)
     if options.progress is not None:
-        options.progress(0.0, "reading the table")
+        options.progress(0.0, "encoding the table")
 
     with _open_checkpoint(data, options, run, express(synthesizer), public) as checkpoint:
         if checkpoint is not None and checkpoint.is_finished:  # not computed again: the arithmetic could differ

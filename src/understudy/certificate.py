@@ -59,11 +59,11 @@ def public_facts(schema: Schema, *, types_kept: bool = False, public_table: int 
         public_table=public_table,
         drafted=schema.drafted,
         types_kept=types_kept,
-        declared=_declared(schema),
+        declared=_declared_facts(schema),
     )
 
 
-def _declared(schema: Schema) -> tuple[str, ...]:
+def _declared_facts(schema: Schema) -> tuple[str, ...]:
     """What the schema declares, one sentence for each kind of fact."""
     facts = [] if schema.rows is None else [f"number of rows: {schema.rows:,}"]
     modelled = schema.modelled
@@ -284,19 +284,7 @@ def json_schema() -> dict[str, object]:
 
 def write_json_schema() -> None:
     """Publishes `json_schema` after an event was added or changed."""
-    (Path(__file__).parent / SCHEMA_FILE).write_text(_compact(json_schema()) + "\n", encoding="utf-8")
-
-
-def _compact(value: object, depth: int = 0) -> str:
-    """JSON with as much on a line as fits."""
-    whole, pad = json.dumps(value), " " * (depth + 1)
-    if len(whole) + depth < 110 or not isinstance(value, dict | list):
-        return whole
-    items = [_compact(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value)]
-    if isinstance(value, dict):
-        items = [f"{json.dumps(key)}: {item}" for key, item in zip(value, items, strict=True)]
-    start, end = "{}" if isinstance(value, dict) else "[]"
-    return f"{start}\n{pad}" + f",\n{pad}".join(items) + f"\n{pad[:-1]}{end}"
+    (Path(__file__).parent / SCHEMA_FILE).write_bytes(json_bytes(json_schema()))
 
 
 # ---------------------------------------------------------------------------------------------------------- Markdown
@@ -443,21 +431,21 @@ def _queries(statement: Statement) -> list[str]:
         label = query.label if query.partition is None else f"{query.label} ({query.partition} only)"
         cell = label.replace("|", "\\|")
         rows.append(f"| {cell} | {query.event.describe()} | {figure} | {added} |")
-    explained = (
+    explanation = (
         "Every query on the private rows, in order. The standalone epsilon is what the query would cost if it were the "
         "only one. These figures do not add up: composed, the queries cost the epsilon at the top of this page."
     )
     if not statement.released:
-        explained = (
+        explanation = (
             "Every planned query, in order. The run failed before it was complete, so the last queries may not have "
             "been made; they count nevertheless. Composed, they cost the epsilon at the top of this page."
         )
     if any(query.partition is not None for query in statement.queries):
-        explained += (
+        explanation += (
             " Units are partitioned at random, so queries on different partitions compose in parallel: the total is "
             "that of the most expensive partition together with all queries on all units."
         )
-    return ["## Where the budget went", explained, "\n".join(rows)]
+    return ["## Where the budget went", explanation, "\n".join(rows)]
 
 
 def _accounting(statement: Statement) -> list[str]:

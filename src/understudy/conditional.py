@@ -103,9 +103,7 @@ def _resolution(origin: Origin, column: NumericCodec) -> float:
         return 10.0**-decimals
     largest = max(abs(column.histogram.grid.lower), abs(column.histogram.grid.upper))
     scale = re.fullmatch(r"decimal\d+\(\d+, (-?\d+)\)", known.arrow)
-    return (
-        10.0 ** -int(scale[1]) if scale else {"float": 2.0**-22, "halffloat": 2.0**-9}.get(known.arrow, 0.0) * largest
-    )
+    return 10.0 ** -int(scale[1]) if scale else 2.0**-22 * largest * (known.arrow == "float")
 
 
 def _widen(conjunct: Conjunct, resolution: float) -> tuple[str | None, tuple[Constant, ...]]:

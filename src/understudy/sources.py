@@ -77,7 +77,8 @@ def read_public_table(
         table, _ = as_arrow(source, schema)
         match_columns(schema, table.column_names)
     except UnderstudyError as error:
-        raise type(error)(f"The public table: {error} It must have the columns of the schema.") from error
+        error.args = (f"The public table: {error} It must have the columns of the schema.",)
+        raise
     if is_private:
         raise ConfigError(
             "The public table is the private one: training on it without noise would protect nobody. Give a table that "

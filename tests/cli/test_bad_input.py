@@ -556,7 +556,7 @@ def test_interrupted(place: Path) -> None:
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
         assert process.wait(timeout=120) == 130, rest
-    assert "reading the table" in first
+    assert "encoding the table" in first
     assert rest.splitlines()[-1] == "understudy: interrupted; nothing was written."
     assert "Traceback" not in rest
     assert _contents(place) == before

@@ -571,7 +571,7 @@ def small_training(
 class Seldom(Slot):
     """Saves between the steps at which states are kept."""
 
-    def offer(self, state: State, kept: Sequence[TrainingCheckpoint] = (), *, now: bool = False) -> None:
+    def offer(self, state: State, kept: Sequence[TrainingCheckpoint] = (), *, now: bool = False) -> None:  # type: ignore[override]
         if int(state.iteration) % 6 == 0:
             super().offer(state, kept, now=now)
 

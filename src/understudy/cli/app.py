@@ -15,25 +15,17 @@ from understudy.cli.options import (
     FitCommand,
     Force,
     JsonFile,
-    KeepTypes,
     MaxBins,
     MaxCategories,
     Method,
-    NotPrivate,
     NumRows,
-    Public,
     Quiet,
-    Resume,
-    SchemaFile,
-    Seed,
     Settings,
     Source,
     Target,
     Terse,
     Where,
-    check_json,
     check_outputs,
-    checkpoint_folder,
     named_tables,
     read_binning,
     read_guarantee,
@@ -41,6 +33,7 @@ from understudy.cli.options import (
     read_synthesizer,
     refuse_own_input,
     release_folder,
+    takes_fit_options,
 )
 from understudy.cli.output import (
     note_on_draft,
@@ -114,135 +107,54 @@ def demo(
 
 
 @app.command()
+@takes_fit_options()
 def synth(
-    source: Source,
+    options: FitCommand,
     out: Annotated[str, typer.Option("-o", "--out", help="The synthetic table. Its extension sets the format.")],
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    not_private: NotPrivate = False,
-    schema: SchemaFile = None,
-    method: Method = "auto",
-    settings: Settings = None,
-    target: Target = None,
-    rows: NumRows = None,
-    where: Where = None,
-    bins: Bins = "tree",
-    max_bins: MaxBins = 32,
-    max_categories: MaxCategories = 1000,
-    seed: Seed = None,
-    public: Public = None,
-    keep_types: KeepTypes = False,
-    resume: Resume = False,
-    force: Force = False,
-    quiet: Quiet = False,
-    json_file: JsonFile = None,
 ) -> None:
     """Fit, sample and certify in one step. The release folder is kept beside the table, as OUT.release/.
 
     During the run, OUT.release.checkpoint/ holds what --resume needs. It is private: never share it. A run that fails
     after its first query has spent its budget, and OUT.release.spent/ records that.
     """
-    from understudy.release import check_size, saved_by
-    from understudy.run.atomic import require_free_folder
+    from understudy.release import check_size
     from understudy.tables import check_writable, write_table
 
-    guarantee = read_guarantee(epsilon, delta, not_private)
     folder = release_folder(out)
-    refuse_own_input(source, out)
-    check_writable(out, force=force, table=True)
-    checkpoint = checkpoint_folder(folder, resume)
-    finished = resume and saved_by(checkpoint, folder)  # killed between its last two acts
-    require_free_folder(folder, force=force or finished, marker="release.json")
-    check_json(json_file, force)
-    if rows is not None:
-        check_size(rows, "The number of synthetic rows")
-    release = FitCommand(
-        source=source,
-        schema_file=schema,
-        guarantee=guarantee,
-        method=method,
-        settings=settings,
-        target=target,
-        binning=read_binning(bins, max_bins, max_categories),
-        seed=seed,
-        public=public,
-        keep_types=keep_types,
-        checkpoint=checkpoint,
-        resume=resume,
-        quiet=quiet,
-        where=where,
-    ).run()
-    release.save(folder, force=force or finished)
-    show_spent(release, quiet)
+    refuse_own_input(options.source, out)
+    check_writable(out, force=options.force, table=True)
+    if options.rows is not None:
+        check_size(options.rows, "The number of synthetic rows")
+    release = options.fit_into(folder)
     try:
-        fake = release.sample_arrow(rows, where=where, seed=seed)
+        fake = release.sample_arrow(options.rows, where=options.where, seed=options.seed)
     except ConditionError as error:
         raise ConditionError(
             f"{error} The budget is spent and the release is kept. Sample from it at no cost with 'understudy sample "
             f"{folder}' and another --where.",
             column=error.column,
         ) from None
-    write_table(fake, out, origin=release.origin, force=force)
-    note_on_draft(release, quiet, given=schema is not None)
-    echo(f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'CERTIFICATE.md'}", quiet=quiet)
-    write_certificate_json(release.statement, json_file, force)
+    write_table(fake, out, origin=release.origin, force=options.force)
+    note_on_draft(release, options.quiet, given=options.schema is not None)
+    written = f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'CERTIFICATE.md'}"
+    echo(written, quiet=options.quiet)
+    write_certificate_json(release.statement, options.json_file, options.force)
 
 
 @app.command()
+@takes_fit_options(without=("rows", "where"))
 def fit(
-    source: Source,
-    out: Annotated[Path, typer.Option("-o", "--out", help="The release folder to write.")],
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    not_private: NotPrivate = False,
-    schema: SchemaFile = None,
-    method: Method = "auto",
-    settings: Settings = None,
-    target: Target = None,
-    bins: Bins = "tree",
-    max_bins: MaxBins = 32,
-    max_categories: MaxCategories = 1000,
-    seed: Seed = None,
-    public: Public = None,
-    keep_types: KeepTypes = False,
-    resume: Resume = False,
-    force: Force = False,
-    quiet: Quiet = False,
-    json_file: JsonFile = None,
+    options: FitCommand, out: Annotated[Path, typer.Option("-o", "--out", help="The release folder to write.")]
 ) -> None:
     """Fit a method and write a release folder: a model to sample from, and its certificate.
 
     During the run, OUT.checkpoint/ holds what --resume needs. It is private: never share it. A run that fails after its
     first query has spent its budget, and OUT.spent/ records that.
     """
-    from understudy.release import saved_by
-    from understudy.run.atomic import require_free_folder
-
-    guarantee = read_guarantee(epsilon, delta, not_private)
-    checkpoint = checkpoint_folder(out, resume)
-    finished = resume and saved_by(checkpoint, out)  # killed between its last two acts
-    require_free_folder(out, force=force or finished, marker="release.json")
-    check_json(json_file, force)
-    release = FitCommand(
-        source=source,
-        schema_file=schema,
-        guarantee=guarantee,
-        method=method,
-        settings=settings,
-        target=target,
-        binning=read_binning(bins, max_bins, max_categories),
-        seed=seed,
-        public=public,
-        keep_types=keep_types,
-        checkpoint=checkpoint,
-        resume=resume,
-        quiet=quiet,
-    ).run()
-    release.save(out, force=force or finished)
-    show_spent(release, quiet)
-    note_on_draft(release, quiet, given=schema is not None)
-    echo(f"Wrote {out}. Next: understudy sample {out} -o fake.csv", quiet=quiet)
-    write_certificate_json(release.statement, json_file, force)
+    release = options.fit_into(out)
+    note_on_draft(release, options.quiet, given=options.schema is not None)
+    echo(f"Wrote {out}. Next: understudy sample {out} -o fake.csv", quiet=options.quiet)
+    write_certificate_json(release.statement, options.json_file, options.force)
 
 
 @app.command()

@@ -53,16 +53,16 @@ def atomic_path(
     if path.is_dir():
         raise TableError(f"{path} is a folder, expected a file name.")
     require_free(path, force=force)
-    with explained(path, *errors):
+    with explain_failure(path, *errors):
         folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
         try:
             part = folder / path.name
             yield part
-            _sync(part)
+            sync(part)
             if not force and path.exists():
                 raise TableError(f"{path} appeared while it was being written. Choose another name, or use --force.")
             os.replace(part, path)
-            _sync(path.parent)
+            sync(path.parent)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -76,14 +76,14 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, marker: 
     """
     path = Path(os.path.realpath(path))
     require_free_folder(path, force=force, marker=marker)
-    with explained(path):
+    with explain_failure(path):
         work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
         try:
             new, old = work / "new", work / "old"
             new.mkdir()
             yield new
             for file in [*new.rglob("*"), new]:
-                _sync(file)
+                sync(file)
             if path.exists():
                 require_free_folder(path, force=force, marker=marker)
                 os.rename(path, old)
@@ -93,7 +93,7 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, marker: 
                 if old.exists():
                     os.rename(old, path)
                 raise
-            _sync(path.parent)
+            sync(path.parent)
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -108,7 +108,8 @@ def require_free_folder(path: str | os.PathLike[str], *, force: bool = False, ma
         raise TableError(f"{path} is not empty and has no {marker}, so it is not replaced. Choose another name.")
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Waits until a file or folder is on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -117,7 +118,7 @@ def _sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def explained(path: Path, *errors: type[Exception]) -> Iterator[None]:
+def explain_failure(path: Path, *errors: type[Exception]) -> Iterator[None]:
     """Turns errors of the system and of the writing library into one-line errors."""
     try:
         yield

@@ -17,10 +17,10 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -30,7 +30,7 @@ import safetensors
 import safetensors.numpy
 
 from understudy.errors import CheckpointError, ConfigError
-from understudy.run.atomic import explained, require_free
+from understudy.run.atomic import explain_failure, require_free, sync
 
 try:
     import fcntl
@@ -126,16 +126,16 @@ class Checkpoint:
         folder = Path(os.path.realpath(folder))
         _seconds()
         require_place(folder, resume=resume)
-        with explained(folder):
+        with explain_failure(folder):
             folder.mkdir(mode=0o700, exist_ok=True)
             if not os.listdir(folder):
                 folder.chmod(0o700)  # an empty folder holds no secret yet
-            _sync(folder.parent)
+            sync(folder.parent)
         lock = _lock(folder)
         try:
             require_place(folder, resume=resume)  # again: another process may have been quicker
             _require_own(folder)
-            secret = _secret_of(folder, tables, facts) if resume else _begun(folder, tables, facts)
+            secret = _secret_of(folder, tables, facts) if resume else _start_run(folder, tables, facts)
             return cls(folder, secret, lock, resumed=resume)
         except BaseException:
             _unlock(lock)
@@ -204,9 +204,9 @@ class Checkpoint:
     def delete(self) -> None:
         """Deletes the checkpoint, its first file first, so that an interrupted deletion leaves nothing to resume."""
         if self._is_mine():
-            with explained(self.folder):
+            with explain_failure(self.folder):
                 (self.folder / RUN).unlink()
-                _sync(self.folder)
+                sync(self.folder)
                 shutil.rmtree(self.folder)
 
     def _is_mine(self) -> bool:
@@ -232,7 +232,7 @@ class Slot:
         self._folder, self._name, self._seconds = folder, f"training-{number}", seconds
         self._saved, self._num_kept = time.monotonic(), 0
 
-    def offer(self, state: Any, kept: Sequence[Any] = (), *, now: bool = False) -> None:
+    def offer(self, state: object, kept: Sequence[object] = (), *, now: bool = False) -> None:
         """Writes the state if it is due, and the new entries of `kept`, a list that only grows."""
         if time.monotonic() - self._saved < self._seconds and not now:
             return
@@ -254,7 +254,7 @@ class Slot:
         self._num_kept = len(kept)
         return state, [jax.device_get(each[0]) for each in kept if each is not None]
 
-    def _write(self, name: str, tree: Any, metadata: dict[str, str]) -> None:
+    def _write(self, name: str, tree: object, metadata: dict[str, str]) -> None:
         leaves = jax.device_get(jax.tree_util.tree_leaves(eqx.filter(tree, eqx.is_array)))
         arrays = {str(number): np.asarray(leaf, order="C") for number, leaf in enumerate(leaves)}
         metadata = {**metadata, "digest": _digest_of(list(arrays.values()), metadata)}
@@ -292,7 +292,7 @@ def _digest_of(arrays: Sequence[np.ndarray], metadata: Mapping[str, str]) -> str
     return digest.hexdigest()
 
 
-def _begun(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, str]) -> bytes:
+def _start_run(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, str]) -> bytes:
     """Writes the facts that identify the run, and returns its secret."""
     for leftover in folder.iterdir():  # of a run that was killed while it started or ended
         leftover.unlink()
@@ -378,28 +378,9 @@ def _unlock(lock: int | None) -> None:
 def _write(path: Path, data: bytes) -> None:
     """Writes atomically, readable by the owner alone."""
     part = path.with_name(f"{path.name}.part")
-    with explained(path):
-        with _private(part) as handle:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(handle, left) :]
-            os.fsync(handle)
+    with explain_failure(path):
+        with open(part, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(data)
+        sync(part)
         os.replace(part, path)
-        _sync(path.parent)
-
-
-@contextlib.contextmanager
-def _private(path: Path) -> Iterator[int]:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync(path.parent)
