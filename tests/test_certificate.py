@@ -247,7 +247,7 @@ def test_a_public_table_is_a_condition_at_the_head() -> None:
     statement = dataclasses.replace(_statement(), facts=PublicFacts(public_table=300))
     (condition,) = certificate.statement_conditions(statement.facts)
     assert "table of 300 rows that was declared public" in condition
-    assert f"> **On one condition:** {condition}" in certificate.to_markdown(statement)
+    assert f"> **Condition:** {condition}" in certificate.to_markdown(statement)
     assert certificate.from_json(certificate.to_json(statement)) == statement
 
 

@@ -409,7 +409,7 @@ def test_kept_types_are_a_condition(folder: Path, capsys: pytest.CaptureFixture[
     (condition,) = conditions[1]
     assert condition.startswith("the storage types of the source are taken as public")
     release = us.fit("t.parquet", "independent", us.Guarantee(1.0, 1e-6), schema=schema_of("integer"), keep_types=True)
-    assert "**On one condition:** the storage types of the source are taken as public" in release.certificate
+    assert "**Condition:** the storage types of the source are taken as public" in release.certificate
     release.save("kept.release")
     assert Release.load("kept.release").statement == release.statement
     assert (
@@ -421,5 +421,5 @@ def test_kept_types_are_a_condition(folder: Path, capsys: pytest.CaptureFixture[
 def test_drafted_types_are_a_condition(folder: Path) -> None:
     pq.write_table(pa.table({"x": pa.array([10, 20], pa.uint16())}), "t.parquet")
     release = us.fit("t.parquet", "independent", us.Guarantee(1.0, 1e-6))
-    assert "**On one condition:** the kinds and storage types of the columns" in release.certificate
+    assert "**Condition:** the kinds and storage types of the columns" in release.certificate
     assert str(release.sample_arrow(5).schema.field("x").type) == "uint16"

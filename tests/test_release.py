@@ -59,7 +59,7 @@ def test_what_bought_lists_and_bounds_lost_is_told() -> None:
     (told,) = release.notes
     assert told.level is Level.WARNING
     assert told.text.startswith("Category lists were estimated privately. Values in fewer than about 38 rows became ")
-    assert "values kept: c 2. Declare" in told.text
+    assert "values kept: c 2. To keep more, declare" in told.text
     (less,) = us.fit(table, "independent", us.Guarantee(4.0, 1e-6), schema=schema, seed=0).notes
     assert less.level is Level.INFO
     assert less.text.startswith("Category lists were estimated privately. ")
