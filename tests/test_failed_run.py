@@ -221,15 +221,15 @@ def test_the_whole_plan_is_spent_however_early_the_run_fails(tmp_path: Path) -> 
     assert statement.epsilon > 2.99
     assert not statement.facts.estimated
     assert "63" not in caught.value.failure  # the whole text names a folder, which may hold any number
-    assert "an error inside Understudy (ConfigError)" in str(caught.value)
+    assert "an internal error of Understudy (ConfigError)" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (MemoryError("317 bytes"), "does not fit into memory"),
-        (ValueError("row 317 is odd"), r"error inside Understudy \(ValueError\)"),
-        (us.BudgetExceeded("Nothing was looked at."), r"error inside Understudy \(BudgetExceeded\)"),
+        (MemoryError("317 bytes"), "does not fit in memory"),
+        (ValueError("row 317 is odd"), r"internal error of Understudy \(ValueError\)"),
+        (us.BudgetExceeded("Nothing was looked at."), r"internal error of Understudy \(BudgetExceeded\)"),
     ],
 )
 def test_other_errors_are_spendings_too_and_their_texts_are_not_shown(error: Exception, words: str) -> None:

@@ -256,9 +256,9 @@ def test_what_cannot_fit_is_refused() -> None:
     """Each way in which no noise helps: fixed prices, a spent budget, a spent delta."""
     with pytest.raises(BudgetExceeded, match=r"No amount of noise fits these queries into epsilon 1 at delta 1e-06"):
         calibrate(lambda noise: [ZCDP(1.0)], epsilon=1.0, delta=1e-6)
-    with pytest.raises(BudgetExceeded, match=r"already spent"):
+    with pytest.raises(BudgetExceeded, match=r"used the whole budget"):
         calibrate(mst_like, epsilon=1.0, delta=1e-6, already=[ZCDP(1.0)])
-    with pytest.raises(BudgetExceeded, match=r"already spent"):
+    with pytest.raises(BudgetExceeded, match=r"used the whole budget"):
         calibrate(mst_like, epsilon=1.0, delta=0.0, already=[ZCDP(1e-6)])
     with pytest.raises(BudgetExceeded, match=r"the queries before it cost epsilon 7\.766 of 1"):
         largest_rho(epsilon=1.0, delta=1e-6, already=[ZCDP(1.0)])

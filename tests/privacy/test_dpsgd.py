@@ -104,7 +104,7 @@ def test_noise_may_grow_but_not_shrink() -> None:
     steps = charged(PrivateUnits(rows, present), 1.5)
     assert float(steps.with_noise_multiplier(2.0).noise_multiplier) == 2.0
     for less in (1.4, 0.0, math.nan):
-        with pytest.raises(BudgetExceeded, match=r"is less\. This query was not made"):
+        with pytest.raises(BudgetExceeded, match=r"is smaller\. This query was not made"):
             steps.with_noise_multiplier(less)
 
 
