@@ -112,10 +112,10 @@ def test_judges_of_a_method_without_critics() -> None:
     )
     one = Domain(names=("a",), sizes=(2,), num_rows=100)
     assert "cells of 1 marginals" in Boosted(gem, **ROUNDS).plan(one, budget)["selections"].what
-    with pytest.raises(ConfigError, match="no marginal to take cells of"):
+    with pytest.raises(ConfigError, match="no such marginal"):
         Boosted(gem, distinguishers="two_way", **ROUNDS).plan(one, budget)
     for queries in ("none", ()):
-        with pytest.raises(ConfigError, match="must not be none"):
+        with pytest.raises(ConfigError, match="cannot be none"):
             Boosted(gem, distinguishers=queries, **ROUNDS)
     with pytest.raises(ConfigError, match="gem has none"):
         DRS(gem)

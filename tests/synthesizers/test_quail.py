@@ -292,7 +292,7 @@ class HoldsOut(Independent):
 def test_disjoint_around_rows_that_are_held_out_is_refused() -> None:
     inner = HoldsOut()
     domain = encoded()[0].domain
-    with pytest.raises(us.ConfigError, match="holds out units itself"):
+    with pytest.raises(us.ConfigError, match="already holds out units"):
         Quail(inner, learner="prior", disjoint=True).plan(domain, Budget(1.0, 1e-6))
     assert Quail(inner, learner="prior").plan(domain, Budget(1.0, 1e-6))  # its parts are priced as ever
 
@@ -508,7 +508,7 @@ def test_settings_are_refused_at_once(settings: dict[str, Any], match: str) -> N
 def test_a_learner_is_no_inner_method() -> None:
     with pytest.raises(us.ConfigError, match="inner must be a method"):
         Quail(Prior())  # type: ignore[arg-type]
-    with pytest.raises(us.ConfigError, match="Name that one first"):
+    with pytest.raises(us.ConfigError, match="Name that method first"):
         read_method("quail")
 
 

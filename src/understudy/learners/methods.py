@@ -188,15 +188,15 @@ class Logistic(Steps):
         if target in domain.estimated:
             # Each class is a minimum, so the price would follow from how many classes were bought.
             raise ConfigError(
-                f"method=objective needs the classes of {target!r} declared, for each costs a part of the budget. "
-                "Declare its categories in the schema, or use method=sgd."
+                f"method=objective needs the classes of {target!r} to be declared, since each of them costs part of "
+                "the budget. Declare its categories in the schema, or use method=sgd."
             )
         columns = (target, *seen_columns(domain, target, self.columns))
         inputs = 1 + sum(1 + size for size in domain.largest.shape(columns[1:]))
         if inputs > MOST_INPUTS:
             raise ConfigError(
-                f"method=objective holds at most {MOST_INPUTS:,} inputs, and these columns may have up to {inputs:,}. "
-                "Declare their categories, lower max_categories, use fewer columns, or use method=sgd."
+                f"method=objective supports at most {MOST_INPUTS:,} inputs, but these columns may have up to "
+                f"{inputs:,}. Declare their categories, lower max_categories, use fewer columns, or use method=sgd."
             )
         (size,) = domain.shape((target,))
         problems = 1 if size == 2 else size
@@ -398,9 +398,9 @@ class Linear:
     columns: tuple[str, ...] | None = None
     numbers: Annotated[str, OneOf(*NUMBERS)] = "positions"
     residual: bool = False
-    """Whether to buy the variance of what is not explained, to draw labels around their predictions."""
+    """Whether to measure the residual variance, so that labels can be sampled around predictions."""
     gram_fraction: InnerFraction = 0.6
-    """Of the noise's price for the products of inputs; the rest is for inputs by target."""
+    """Fraction of the privacy cost for the products of inputs; the rest is for inputs by target."""
     ridge: Positive = 0.4
     """Times the norm of the noise matrix: how strongly coefficients are held to zero."""
 

@@ -67,7 +67,7 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
     """Iterations; in each, every chain is updated."""
     generator_chains: Count = 10
     discriminator_chains: Count = 1
-    """Each of them looks at the private rows, and each costs budget."""
+    """Each of them queries the private rows and is charged."""
     updates: Count = 1
     """Of every chain in an iteration."""
     sampler: Annotated[str, OneOf(*SAMPLERS)] = "sgld"
@@ -89,7 +89,7 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
     samples_per_chain: Count = 5
     """States kept of every generator chain, evenly thinned over the steps after burn-in."""
     posterior_temperature: NotNegative = 1e-3
-    """Of the posterior that is asked for. 1: the posterior itself; below 1 it is colder, that is sharper."""
+    """Temperature of the posterior to sample from. 1: the posterior itself; below 1: colder, that is sharper."""
     prior: Annotated[str, OneOf(*PRIORS)] = "unit"
     """Normals around zero: unit, as published, or scaled: the variance is divided by the inputs of a layer."""
     prior_stddev: Positive = 1.0
@@ -191,15 +191,15 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
         between = f"{min(found):.3g}" if min(found) == max(found) else f"{min(found):.3g} to {max(found):.3g}"
         said = (
             f"The discriminator chains have temperature {between} at step size {etas[0]:.3g} (1 is the posterior; "
-            f"{self.posterior_temperature:g} was asked for)."
+            f"posterior_temperature is {self.posterior_temperature:g})."
         )
         if self.posterior_temperature > ABSURD:
-            said += " That is noise far more than a posterior: ask for a temperature of 1 or less."
+            said += " At this temperature samples are mostly noise. Set posterior_temperature to 1 or less."
         elif max(found) > ABSURD * max(1.0, self.posterior_temperature):
             coolest = etas[0] * max(1.0, self.posterior_temperature) / max(found)
             said += (
-                f" That is noise far more than a posterior. The temperature is in proportion to step_size: from "
-                f"{coolest:.2g} on down it would be {max(1.0, self.posterior_temperature):g}."
+                " At this temperature samples are mostly noise. It is proportional to step_size: with "
+                f"step_size={coolest:.2g} it would be {max(1.0, self.posterior_temperature):g}."
             )
         return said
 
@@ -252,7 +252,7 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
         multipliers = [event.noise_multiplier for event in events if isinstance(event, SubsampledGaussian)]
         if not multipliers or events != self._events(self._stages(domain.num_rows), min(multipliers)):
             raise BudgetExceeded(
-                "This plan charges for other updates than these settings make. Plan with the settings that are fitted."
+                "The plan charges for different updates than these settings make. Plan and fit with the same settings."
             )
 
     def _chains(self, blocks: Blocks, num_rows: int) -> Chains:

@@ -92,9 +92,10 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, NeuralMethod):
         queries.append(critic_query(self, domain, budget.after(queries)))
         if domain.target is None or not self.capabilities.target:
             return Plan(tuple(queries))
-        held = "The generator is held to noisy counts of every column with the target."
+        held = "Noisy 2-way marginals of every column with the target constrain the generator."
         return Plan(
-            tuple(queries), (Note(held if len(queries) > 2 else "The target is a column like any other here."),)
+            tuple(queries),
+            (Note(held if len(queries) > 2 else "This method treats the target like any other column."),),
         )
 
     def _train(

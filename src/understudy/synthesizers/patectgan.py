@@ -21,7 +21,7 @@ from understudy.training.prepare import Prepared, prepare, prepare_conditions
 from understudy.training.settings import ConditionSettings
 
 NO_CONDITION = (
-    "patectgan needs a discrete column to condition on, and none of this table's is one with features={!r}. Use "
+    "patectgan needs a discrete column to condition on, and with features={!r} this table has none. Use "
     "features=binned, which makes all of them discrete, or pategan."
 )
 

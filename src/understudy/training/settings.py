@@ -219,9 +219,12 @@ class Settings(GeneratorSettings, CriticSettings, OptimizerSettings, AverageSett
                 "generator_widths=[128, 128], or use arch=plain."
             )
         if self.heads == "drawn" and not (is_one_hot(self.blocks).all() and not LOSSES[self.loss].couples_fakes):
-            raise ConfigError(f"heads 'drawn' needs rows of levels alone, and another loss than {self.loss}.")
+            raise ConfigError(f"heads='drawn' needs one-hot columns only, and a loss other than {self.loss}.")
         if self.fake_term == "paired" and LOSSES[self.loss].couples_fakes:
-            raise ConfigError(f"fake_term 'paired' does not go with {self.loss}: its fakes depend on each other.")
+            raise ConfigError(
+                f"fake_term=paired cannot be combined with loss={self.loss}, in which generated rows "
+                "depend on each other."
+            )
 
     @property
     def needs_fakes(self) -> bool:
