@@ -146,13 +146,13 @@ def test_without_a_holdout_rows_are_split_once_and_this_is_said(quick: Scorecard
     content = quick.to_json()
     expected = {"name": "a fifth of the real table", "file": "", "rows": 400, "given": False, "seen": True}
     assert content["holdout"] == expected
-    assert any("The synthesizer has seen them" in note for note in texts(quick))
+    assert any("The synthesizer was fitted to them" in note for note in texts(quick))
     assert any("read off the real table" in note for note in texts(quick))
 
 
 def test_a_given_holdout_is_unseen(whole: Scorecard) -> None:
     assert whole.to_json()["holdout"]["seen"] is False
-    assert not any("The synthesizer has seen them" in note for note in texts(whole))
+    assert not any("The synthesizer was fitted to them" in note for note in texts(whole))
 
 
 def test_no_target_says_why_and_judges_the_rest() -> None:
@@ -449,7 +449,7 @@ def test_a_drafted_schema_still_says_what_was_read_off(tmp_path: Path) -> None:
     us.Schema.draft(REAL.schema).write(tmp_path / "schema.toml")
     for schema in (us.Schema.draft(REAL.schema), tmp_path / "schema.toml", str(tmp_path / "schema.toml")):
         notes = texts(evaluate(REAL, GOOD, schema=schema, metrics=["tv1"]))
-        assert any("categories and ranges were read off the real table" in note for note in notes)
+        assert any("categories and ranges were inferred from the real table" in note for note in notes)
 
 
 def test_settings_differ_by_table_only_where_they_do() -> None:
@@ -471,7 +471,7 @@ def test_a_seed_is_a_whole_number(seed: object) -> None:
 
 
 def test_one_real_row_needs_a_holdout() -> None:
-    with pytest.raises(TableError, match="Give more rows, or a holdout"):
+    with pytest.raises(TableError, match="Use more rows, or a holdout"):
         evaluate(REAL.slice(0, 1), GOOD, metrics=["tv1"])
     assert 0 <= evaluate(REAL.slice(0, 1), GOOD, holdout=TEST, metrics=["tv1"])["tv1"] <= 1  # type: ignore[operator]
 

@@ -165,7 +165,11 @@ def _check_domain(column: Column, values: pa.ChunkedArray, finding: _FindingOf) 
             values = values.filter(pc.invert(infinite))
     num_distinct = pc.count_distinct(values).as_py()
     if num_distinct == 1:
-        yield finding("note", "constant", "Every value is the same. It uses budget and carries no information.")
+        yield finding(
+            "note",
+            "constant",
+            "Every value is the same. It uses budget and carries no information. Consider drop = true.",
+        )
     if column.categories is not None:
         yield from _check_categories(column, values, finding)
     elif column.kind == "categorical" and num_distinct > 1000:
