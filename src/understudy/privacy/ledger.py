@@ -33,10 +33,10 @@ class Guarantee:
     """
 
     epsilon: float
-    """The presence of one unit changes the probability of any outcome by a factor of at most e^epsilon ..."""
+    """The presence of one unit changes the probability of any outcome by at most a factor of e^epsilon ..."""
 
     delta: float | None = None
-    """... except with about this probability. Default: from the declared number of rows, else 1e-6."""
+    """... plus delta. Default: derived from the declared number of rows, else 1e-6."""
 
     def __post_init__(self):
         _check_epsilon(self.epsilon)

@@ -63,36 +63,36 @@ ADVICE = "The autoencoder diverged. Lower autoencoder_learning_rate."
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AutoGAN(GANSettings, NeuralMethod):
-    """A generator of codes for the decoder of a private autoencoder, taught by a private critic of decoded rows."""
+    """A generator of codes for the decoder of a private autoencoder, trained against a private critic of decoded rows."""
 
     encoder: Annotated[str, OneOf(*ENCODERS)] = "joint"
     """joint (trained and noised with the decoder), random, public or dp_pca."""
     code_size: Count | None = None
-    """Numbers in a code, at most as many as features. Left out: half of the columns, from 2 to 32."""
+    """Dimensions of a code, at most as many as features. None: half of the columns, from 2 to 32."""
     autoencoder_widths: Widths = ()
     """Hidden layers of the encoder; the decoder mirrors them."""
     autoencoder_steps: Annotated[int, AtLeast(0)] = 500
     """Steps of the first phase; each costs budget. 0, with a public encoder: the decoder is the public one."""
     autoencoder_sampling_rate: float | None = None
-    """The share of the units that enters such a step. Left out: `rate`."""
+    """The sampling rate of such a step. None: `sampling_rate`."""
     autoencoder_learning_rate: Positive = 5e-3
-    """Its learning rate."""
+    """The learning rate of the first phase."""
     autoencoder_clip_norm: ClipNorm = 1.0
-    """How much one unit may add to a step, encoder and decoder together."""
+    """The clip norm of one unit's gradient, of encoder and decoder together."""
     autoencoder_fraction: InnerFraction = 0.4
-    """The part of the budget for the first phase, calibrated alone; the critic gets what is left of the whole."""
+    """The fraction of the budget for the first phase, calibrated alone; the critic gets the rest."""
     pca_fraction: InnerFraction = 0.1
-    """With dp_pca: the part of the budget for the second moments."""
+    """With dp_pca: the fraction of the budget for the second moments."""
     reconstruction: Annotated[str, OneOf(*RECONSTRUCTIONS)] = "typed"
     """typed: a loss for each kind of column. bce: binary cross-entropy of every feature, as published."""
     reduction: Annotated[str, OneOf(*REDUCTIONS)] = "sum"
     """Whether a row's loss is the sum over its columns or their mean."""
     weight_decay: NotNegative = 0.0
-    """Of the autoencoder."""
+    """Weight decay of the autoencoder."""
     latent_critic: bool = False
     """Whether the critic compares codes of rows with generated codes, instead of rows with decoded ones."""
     tune_decoder: bool = False
-    """Whether the decoder goes on to learn with the generator, from the critic alone: free, and not as published."""
+    """Whether the decoder is trained further with the generator, from the critic alone: no privacy cost; not as published."""
 
     def __post_init__(self) -> None:
         check_gan(self)

@@ -159,7 +159,7 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, NeuralMethod):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DPGAN(CriticGAN):
-    """A generator taught by a critic that sees real rows through clipped and noisy gradients only."""
+    """A GAN whose critic is trained by DP-SGD: it sees real rows only through clipped, noisy gradients."""
 
     def _conditions(self, prepared: Prepared, num_rows: int) -> Conditions | None:
         return None

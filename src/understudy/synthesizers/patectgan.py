@@ -28,7 +28,7 @@ NO_CONDITION = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PATECTGAN(ConditionSettings, VoteGAN):
-    """A generator that takes a category of a column as its condition, taught by votes of teachers that see it too."""
+    """PATE-GAN with a generator conditioned on a category of one column."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

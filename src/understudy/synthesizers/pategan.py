@@ -1,4 +1,4 @@
-"""PATE-GAN: a generator taught by a student that hears noisy votes of teachers on disjoint parts of the rows.
+"""PATE-GAN: a generator trained against a student that sees noisy votes of teachers on disjoint partitions.
 
 Jordon, Yoon and van der Schaar, "PATE-GAN: generating synthetic data with differential privacy guarantees", 2019.
 Public implementations were audited and found not to be private: teachers share rows or weights, students see real
@@ -295,7 +295,7 @@ class VoteGAN(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PATEGAN(VoteGAN):
-    """A generator taught by a student that sees only the noisy votes of teachers, each with rows of its own."""
+    """A GAN whose student critic sees only noisy votes of teachers, each trained on its own partition of the units."""
 
     def _conditions(self, prepared: Prepared, num_rows: int) -> Conditions | None:
         return None

@@ -89,7 +89,7 @@ def measure_marginals(
 ) -> tuple[list[np.ndarray] | None, np.ndarray | None]:
     """Shares of each column's categories, and of all categories with each of the target's, as far as planned.
 
-    Formal guarantee: the cost of the queries "singles" and "pairs", where the plan has them.
+    Formal guarantee: the cost of the queries "one_way" and "two_way", where the plan has them.
     """
     domain = rows.domain
     if "one_way" not in plan:
