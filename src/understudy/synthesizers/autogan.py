@@ -63,7 +63,7 @@ ADVICE = "The autoencoder diverged. Lower autoencoder_learning_rate."
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AutoGAN(GANSettings, NeuralMethod):
-    """A generator of codes for the decoder of a private autoencoder, trained against a private critic of decoded rows."""
+    """A GAN in the code space of a private autoencoder; a private critic compares decoded rows with real ones."""
 
     encoder: Annotated[str, OneOf(*ENCODERS)] = "joint"
     """joint (trained and noised with the decoder), random, public or dp_pca."""
@@ -92,7 +92,7 @@ class AutoGAN(GANSettings, NeuralMethod):
     latent_critic: bool = False
     """Whether the critic compares codes of rows with generated codes, instead of rows with decoded ones."""
     tune_decoder: bool = False
-    """Whether the decoder is trained further with the generator, from the critic alone: no privacy cost; not as published."""
+    """Whether the decoder is trained further, with the generator and from the critic alone; no privacy cost."""
 
     def __post_init__(self) -> None:
         check_gan(self)
