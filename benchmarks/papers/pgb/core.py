@@ -1,4 +1,4 @@
-"""What the experiments of the boosting paper share: one training that serves several outputs, and how results are written.
+"""What the experiments of the boosting paper share: one training for several outputs, and how results are written.
 
 Neunhoeffer, Wu and Dwork, "Private Post-GAN Boosting", 2021. The outputs are GAN (the last generator), DRS (its rows
 rejected by the last critic), PGB (boosted rows) and PGB+DRS (boosted rows rejected by the mixture of selected critics).
@@ -84,7 +84,7 @@ def trained(
     outputs: Sequence[str] = OUTPUTS,
     binning: us.Binning = BINNING,
 ) -> dict[str, us.Release]:
-    """A release for each output, by one training, or by two where GAN must not be charged for selections. Seeded: public data."""
+    """A release for each output, by one training, or by two where GAN is not charged for selections. Seeded: public data."""
     groups = [tuple(outputs)]
     if guarantee.is_private:
         groups = [tuple(name for name in outputs if ("PGB" in name) == picks) for picks in (False, True)]

@@ -678,7 +678,10 @@ def _facts(profile: Profile, here: Sequence[Mapping[str, Any]]) -> str:
     seeds = ", ".join(str(result["seed"]) for result in here)
     told = f"Seeds {seeds}; {last['seconds']['scored']} seconds for the last of them. "
     if "noise" in last:
-        told += f"Noise multiplier {last['noise']:.4f}, {profile.rounds:,} selections of epsilon {last['epsilon of a pick']:.4g}"
+        told += (
+            f"Noise multiplier {last['noise']:.4f}, {profile.rounds:,} selections of epsilon "
+            f"{last['epsilon of a pick']:.4g}"
+        )
         if "epsilon, with picks" in last:
             told += (
                 f". Epsilon of GAN and DRS {last['epsilon, GAN']:.3f}; of PGB and PGB+DRS "

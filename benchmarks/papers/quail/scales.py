@@ -88,8 +88,8 @@ def page(results: Sequence[Mapping[str, Any]]) -> str:
 {core.provenance("scales")}
 
 F1 on 5,000 other real rows, 10 classes of 7 features. *alone*: `{express(LEARNER)}` on real rows, at that epsilon.
-*inside*: the same learner as `quail({INNER}, learner_fraction=0.8)` at epsilon 3.0 trained it. *forest*: a random forest
-trained on QUAIL's rows (at most 20,000). {len({run["seed"] for run in by_rows})} repetition(s).
+*inside*: the same learner as `quail({INNER}, learner_fraction=0.8)` at epsilon 3.0 trained it. *forest*: a random
+forest trained on QUAIL's rows (at most 20,000). {len({run["seed"] for run in by_rows})} repetition(s).
 
 {core.table_of(["rows", *names], lines)}
 
