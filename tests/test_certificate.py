@@ -1,4 +1,4 @@
-"""The certificate: valid by its JSON schema, true in words, unbroken by odd names, and enough to check epsilon."""
+"""The certificate: valid by its JSON schema, true as text, unbroken by odd names, and enough to check epsilon."""
 
 import copy
 import dataclasses

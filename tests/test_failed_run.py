@@ -532,7 +532,7 @@ def _texts(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_no_text_says_that_nothing_was_looked_at(path: Path) -> None:
+def test_no_text_says_that_nothing_was_read(path: Path) -> None:
     """Whoever says it cannot know: other queries may have been answered before the one that is refused."""
     assert not [text for text in _texts(path) if "nothing was looked at" in " ".join(text.lower().split())]
 

@@ -300,7 +300,7 @@ def test_all_odd_rows(folder: Path, source: str, kind: str, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_nobody_looks_like_one_person(folder: Path, source: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_table_looks_like_one_unit(folder: Path, source: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Also for the one row that has no value at all, from which a tool learns as little as from none."""
     schema_of("integer").write(folder / "schema.toml")
     found = [outcome(folder, SOURCES[source](folder, values), capsys) for values in ([], ["10"], [""])]

@@ -155,7 +155,7 @@ def test_a_given_holdout_is_unseen(whole: Scorecard) -> None:
     assert not any("The synthesizer was fitted to them" in note for note in texts(whole))
 
 
-def test_no_target_says_why_and_judges_the_rest() -> None:
+def test_no_target_says_why_and_scores_the_rest() -> None:
     scores = evaluate(REAL, GOOD, metrics=SMALL)
     assert scores.status("tstr_auc") == Status.MISSING_INPUT
     assert scores["tv1"] >= 0  # type: ignore[operator]
@@ -282,7 +282,7 @@ def test_the_efforts_are_stated() -> None:
     assert EFFORTS["quick"].slow_rows == 5_000
 
 
-def test_two_real_columns_are_judged_as_the_gaussian_benchmark() -> None:
+def test_two_real_columns_are_scored_as_the_gaussian_benchmark() -> None:
     draw = np.random.default_rng(0)
     centres = 2.0 * draw.integers(-2, 3, (4000, 2))
     # Sums of uniforms are near enough to normal: standard deviation 0.05.
@@ -477,7 +477,7 @@ def test_one_real_row_needs_a_holdout() -> None:
 
 
 @pytest.mark.parametrize("outside", [1.7e308, -1.7e308, math.inf])
-def test_numbers_at_the_end_of_floats_are_judged(outside: float) -> None:
+def test_numbers_at_the_end_of_floats_are_scored(outside: float) -> None:
     draw = np.random.default_rng(0)
     wide, narrow = draw.uniform(-1.7, 1.7, (2, 600)) * 1e308, draw.uniform(0, 1e-300, (2, 600))
     real, fake = (

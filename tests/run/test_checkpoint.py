@@ -675,7 +675,7 @@ def test_a_command_killed_between_saving_and_deleting(tmp_path: Path, capsys: py
     """Resumed, it finds its own release in place and needs no --force; another's stays."""
     pyarrow.csv.write_csv(people(), tmp_path / "people.csv")
     out = tmp_path / "out"
-    # At an epsilon much smaller, one run in thirteen buys no category at all and two such releases are the same file.
+    # At an epsilon much smaller, one run in thirteen keeps no category at all and two such releases are the same file.
     command = ["fit", str(tmp_path / "people.csv"), "--epsilon", "3", "--method", "independent", "-q", "-o", str(out)]
     assert run([*command, "--resume"]) == 2
     assert "nothing to resume" in capsys.readouterr().err

@@ -231,7 +231,7 @@ def test_the_moments_carry_the_charged_noise() -> None:
     assert max(pvalues[3.0], pvalues[5.0]) < 1e-3
 
 
-# --------------------------------------------------------------------------------------------------------------- prices
+# ---------------------------------------------------------------------------------------------------------------- costs
 
 
 def test_both_phases_stand_on_one_ledger() -> None:
@@ -285,7 +285,7 @@ def test_the_split_between_the_phases_is_a_setting() -> None:
     assert second[0] < second[1]
 
 
-# ----------------------------------------------------------------------------------------- what is done is what is paid
+# -------------------------------------------------------------------------------------- what is done is what is charged
 
 
 class Keys(SeededNoise):
@@ -314,7 +314,7 @@ class Seen(Exception):
 
 @pytest.mark.parametrize("encoder", ["joint", "random", "dp_pca", "public"])
 @pytest.mark.parametrize("latent_critic", [False, True])
-def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_phases_do_what_was_charged(encoder: str, latent_critic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates, steps, noise multipliers and bounds are those of the queries, which stand in the ledger before rows are
     handed out; what learns is what may; and keys of draws and noise are fresh ones of the run, each used once."""
     method = AutoGAN(

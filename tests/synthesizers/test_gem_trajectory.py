@@ -51,7 +51,7 @@ def test_the_last_checkpoint_is_what_would_be_released() -> None:
     ],
     ids=["boosted", "selected apart", "selected"],
 )
-def test_from_table_to_rows_at_the_price_of_both(wrapped: Boosted | Selected, tmp_path: Path) -> None:
+def test_from_table_to_rows_at_the_cost_of_both(wrapped: Boosted | Selected, tmp_path: Path) -> None:
     """Charged are exactly gem's queries, planned behind the wrapper's own, and these; the plan says so beforehand."""
     table = demo_table().select(["insurance", "region"]).slice(0, 1000)
     columns = (*(demo_schema()[name] for name in table.column_names), us.Column(name="person", kind="id"))
@@ -104,7 +104,7 @@ def test_cells_above_the_measured_order_are_repaired() -> None:
 # ------------------------------------------------------------------------------------------------------------ the plans
 
 
-def test_judges_of_a_method_without_critics() -> None:
+def test_distinguishers_of_a_method_without_critics() -> None:
     """Cells alone, in the plan's words too; where there are neither, a plan is refused."""
     gem, budget = GEM(**TINY), Budget(1.0, 1e-6)
     assert (

@@ -3,7 +3,7 @@
 Neunhoeffer, Wu and Dwork, "Private Post-GAN Boosting", 2021. The outputs are GAN (the last generator), DRS (its rows
 rejected by the last critic), PGB (boosted rows) and PGB+DRS (boosted rows rejected by the mixture of selected critics).
 Without privacy all four come from one training. With privacy GAN and DRS have the whole budget, and PGB and PGB+DRS
-share one other training and one game: what was paid for once is used twice.
+share one other training and one game: what was charged once is used twice.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def trained(
     outputs: Sequence[str] = OUTPUTS,
     binning: us.Binning = BINNING,
 ) -> dict[str, us.Release]:
-    """A release for each output, by one training, or by two where GAN is not charged for selections. Seeded: public data."""
+    """A release for each output, by one training, or two where GAN is not charged for selections. Seeded runs."""
     groups = [tuple(outputs)]
     if guarantee.is_private:
         groups = [tuple(name for name in outputs if ("PGB" in name) == picks) for picks in (False, True)]

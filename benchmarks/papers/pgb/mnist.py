@@ -415,7 +415,7 @@ def calibrated(profile: Profile, images: int) -> tuple[float, float]:
 
 
 def calibration(profile: Profile, images: int) -> str:
-    """What `--calibrate` prints: the prices of the profile, and of 25 epochs alone."""
+    """What `--calibrate` prints: the costs of the profile, and of 25 epochs alone."""
     from understudy.privacy.events import SubsampledGaussian
     from understudy.privacy.ledger import Budget
 

@@ -93,8 +93,8 @@ forest trained on QUAIL's rows (at most 20,000). {len({run["seed"] for run in by
 
 {core.table_of(["rows", *names], lines)}
 
-Seconds of fit and sample on a table of the same kind, after compilation; `quail` has a learner to train and more queries
-to account for, and no step is saved where the budget is smaller (the paper's GANs stop earlier).
+Seconds of fit and sample on a table of the same kind, after compilation; `quail` has a learner to train and more
+queries to account for, and no step is saved where the budget is smaller (the paper's GANs stop earlier).
 
 {core.table_of(["method", *fractions], seconds)}
 """

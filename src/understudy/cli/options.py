@@ -28,7 +28,10 @@ Epsilon = Annotated[
     float | None, typer.Option("--epsilon", help="Privacy budget. Smaller is more private; 1 is common.")
 ]
 Delta = Annotated[
-    float | None, typer.Option("--delta", help="Default: derived from the declared number of rows, else 1e-6.")
+    float | None,
+    typer.Option(
+        "--delta", help="The delta of the guarantee. Default: derived from the declared number of rows, else 1e-6."
+    ),
 ]
 NotPrivate = Annotated[
     bool, typer.Option("--not-private", help="Instead of --epsilon: a baseline without noise and without a guarantee.")
