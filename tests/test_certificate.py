@@ -246,7 +246,7 @@ def test_odd_unit_breaks_no_paragraph(oddly_named: str) -> None:
 def test_a_public_table_is_a_condition_at_the_head() -> None:
     statement = dataclasses.replace(_statement(), facts=PublicFacts(public_table=300))
     (condition,) = certificate.statement_conditions(statement.facts)
-    assert "table of 300 rows that was declared public" in condition
+    assert "table of 300 rows that the maker of this release declared public" in condition
     assert f"> **Condition:** {condition}" in certificate.to_markdown(statement)
     assert certificate.from_json(certificate.to_json(statement)) == statement
 

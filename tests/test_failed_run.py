@@ -109,7 +109,7 @@ def test_what_merging_cannot_fit_is_refused_before_the_first_charge(charged: lis
 
 def test_a_code_is_refused_by_what_may_be_estimated_and_else_fits_what_was(charged: list[str]) -> None:
     schema, table = texts(num_columns=2, num_values=3)
-    with pytest.raises(ConfigError, match="code_size 2005 exceeds the features of a row, at most 2004"):
+    with pytest.raises(ConfigError, match="code_size is 2005, but a row has at most 2004 features"):
         us.fit(table, f"autogan(code_size=2005, {AUTOGAN})", ROUGH, schema=schema)
     assert not charged
     release = us.fit(table, f"autogan(code_size=2000, {AUTOGAN})", ROUGH, schema=schema, seed=1)
@@ -193,7 +193,7 @@ def test_a_diverged_training_is_a_spending(charged: list[str], tmp_path: Path) -
     assert not error.statement.released
     assert re.fullmatch(
         r"Training diverged before step \d+: .* Nothing was released, but epsilon 0\.29\d+ at delta 1e-06 is spent\. "
-        r"To keep a record of that: error\.save\(folder\)\.",
+        r"To record this, call error\.save\(folder\)\.",
         str(error),
     )
     error.save(tmp_path / "record")
@@ -337,7 +337,7 @@ def test_the_command_says_what_is_spent_and_where_it_is_recorded(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "Nothing was released, but epsilon 0.29" in said
-    assert said.endswith("The record of that is out.spent/.\n")
+    assert said.endswith("The record is out.spent/.\n")
     assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.checkpoint", "out.spent"]
     content = json.loads(Path("out.spent/certificate.json").read_text())
     assert content["released"] is False

@@ -149,7 +149,7 @@ def test_names_survive_being_written(workload: list[list[str]]) -> None:
         ("aim(workload=5)", "workload must be a list"),
         ("mst(iterations=[1", "'[' was never closed"),
         ("mst(" * 5000, "too many nested parentheses"),
-        ("boosted", "put around another method. Name that one first, as in boosted(dpgan)"),
+        ("boosted", "wraps another method. Name that method first, as in boosted(dpgan)"),
         ("drs()", "as in drs(dpgan)"),
         ("selected(mst)", "mst has none"),
         ("boosted(inner=5)", "inner must be a method, found 5"),

@@ -223,7 +223,8 @@ def test_a_condition_is_read_before_anything_is_charged(tmp_path: Path, capsys: 
     assert run([*command, "a = 'y'"]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert (
-        "it leaves no value for 'a'. Its values are 'x', 'other'. The budget is spent and the release is kept" in said
+        "it excludes every value of 'a'. Its values are 'x', 'other'. The budget is spent and the release is kept"
+        in said
     )
     assert f"at no cost with 'understudy sample {tmp_path / 'fake.release'}'" in said
     assert not out.exists()

@@ -147,7 +147,7 @@ def test_without_a_holdout_rows_are_split_once_and_this_is_said(quick: Scorecard
     expected = {"name": "a fifth of the real table", "file": "", "rows": 400, "given": False, "seen": True}
     assert content["holdout"] == expected
     assert any("The synthesizer was fitted to them" in note for note in texts(quick))
-    assert any("read off the real table" in note for note in texts(quick))
+    assert any("inferred from the real table" in note for note in texts(quick))
 
 
 def test_a_given_holdout_is_unseen(whole: Scorecard) -> None:
@@ -187,7 +187,7 @@ def test_the_order_of_rows_and_columns_does_not_matter() -> None:
 def test_more_synthetic_rows_than_real_ones_are_drawn_down() -> None:
     scores = evaluate(REAL, people(5000, 4), metrics=["one_way"])
     assert scores.to_json()["settings"]["one_way"]["synthetic_rows"] == 2000
-    assert any("a random 2,000 of them were used" in note for note in texts(scores))
+    assert any("2,000 of them were sampled" in note for note in texts(scores))
 
 
 def test_frames_and_files_give_the_same_scorecard(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_the_schema_names_target_and_positive_class() -> None:
     )
     scores = evaluate(REAL, GOOD, schema=schema, metrics=["tv1"])
     assert (scores.to_json()["target"], scores.to_json()["positive"]) == ("rich", "no")
-    assert not any("read off" in note for note in texts(scores))
+    assert not any("inferred from" in note for note in texts(scores))
 
 
 def test_one_class_in_the_synthetic_table_is_flagged() -> None:

@@ -216,7 +216,7 @@ def test_arrays_with_declared_bounds() -> None:
     [
         ({"bounds": None}, "bounds of the inputs are not declared"),
         ({"classes": None}, "classes are not declared"),
-        ({"classes": [1]}, "one class only"),
+        ({"classes": [1]}, "only one class"),
         ({"bounds": (3, -3)}, "low below high"),
         ({"bounds": [(0, 1)] * 3}, "Bounds must be"),
         ({"guarantee": None}, "Set the guarantee"),

@@ -260,7 +260,7 @@ def test_what_cannot_fit_is_refused() -> None:
         calibrate(mst_like, epsilon=1.0, delta=1e-6, already=[ZCDP(1.0)])
     with pytest.raises(BudgetExceeded, match=r"used the whole budget"):
         calibrate(mst_like, epsilon=1.0, delta=0.0, already=[ZCDP(1e-6)])
-    with pytest.raises(BudgetExceeded, match=r"the queries before it cost epsilon 7\.766 of 1"):
+    with pytest.raises(BudgetExceeded, match=r"earlier queries already cost epsilon 7\.766 of 1"):
         largest_rho(epsilon=1.0, delta=1e-6, already=[ZCDP(1.0)])
     assert not fits([ZCDP(1e-9)], 1.0, 0.0)
     assert spent([ZCDP(1e-9)], 0.0) == Spent(math.inf, math.inf)

@@ -84,7 +84,7 @@ def test_counts_are_charged_before_the_rows_are_touched() -> None:
 def test_counts_beyond_the_cost_are_refused_untouched() -> None:
     """More marginals than charged, or more rows a unit than charged."""
     book = ledger(5.0)
-    with pytest.raises(BudgetExceeded, match=r"planned for 1 marginals and 1 rows a unit, not for 2 and 1"):
+    with pytest.raises(BudgetExceeded, match=r"planned for 1 marginals and 1 rows per unit, not for 2 and 1"):
         noisy_counts(untouchable(), [("a",), ("b",)], Query("c", "c", DiscreteGaussian(50.0)), book)
     with pytest.raises(BudgetExceeded, match=r"not for 1 and 2. This query was not made"):
         noisy_counts(untouchable(k=2), [("a",)], Query("c", "c", DiscreteGaussian(50.0)), book)
@@ -146,7 +146,7 @@ def test_answers_are_charged_at_once_and_no_more_are_given() -> None:
     book = ledger(1.0)
     with pytest.raises(BudgetExceeded, match=r"would exceed"):
         noisy_answers(untouchable(), Query("c", "c", DiscreteGaussian(20.0, 1000)), book)
-    with pytest.raises(BudgetExceeded, match=r"planned for 1 rows a unit, not for 2. This query was not made"):
+    with pytest.raises(BudgetExceeded, match=r"planned for 1 rows per unit, not for 2. This query was not made"):
         noisy_answers(untouchable(k=2), Query("c", "c", DiscreteGaussian(50.0, 2)), book)
     assert not book.queries
     charged = Query("c", "c", DiscreteGaussian(50.0, 2))

@@ -338,7 +338,7 @@ def test_laplace_votes_cost_their_epsilon_each() -> None:
 
 def test_no_more_queries_than_were_charged() -> None:
     codes, teacher = table()
-    with pytest.raises(BudgetExceeded, match="on 9 that were charged"):
+    with pytest.raises(BudgetExceeded, match="9 queries were charged"):
         train_by_votes(
             SETTINGS,
             VOTING,

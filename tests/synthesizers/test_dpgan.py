@@ -98,7 +98,7 @@ def _seeded():  # type: ignore[no-untyped-def]
         ("adaptive_clip=private", "adaptive_clip must be one of"),
         ("marginals_fraction=1.0", "marginals_fraction"),
         ("steps=100, critic_steps=3", "multiple of critic_steps"),
-        ("loss=kl_wgan, fake_term=paired", "does not go with kl_wgan"),
+        ("loss=kl_wgan, fake_term=paired", "cannot be combined with loss=kl_wgan"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: str) -> None:

@@ -127,7 +127,7 @@ def test_as_many_checkpoints_as_there_are() -> None:
     assert boosted._count == min(100, GEM().steps // 5)
     assert Boosted(GEM(**TINY), **ROUNDS)._count == 8
     assert express(read_method("boosted(gem)")) == "boosted(gem)"
-    with pytest.raises(ConfigError, match="asks for the last 9, but gem keeps 8"):
+    with pytest.raises(ConfigError, match="is 9, but gem has only 8"):
         Boosted(GEM(**TINY), checkpoints=9, **ROUNDS)
-    with pytest.raises(ConfigError, match="asks for the last 1, but gem keeps 0"):
+    with pytest.raises(ConfigError, match="is 1, but gem has only 0"):
         Boosted(GEM(**TINY), checkpoint_every=41)

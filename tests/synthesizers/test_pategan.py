@@ -169,8 +169,8 @@ def test_a_plan_that_cannot_work_says_so(method: str, num_rows: int, warned: boo
 
 def test_teachers_with_next_to_no_rows_are_warned_of() -> None:
     """Many teachers outvote the noise, and have nothing to say."""
-    assert any("Fewer than 8 rows" in note.text for note in _plan("pategan(teachers=500)", 2000).notes)
-    assert not any("Fewer than 8 rows" in note.text for note in _plan("pategan(teachers=250)", 2000).notes)
+    assert any("each teacher has fewer than 8" in note.text for note in _plan("pategan(teachers=500)", 2000).notes)
+    assert not any("each teacher has fewer than 8" in note.text for note in _plan("pategan(teachers=250)", 2000).notes)
 
 
 def test_the_command_line_shows_it(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
@@ -217,7 +217,7 @@ def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: 
 
 def test_more_teachers_than_rows_are_refused_before_anything_is_read() -> None:
     schema, table = survey()
-    with pytest.raises(ConfigError, match="2001 teachers need as many rows at least"):
+    with pytest.raises(ConfigError, match="2001 teachers need at least 2001 rows"):
         us.fit(table, "pategan(teachers=2001)", QUICK, schema=schema)
 
 
