@@ -173,7 +173,7 @@ def import_faults(source: str, module: str) -> list[str]:
 
 
 def noise_faults(source: str, file: str) -> list[str]:
-    """What a file outside `privacy/` must not do, each as (line, rule) in words."""
+    """What a file outside `privacy/` must not do, each as (line, rule)."""
     tree, faults = ast.parse(source), []
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
     for node in ast.walk(tree):

@@ -179,7 +179,7 @@ def _by_brightness(codes: np.ndarray) -> np.ndarray:
     return np.stack([share, 1 - share], axis=1)
 
 
-def test_picks_without_an_accountant_follow_the_same_law() -> None:
+def test_selections_without_an_accountant_follow_the_same_law() -> None:
     """Counts of 40 seeds, by chi-square: one false alarm in 10^4."""
     codes, public, found = images(600), np.asarray([0.1, 0.9, 0.5]), np.zeros((2, 3), int)
     real = evaluate_critics(_by_brightness, 2, codes)

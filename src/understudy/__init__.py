@@ -1,4 +1,4 @@
-"""Understudy: a synthetic stand-in for a table about people, under differential privacy.
+"""Understudy: synthetic tables with a differential-privacy guarantee.
 
 Names load on first use, so that the command line answers at once.
 """

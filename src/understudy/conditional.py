@@ -73,7 +73,7 @@ def allowed_codes(where: str, codec: Codec, origin: Origin) -> dict[str, np.ndar
         allowed[column.name] = allowed.get(column.name, np.ones(column.size, dtype=bool)) & mask
         if not allowed[column.name].any():
             raise ConditionError(
-                f"No row can meet the condition: it leaves no value for {column.name!r}.{_describe_values(column)}",
+                f"No row can meet the condition: it excludes every value of {column.name!r}.{_describe_values(column)}",
                 column=column.name,
             )
     return allowed

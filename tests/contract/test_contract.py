@@ -297,7 +297,7 @@ def test_a_second_accountant_confirms_epsilon(with_declared: Fitted, with_nothin
 
 
 def test_default_size_is_the_public_one(with_declared: Fitted, with_nothing: Fitted) -> None:
-    """Declared, or bought with noise; never the exact number of rows."""
+    """Declared, or estimated privately; never the exact number of rows."""
     assert with_declared.release.sample(seed=0).num_rows == declared(with_declared.method).rows
     size = with_nothing.release.sample(seed=0).num_rows
     assert size == with_nothing.release.codec.num_rows != NUM_ROWS
@@ -350,7 +350,7 @@ def test_assumed_rows_move_no_charge(with_nothing: Fitted, method: str) -> None:
     assert plan(method, undeclared(method), rows=10**7).queries == with_nothing.release.statement.queries
 
 
-def test_bought_values_move_no_charge(with_nothing: Fitted, method: str) -> None:
+def test_estimated_values_change_no_charge(with_nothing: Fitted, method: str) -> None:
     """Two quite different tables under one schema are charged alike."""
     other = fit(method, seed=1, table=other_people(), schema=undeclared(method))
     assert other.statement.queries == with_nothing.release.statement.queries
@@ -409,7 +409,7 @@ class RecordingRows(PrivateRows):
 
 
 class RecordingNoise(SeededNoise):
-    """Noise that adds up the zCDP price of everything drawn, for `rows_per_unit` and weights of one.
+    """Noise that adds up the zCDP cost of everything drawn, for `rows_per_unit` and weights of one.
 
     A row moves the scores of a choice within a range of 2, up or down by one; `one_sided`, within a range of 1: picks
     of critics move all one way, distances of marginals by half a row (tests/test_boosting.py).
@@ -671,7 +671,7 @@ def test_takes_a_target(method: str, with_declared: Fitted) -> None:
 
 
 def test_choices_are_counted(method: str, with_declared: Fitted) -> None:
-    """Looks that choose are priced for at least one round of positive epsilon."""
+    """Selections are charged for at least one round of positive epsilon."""
     for query in with_declared.release.statement.queries:
         if isinstance(query.event, Selections):
             assert query.event.rounds >= 1

@@ -348,7 +348,7 @@ def test_a_public_grid_asks_for_no_histogram() -> None:
 )
 def test_a_small_run_with_nulls(method: str, features: str, tmp_path: Path) -> None:
     expression = f"{method}(features={features}, steps=20, {TINY})"
-    # One of the two in earnest: prices know nothing of features, and finding them takes most of the time.
+    # One of the two in earnest: costs know nothing of features, and finding them takes most of the time.
     guarantee = us.Guarantee(3.0, 1e-6) if features == "modes" else us.Guarantee.not_private()
     release = us.fit(people(), expression, guarantee, schema=schema())
     assert features == "typed" or 0.99 * 3 <= release.statement.epsilon <= 3

@@ -87,7 +87,7 @@ def test_without_a_schema_the_real_table_sets_the_scale_and_this_is_said() -> No
     assert (layout["x"].lower, layout["x"].upper) == (1.0, 3.0)
     assert layout["kind"].categories == ("a", "b")
     assert layout["day"].upper - layout["day"].lower == 2
-    assert "read off the real table" in layout.notes[0]
+    assert "inferred from the real table" in layout.notes[0]
 
 
 def test_what_a_schema_leaves_open_is_named() -> None:

@@ -19,13 +19,13 @@ from understudy.privacy.selection import noisy_selections
 def test_rows_bounded_for_smaller_units_are_refused_before_any_charge() -> None:
     """Choices and gradient steps: noise for one row a unit would not hide three."""
     book = ledger(k=3)
-    with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
+    with pytest.raises(BudgetExceeded, match="limited to 1 per unit"):
         noisy_selections(untouchable(), Query("c", "selections", Selections(0.1, 2)), book)
-    with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
+    with pytest.raises(BudgetExceeded, match="limited to 1 per unit"):
         noisy_answers(untouchable(), Query("c", "counts", DiscreteGaussian(50.0, 2, 3)), book)
-    with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
+    with pytest.raises(BudgetExceeded, match="limited to 1 per unit"):
         charge_dpsgd(untouchable(), Query("s", "steps", SubsampledGaussian(0.5, 20.0, 2)), book)
-    with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
+    with pytest.raises(BudgetExceeded, match="limited to 1 per unit"):
         charge_langevin(
             untouchable(),
             [Query("s", "steps", SubsampledGaussian(0.5, 20.0, 12))],
@@ -80,7 +80,7 @@ def test_updates_that_the_plan_does_not_charge_are_refused() -> None:
     mixed = [Query("s", "steps", SubsampledGaussian(rate, 20.0, 6)) for rate in (0.5, 0.25)]
     for queries in (few, mixed):
         book = ledger(5.0)
-        with pytest.raises(BudgetExceeded, match="not those that the plan charges for"):
+        with pytest.raises(BudgetExceeded, match="differ from those in the plan"):
             charge_langevin(
                 Closed(np.zeros((3, 3), np.int32), DOMAIN),
                 queries,

@@ -710,7 +710,7 @@ def test_normals_are_independent_over_keys_and_places() -> None:
 
 
 @given(st.floats(0.3, 20), st.integers(1, 8), st.floats(1, 1000))
-def test_counts_are_paid_from_the_same_total(total: float, num_groups: int, stddev: float) -> None:
+def test_counts_are_charged_from_the_same_total(total: float, num_groups: int, stddev: float) -> None:
     if 1 / total**2 <= num_groups / (2 * stddev) ** 2:
         with pytest.raises(ConfigError, match="Raise their noise"):
             noise_multiplier_beside_counts(total, num_groups, stddev)

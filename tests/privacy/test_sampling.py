@@ -113,7 +113,7 @@ def test_the_charged_rate_is_a_whole_number_of_words_and_never_below(rate: float
 
 
 @pytest.mark.parametrize("digits", [1, 2, 5, 10])
-def test_a_coin_has_the_charged_rate_exactly(digits: int) -> None:
+def test_a_draw_has_the_charged_rate_exactly(digits: int) -> None:
     """All 2^digits ways the fair bits can fall, one in each lane: exactly `heads` of them are heads."""
     ways = np.arange(2**digits)
     planes = np.stack([(ways >> digit & 1).astype(np.uint32) for digit in range(digits)])
@@ -123,7 +123,7 @@ def test_a_coin_has_the_charged_rate_exactly(digits: int) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.001, 0.1, 1 / 3, 0.5, 0.999])
-def test_the_coins_of_all_places_in_a_word_have_the_charged_rate(rate: float) -> None:
+def test_the_draws_of_all_places_in_a_word_have_the_charged_rate(rate: float) -> None:
     """32 places, each by a binomial test over 62,500 words; false alarm 1e-3 in all."""
     words = 62_500
     seen = np.asarray(times_drawn(jax.random.key(3), 32 * words, rate, chunk_size(32 * words * rate)))

@@ -123,7 +123,7 @@ def test_the_tail_is_taken_off_delta() -> None:
 @pytest.mark.parametrize("event", FLOATING, ids=lambda event: type(event).__name__)
 def test_a_ledger_refuses_deltas_that_floating_noise_cannot_honour(event: Event) -> None:
     ledger = Ledger(Guarantee(10.0, 1e-15), noise=SeededNoise(0))
-    with pytest.raises(ConfigError, match=r"delta 1e-15 is below 1e-12, the smallest that the floating-point noise"):
+    with pytest.raises(ConfigError, match=r"delta 1e-15 is below 1e-12, the smallest that floating-point noise"):
         ledger.charge(Query("k", "what", event))
     assert not ledger.queries
     with pytest.raises(ConfigError, match="below 1e-12"):

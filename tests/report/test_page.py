@@ -187,11 +187,11 @@ def test_key_scores_stand_side_by_side_directly_after_the_words() -> None:
 
 def test_the_head_names_files_and_the_day() -> None:
     card = scorecard(("aim",))
-    assert "adult_test, 16,281 rows; given as unseen" in " ".join(Text(render(card)).texts)
+    assert "adult_test, 16,281 rows; declared as unseen" in " ".join(Text(render(card)).texts)
     card["real"]["file"], card["holdout"]["file"], card["holdout"]["seen"] = "train.csv", "<test>.csv", True
     texts = " ".join(Text(render(card | {"created": "2026-01-31"})).texts)
     assert "train.csv, 32,561 rows" in texts
-    assert "<test>.csv, 16,281 rows; seen by the synthesizer" in texts
+    assert "<test>.csv, 16,281 rows; part of the table that was fitted" in texts
     assert "Understudy 0.1.0, 2026-01-31" in texts
 
 

@@ -1,4 +1,4 @@
-"""AIM: one lump, spent whole and never passed; caps on size and rounds; small tables."""
+"""AIM: one zCDP budget, spent in full and never exceeded; caps on size and rounds; small tables."""
 
 import jax
 import numpy as np
@@ -44,7 +44,7 @@ def _fit(
     return model, told
 
 
-def test_plan_is_one_lump_that_fills_the_budget() -> None:
+def test_plan_is_one_zcdp_budget_that_fills_the_guarantee() -> None:
     guarantee = Guarantee(1.0, 1e-6)
     plan = AIM().plan(DOMAIN, Ledger(guarantee, noise=SeededNoise(0)).remaining)
     assert isinstance(plan["rounds"].event, ZCDP)
@@ -52,8 +52,8 @@ def test_plan_is_one_lump_that_fills_the_budget() -> None:
     assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1
 
 
-def test_all_of_the_lump_is_spent_round_by_round() -> None:
-    """The filter refuses what would pass the lump, so reaching its end is spending it exactly."""
+def test_the_whole_zcdp_budget_is_spent_round_by_round() -> None:
+    """The filter refuses what would exceed the zCDP budget, so reaching its end is spending it exactly."""
     _, told = _fit(AIM(), 1.0)
     assert told == sorted(told)
     assert told[-1] == pytest.approx(1, abs=1e-6)
@@ -121,8 +121,8 @@ def test_small_tables(columns: int) -> None:
     assert told[-1] == pytest.approx(1, abs=1e-6)
 
 
-def test_units_with_several_rows_pay_for_them() -> None:
-    """The lump buys the same zCDP; the noise grows with the rows a unit may have."""
+def test_units_with_several_rows_get_more_noise() -> None:
+    """The zCDP budget stays the same; the noise grows with the rows a unit may have."""
     ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=4)
     method = AIM(max_rounds=12)
     rows = PrivateRows(_codes(), DOMAIN, max_rows_per_unit=4)

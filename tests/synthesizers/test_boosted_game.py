@@ -108,7 +108,7 @@ def test_a_number_is_a_rate_of_all_rounds() -> None:
     np.testing.assert_array_equal(learning_rates(0.2, 3, 50), [0.2, 0.2, 0.2])
 
 
-def test_the_gap_of_private_picks_is_within_the_free_bound() -> None:
+def test_the_gap_of_private_selections_is_within_the_free_bound() -> None:
     """The bound fails with probability 0.05 at most: in 100 games more than 16 failures have a chance below 1e-5."""
     generator, failures, exponent = np.random.default_rng(0), 0, 30.0
     for seed in range(100):
@@ -194,7 +194,7 @@ def test_rejection_is_normalised_as_published() -> None:
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.5, 1.0])
-def test_a_constant_judge_keeps_half(constant: float) -> None:
+def test_a_constant_critic_keeps_half(constant: float) -> None:
     np.testing.assert_allclose(acceptance(np.full(10, constant)), 0.5)
     kept = rejection_sample(np.full(10_000, constant), np.random.default_rng(0))
     assert abs(len(kept) - 5000) < 5 * 50

@@ -73,7 +73,7 @@ def test_groups_count_what_their_codes_count() -> None:
 
 
 @pytest.mark.parametrize("rows_per_unit", [1, 3])
-def test_the_bundle_holds_no_more_than_its_price(rows_per_unit: int) -> None:
+def test_the_bundle_holds_no_more_than_its_cost(rows_per_unit: int) -> None:
     """sum_j (k / s_j)^2 fills 1 / multiplier^2 and not a bit more, in one call or in several."""
     rows = table(100)
     rows.max_rows_per_unit = rows_per_unit
@@ -152,7 +152,7 @@ class Heard(SeededNoise):
 
 @pytest.mark.parametrize("stddev", [0.3, 2.0, 1e3, 1e7])
 def test_noise_is_drawn_on_fine_steps(stddev: float) -> None:
-    """The price is that of a continuous Gaussian, which discrete noise has only where steps are fine."""
+    """The cost is that of a continuous Gaussian, which discrete noise has only where steps are fine."""
     rows, noise = table(100), Heard(0)
     book = Ledger(us.Guarantee(100.0, 1e-6), noise=noise)
     (found,) = charge_marginals(rows, bundle(0.2), book).noisy_counts([("a", "b")], [stddev])
@@ -160,7 +160,7 @@ def test_noise_is_drawn_on_fine_steps(stddev: float) -> None:
     assert drawn_with >= FINE
     steps = drawn_with / stddev / (1 + ROOM)
     assert math.log2(steps) == pytest.approx(round(math.log2(steps)), abs=1e-12)
-    assert (1 + ROOM) ** -2 * (1 + ROOM / 2) < 1  # what the sum may pass its price by, the noise makes up for
+    assert (1 + ROOM) ** -2 * (1 + ROOM / 2) < 1  # what the sum may pass its cost by, the noise makes up for
     steps = 2.0 ** round(math.log2(steps))
     np.testing.assert_array_equal(found, rows._exact_counts(("a", "b")) + draws / steps)
 
@@ -175,13 +175,17 @@ def test_noise_is_drawn_on_fine_steps(stddev: float) -> None:
         ("t", {"mode": "adaptive", "num_selections": 2, "rounds": 2}, [3 + 2]),
         ("t", {"mode": "adaptive", "num_selections": 2, "rounds": 2, "three_way_fraction": 0.1}, [3 + 2 + 4]),
         (None, {"mode": "one_shot", "three_way_fraction": 0.2}, range(6 + 1 + 4, 6 + 6 + 4 + 1)),
-        (None, {"mode": "adaptive", "num_selections": 50}, range(6 + 1, 6 + 6 + 1)),  # all are bought, and recounted
+        (
+            None,
+            {"mode": "adaptive", "num_selections": 50},
+            range(6 + 1, 6 + 6 + 1),
+        ),  # all are measured, and re-measured
     ],
 )
-def test_all_answers_of_a_run_are_within_what_was_paid(
+def test_all_answers_of_a_run_are_within_what_was_charged(
     target: str | None, settings: dict, others: Sequence[int], rows_per_unit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By what is really drawn, rounds, groups, triples, recounts and cliques included: all looks are charged before."""
+    """By what is really drawn, with rounds, groups, 3-way marginals, re-measurement, cliques: all is charged before."""
     rows = table(1000, target=target)
     rows.max_rows_per_unit = rows_per_unit
     run = ledger(2.0, rows_per_unit=rows_per_unit)
@@ -286,7 +290,7 @@ def test_pairs_are_counted_again_where_it_is_worth_it(target: str | None) -> Non
         ("a", 0.3, 0.0, True),
     ],
 )
-def test_what_is_kept_back_for_recounts(
+def test_what_is_reserved_for_remeasurement(
     target: str | None, share: float | None, three_way: float, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unasked a half without a target, and nothing with one: what the plan, the settings and the pages say."""
@@ -409,7 +413,7 @@ def test_without_noise_the_marginals_come_back(mode: str) -> None:
 
 @pytest.mark.parametrize(("share", "found"), [(0.0, False), (None, True)])
 def test_triples_show_what_no_pair_shows(share: float | None, found: bool) -> None:
-    """The parity of three columns, in the model's own law; with noise too. They are bought unasked in a small table."""
+    """The parity of three columns, in the model's own law; with noise too. A small table measures them by default."""
     draw = np.random.default_rng(0)
     a, b, d = draw.integers(0, 2, (3, 4000))
     domain = Domain(names=("a", "b", "c", "d"), sizes=(2, 2, 2, 2), num_rows=4000)
@@ -427,8 +431,8 @@ def test_triples_show_what_no_pair_shows(share: float | None, found: bool) -> No
         assert distance < 0.1 if found else distance > 0.4
 
 
-def test_whether_triples_are_bought_follows_from_public_facts() -> None:
-    """In the words of the plan; with a target, round by round, or with much noise none are bought unless asked for."""
+def test_whether_three_way_marginals_are_measured_follows_from_public_facts() -> None:
+    """As the plan states; with a target, round by round, or with much noise none are measured unless requested."""
 
     def bought(columns: int = 16, rows: int | None = 16_000, epsilon: float = 1.0, size: int = 2, **more: Any) -> bool:
         names = tuple(f"c{at}" for at in range(columns))
@@ -476,7 +480,7 @@ def test_what_the_plan_says_of_triples_is_done(planned: int, three_way: int, mon
     assert sum(isinstance(query, Grouped) and len(query.clique) == 3 for query in asked) == three_way
 
 
-def test_triples_that_noise_would_hide_are_not_bought() -> None:
+def test_three_way_marginals_lost_in_noise_are_not_measured() -> None:
     """Nothing is reserved for them where no three columns have levels frequent enough."""
     rows, run = table(30), ledger(0.1)
     gem = GEM(three_way_fraction=0.5)
@@ -487,7 +491,7 @@ def test_triples_that_noise_would_hide_are_not_bought() -> None:
 
 
 @pytest.mark.parametrize(("rare", "least", "most"), [(0, 0.09, 0.11), (45, 0.85, 0.91)])
-def test_single_columns_stand_for_pairs_that_are_not_bought(rare: int, least: float, most: float) -> None:
+def test_one_way_marginals_stand_for_pairs_that_are_not_measured(rare: int, least: float, most: float) -> None:
     """Where most columns have one level that noise leaves, the precision goes to single columns."""
     columns, num_rows = 48, 100_000
     draw = np.random.default_rng(0)
@@ -500,7 +504,7 @@ def test_single_columns_stand_for_pairs_that_are_not_bought(rare: int, least: fl
     assert len(measurements.pairs) == math.comb(columns - rare, 2)
     assert least <= 1 - privacy_filter.left / privacy_filter.precision <= most
     one_way = measurements.terms()[0]
-    scale = num_rows**2 / one_way.weights.size  # nothing else was bought
+    scale = num_rows**2 / one_way.weights.size  # nothing else was measured
     assert float(one_way.weights[0, ::2].sum()) / scale == pytest.approx(
         privacy_filter.precision - privacy_filter.left, rel=1e-4
     )
@@ -556,7 +560,7 @@ def test_hardly_anybody(num_rows: int) -> None:
 
 @pytest.mark.parametrize(("columns", "parts"), [(["a"], 1), (["a", "t"], 2)])
 def test_nothing_is_left_over(columns: list[str], parts: int) -> None:
-    """Where there are no pairs to buy, what was meant for them makes the rest more precise."""
+    """Where there are no pairs to measure, what was meant for them makes the rest more precise."""
     rows, run = table(2000).only(columns), ledger(1.0)
     privacy_filter = charge_marginals(rows, GEM().plan(rows.domain, run.remaining)["marginals"], run)
     terms = MarginalMeasurements(GEM(), rows.domain, privacy_filter, max_pairs=None).terms()
@@ -569,7 +573,7 @@ def test_nothing_is_left_over(columns: list[str], parts: int) -> None:
 
 
 def test_the_mode_follows_from_public_facts() -> None:
-    """Wide tables with few declared rows are bought adaptively; what is bought moves nothing."""
+    """Wide tables with few declared rows are measured adaptively; answers do not change that."""
 
     def mode(columns: int, rows: int | None, found: int = 500, epsilon: float = 1.0, size: int = 2) -> str:
         names = tuple(f"c{at}" for at in range(columns))
@@ -628,7 +632,7 @@ def test_groups_hold_more_rows_the_more_classes_and_marginals_share_them() -> No
 
 
 def test_triples_of_pure_noise_are_what_the_generator_has() -> None:
-    """They are drawn towards it; strong ones are believed."""
+    """They are shrunk towards it; strong ones hardly."""
     names, draw = tuple("abcdefgh"), np.random.default_rng(0)
     domain = Domain(names=names, sizes=(2,) * 8, num_rows=4000)
     codes = draw.integers(0, 2, (4000, 8)).astype(np.int32)
@@ -653,8 +657,8 @@ def test_triples_of_pure_noise_are_what_the_generator_has() -> None:
     assert found[1][0] > 350
 
 
-def test_pairs_that_were_not_bought_are_independent() -> None:
-    """Of the margins that the others show; those that were bought are not, where they stand out."""
+def test_pairs_that_were_not_measured_are_independent() -> None:
+    """Of the margins that the others show; those that were measured are not, where they stand out."""
     domain = Domain(names=("a", "b", "c"), sizes=(2, 2, 2), num_rows=4000)
     bits = np.random.default_rng(0).integers(0, 2, (4000, 2))
     codes = np.stack([bits[:, 0], bits[:, 0], bits[:, 0] & bits[:, 1]], axis=1).astype(np.int32)

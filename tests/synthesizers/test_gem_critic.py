@@ -56,14 +56,14 @@ HYBRID: dict[str, Any] = {
 HYBRID["clip_norm"] = 0.5
 
 
-# ----------------------------------------------------------------------------------------------------------- the price
+# ------------------------------------------------------------------------------------------------------------- the cost
 
 
 @pytest.mark.parametrize("num_rows", [pytest.param(400, marks=pytest.mark.slow), 0])
 def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Marginals, then the critic's steps, whoever is in the table; both together fill the budget.
 
-    Rate, noise and clip are those that were paid, and the denominator follows from the public number of rows.
+    Rate, noise and clip are those that were charged, and the denominator follows from the public number of rows.
     """
     seen: list[tuple] = []
     train_both = gem_module.train_both
@@ -106,7 +106,7 @@ def test_a_share_is_calibrated_alone_and_reserved_first() -> None:
 
 
 def test_steps_that_do_not_fit_are_refused_before_any_row_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The critic is paid before it gets the rows: where the ledger refuses, no step is made."""
+    """The critic is charged before it gets the rows: where the ledger refuses, no step is made."""
     gem, ledger = GEM(**HYBRID), book(2.0)
     plan = gem.plan(DOMAIN, ledger.remaining)
     event = plan["critic"].event
@@ -125,7 +125,7 @@ def test_steps_that_do_not_fit_are_refused_before_any_row_is_drawn(monkeypatch: 
 
 
 def test_numbers_are_one_input_and_all_are_centred() -> None:
-    """Under the bought shares inputs have mean zero, and those of numbers and of two levels a spread of one."""
+    """Under the measured frequencies inputs have mean zero, and those of numbers and of two levels a spread of one."""
     draw = np.random.default_rng(0)
     sizes = (2, 9, 5, 8)
     scale = NumericDomain(
@@ -267,7 +267,7 @@ def test_it_sees_what_pairs_do_not() -> None:
     assert even(GEM(**settings, critic_learning_rate=2e-2)) > 0.9
 
 
-def test_critics_of_checkpoints_judge() -> None:
+def test_critics_of_checkpoints_score_rows() -> None:
     """The last checkpoint is what would be released, and its critic says something between 0 and 1 of any row."""
     gem, rows, books = GEM(**HYBRID), real_rows(400), [book(2.0), book(2.0)]
     plan = gem.plan(DOMAIN, books[0].remaining)
@@ -298,7 +298,7 @@ def test_wrappers_use_them(method: str) -> None:
 
 @pytest.mark.slow
 def test_a_run_killed_in_any_training_has_the_same_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before and after triples are bought, and beside a critic."""
+    """Before and after 3-way marginals are measured, and beside a critic."""
 
     class Killed(Exception):
         pass

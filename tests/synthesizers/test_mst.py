@@ -1,4 +1,4 @@
-"""MST: prices known in advance, the tree of strongest pairs, and small tables."""
+"""MST: costs known in advance, the tree of strongest pairs, and small tables."""
 
 import dataclasses
 

@@ -117,7 +117,7 @@ def test_plan_fills_the_budget_and_fit_charges_it(method: MWEM) -> None:
     assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1
     counts = plan["counts"].event
     assert isinstance(counts, DiscreteGaussian)
-    assert [stddev for stddev, _ in noise.noises] == [counts.stddev] * counts.count  # all that was paid for is used
+    assert [stddev for stddev, _ in noise.noises] == [counts.stddev] * counts.count  # all that was charged is used
     if "selections" in plan:
         event = plan["selections"].event
         assert isinstance(event, Selections)
@@ -166,7 +166,7 @@ def test_several_rows_a_unit_cost_as_much_more_noise() -> None:
 # --- Choices ---
 
 
-def test_choices_have_the_law_that_was_paid_for() -> None:
+def test_choices_have_the_law_that_was_charged() -> None:
     """The scores are L1 errors less the mean of |noise|, times weights; picks follow softmax(epsilon0 * score / 2)
     of the scores over their sensitivity. Chi-square at 1e-4, two-sided: a wrong epsilon0 by a fifth is told as well."""
     method, codes, noise = (
@@ -222,7 +222,7 @@ def test_measured_queries_are_never_chosen_again(seed: int) -> None:
 
 
 def test_what_is_left_measures_again_in_turn() -> None:
-    """Bought sizes may split the columns so that fewer pairs are open than rounds were paid for."""
+    """Estimated sizes may split the columns so that fewer pairs are open than rounds were charged."""
     wide = Domain(names=("a", "b", "c", "d"), sizes=(1000, 900, 2, 800), num_rows=3000)
     noise = Recorder()
     model = _fit(MWEM(), wide, codes=np.zeros((50, 4), dtype=np.int32), noise=noise)

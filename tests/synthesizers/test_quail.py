@@ -96,7 +96,7 @@ def test_labels_are_what_the_learner_says_of_the_row() -> None:
 
 
 def test_classes_come_from_the_schema() -> None:
-    """A class that no row has is one of the learner's, and can come up; the price does not change with the rows."""
+    """A class that no row has is one of the learner's, and can come up; the cost does not change with the rows."""
     with_all = fitted(Quail(Independent(), learner="prior", label="sample"), us.Guarantee(0.02, 1e-6))
     model: Any = with_all.model
     assert model.learners[0].log_prior.shape == (4,)
@@ -113,7 +113,7 @@ def test_classes_come_from_the_schema() -> None:
     assert other.statement.queries == with_all.statement.queries
 
 
-# ---------------------------------------------------------------------------------------------------------------- price
+# ----------------------------------------------------------------------------------------------------------------- cost
 
 
 EVERY = [
@@ -170,8 +170,8 @@ def test_shares_of_several_targets_are_even() -> None:
     assert [set(query.columns) for query in both.queries[:2]] == [{"label", "score", "age"}, {"colour", "score", "age"}]
 
 
-def test_purchases_before_it_leave_something_for_both() -> None:
-    """The share is of what is left: where bins are bought, the inner method still has its part."""
+def test_estimates_before_it_leave_something_for_both() -> None:
+    """The share is of what is left: where bins are estimated, the inner method still has its part."""
     plan = us.plan(schema(), Quail(Independent(), learner="naive_bayes"), GUARANTEE)
     bought = [query for query in plan if query.path[0] == "discovery"]
     learner, inner = plan.queries[len(bought) :]
@@ -292,9 +292,9 @@ class HoldsOut(Independent):
 def test_disjoint_around_rows_that_are_held_out_is_refused() -> None:
     inner = HoldsOut()
     domain = encoded()[0].domain
-    with pytest.raises(us.ConfigError, match="holds out units itself"):
+    with pytest.raises(us.ConfigError, match="already holds out units"):
         Quail(inner, learner="prior", disjoint=True).plan(domain, Budget(1.0, 1e-6))
-    assert Quail(inner, learner="prior").plan(domain, Budget(1.0, 1e-6))  # its parts are priced as ever
+    assert Quail(inner, learner="prior").plan(domain, Budget(1.0, 1e-6))  # its parts are accounted for as ever
 
 
 # --------------------------------------------------------------------------------------------------------------- labels
@@ -508,7 +508,7 @@ def test_settings_are_refused_at_once(settings: dict[str, Any], match: str) -> N
 def test_a_learner_is_no_inner_method() -> None:
     with pytest.raises(us.ConfigError, match="inner must be a method"):
         Quail(Prior())  # type: ignore[arg-type]
-    with pytest.raises(us.ConfigError, match="Name that one first"):
+    with pytest.raises(us.ConfigError, match="Name that method first"):
         read_method("quail")
 
 
@@ -539,7 +539,7 @@ def test_what_cannot_be_learned_is_refused_before_any_query(
 
 def test_one_class_only_is_refused() -> None:
     columns = (us.Column(name="label", kind="categorical", categories=("x",), nullable=False), *schema().columns[1:])
-    with pytest.raises(us.ConfigError, match="one class only"):
+    with pytest.raises(us.ConfigError, match="only one class"):
         us.plan(us.Schema(columns=columns, rows=ROWS, target="label"), Quail(Independent()), GUARANTEE)
 
 

@@ -333,7 +333,7 @@ SCHEMA = us.Schema(
     target="income",
 )
 
-# All rows in each step: the price is quickly found.
+# All rows in each step: the cost is quickly found.
 EXPRESSIONS = {
     "boosted": f"boosted(dpgan(steps=8, sampling_rate=1, features=modes, num_modes=3, {NETS}, warm_steps=4), rounds=6, "
     "checkpoints=4, checkpoint_every=2, samples_per_generator=300)",

@@ -123,7 +123,7 @@ def words() -> str:
         "noise on that sum": f"standard deviation {NOISE * BOUND:.4f}",
         "separation as published": f"{paper['separation']:.1f} standard deviations in one step",
         "an observer errs": f"with probability below 1e{math.ceil(math.log10(error))}",
-        "separation, joint clipping": f"{sound['first']:.2f} where the row is drawn, {sound['second']:.2f} where not",
+        "separation, joint clipping": f"{sound['first']:.2f} if the row is in the batch, {sound['second']:.2f} if not",
     }
     return "\n".join(f"{what + ':':<31}{said}" for what, said in lines.items())
 

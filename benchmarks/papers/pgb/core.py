@@ -1,9 +1,9 @@
-"""What the experiments of the boosting paper share: one training that serves several outputs, and how results are told.
+"""What the experiments of the boosting paper share: one training for several outputs, and how results are written.
 
 Neunhoeffer, Wu and Dwork, "Private Post-GAN Boosting", 2021. The outputs are GAN (the last generator), DRS (its rows
-rejected by the last critic), PGB (boosted rows) and PGB+DRS (boosted rows rejected by the mixture of picked critics).
+rejected by the last critic), PGB (boosted rows) and PGB+DRS (boosted rows rejected by the mixture of selected critics).
 Without privacy all four come from one training. With privacy GAN and DRS have the whole budget, and PGB and PGB+DRS
-share one other training and one game: what was paid for once is used twice.
+share one other training and one game: what was charged once is used twice.
 """
 
 import argparse
@@ -39,9 +39,9 @@ ROOT = Path(__file__).parents[3]
 RESULTS, IMAGES, SCHEMAS = ROOT / "benchmarks/results", ROOT / "docs/images", ROOT / "benchmarks/schemas"
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
 AS_PUBLISHED: dict[str, Any] = {"features": "typed", "arch": "plain", "marginals_fraction": 0.0, "anchor": 0.0}
-"""Numbers as numbers and plain networks; no marginals are bought."""
+"""Numbers as numbers and plain networks; no marginals are measured."""
 BINNING = us.Binning(bins="uniform")
-"""Nothing is bought for bins either."""
+"""Bins are not estimated either."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def trained(
     outputs: Sequence[str] = OUTPUTS,
     binning: us.Binning = BINNING,
 ) -> dict[str, us.Release]:
-    """A release for each output, by one training, or by two where GAN must not pay for picks. Seeded: public data."""
+    """A release for each output, by one training, or two where GAN is not charged for selections. Seeded runs."""
     groups = [tuple(outputs)]
     if guarantee.is_private:
         groups = [tuple(name for name in outputs if ("PGB" in name) == picks) for picks in (False, True)]
@@ -119,7 +119,7 @@ class OneTraining:
     def fit(
         self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Any = None
     ) -> dict[str, Any]:
-        """Formal guarantee: the price of the plan's queries. All that follows from one trajectory and one sequence of
+        """Formal guarantee: the cost of the plan's queries. All that follows from one trajectory and one sequence of
         picks is post-processing of both."""
         once, models = _Once(self.boosted.inner, self.boosted.checkpoint_every), dict[str, Any]()
         if self.picks:
@@ -185,8 +185,8 @@ def arguments(about: str, profiles: Mapping[str, Profile]) -> tuple[argparse.Nam
     """What the command line says, and the profile it means."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", choices=list(profiles), default="smoke")
-    parser.add_argument("--seeds", type=int, help="so many repetitions instead of the profile's")
-    parser.add_argument("--minutes", type=float, help="begin no repetition after so many minutes")
+    parser.add_argument("--seeds", type=int, help="number of repetitions, instead of the profile's")
+    parser.add_argument("--minutes", type=float, help="start no repetition after this many minutes")
     parser.add_argument("--kinds", nargs="+", help="these parts of the experiment instead of all")
     parser.add_argument("--append", action="store_true", help="go on after the repetitions in the result file")
     parser.add_argument("--only", type=int, nargs="+", metavar="SEED", help="these repetitions alone, for --part")
@@ -223,7 +223,7 @@ def gathered(parts: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def machine() -> str:
-    """What this runs on, in words."""
+    """The machine, as text."""
     import jax
 
     device = jax.devices()[0].device_kind

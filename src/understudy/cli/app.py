@@ -51,7 +51,7 @@ from understudy.errors import ConditionError, ConfigError
 
 app = typer.Typer(
     name="understudy",
-    help="A synthetic stand-in for a table about people, with a differential-privacy guarantee that is true.",
+    help="Generate synthetic tables with a differential-privacy guarantee.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -70,7 +70,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Show the vers
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the output.")] = Path("understudy-demo"),
+    out: Annotated[Path, typer.Option("-o", "--out", help="Output folder.")] = Path("understudy-demo"),
     epsilon: Epsilon = 1.0,
     method: Method = "auto",
     force: Annotated[bool, typer.Option("--force/--no-force", help="Replace the folder if it exists.")] = True,
@@ -207,10 +207,13 @@ def evaluate(
     ] = None,
     target: Annotated[str | None, typer.Option("--target", help="The column to predict.")] = None,
     holdout: Annotated[
-        str | None, typer.Option("--holdout", help="Real rows that no method was fitted to. Default: a fifth of REAL.")
+        str | None,
+        typer.Option("--holdout", help="Real rows that were not used for fitting. Default: a fifth of REAL."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fast: marginals, one classifier, logistic pMSE.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Slow: all rows, interactions, many bootstrap samples.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Slow: all rows, pairwise interactions, 1,000 bootstrap samples.")
+    ] = False,
     metrics: Annotated[
         list[str] | None, typer.Option("--metric", help="Only this metric or group. Repeatable.")
     ] = None,
@@ -270,7 +273,7 @@ def evaluate(
 
 @app.command()
 def report(
-    scores: Annotated[Path, typer.Argument(help="A scorecard, as 'evaluate --json' writes.")],
+    scores: Annotated[Path, typer.Argument(help="A scorecard written by 'evaluate --json'.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The HTML page.")],
     release: CertificateOf = None,
     force: Force = False,
@@ -326,7 +329,7 @@ def methods(json_file: JsonFile = None, force: Force = False) -> None:
         if json_file == "-":
             return
     width = max(len(name) for name, _ in described)
-    typer.echo(f"{'auto':<{width}}  the default: chooses one of these from public facts")
+    typer.echo(f"{'auto':<{width}}  The default: chooses one of these from public facts.")
     for name, line in described:
         typer.echo(f"{name:<{width}}  {line}")
 
@@ -371,7 +374,8 @@ def schema_import(
     source: Annotated[Path, typer.Argument(help="SDV metadata, SmartNoise, dpsynth or mbi file.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
     form: Annotated[
-        str | None, typer.Option("--format", help="sdv, smartnoise, dpsynth or mbi. Default: by content.")
+        str | None,
+        typer.Option("--format", help="sdv, smartnoise, dpsynth or mbi. Default: detected from the content."),
     ] = None,
     force: Force = False,
     quiet: Quiet = False,

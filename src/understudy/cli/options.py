@@ -30,13 +30,22 @@ SchemaFile = Annotated[
 Epsilon = Annotated[
     float | None, typer.Option("--epsilon", help="Privacy budget. Smaller is more private; 1 is common.")
 ]
-Delta = Annotated[float | None, typer.Option("--delta", help="Default: from the declared number of rows, else 1e-6.")]
-NotPrivate = Annotated[
-    bool, typer.Option("--not-private", help="Instead of --epsilon: a baseline without noise or guarantee.")
+Delta = Annotated[
+    float | None,
+    typer.Option(
+        "--delta", help="The delta of the guarantee. Default: derived from the declared number of rows, else 1e-6."
+    ),
 ]
-Method = Annotated[str, typer.Option("--method", help="A method name or expression; see 'understudy methods'.")]
+NotPrivate = Annotated[
+    bool, typer.Option("--not-private", help="Instead of --epsilon: a baseline without noise and without a guarantee.")
+]
+Method = Annotated[
+    str, typer.Option("--method", help="A method, or an expression such as 'boosted(dpgan)'. See 'understudy methods'.")
+]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of the method: name=value. Repeatable.")]
-Target = Annotated[str | None, typer.Option("--target", help="The column that matters most.")]
+Target = Annotated[
+    str | None, typer.Option("--target", help="The column that matters most, usually the one to predict.")
+]
 Seed = Annotated[
     int | None,
     typer.Option(
@@ -48,7 +57,8 @@ Public = Annotated[
     str | None,
     typer.Option(
         "--public",
-        help="A public table with the same columns to start training from. Not protected; must not be SOURCE.",
+        help="Start training from this public table, which has the same columns. Its rows are not protected; it "
+        "must not be SOURCE.",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
@@ -187,8 +197,8 @@ class FitCommand:
             if not is_unfinished(checkpoint):
                 raise
             raise Interrupted(
-                f"interrupted; nothing was released. Run the same command with --resume to continue from "
-                f"{checkpoint}{os.sep} (private: never share that folder)."
+                "interrupted; nothing was released. To continue, run the same command with --resume. "
+                f"{checkpoint}{os.sep} holds the secret of the run: never share it."
             ) from None
 
 

@@ -134,9 +134,9 @@ def _run_groups(
     """Compute all groups: the part of the document that holds results."""
     if not _is_comparable(len(comparison.reference_rows), comparison):
         messages.notes.append(
-            f"The held-out real rows that serve as reference are {len(comparison.reference_rows):,}, fewer than the"
-            f" {comparison.synthetic_rows:,} synthetic rows: a smaller table scores worse by chance alone, so the"
-            " synthetic one can look better than real rows."
+            f"There are {len(comparison.reference_rows):,} held-out real rows for reference, fewer than the "
+            f"{comparison.synthetic_rows:,} synthetic rows. A smaller table scores worse by chance alone, so the "
+            "synthetic one can seem better than real rows."
         )
     notes: list[dict[str, Any]] = [{"group": None, "tables": [], "text": note} for note in messages.notes]
     warnings = list(messages.warnings)

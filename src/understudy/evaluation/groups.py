@@ -228,7 +228,7 @@ def _inception(comparison: Comparison, synthetic: EncodedTable, table: pa.Table)
     train, rows = (part.at_most(limit, seed=seed) for part in (comparison.train, synthetic))
     probabilities = learning.class_probabilities(train, rows, target=target.name, seed=seed)
     if probabilities is None:
-        return no_scores(key, "The real target has one class only.")
+        return no_scores(key, "The real target has only one class.")
     return sample_quality.inception_score(probabilities, public_classifier=False)
 
 

@@ -70,8 +70,8 @@ def read_real(
     if test_table is None:
         train_rows, test_rows = _split_rows(whole.num_rows, seed)
         messages.notes.append(
-            f"No holdout was given: {len(test_rows):,} of the {whole.num_rows:,} real rows were held out for testing."
-            " The synthesizer has seen them, so scores on them may be too good."
+            f"No holdout was given: {len(test_rows):,} of the {whole.num_rows:,} real rows were held out for testing. "
+            "The synthesizer was fitted to them, so scores on them may be too good."
         )
         test_table, train, test = table.take(test_rows), whole.take(train_rows), whole.take(test_rows)
         return RealTables(layout, kinds, table, test_table, whole, train, test, True)
@@ -80,8 +80,8 @@ def read_real(
     is_seen = fraction > (1 + by_chance) / 2
     if is_seen:
         messages.warnings.append(
-            f"{fraction:.0%} of the holdout's rows equal a row of the real table, so it seems to be part of it: scores"
-            " on it are too good. Hold out rows that the synthesizer never saw."
+            f"{fraction:.0%} of the holdout's rows equal a row of the real table, so the holdout seems to be part of "
+            "it, and scores on it are too good. Hold out rows that were not used for fitting."
         )
     return RealTables(layout, kinds, table, test_table, whole, whole, test, is_seen)
 
@@ -106,7 +106,8 @@ def read_synthetic(
             )
         if encoded.num_rows > limit:
             messages.notes.append(
-                f"The {what} has {encoded.num_rows:,} rows; a random {limit:,} of them were used, as many as real rows."
+                f"The {what} has {encoded.num_rows:,} rows; {limit:,} of them were sampled, as many as there are real "
+                "rows."
             )
         tables[name] = SyntheticTable(encoded.at_most(limit, seed=seed), table)
     return tables
@@ -200,7 +201,7 @@ def _null_counts(table: pa.Table) -> dict[str, int]:
 
 def _split_rows(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     if num_rows < 2:
-        raise TableError("The real table has only one row, so none can be held out. Give more rows, or a holdout.")
+        raise TableError("The real table has only one row, so none can be held out. Use more rows, or a holdout.")
     order = np.random.default_rng(seed).permutation(num_rows)
     held = max(1, round(HELD_OUT * num_rows))
     return np.sort(order[held:]), np.sort(order[:held])

@@ -211,7 +211,7 @@ def _summary(
     redraws = [over_models(np.bincount(rows, minlength=num_rows)) for rows in draws]
     values = over_models(None)
     redrawn = {key: [draw[key] for draw in redraws] for key in values}
-    reasons = dict.fromkeys(values, "The test rows have one class only, so there is nothing to rank.")
+    reasons = dict.fromkeys(values, "The test rows have only one class, so there is nothing to rank.")
     if not compared:
         reasons |= dict.fromkeys(("f1_best", "auc_best"), "None of the five models of the QUAIL paper was trained.")
     scores = {

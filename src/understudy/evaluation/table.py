@@ -149,7 +149,7 @@ def _layout_notes(
     real: pa.Table, schema: Schema, columns: Sequence[ColumnSpec], excluded: Sequence[str], *, given: bool
 ) -> Iterator[str]:
     if not given:
-        yield "No schema was given: kinds, categories and ranges were read off the real table."
+        yield "No schema was given: kinds, categories and ranges were inferred from the real table."
     if outside := [name for name in real.column_names if name not in schema]:
         yield f"Columns of the real table that the schema does not name were not evaluated: {format_list(outside)}."
     if unmodelled := [column.name for column in schema if not column.modelled]:
@@ -158,7 +158,7 @@ def _layout_notes(
         yield f"Empty columns, and columns of mostly distinct text, were not evaluated: {format_list(list(excluded))}."
     if given and (read_off := [spec.name for spec in columns if schema[spec.name].estimated is not None]):
         why = "The schema is a draft" if schema.drafted else "The schema does not declare them"
-        yield f"{why}, so categories and ranges were read off the real table: {format_list(read_off)}."
+        yield f"{why}, so categories and ranges were inferred from the real table: {format_list(read_off)}."
     if wide := [spec.name for spec in columns if spec.frequent]:
         yield (
             f"Only the {MOST_FEATURES:,} most frequent real categories have a feature, the others count as unlisted:"
@@ -256,8 +256,9 @@ def _select_columns(table: pa.Table, schema: Schema, what: str) -> pa.Table:
     absent = [name for name in wanted if name not in table.column_names]
     if absent and what == REAL_TABLE:
         raise SchemaError(
-            f"The schema names columns that the real table lacks: {format_list(absent)}."
-            f"{did_you_mean(absent[0], table.column_names)} Correct the schema, or give the table that it describes."
+            "The schema names columns that the real table lacks: "
+            f"{format_list(absent)}.{did_you_mean(absent[0], table.column_names)} Correct the schema, or use the "
+            "table that it describes."
         )
     if absent:
         raise SchemaError(

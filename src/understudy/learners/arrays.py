@@ -35,7 +35,7 @@ def require_frame(X: Any) -> Any:
 def require_equal_lengths(num_rows: int, labels: Any) -> None:
     """The number of rows is private, so the message does not contain it."""
     if num_rows != len(labels):
-        raise ValueError("X and y have inconsistent numbers of samples. Give one label for each row.")
+        raise ValueError("X and y have inconsistent numbers of samples. Pass one label for each row.")
 
 
 def as_floats(X: Any) -> np.ndarray:

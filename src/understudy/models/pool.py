@@ -45,8 +45,8 @@ class Pool:
             weights = np.where(meets(self.names, self.codes, allowed), weights, 0.0)
         if not weights.sum() > 0:
             raise ConditionError(
-                f"None of the model's {len(self.codes):,} rows meets the condition. Loosen it, or fit with more rows "
-                "to draw from: samples_per_generator of boosted, proposals of drs."
+                f"None of the model's {len(self.codes):,} rows meets the condition. Loosen it, or fit with a larger "
+                "pool: samples_per_generator of boosted, proposals of drs."
             )
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         chosen = draw_indices(weights, num_rows, generator)

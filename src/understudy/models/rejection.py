@@ -81,7 +81,7 @@ def sample_allowed(
 def check_satisfiable(allowed: Allowed) -> None:
     """Refuses a condition that leaves a column no code."""
     if not all(np.any(mask) for mask in allowed.values()):
-        raise ConditionError("No row can meet the condition: it leaves some column no value.")
+        raise ConditionError("No row can meet the condition: it excludes every value of some column.")
 
 
 def meets(

@@ -44,8 +44,8 @@ def check_tails(events: Sequence[Event], delta: float) -> None:
     """Refuses a delta that floating-point noise cannot honour."""
     if delta < LEAST_FLOATING_DELTA and any(event.is_floating for event in events):
         raise ConfigError(
-            f"delta {delta:g} is below {LEAST_FLOATING_DELTA:g}, the smallest that the floating-point noise of "
-            f"training steps and votes can honour. Use {LEAST_FLOATING_DELTA:g} or more, or a method that only counts, "
+            f"delta {delta:g} is below {LEAST_FLOATING_DELTA:g}, the smallest that floating-point noise (of training "
+            f"steps and votes) supports. Use {LEAST_FLOATING_DELTA:g} or more, or a method that measures counts only, "
             "such as mst."
         )
 
@@ -200,7 +200,8 @@ def calibrate(
 
     if not fits(already, epsilon, delta):
         raise BudgetExceeded(
-            "The budget is already spent. Raise epsilon, or leave more of it to these queries.", left=0.0
+            "Earlier queries have used the whole budget. Raise epsilon, or leave a larger fraction for these queries.",
+            left=0.0,
         )
     # The Renyi figure is fast and finds the neighbourhood; the slow one then only searches below it.
     high = _least_passing(lambda noise: by_renyi(noise) <= epsilon, 1.0, tolerance=0.02)
@@ -268,9 +269,9 @@ def largest_rho(*, epsilon: float, delta: float, already: Sequence[Event] = (), 
     before = rdp_epsilon(already, delta) if delta > 0 else math.inf
     if before >= epsilon:
         raise BudgetExceeded(
-            f"By the Renyi accountant, the only one that can hold a zCDP budget, the queries before it cost epsilon "
-            f"{before:.4g} of {epsilon:g}. Declare more in the schema, or use a method that does not spend adaptively, "
-            "such as mst.",
+            "By the Renyi accountant, the only one that supports a zCDP budget, earlier queries already cost epsilon "
+            f"{before:.4g} of {epsilon:g}. Declare more in the schema, or use a method that does not spend "
+            "adaptively, such as mst.",
             left=0.0,
         )
 

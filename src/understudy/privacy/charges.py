@@ -34,7 +34,7 @@ def event_of(query: Query, /, *kinds: type) -> object:
     if not isinstance(query.event, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
         raise BudgetExceeded(
-            f"'{query.what}' is planned as {type(query.event).__name__}, and this mechanism is charged as {wanted}. "
+            f"'{query.what}' is planned as {type(query.event).__name__}, but this mechanism is charged as {wanted}. "
             "This query was not made."
         )
     return query.event
@@ -44,7 +44,7 @@ def check_units(rows: PrivateRows, ledger: Ledger) -> None:
     """Refuses rows whose noise would be for fewer rows of a unit than the ledger protects."""
     if rows.max_rows_per_unit < ledger.max_rows_per_unit:
         raise BudgetExceeded(
-            f"These rows are bounded to {rows.max_rows_per_unit} a unit, and a unit may own "
+            f"These rows are limited to {rows.max_rows_per_unit} per unit, but the ledger allows "
             f"{ledger.max_rows_per_unit}. This query was not made."
         )
 
@@ -104,7 +104,7 @@ def charge_langevin(
     events = [event_of(query, SubsampledGaussian) for query in queries]
     wanted = [stage.iterations * updates_each for stage in schedule]
     if sum(event.steps for event in events) != sum(wanted) or len({event.sampling_rate for event in events}) != 1:
-        raise BudgetExceeded("These updates are not those that the plan charges for. This query was not made.")
+        raise BudgetExceeded("These updates differ from those in the plan. This query was not made.")
     check_units(rows, ledger)
     for query in queries:
         ledger.charge(query)

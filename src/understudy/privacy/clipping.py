@@ -71,7 +71,7 @@ PIECE = 64
 
 FORBIDDEN = {
     eqx.nn.BatchNorm: "batch normalisation mixes rows, so one person's row would move every other row's gradient",
-    eqx.nn.SpectralNorm: "its power iteration is a state; use spectral=True, which projects after the step",
+    eqx.nn.SpectralNorm: "its power iteration is stateful; use spectral=True, which projects after the step",
 }
 
 
@@ -105,7 +105,7 @@ def check_network(network: PyTree) -> None:
     for layer in jax.tree_util.tree_leaves(network, is_leaf=lambda node: isinstance(node, tuple(FORBIDDEN))):
         for kind, reason in FORBIDDEN.items():
             if isinstance(layer, kind):
-                raise ConfigError(f"{kind.__name__} cannot stand in a private critic: {reason}.")
+                raise ConfigError(f"{kind.__name__} cannot be part of a private critic: {reason}.")
 
 
 def unit_loss(loss: RowLoss) -> UnitLoss:
@@ -177,8 +177,8 @@ def rounding_margin(parameters: Sequence[Array], block: int, uses: int = 1) -> f
     margin = SUMS_THAT_CHANGE * (block_error(block, uses, CANCELLING) + grid_error(entries)) + own_norm
     if margin >= MOST_MARGIN:
         raise ConfigError(
-            f"Clipping cannot be proven for a network of {entries:,} parameters that is used {uses} times for each "
-            "unit. Use a smaller network, or lower max_rows_per_unit."
+            f"The clip bound cannot be proven for a network of {entries:,} parameters that is used {uses} times for "
+            "each unit. Use a smaller network, or lower max_rows_per_unit."
         )
     return margin
 
@@ -272,7 +272,7 @@ def noise_multiplier_beside_counts(total: float, num_groups: int, count_stddev: 
     if left <= 0:
         raise ConfigError(
             f"Counts with noise {count_stddev:.3g} for {num_groups} groups cost more than a step of noise multiplier "
-            f"{total:.3g} may. Raise their noise, or use fewer groups."
+            f"{total:.3g} allows. Raise their noise, or use fewer groups."
         )
     return 1 / math.sqrt(left)
 

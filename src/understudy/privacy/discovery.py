@@ -171,8 +171,8 @@ def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
     enough = rows_to_be_listed(plan["categories"])
     note = Note(
         f"Categories of {_columns(listed)} are estimated privately: a value in fewer than about {enough:,} rows "
-        f"becomes 'other', and at most {binning.max_categories:,} values of a column are kept. Categories listed in "
-        "the schema cost nothing."
+        f"becomes 'other', and at most {binning.max_categories:,} values of a column are kept. Categories declared in "
+        "the schema have no privacy cost."
     )
     return dataclasses.replace(plan, notes=(note,))
 

@@ -61,8 +61,8 @@ class ChargedSteps(eqx.Module):
         """The same steps with more noise than was charged; less is refused."""
         if not noise_multiplier >= float(self._noise_multiplier):
             raise BudgetExceeded(
-                f"These steps were charged with noise multiplier {float(self._noise_multiplier):.4g}, and "
-                f"{noise_multiplier:.4g} is less. This query was not made."
+                f"These steps were charged with noise multiplier {float(self._noise_multiplier):.4g}; "
+                f"{noise_multiplier:.4g} is smaller. This query was not made."
             )
         return dataclasses.replace(self, _noise_multiplier=jnp.asarray(noise_multiplier, jnp.float32))
 
@@ -89,7 +89,7 @@ def sample_batches(
     """
     if end > steps.num_steps:
         raise BudgetExceeded(
-            f"{end} steps were requested, and {steps.num_steps} were charged. This query was not made."
+            f"{end} steps were requested, but only {steps.num_steps} were charged. This query was not made."
         )
     units = steps._units._present if isinstance(steps, ChargedSteps) else steps.units.present
     return poisson_batches(

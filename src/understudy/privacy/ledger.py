@@ -33,10 +33,10 @@ class Guarantee:
     """
 
     epsilon: float
-    """The presence of one unit changes the probability of any outcome by a factor of at most e^epsilon ..."""
+    """The presence of one unit changes the probability of any outcome by at most a factor of e^epsilon ..."""
 
     delta: float | None = None
-    """... except with about this probability. Default: from the declared number of rows, else 1e-6."""
+    """... plus delta. Default: derived from the declared number of rows, else 1e-6."""
 
     def __post_init__(self):
         _check_epsilon(self.epsilon)
@@ -61,8 +61,8 @@ class Guarantee:
         if not self.is_private or self.delta is None or self.delta <= LARGE_DELTA:
             return ()
         return (
-            f"delta {self.delta:g} is large: with up to about this probability the guarantee fails for a unit, and its "
-            f"rows may be published. Usual values are {LARGE_DELTA:g} or less.",
+            f"delta {self.delta:g} is large: it permits the guarantee to fail for a unit, and its rows to be "
+            f"published, with about this probability. Usual values are {LARGE_DELTA:g} or less.",
         )
 
     def with_delta_for(self, declared_rows: int | None) -> "Guarantee":
@@ -124,11 +124,11 @@ def _check_epsilon(epsilon: float) -> None:
         )
     if epsilon > 1000:
         raise ConfigError(
-            f"epsilon {epsilon:g} is too large to protect anyone. Use at most 100. For a baseline without privacy use "
-            "--not-private (in Python: Guarantee.not_private())."
+            f"epsilon {epsilon:g} is too large to give meaningful protection. Use at most 100. For a baseline without "
+            "privacy use --not-private (in Python: Guarantee.not_private())."
         )
     if epsilon < 1e-6:
-        raise ConfigError(f"epsilon {epsilon:g} is too small: the noise would hide every answer. Use at least 1e-6.")
+        raise ConfigError(f"epsilon {epsilon:g} is too small: noise would swamp every answer. Use at least 1e-6.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -296,7 +296,7 @@ class Ledger:
         covered = query.event.covered_rows
         if covered is not None and covered < self.max_rows_per_unit:
             raise BudgetExceeded(
-                f"The cost of '{query.what}' covers {covered} row(s) per unit, and a unit may own "
+                f"The cost of '{query.what}' covers {covered} row(s) per unit, but units may have "
                 f"{self.max_rows_per_unit}. This query was not made. Plan it with the budget's max_rows_per_unit.",
                 query=query.what,
             )

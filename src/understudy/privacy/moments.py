@@ -234,7 +234,7 @@ def _charged_stddevs(
     event = event_of(query, Gaussian)
     if event.count != 1 or sum(weight**2 for weight in weights) > 1 + ROOM:
         raise BudgetExceeded(
-            f"'{query.what}' is planned for one sum of weights whose squares add up to 1, not for this."
+            f"'{query.what}' is planned for one sum of weights whose squares add up to 1, not for this one."
         )
     check_units(rows, ledger)
     check_rows(rows.domain, steps)
@@ -254,8 +254,8 @@ def check_rows(domain: Domain, steps: float = STEPS**2) -> None:
     """
     if domain.declared_rows is not None and domain.declared_rows * steps > MOST_SUM:
         raise ConfigError(
-            f"These sums hold at most {int(MOST_SUM / steps):,} rows, and {domain.declared_rows:,} are declared. Use "
-            "another learner, or another encoder."
+            f"These sums support at most {int(MOST_SUM / steps):,} rows, but {domain.declared_rows:,} are declared. "
+            "Use another learner, or another encoder."
         )
 
 

@@ -111,8 +111,8 @@ def checked_stddev(stddev: float) -> float:
     """
     if not stddev <= MOST_STDDEV:
         raise ConfigError(
-            f"The noise of this guarantee is too great for whole numbers of 64 bits (standard deviation {stddev:.2g} "
-            "steps). This query was not made. Raise epsilon or delta, or lower max_rows_per_unit."
+            f"The noise of this guarantee does not fit in 64-bit integers (standard deviation {stddev:.2g} steps). "
+            "This query was not made. Raise epsilon or delta, or lower max_rows_per_unit."
         )
     return stddev
 

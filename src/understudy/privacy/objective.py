@@ -174,7 +174,7 @@ def minimiser(
             break
     if not np.linalg.norm(gradient(at)) <= small:
         raise TrainingError(
-            "The exact minimum was not reached, and only it is private: nothing is released. Raise the penalty, or use "
-            'method="sgd".'
+            "The exact minimum was not reached. Only the exact minimum is private, so nothing is released. Raise the "
+            "penalty, or use sgd"
         )
     return at

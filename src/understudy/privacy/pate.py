@@ -94,7 +94,7 @@ class ChargedVotes(eqx.Module):
         """Refuses a run that would put more rows to the vote than were charged."""
         if iterations * each > self.num_queries:
             raise BudgetExceeded(
-                f"{iterations} iterations of {each} queries each were requested on {self.num_queries} that were "
+                f"{iterations} iterations of {each} queries each were requested, but {self.num_queries} queries were "
                 "charged."
             )
 

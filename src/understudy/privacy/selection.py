@@ -279,8 +279,8 @@ def _check_rowwise(functions: RowFunctions, rows: PrivateRows) -> None:
     same = np.array_equal(public[kept], changed[kept], equal_nan=public.dtype.kind == "f")
     if not same or not np.array_equal(np.roll(before, 1, axis=0)[stay], after[stay]):
         raise ConfigError(
-            "These functions mix rows: their value for one changes with its neighbours or its index, so one person's "
-            "row would change the sums by more than is charged. Use critics without batch normalisation or packing."
+            "These functions mix rows: the value for a row depends on other rows or on its index, so one unit would "
+            "change the sums by more than was charged. Use critics without batch normalisation or packing."
         )
 
 

@@ -70,7 +70,7 @@ def pairs(card: Scores, methods: Sequence[Style]) -> str:
     if found and len(names := next(iter(found.values()))["columns"]) > 1:
         parts.append(
             "<p>The distance of the joint histogram of two columns from the real one. Where a pair is dark although "
-            "both of its columns are good, the dependence between them was lost.</p>"
+            "both of its columns match, the dependence between them was lost.</p>"
         )
         matrices = {method: each["tv"] for method, each in found.items()}
         parts.append(charts.heat_maps(names, matrices, methods, signed=False, what="Total variation of the pair"))

@@ -111,7 +111,11 @@ def _asset(name: str) -> str:
 
 def _head(card: Scores, methods: Sequence[Style]) -> str:
     real, holdout = card["real"], card["holdout"]
-    seen = "seen by the synthesizer, so scores on them may be too good" if holdout.get("seen") else "given as unseen"
+    seen = (
+        "part of the table that was fitted, so scores on them may be too good"
+        if holdout.get("seen")
+        else "declared as unseen"
+    )
     facts = [("Real table", _rows_of(real)), ("Held out for testing", f"{_rows_of(holdout)}; {seen}")]
     for style, table in zip(methods, card["synthetic"], strict=True):
         facts.append((f"{style.key}{name_tag(style.name)}", f"synthetic, {counted(table['rows'], 'row')}"))
@@ -147,7 +151,7 @@ def _verdict(card: Scores, methods: Sequence[Style]) -> str:
     rest = [*([" ".join(verdict.comparison(card, names))] if several else ()), *verdict.absences(card, names)]
     parts += [f"<p>{esc(text)}</p>" for text in rest]
     parts.append(
-        '<p class="note">These sentences follow from the scores by fixed rules. They are about usefulness and say '
+        '<p class="note">These sentences follow from the scores by fixed rules. They describe utility and say '
         "nothing about privacy.</p>"
     )
     return "".join(parts)

@@ -55,9 +55,9 @@ def key_scores(card: Scores, methods: Sequence[Style]) -> str:
     rows = "".join(_key_row(metric, methods) for metric in shown)
     best = " The best of the tables is in bold." if len(methods) > 1 else ""
     return (
-        "<p>The scores to read first. Real rows are held-out ones in place of the synthetic table or, for learning, "
-        f"models trained on real rows.{best}</p>{_score_table('Key scores', rows, methods, 'all board')}"
-        f"{_rough_note(card, shown)}"
+        "<p>The scores to read first. The column of real rows shows the score of held-out real rows in place of the "
+        "synthetic table or, for learning, of models trained on real "
+        f"rows.{best}</p>{_score_table('Key scores', rows, methods, 'all board')}{_rough_note(card, shown)}"
     )
 
 
@@ -214,9 +214,9 @@ def table(card: Scores, methods: Sequence[Style]) -> str:
     if not rows:
         return ""
     return (
-        "<p>Every score with its meaning, its direction and range, the score of real rows, and its standard error (±) "
-        "where one was estimated. What real rows are is stated at the head of each part, and where it differs.</p>"
-        f"{_score_table('All scores', ''.join(rows), methods, 'all')}{_rough_note(card, card['metrics'])}"
+        "<p>Every score with its meaning, its direction and range, the score of real rows, and its standard error "
+        "(±) where one was estimated. The head of each part states what the score of real rows is; exceptions are "
+        f"noted.</p>{_score_table('All scores', ''.join(rows), methods, 'all')}{_rough_note(card, card['metrics'])}"
     )
 
 

@@ -23,13 +23,13 @@ def require_free(path: Path, *, force: bool) -> None:
     folder = path.parent
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
-        raise TableError(f"The folder {folder} {what}, so {path.name} cannot be written there. Make it first.")
+        raise TableError(f"The folder {folder} {what}, so {path.name} cannot be written there. Create it first.")
     if path.exists() and not force:
         raise TableError(f"{path} exists. Choose another name, or replace it with --force (force=True).")
     effective = os.access in os.supports_effective_ids
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
         raise TableError(
-            f"The folder {folder} may not be written by this user. Choose another, or change its permissions."
+            f"You do not have permission to write to {folder}. Choose another folder, or change its permissions."
         )
 
 
@@ -135,11 +135,11 @@ def _reason(error: Exception) -> str:
     if code in (errno.ENOSPC, errno.EDQUOT) or "no space left" in said or "is full" in said:
         return "the disk is full. Free some space, or choose another folder."
     if code in (errno.EACCES, errno.EPERM) or "permission denied" in said:
-        return "this user may not write there. Choose another folder, or change its permissions."
+        return "you do not have permission to write there. Choose another folder, or change its permissions."
     if code == errno.EROFS or "read-only" in said or "readonly" in said:
-        return "that place is read-only. Choose another folder."
+        return "the file system is read-only. Choose another folder."
     if code == errno.ENAMETOOLONG:
         return "the name is too long. Choose a shorter one."
     if "lock" in said:
-        return "it is open in another program. Close it there first."
+        return "it is open in another program. Close it first."
     return f"{os.strerror(code)}." if code else f"{type(error).__name__}."

@@ -136,9 +136,8 @@ def _check_domain(column: Column, values: pa.ChunkedArray, read: pa.ChunkedArray
             values, read = values.filter(pc.invert(infinite)), read.filter(pc.invert(infinite))
     num_distinct = pc.count_distinct(read).as_py()
     if num_distinct == 1:
-        yield Finding(
-            "note", "constant", column.name, "Every value is the same. It uses budget and carries no information."
-        )
+        message = "Every value is the same. It uses budget and carries no information. Consider drop = true."
+        yield Finding("note", "constant", column.name, message)
     if column.categories is not None:
         yield from _check_categories(column, read)
     elif column.kind == "categorical" and num_distinct > 1000:

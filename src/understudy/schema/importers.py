@@ -256,7 +256,7 @@ def _detect_format(content: Entry, source: str) -> str:
     for name, each in FORMATS.items():
         if each.detect(content):
             return name
-    raise SchemaError(f"{source} is in no known schema format. The formats are {_known_formats()}.")
+    raise SchemaError(f"{source} is not in a known schema format. The formats are {_known_formats()}.")
 
 
 def _parse(text: str, source: str) -> Entry:

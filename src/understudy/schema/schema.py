@@ -167,7 +167,7 @@ class Schema:
         if self.target is None:
             if self.positive is not None:
                 raise SchemaError(
-                    "[table] positive needs target, the column it is a class of. Add target, or remove positive.",
+                    "[table] positive needs target, the column of which it is a class. Add target, or remove positive.",
                     key="positive",
                 )
             return

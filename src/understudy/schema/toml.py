@@ -37,8 +37,8 @@ def parse_toml(text: str, source: str) -> Mapping[str, object]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SchemaError(
-            f"{source} is not valid TOML: {str(error).rstrip('.')}. Correct that line. If this is a table, draft a"
-            " schema of it first ('understudy schema draft')."
+            f"{source} is not valid TOML: {str(error).rstrip('.')}. Correct that line. If this is a table, draft a "
+            "schema for it first ('understudy schema draft')."
         ) from None
 
 

@@ -58,54 +58,54 @@ MOST_CODE = 32
 """Where `code_size` is left out: half of the columns, and no more than this."""
 MOST_GRAM = 4096
 """Features of which all products are measured for dp_pca; more would take gigabytes."""
-ADVICE = "This was the autoencoder: lower autoencoder_learning_rate."
+ADVICE = "The autoencoder diverged. Lower autoencoder_learning_rate."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AutoGAN(GANSettings, NeuralMethod):
-    """A generator of codes for the decoder of a private autoencoder, taught by a private critic of decoded rows."""
+    """A GAN in the code space of a private autoencoder; a private critic compares decoded rows with real ones."""
 
     encoder: Annotated[str, OneOf(*ENCODERS)] = "joint"
     """joint (trained and noised with the decoder), random, public or dp_pca."""
     code_size: Count | None = None
-    """Numbers in a code, at most as many as features. Left out: half of the columns, from 2 to 32."""
+    """Dimensions of a code, at most as many as features. None: half of the columns, from 2 to 32."""
     autoencoder_widths: Widths = ()
     """Hidden layers of the encoder; the decoder mirrors them."""
     autoencoder_steps: Annotated[int, AtLeast(0)] = 500
     """Steps of the first phase; each costs budget. 0, with a public encoder: the decoder is the public one."""
     autoencoder_sampling_rate: float | None = None
-    """The share of the units that enters such a step. Left out: `rate`."""
+    """The sampling rate of such a step. None: `sampling_rate`."""
     autoencoder_learning_rate: Positive = 5e-3
-    """Its learning rate."""
+    """The learning rate of the first phase."""
     autoencoder_clip_norm: ClipNorm = 1.0
-    """How much one unit may add to a step, encoder and decoder together."""
+    """The clip norm of one unit's gradient, of encoder and decoder together."""
     autoencoder_fraction: InnerFraction = 0.4
-    """The part of the budget for the first phase, calibrated alone; the critic gets what is left of the whole."""
+    """The fraction of the budget for the first phase, calibrated alone; the critic gets the rest."""
     pca_fraction: InnerFraction = 0.1
-    """With dp_pca: the part of the budget for the second moments."""
+    """With dp_pca: the fraction of the budget for the second moments."""
     reconstruction: Annotated[str, OneOf(*RECONSTRUCTIONS)] = "typed"
     """typed: a loss for each kind of column. bce: binary cross-entropy of every feature, as published."""
     reduction: Annotated[str, OneOf(*REDUCTIONS)] = "sum"
     """Whether a row's loss is the sum over its columns or their mean."""
     weight_decay: NotNegative = 0.0
-    """Of the autoencoder."""
+    """Weight decay of the autoencoder."""
     latent_critic: bool = False
     """Whether the critic compares codes of rows with generated codes, instead of rows with decoded ones."""
     tune_decoder: bool = False
-    """Whether the decoder goes on to learn with the generator, from the critic alone: free, and not as published."""
+    """Whether the decoder is trained further, with the generator and from the critic alone; no privacy cost."""
 
     def __post_init__(self) -> None:
         check_gan(self)
         if not self.autoencoder_steps and self.encoder != "public":
-            advice = "Only a public encoder brings a decoder with it."
+            advice = "Only encoder=public includes a decoder."
             raise SettingError("autoencoder_steps", 0, "a whole number of at least 1", advice)
         shares = (
             self.marginals_fraction + self.autoencoder_fraction + (self.pca_fraction if self.encoder == "dp_pca" else 0)
         )
         if shares >= 1:
             raise ConfigError(
-                f"marginals, autoencoder and moments take {shares:g} of the budget and leave nothing for the critic. "
-                "Lower marginals_fraction, autoencoder_fraction or pca_fraction."
+                f"marginals, autoencoder and second moments use {shares:g} of the budget, which leaves nothing for "
+                "the critic. Lower marginals_fraction, autoencoder_fraction or pca_fraction."
             )
         if self.encoder == "dp_pca" and self.autoencoder_widths:
             raise ConfigError("The encoder of dp_pca is one linear layer: leave autoencoder_widths empty.")
@@ -157,8 +157,8 @@ class AutoGAN(GANSettings, NeuralMethod):
         most = self._most_features(domain)
         if self.code_size is not None and self.code_size > most:
             raise ConfigError(
-                f"code_size {self.code_size} exceeds the features of a row, at most {most}. An autoencoder must "
-                "narrow them: use a smaller code, or leave it out."
+                f"code_size is {self.code_size}, but a row has at most {most} features. Use a smaller code_size, or "
+                "leave it out."
             )
         numbers_only = self.features == "typed" and domain.numeric and set(domain.numeric) == set(domain.names)
         if self.reconstruction == "bce" and numbers_only:
@@ -170,8 +170,8 @@ class AutoGAN(GANSettings, NeuralMethod):
             check_rows(domain)
         if self.too_large(domain.merged):
             raise ConfigError(
-                f"dp_pca measures all products of features: at most {MOST_GRAM}, found {sum(domain.merged.sizes)}. Use "
-                "encoder=random or encoder=joint."
+                f"dp_pca measures all products of two features, so it supports at most {MOST_GRAM} features, found "
+                f"{sum(domain.merged.sizes)}. Use encoder=random or encoder=joint."
             )
 
     def too_large(self, domain: Domain) -> tuple[str, ...]:
@@ -199,7 +199,7 @@ class AutoGAN(GANSettings, NeuralMethod):
         Refused, before anything is spent, where critics see codes: they cannot evaluate rows.
         """
         if self.latent_critic:
-            raise ConfigError("latent_critic leaves critics of codes, which judge no rows. Set latent_critic=false.")
+            raise ConfigError("With latent_critic the critics score codes, not rows. Set latent_critic=false.")
         return self.steps // self.critic_steps // every
 
     def _train(
@@ -217,7 +217,7 @@ class AutoGAN(GANSettings, NeuralMethod):
         Rows of a `public` table train an autoencoder without noise, from which the private one begins.
         """
         if self.encoder == "public" and public is None:
-            raise ConfigError("encoder=public learns from a public table: give one (--public), or use encoder=joint.")
+            raise ConfigError("encoder=public needs a public table. Name one with --public, or use encoder=joint.")
         if options.keep_every:
             self.num_checkpoints(options.keep_every)
         prepared = prepare(self, rows, plan, ledger)

@@ -59,7 +59,7 @@ STEP = 0.1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSettings):
-    """Generators sampled from a posterior; discriminators see real rows through clipped and noisy gradients only."""
+    """A mixture of generators, sampled from a posterior by private Langevin dynamics."""
 
     capabilities: ClassVar[Capabilities] = Capabilities()
 
@@ -67,15 +67,15 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
     """Iterations; in each, every chain is updated."""
     generator_chains: Count = 10
     discriminator_chains: Count = 1
-    """Each of them looks at the private rows, and each costs budget."""
+    """Each of them queries the private rows and is charged."""
     updates: Count = 1
-    """Of every chain in an iteration."""
+    """Updates of every chain in an iteration."""
     sampler: Annotated[str, OneOf(*SAMPLERS)] = "sgld"
     """sgld, or sghmc: with momentum."""
     friction: Annotated[float, Between(0, 1, open_low=True)] = 0.1
-    """Of sghmc: the share of the momentum that is lost in an update."""
+    """Of sghmc: the fraction of the momentum that is lost in an update."""
     step_size: Positive | None = None
-    """Left out: 0.1 over the public number of rows. Given, the noise that Langevin asks for counts for privacy."""
+    """None: 0.1 over the public number of rows. If set, the noise that Langevin dynamics needs counts for privacy."""
     generator_step: Positive = 1.0
     """Step size of the generators, over that of the discriminators."""
     schedule: Annotated[str, OneOf(*SCHEDULES)] = "constant"
@@ -85,18 +85,18 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
     offset: Positive = 100.0
     """Iterations after which the polynomial schedule begins to fall."""
     burn_in: Fraction = 0.5
-    """The share of the steps before the first state that is kept."""
+    """The fraction of the steps before the first state that is kept."""
     samples_per_chain: Count = 5
     """States kept of every generator chain, evenly thinned over the steps after burn-in."""
     posterior_temperature: NotNegative = 1e-3
-    """Of the posterior that is asked for. 1: the posterior itself; below 1 it is colder, that is sharper."""
+    """Temperature of the posterior to sample from. 1: the posterior itself; below 1: colder, that is sharper."""
     prior: Annotated[str, OneOf(*PRIORS)] = "unit"
     """Normals around zero: unit, as published, or scaled: the variance is divided by the inputs of a layer."""
     prior_stddev: Positive = 1.0
     chain_pairs: Annotated[str, OneOf(*PAIRS)] = "mean"
     """mean over pairs of chains, or sum: the published power posterior."""
     clip_norm: ClipNorm = 1.0
-    """How much one unit may add to an update's gradient."""
+    """The clip norm of one unit's gradient in an update."""
     generator_widths: Widths = (128, 128)
     critic_widths: Widths = (64, 64)
     """Small on purpose: noise grows with the number of weights."""
@@ -148,7 +148,7 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
     def _events(self, schedule: Sequence[Stage], noise: float) -> list[SubsampledGaussian]:
         """One for each stretch of stages with one multiplier: every update of every discriminator chain counts.
 
-        The noise of Langevin counts only where the step size is a setting: a step size that follows from a bought
+        The noise of Langevin counts only where the step size is a setting: a step size that follows from an estimated
         number of rows must not affect the cost. There it is drawn all the same.
         """
         counted = [noise] * len(schedule)
@@ -186,20 +186,20 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
         ]
 
     def describe_temperature(self, num_rows: int, noise: float) -> str:
-        """What the noise of privacy makes of the temperature that was asked for."""
+        """The temperature of the discriminator chains under the privacy noise."""
         found, etas = self.temperatures(num_rows, noise), [stage.eta for stage in self._stages(num_rows)]
         between = f"{min(found):.3g}" if min(found) == max(found) else f"{min(found):.3g} to {max(found):.3g}"
         said = (
             f"The discriminator chains have temperature {between} at step size {etas[0]:.3g} (1 is the posterior; "
-            f"{self.posterior_temperature:g} was asked for)."
+            f"posterior_temperature is {self.posterior_temperature:g})."
         )
         if self.posterior_temperature > ABSURD:
-            said += " That is noise far more than a posterior: ask for a temperature of 1 or less."
+            said += " At this temperature samples are mostly noise. Set posterior_temperature to 1 or less."
         elif max(found) > ABSURD * max(1.0, self.posterior_temperature):
             coolest = etas[0] * max(1.0, self.posterior_temperature) / max(found)
             said += (
-                f" That is noise far more than a posterior. The temperature is in proportion to step_size: from "
-                f"{coolest:.2g} on down it would be {max(1.0, self.posterior_temperature):g}."
+                " At this temperature samples are mostly noise. It is proportional to step_size: with "
+                f"step_size={coolest:.2g} it would be {max(1.0, self.posterior_temperature):g}."
             )
         return said
 
@@ -247,12 +247,12 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
             warnings.warn(self.describe_temperature(num_rows, noise), stacklevel=3)
 
     def _check_plan(self, queries: Sequence[Query], domain: Domain) -> None:
-        """Refuses queries of other settings: what is done follows from these ones, so they must be what is paid."""
+        """Refuses queries of other settings: what is done follows from these ones, so they must be what is charged."""
         events = [query.event for query in queries]
         multipliers = [event.noise_multiplier for event in events if isinstance(event, SubsampledGaussian)]
         if not multipliers or events != self._events(self._stages(domain.num_rows), min(multipliers)):
             raise BudgetExceeded(
-                "This plan charges for other updates than these settings make. Plan with the settings that are fitted."
+                "The plan charges for different updates than these settings make. Plan and fit with the same settings."
             )
 
     def _chains(self, blocks: Blocks, num_rows: int) -> Chains:

@@ -92,9 +92,10 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, NeuralMethod):
         queries.append(critic_query(self, domain, budget.after(queries)))
         if domain.target is None or not self.capabilities.target:
             return Plan(tuple(queries))
-        held = "The generator is held to noisy counts of every column with the target."
+        held = "Noisy 2-way marginals of every column with the target constrain the generator."
         return Plan(
-            tuple(queries), (Note(held if len(queries) > 2 else "The target is a column like any other here."),)
+            tuple(queries),
+            (Note(held if len(queries) > 2 else "This method treats the target like any other column."),),
         )
 
     def _train(
@@ -158,7 +159,7 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, NeuralMethod):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DPGAN(CriticGAN):
-    """A generator taught by a critic that sees real rows through clipped and noisy gradients only."""
+    """A GAN whose critic is trained by DP-SGD: it sees real rows only through clipped, noisy gradients."""
 
     def _conditions(self, prepared: Prepared, num_rows: int) -> Conditions | None:
         return None

@@ -112,7 +112,7 @@ class _Reader:
                 return self._call(learner_class, word, node)
             case ast.Call():
                 return self._method(node)
-        raise self._refusal("a value is a number, a text, true, false, a list in brackets, or a method")
+        raise self._refusal("a value is a number, a string, true, false, a list in brackets, or a method")
 
     def _call(self, class_of: Callable[[str], type], name: str, node: ast.Call) -> Any:
         settings: dict[str, object] = {}
@@ -129,7 +129,7 @@ def _build(class_of: Callable[[str], type], name: str, inner: list[Any], setting
     if isinstance(named := settings.get("inner"), str):
         settings = {**settings, "inner": _build(synthesizer_class, named, [], {})}
     if not inner and "inner" not in settings and "inner" in settings_of(cls):
-        raise ConfigError(f"{name} is put around another method. Name that one first, as in {name}(dpgan).")
+        raise ConfigError(f"{name} wraps another method. Name that method first, as in {name}(dpgan).")
     try:
         return build(cls, inner, settings)
     except TypeError as error:

@@ -30,7 +30,7 @@ from understudy.synthesizers.protocol import Capabilities
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MST:
-    """A tree of 2-way marginals over all columns: the strongest dependencies, selected and measured under noise."""
+    """A tree of 2-way marginals over all columns: the strongest dependencies, selected and measured privately."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(target=True)
 

@@ -21,14 +21,14 @@ from understudy.training.prepare import Prepared, prepare, prepare_conditions
 from understudy.training.settings import ConditionSettings
 
 NO_CONDITION = (
-    "patectgan needs a discrete column to condition on, and none of this table's is one with features={!r}. Use "
+    "patectgan needs a discrete column to condition on, and with features={!r} this table has none. Use "
     "features=binned, which makes all of them discrete, or pategan."
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PATECTGAN(ConditionSettings, VoteGAN):
-    """A generator that takes a category of a column as its condition, taught by votes of teachers that see it too."""
+    """PATE-GAN with a generator conditioned on a category of one column."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""PATE-GAN: a generator taught by a student that hears noisy votes of teachers on disjoint parts of the rows.
+"""PATE-GAN: a generator trained against a student that sees noisy votes of teachers on disjoint partitions.
 
 Jordon, Yoon and van der Schaar, "PATE-GAN: generating synthetic data with differential privacy guarantees", 2019.
 Public implementations were audited and found not to be private: teachers share rows or weights, students see real
@@ -67,7 +67,7 @@ AIM = 0.25
 """... and the value that the number of queries is chosen for, if it is left out."""
 MOST_QUERIES = 64
 AGREE = 0.75
-"""The share of teachers that are assumed to be of one mind where the plan says how often a label is right."""
+"""The fraction of teachers that the plan assumes to agree when it states how often a label is right."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,11 +111,13 @@ class VoteGAN(
         check_fractions(self.marginals_fraction, self.target_fraction)
         if self.queries is not None and self.queries % self.iterations:
             raise ConfigError(
-                f"queries must be a multiple of iterations ({self.iterations}), found {self.queries}: each iteration "
-                "puts the same number of rows to the vote."
+                f"queries must be a multiple of iterations ({self.iterations}), found {self.queries}: every iteration "
+                "votes on the same number of rows."
             )
         if self.vote_noise == "laplace" and self.queries is None:
-            raise ConfigError("noise 'laplace' needs a number of queries: its cost grows with it. Set queries.")
+            raise ConfigError(
+                "vote_noise=laplace needs a number of queries, because its privacy cost grows with it. Set queries."
+            )
         # Unknown words are refused before anything is spent.
         self._settings(one_hot_blocks((2, 2)), None, None)
         Voting.of(self, teachers=2 if self.teachers is None else self.teachers, queries=1, cross=None)
@@ -159,8 +161,8 @@ class VoteGAN(
         teachers = min(max(2, num_rows // ROWS_EACH), MOST_TEACHERS) if self.teachers is None else self.teachers
         if domain.declared_rows is not None and teachers > max(2, domain.declared_rows):
             raise ConfigError(
-                f"{teachers} teachers need as many rows at least, and {domain.declared_rows} are declared. Set fewer "
-                "teachers, or use another method, such as mst."
+                f"{teachers} teachers need at least {teachers} rows, but {domain.declared_rows} are declared. Set "
+                "fewer teachers, or use another method, such as mst."
             )
         if self.queries is not None or isinstance(event, Pure):
             return teachers, self.queries or 1
@@ -179,8 +181,7 @@ class VoteGAN(
             f"{teachers:,} teachers of about {domain.num_rows / teachers:,.0f} rows each vote on {queries:,} generated "
             f"rows, {queries // self.iterations} in each of {self.iterations} iterations.",
             f"Noise of a vote: {spread} {scale:,.1f} votes, {margin:.2f} of the full margin of {teachers / 2:,g}. If "
-            f"three teachers in four are of one mind about a row, its noisy majority is right with probability "
-            f"{right:.2f}.",
+            f"three teachers in four agree on a row, its noisy majority is right with probability {right:.2f}.",
         ]
         notes = [Note(text) for text in texts]
         if margin > MARGIN * 1.001:
@@ -189,27 +190,27 @@ class VoteGAN(
             help_ += [f"fewer queries (queries={fewer})"] if fewer < queries else ["fewer iterations"]
             notes.append(
                 Note(
-                    f"The noise is {margin:.2f} of the full margin, above {MARGIN:g}: most of what the teachers "
-                    f"say will be lost. What would help: {', '.join(help_)}, a larger epsilon, or another method: mst, "
-                    "aim or dpgan learn more from so few rows.",
+                    f"The noise is {margin:.2f} of the full margin, above {MARGIN:g}: most of the votes will be lost "
+                    f"in noise. What would help: {', '.join(help_)}, a larger epsilon, or another method, such as mst "
+                    "or aim.",
                     Level.WARNING,
                 )
             )
-        notes.append(Note("On the tables measured so far gem, aim and dpgan learn more, or as much, at this price."))
+        notes.append(Note("On the benchmark tables gem and aim are more accurate at the same privacy cost."))
         if domain.num_rows < LEAST_EACH * teachers:
             notes.append(
                 Note(
-                    f"Fewer than {LEAST_EACH} rows for each teacher, if there are {domain.num_rows:,} rows: they "
-                    "will know next to nothing, however little noise their votes have. Set fewer teachers, or use "
-                    "another method.",
+                    f"With {domain.num_rows:,} rows each teacher has fewer than {LEAST_EACH}: teachers will learn "
+                    "almost nothing, regardless of the noise on their votes. Set fewer teachers, or use another "
+                    "method.",
                     Level.WARNING,
                 )
             )
         if domain.target is not None:
             has_pairs = self.target_fraction and self.features == "binned" and target_block(domain) is not None
             done = ["student and teachers see every column together with it"] if self._crosses(domain) else []
-            done += ["the generator is held to noisy counts of every column with it"] if has_pairs else []
-            used = " and ".join(done) or "a column like any other here"
+            done += ["noisy 2-way marginals with it constrain the generator"] if has_pairs else []
+            used = " and ".join(done) or "treated like any other column"
             notes.append(Note(f"The target, {domain.target!r}: {used}."))
         return tuple(notes)
 
@@ -294,7 +295,7 @@ class VoteGAN(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PATEGAN(VoteGAN):
-    """A generator taught by a student that sees only the noisy votes of teachers, each with rows of its own."""
+    """A GAN whose student critic sees only noisy votes of teachers, each trained on its own partition of the units."""
 
     def _conditions(self, prepared: Prepared, num_rows: int) -> Conditions | None:
         return None

@@ -137,6 +137,4 @@ def check_trajectory(wrapper: str, inner: object, *, critics: bool = False) -> N
     able = inner.capabilities
     if not able.trajectory or (critics and not able.critics):
         what = "its critic" if critics else "checkpoints of its training"
-        raise ConfigError(
-            f"{wrapper} needs a method that can keep {what}, such as dpgan or dpctgan; {name_of(inner)} has none."
-        )
+        raise ConfigError(f"{wrapper} needs a method with {what}, such as dpgan or dpctgan; {name_of(inner)} has none.")

@@ -100,7 +100,7 @@ class Quail:
         named = domain.target if self.target is None else self.target
         if named is None:
             raise ConfigError(
-                "quail needs a target to learn. Name it, as in quail(mst, target=...), or declare one in the schema."
+                "quail needs a target. Name one, as in quail(mst, target=...), or declare one in the schema."
             )
         targets = (named,) if isinstance(named, str) else named
         for name in targets:
@@ -199,7 +199,7 @@ class Quail:
 def _inner_on_partition(plan: Plan, name: str) -> Plan:
     if any(query.partition is not None for query in plan):
         raise ConfigError(
-            f"{name} holds out units itself, and disjoint=true would partition them again. Use one of the two."
+            f"{name} already holds out units, and disjoint=true would partition them again. Use one of the two."
         )
     return _on_partition(plan, IMITATE)
 

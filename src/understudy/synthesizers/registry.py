@@ -60,7 +60,7 @@ AUTO = "auto"
 def synthesizer_class(name: str) -> type:
     """The class behind a name, or an error with the nearest one."""
     if name == AUTO:
-        raise ConfigError("auto takes no settings. To set some, name the method, as in gem(steps=800).")
+        raise ConfigError("auto has no settings. To change a setting, name the method, as in gem(steps=800).")
     known = [*SYNTHESIZERS, AUTO]
     if name not in SYNTHESIZERS:
         raise ConfigError(

@@ -36,7 +36,7 @@ from understudy.synthesizers.registry import name_of
 TASKS = ("accuracy", "log_loss", "squared_loss", "clustering", "marginals")
 WITH_TARGET = ("accuracy", "log_loss", "squared_loss")
 ONLY_SUMS = Advice(
-    "Areas under curves and F-scores are not sums over rows: one row can change them by much, so they cannot be used."
+    "AUC and F-scores are not sums over rows: one row can change them by a lot, so they are not offered."
 )
 TRAINING, HOLDOUT = "training rows", "held-out rows"
 """The two partitions of the units, as the ledger names them."""
@@ -75,7 +75,7 @@ class Selected:
             raise ConfigError(f"k must not exceed checkpoints, {self.checkpoints}; found {self.k}.")
         if not self._every:
             raise ConfigError(
-                f"checkpoints asks for {self.checkpoints}, but {name_of(self.inner)} makes "
+                f"checkpoints is {self.checkpoints}, but {name_of(self.inner)} makes only "
                 f"{self.inner.num_checkpoints(1)} generator steps. Lower checkpoints, or train for more steps."
             )
 
@@ -107,8 +107,8 @@ class Selected:
         inner = self.inner.plan(dataclasses.replace(domain, num_rows=num_training), budget).under(name_of(self.inner))
         training = tuple(dataclasses.replace(each, partition=TRAINING) for each in inner.queries)
         note = Note(
-            f"A random {self.holdout_fraction:g} of the units score and do not train: training and selection compose "
-            "in parallel, so the larger privacy cost counts."
+            f"A random fraction {self.holdout_fraction:g} of the units is used for scoring only: training and "
+            "selection compose in parallel, so the larger privacy cost counts."
         )
         return Plan((*training, query), (*inner.notes, note, *self._notes(num_scoring, budget, query)))
 
@@ -141,8 +141,8 @@ class Selected:
             )
             return (Note(text),)
         text = (
-            f"{num_scoring:,} rows are too few to compare {self.checkpoints} checkpoints at this epsilon: a "
-            f"selected one may miss the best score by {min(miss, 1.0):.2g} on average (scores are from 0 to 1). Hold "
+            f"{num_scoring:,} rows are too few to compare {self.checkpoints} checkpoints at this epsilon: the "
+            f"selected one may score {min(miss, 1.0):.2g} below the best on average (scores are from 0 to 1). Hold "
             "out more units, select fewer checkpoints (k), or raise epsilon."
         )
         return (Note(text, Level.WARNING),)

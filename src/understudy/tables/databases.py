@@ -91,7 +91,7 @@ def open_duckdb(location: TableLocation, *, read_only: bool) -> Iterator[duckdb.
         connection = connect(str(location.path), read_only=read_only)
     except duckdb.Error as error:
         if "lock" in str(error):
-            raise TableError(f"{location.path} is open in another program. Close it there.") from None
+            raise TableError(f"{location.path} is open in another program. Close it first.") from None
         raise
     try:
         connection.execute("SET TimeZone = 'UTC'")
@@ -231,8 +231,8 @@ def read_postgres(location: TableLocation) -> pa.Table:
         if load_extension(connection, "postgres_scanner", network=True):
             return _postgres_through_duckdb(location, connection)
     raise TableError(
-        f"{location} needs DuckDB's postgres extension, which is not on this machine and cannot be downloaded."
-        " Install adbc-driver-postgresql, or export the table as Parquet."
+        f"{location} needs DuckDB's postgres extension, which is not installed and cannot be downloaded. Install "
+        "adbc-driver-postgresql, or export the table as Parquet."
     )
 
 
@@ -261,7 +261,7 @@ def _postgres_through_adbc(location: TableLocation) -> pa.Table:
             cursor.execute(f"SELECT * FROM {tables[_choose_table(location, tables, 'public')]}")
             table = cursor.fetch_arrow_table()
         except dbapi.Error:
-            raise TableError(f"{location} cannot be read. Check that this user may select from it.") from None
+            raise TableError(f"{location} cannot be read. Check that this user has the SELECT privilege.") from None
     return without_metadata(_without_opaque(table))
 
 

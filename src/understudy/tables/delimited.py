@@ -37,7 +37,7 @@ def read_delimited(location: TableLocation) -> pa.Table:
     # An unclosed quote silently takes in all that follows it, and then the extra last row is missing.
     if any(values[rows].as_py() != _END for values in table.columns):
         raise TableError(
-            f"{location}: a quote is never closed, so the last field runs to the end of the file. Close it."
+            f"{location}: a quote is never closed, so the last field extends to the end of the file. Close it."
         )
     mark = {"delimiter": delimiter} if delimiter != "," else None
     return table.slice(0, rows).cast(pa.schema([mark_untyped(field) for field in table.schema], mark))

@@ -148,7 +148,7 @@ def explain_errors(location: TableLocation) -> Iterator[None]:
     except UnderstudyError:
         raise
     except MemoryError:
-        raise TableError(f"{location} does not fit into memory.") from None
+        raise TableError(f"{location} does not fit in memory.") from None
     except (pa.ArrowException, duckdb.Error, sqlite3.Error, OSError, ValueError):
         name = {"postgres": "PostgreSQL", ".jsonl": "JSON lines"}.get(location.suffix, location.suffix[1:].capitalize())
         raise TableError(

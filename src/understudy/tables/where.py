@@ -75,7 +75,7 @@ def _failure_reason(rows: pa.Table, sql: str) -> str:
         _run_sql(nulls, sql)
     except duckdb.Error as error:
         return _first_line(error)
-    return "it fails on some value of the table, which is not shown here; TRY_CAST gives null instead"
+    return "it fails on a value of the table, which is not shown; TRY_CAST returns null instead"
 
 
 def where_columns(expression: str, names: Sequence[str]) -> list[Conjunct]:

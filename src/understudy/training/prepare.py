@@ -43,7 +43,7 @@ MOST_LEVELS = 8
 def check_fractions(marginals_fraction: float, target_fraction: float) -> None:
     """Refuse fractions of the budget that leave nothing for training."""
     if marginals_fraction + target_fraction >= 1:
-        raise ConfigError("marginals_fraction and target_fraction must leave a part of the budget for training.")
+        raise ConfigError("marginals_fraction and target_fraction together leave no budget for training. Lower them.")
 
 
 def target_block(domain: Domain) -> int | None:
@@ -89,7 +89,7 @@ def measure_marginals(
 ) -> tuple[list[np.ndarray] | None, np.ndarray | None]:
     """Shares of each column's categories, and of all categories with each of the target's, as far as planned.
 
-    Formal guarantee: the cost of the queries "singles" and "pairs", where the plan has them.
+    Formal guarantee: the cost of the queries "one_way" and "two_way", where the plan has them.
     """
     domain = rows.domain
     if "one_way" not in plan:

@@ -72,7 +72,7 @@ class Values:
     def __init__(self, matrix: np.ndarray):
         if matrix.ndim != 2 or not matrix.size or matrix.dtype not in (np.uint8, np.float32, np.float64):
             raise ConfigError(
-                "Values must be a matrix of float32, float64 or uint8 with a line for each distinguisher and a column "
+                "Values must be a matrix of float32, float64 or uint8 with a row for each distinguisher and a column "
                 f"for each row of the sample, found {matrix.dtype} of shape {matrix.shape}."
             )
         self._matrix, self.num_samples = matrix, matrix.shape[1]

@@ -56,8 +56,7 @@ LARGE_MISS = 0.2
 
 @dataclasses.dataclass(frozen=True)
 class Boosted:
-    """Rows of many checkpoints of a GAN, reweighted until no critic distinguishes them from real rows, as in
-    boosted(dpgan)."""
+    """Rows of many checkpoints of a GAN, reweighted until no distinguisher separates them from real rows."""
 
     inner: HasTrajectory
     """The method to train: a GAN, or gem. If it has no critics, all distinguishers are cells of marginals."""
@@ -98,14 +97,14 @@ class Boosted:
         check_settings(self)
         if not self.inner.capabilities.critics and self.distinguishers in ("none", ()):
             raise ConfigError(
-                f"{name_of(self.inner)} has no critics, so distinguishers must not be none. Set distinguishers, as in "
+                f"{name_of(self.inner)} has no critics, so distinguishers cannot be none. Set them, as in "
                 "distinguishers=two_way."
             )
         kept = self.inner.num_checkpoints(self.checkpoint_every)
         if not 0 < self._count <= kept:
             raise ConfigError(
-                f"checkpoints asks for the last {max(1, self._count)}, but {name_of(self.inner)} keeps {kept} when one "
-                f"is kept every {self.checkpoint_every} generator steps. Lower one of them, or train longer."
+                f"checkpoints is {max(1, self._count)}, but {name_of(self.inner)} has only {kept} with one every "
+                f"{self.checkpoint_every} generator steps. Lower checkpoints or checkpoint_every, or train longer."
             )
         if self._count * self.samples_per_generator < 2:
             raise ConfigError("A pool of one row cannot be reweighted. Raise samples_per_generator.")
@@ -133,7 +132,7 @@ class Boosted:
         among = [f"{self._count} critics"] if self.inner.capabilities.critics else []
         among += [f"the cells of {len(cliques)} marginals"] if (cliques := self._cliques(domain)) else []
         if not among:
-            raise ConfigError("There is no marginal to take cells of. Use other distinguishers, as in one_way.")
+            raise ConfigError("There is no such marginal. Use other distinguishers, such as one_way.")
         what = f"{self.rounds} selections among {' and '.join(among)}"
         query = Query("selections", what, Selections(1 / noise, self.rounds), columns=domain.names)
         inner = self.inner.plan(domain, budget.after([query])).under(name_of(self.inner))
@@ -145,12 +144,15 @@ class Boosted:
             return ()
         miss = expected_miss(count, query.event.epsilon * domain.num_rows / budget.max_rows_per_unit)
         if miss < LARGE_MISS:
-            gains = f"A selection gains within {miss:.2g} of the best one on average; a perfect distinguisher gains 1."
+            gains = (
+                f"On average, the selected distinguisher is within {miss:.2g} of the best one (a perfect "
+                "distinguisher scores 1)."
+            )
             return (Note(gains),)
         text = (
-            f"With {domain.num_rows:,} rows a selection may miss the best one by {min(miss, 1.0):.2g} on average (a "
-            "perfect distinguisher gains 1), so boosting will be hardly better than chance. Raise epsilon or "
-            "selection_fraction, or use fewer rounds."
+            f"With {domain.num_rows:,} rows the selected distinguisher may be {min(miss, 1.0):.2g} worse than the "
+            "best one on average (a perfect distinguisher scores 1), so boosting will hardly be better than chance. "
+            "Raise epsilon or selection_fraction, or use fewer rounds."
         )
         return (Note(text, Level.WARNING),)
 

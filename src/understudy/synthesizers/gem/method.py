@@ -211,19 +211,26 @@ class GEM:
             return self.mode, f"gem measures its marginals {MODE_TEXTS[self.mode]}, as set."
         pairs, rows = _num_pairs(domain), domain.declared_rows or UNKNOWN_SIZE
         together, selections = stddev * math.sqrt(max(1, pairs)), self._num_selections(domain)
-        size = f"{rows:,} declared rows" if domain.declared_rows else f"{rows:,} rows, assumed since none are declared"
+        size = f"{rows:,} declared rows" if domain.declared_rows else f"an assumed {rows:,} rows (none are declared)"
         mode = "adaptive"
         if pairs <= selections:
             mode, why = "one_shot", f"there are no more than {selections} pairs"
         elif together > TOO_NOISY * rows:
             why = (
-                f"with all {pairs:,} pairs, noise would be {together:.3g} rows a count, above {TOO_NOISY:.0%} of {size}"
+                f"with all {pairs:,} pairs, the standard deviation of a count would be {together:.3g} rows, above "
+                f"{TOO_NOISY:.0%} of {size}"
             )
         elif stddev > TOO_NOISY_ALONE * rows:
-            why = f"noise would be {stddev:.3g} rows for a single pair, above {TOO_NOISY_ALONE:.1%} of {size}"
+            why = (
+                f"the standard deviation of a count would be {stddev:.3g} rows for a single pair, above "
+                f"{TOO_NOISY_ALONE:.1%} of {size}"
+            )
         else:
             mode = "one_shot"
-            why = f"with all {pairs:,} pairs, noise is {together:.3g} rows a count, at most {TOO_NOISY:.0%} of {size}"
+            why = (
+                f"with all {pairs:,} pairs, the standard deviation of a count is {together:.3g} rows, at most "
+                f"{TOO_NOISY:.0%} of {size}"
+            )
         return mode, f"gem measures its marginals {MODE_TEXTS[mode]}: {why}."
 
     def _measures_three_way(self, domain: Domain, mode: str, stddev: float) -> bool:
