@@ -259,12 +259,7 @@ def _entry(metric: Metric, group: Group, comparison: Comparison, results: Mappin
 
 
 def _score(score: Score) -> dict[str, Any]:
-    return {
-        "value": _plain(score.value),
-        "error": _plain(score.error),
-        "status": score.status.value,
-        "why": score.why,
-    }
+    return {"value": _plain(score.value), "error": _plain(score.error), "status": score.status.value, "why": score.why}
 
 
 def _plain(value: Any) -> Any:

@@ -139,10 +139,7 @@ def wasserstein(
         )
     )
     return Result(
-        scores={
-            "wasserstein": _mean(distances),
-            "wasserstein_score": _mean(1 - np.array(distances) / diameter),
-        },
+        scores={"wasserstein": _mean(distances), "wasserstein_score": _mean(1 - np.array(distances) / diameter)},
         settings={
             "cost": cost,
             "sample": sample,

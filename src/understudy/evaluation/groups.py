@@ -245,8 +245,7 @@ def _learning(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) 
     real = comparison.real_learning
     first, second = synthetic.split(0.5, seed=comparison.seed)
     within = _learn(
-        dataclasses.replace(comparison, test=second),
-        first.at_most(comparison.effort.light_rows, seed=comparison.seed),
+        dataclasses.replace(comparison, test=second), first.at_most(comparison.effort.light_rows, seed=comparison.seed)
     )
     scores |= {f"tsts_{key}": within.scores[key] for key in ("accuracy", "f1", "auc")}
     scores["sra"] = learning.sra(_aucs(real), _aucs(trained))

@@ -86,12 +86,7 @@ def pmse_logit(
             "pmse_logit_standardised": Score.none(why) if why else Score((pmse - expected) / spread),
         },
         settings=settings,
-        details={
-            "num_coefficients": num_slopes + 1,
-            "expected": expected,
-            "sd": spread,
-            "iterations": fit.iterations,
-        },
+        details={"num_coefficients": num_slopes + 1, "expected": expected, "sd": spread, "iterations": fit.iterations},
         notes=(*_balance_notes(fraction), *fit.notes),
     )
 

@@ -183,12 +183,7 @@ class _Found(NamedTuple):
 
 
 def dimension_prediction(
-    train: EncodedTable,
-    synthetic: EncodedTable,
-    test: EncodedTable,
-    *,
-    max_rows: int | None = 20_000,
-    seed: int = 0,
+    train: EncodedTable, synthetic: EncodedTable, test: EncodedTable, *, max_rows: int | None = 20_000, seed: int = 0
 ) -> Result:
     """Dimension-wise prediction: each column predicted from the others, after training on real and on synthetic rows.
 
