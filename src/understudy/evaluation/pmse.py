@@ -62,8 +62,8 @@ def pmse_logit(
     design = _standardise(_with_products(blocks) if maxorder else sparse.hstack(blocks, format="csr"))
     if design.shape[1] > MAX_COLUMNS:
         why = f"The regression would have {design.shape[1]:,} columns, more than {MAX_COLUMNS:,}."
-        return no_scores(("pmse_logit", "pmse_logit_ratio", "pmse_logit_standardised"), why, settings=settings)
-    design = design[:, _independent(design)]
+        return no_scores("pmse_logit", why, settings=settings)
+    design = design[:, _independent_columns(design)]
     fit = _fit_logit(design, labels)
     fraction, num_rows, num_slopes = float(labels.mean()), len(labels), design.shape[1]
     per_slope = (1 - fraction) ** 2 * fraction / num_rows
@@ -96,9 +96,7 @@ def allowed_order(layout: Layout, maxorder: int, num_rows: int) -> int:
 
     Depends on the layout alone, so it is the same for all tables of an evaluation.
     """
-    widths = np.array([1 if t.is_numeric else len(t.categories) - 1 for t in layout.columns]) + [
-        int(t.has_nulls) for t in layout.columns
-    ]
+    widths = np.array([(1 if t.is_numeric else len(t.categories) - 1) + t.has_nulls for t in layout.columns])
     columns = int(widths.sum() + (widths.sum() ** 2 - (widths**2).sum()) // 2)
     return maxorder if columns <= min(MAX_COLUMNS, num_rows / ROWS_PER_COLUMN) else 0
 
@@ -172,7 +170,7 @@ def _blocks(tables: Sequence[EncodedTable]) -> list[tuple[sparse.csr_array, bool
     for spec in tables[0].layout.columns:
         values = np.concatenate([table[spec.name] for table in tables])
         if spec.is_numeric:
-            scaled = np.concatenate([table.scaled(spec.name, clipped=False) for table in tables])
+            scaled = np.concatenate([table.scale(spec.name) for table in tables])
             columns = np.stack([np.clip(scaled, -FAR, FAR), np.isnan(values)], axis=1)
             blocks.append((sparse.csr_array(columns[:, : 1 + np.isnan(values).any()]), False))
         else:
@@ -205,7 +203,7 @@ def _standardise(design: sparse.csr_array) -> sparse.csr_array:
     return (design[:, np.flatnonzero(varies)] @ sparse.diags_array(1 / stddevs)).tocsr()
 
 
-def _independent(design: sparse.csr_array) -> Int[np.ndarray, " kept"]:
+def _independent_columns(design: sparse.csr_array) -> Int[np.ndarray, " kept"]:
     """Columns that span all others and the intercept, by pivoted Cholesky of the correlations."""
     if not design.shape[1]:
         return np.zeros(0, np.int64)
