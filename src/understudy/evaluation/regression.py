@@ -22,7 +22,7 @@ from understudy.evaluation.counting import mean_and_max
 from understudy.evaluation.learning import check_models
 from understudy.evaluation.parallel import run_in_threads
 from understudy.evaluation.predictions import bootstrap_error
-from understudy.evaluation.scores import Result, Score, no_scores
+from understudy.evaluation.scores import Json, Result, Score, no_scores
 from understudy.evaluation.table import ColumnSpec, EncodedTable
 from understudy.schema.values import format_list
 
@@ -140,13 +140,6 @@ def _why_not(target: str, others: Sequence[str], *tables: EncodedTable) -> str:
 # Each column from the others
 
 
-class _Encoded(NamedTuple):
-    """A table with its features of all columns."""
-
-    table: EncodedTable
-    features: Float[np.ndarray, "rows features"]
-
-
 class _Task(NamedTuple):
     """One column to predict, and how the prediction is scored."""
 
@@ -155,26 +148,12 @@ class _Task(NamedTuple):
     """"auc", "f1" or "r2"."""
     positive: int | None
     """The code of the rarer of two real classes."""
-    inputs: np.ndarray
-    """The indices of the other columns' features."""
-    widths: np.ndarray
-    """What 1 means in each of them: the range of a numeric column, else 1."""
 
 
 class _Found(NamedTuple):
     score: float
     """NaN where it is not defined."""
     converged: bool
-
-
-class _Point(NamedTuple):
-    """How well one column is predicted after training on real and on synthetic rows."""
-
-    column: str
-    kind: str
-    real: float
-    synthetic: float
-    plotted: bool
 
 
 def dimension_prediction(
@@ -194,39 +173,36 @@ def dimension_prediction(
     dwpred_distance, their mean distance |a - b| / sqrt(2) from the diagonal. `max_rows` limits the rows of `train` and
     of `synthetic`.
     """
-    real, fake, held = (
-        _Encoded(table, table.features())
-        for table in (train.at_most(max_rows, seed=seed), synthetic.at_most(max_rows, seed=seed), test)
-    )
+    real, fake = (table.at_most(max_rows, seed=seed) for table in (train, synthetic))
     settings = {
         "max_rows": max_rows,
         "seed": seed,
-        "train_rows": real.table.num_rows,
-        "synthetic_rows": fake.table.num_rows,
+        "train_rows": real.num_rows,
+        "synthetic_rows": fake.num_rows,
         "test_rows": test.num_rows,
     }
     tasks = _tasks(train)
     if len(tasks) < 2:
         return no_scores("dimension_prediction", "There is only one column.", settings=settings)
-    jobs = [partial(_predictability, task, learner, held, seed=seed) for task in tasks for learner in (real, fake)]
+    jobs = [partial(_predictability, task, learner, test, seed=seed) for task in tasks for learner in (real, fake)]
     found = run_in_threads(jobs)
-    points = []
+    points: list[Json] = []
     dropped = []
     for task, ours, theirs in zip(tasks, found[::2], found[1::2], strict=True):
         if math.isnan(ours.score + theirs.score):
             dropped.append(task.spec.name)
             continue
         plotted = task.kind != "r2" or ours.score >= LEAST_R2
-        points.append(_Point(task.spec.name, task.kind, ours.score, theirs.score, plotted))
+        point = {"column": task.spec.name, "kind": task.kind, "real": ours.score, "synthetic": theirs.score}
+        points.append({**point, "plotted": plotted})
     notes = []
     if dropped:
         notes.append(f"Columns that are constant or have no number in a table were dropped: {format_list(dropped)}.")
     stopped = sum(not each.converged for each in found)
     if stopped:
         notes.append(f"{stopped} of {len(found)} models did not converge.")
-    scores = _distances([point.real - point.synthetic for point in points if point.plotted])
-    details = {"points": [point._asdict() for point in points]}
-    return Result(scores=scores, settings=settings, details=details, notes=tuple(notes))
+    scores = _distances([point["real"] - point["synthetic"] for point in points if point["plotted"]])
+    return Result(scores=scores, settings=settings, details={"points": points}, notes=tuple(notes))
 
 
 def _distances(gaps: Sequence[float]) -> Mapping[str, Score]:
@@ -239,32 +215,34 @@ def _distances(gaps: Sequence[float]) -> Mapping[str, Score]:
 
 def _tasks(train: EncodedTable) -> list[_Task]:
     specs = train.layout.columns
-    owner = np.repeat(np.arange(len(specs)), [spec.num_features for spec in specs])
-    widths = np.concatenate(
-        [np.r_[t.upper - t.lower, [1.0] * t.has_nulls] if t.is_numeric else np.ones(t.num_features) for t in specs]
-    )
     all_binary = all(spec.is_binary for spec in specs)
     tasks = []
-    for index, spec in enumerate(specs):
+    for spec in specs:
         kind = "auc" if all_binary else "r2" if spec.is_numeric else "f1"
         positive = None
         if spec.is_binary:
             positive = int(np.sum(train[spec.name] == 1) <= np.sum(train[spec.name] == 0))
-        inputs = np.flatnonzero(owner != index)
-        tasks.append(_Task(spec, kind, positive, inputs, widths[inputs]))
+        tasks.append(_Task(spec, kind, positive))
     return tasks
 
 
-def _predictability(task: _Task, learner: _Encoded, tester: _Encoded, *, seed: int) -> _Found:
+def _widths(spec: ColumnSpec) -> Float[np.ndarray, " features"]:
+    """What 1 means in each feature of a column: the range of a numeric column, else 1."""
+    return np.r_[spec.upper - spec.lower if spec.is_numeric else 1.0, np.ones(spec.num_features - 1)]
+
+
+def _predictability(task: _Task, learner: EncodedTable, tester: EncodedTable, *, seed: int) -> _Found:
     """How well a model of the column trained on one table predicts it in another."""
-    answers, truth = learner.table[task.spec.name], tester.table[task.spec.name]
-    inputs, test_inputs = learner.features[:, task.inputs], tester.features[:, task.inputs]
+    answers, truth = learner[task.spec.name], tester[task.spec.name]
+    others = [spec for spec in learner.layout.columns if spec != task.spec]
+    inputs, test_inputs = (table.features([spec.name for spec in others]) for table in (learner, tester))
     if task.kind == "r2":
         known, present = np.isfinite(answers), np.isfinite(truth)
         if not known.any() or not present.any():
             return _Found(math.nan, True)
-        model = Lasso(alpha=1.0, precompute=True).fit((inputs * task.widths)[known], answers[known])
-        errors = model.predict((test_inputs * task.widths)[present]) - truth[present]
+        widths = np.concatenate([_widths(spec) for spec in others])
+        model = Lasso(alpha=1.0, precompute=True).fit((inputs * widths)[known], answers[known])
+        errors = model.predict((test_inputs * widths)[present]) - truth[present]
         return _Found(r2(errors, truth[present]), model.n_iter_ < model.max_iter)
     if task.kind == "auc":
         ones = answers == 1

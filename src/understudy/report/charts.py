@@ -8,19 +8,9 @@ import numpy as np
 
 from understudy.evaluation.scores import Json
 from understudy.report import svg
+from understudy.report.markup import esc, name_tag
 from understudy.report.svg import Frame, Style
-from understudy.report.text import (
-    esc,
-    finite,
-    format_fraction,
-    listing,
-    model_name,
-    name_tag,
-    number,
-    percent,
-    shorten,
-    tick_label,
-)
+from understudy.report.text import finite, format_fraction, listing, model_name, number, percent, shorten, tick_label
 
 MAX_HEAT_COLUMNS, MANY = 40, 20
 """Columns of a heat map: the most, and the number above which it gets more room."""

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from understudy.evaluation.scores import Json
 from understudy.report import svg
+from understudy.report.markup import esc
 from understudy.report.svg import Style
-from understudy.report.text import esc, finite, format_fraction, percent, shorten, tick_label
+from understudy.report.text import finite, format_fraction, percent, shorten, tick_label
 
 MAX_CATEGORIES = 10
 MAX_TABLE_ROWS = 1_000

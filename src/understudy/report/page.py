@@ -16,8 +16,9 @@ from understudy.evaluation.scorecard import WARNING, Scorecard, check_document, 
 from understudy.evaluation.scores import Json
 from understudy.privacy.ledger import Statement
 from understudy.report import chart_sections, score_sections, verdict
+from understudy.report.markup import esc, scroll_table
 from understudy.report.svg import Style, styles
-from understudy.report.text import count_of, esc, finite, listing, model_name, quote, scroll_table, shorten
+from understudy.report.text import count_of, finite, listing, model_name, quote, shorten
 from understudy.run.atomic import atomic_write
 
 _COUNTS = {2: "Two", 3: "Three", 4: "Four", 5: "Five", 6: "Six"}

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from understudy.evaluation.scores import Direction, Json
 from understudy.report import verdict
+from understudy.report.markup import esc, scroll_table
 from understudy.report.svg import Style
-from understudy.report.text import count_of, esc, finite, format_score, minus, number, scroll_table, shorten, tick_label
+from understudy.report.text import count_of, finite, format_score, minus, number, shorten, tick_label
 
 FAMILIES = {
     "Marginals and associations": (

@@ -10,7 +10,8 @@ import math
 import unicodedata
 from collections.abc import Sequence
 
-from understudy.report.text import esc, name_tag, tick_label
+from understudy.report.markup import esc, name_tag
+from understudy.report.text import tick_label
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's palette, which is safe for colour-blind readers."""
