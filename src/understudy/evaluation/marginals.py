@@ -209,6 +209,8 @@ def nist(
     largest value has a bin of its own, and values outside have bins below 0 or above `bins`. A constant column has one
     bin, and nulls have their own.
     """
+    if bins < 1:
+        raise ConfigError(f"bins must be at least 1, found {bins}.")
     grid = Grid.from_codes(real.layout.names, [_nist_codes(real, synthetic, t, bins) for t in real.layout.columns])
     triples = {axes: 2 * grid.tv(axes) for axes in _triples(grid.names, num_triples, seed)}
     settings = {**counting.row_counts(real, synthetic), "bins": bins, "num_triples": num_triples, "seed": seed}

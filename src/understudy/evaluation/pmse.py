@@ -31,6 +31,8 @@ MAX_COLUMNS = 10_000
 """Beyond this the Hessian would take gigabytes."""
 ROWS_PER_COLUMN = 10
 """With fewer rows per coefficient the fit follows chance, and the expectation under a correct model does not hold."""
+MIN_BUCKET, MIN_SPLIT = 5, 15
+"""The fewest rows in a leaf of a tree, and in a node that is split."""
 FAR = 1e6
 """Scaled numbers are clipped to this many ranges, so that their squares stay finite."""
 
@@ -106,8 +108,6 @@ def pmse_cart(
     synthetic: EncodedTable,
     *,
     cp: float = 1e-4,
-    min_bucket: int = 5,
-    min_split: int = 15,
     num_permutations: int = 50,
     max_rows: int | None = 3000,
     seed: int = 0,
@@ -123,7 +123,7 @@ def pmse_cart(
     labels = _labels(real, synthetic)
 
     def grow(labels: Bool[np.ndarray, " rows"]) -> tuple[float, int]:
-        return _tree_pmse(rows, labels, cp=cp, min_bucket=min_bucket, min_split=min_split, seed=seed)
+        return _tree_pmse(rows, labels, cp, seed)
 
     pmse, num_leaves = grow(labels)
     generator = np.random.default_rng(seed)
@@ -135,8 +135,8 @@ def pmse_cart(
         scores={"pmse_cart": Score(pmse), **_against_null(pmse, expected, spread, len(nulls))},
         settings={
             "cp": cp,
-            "min_bucket": min_bucket,
-            "min_split": min_split,
+            "min_bucket": MIN_BUCKET,
+            "min_split": MIN_SPLIT,
             "num_permutations": num_permutations,
             "max_rows": max_rows,
             "seed": seed,
@@ -285,17 +285,12 @@ def _fit_logit(slopes: sparse.csr_array, labels: Bool[np.ndarray, " rows"]) -> _
     return _Fit(fitted, iterations, separates, tuple(notes))
 
 
-def _tree_pmse(
-    rows: np.ndarray, labels: Bool[np.ndarray, " rows"], *, cp: float, min_bucket: int, min_split: int, seed: int
-) -> tuple[float, int]:
+def _tree_pmse(rows: np.ndarray, labels: Bool[np.ndarray, " rows"], cp: float, seed: int) -> tuple[float, int]:
     """The pMSE of one tree, from the counts in its leaves so that equal fractions give exactly 0; and its leaves."""
     fraction = labels.mean()
-    tree = DecisionTreeClassifier(
-        ccp_alpha=cp * 2 * fraction * (1 - fraction),
-        min_samples_leaf=min_bucket,
-        min_samples_split=min_split,
-        random_state=seed,
-    ).fit(rows, labels)
+    alpha = cp * 2 * fraction * (1 - fraction)
+    limits = {"min_samples_leaf": MIN_BUCKET, "min_samples_split": MIN_SPLIT}
+    tree = DecisionTreeClassifier(ccp_alpha=alpha, random_state=seed, **limits).fit(rows, labels)
     leaves = tree.apply(rows)
     sizes, hits = np.bincount(leaves), np.bincount(leaves, labels)
     found = hits[leaves] / sizes[leaves]
