@@ -151,7 +151,6 @@ def test_odd_tables_give_a_number_or_a_reason(case: str, name: str) -> None:
     json.dumps([result.settings, result.details], allow_nan=False)
     assert result.settings["real_rows"] == real.num_rows
     assert result.settings["synthetic_rows"] == fake.num_rows
-    assert result.private
 
 
 def test_an_all_null_column_with_declared_bounds() -> None:

@@ -40,10 +40,8 @@ class Grid:
     @classmethod
     def from_codes(cls, names: tuple[str, ...], columns: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> "Grid":
         """From the codes of both tables and their number, for each column; kept in the smallest integer type."""
-        types = [np.min_scalar_type(size - 1) for _, _, size in columns]
-        real, synthetic = (
-            tuple(column[table].astype(kind) for column, kind in zip(columns, types, strict=True)) for table in (0, 1)
-        )
+        real = tuple(codes.astype(np.min_scalar_type(size - 1)) for codes, _, size in columns)
+        synthetic = tuple(codes.astype(np.min_scalar_type(size - 1)) for _, codes, size in columns)
         return cls(names, tuple(size for _, _, size in columns), real, synthetic)
 
     def counts(self, axes: Sequence[int]) -> tuple[Int[np.ndarray, " cells"], Int[np.ndarray, " cells"]]:
@@ -92,8 +90,8 @@ def joint_keys(tables: Sequence[Sequence[np.ndarray]], sizes: Sequence[int]) -> 
 def align_counts(real: np.ndarray, synthetic: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The first row of each key, in the order of the keys and counted over both tables, and how often each has it."""
     found, first, ranks = np.unique(np.concatenate([real, synthetic]), return_index=True, return_inverse=True)
-    counts = (np.bincount(part, minlength=len(found)) for part in np.split(ranks, [len(real)]))
-    return first, *counts
+    ours, theirs = (np.bincount(part, minlength=len(found)) for part in np.split(ranks, [len(real)]))
+    return first, ours, theirs
 
 
 def frequencies(counts: np.ndarray) -> Float[np.ndarray, " cells"]:
