@@ -312,7 +312,6 @@ def test_results_are_repeatable_json(metric: Metric) -> None:
     tables = read(mixed(300, 1), mixed(200, 2, shift=0.5))
     first = metric(*tables, seed=3)
     assert first == metric(*tables, seed=3)
-    assert first.private
     assert json.loads(json.dumps([first.settings, first.details])) == [first.settings, first.details]
     assert all(type(score.value) is float for score in first.scores.values())
 

@@ -16,6 +16,7 @@ import understudy as us
 from tests.report.pages import NASTY, SPACE, Text
 from tests.report.scorecards import score, scorecard, skipped
 from understudy.errors import ConfigError, TableError
+from understudy.evaluation.scorecard import Scorecard
 from understudy.privacy.ledger import Statement
 from understudy.report import svg, verdict
 from understudy.report.page import WARNING, markdown_to_html, render, write_report
@@ -323,12 +324,8 @@ def test_other_things_are_no_scorecards(content: Any) -> None:
 
 
 def test_the_file_is_written_whole_and_only_replaced_by_force(tmp_path: Path) -> None:
-    class Card:
-        def to_json(self) -> dict[str, Any]:
-            return scorecard(("aim \ud800",))  # a lone surrogate, as JSON may hold
-
     path = tmp_path / "report.html"
-    write_report(path, Card())
+    write_report(path, Scorecard(scorecard(("aim \ud800",))))  # a lone surrogate, as JSON may hold
     first = path.read_bytes()
     assert first.startswith(b"<!doctype html>")
     with pytest.raises(TableError, match="exists"):

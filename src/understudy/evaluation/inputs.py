@@ -24,7 +24,8 @@ HELD_OUT = 0.2
 """The fraction of the real rows that is held out if no holdout is given."""
 
 
-class RealTables(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class RealTables:
     """The real table and its holdout, as read and encoded."""
 
     layout: Layout
@@ -32,9 +33,12 @@ class RealTables(NamedTuple):
     """How the synthetic tables are read: with the kinds of the real one, whatever their own types."""
     table: pa.Table
     test_table: pa.Table
-    whole: EncodedTable
+    """The real rows and the test rows before encoding."""
+    real: EncodedTable
+    """All real rows that the synthesizer may have seen."""
     train: EncodedTable
     test: EncodedTable
+    """Real rows to learn from, and others to score on."""
     holdout_seen: bool
     """Whether the synthesizer has seen the test rows, as far as is known."""
 
@@ -92,7 +96,7 @@ def read_synthetic(
     """Read the synthetic tables by name; those with more rows than the real one are subsampled to its size."""
     named = _name_tables(synthetic)
     tables = {}
-    limit = real.whole.num_rows
+    limit = real.real.num_rows
     for name, source in named.items():
         what = f"synthetic table {name!r}" if len(named) > 1 else "synthetic table"
         table = _read(source, real.schema, what, messages)

@@ -203,7 +203,7 @@ class EncodedTable:
         cut = round(fraction * self.num_rows)
         return self.take(np.sort(order[:cut])), self.take(np.sort(order[cut:]))
 
-    def binned(self, name: str, bins: int) -> tuple[Int[np.ndarray, " rows"], int]:
+    def bin_codes(self, name: str, bins: int) -> tuple[Int[np.ndarray, " rows"], int]:
         """Small integer codes and their number: equal-width bins over the range, or the categories.
 
         Values outside the range fall into the first or last bin; nulls have a code of their own.
@@ -216,15 +216,14 @@ class EncodedTable:
         codes[np.isnan(values)] = bins
         return codes, bins + 1
 
-    def scaled(self, name: str, *, clipped: bool = True) -> Float[np.ndarray, " rows"]:
+    def scale(self, name: str) -> Float[np.ndarray, " rows"]:
         """A numeric column with its range mapped to [0, 1]; nulls are 0, as is a constant column."""
         spec = self.layout[name]
         width = spec.upper - spec.lower
         with np.errstate(over="ignore"):  # a value far outside a narrow range
-            part = np.nan_to_num((self.columns[name] - spec.lower) / (width if width > 0 else 1.0))
-        return np.clip(part, 0.0, 1.0) if clipped else part
+            return np.nan_to_num((self.columns[name] - spec.lower) / (width if width > 0 else 1.0))
 
-    def features(self, columns: Sequence[str] | None = None, *, clipped: bool = True) -> Float[np.ndarray, "rows f"]:
+    def features(self, columns: Sequence[str] | None = None) -> Float[np.ndarray, "rows f"]:
         """Numbers in [0, 1] and a null indicator; discrete columns one-hot, or one 0/1 column for two categories.
 
         Unlisted values are zeros. The features depend on the layout alone, so they are the same for all tables.
@@ -236,7 +235,7 @@ class EncodedTable:
         for spec in specs:
             values = self.columns[spec.name]
             if spec.is_numeric:
-                out[:, at] = self.scaled(spec.name, clipped=clipped)
+                out[:, at] = np.clip(self.scale(spec.name), 0.0, 1.0)
                 if spec.has_nulls:
                     out[:, at + 1] = np.isnan(values)
             elif spec.is_binary:
