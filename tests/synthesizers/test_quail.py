@@ -597,3 +597,19 @@ def test_around_a_gan_with_public_rows(features: str, tmp_path: Path) -> None:
     fake = us.Release.load(tmp_path / "release").sample_arrow(200, seed=0, where="label <> 'x'")
     assert fake.column_names == people(1).column_names
     assert release.statement.facts.public_table == 100
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "aim",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("independent", "mst", "privbayes", "mwem", "gem")),
+    ],
+)
+@pytest.mark.parametrize("learner", [*LEARNERS])
+def test_every_learner_leaves_room_for_every_marginal_method(learner: str, inner: str, epsilon: float) -> None:
+    """Also by the Renyi accountant, where it alone can hold the inner method's budget. The whole epsilon is used."""
+    target = "score" if learner in ("linear", "mlp_regression") else "label"
+    plan = us.plan(schema(target=target), f"quail({inner}, learner={learner})", us.Guarantee(epsilon, 1e-6))
+    assert 0.98 * epsilon < spent_by(plan, us.Guarantee(epsilon, 1e-6)).epsilon <= epsilon

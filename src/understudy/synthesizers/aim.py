@@ -39,7 +39,7 @@ FAR_BELOW = 4  # models smaller than the limit by this factor need no exact coun
 class AIM:
     """A graphical model of marginals, selected privately round by round where the model's error is largest."""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(target=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(target=True, zcdp=True)
 
     workload: Annotated[tuple[Annotated[Clique, Listed()], ...], Listed()] | None = None
     """The cliques to fit. Their subsets are candidates too. None: all 2-way marginals, and with a target all 3-way

@@ -43,6 +43,8 @@ class Capabilities:
     """Anything but NONE: it is a `WarmStart`."""
     target: bool = False
     """Whether it treats a target differently from other columns."""
+    zcdp: bool = False
+    """Whether it spends a zCDP budget, which the Renyi accountant alone can hold."""
     inner: "Synthesizer | None" = None
     """The method that a wrapper is put around."""
 
@@ -128,6 +130,12 @@ def too_large_for(synthesizer: Synthesizer, domain: "Domain") -> tuple[str, ...]
         return synthesizer.too_large(domain)
     inner = synthesizer.capabilities.inner
     return () if inner is None else too_large_for(inner, domain)
+
+
+def spends_zcdp(synthesizer: Synthesizer) -> bool:
+    """Whether a method, or the method that it wraps, spends a zCDP budget."""
+    able = synthesizer.capabilities
+    return able.zcdp or (able.inner is not None and spends_zcdp(able.inner))
 
 
 def check_trajectory(wrapper: str, inner: object, *, critics: bool = False) -> None:

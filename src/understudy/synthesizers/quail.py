@@ -19,16 +19,19 @@ from understudy.learners.methods import Learner, Linear, NumberPerceptron, Prior
 from understudy.models.predictors import HOW
 from understudy.models.quail import QuailModel
 from understudy.notes import Note
-from understudy.privacy.ledger import Budget, Ledger, Plan
+from understudy.privacy.events import ZCDP
+from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.rows import PrivateRows, PublicRows, partition_rows, partition_sizes
 from understudy.progress import Progress, stretch_progress
 from understudy.schema import Domain
 from understudy.settings import InnerFraction, Listed, OneOf, check_settings
-from understudy.synthesizers.protocol import Capabilities, Synthesizer, too_large_for
+from understudy.synthesizers.protocol import Capabilities, Synthesizer, spends_zcdp, too_large_for
 from understudy.synthesizers.registry import AUTO, LEARNERS, learner_class, name_of
 
 LEARN, IMITATE = "learner's rows", "synthesizer's rows"
 """The two partitions of the units with `disjoint`, as the ledger names them."""
+RESERVED = Query("reserved", "the least of the inner method's zCDP budget", ZCDP(1e-9))
+"""Beside it the Renyi accountant alone has a figure, so learners are calibrated by the one that decides in the end."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,10 +80,11 @@ class Quail:
         learners = [self._learner(domain, target) for target in targets]
         to_learn, to_imitate = self._sizes(domain)
         fraction = (1.0 if self.disjoint else self.learner_fraction) / len(targets)
+        shared = budget.after([RESERVED]) if spends_zcdp(self.inner) and not self.disjoint else budget
         parts: list[Plan] = []
         for target, learner in zip(targets, learners, strict=True):
             own = dataclasses.replace(domain.only((*others, target)), num_rows=to_learn, target=target)
-            plan = learner.plan(own, budget.fraction_of_rest(fraction)).under(f"{name_of(learner)} for {target}")
+            plan = learner.plan(own, shared.fraction_of_rest(fraction)).under(f"{name_of(learner)} for {target}")
             parts.append(_on_partition(plan, LEARN) if self.disjoint else plan)
         queries = tuple(query for part in parts for query in part)
         left = budget if self.disjoint else budget.after(queries)

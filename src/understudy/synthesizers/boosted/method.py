@@ -56,8 +56,7 @@ LARGE_MISS = 0.2
 
 @dataclasses.dataclass(frozen=True)
 class Boosted:
-    """Rows of many checkpoints of a GAN, reweighted until no critic distinguishes them from real rows, as in
-    boosted(dpgan)."""
+    """Rows of many checkpoints of a GAN, reweighted until no critic distinguishes them: boosted(dpgan)."""
 
     inner: HasTrajectory
     """The method to train: a GAN, or gem. If it has no critics, all distinguishers are cells of marginals."""
