@@ -1,7 +1,6 @@
 """Method expressions: read, written, and refused with a hint. What methods say they can do."""
 
 import dataclasses
-import inspect
 
 import pytest
 from hypothesis import given
@@ -22,7 +21,6 @@ from understudy.synthesizers import (
     read_method,
     read_setting,
     synthesizer_class,
-    takes_public,
     too_large_for,
 )
 from understudy.synthesizers.aim import AIM
@@ -185,7 +183,6 @@ def test_every_class_is_a_synthesizer(name: str) -> None:
     assert isinstance(method, Synthesizer)
     able = method.capabilities
     assert able.trajectory == isinstance(method, HasTrajectory)
-    assert takes_public(method) == ("public" in inspect.signature(method.fit).parameters)
     assert (able.inner is not None) == (name in WRAPPERS)
     assert able.trajectory or not able.critics
 

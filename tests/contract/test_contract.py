@@ -33,6 +33,7 @@ from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import Box, Counted, PrivateRows
 from understudy.privacy.table import PrivateTable
 from understudy.synthesizers import SYNTHESIZERS, express, name_of, read_method
+from understudy.synthesizers.run import Run
 from understudy.tables import conform
 
 EPOCH = datetime(1970, 1, 1)
@@ -374,7 +375,7 @@ def test_refused_plan_touches_no_row(method: str) -> None:
     planned = read_method(method).plan(rows.domain, Budget(8.0, 1e-6, max_rows_per_unit=2))
     ledger = us.Ledger(us.Guarantee(0.5, 1e-6), noise=SeededNoise(0), max_rows_per_unit=2)
     with pytest.raises(us.BudgetExceeded, match="This query was not made"):
-        read_method(method).fit(rows, planned, ledger, key=jax.random.key(0))
+        read_method(method).fit(Run(rows, planned, ledger, key=jax.random.key(0)))
     assert rows.requested == {}
     assert ledger.queries == ()
 
@@ -458,7 +459,7 @@ def test_one_unit_moves_statistics_by_what_was_charged(method: str) -> None:
     noise = RecordingNoise(SEED + 1, rows_per_unit=2, one_sided=name_of(read_method(method)) in AROUND)
     ledger = us.Ledger(GUARANTEE, noise=noise, max_rows_per_unit=2)
     planned = read_method(method).plan(rows.domain, ledger.remaining)
-    read_method(method).fit(rows, planned, ledger, key=jax.random.key(0))
+    read_method(method).fit(Run(rows, planned, ledger, key=jax.random.key(0)))
     assert ledger.queries == planned.queries
     assert rows.requested
     for clique, counts in rows.requested.items():

@@ -13,6 +13,7 @@ from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.aim import AIM
 from understudy.synthesizers.mst import MST
+from understudy.synthesizers.run import Run
 
 DOMAIN = Domain(names=("a", "b", "c", "d", "e"), sizes=(3, 4, 5, 3, 2), num_rows=4000)
 
@@ -39,7 +40,7 @@ def _fit(
     plan = method.plan(domain, ledger.remaining)
     told: list[float] = []
     rows = PrivateRows(_codes() if codes is None else codes, domain)
-    model = method.fit(rows, plan, ledger, key=jax.random.key(0), progress=lambda share, words: told.append(share))
+    model = method.fit(Run(rows, plan, ledger, key=jax.random.key(0), progress=lambda share, words: told.append(share)))
     assert ledger.queries == plan.queries
     return model, told
 
@@ -126,7 +127,7 @@ def test_units_with_several_rows_get_more_noise() -> None:
     ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=4)
     method = AIM(max_rounds=12)
     rows = PrivateRows(_codes(), DOMAIN, max_rows_per_unit=4)
-    model = method.fit(rows, method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0))
+    model = method.fit(Run(rows, method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0)))
     assert model.total == 4000
 
 
@@ -134,7 +135,7 @@ def test_without_noise_the_pairs_are_exact() -> None:
     ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
     method = AIM(max_rounds=20)
     model = method.fit(
-        PrivateRows(_codes(), DOMAIN), method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0)
+        Run(PrivateRows(_codes(), DOMAIN), method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0))
     )
     assert np.abs(model.marginal(("a", "b")) - _exact(("a", "b"))).sum() < 40
 

@@ -43,6 +43,7 @@ from understudy.training.settings import Settings
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.papers.autogan import counterexample
+from understudy.synthesizers.run import Run
 
 QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
 SMALL = "steps=60, latent=8, generator_widths=[32, 32], critic_widths=[16], autoencoder_steps=60"
@@ -365,7 +366,9 @@ def test_both_phases_do_what_was_charged(encoder: str, latent_critic: bool, monk
     monkeypatch.setattr(autogan, "train", second_phase)
     public = PublicRows(np.ones((5, 2), np.int32), np.full((5, 2), np.nan)) if encoder == "public" else None
     with pytest.raises(Seen):
-        method.fit(PrivateRows(np.ones((30, 2), np.int32), domain), plan, ledger, key=jax.random.key(5), public=public)
+        method.fit(
+            Run(PrivateRows(np.ones((30, 2), np.int32), domain), plan, ledger, key=jax.random.key(5), public=public)
+        )
     assert ledger.queries == plan.queries
     assert len(set(used)) == 2
     assert set(used) <= set(noise.given)

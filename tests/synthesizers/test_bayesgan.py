@@ -37,6 +37,7 @@ from understudy.privacy.sampling import Batches, round_sampling_rate
 from understudy.schema import Domain
 from understudy.synthesizers import bayesgan, read_method
 from understudy.synthesizers.bayesgan import BayesGAN
+from understudy.synthesizers.run import Run
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import batches_of
 from understudy.training.generation import Context
@@ -366,7 +367,7 @@ def _handed(method: Any, plan: Any, ledger: us.Ledger, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(bayesgan, "train_chains", instead)
     with pytest.raises(Seen):
-        method.fit(_rows(), plan, ledger, key=jax.random.key(0))
+        method.fit(Run(_rows(), plan, ledger, key=jax.random.key(0)))
     return handed[0]
 
 
@@ -383,7 +384,7 @@ def test_a_plan_of_other_settings_is_refused_before_a_row_is_read() -> None:
         ledger = us.Ledger(NOT_PRIVATE, noise=SeededNoise(0))
         method = read_method(f"bayesgan(steps=60, {settings})" if "steps" not in settings else f"bayesgan({settings})")
         with pytest.raises(BudgetExceeded, match="different updates than these settings make"):
-            method.fit(_rows(), cheap, ledger, key=jax.random.key(0))
+            method.fit(Run(_rows(), cheap, ledger, key=jax.random.key(0)))
         assert ledger.queries == ()
 
 
@@ -464,7 +465,7 @@ def test_a_hot_chain_ends_well_or_names_its_step_size() -> None:
     )
     plan = method.plan(rows.domain, ledger.remaining)
     with pytest.warns(UserWarning, match="mostly noise"):
-        _outcome_of(lambda: method.fit(rows, plan, ledger, key=jax.random.key(0)))
+        _outcome_of(lambda: method.fit(Run(rows, plan, ledger, key=jax.random.key(0))))
 
 
 def _rows() -> PrivateRows:

@@ -29,15 +29,16 @@ from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.independent import Independent
 from understudy.synthesizers.protocol import HasTrajectory
+from understudy.synthesizers.run import Run
 from understudy.synthesizers.selected import HOLDOUT, TASKS, TRAINING, Classifier, Selected
 from understudy.training.networks import Critic
-from understudy.training.trajectory import score_by_critics
+from understudy.training.trajectory import Trajectory, score_by_critics
 
 
 def fitted(method: Boosted | Selected, ledger: Ledger, rows: PrivateRows | None = None):  # type: ignore[no-untyped-def]
     rows = rows or real_rows()
     plan = method.plan(rows.domain, ledger.remaining)
-    model = method.fit(rows, plan, ledger, key=jax.random.key(1))
+    model = method.fit(Run(rows, plan, ledger, key=jax.random.key(1)))
     assert sorted(ledger.queries, key=str) == sorted(plan.queries, key=str)
     return model
 
@@ -78,9 +79,9 @@ def test_costs_do_not_depend_on_rows_or_sizes() -> None:
 
 def test_the_inner_method_cannot_spend_what_is_reserved_for_the_selections() -> None:
     class Greedy(Walk):
-        def trajectory(self, rows, plan, ledger, **rest):  # type: ignore[no-untyped-def]
-            noisy_counts(rows, [("b",)], Query("more", "one query more", DiscreteGaussian(50.0)), ledger)
-            return super().trajectory(rows, plan, ledger, **rest)
+        def trajectory(self, run: Run, *, checkpoints: int, every: int) -> Trajectory:
+            noisy_counts(run.rows, [("b",)], Query("more", "one query more", DiscreteGaussian(50.0)), run.ledger)
+            return super().trajectory(run, checkpoints=checkpoints, every=every)
 
     cap: dict[str, Any] = {"selection_fraction": 0.5, **SMALL}
     for method in (
@@ -90,7 +91,7 @@ def test_the_inner_method_cannot_spend_what_is_reserved_for_the_selections() -> 
         ledger = book()
         plan = method.plan(DOMAIN, ledger.remaining)
         with pytest.raises(BudgetExceeded, match="a histogram"):  # the walk's own query, for which too little is left
-            method.fit(real_rows(), plan, ledger, key=jax.random.key(0))
+            method.fit(Run(real_rows(), plan, ledger, key=jax.random.key(0)))
 
 
 def test_held_out_units_are_charged_once() -> None:
@@ -389,8 +390,8 @@ def test_the_last_checkpoint_is_what_would_be_released(inner: str) -> None:
     gan, rows = synthesizer_class(inner)(**TINY), real_rows(k=2)
     books = [book(3.0, k=2), book(3.0, k=2)]
     plan = gan.plan(DOMAIN, books[0].remaining)
-    released = gan.fit(rows, plan, books[0], key=jax.random.key(0))
-    path = gan.trajectory(rows, plan, books[1], key=jax.random.key(0), checkpoints=2, every=10)
+    released = gan.fit(Run(rows, plan, books[0], key=jax.random.key(0)))
+    path = gan.trajectory(Run(rows, plan, books[1], key=jax.random.key(0)), checkpoints=2, every=10)
     assert books[0].queries == books[1].queries
     assert len(path.models) == 2
     for one, two in zip(released.to_arrays()[1].values(), path.models[-1].to_arrays()[1].values(), strict=True):
@@ -443,7 +444,7 @@ def test_boosting_raises_the_quality_of_the_last_generator() -> None:
         codes = modes[np.random.default_rng(seed).integers(5, size=(5000, 2))].astype(np.int32)
         ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(seed))
         plan = method.plan(domain, ledger.remaining)
-        boosted = method.fit(PrivateRows(codes, domain), plan, ledger, key=jax.random.key(seed))
+        boosted = method.fit(Run(PrivateRows(codes, domain), plan, ledger, key=jax.random.key(seed)))
         last, ours = (model.sample(10_000, key=jax.random.key(1)).codes for model in (trained[-1], boosted))
         better += quality(ours) > quality(last)
     assert better >= 8

@@ -26,6 +26,7 @@ from understudy.synthesizers.gem.allocation import allocate_extra_precision, all
 from understudy.synthesizers.gem.groups import merge_rare_codes
 from understudy.synthesizers.gem.measurements import MAX_GROUPS, MAX_THREE_WAY_GROUPS, MarginalMeasurements
 from understudy.synthesizers.gem.method import GEM
+from understudy.synthesizers.run import Run
 from understudy.training.critics import one_hot_blocks
 from understudy.training.marginal_matching import Cells, Cross, Fit, Pairs, heads_of, init_state, loss_of
 
@@ -200,7 +201,7 @@ def test_all_answers_of_a_run_are_within_what_was_charged(
         return honest(privacy_filter, query, stddev)
 
     monkeypatch.setattr(GaussianFilter, "_count", heard)
-    gem.fit(rows, plan, run, key=jax.random.key(0))
+    gem.fit(Run(rows, plan, run, key=jax.random.key(0)))
     event = plan["marginals"].event
     assert isinstance(event, Gaussian)
     spent = math.fsum((rows_per_unit / stddev) ** 2 for stddev in answered) * event.noise_multiplier**2
@@ -311,7 +312,7 @@ def test_what_is_reserved_for_remeasurement(
     monkeypatch.setattr(MarginalMeasurements, "remeasure", heard)
     run, gem = ledger(2.0), GEM(mode="one_shot", remeasurement_fraction=share, three_way_fraction=three_way, **SMALL)
     plan = gem.plan(domain, run.remaining)
-    gem.fit(PrivateRows(rows._codes, domain), plan, run, key=jax.random.key(0))
+    gem.fit(Run(PrivateRows(rows._codes, domain), plan, run, key=jax.random.key(0)))
     assert shares == [pytest.approx(share or 0.5, rel=1e-3) if again else pytest.approx(0.0, abs=1e-5)]
     assert (
         any(
@@ -403,7 +404,7 @@ def test_without_noise_the_marginals_come_back(mode: str) -> None:
         learning_rate=1e-2,
     )
     run = ledger(math.inf)
-    model = gem.fit(rows, gem.plan(rows.domain, run.remaining), run, key=jax.random.key(0))
+    model = gem.fit(Run(rows, gem.plan(rows.domain, run.remaining), run, key=jax.random.key(0)))
     columns = dict(zip(NAMES, np.split(model.probabilities, np.cumsum(SIZES)[:-1], axis=1), strict=True))
     for a, b in itertools.combinations(("a", "b", "c"), 2):
         found = np.einsum("ri,rj,rk->ijk", columns[a], columns[b], columns["t"]) / len(model.probabilities)
@@ -423,7 +424,7 @@ def test_triples_show_what_no_pair_shows(share: float | None, found: bool) -> No
         run = ledger(epsilon)
         plan = gem.plan(domain, run.remaining)
         assert ("3-way" in plan["marginals"].what) == found
-        model = gem.fit(rows, plan, run, key=jax.random.key(0))
+        model = gem.fit(Run(rows, plan, run, key=jax.random.key(0)))
         a, b, c = (model.probabilities[:, at : at + 2] for at in (0, 2, 4))
         distance = (
             np.abs(np.einsum("ri,rj,rk->ijk", a, b, c) / 200 - rows._exact_counts(("a", "b", "c")) / 4000).sum() / 2
@@ -476,7 +477,7 @@ def test_what_the_plan_says_of_triples_is_done(planned: int, three_way: int, mon
     monkeypatch.setattr(GaussianFilter, "_count", heard)
     run, gem = ledger(2.0), GEM(**SMALL)
     plan = gem.plan(dataclasses.replace(domain, sizes=(planned, 2, 2, 2)), run.remaining)
-    gem.fit(rows, plan, run, key=jax.random.key(0))
+    gem.fit(Run(rows, plan, run, key=jax.random.key(0)))
     assert sum(isinstance(query, Grouped) and len(query.clique) == 3 for query in asked) == three_way
 
 
@@ -538,7 +539,7 @@ def test_the_plan_is_what_is_charged(mode: str, keys: list[str]) -> None:
     rows, run = table(400), ledger(1.0)
     gem = GEM(mode=mode, num_selections=2, **SMALL)
     plan = gem.plan(rows.domain, run.remaining)
-    gem.fit(rows, plan, run, key=jax.random.key(0))
+    gem.fit(Run(rows, plan, run, key=jax.random.key(0)))
     assert [query.key for query in run.queries] == keys
     assert run.queries == plan.queries
     assert 0.995 <= run.spent().epsilon <= 1.0
@@ -549,13 +550,13 @@ def test_hardly_anybody(num_rows: int) -> None:
     """Nobody, or one person, is a table like any other; so is one column."""
     rows, run = table(num_rows), ledger(1.0)
     gem = GEM(**SMALL)
-    model = gem.fit(rows, gem.plan(rows.domain, run.remaining), run, key=jax.random.key(0))
+    model = gem.fit(Run(rows, gem.plan(rows.domain, run.remaining), run, key=jax.random.key(0)))
     codes = model.sample(100, key=jax.random.key(1)).codes
     assert codes.shape == (100, 4)
     assert (codes < SIZES).all()
     assert (codes >= 0).all()
     one, again = table(100, target=None).only(["a"]), ledger(1.0)
-    gem.fit(one, gem.plan(one.domain, again.remaining), again, key=jax.random.key(0))
+    gem.fit(Run(one, gem.plan(one.domain, again.remaining), again, key=jax.random.key(0)))
 
 
 @pytest.mark.parametrize(("columns", "parts"), [(["a"], 1), (["a", "t"], 2)])

@@ -29,6 +29,7 @@ from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.gem import method as gem_module
 from understudy.synthesizers.gem.method import GEM, critic_inputs
+from understudy.synthesizers.run import Run
 from understudy.training.critics import one_hot_blocks, row_loss
 from understudy.training.generation import Context, generate, generator_gradient
 from understudy.training.losses import LOSSES
@@ -77,7 +78,7 @@ def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytes
     ledger, gem = book(2.0), GEM(**HYBRID)
     plan = gem.plan(DOMAIN, ledger.remaining)
     assert [query.key for query in plan.queries] == ["marginals", "critic"]
-    model = gem.fit(real_rows(num_rows), plan, ledger, key=jax.random.key(0))
+    model = gem.fit(Run(real_rows(num_rows), plan, ledger, key=jax.random.key(0)))
     assert ledger.queries == plan.queries
     assert 0.99 * 2 <= ledger.spent().epsilon <= 2
     assert (model.sample(30, key=jax.random.key(1)).codes < DOMAIN.sizes).all()
@@ -116,7 +117,7 @@ def test_steps_that_do_not_fit_are_refused_before_any_row_is_drawn(monkeypatch: 
     trained: list[object] = []
     monkeypatch.setattr(gem_module, "train_both", lambda *arguments, **rest: trained.append(arguments))
     with pytest.raises(BudgetExceeded):
-        gem.fit(real_rows(400), Plan((plan["marginals"], dearer)), ledger, key=jax.random.key(0))
+        gem.fit(Run(real_rows(400), Plan((plan["marginals"], dearer)), ledger, key=jax.random.key(0)))
     assert [query.key for query in ledger.queries] == ["marginals"]
     assert not trained
 
@@ -259,7 +260,9 @@ def test_it_sees_what_pairs_do_not() -> None:
 
     def even(gem: GEM) -> float:
         ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
-        model = gem.fit(PrivateRows(codes, domain), gem.plan(domain, ledger.remaining), ledger, key=jax.random.key(0))
+        model = gem.fit(
+            Run(PrivateRows(codes, domain), gem.plan(domain, ledger.remaining), ledger, key=jax.random.key(0))
+        )
         return float(np.mean(model.sample(10_000, key=jax.random.key(1)).codes.sum(axis=1) % 2 == 0))
 
     assert even(GEM(**settings)) < 0.6
@@ -271,8 +274,8 @@ def test_critics_of_checkpoints_score_rows() -> None:
     """The last checkpoint is what would be released, and its critic says something between 0 and 1 of any row."""
     gem, rows, books = GEM(**HYBRID), real_rows(400), [book(2.0), book(2.0)]
     plan = gem.plan(DOMAIN, books[0].remaining)
-    released = gem.fit(rows, plan, books[0], key=jax.random.key(0))
-    path = gem.trajectory(rows, plan, books[1], key=jax.random.key(0), checkpoints=1, every=20)
+    released = gem.fit(Run(rows, plan, books[0], key=jax.random.key(0)))
+    path = gem.trajectory(Run(rows, plan, books[1], key=jax.random.key(0)), checkpoints=1, every=20)
     assert books[0].queries == books[1].queries == plan.queries
     assert gem.num_checkpoints(10) == 2
     np.testing.assert_allclose(path.models[-1].probabilities, released.probabilities, atol=1e-4)  # type: ignore[attr-defined]
@@ -290,7 +293,7 @@ def test_wrappers_use_them(method: str) -> None:
         wrapped = Boosted(gem, rounds=10, checkpoint_every=5, samples_per_generator=100)
     ledger = book(2.0)
     plan = wrapped.plan(DOMAIN, ledger.remaining)
-    wrapped.fit(real_rows(400), plan, ledger, key=jax.random.key(0))
+    wrapped.fit(Run(real_rows(400), plan, ledger, key=jax.random.key(0)))
     assert sorted(query.key for query in ledger.queries) == sorted(query.key for query in plan.queries)
     if method == "boosted":
         assert plan["selections"].what == "10 selections among 4 critics and the cells of 1 marginals"

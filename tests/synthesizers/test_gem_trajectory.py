@@ -21,6 +21,7 @@ from understudy.synthesizers import express, read_method
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.gem import GEM
+from understudy.synthesizers.run import Run
 from understudy.synthesizers.selected import Selected
 
 TINY: dict[str, Any] = {"steps": 40, "components": 50, "width": 16, "depth": 1, "latent": 8}
@@ -31,8 +32,8 @@ def test_the_last_checkpoint_is_what_would_be_released() -> None:
     """With the same seed: keeping checkpoints changes neither the training nor what it costs."""
     gem, rows, books = GEM(**TINY), real_rows(k=2), [book(3.0, k=2), book(3.0, k=2)]
     plan = gem.plan(DOMAIN, books[0].remaining)
-    released = gem.fit(rows, plan, books[0], key=jax.random.key(0))
-    path = gem.trajectory(rows, plan, books[1], key=jax.random.key(0), checkpoints=3, every=10)
+    released = gem.fit(Run(rows, plan, books[0], key=jax.random.key(0)))
+    path = gem.trajectory(Run(rows, plan, books[1], key=jax.random.key(0)), checkpoints=3, every=10)
     assert books[0].queries == books[1].queries == plan.queries
     assert gem.num_checkpoints(10) == 4
     assert path.critics is None
@@ -92,7 +93,7 @@ def test_cells_above_the_measured_order_are_repaired() -> None:
     def even(method: Any) -> float:
         ledger = book(2.0)
         model = method.fit(
-            PrivateRows(codes, domain), method.plan(domain, ledger.remaining), ledger, key=jax.random.key(0)
+            Run(PrivateRows(codes, domain), method.plan(domain, ledger.remaining), ledger, key=jax.random.key(0))
         )
         return float(np.mean(model.sample(20_000, key=jax.random.key(1)).codes.sum(axis=1) % 2 == 0))
 

@@ -27,6 +27,7 @@ from understudy.synthesizers.mwem import (
     _automatic_groups,
     _random_boxes,
 )
+from understudy.synthesizers.run import Run
 
 SMALL = Domain(names=("a", "b", "c"), sizes=(2, 3, 4), num_rows=3000)
 FOUR = Domain(names=("a", "b", "c", "d"), sizes=(2, 3, 5, 7), num_rows=3000, target="a")
@@ -85,7 +86,7 @@ def _fit(
     ledger = Ledger(guarantee, noise=noise or SeededNoise(0), max_rows_per_unit=per_unit)
     plan = method.plan(domain, ledger.remaining)
     rows = PrivateRows(_codes(domain) if codes is None else codes, domain, max_rows_per_unit=per_unit)
-    model = method.fit(rows, plan, ledger, key=jax.random.key(0))
+    model = method.fit(Run(rows, plan, ledger, key=jax.random.key(0)))
     assert ledger.queries == plan.queries
     return model
 
@@ -419,7 +420,7 @@ def test_impossible_histograms_are_refused_before_any_charge() -> None:
     plan = MWEM().plan(domain, ledger.remaining)
     rows = PrivateRows(np.zeros((3, 4), dtype=np.int32), domain, max_rows_per_unit=PER_UNIT)
     with pytest.raises(ConfigError):
-        whole.fit(rows, plan, ledger, key=jax.random.key(0))
+        whole.fit(Run(rows, plan, ledger, key=jax.random.key(0)))
     assert ledger.queries == ()
     with pytest.raises(ConfigError, match="cells"):
         MWEM().plan(Domain(names=("a",), sizes=(20_000_000,), num_rows=100), BUDGET)
@@ -472,7 +473,9 @@ def test_a_spent_ledger_refuses_before_any_query() -> None:
     plan = MWEM().plan(FOUR, dataclasses.replace(BUDGET, epsilon=8.0))
     ledger = Ledger(Guarantee(0.5, 1e-6), noise=SeededNoise(0), max_rows_per_unit=PER_UNIT)
     with pytest.raises(BudgetExceeded, match="This query was not made"):
-        MWEM().fit(PrivateRows(_codes(FOUR), FOUR, max_rows_per_unit=PER_UNIT), plan, ledger, key=jax.random.key(0))
+        MWEM().fit(
+            Run(PrivateRows(_codes(FOUR), FOUR, max_rows_per_unit=PER_UNIT), plan, ledger, key=jax.random.key(0))
+        )
     assert ledger.queries == ()
 
 

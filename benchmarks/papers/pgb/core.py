@@ -25,14 +25,14 @@ from jaxtyping import PRNGKeyArray
 
 import understudy as us
 from understudy.models.pool import Pool
-from understudy.privacy.ledger import Budget, Ledger, Plan
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.ledger import Budget, Plan
 from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.boosted.game import Outcome
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.protocol import Capabilities, HasTrajectory
+from understudy.synthesizers.run import Run
 from understudy.training.trajectory import Trajectory
 
 ROOT = Path(__file__).parents[3]
@@ -116,20 +116,18 @@ class OneTraining:
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         return self.boosted.plan(domain, budget) if self.picks else self.boosted.inner.plan(domain, budget)
 
-    def fit(
-        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Any = None
-    ) -> dict[str, Any]:
+    def fit(self, run: Run) -> dict[str, Any]:
         """Formal guarantee: the cost of the plan's queries. All that follows from one trajectory and one sequence of
         picks is post-processing of both."""
         once, models = _Once(self.boosted.inner, self.boosted.checkpoint_every), dict[str, Any]()
         if self.picks:
             settings = {field.name: getattr(self.boosted, field.name) for field in dataclasses.fields(Boosted)}
-            both: Any = _Both(**{**settings, "inner": once}).fit(rows, plan, ledger, key=key)
+            both: Any = _Both(**{**settings, "inner": once}).fit(run)
             models |= both
         if "DRS" in self.outputs:
-            models["DRS"] = DRS(once, proposals=self.proposals).fit(rows, plan, ledger, key=key)
+            models["DRS"] = DRS(once, proposals=self.proposals).fit(run)
         if "GAN" in self.outputs:
-            models["GAN"] = once.last(rows, plan, ledger, key)
+            models["GAN"] = once.last(run)
         return models
 
 
@@ -160,12 +158,9 @@ class _Once:
     def num_checkpoints(self, every: int) -> int:
         return self._inner.num_checkpoints(every)
 
-    def trajectory(
-        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, checkpoints: int, every: int, **more: Any
-    ) -> Trajectory:
+    def trajectory(self, run: Run, *, checkpoints: int, every: int) -> Trajectory:
         if not self._made:
-            more |= {"checkpoints": checkpoints, "every": self._every}
-            self._made.append(self._inner.trajectory(rows, plan, ledger, **more))
+            self._made.append(self._inner.trajectory(run, checkpoints=checkpoints, every=self._every))
         whole = self._made[0]
 
         def last_critics(shown: np.ndarray) -> np.ndarray:
@@ -174,8 +169,8 @@ class _Once:
 
         return dataclasses.replace(whole, models=whole.models[-checkpoints:], critics=last_critics)
 
-    def last(self, rows: PrivateRows, plan: Plan, ledger: Ledger, key: PRNGKeyArray) -> Any:
-        return self.trajectory(rows, plan, ledger, key=key, checkpoints=1, every=self._every).models[-1]
+    def last(self, run: Run) -> Any:
+        return self.trajectory(run, checkpoints=1, every=self._every).models[-1]
 
 
 # ---------------------------------------------------------------------------------------------------------------- pages

@@ -110,8 +110,6 @@ class Mixture:
 
     def sample(self, num_rows: int, *, key: PRNGKeyArray, allowed: Allowed | None = None) -> Sample:
         """New rows. With `allowed`, by rejection."""
-        if not allowed:
-            return self._draw(num_rows, key)
         batch_size = BATCH_SIZE * len(self.parts)
         return sample_allowed(self._draw, self.names, allowed, num_rows, key=key, batch_size=batch_size)
 

@@ -9,21 +9,10 @@ cross-entropy that tells the generator to meet its condition compares noisy marg
 
 import dataclasses
 
-from understudy.errors import ConfigError
 from understudy.synthesizers.dpgan import CriticGAN
-from understudy.training.critics import Conditions
-from understudy.training.prepare import Prepared, prepare_conditions
-from understudy.training.settings import ConditionSettings
+from understudy.synthesizers.neural import ConditionalMethod
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DPCTGAN(ConditionSettings, CriticGAN):
+class DPCTGAN(ConditionalMethod, CriticGAN):
     """A GAN with a generator conditioned on a category of one column; its critic is trained by DP-SGD."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.marginals_fraction:
-            raise ConfigError("marginals_fraction must be positive: conditions are drawn from noisy marginals.")
-
-    def _conditions(self, prepared: Prepared, num_rows: int) -> Conditions | None:
-        return prepare_conditions(self, prepared, num_rows)

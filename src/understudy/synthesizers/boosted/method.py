@@ -19,11 +19,12 @@ from understudy.errors import ConfigError
 from understudy.models.pool import Pool
 from understudy.models.protocol import Sample, concatenate
 from understudy.notes import Level, Note
+from understudy.privacy.charges import event_of
 from understudy.privacy.events import Selections
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.rows import Clique, PrivateRows, PublicRows
+from understudy.privacy.ledger import Budget, Plan, Query
+from understudy.privacy.rows import Clique
 from understudy.privacy.selection import RowFunctions, noisy_function_selections
-from understudy.progress import Progress, stretch_progress
+from understudy.progress import stretch_progress
 from understudy.schema import Domain
 from understudy.settings import Advice, Count, InnerFraction, Listed, OneOf, Positive, check_settings
 from understudy.synthesizers.boosted.game import (
@@ -42,6 +43,7 @@ from understudy.synthesizers.boosted.game import (
 )
 from understudy.synthesizers.protocol import Capabilities, HasTrajectory, check_trajectory
 from understudy.synthesizers.registry import name_of
+from understudy.synthesizers.run import Run, calibrate_query
 from understudy.training.trajectory import Trajectory
 
 OUTPUTS = ("iid", "distinct")
@@ -118,15 +120,10 @@ class Boosted:
     @property
     def _count(self) -> int:
         """The number of checkpoints."""
-        return (
-            min(MANY, self.inner.num_checkpoints(self.checkpoint_every))
-            if self.checkpoints is None
-            else self.checkpoints
-        )
+        return self.checkpoints or min(MANY, self.inner.num_checkpoints(self.checkpoint_every))
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """The selections with their fraction, reserved before the inner method is planned with the rest."""
-        noise = budget.fraction(self.selection_fraction).calibrate(lambda noise: [Selections(1 / noise, self.rounds)])
         count = self._functions(domain).size(domain)
         # The text depends on the settings alone: sizes of columns may be private estimates.
         among = [f"{self._count} critics"] if self.inner.capabilities.critics else []
@@ -134,15 +131,15 @@ class Boosted:
         if not among:
             raise ConfigError("There is no such marginal. Use other distinguishers, such as one_way.")
         what = f"{self.rounds} selections among {' and '.join(among)}"
-        query = Query("selections", what, Selections(1 / noise, self.rounds), columns=domain.names)
+        part = budget.fraction(self.selection_fraction)
+        query = calibrate_query("selections", what, lambda noise: Selections(1 / noise, self.rounds), domain, part)
         inner = self.inner.plan(domain, budget.after([query])).under(name_of(self.inner))
         return Plan((*inner.queries, query), (*inner.notes, *self._notes(domain, budget, query, count)))
 
     def _notes(self, domain: Domain, budget: Budget, query: Query, count: int) -> tuple[Note, ...]:
-        assert isinstance(query.event, Selections)
         if not budget.is_private:
             return ()
-        miss = expected_miss(count, query.event.epsilon * domain.num_rows / budget.max_rows_per_unit)
+        miss = expected_miss(count, event_of(query, Selections).epsilon * domain.num_rows / budget.max_rows_per_unit)
         if miss < LARGE_MISS:
             gains = (
                 f"On average, the selected distinguisher is within {miss:.2g} of the best one (a perfect "
@@ -156,30 +153,19 @@ class Boosted:
         )
         return (Note(text, Level.WARNING),)
 
-    def fit(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        public: PublicRows | None = None,
-        progress: Progress | None = None,
-    ) -> Pool:
+    def fit(self, run: Run) -> Pool:
         """Formal guarantee: the joint cost of the plan's queries: those of the inner method, and the selections.
         Generated rows, their scores by critics, weights and rejection are post-processing."""
-        domain, report = rows.domain, progress or (lambda fraction, phase: None)
-        inner_key, pool_key, shown_key, output_key = jax.random.split(key, 4)
-        trajectory = self.inner.trajectory(
-            rows,
-            Plan(tuple(query for query in plan if query.key != "selections")),
-            ledger.view(ledger.remaining.after([plan["selections"]])),
+        domain, query = run.domain, run.plan["selections"]
+        inner_key, pool_key, shown_key, output_key = jax.random.split(run.key, 4)
+        inner = dataclasses.replace(
+            run,
+            plan=Plan(tuple(each for each in run.plan if each.key != "selections")),
+            ledger=run.ledger.view(run.ledger.remaining.after([query])),
             key=inner_key,
-            checkpoints=self._count,
-            every=self.checkpoint_every,
-            progress=stretch_progress(progress, 0.0, 0.8),
-            **({} if public is None else {"public": public}),
+            progress=stretch_progress(run.progress, 0.0, 0.8),
         )
+        trajectory = self.inner.trajectory(inner, checkpoints=self._count, every=self.checkpoint_every)
         codes, positions = self._pool(trajectory, pool_key)
         critics = None
         if trajectory.critics is not None:
@@ -188,10 +174,10 @@ class Boosted:
                 self._count,
                 codes,
                 shown=trajectory.shown(codes, positions, shown_key),
-                progress=lambda fraction: report(0.8 + 0.1 * fraction, "scoring"),
+                progress=lambda fraction: run.report(0.8 + 0.1 * fraction, "scoring"),
             )
         distinguishers = self._distinguishers(domain, critics, codes)
-        select = noisy_function_selections(rows, self._functions(domain, trajectory), plan["selections"], ledger)
+        select = noisy_function_selections(run.rows, self._functions(domain, trajectory), query, run.ledger)
         outcome = play(
             distinguishers,
             select,
@@ -200,7 +186,7 @@ class Boosted:
             average=self.averaging,
             window=self.window,
             after_update=self.after_update,
-            progress=lambda fraction: report(
+            progress=lambda fraction: run.report(
                 0.9 + 0.1 * fraction, f"round {round(fraction * self.rounds)} of {self.rounds}"
             ),
         )

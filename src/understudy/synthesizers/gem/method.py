@@ -45,6 +45,7 @@ from understudy.settings import (
 from understudy.synthesizers.gem.allocation import LEAST_FRACTION
 from understudy.synthesizers.gem.measurements import MarginalMeasurements
 from understudy.synthesizers.protocol import Capabilities
+from understudy.synthesizers.run import Run
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import Hyperparameters, init_from_networks
 from understudy.training.gan import train as train_both
@@ -269,18 +270,10 @@ class GEM:
         """By settings and the number of columns alone: sizes may be private estimates."""
         return min(self.num_selections or len(domain.names), max(1, _num_pairs(domain)))
 
-    def fit(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        progress: Progress | None = None,
-    ) -> MixtureOfProducts:
+    def fit(self, run: Run) -> MixtureOfProducts:
         """Formal guarantee: the cost of the plan's queries. Groups, the generator and its average are functions of
         noisy answers and public facts."""
-        state, _, model_of = self._train(rows, plan, ledger, progress, key=key)
+        state, _, model_of = self._train(run.rows, run.plan, run.ledger, run.progress, key=run.key)
         return model_of(state)
 
     @property
@@ -296,23 +289,15 @@ class GEM:
         """The number of checkpoints if one is kept after every `every` steps of the last training."""
         return (self.critic_steps if self.has_critics else self.steps) // every
 
-    def trajectory(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        checkpoints: int,
-        every: int,
-        progress: Progress | None = None,
-    ) -> Trajectory:
+    def trajectory(self, run: Run, *, checkpoints: int, every: int) -> Trajectory:
         """The averaged generators, and critics if any, of the last `checkpoints` states. Formal guarantee: that of
         `fit`."""
-        _, kept, model_of = self._train(rows, plan, ledger, progress, key=key, keep_every=every, keep_last=checkpoints)
+        _, kept, model_of = self._train(
+            run.rows, run.plan, run.ledger, run.progress, key=run.key, keep_every=every, keep_last=checkpoints
+        )
         critics = None
         if self.has_critics:
-            critics = score_by_critics([state.critic for state in kept], one_hot_blocks(rows.domain.sizes))
+            critics = score_by_critics([state.critic for state in kept], one_hot_blocks(run.domain.sizes))
         return Trajectory(tuple(model_of(state) for state in kept), critics)
 
     def _train(
