@@ -71,7 +71,7 @@ class Walk:
         key: PRNGKeyArray,
         progress: Progress | None = None,
     ) -> Model:
-        raise NotImplementedError("only its trajectory is of use")
+        raise AssertionError("whoever asks for checkpoints must call trajectory: a second fit would be charged again")
 
     def num_checkpoints(self, every: int) -> int:
         return self.length // every
