@@ -82,7 +82,7 @@ def normals_of(first: UInt32[Array, " count"], second: UInt32[Array, " count"]) 
     depth = -jnp.log(from_end * (2 - from_end))
     central = depth < 5
     at = jnp.where(central, depth - np.float32(2.5), jnp.sqrt(depth) - _TAIL_AT)
-    ratio = jnp.where(central, *_POLYNOMIALS[0])
+    ratio = jnp.where(central, _POLYNOMIALS[0, 0], _POLYNOMIALS[0, 1])
     for centre, tail in _POLYNOMIALS[1:]:
         ratio = ratio * at + jnp.where(central, centre, tail)
     size = np.float32(np.sqrt(2)) * ratio * from_middle

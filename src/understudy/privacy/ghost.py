@@ -169,11 +169,13 @@ def ghost_parts(loss: UnitLoss, network: PyTree, units: PyTree) -> list[Part]:
         return losses.sum(), inputs
 
     outputs, inputs = jax.grad(total, has_aux=True)(taps)
-    return [
-        part
-        for layer, given, back in zip(layers, inputs, outputs, strict=True)
-        for part in (_norm_parts if isinstance(layer, eqx.nn.LayerNorm) else _linear_parts)(layer, given, back)
-    ]
+    parts = []
+    for layer, given, back in zip(layers, inputs, outputs, strict=True):
+        if isinstance(layer, eqx.nn.LayerNorm):
+            parts += _norm_parts(layer, given, back)
+        else:
+            parts += _linear_parts(layer, given, back)
+    return parts
 
 
 def _width(layer: eqx.nn.Linear | eqx.nn.LayerNorm, given: jax.ShapeDtypeStruct) -> int:

@@ -94,6 +94,9 @@ class PrivateRows:
         self._fraction = fraction  # of the table's units, each kept independently at random
         self._cache: dict[Counted, np.ndarray] = {}  # exact counts by their query
 
+    def __repr__(self) -> str:
+        return "PrivateRows(...)"
+
     @functools.cached_property
     def _positions(self) -> np.ndarray:
         """Positions of numbers between their bounds, from 0 to 1; NaN for nulls and for other columns."""
