@@ -101,6 +101,17 @@ def test_steps_carry_what_was_charged() -> None:
     assert not free.is_private
 
 
+def test_a_sampling_rate_that_no_coin_has_is_refused() -> None:
+    """Coins would be tossed at the next greater rate of 12 binary digits, and 0.1 is not one of these."""
+    query, closed = Query("s", "steps", SubsampledGaussian(0.1, 20.0, 12)), Closed(np.zeros((3, 3), np.int32), DOMAIN)
+    book = ledger(5.0)
+    with pytest.raises(BudgetExceeded, match=r"sampling rate 0\.1 .*This query was not made"):
+        charge_dpsgd(closed, query, book)
+    with pytest.raises(BudgetExceeded, match=r"sampling rate 0\.1 .*This query was not made"):
+        charge_langevin(closed, [query], book, schedule=SCHEDULE, law=updates_law(), updates_each=2)
+    assert not book.queries
+
+
 def test_counts_of_units_are_within_the_charged_cost() -> None:
     """1 / charged^2 = 1 / gradients^2 + groups / (2 stddev)^2; counts that cost more than a step are refused."""
     query = Query("s", "steps", SubsampledGaussian(0.5, 20.0, 3))

@@ -99,15 +99,6 @@ def test_batches_are_sampled_at_the_charged_rate_and_no_more_than_charged() -> N
         sample_batches(steps, jax.random.split(keys, 1), end=2001, batch_size=75)
 
 
-def test_noise_may_grow_but_not_shrink() -> None:
-    rows, present, _, _ = units_of(2, 1)
-    steps = charged(PrivateUnits(rows, present), 1.5)
-    assert float(steps.with_noise_multiplier(2.0).noise_multiplier) == 2.0
-    for less in (1.4, 0.0, math.nan):
-        with pytest.raises(BudgetExceeded, match=r"is smaller\. This query was not made"):
-            steps.with_noise_multiplier(less)
-
-
 def test_a_network_that_mixes_rows_is_refused() -> None:
     class Mixing(eqx.Module):
         norm: eqx.nn.BatchNorm

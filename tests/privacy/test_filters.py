@@ -25,6 +25,14 @@ def test_a_filter_charges_its_zcdp_budget_first_and_once() -> None:
     assert budget.remaining == pytest.approx(budget.rho - budget.used)
 
 
+def test_a_filter_refuses_rows_of_smaller_units_than_the_ledger_protects() -> None:
+    """Its counts would get noise for one row of a unit that may own four."""
+    book = ledger(50.0, k=4)
+    with pytest.raises(BudgetExceeded, match=r"bounded to 1 a unit, and a unit may own 4"):
+        ZCDPFilter(untouchable(k=1), Query("r", "r", ZCDP(0.01)), book)
+    assert not book.queries
+
+
 def test_a_filter_refuses_to_overspend_untouched() -> None:
     budget = ZCDPFilter(untouchable(), Query("r", "r", ZCDP(0.01)), ledger(5.0))
     with pytest.raises(BudgetExceeded, match=r"A query at rho 0\.02 exceeds the 0.01 left.*This query was not made"):
@@ -71,5 +79,8 @@ def test_no_spend_is_too_small_to_count() -> None:
 def test_costs_inside_a_filter_are_those_of_the_events() -> None:
     for k in (1, 3):
         budget = ZCDPFilter(table([], k=k), Query("r", "r", ZCDP(0.5)), ledger(50.0, k=k))
-        assert budget.cost_of_counts(7.0) == pytest.approx(DiscreteGaussian(7.0, 1, k).rho)
-        assert budget.cost_of_selection(0.3) == pytest.approx(Selections(0.3).rho)
+        budget.noisy_counts(("a",), 7.0)
+        assert budget.used == pytest.approx(DiscreteGaussian(7.0, 1, k).rho)
+        before = budget.used
+        budget.noisy_selection(candidates(), 0.3)
+        assert budget.used - before == pytest.approx(Selections(0.3).rho)

@@ -63,7 +63,7 @@ class Walk:
         return Plan((Query("one_way", "a histogram", DiscreteGaussian(stddev, 1, sensitivity)),), (Note("Walked."),))
 
     def fit(self, run: Run) -> Model:
-        raise NotImplementedError("only its trajectory is of use")
+        raise AssertionError("whoever asks for checkpoints must call trajectory: a second fit would be charged again")
 
     def num_checkpoints(self, every: int) -> int:
         return self.length // every

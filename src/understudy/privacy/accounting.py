@@ -42,7 +42,7 @@ def tail_delta(events: Sequence[Event]) -> float:
 
 def check_tails(events: Sequence[Event], delta: float) -> None:
     """Refuses a delta that floating-point noise cannot honour."""
-    if delta < LEAST_FLOATING_DELTA and any(event.is_floating for event in events):
+    if delta < LEAST_FLOATING_DELTA and tail_delta(events) > 0:
         raise ConfigError(
             f"delta {delta:g} is below {LEAST_FLOATING_DELTA:g}, the smallest that floating-point noise (of training "
             f"steps and votes) supports. Use {LEAST_FLOATING_DELTA:g} or more, or a method that measures counts only, "
@@ -188,15 +188,13 @@ def calibrate(
     def passes_either(noise: float) -> bool:
         return fits([*already, *events_of_noise(noise)], epsilon, delta)
 
-    def by_renyi(noise: float) -> float:
+    def figure(noise: float, accountant: Callable[[Sequence[Event], float], float]) -> float:
         run = [*already, *events_of_noise(noise)]
         left = delta - tail_delta(run)
-        return rdp_epsilon(run, left) if left > 0 else math.inf
+        return accountant(run, left) if left > 0 else math.inf
 
-    def by_losses(noise: float) -> float:
-        run = [*already, *events_of_noise(noise)]
-        left = delta - tail_delta(run)
-        return pld_epsilon(run, left, grid_for(epsilon)) if left > 0 else math.inf
+    by_renyi = functools.partial(figure, accountant=rdp_epsilon)
+    by_losses = functools.partial(figure, accountant=functools.partial(pld_epsilon, grid=grid_for(epsilon)))
 
     if not fits(already, epsilon, delta):
         raise BudgetExceeded(

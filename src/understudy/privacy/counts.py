@@ -76,7 +76,7 @@ def noisy_size(table: PrivateTable, query: Query, ledger: Ledger) -> int:
     """The number of rows of a private table with discrete Gaussian noise, at least one.
 
     Formal guarantee: the cost of `query` under add/remove of one unit, which moves the count by at most the event's
-    sensitivity.
+    sensitivity. Provided that the table comes from `limit_units`.
     """
     event = event_of(query, DiscreteGaussian)
     ledger.charge(query)

@@ -257,12 +257,7 @@ class Ledger:
     """Append-only record of what one run has spent. Owns the source of noise."""
 
     def __init__(
-        self,
-        guarantee: Guarantee,
-        *,
-        noise: NoiseSource,
-        max_rows_per_unit: int = 1,
-        store: StateStore | None = None,
+        self, guarantee: Guarantee, *, noise: NoiseSource, max_rows_per_unit: int = 1, store: StateStore | None = None
     ):
         if guarantee.delta is None:
             guarantee = guarantee.with_delta_for(None)
@@ -303,7 +298,9 @@ class Ledger:
         if self.guarantee.is_private:
             assert self.guarantee.delta is not None
             accounting.check_tails([query.event], self.guarantee.delta)
-        views = list(self._views())
+        views = [self]
+        while (outer := views[-1]._outer) is not None:
+            views.append(outer)
         for view in views:
             _check_fits(view.remaining, query)
         if self._store is not None and self.guarantee.is_private:
@@ -313,12 +310,7 @@ class Ledger:
 
     def view(self, cap: Budget) -> "Ledger":
         """The same ledger for a method inside a method: its charges must fit `cap` as well as all that surrounds it."""
-        inner = Ledger(
-            self.guarantee,
-            noise=self.noise,
-            max_rows_per_unit=self.max_rows_per_unit,
-            store=self._store,
-        )
+        inner = Ledger(self.guarantee, noise=self.noise, max_rows_per_unit=self.max_rows_per_unit, store=self._store)
         inner._queries, inner._cap, inner._outer = self._queries, cap, self
         inner._own = []
         return inner
@@ -326,11 +318,6 @@ class Ledger:
     def slot(self) -> Slot | None:
         """Where the training that begins now may keep its state; None in a run that cannot be resumed."""
         return None if self._store is None else self._store.slot()
-
-    def _views(self) -> "Iterator[Ledger]":
-        yield self
-        if self._outer is not None:
-            yield from self._outer._views()
 
     def spent(self) -> Spent:
         """Both figures for everything that has been charged so far."""

@@ -30,8 +30,8 @@ COARSE = 2.0**-32
 EXACT = 2.0**-8
 """The proof is for the minimiser itself: what is found is within this part of the grid, and one more step follows."""
 ITERATIONS = 100
-MOST_INPUTS = 2**15
-"""Of more, the finite range of the random term would add more to delta than is charged."""
+MOST_INPUTS = 2**14
+"""Of more, the finite range of the random term, of two numbers for each, would add more to delta than is charged."""
 
 
 class Minimisers(NamedTuple):

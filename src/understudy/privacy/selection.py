@@ -199,12 +199,7 @@ def noisy_closest(
     ledger.charge(query)
     exact_scores = np.asarray(
         [
-            -np.mean(
-                [
-                    0.5 * np.abs(rows._exact_counts(clique) - rows.public_num_rows * shares).sum()
-                    for clique, shares in zip(cliques, marginals, strict=True)
-                ]
-            )
+            -np.mean([_half_distance(rows, *pair) for pair in zip(cliques, marginals, strict=True)])
             for marginals in candidates
         ]
     )
@@ -215,6 +210,11 @@ def noisy_closest(
         whole, dataclasses.replace(event, epsilon=event.epsilon * rows.max_rows_per_unit / scale), rows, ledger
     )
     return selector.top(event.rounds)
+
+
+def _half_distance(rows: PrivateRows, clique: Clique, fractions: Float[np.ndarray, "..."]) -> float:
+    """Half the L1 distance of a marginal's exact counts from these fractions of the public number of rows."""
+    return 0.5 * np.abs(rows._exact_counts(clique) - rows.public_num_rows * fractions).sum()
 
 
 def _exact_sums(rows: PrivateRows, functions: RowFunctions, key: PRNGKeyArray | None) -> Int[np.ndarray, " functions"]:
