@@ -16,7 +16,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Never, Protocol, TypeAlias, TypeVar
 
 from understudy.errors import ConfigError, did_you_mean
@@ -150,7 +150,7 @@ Widths = tuple[Count, ...]
 
 def check_settings(method: object) -> None:
     """Refuse the first setting that its annotation does not allow; lists become tuples."""
-    for name, setting in settings_of(type(method)).items():  # type: ignore[arg-type]  # mypy takes a class for not hashable
+    for name, setting in settings_of(type(method)).items():
         owner = _value_at(method, setting.path[:-1])
         value = getattr(owner, setting.path[-1])
         if (frozen := _freeze(value)) is not value:
@@ -246,10 +246,13 @@ class Setting(NamedTuple):
     """Whether its name stays as it is, whatever the prefix of its group."""
 
 
-@functools.cache
-def settings_of(cls: Hashable) -> dict[str, Setting]:
+def settings_of(cls: type) -> dict[str, Setting]:
     """All settings of a class by their flat names."""
-    assert isinstance(cls, type)
+    return _read_settings(cls)  # type: ignore[arg-type]  # mypy takes a class for not hashable
+
+
+@functools.cache
+def _read_settings(cls: type) -> dict[str, Setting]:
     hints = typing.get_type_hints(cls, include_extras=True)
     found: dict[str, Setting] = {}
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]

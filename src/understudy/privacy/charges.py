@@ -163,5 +163,6 @@ def charge_votes(
     partitions = partition_by_teacher(encoded, teacher_of_row, num_teachers)
     scale = vote_scale(event.noise_multiplier, num_queries) if isinstance(event, Gaussian) else 1 / event.epsilon
     law = "gaussian" if isinstance(event, Gaussian) else "laplace"
+    scale = np.nextafter(np.float32(scale), np.float32(np.inf))  # rounding must not make it less than was charged
     noise = jnp.asarray(scale if ledger.guarantee.is_private else 0.0, jnp.float32)
     return ChargedVotes(partitions, noise, law, num_queries)

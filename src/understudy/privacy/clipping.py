@@ -164,9 +164,10 @@ def rounding_margin(parameters: Sequence[Array], block: int, uses: int = 1) -> f
     """How far below its bound a norm is clipped, as a fraction of it, so that no rounding crosses the bound.
 
     The sum of bounds on three errors: of the block sums that change; of rounding them to the grid; and of a unit's own
-    computed norm, a sum of positive numbers over inputs and outputs, and of its products. Where a layer is used several
-    times for a unit, its norm is that of a combination of orthogonalised inputs: they are orthogonal up to
-    gamma(inputs), coefficients are rounded relative to the terms, and residuals below LEAST_RESIDUAL are left out.
+    computed norm, a sum of positive numbers over inputs and outputs, and of its products. Among the 32 further
+    roundings are those of the noise: its multiplier, and the product with the bound, are float32 too. Where a layer
+    is used several times for a unit, its norm is that of a combination of orthogonalised inputs: they are orthogonal up
+    to gamma(inputs), coefficients are rounded relative to the terms, and residuals below LEAST_RESIDUAL are left out.
     """
     inputs = max(leaf.size // max(len(leaf), 1) if leaf.ndim else 1 for leaf in parameters)
     outputs = sum(leaf.shape[0] if leaf.ndim else 1 for leaf in parameters)

@@ -27,8 +27,10 @@ are exact in a float."""
 CHUNK = 8192
 """The number of rows that functions are evaluated on at a time; the last chunk is padded."""
 
-ROUNDING = 1 + 1e-9  # scores are sums of floats: for up to a million rows this covers their rounding
-OFFSET_ROUNDING = 2.0**-50  # offsets may be far greater: differences are rounded by this fraction of them at most
+ROUNDING = 1 + 2.0**-16
+"""Scores of marginals are sums of multiples of 1 / STEPS, exact below 2^33 rows. Subtracting an offset and weighting
+rounds them by less than 2^-17; offsets may be larger, and are rounded by a fraction of themselves:"""
+OFFSET_ROUNDING = 2.0**-50
 
 
 # ----------------------------------------------------------------------------------------------------- among marginals
@@ -91,7 +93,7 @@ def select_candidates(
     moved = rows.max_rows_per_unit * ROUNDING + OFFSET_ROUNDING * float(np.max(np.abs(candidates.offsets)))
     sensitivity = float(np.max(np.abs(candidates.weights))) * moved
     exact_scores = [
-        weight * (np.abs(rows._exact_counts(clique) - expected).sum() - offset)
+        _exact_score(rows._exact_counts(clique), expected, weight, offset)
         for clique, expected, weight, offset in zip(
             candidates.cliques, candidates.expected, candidates.weights, candidates.offsets, strict=True
         )
@@ -101,6 +103,11 @@ def select_candidates(
         scores = np.asarray([exact_scores[at] for at in left])
         chosen.append(left.pop(ledger.noise.noisy_argmax(scores, 2 * sensitivity / epsilon)))
     return chosen
+
+
+def _exact_score(exact_counts: np.ndarray, expected: np.ndarray, weight: float, offset: float) -> float:
+    """weight * (L1 error - offset), with expected counts in whole steps so that the error is exact."""
+    return float(weight * (np.abs(exact_counts - np.rint(expected * STEPS) / STEPS).sum() - offset))
 
 
 # ---------------------------------------------------------------------------------------------- among functions of rows
