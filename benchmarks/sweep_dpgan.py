@@ -121,7 +121,7 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, hyp
     from understudy.privacy.rows import PrivateUnits, PublicUnits
     from understudy.privacy.sampling import Batches, round_sampling_rate
     from understudy.training.critics import Conditions, one_hot_blocks
-    from understudy.training.gan import Hyperparameters, advance, batches_of, init_state, restart_from
+    from understudy.training.gan import Hyperparameters, advance, batches_of, init_from_networks, init_state
     from understudy.training.generation import Context, generate
     from understudy.training.settings import Settings
 
@@ -159,7 +159,7 @@ def trained(loaded: Any, multipliers: dict[str, float], configuration: dict, hyp
             free = dataclasses.replace(one, clip_norm=jnp.float32(np.inf), is_private=False)
             state = init_state(plain, free, keys[0], context)
             state = advance(plain, state, free_steps, free, keys[4], warm_batches, context)
-            state = restart_from(settings, one, state)
+            state = init_from_networks(settings, one, state.average, state.critic)
         state = advance(settings, state, charged(multiplier), one, keys[1], batches, context)
         logits, _, _ = generate(settings, state.average, len(loaded["codes"]), keys[2], law)
         return sample_codes(logits, blocks, key=keys[3]).astype(jnp.int16)

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from tests.learners.people import key
-from understudy.learners import methods
-from understudy.learners.training import ExampleLoss, Network, train_learner
+from understudy.learners.training import CrossEntropy, Network, half_square
 from understudy.privacy.clipping import Clip, add_noise, clipped_sum, unit_loss
 from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.rows import PrivateUnits
-from understudy.training.dpsgd import Descent
+from understudy.training.dpsgd import Descent, train_network
 
 
 def test_sums_of_steps_are_divided_by_the_public_batch() -> None:
@@ -20,12 +19,15 @@ def test_sums_of_steps_are_divided_by_the_public_batch() -> None:
     generator = np.random.default_rng(0)
     rows = np.c_[generator.uniform(-1, 1, 50), generator.uniform(-1, 1, 50)].astype(np.float32)
     units = PrivateUnits(jax.numpy.asarray(rows[:, None]), jax.numpy.ones((50, 1), dtype=bool))
-    found = train_learner(
+    batch_key, noise_key = jax.random.split(key())
+    found = train_network(
         Network((1, 1), key=key()),
-        methods._half_square,
+        half_square,
         ChargedSteps(units, jax.numpy.zeros(()), 1.0, 300),
         Descent(batch_size=200, learning_rate=0.05, clip_norm=1.0, cosine=True, penalty=0.1),
-        key=key(),
+        batch_key=batch_key,
+        noise_key=noise_key,
+        advice="Lower learning_rate.",
     ).as_arrays()
     inputs = np.c_[rows[:, 0], np.ones(50)].astype(float)
     exact = np.linalg.solve(inputs.T @ inputs + 200 * 0.1 * np.eye(2), inputs.T @ rows[:, 1])
@@ -35,7 +37,7 @@ def test_sums_of_steps_are_divided_by_the_public_batch() -> None:
 @pytest.mark.parametrize("weight", [1.0, 50.0])
 def test_weights_come_before_the_clip(weight: float) -> None:
     """However heavy a class, a unit adds at most the clip: sums of one step, with noise far below."""
-    of_unit = unit_loss(ExampleLoss(methods._CrossEntropy.of(np.array([weight, 1.0]))))
+    of_unit = unit_loss(CrossEntropy(jax.numpy.asarray([weight, 1.0])))
     network = Network((3, 2), key=key())
     row = np.array([[[0.6, 0.0, 0.8, 0.0]]], dtype=np.float32)  # three inputs, and class 0
     units = (jax.numpy.asarray(row), jax.numpy.ones((1, 1), dtype=bool), None, jax.random.split(key(), 1))

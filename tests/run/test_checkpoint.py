@@ -726,7 +726,7 @@ def test_too_little_memory_is_said_with_what_helps(monkeypatch: pytest.MonkeyPat
     def exhausted(*arguments: object) -> None:
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 99999 bytes")
 
-    monkeypatch.setattr("understudy.training.gan.cached_jit", lambda *settings: exhausted)
+    monkeypatch.setattr("understudy.training.gan.advance", exhausted)
     with pytest.raises(ConfigError, match=r"smaller chunk_size, such as chunk_size=256 .*or a smaller sampling_rate"):
         small_training(None, None)
     with pytest.raises(ConfigError, match="chunk_size must be a whole number"):

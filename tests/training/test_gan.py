@@ -15,7 +15,7 @@ from understudy.errors import BudgetExceeded, Diverged
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
 from understudy.privacy.rows import PrivateUnits, PublicUnits
 from understudy.training.critics import one_hot_blocks
-from understudy.training.gan import Hyperparameters, State, advance, batches_of, init_state, restart_from, train
+from understudy.training.gan import Hyperparameters, State, advance, batches_of, init_from_networks, init_state, train
 from understudy.training.generation import Context, generate
 from understudy.training.loop import RunOptions, TrainingCheckpoint
 from understudy.training.losses import LOSSES
@@ -211,7 +211,7 @@ def test_networks_are_taken_from_public_rows_and_nothing_else() -> None:
     warm, _ = train(
         SMALL, public_table(50), FREE, jax.random.key(0), network_key=NETWORKS, options=RunOptions(iterations=6)
     )
-    state = restart_from(SMALL, NOISY, warm)
+    state = init_from_networks(SMALL, NOISY, warm.average, warm.critic)
     assert_close(state.generator, warm.average, 0)
     assert_close(state.critic, warm.critic, 0)
     assert int(state.iteration) == 0

@@ -120,15 +120,15 @@ def test_training_goes_through_batches_and_schedule_once(monkeypatch: pytest.Mon
         drawn_for.append((first, count))
         return first, count
 
-    def run(
-        state: Any, charged: Any, clip: Any, key: Any, batches: tuple[int, int], schedule: Any, context: Any
+    def advance(
+        chains: Any, state: Any, charged: Any, clip: Any, key: Any, batches: Any, schedule: Any, context: Any
     ) -> Any:
         schedules.append(schedule)
         assert int(state.iteration) == batches[0]  # by which an update finds its noise
         return dataclasses.replace(state, iteration=state.iteration + batches[1])
 
     monkeypatch.setattr(chains_file, "batches_of", batches_of)
-    monkeypatch.setattr(chains_file, "cached_jit", lambda *settings: run)
+    monkeypatch.setattr(chains_file, "advance", advance)
     monkeypatch.setattr(chains_file, "init_state", lambda *_: _begin())
     number = jnp.arange(6.0)
     units = PrivateUnits(jnp.zeros((1, 1, 2), jnp.int32), jnp.zeros((1, 1), dtype=bool))

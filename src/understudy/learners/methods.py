@@ -8,11 +8,10 @@ import dataclasses
 import math
 from typing import Annotated
 
-import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from understudy.errors import ConfigError
 from understudy.learners.targets import (
@@ -24,33 +23,28 @@ from understudy.learners.targets import (
     class_weights,
     target_of,
 )
-from understudy.learners.training import LabelLoss, Network, train_learner
+from understudy.learners.training import CrossEntropy, Network, half_square
 from understudy.models.inputs import NUMBERS, Examples, Inputs, inputs_of, seen_columns
-from understudy.models.predictors import (
-    Layers,
-    LogitModel,
-    NaiveBayesModel,
-    NumberModel,
-    OneVersusRest,
-    PriorModel,
-)
+from understudy.models.predictors import Layers, LogitModel, NaiveBayesModel, NumberModel, OneVersusRest, PriorModel
 from understudy.privacy.charges import charge_dpsgd
-from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
+from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP, RowLoss
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import Gaussian, Pure, SubsampledGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.moments import Moments, block_weights, check_rows, class_blocks, noisy_class_sums, noisy_moments
 from understudy.privacy.objective import MOST_INPUTS, noisy_minimisers
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.sampling import round_sampling_rate
+from understudy.privacy.sampling import num_slots, round_sampling_rate
 from understudy.progress import Progress
 from understudy.schema import Domain
 from understudy.settings import Between, Count, InnerFraction, NotNegative, OneOf, Positive, Widths, check_settings
-from understudy.training.dpsgd import Descent
+from understudy.training.dpsgd import Descent, train_network
 from understudy.training.loop import RunOptions
 
 METHODS = ("sgd", "objective")
 OBJECTIVE_PENALTY = 3e-4
+SLOTS_AT_ONCE = 1 << 22
+"""Slots of the batches that are sampled at once, at most: they bound the steps of one call of the program."""
 
 # ------------------------------------------------------------------------------------------------------ gradient steps
 
@@ -89,31 +83,26 @@ class Steps:
 
     def _train(
         self,
-        sizes: tuple[int, ...],
+        network: Network,
         examples: Examples,
-        of_label: LabelLoss,
+        loss: RowLoss,
         rows: PrivateRows,
         plan: Plan,
         ledger: Ledger,
-        key: PRNGKeyArray,
         progress: Progress | None,
     ) -> Layers:
         charged = charge_dpsgd(rows, plan["steps"], ledger, _SinglePrecision(examples))
+        batch_size = max(1, round(charged.sampling_rate * rows.public_num_rows))
+        chunk = max(1, min(RunOptions.chunk, SLOTS_AT_ONCE // num_slots(batch_size)))
+        options = RunOptions(progress=progress, slot=ledger.slot(), chunk=chunk)
+        bound, penalty = self.clip_norm, self.penalty
         descent = Descent(
-            batch_size=max(1, round(charged.sampling_rate * rows.public_num_rows)),
-            learning_rate=self.learning_rate,
-            clip_norm=self.clip_norm,
-            cosine=True,
-            penalty=self.penalty,
+            batch_size=batch_size, learning_rate=self.learning_rate, clip_norm=bound, cosine=True, penalty=penalty
         )
-        options = RunOptions(progress=progress, slot=ledger.slot())
-        return train_learner(
-            Network(sizes, key=key),
-            of_label,
-            charged,
-            descent,
-            key=ledger.noise.key(),
-            options=options,
+        advice = "Lower learning_rate."
+        batch_key, noise_key = jax.random.split(ledger.noise.key())
+        return train_network(
+            network, loss, charged, descent, batch_key=batch_key, noise_key=noise_key, options=options, advice=advice
         ).as_arrays()
 
 
@@ -127,49 +116,18 @@ class _SinglePrecision:
         return self.examples.encode(codes, positions, key).astype(np.float32)
 
 
-class _CrossEntropy(eqx.Module):
-    """Of the classes, each with its weight."""
-
-    weights: Float[Array, " classes"]
-
-    def __call__(self, logits: Float[Array, " classes"], label: Float[Array, ""]) -> Float[Array, ""]:
-        code = label.astype(jnp.int32)
-        # Weighted before the clip: a heavy class has larger gradients, and no larger bound.
-        return self.weights[code] * optax.losses.softmax_cross_entropy_with_integer_labels(logits, code)
-
-    @classmethod
-    def of(cls, weights: Float[np.ndarray, " classes"]) -> "_CrossEntropy":
-        return cls(jnp.asarray(weights, jnp.float32))
-
-
-def _half_square(output: Array, label: Array) -> Array:
-    """A row without a label has no part."""
-    known = ~jnp.isnan(label)
-    return jnp.where(known, 0.5 * (output[0] - jnp.where(known, label, 0.0)) ** 2, 0.0)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Logistic(Steps):
-    """Logistic regression over all classes: by DP-SGD, or by objective perturbation."""
+class ClassSteps(Steps):
+    """What classifiers by DP-SGD share."""
 
-    method: Annotated[str, OneOf(*METHODS)] = "sgd"
-    """sgd, or objective: an exact minimum with a random linear term, one class against the others; for two
-    classes without delta."""
     class_weight: ClassWeight = None
     """A public weight for each of the target's codes, or "private": the inverse of noisy class counts."""
     class_fraction: InnerFraction = 0.05
     """The fraction of the budget for class counts, with class_weight="private"."""
-    penalty: NotNegative = -1.0
-    """None: 1e-5 with method=sgd, 3e-4 with method=objective, whose noise needs more."""
 
     def __post_init__(self) -> None:
-        if self.penalty == -1.0:
-            usual = OBJECTIVE_PENALTY if self.method == "objective" else Steps.penalty
-            object.__setattr__(self, "penalty", usual)
         super().__post_init__()
         check_class_weight(self.class_weight)
-        if self.method == "objective" and not self.penalty > 0:
-            raise ConfigError("Objective perturbation needs a positive penalty.")
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Class counts for private weights, then what is left for the steps, or for the minimum."""
@@ -178,13 +136,47 @@ class Logistic(Steps):
         queries = []
         if self.class_weight == PRIVATE:
             queries.append(class_query(target, budget.fraction(self.class_fraction)))
-        if self.method == "sgd":
-            queries.append(self._steps_query(target, domain, budget.after(queries)))
-        else:
-            queries.append(self._minimum_query(target, domain, budget.after(queries)))
-        return Plan(tuple(queries))
+        return Plan((*queries, self._steps_query(target, domain, budget.after(queries))))
 
-    def _minimum_query(self, target: str, domain: Domain, budget: Budget) -> Query:
+    def _fit_network(
+        self,
+        widths: tuple[int, ...],
+        rows: PrivateRows,
+        plan: Plan,
+        ledger: Ledger,
+        key: PRNGKeyArray,
+        progress: Progress | None,
+    ) -> LogitModel:
+        target = target_of(rows.domain, self.target, numeric=False)
+        inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns)
+        weights = class_weights(self.class_weight, rows, target, plan, ledger)
+        examples, loss = Examples(inputs, numeric=False), CrossEntropy(jnp.asarray(weights, jnp.float32))
+        network = Network((inputs.width, *widths, len(weights)), key=key)
+        return LogitModel(inputs, self._train(network, examples, loss, rows, plan, ledger, progress))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Logistic(ClassSteps):
+    """Logistic regression over all classes: by DP-SGD, or by objective perturbation."""
+
+    method: Annotated[str, OneOf(*METHODS)] = "sgd"
+    """sgd, or objective: an exact minimum with a random linear term, one class against the others; for two
+    classes without delta."""
+    penalty: NotNegative = -1.0
+    """Left out: 1e-5 by steps, 3e-4 for the objective, whose noise wants more."""
+
+    def __post_init__(self) -> None:
+        if self.penalty == -1.0:
+            usual = OBJECTIVE_PENALTY if self.method == "objective" else Steps.penalty
+            object.__setattr__(self, "penalty", usual)
+        super().__post_init__()
+        if self.method == "objective" and not self.penalty > 0:
+            raise ConfigError("Objective perturbation needs a positive penalty.")
+
+    def _steps_query(self, target: str, domain: Domain, budget: Budget) -> Query:
+        """The steps, or the minimum."""
+        if self.method == "sgd":
+            return super()._steps_query(target, domain, budget)
         if target in domain.estimated:
             # Each class is a minimum, so the cost would depend on how many classes are estimated.
             raise ConfigError(
@@ -208,57 +200,30 @@ class Logistic(Steps):
         self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> LogitModel | OneVersusRest:
         """Formal guarantee: the cost of the plan's queries; all else is post-processing."""
+        if self.method == "sgd":
+            return self._fit_network((), rows, plan, ledger, key, progress)
         target = target_of(rows.domain, self.target, numeric=False)
-        by_steps = self.method == "sgd"
-        inputs = inputs_of(
-            rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns, intercept=not by_steps
-        )
+        inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns, intercept=True)
         weights = class_weights(self.class_weight, rows, target, plan, ledger)
-        examples = Examples(inputs, numeric=False)
-        if by_steps:
-            sizes = (inputs.width, len(weights))
-            loss = _CrossEntropy.of(weights)
-            return LogitModel(inputs, self._train(sizes, examples, loss, rows, plan, ledger, key, progress))
         positives = [1] if len(weights) == 2 else list(range(len(weights)))
-        found = noisy_minimisers(
-            rows, examples, positives, plan["minimum"], ledger, penalty=self.penalty, class_weights=weights
-        )
+        examples, query = Examples(inputs, numeric=False), plan["minimum"]
+        found = noisy_minimisers(rows, examples, positives, query, ledger, penalty=self.penalty, class_weights=weights)
         return OneVersusRest(inputs, Layers((found.coefficients,), (np.zeros(len(positives)),)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Perceptron(Steps):
+class Perceptron(ClassSteps):
     """A small network over all classes, by DP-SGD."""
 
     widths: Widths = (64, 64)
     """Widths of the hidden layers."""
     learning_rate: Positive = 2e-2
-    class_weight: ClassWeight = None
-    class_fraction: InnerFraction = 0.05
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_class_weight(self.class_weight)
-
-    def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """Class counts for private weights, then what is left for the steps."""
-        target = target_of(domain, self.target, numeric=False)
-        check_classes(self.class_weight, target, domain)
-        queries = []
-        if self.class_weight == PRIVATE:
-            queries.append(class_query(target, budget.fraction(self.class_fraction)))
-        return Plan((*queries, self._steps_query(target, domain, budget.after(queries))))
 
     def fit(
         self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Progress | None = None
     ) -> LogitModel:
         """Formal guarantee: the cost of the plan's queries; all else is post-processing."""
-        target = target_of(rows.domain, self.target, numeric=False)
-        inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns)
-        weights = class_weights(self.class_weight, rows, target, plan, ledger)
-        sizes = (inputs.width, *self.widths, len(weights))
-        examples, loss = Examples(inputs, numeric=False), _CrossEntropy.of(weights)
-        return LogitModel(inputs, self._train(sizes, examples, loss, rows, plan, ledger, key, progress))
+        return self._fit_network(self.widths, rows, plan, ledger, key, progress)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -278,8 +243,8 @@ class NumberPerceptron(Steps):
         """Formal guarantee: the cost of the plan's queries; all else is post-processing."""
         target = target_of(rows.domain, self.target, numeric=True)
         inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns)
-        sizes, examples = (inputs.width, *self.widths, 1), Examples(inputs, numeric=True)
-        layers = self._train(sizes, examples, _half_square, rows, plan, ledger, key, progress)
+        network, examples = Network((inputs.width, *self.widths, 1), key=key), Examples(inputs, numeric=True)
+        layers = self._train(network, examples, half_square, rows, plan, ledger, progress)
         return NumberModel(inputs, layers, target_edges(rows, target))
 
 
@@ -423,20 +388,12 @@ class Linear:
         target = target_of(rows.domain, self.target, numeric=True)
         edges = target_edges(rows, target)
         inputs = inputs_of(rows.domain, rows.scales, target, numbers=self.numbers, columns=self.columns, intercept=True)
-        left = 1.0 - 0.05 * self.residual
-        weights = (self.gram_fraction * left, (1 - self.gram_fraction) * left, 1 - left)
-        moments = noisy_moments(
-            rows,
-            Examples(inputs, numeric=True),
-            plan["moments"],
-            ledger,
-            weights=(math.sqrt(weights[0]), math.sqrt(weights[1]), math.sqrt(weights[2])),
-            absent=exclusive(inputs),
-        )
-        coefficients = self._solved(moments, exclusive(inputs))
-        residual = None
-        if moments.square is not None:
-            residual = _residual(moments, coefficients, rows.public_num_rows)
+        left, absent, examples = 1.0 - 0.05 * self.residual, exclusive(inputs), Examples(inputs, numeric=True)
+        gram, cross, square = self.gram_fraction * left, (1 - self.gram_fraction) * left, 1 - left
+        weights = (math.sqrt(gram), math.sqrt(cross), math.sqrt(square))
+        moments = noisy_moments(rows, examples, plan["moments"], ledger, weights=weights, absent=absent)
+        coefficients = self._solved(moments, absent)
+        residual = _residual(moments, coefficients, rows.public_num_rows)
         layers = Layers((coefficients[None, :],), (np.zeros(1),))
         return NumberModel(inputs, layers, edges, residual)
 
@@ -444,9 +401,8 @@ class Linear:
         """Eigenvalues below zero are noise; above, they get the ridge on top."""
         values, vectors = np.linalg.eigh(moments.gram)
         held = np.maximum(values, 0.0) + self.ridge * _noise_norm(moments.gram_stddev, absent)
-        held = held + 1e-9 * max(
-            float(values[-1]), 1.0
-        )  # columns that sum to the intercept: without noise they are one
+        # Columns that sum to the intercept: without noise they are one.
+        held = held + 1e-9 * max(float(values[-1]), 1.0)
         return vectors @ ((vectors.T @ moments.cross) / held)
 
 
@@ -462,9 +418,10 @@ def exclusive(inputs: Inputs) -> np.ndarray:
     return (column[:, None] == column[None, :]) & ~np.eye(len(column), dtype=bool)
 
 
-def _residual(moments: Moments, coefficients: np.ndarray, num_rows: int) -> float:
+def _residual(moments: Moments, coefficients: np.ndarray, num_rows: int) -> float | None:
     """The root of the mean squared error by the noisy moments, in places: half of that from -1 to 1."""
-    assert moments.square is not None
+    if moments.square is None:
+        return None
     explained = 2 * moments.cross @ coefficients - coefficients @ moments.gram @ coefficients
     mean = np.clip((moments.square - explained) / num_rows, 1e-4, 1.0)
     return float(np.sqrt(mean)) / 2

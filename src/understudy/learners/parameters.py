@@ -5,13 +5,13 @@ import dataclasses
 import functools
 import inspect
 import itertools
-import sys
 import types
 import typing
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from understudy.learners import methods
+from understudy.settings import Hint
 
 E = TypeVar("E")
 
@@ -25,10 +25,9 @@ def estimator(learner: "type[methods.Learner] | None" = None, name: str = "") ->
 
     def generate(cls: type[E]) -> type[E]:
         known = {*getattr(cls, "__dataclass_fields__", {}), *inspect.get_annotations(cls)}
-        hints = {} if learner is None else typing.get_type_hints(learner)
         for field in () if learner is None else dataclasses.fields(learner):
             if field.name not in known:
-                cls.__annotations__[field.name] = _accept_sequences(hints[field.name])
+                cls.__annotations__[field.name] = _accept_sequences(typing.get_type_hints(learner)[field.name])
                 setattr(cls, field.name, field.default)
         dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
         if learner is not None:
@@ -39,7 +38,7 @@ def estimator(learner: "type[methods.Learner] | None" = None, name: str = "") ->
     return generate
 
 
-def _accept_sequences(hint: Any) -> Any:
+def _accept_sequences(hint: Hint) -> Hint:
     """The same type, with `Sequence` for `tuple`: lists are what callers write."""
     parts = typing.get_args(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
@@ -48,8 +47,11 @@ def _accept_sequences(hint: Any) -> Any:
 
 
 def _describe_parameters(cls: type, learner: type) -> str:
-    """The section "Parameters" of a docstring, in NumPy's format."""
-    texts = {**_field_texts(methods, None), **_texts_of(learner), **_texts_of(cls)}
+    """The section "Parameters" of a docstring, in NumPy's format. A text may stand in another learner's class."""
+    texts: dict[str, str] = {}
+    for kind in (*reversed(typing.get_args(methods.Learner)), learner, cls):
+        for base in reversed(kind.__mro__):
+            texts |= _field_texts(base)
     lines = ["Parameters", "----------"]
     for name, parameter in inspect.signature(cls).parameters.items():
         lines.append(f"{name} : default {parameter.default!r}")
@@ -57,27 +59,17 @@ def _describe_parameters(cls: type, learner: type) -> str:
     return "\n".join(lines)
 
 
-def _texts_of(cls: type) -> dict[str, str]:
-    """The text under each field of a class or of its bases."""
-    texts: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        module = sys.modules[base.__module__]
-        texts |= _field_texts(module, base.__name__) if base.__module__.startswith("understudy.") else {}
-    return texts
-
-
 @functools.cache
-def _field_texts(module: types.ModuleType, of_class: str | None) -> dict[str, str]:
-    """The string under each annotated field of a class, or of all classes; none where there is no source file."""
-    try:
-        classes = [node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.ClassDef)]
-    except (OSError, TypeError):
-        return {}
+def _field_texts(cls: type) -> dict[str, str]:
+    """The string under each annotated field of a class of ours; none where there is no source file."""
     texts: dict[str, str] = {}
-    for node in classes:
-        for field, text in itertools.pairwise(node.body):
+    try:
+        source = inspect.getsource(cls) if cls.__module__.startswith("understudy.") else ""
+    except (OSError, TypeError):
+        return texts
+    for node in ast.parse(source).body:
+        for field, text in itertools.pairwise(node.body if isinstance(node, ast.ClassDef) else ()):
             match field, text:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(docstring))):
-                    if of_class in (None, node.name):
-                        texts.setdefault(name, inspect.cleandoc(docstring))
+                    texts[name] = inspect.cleandoc(docstring)
     return texts

@@ -8,27 +8,21 @@ declared.
 
 import abc
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from understudy import certificate
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec
 from understudy.errors import ConfigError
 from understudy.learners import methods
-from understudy.learners.arrays import (
-    as_bounds,
-    as_cells,
-    as_floats,
-    column_names,
-    require_equal_lengths,
-    require_frame,
-)
+from understudy.learners.arrays import as_bounds, as_cells, as_floats, column_names, read_frame, require_equal_lengths
 from understudy.learners.parameters import estimator
 from understudy.models.predictors import (
     Classifier,
@@ -47,14 +41,15 @@ from understudy.privacy.noise import noise_source
 from understudy.privacy.table import PrivateTable
 from understudy.release import check_seed
 from understudy.schema import Category, Column, Schema, match_columns
-from understudy.tables import as_arrow, conform, read_column
+from understudy.tables import conform, read_column
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-Data: TypeAlias = Any
+Data: TypeAlias = object
 """What scikit-learn passes as X or y: a frame, an array, or anything that becomes one. Checked when it is read."""
 
+ClassWeight = Mapping[Category, float] | Sequence[float] | str | None
 LABEL = "y"
 """The name of the target beside a plain array."""
 
@@ -87,7 +82,7 @@ class Estimator(BaseEstimator, abc.ABC):
 
     if TYPE_CHECKING:
 
-        def __init__(self, **settings: Any) -> None: ...
+        def __init__(self, **settings: object) -> None: ...
 
     def fit(self, X: Data, y: Data = None) -> Self:
         """Learns from a table that holds the target, or from inputs and labels.
@@ -140,15 +135,15 @@ class Estimator(BaseEstimator, abc.ABC):
         return cls()._set_fitted(model, codec, certificate.from_json(structure["certificate"]))
 
     def _method(self, target: Column) -> methods.Learner:
-        """The learner on encoded rows, with these settings."""
-        return self._learner(**self._settings(target))
+        """The learner on encoded rows, with these settings; the target is that of the schema."""
+        learner: Callable[..., methods.Learner] = self._learner
+        return learner(**self._settings(target))
 
-    def _settings(self, target: Column) -> dict[str, Any]:
-        """The settings of the learner; the target is that of the schema."""
+    def _settings(self, target: Column) -> dict[str, object]:
+        """The settings of the learner, with tuples for lists."""
         names = [field.name for field in dataclasses.fields(self._learner) if field.name != "target"]
         given = {name: getattr(self, name) for name in names}
-        lists = {name: tuple(value) for name, value in given.items() if _is_list(value)}
-        return {**given, **lists}
+        return {name: tuple(value) if _is_list(value) else value for name, value in given.items()}
 
     # What each kind of learner defines.
 
@@ -173,14 +168,15 @@ class Estimator(BaseEstimator, abc.ABC):
         if target is None:
             raise ConfigError("There is no target. Name the column to predict: target=..., or target in the schema.")
         schema = self.schema.with_target(target)
-        arrow, _ = as_arrow(require_frame(X), schema)
+        arrow = read_frame(X, schema)
         if y is not None:
             if target in arrow.column_names:
                 raise ConfigError(
                     f"The target {target!r} is among the inputs, and y is given as well. Pass only one of them."
                 )
-            require_equal_lengths(arrow.num_rows, y)
-            arrow = arrow.append_column(target, read_column(as_cells(y), schema[target]))
+            labels = as_cells(y)
+            require_equal_lengths(arrow.num_rows, labels)
+            arrow = arrow.append_column(target, read_column(labels, schema[target]))
         match_columns(schema, arrow.column_names)
         return schema, conform(arrow, schema)
 
@@ -228,7 +224,7 @@ class Estimator(BaseEstimator, abc.ABC):
     def _input_table(self, X: Data, names: tuple[str, ...]) -> pa.Table:
         """The inputs as a table. A learner fitted on an array takes arrays, and frames of other names as arrays."""
         if any(name in self.codec_.schema for name in column_names(X) or ()):
-            arrow, _ = as_arrow(require_frame(X), self.codec_.schema)
+            arrow = read_frame(X, self.codec_.schema)
             absent = [name for name in names if name not in arrow.column_names]
             if absent:
                 raise ConfigError(f"The table lacks columns that were learned from: {', '.join(absent)}.")
@@ -249,14 +245,13 @@ class Estimator(BaseEstimator, abc.ABC):
         assert target is not None
         if target not in (column_names(X) or ()):
             raise ConfigError(f"There are no labels to score against. Give y, or a table with the column {target!r}.")
-        arrow, _ = as_arrow(require_frame(X), self.codec_.schema)
-        return np.asarray(arrow.column(target).to_pylist())
+        return np.asarray(read_frame(X, self.codec_.schema).column(target).to_pylist())
 
     def _target_codec(self) -> CategoricalCodec | NumericCodec:
         (column,) = (each for each in self.codec_.columns if each.name == self.codec_.schema.target)
         return column
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True  # an error about a value would reveal it
         tags.non_deterministic = self.seed is None
@@ -333,14 +328,14 @@ class PrivateClassifier(ClassifierMixin, Estimator):
             self.coef_ = self.model_.layers.weights[0] * self.model_.inputs.scale
             self.intercept_ = self.model_.layers.biases[0]
 
-    def _settings(self, target: Column) -> dict[str, Any]:
+    def _settings(self, target: Column) -> dict[str, object]:
         settings = super()._settings(target)
         if "class_weight" in settings:
-            settings["class_weight"] = _weights_by_code(settings["class_weight"], target)
+            settings["class_weight"] = _weights_by_code(getattr(self, "class_weight", None), target)
         return settings
 
 
-def _weights_by_code(class_weight: Any, target: Column) -> methods.ClassWeight:
+def _weights_by_code(class_weight: ClassWeight, target: Column) -> methods.ClassWeight:
     """Weights given by class name, or in the declared order, as one weight per code; a missing label weighs one."""
     if class_weight is None or isinstance(class_weight, str):
         return class_weight
@@ -412,9 +407,6 @@ class PrivateRegression(RegressorMixin, Estimator):
 # ---------------------------------------------------------------------------------------------------------- estimators
 
 
-ClassWeight = Mapping[Category, float] | Sequence[float] | str | None
-
-
 @estimator(methods.Logistic, "logistic")
 class LogisticRegression(PrivateClassifier):
     """Logistic regression over all classes, by DP-SGD (method="sgd") or objective perturbation ("objective")."""
@@ -425,7 +417,7 @@ class LogisticRegression(PrivateClassifier):
     """Public weights by class, as a mapping or in the declared order; "private": the inverse of noisy class counts,
     which costs budget. None: one for each class."""
 
-    def _settings(self, target: Column) -> dict[str, Any]:
+    def _settings(self, target: Column) -> dict[str, object]:
         settings = super()._settings(target)
         if self.penalty is None:
             del settings["penalty"]
@@ -448,7 +440,7 @@ class MLPClassifier(PrivateClassifier):
 class ClassPrior(PrivateClassifier):
     """Class probabilities from noisy class counts alone, whatever the inputs: the baseline to beat."""
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True
         return tags

@@ -1,22 +1,13 @@
-"""Small networks of learners, and their training by DP-SGD."""
-
-import dataclasses
-from collections.abc import Callable
+"""Small networks of learners, and the losses they are trained on."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from understudy.models.predictors import Layers
-from understudy.privacy.dpsgd import ChargedSteps
-from understudy.privacy.sampling import num_slots
-from understudy.training.dpsgd import Descent, train_network
-from understudy.training.loop import RunOptions
-
-STEPS_AT_ONCE = 1 << 22
-"""Slots of the batches that are sampled at once, at most: they bound the steps of one call of the program."""
 
 
 class Network(eqx.Module):
@@ -27,14 +18,12 @@ class Network(eqx.Module):
     def __init__(self, sizes: tuple[int, ...], *, key: PRNGKeyArray):
         """He's weights, and zeros in the last layer: at first nothing is preferred."""
         keys = jax.random.split(key, len(sizes))
-        layers = [eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes, sizes[1:], keys, strict=False)]
-        for number, layer in enumerate(layers):
-            reach = np.sqrt(6 / layer.weight.shape[1]) if number < len(layers) - 1 else 0.0
-            weight = jax.random.uniform(keys[number], layer.weight.shape, minval=-1.0, maxval=1.0) * reach
-            layers[number] = eqx.tree_at(
-                lambda it: (it.weight, it.bias), layer, (weight, jnp.zeros(layer.weight.shape[0]))
-            )
-        self.layers = layers
+        self.layers = []
+        for inputs, outputs, own_key in zip(sizes, sizes[1:], keys, strict=False):
+            reach = np.sqrt(6 / inputs) if len(self.layers) < len(sizes) - 2 else 0.0
+            weight = jax.random.uniform(own_key, (outputs, inputs), minval=-1.0, maxval=1.0) * reach
+            layer = eqx.nn.Linear(inputs, outputs, key=own_key)
+            self.layers.append(eqx.tree_at(lambda it: (it.weight, it.bias), layer, (weight, jnp.zeros(outputs))))
 
     def __call__(self, inputs: Float[Array, " inputs"]) -> Float[Array, " out"]:
         for layer in self.layers[:-1]:
@@ -47,39 +36,19 @@ class Network(eqx.Module):
         return Layers(weights, biases)
 
 
-LabelLoss = Callable[[Float[Array, " out"], Float[Array, ""]], Float[Array, ""]]
-"""(the output of the network for a row, its label) -> the row's loss."""
+class CrossEntropy(eqx.Module):
+    """The loss of one row, whose last feature is its class, each class with its weight."""
 
-
-class ExampleLoss(eqx.Module):
-    """The loss of one row, whose last feature is the label."""
-
-    of_label: LabelLoss
+    weights: Float[Array, " classes"]
 
     def __call__(self, network: Network, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
-        return self.of_label(network(row[:-1]), row[-1])
+        code = row[-1].astype(jnp.int32)
+        # Weighted before the clip: a heavy class has larger gradients, and no larger bound.
+        return self.weights[code] * optax.losses.softmax_cross_entropy_with_integer_labels(network(row[:-1]), code)
 
 
-def train_learner(
-    network: Network,
-    of_label: LabelLoss,
-    charged: ChargedSteps,
-    descent: Descent,
-    *,
-    key: PRNGKeyArray,
-    options: RunOptions | None = None,
-) -> Network:
-    """The average of the network over the steps, covered by what was charged for them."""
-    batch_key, noise_key = jax.random.split(key)
-    options = options or RunOptions()
-    chunk = max(1, min(options.chunk, STEPS_AT_ONCE // num_slots(descent.batch_size)))
-    return train_network(
-        network,
-        ExampleLoss(of_label),
-        charged,
-        descent,
-        batch_key=batch_key,
-        noise_key=noise_key,
-        options=dataclasses.replace(options, chunk=chunk),
-        advice="Lower learning_rate.",
-    )
+def half_square(network: Network, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
+    """The loss of one row, whose last feature is the number to predict. A row without a label has no part."""
+    output, label = network(row[:-1])[0], row[-1]
+    known = ~jnp.isnan(label)
+    return jnp.where(known, 0.5 * (output - jnp.where(known, label, 0.0)) ** 2, 0.0)

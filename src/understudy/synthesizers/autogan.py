@@ -12,6 +12,7 @@ import dataclasses
 import math
 from typing import Annotated
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -41,7 +42,6 @@ from understudy.training.autoencoder import (
     Coded,
     ReconstructionLoss,
     Shifted,
-    init_at_shares,
     match_shares,
     principal_encoder,
     random_encoder,
@@ -50,7 +50,7 @@ from understudy.training.dpsgd import Descent, train_network
 from understudy.training.gan import Hyperparameters, init_from_networks, train
 from understudy.training.generation import Context
 from understudy.training.loop import RunOptions, TrainingState
-from understudy.training.networks import Autoencoder, Centred, Critic, Encoder
+from understudy.training.networks import Autoencoder, Centred, Critic, Encoder, init_at_shares
 from understudy.training.prepare import PUBLIC_BATCH, Prepared, plan_marginals, prepare
 from understudy.training.settings import ClipNorm, GANSettings
 
@@ -287,7 +287,8 @@ class AutoGAN(GANSettings, NeuralMethod):
             encoder = principal_encoder(gram, run.rows.public_num_rows, reach, centre, code)
         decoder = Decoder(code, tuple(reversed(widths)), features, key=decoder_key)
         if prepared.one_way is not None:
-            decoder = init_at_shares(decoder, blocks, np.asarray(prepared.one_way))
+            last = init_at_shares(decoder.layers[-1], blocks, prepared.one_way)
+            decoder = eqx.tree_at(lambda it: it.layers[-1], decoder, last)
         return Autoencoder(encoder, decoder)
 
     def _train_on_public(
@@ -343,7 +344,7 @@ class AutoGAN(GANSettings, NeuralMethod):
             options=options,
             advice=ADVICE,
         )
-        return trained if learns_encoder else Autoencoder(autoencoder.encoder, trained)
+        return Autoencoder(autoencoder.encoder, trained) if isinstance(trained, Decoder) else trained
 
 
 def _centre(blocks: Blocks, marginal: Array | None) -> Float[np.ndarray, " features"]:

@@ -35,14 +35,12 @@ from understudy.training.pate import LOSSES_OF_VOTES, Voting, VotingSettings, in
 from understudy.training.prepare import MOST_LEVELS, Prepared, plan_marginals, prepare, target_block, warm_start
 from understudy.training.settings import (
     AdamSettings,
-    AverageSettings,
     FeatureSettings,
     GeneratorSettings,
-    LearningRates,
+    LearningSettings,
     MarginalSettings,
     Settings,
     TargetSettings,
-    WarmStartSettings,
 )
 
 ROWS_EACH = 32
@@ -66,11 +64,9 @@ class VoteGAN(
     FeatureSettings,
     GeneratorSettings,
     AdamSettings,
-    LearningRates,
-    AverageSettings,
+    LearningSettings,
     MarginalSettings,
     TargetSettings,
-    WarmStartSettings,
     TargetMethod,
 ):
     """What pategan and patectgan share: all but their conditions."""

@@ -9,7 +9,6 @@ that is public, random, or itself a noisy answer.
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from understudy.encoding.features import Blocks, is_one_hot, num_features
-from understudy.models.networks import Decoded, Decoder, block_log_softmax
+from understudy.encoding.features import Blocks, is_one_hot
+from understudy.models.networks import Decoded, block_log_softmax
 from understudy.privacy.rows import RowEncoder
 from understudy.training.critics import encoder as features_from
 from understudy.training.networks import Encoder
@@ -29,9 +28,6 @@ LEAST_REACH = 1e-3  # keeps codes finite where rows hardly vary
 AT_ONCE = 4096
 """Rows that are encoded at once."""
 
-Reconstruction = Callable[[Float[Array, " features"], Float[Array, " features"]], Float[Array, ""]]
-"""(the decoder's logits, a row's features) -> how badly the row comes back."""
-
 
 class ReconstructionLoss(eqx.Module):
     """The loss of one row, of an `Autoencoder`, or of a `Decoder` behind a fixed encoder, which has no gradient."""
@@ -41,42 +37,37 @@ class ReconstructionLoss(eqx.Module):
     reconstruction: str = eqx.field(static=True, default="typed")
     reduction: str = eqx.field(static=True, default="sum")
 
-    def __call__(self, network: Any, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
+    def __call__(
+        self, network: Callable[[Array], Array], row: Array, fake: Array | None, key: PRNGKeyArray
+    ) -> Float[Array, ""]:
         features = features_from(self.blocks)(row)
-        logits = network(features if self.fixed is None else self.fixed(features))
-        return reconstruction_of(self.blocks, self.reconstruction, self.reduction)(logits, features)
+        return self.of_logits(network(features if self.fixed is None else self.fixed(features)), features)
 
+    def of_logits(self, logits: Float[Array, " features"], features: Float[Array, " features"]) -> Float[Array, ""]:
+        """How badly a row comes back.
 
-def reconstruction_of(blocks: Blocks, reconstruction: str, reduction: str) -> Reconstruction:
-    """The loss of one row, given the logits of its features.
-
-    `typed`: cross-entropy of each categorical block, the mean cross-entropy of a block's bits, squared error of a
-    number. `bce`: binary cross-entropy of every feature between 0 and 1, as published; numbers stand between 0 and 1
-    too, and the levels of a block share a softmax where the paper gives each a sigmoid.
-    """
-    level = is_one_hot(blocks)
-    kinds = np.repeat([block.kind for block in blocks], [block.size for block in blocks])
-    sizes = np.repeat([block.size for block in blocks], [block.size for block in blocks])
-    scale = 1.0 if reduction == "sum" else 1 / (len(blocks) if reconstruction == "typed" else num_features(blocks))
-
-    def typed(logits: Array, features: Array) -> Array:
-        logs = block_log_softmax(logits[None], blocks)[0]
-        terms = jnp.where(level, -features * logs, 0.0)
-        if (kinds == "bits").any():
-            terms = jnp.where(kinds == "bits", _bce(logits, features) / sizes, terms)
-        if (kinds == "tanh").any():
-            terms = jnp.where(kinds == "tanh", (jnp.tanh(logits) - features) ** 2, terms)
-        return scale * terms.sum()
-
-    def bce(logits: Array, features: Array) -> Array:
-        logs = jnp.minimum(jnp.where(level, block_log_softmax(logits[None], blocks)[0], -1.0), -1e-6)
-        terms = jnp.where(level, -features * logs - (1 - features) * jnp.log(-jnp.expm1(logs)), 0.0)
-        # The head of a number is tanh(logit), which as a share of its line is the sigmoid of twice the logit.
-        numbers = jnp.where(kinds == "tanh", (features + 1) / 2, features)
-        terms = jnp.where(level, terms, _bce(jnp.where(kinds == "tanh", 2 * logits, logits), numbers))
-        return scale * terms.sum()
-
-    return typed if reconstruction == "typed" else bce
+        `typed`: cross-entropy of each categorical block, the mean cross-entropy of a block's bits, squared error of a
+        number. `bce`: binary cross-entropy of every feature between 0 and 1, as published; numbers stand between 0 and
+        1 too, and the levels of a block share a softmax where the paper gives each a sigmoid.
+        """
+        level, is_typed = is_one_hot(self.blocks), self.reconstruction == "typed"
+        sizes = np.repeat([block.size for block in self.blocks], [block.size for block in self.blocks])
+        kinds = np.repeat([block.kind for block in self.blocks], [block.size for block in self.blocks])
+        logs = block_log_softmax(logits[None], self.blocks)[0]
+        if is_typed:
+            terms = jnp.where(level, -features * logs, 0.0)
+            if (kinds == "bits").any():
+                terms = jnp.where(kinds == "bits", _bce(logits, features) / sizes, terms)
+            if (kinds == "tanh").any():
+                terms = jnp.where(kinds == "tanh", (jnp.tanh(logits) - features) ** 2, terms)
+        else:
+            logs = jnp.minimum(jnp.where(level, logs, -1.0), -1e-6)
+            terms = jnp.where(level, -features * logs - (1 - features) * jnp.log(-jnp.expm1(logs)), 0.0)
+            # The head of a number is tanh(logit), which as a share of its line is the sigmoid of twice the logit.
+            numbers = jnp.where(kinds == "tanh", (features + 1) / 2, features)
+            terms = jnp.where(level, terms, _bce(jnp.where(kinds == "tanh", 2 * logits, logits), numbers))
+        count = 1 if self.reduction == "sum" else len(self.blocks if is_typed else level)
+        return 1 / count * terms.sum()
 
 
 def _bce(logits: Array, share: Array) -> Array:
@@ -92,12 +83,8 @@ def random_encoder(
     """Orthogonal weights that no row has touched: with the rows' spread, codes fill their interval."""
     empty = Encoder(centre, widths, code, key=key)
     keys = jax.random.split(jax.random.fold_in(key, 1), len(empty.layers))
-    layers = []
-    for layer, own_key in zip(empty.layers, keys, strict=True):
-        weight = jax.nn.initializers.orthogonal()(own_key, layer.weight.shape)
-        layer = eqx.tree_at(lambda it: (it.weight, it.bias), layer, (weight, jnp.zeros(layer.weight.shape[0])))
-        layers.append(layer)
-    return eqx.tree_at(lambda it: it.layers, empty, layers)
+    draw = jax.nn.initializers.orthogonal()
+    return _with_weights(empty, [draw(k, layer.weight.shape) for k, layer in zip(keys, empty.layers, strict=True)])
 
 
 def principal_encoder(
@@ -116,9 +103,15 @@ def principal_encoder(
     leading = np.argsort(values)[::-1][:code]
     spread = max(reach, LEAST_REACH) * np.sqrt(np.maximum(values[leading], num_rows * 1e-3) / num_rows)
     weight = jnp.asarray((vectors[:, leading] / spread).T, dtype=jnp.float32)
-    empty = Encoder(centre, (), code, key=jax.random.key(0))
-    layer = eqx.tree_at(lambda it: (it.weight, it.bias), empty.layers[0], (weight, jnp.zeros(code)))
-    return eqx.tree_at(lambda it: it.layers[0], empty, layer)
+    return _with_weights(Encoder(centre, (), code, key=jax.random.key(0)), [weight])
+
+
+def _with_weights(encoder: Encoder, weights: Sequence[Array]) -> Encoder:
+    """The same encoder with these weights, and biases of zero."""
+    values = [*weights, *(jnp.zeros(len(weight)) for weight in weights)]
+    return eqx.tree_at(
+        lambda it: [*(layer.weight for layer in it.layers), *(layer.bias for layer in it.layers)], encoder, values
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,15 +148,6 @@ class Coded:
             filled[: len(features)] = features
             parts.append(np.asarray(coded(jax.device_put(filled, cpu)))[: len(features)])
         return np.concatenate(parts)
-
-
-def init_at_shares(decoder: Decoder, blocks: Blocks, marginal: Float[np.ndarray, " features"]) -> Decoder:
-    """A decoder that begins at independent columns of these noisy shares."""
-    level, last = is_one_hot(blocks), decoder.layers[-1]
-    assert last.bias is not None
-    bias = jnp.where(level, jnp.log(jnp.where(level, marginal, 1.0)), last.bias)
-    weight = last.weight * jnp.where(level, 0.1, 1.0)[:, None]
-    return eqx.tree_at(lambda it: (it.layers[-1].bias, it.layers[-1].weight), decoder, (bias, weight))
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))

@@ -1,17 +1,18 @@
 """Clip bounds of the critic over a training: where they begin, and where they follow from public or noisy values."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
+from understudy.models.networks import GeneratorNetwork
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP, Clip, clip_from_public
 from understudy.privacy.rows import PublicUnits
 from understudy.training.critics import row_loss
 from understudy.training.generation import Context, critic_input, generate
 from understudy.training.losses import LOSSES
+from understudy.training.networks import CriticNetwork
 from understudy.training.optimizer import trainable
 from understudy.training.settings import Settings
 
@@ -19,7 +20,7 @@ NUM_ROWS = 256
 """Public or generated rows that bounds are taken from."""
 
 
-def init_clip(settings: Settings, critic: Any, clip_norm: Float[Array, ""], *, is_private: bool) -> Clip:
+def init_clip(settings: Settings, critic: CriticNetwork, clip_norm: Float[Array, ""], *, is_private: bool) -> Clip:
     """One bound for all groups. The groups are arrays of the critic in turn, until they are first renewed."""
     leaves = jax.tree_util.tree_leaves(trainable(critic))
     groups = None
@@ -32,7 +33,7 @@ def init_clip(settings: Settings, critic: Any, clip_norm: Float[Array, ""], *, i
 def renew_clip(
     settings: Settings,
     clip: Clip,
-    networks: tuple[Any, Any],
+    networks: tuple[GeneratorNetwork, CriticNetwork],
     iteration: Int[Array, ""],
     context: Context,
     key: PRNGKeyArray,

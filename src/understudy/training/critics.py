@@ -1,7 +1,6 @@
 """What a critic minimises: its loss on one row, and the conditions that rows are shown with."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,6 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from understudy.encoding.features import Block, Blocks, starts
 from understudy.privacy.clipping import RowLoss
 from understudy.training.losses import Loss
+from understudy.training.networks import CriticNetwork
 
 PENALTY = 10.0
 AROUND = 0.1
@@ -89,7 +89,7 @@ def row_loss(loss: Loss, blocks: Blocks, conditions: Conditions | None, *, paire
     """What a critic minimises on one real row, and on one generated row where they are paired."""
     features_of = encoder(blocks)
 
-    def of_row(critic: Any, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
+    def of_row(critic: CriticNetwork, row: Array, fake: Array | None, key: PRNGKeyArray) -> Float[Array, ""]:
         condition_key, drop_key, penalty_key = jax.random.split(key, 3)
         features, weight = features_of(row), jnp.ones(())
         if conditions is not None:
@@ -98,6 +98,7 @@ def row_loss(loss: Loss, blocks: Blocks, conditions: Conditions | None, *, paire
             features = jnp.concatenate([features, condition])
         value = loss.real(critic(features, key=drop_key))
         if paired:
+            assert fake is not None
             value = value + loss.fake(critic(fake, key=drop_key)[None])
         if loss.penalty:
             value = value + PENALTY * gradient_penalty(critic, features, fake, loss.penalty, penalty_key)
@@ -107,7 +108,9 @@ def row_loss(loss: Loss, blocks: Blocks, conditions: Conditions | None, *, paire
     return of_row
 
 
-def gradient_penalty(critic: Any, real: Array, fake: Array | None, kind: str, key: PRNGKeyArray) -> Float[Array, ""]:
+def gradient_penalty(
+    critic: CriticNetwork, real: Array, fake: Array | None, kind: str, key: PRNGKeyArray
+) -> Float[Array, ""]:
     """(|gradient of the score with respect to the row| - 1)^2, at a point that this row and fresh randomness give."""
     if kind == "between":
         assert fake is not None
@@ -116,7 +119,7 @@ def gradient_penalty(critic: Any, real: Array, fake: Array | None, kind: str, ke
     else:
         # Uniform steps of the same spread: nothing here hides a statistic.
         point = real + AROUND * np.sqrt(3) * jax.random.uniform(key, real.shape, minval=-1.0, maxval=1.0)
-    gradient = jax.grad(lambda place: critic(place))(point)
+    gradient = jax.grad(critic)(point)
     return (jnp.sqrt(jnp.sum(gradient**2) + 1e-12) - 1) ** 2
 
 

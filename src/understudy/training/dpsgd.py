@@ -7,7 +7,7 @@ the steps cost.
 
 import dataclasses
 import math
-from typing import Any
+from typing import Generic
 
 import equinox as eqx
 import jax
@@ -16,10 +16,10 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.privacy.clipping import Clip, RowLoss
-from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient, sample_batches
+from understudy.privacy.dpsgd import ChargedSteps, FakesFn, PublicSteps, noisy_gradient, public_gradient, sample_batches
 from understudy.privacy.sampling import Batches
-from understudy.training.loop import RunOptions, cached_jit, run_training
-from understudy.training.optimizer import optimizer_step, trainable, update_average
+from understudy.training.loop import RunOptions, run_training
+from understudy.training.optimizer import Network, optimizer_step, trainable, update_average
 
 Steps = ChargedSteps | PublicSteps
 
@@ -45,21 +45,18 @@ class Descent:
     """Units handled at once; None: nearly every batch at once."""
 
 
-class DescentState(eqx.Module):
+class DescentState(eqx.Module, Generic[Network]):
     """Everything that training changes."""
 
-    network: Any
-    moments: PyTree
-    average: Any
+    network: Network
+    moments: optax.OptState
+    average: Network
     iteration: Int[Array, ""]
-
-    @property
-    def critic(self) -> None:
-        return None
+    critic: None = None
 
 
 def train_network(
-    network: Any,
+    network: Network,
     loss: RowLoss,
     steps: Steps,
     descent: Descent,
@@ -68,27 +65,22 @@ def train_network(
     noise_key: PRNGKeyArray,
     options: RunOptions | None = None,
     advice: str,
-) -> Any:
+) -> Network:
     """The average of the network over all steps, covered by what was charged for them.
 
     Step t uses the t-th key of each of the two keys, from which nothing else may follow. Arrays of `loss`, where it is
     a module, are arguments of the program.
     """
-    run = cached_jit(advance, descent, steps.num_steps)
     is_private = isinstance(steps, ChargedSteps) and steps.is_private
     clip = Clip.flat(descent.clip_norm if is_private else math.inf)
 
-    def advance_from(state: DescentState, first: int, count: int) -> DescentState:
+    def advance_from(state: DescentState[Network], first: int, count: int) -> DescentState[Network]:
         batches = sample_step_batches(descent, batch_key, steps, first, count)
-        return run(state, loss, steps, clip, noise_key, batches)
+        return advance(descent, state, loss, steps, clip, noise_key, batches)
 
-    state, _ = run_training(advance_from, init_state(descent, network), steps.num_steps, options, advice=advice)
-    return state.average
-
-
-def init_state(descent: Descent, network: Any) -> DescentState:
     moments = _optimizer(descent).init(trainable(network))
-    return DescentState(network, moments, network, jnp.asarray(0, jnp.int32))
+    start = DescentState(network, moments, network, jnp.asarray(0, jnp.int32))
+    return run_training(advance_from, start, steps.num_steps, options, advice=advice)[0].average
 
 
 def sample_step_batches(descent: Descent, key: PRNGKeyArray, steps: Steps, first: int, count: int) -> Batches:
@@ -97,51 +89,58 @@ def sample_step_batches(descent: Descent, key: PRNGKeyArray, steps: Steps, first
     return sample_batches(steps, keys, end=first + count, batch_size=descent.batch_size, chunk=descent.chunk_size)
 
 
+@eqx.filter_jit
 def advance(
     descent: Descent,
-    num_steps: int,
-    state: DescentState,
+    state: DescentState[Network],
     loss: RowLoss,
     steps: Steps,
     clip: Clip,
     key: PRNGKeyArray,
     batches: Batches,
-) -> DescentState:
-    """One step for each of the batches, of `num_steps` in all."""
+) -> DescentState[Network]:
+    """One step for each of the batches."""
 
-    def step(state: DescentState, batch: Batches) -> tuple[DescentState, None]:
+    def step(state: DescentState[Network], batch: Batches) -> tuple[DescentState[Network], None]:
         number = state.iteration
-        gradient = row_gradient(loss, state.network, steps, batch, clip, jax.random.fold_in(key, number))
+        gradient, _ = row_gradient(loss, state.network, steps, batch, clip, jax.random.fold_in(key, number))
         slope = jax.tree_util.tree_map(
             lambda part, value: part / descent.batch_size + descent.penalty * value, gradient, trainable(state.network)
         )
         rate = jnp.asarray(descent.learning_rate, jnp.float32)
         if descent.cosine:
-            rate = descent.learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * number / num_steps))
+            rate = descent.learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * number / steps.num_steps))
         network, moments = optimizer_step(_optimizer(descent), state.network, slope, state.moments, rate)
-        return DescentState(network, moments, _average(descent, num_steps, state, network), number + 1), None
+        return DescentState(network, moments, _average(descent, steps.num_steps, state, network), number + 1), None
 
     return jax.lax.scan(step, state, batches)[0]
 
 
-def row_gradient(loss: RowLoss, network: Any, steps: Steps, batch: Batches, clip: Clip, key: PRNGKeyArray) -> PyTree:
-    """The noisy sum of clipped gradients over one batch; the exact sum for public rows.
+def row_gradient(
+    loss: RowLoss,
+    network: PyTree,
+    steps: Steps,
+    batch: Batches,
+    clip: Clip,
+    key: PRNGKeyArray,
+    fakes_fn: FakesFn | None = None,
+) -> tuple[PyTree, Float[Array, " groups"] | None]:
+    """The noisy sum of clipped gradients over one batch, and noisy counts if charged; the exact sum for public rows.
 
-    Formal guarantee: that of `noisy_gradient`. All trainable arrays of the network are one vector, clipped as a whole.
+    Formal guarantee: that of `noisy_gradient`. All trainable arrays of the network are one vector, clipped as `clip`
+    says: as a whole, or by groups.
     """
     if isinstance(steps, ChargedSteps):
-        return noisy_gradient(steps, loss, network, clip, batch=batch, key=key).gradient
-    return public_gradient(steps, loss, network, batch=batch, key=key)
+        return noisy_gradient(steps, loss, network, clip, batch=batch, fakes_fn=fakes_fn, key=key)
+    return public_gradient(steps, loss, network, batch=batch, fakes_fn=fakes_fn, key=key), None
 
 
-def _average(descent: Descent, num_steps: int, state: DescentState, network: Any) -> Any:
+def _average(descent: Descent, num_steps: int, state: DescentState[Network], network: Network) -> Network:
     if descent.ema_decay is not None:
         return update_average(state.average, network, state.iteration, descent.ema_decay)
     counted: Float[Array, ""] = jnp.maximum(state.iteration - num_steps // 2, 0)
     return jax.tree_util.tree_map(
-        lambda old, new: old + (new - old) / (counted + 1) if eqx.is_inexact_array(old) else old,
-        state.average,
-        network,
+        lambda old, new: old + (new - old) / (counted + 1) if eqx.is_inexact_array(old) else old, state.average, network
     )
 
 

@@ -8,26 +8,26 @@ randomness, so every state is covered by what the critic steps cost.
 
 import dataclasses
 import functools
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from understudy.encoding.features import is_one_hot, num_features
-from understudy.models.networks import GENERATORS, Generator
+from understudy.encoding.features import num_features
+from understudy.models.networks import GENERATORS, Generator, GeneratorNetwork
 from understudy.privacy.clipping import Clip
-from understudy.privacy.dpsgd import ChargedSteps, PublicSteps, noisy_gradient, public_gradient, sample_batches
+from understudy.privacy.dpsgd import sample_batches
 from understudy.privacy.sampling import Batches
 from understudy.training.clip_schedule import adapt_clip, init_clip, renew_clip
 from understudy.training.critics import Conditions, row_loss
+from understudy.training.dpsgd import Steps, row_gradient
 from understudy.training.generation import Context, critic_input, generate, generator_gradient, one_way
-from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
+from understudy.training.loop import RunOptions, TrainingCheckpoint, run_training
 from understudy.training.losses import LOSSES
-from understudy.training.networks import Critic, spectral_scaled
+from understudy.training.networks import Critic, CriticNetwork, init_at_shares, spectral_scaled
 from understudy.training.optimizer import optimizer_step, trainable, update_average
 from understudy.training.settings import Settings
 
@@ -55,11 +55,11 @@ class Hyperparameters(eqx.Module):
 class State(eqx.Module):
     """Everything that training changes. Covered by the guarantee, all of it."""
 
-    generator: Any
-    critic: Any
-    average: Any
-    generator_moments: PyTree
-    critic_moments: PyTree
+    generator: GeneratorNetwork
+    critic: CriticNetwork
+    average: GeneratorNetwork
+    generator_moments: optax.OptState
+    critic_moments: optax.OptState
     clip: Clip
     iteration: Array
 
@@ -75,20 +75,18 @@ def init_state(
     make = GENERATORS[settings.arch]
     generator = make(settings.latent, condition, settings.generator_widths, features, key=generator_key)
     if context.marginal is not None and isinstance(generator, Generator):
-        level = is_one_hot(settings.blocks)  # of other features the marginals say nothing
-        assert generator.exit.bias is not None
-        bias = jnp.where(level, jnp.log(jnp.where(level, one_way(context.marginal), 1.0)), generator.exit.bias)
-        weight = generator.exit.weight * jnp.where(level, 0.1, 1.0)[:, None]
-        generator = eqx.tree_at(lambda net: (net.exit.bias, net.exit.weight), generator, (bias, weight))
+        last = init_at_shares(generator.exit, settings.blocks, one_way(context.marginal))
+        generator = eqx.tree_at(lambda net: net.exit, generator, last)
     critic = Critic(features + condition, settings.critic_widths, dropout=settings.dropout, key=critic_key)
     return init_from_networks(settings, hyperparameters, generator, critic)
 
 
-def init_from_networks(settings: Settings, hyperparameters: Hyperparameters, generator: Any, critic: Any) -> State:
+def init_from_networks(
+    settings: Settings, hyperparameters: Hyperparameters, generator: GeneratorNetwork, critic: CriticNetwork
+) -> State:
     """The start of a training of these networks, whatever their architecture; all else is fresh.
 
-    The generator takes one row's latent numbers (and condition) to its logits; the critic takes one row's features, and
-    `key=` for dropout, to a score. Settings of widths are ignored.
+    Settings of widths are ignored.
     """
     optimizer = optimizer_of(settings)
     clip = init_clip(settings, critic, hyperparameters.clip_norm, is_private=hyperparameters.is_private)
@@ -96,23 +94,22 @@ def init_from_networks(settings: Settings, hyperparameters: Hyperparameters, gen
     return State(generator, critic, generator, *moments, clip, jnp.asarray(0, jnp.int32))
 
 
-def restart_from(settings: Settings, hyperparameters: Hyperparameters, state: State) -> State:
-    """The networks of a training on public rows as the start of one on private rows."""
-    return init_from_networks(settings, hyperparameters, state.average, state.critic)
-
-
 def optimizer_of(settings: Settings) -> optax.GradientTransformation:
     """Without a learning rate, which is a hyperparameter."""
-    known = {"sgd": optax.identity, "rmsprop": optax.scale_by_rms, "momentum": lambda: optax.trace(decay=0.9)}
-    if settings.optimizer == "adam":
-        return optax.scale_by_adam(b1=settings.betas[0], b2=settings.betas[1])
-    return known[settings.optimizer]()
+    known = {
+        "adam": optax.scale_by_adam(*settings.betas),
+        "sgd": optax.identity(),
+        "rmsprop": optax.scale_by_rms(),
+        "momentum": optax.trace(decay=0.9),
+    }
+    return known[settings.optimizer]
 
 
+@eqx.filter_jit
 def advance(
     settings: Settings,
     state: State,
-    steps: ChargedSteps | PublicSteps,
+    steps: Steps,
     hyperparameters: Hyperparameters,
     key: PRNGKeyArray,
     batches: Batches,
@@ -132,17 +129,14 @@ def advance(
         clip = renew_clip(settings, state.clip, networks, state.iteration, context, keys[-1])
         state = dataclasses.replace(state, clip=clip)
         for number in range(settings.critic_steps):
-            state = _critic_step(
-                settings, state, steps, hyperparameters, keys[number], batches[number], context.conditions
-            )
+            batch = batches[number]
+            state = _critic_step(settings, state, steps, hyperparameters, keys[number], batch, context.conditions)
         return generator_step(settings, state, hyperparameters, keys[-1], context), None
 
     return jax.lax.scan(iteration, state, batches)[0]
 
 
-def batches_of(
-    settings: Settings, key: PRNGKeyArray, steps: ChargedSteps | PublicSteps, first: int, count: int
-) -> Batches:
+def batches_of(settings: Settings, key: PRNGKeyArray, steps: Steps, first: int, count: int) -> Batches:
     """Which units enter iterations `first` to `first + count` of the run with this key, or of each run of many keys."""
 
     def keys_of(run: PRNGKeyArray) -> PRNGKeyArray:
@@ -157,7 +151,7 @@ def batches_of(
 def _critic_step(
     settings: Settings,
     state: State,
-    steps: ChargedSteps | PublicSteps,
+    steps: Steps,
     hyperparameters: Hyperparameters,
     key: PRNGKeyArray,
     batch: Batches,
@@ -171,23 +165,18 @@ def _critic_step(
         return critic_input(features, condition)
 
     of_row = row_loss(loss, settings.blocks, conditions, paired=settings.fake_term == "paired")
-    fakes_fn, within = fakes_for if settings.needs_fakes else None, None
-    if isinstance(steps, ChargedSteps):
-        noisy, within = noisy_gradient(
-            steps, of_row, state.critic, state.clip, batch=batch, fakes_fn=fakes_fn, key=private_key
-        )
-    else:
-        noisy = public_gradient(steps, of_row, state.critic, batch=batch, fakes_fn=fakes_fn, key=private_key)
+    fakes_fn = fakes_for if settings.needs_fakes else None
+    noisy, within = row_gradient(of_row, state.critic, steps, batch, state.clip, private_key, fakes_fn)
     direction = jax.tree_util.tree_map(lambda leaf: leaf / settings.batch_size, noisy)
     if settings.fake_term == "separate":
         fakes = fakes_for(fake_key, settings.batch_size)
-        trained, rest = eqx.partition(state.critic, eqx.is_inexact_array)
 
-        def fake_loss(inside: PyTree) -> Array:
-            critic, drops = eqx.combine(inside, rest), jax.random.split(drop_key, settings.batch_size)
+        @eqx.filter_grad
+        def fake_gradient(critic: CriticNetwork) -> Array:
+            drops = jax.random.split(drop_key, settings.batch_size)
             return loss.fake(jax.vmap(lambda row, drop: critic(row, key=drop))(fakes, drops))
 
-        direction = jax.tree_util.tree_map(jnp.add, direction, jax.grad(fake_loss)(trained))
+        direction = jax.tree_util.tree_map(jnp.add, direction, fake_gradient(state.critic))
     critic, moments = optimizer_step(
         optimizer_of(settings), state.critic, direction, state.critic_moments, hyperparameters.critic_learning_rate
     )
@@ -202,25 +191,12 @@ def _critic_step(
 
 
 def generator_step(
-    settings: Settings,
-    state: State,
-    hyperparameters: Hyperparameters,
-    key: PRNGKeyArray,
-    context: Context,
+    settings: Settings, state: State, hyperparameters: Hyperparameters, key: PRNGKeyArray, context: Context
 ) -> State:
     """One step of the generator against the critic. It reads no private row."""
-
-    def scores_of(rows: Array) -> Array:
-        return jax.vmap(state.critic)(rows)
-
-    gradient = generator_gradient(settings, state.generator, scores_of, key, context)
-    generator, moments = optimizer_step(
-        optimizer_of(settings),
-        state.generator,
-        gradient,
-        state.generator_moments,
-        hyperparameters.generator_learning_rate,
-    )
+    gradient = generator_gradient(settings, state.generator, jax.vmap(state.critic), key, context)
+    optimizer, rate = optimizer_of(settings), hyperparameters.generator_learning_rate
+    generator, moments = optimizer_step(optimizer, state.generator, gradient, state.generator_moments, rate)
     average = update_average(state.average, generator, state.iteration, settings.ema_decay)
     return dataclasses.replace(
         state, generator=generator, generator_moments=moments, average=average, iteration=state.iteration + 1
@@ -229,7 +205,7 @@ def generator_step(
 
 def train(
     settings: Settings,
-    steps: ChargedSteps | PublicSteps,
+    steps: Steps,
     hyperparameters: Hyperparameters,
     key: PRNGKeyArray,
     *,
@@ -247,11 +223,10 @@ def train(
     context = context or Context()
     if state is None:
         state = init_state(settings, hyperparameters, network_key, context)
-    run = cached_jit(advance, settings)
 
     def advance_from(state: State, first: int, count: int) -> State:
         batches = batches_of(settings, key, steps, first, count)
-        return run(state, steps, hyperparameters, key, batches, context)
+        return advance(settings, state, steps, hyperparameters, key, batches, context)
 
     iterations, each = steps.num_steps // settings.critic_steps, settings.critic_steps
     return run_training(advance_from, state, iterations, options, steps_each=each, advice=ADVICE)

@@ -1,7 +1,6 @@
 """What a generator makes, and what it minimises. Nothing here sees a private row."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,13 +9,13 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from understudy.encoding.features import is_one_hot, starts
-from understudy.models.networks import activate, block_log_softmax, sample_features
+from understudy.models.networks import GeneratorNetwork, activate, block_log_softmax, sample_features
 from understudy.privacy.rows import PublicUnits
 from understudy.training.critics import Conditions
 from understudy.training.losses import LOSSES
 from understudy.training.settings import Settings
 
-ExtraLoss = Callable[[Any, PRNGKeyArray], Float[Array, ""]]
+ExtraLoss = Callable[[PyTree, PRNGKeyArray], Float[Array, ""]]
 """A further loss of a generator, of it and of randomness alone: a module, whose arrays are arguments of the program."""
 
 
@@ -34,7 +33,11 @@ class Context(eqx.Module):
 
 
 def generate(
-    settings: Settings, generator: Any, num_rows: int, key: PRNGKeyArray, conditions: Conditions | None = None
+    settings: Settings,
+    generator: GeneratorNetwork,
+    num_rows: int,
+    key: PRNGKeyArray,
+    conditions: Conditions | None = None,
 ) -> tuple[Float[Array, "rows features"], Float[Array, "rows features"], Float[Array, "rows features"] | None]:
     """Logits, features, and the conditions they were made for."""
     latent_key, head_key, condition_key = jax.random.split(key, 3)
@@ -58,18 +61,16 @@ def critic_input(features: Array, condition: Array | None) -> Array:
 
 def generator_gradient(
     settings: Settings,
-    generator: Any,
+    generator: GeneratorNetwork,
     scores_of: Callable[[Array], Array],
     key: PRNGKeyArray,
     context: Context,
 ) -> PyTree:
     """The gradient of the generator's loss, given the scores of rows by one critic or by several."""
-    trained, rest = eqx.partition(generator, eqx.is_inexact_array)
 
-    def loss_of(inside: PyTree) -> Array:
-        logits, features, condition = generate(
-            settings, eqx.combine(inside, rest), settings.generator_batch, key, context.conditions
-        )
+    @eqx.filter_grad
+    def gradient(generator: GeneratorNetwork) -> Array:
+        logits, features, condition = generate(settings, generator, settings.generator_batch, key, context.conditions)
         if settings.heads == "soft":
             value = LOSSES[settings.loss].generator(scores_of(critic_input(features, condition)))
         else:
@@ -83,9 +84,9 @@ def generator_gradient(
         if context.extra_loss is None:
             return value
         # 8: `generate` splits the same key into three, and clip bounds are renewed with the seventh.
-        return value + context.extra_loss(eqx.combine(inside, rest), jax.random.fold_in(key, 8))
+        return value + context.extra_loss(generator, jax.random.fold_in(key, 8))
 
-    return jax.grad(loss_of)(trained)
+    return gradient(generator)
 
 
 def _marginal_penalties(

@@ -11,13 +11,13 @@ however many generators there are. All of a state is covered by what those steps
 """
 
 import dataclasses
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
+from understudy.models.networks import GeneratorNetwork
 from understudy.privacy.clipping import Clip
 from understudy.privacy.langevin import (
     ChargedUpdates,
@@ -31,8 +31,9 @@ from understudy.training import gan
 from understudy.training.critics import row_loss
 from understudy.training.gan import Hyperparameters, batches_of
 from understudy.training.generation import Context, generate, generator_gradient
-from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
+from understudy.training.loop import RunOptions, TrainingCheckpoint, run_training
 from understudy.training.losses import LOSSES
+from understudy.training.networks import CriticNetwork
 from understudy.training.settings import Settings
 
 PRIORS = ("scaled", "unit")
@@ -59,9 +60,9 @@ class Chains:
 class ChainState(eqx.Module):
     """Everything that training changes, a line for each chain."""
 
-    average: Any
+    average: GeneratorNetwork
     """The generators, under the name that `run_training` reads."""
-    critic: Any
+    critic: CriticNetwork
     """The discriminators."""
     generator_momenta: PyTree
     critic_momenta: PyTree
@@ -72,19 +73,13 @@ def init_state(chains: Chains, key: PRNGKeyArray, context: Context) -> ChainStat
     """Networks of their own for every chain."""
     generator_key, critic_key = jax.random.split(key)
     unused = Hyperparameters.of(1.0, 1.0, 1.0)
-
-    def generator(own: PRNGKeyArray) -> Any:
-        return gan.init_state(chains.engine, unused, own, context).generator
-
-    def critic(own: PRNGKeyArray) -> Any:
-        return gan.init_state(chains.engine, unused, own).critic
-
-    generators = jax.vmap(generator)(jax.random.split(generator_key, chains.generators))
-    critics = jax.vmap(critic)(jax.random.split(critic_key, chains.discriminators))
+    keys = jax.random.split(generator_key, chains.generators), jax.random.split(critic_key, chains.discriminators)
+    generators = jax.vmap(lambda own: gan.init_state(chains.engine, unused, own, context).generator)(keys[0])
+    critics = jax.vmap(lambda own: gan.init_state(chains.engine, unused, own).critic)(keys[1])
     return ChainState(generators, critics, zero_momentum(generators), zero_momentum(critics), jnp.asarray(0, jnp.int32))
 
 
-def log_prior_gradient(chains: Chains, network: Any) -> PyTree:
+def log_prior_gradient(chains: Chains, network: PyTree) -> PyTree:
     """Of independent normals around zero: one variance for all ("unit"), or by the inputs of a layer ("scaled")."""
 
     def of(leaf: Array) -> Array:
@@ -94,7 +89,7 @@ def log_prior_gradient(chains: Chains, network: Any) -> PyTree:
     return jax.tree_util.tree_map(of, eqx.filter(network, eqx.is_inexact_array))
 
 
-def _posterior(chains: Chains, network: Any, gradient: PyTree) -> PyTree:
+def _posterior(chains: Chains, network: PyTree, gradient: PyTree) -> PyTree:
     """The drift by the mean of a loss over generated rows, which stand for as many rows as the table has."""
     scale = chains.num_rows * chains.power
     return jax.tree_util.tree_map(
@@ -110,7 +105,7 @@ def generator_updates(
     def scores_of(rows: Array) -> Array:
         return jax.vmap(lambda critic: jax.vmap(critic)(rows))(state.critic).reshape(-1)
 
-    def one(generator: Any, momentum: PyTree, own: PRNGKeyArray) -> tuple[Any, PyTree]:
+    def one(generator: GeneratorNetwork, momentum: PyTree, own: PRNGKeyArray) -> tuple[GeneratorNetwork, PyTree]:
         row_key, noise_key = jax.random.split(own)
         gradient = generator_gradient(chains.engine, generator, scores_of, row_key, context)
         drift = _posterior(chains, generator, gradient)
@@ -130,13 +125,12 @@ def critic_updates(
     engine, loss = chains.engine, LOSSES[chains.engine.loss]
     each = -(-engine.batch_size // chains.generators)
 
-    def one(critic: Any, momentum: PyTree, own: PRNGKeyArray, batch: Batches) -> tuple[Any, PyTree]:
+    def one(critic: CriticNetwork, momentum: PyTree, own: PRNGKeyArray, batch: Batches) -> tuple[CriticNetwork, PyTree]:
         private_key, fake_key = jax.random.split(own)
         keys = jax.random.split(fake_key, chains.generators)
         fakes = jax.vmap(lambda generator, k: generate(engine, generator, each, k)[1])(state.average, keys)
         fakes = fakes.reshape(-1, fakes.shape[-1])
-        trained, rest = eqx.partition(critic, eqx.is_inexact_array)
-        gradient = jax.grad(lambda inside: loss.fake(jax.vmap(eqx.combine(inside, rest))(fakes)))(trained)
+        gradient = eqx.filter_grad(lambda critic: loss.fake(jax.vmap(critic)(fakes)))(critic)
         return noisy_langevin_step(
             charged,
             row_loss(loss, engine.blocks, None, paired=False),
@@ -156,6 +150,7 @@ def critic_updates(
     return dataclasses.replace(state, critic=critics, critic_momenta=momenta)
 
 
+@eqx.filter_jit
 def advance(
     chains: Chains,
     state: ChainState,
@@ -194,12 +189,11 @@ def train_chains(
     options: RunOptions,
 ) -> list[TrainingCheckpoint]:
     """The trajectory of all charged updates: `key` makes batches and noise, networks come from another one."""
-    run = cached_jit(advance, chains)
 
     def advance_from(state: ChainState, first: int, count: int) -> ChainState:
         batches = batches_of(chains.engine, key, charged.steps, first, count)
         now = jax.tree_util.tree_map(lambda column: column[first : first + count], schedule)
-        return run(state, charged, clip, key, batches, now, context)
+        return advance(chains, state, charged, clip, key, batches, now, context)
 
     _, trajectory = run_training(
         advance_from,

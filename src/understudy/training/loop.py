@@ -4,17 +4,15 @@ A training is a state and a function that runs it some iterations on, as one com
 `average`, `critic` and `iteration` is covered by what was charged, so looking at it between chunks costs nothing.
 """
 
-import contextlib
 import dataclasses
-import functools
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from understudy.errors import Diverged, TrainingError
 from understudy.progress import Compiling, Progress
@@ -22,6 +20,12 @@ from understudy.training.optimizer import trainable
 
 if TYPE_CHECKING:
     from understudy.run.checkpoint import Slot  # reads tables; training alone must not need to
+
+
+OUT_OF_MEMORY = (
+    "The training does not fit into memory. Set a smaller chunk_size (units handled at once: less memory, the same "
+    "guarantee), such as chunk_size=256, or a smaller sampling_rate, which also changes the plan."
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,11 +49,11 @@ class TrainingState(Protocol):
     """What the host reads of a state."""
 
     @property
-    def average(self) -> Any:
+    def average(self) -> PyTree:
         """What a release is made of."""
 
     @property
-    def critic(self) -> Any:
+    def critic(self) -> PyTree:
         """None: the training has no critic."""
 
     @property
@@ -62,19 +66,13 @@ State = TypeVar("State", bound=TrainingState)
 class TrainingCheckpoint(eqx.Module):
     """One point of a trajectory: enough to make a release of and to evaluate, not enough to continue from."""
 
-    average: Any
-    critic: Any
+    average: PyTree
+    critic: PyTree
     iteration: Array
 
     @classmethod
     def of(cls, state: TrainingState) -> "TrainingCheckpoint":
         return cls(state.average, state.critic, state.iteration)
-
-
-@functools.lru_cache(maxsize=32)
-def cached_jit(function: Callable[..., Any], *settings: Any) -> Callable[..., Any]:
-    """`function` with its first arguments compiled in: one program for each choice of settings."""
-    return eqx.filter_jit(functools.partial(function, *settings))
 
 
 def run_training(
@@ -105,15 +103,21 @@ def run_training(
         progress(done / iterations, Compiling(f"{clock.describe(done * steps_each)}, compiling"))
     first_kept = 0 if options.keep_last is None or not keep_every else iterations // keep_every - options.keep_last
     while done < iterations:
-        length = _chunk_length(options, done, iterations)
+        length = min(options.chunk, iterations - done)
+        if keep_every:  # up to the next checkpoint, and no further
+            length = min(length, keep_every - done % keep_every)
         try:
-            with _explain_memory():
-                after = advance(state, done, length)
-                is_finite = _is_finite(after.average)
+            after = advance(state, done, length)
+            leaves = jax.tree_util.tree_leaves(trainable(after.average))
+            is_finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in leaves)
         except KeyboardInterrupt:
             if slot is not None:
                 slot.offer(state, trajectory, now=True)
             raise
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            raise TrainingError(OUT_OF_MEMORY) from None
         state = after
         done += length
         if not is_finite:
@@ -131,16 +135,6 @@ def run_training(
     return state, trajectory
 
 
-def _chunk_length(options: RunOptions, done: int, iterations: int) -> int:
-    """Up to the next checkpoint, and no further."""
-    length = min(options.chunk, iterations - done)
-    return min(length, options.keep_every - done % options.keep_every) if options.keep_every else length
-
-
-def _is_finite(network: Any) -> bool:
-    return all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree_util.tree_leaves(trainable(network)))
-
-
 class _Clock:
     """Steps and their rate as a text. The time to the first of them is mostly compilation, so it does not count."""
 
@@ -155,16 +149,3 @@ class _Clock:
         elif done > self._began:
             self._first = (done, now)
         return f"step {done:,} of {self._steps:,}{rate}"
-
-
-@contextlib.contextmanager
-def _explain_memory() -> Iterator[None]:
-    try:
-        yield
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        raise TrainingError(
-            "The training does not fit in memory. Set a smaller chunk_size, such as chunk_size=256 (fewer units at "
-            "once: less memory, the same guarantee), or a smaller sampling_rate, which also changes the plan."
-        ) from None

@@ -30,25 +30,19 @@ def _ratio(scores: Scores) -> Scores:
     return jnp.exp(scores - jax.nn.logsumexp(scores) + jnp.log(len(scores)))
 
 
+_GAN = Loss(
+    real=lambda s: jax.nn.softplus(-s),
+    fake=lambda t: jax.nn.softplus(t).mean(),
+    generator=lambda t: jax.nn.softplus(-t).mean(),
+)
+_WGAN = Loss(real=lambda s: -s, fake=lambda t: t.mean(), generator=lambda t: -t.mean())
+
 LOSSES = {
-    "gan": Loss(
-        real=lambda s: jax.nn.softplus(-s),
-        fake=lambda t: jax.nn.softplus(t).mean(),
-        generator=lambda t: jax.nn.softplus(-t).mean(),
-    ),
-    "saturating_gan": Loss(
-        real=lambda s: jax.nn.softplus(-s),
-        fake=lambda t: jax.nn.softplus(t).mean(),
-        generator=lambda t: -jax.nn.softplus(t).mean(),
-    ),
-    "wgan": Loss(real=lambda s: -s, fake=lambda t: t.mean(), generator=lambda t: -t.mean()),
-    "wgan_gp": Loss(real=lambda s: -s, fake=lambda t: t.mean(), generator=lambda t: -t.mean(), penalty="between"),
-    "dragan": Loss(
-        real=lambda s: jax.nn.softplus(-s),
-        fake=lambda t: jax.nn.softplus(t).mean(),
-        generator=lambda t: jax.nn.softplus(-t).mean(),
-        penalty="around",
-    ),
+    "gan": _GAN,
+    "saturating_gan": _GAN._replace(generator=lambda t: -jax.nn.softplus(t).mean()),
+    "wgan": _WGAN,
+    "wgan_gp": _WGAN._replace(penalty="between"),
+    "dragan": _GAN._replace(penalty="around"),
     "kl_wgan": Loss(
         real=lambda s: jax.nn.relu(1 - s),
         fake=lambda t: jax.nn.relu(1 + _ratio(t) * t).mean(),

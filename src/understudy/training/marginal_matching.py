@@ -15,18 +15,17 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from understudy.encoding.features import Blocks, num_features
-from understudy.models.networks import Generator, block_log_softmax
-from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
+from understudy.models.networks import Generator, GeneratorNetwork, block_log_softmax
+from understudy.training.loop import RunOptions, TrainingCheckpoint, run_training
 from understudy.training.optimizer import optimizer_step, trainable, update_average
 
 BETAS = (0.9, 0.99)
@@ -167,9 +166,9 @@ class State(eqx.Module):
     """Everything that training changes, and the latent vectors, which stay; all of it post-processing."""
 
     latents: Float[Array, "rows latent"]
-    generator: Any
-    average: Any
-    moments: PyTree
+    generator: GeneratorNetwork
+    average: GeneratorNetwork
+    moments: optax.OptState
     iteration: Array
     critic: None = None
 
@@ -196,7 +195,9 @@ def init_state(
     return State(latents, generator, generator, _adam().init(trainable(generator)), jnp.asarray(0, jnp.int32))
 
 
-def heads_of(fit: Fit, generator: Any, latents: Float[Array, "rows latent"]) -> Float[Array, "rows features"]:
+def heads_of(
+    fit: Fit, generator: GeneratorNetwork, latents: Float[Array, "rows latent"]
+) -> Float[Array, "rows features"]:
     """Probabilities of every level: rows are drawn from these, column by column."""
     return jnp.exp(block_log_softmax(jax.vmap(generator)(latents), fit.blocks))
 
@@ -223,35 +224,29 @@ def train(
     options: RunOptions | None = None,
 ) -> tuple[State, list[TrainingCheckpoint]]:
     """One step for each of the learning rates: the final state and the trajectory."""
-    run = cached_jit(advance, fit)
 
     def advance_from(state: State, first: int, count: int) -> State:
-        return run(state, terms, key, jnp.asarray(rates[first : first + count], jnp.float32))
+        return advance(fit, state, terms, key, jnp.asarray(rates[first : first + count], jnp.float32))
 
     return run_training(advance_from, state, len(rates), options, advice="Lower learning_rate.")
 
 
+@eqx.filter_jit
 def advance(fit: Fit, state: State, terms: Terms, key: PRNGKeyArray, rates: Float[Array, " steps"]) -> State:
     """One step for each of the rates."""
-    arrays, rest = eqx.partition(state, eqx.is_array)
 
-    def one(arrays: PyTree, rate: Array) -> tuple[PyTree, None]:
-        after = step(fit, terms, eqx.combine(arrays, rest), rate, key)
-        return eqx.filter(after, eqx.is_array), None
+    def step(state: State, rate: Array) -> tuple[State, None]:
+        step_key = jax.random.fold_in(key, state.iteration)
 
-    return eqx.combine(jax.lax.scan(one, arrays, rates)[0], rest)
+        @eqx.filter_grad
+        def gradient(generator: GeneratorNetwork) -> Array:
+            return loss_of(terms, heads_of(fit, generator, state.latents), step_key)
 
+        moved = optimizer_step(_adam(), state.generator, gradient(state.generator), state.moments, rate)
+        average = update_average(state.average, moved[0], state.iteration, fit.ema_decay)
+        return State(state.latents, moved[0], average, moved[1], state.iteration + 1), None
 
-def step(fit: Fit, terms: Terms, state: State, rate: Array, key: PRNGKeyArray) -> State:
-    trained, rest = eqx.partition(state.generator, eqx.is_inexact_array)
-    step_key = jax.random.fold_in(key, state.iteration)
-
-    def loss(inside: PyTree) -> Array:
-        return loss_of(terms, heads_of(fit, eqx.combine(inside, rest), state.latents), step_key)
-
-    generator, moments = optimizer_step(_adam(), state.generator, jax.grad(loss)(trained), state.moments, rate)
-    average = update_average(state.average, generator, state.iteration, fit.ema_decay)
-    return State(state.latents, generator, average, moments, state.iteration + 1)
+    return jax.lax.scan(step, state, rates)[0]
 
 
 def _adam() -> optax.GradientTransformation:
@@ -270,7 +265,7 @@ def falling(rate: float, steps: int) -> Float[np.ndarray, " steps"]:
 class Components(eqx.Module):
     """A generator and its latent vectors as `gan.py` takes a generator: one normal number selects a vector."""
 
-    generator: Any
+    generator: GeneratorNetwork
     latents: Float[Array, "rows latent"]
 
     def __call__(self, inputs: Float[Array, " 1"]) -> Float[Array, " features"]:

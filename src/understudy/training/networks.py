@@ -5,6 +5,7 @@ A critic sees one row; nothing in it mixes rows, or it could not be trained priv
 
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import equinox as eqx
 import jax
@@ -13,8 +14,14 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 from numpy.typing import ArrayLike
 
-from understudy.encoding.features import Blocks, num_features, starts
+from understudy.encoding.features import Blocks, is_one_hot, num_features, starts
 from understudy.models.networks import SLOPE, Decoder, linear_layers
+
+
+class CriticNetwork(Protocol):
+    """From one row's features, and its condition if it has one, to a score; the key is for dropout."""
+
+    def __call__(self, row: Float[Array, " inputs"], /, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]: ...
 
 
 class Critic(eqx.Module):
@@ -119,14 +126,23 @@ class CrossedCritic(eqx.Module):
         return self.critic(jnp.concatenate([row, crossed]), key=key)
 
 
-def spectral_scaled(critic: Critic, iterations: int = 5) -> Critic:
+def init_at_shares(layer: eqx.nn.Linear, blocks: Blocks, shares: Float[Array, " features"]) -> eqx.nn.Linear:
+    """The last layer of a generator or decoder that begins at independent columns of these noisy shares."""
+    level = is_one_hot(blocks)  # of other features the shares say nothing
+    assert layer.bias is not None
+    bias = jnp.where(level, jnp.log(jnp.where(level, shares, 1.0)), layer.bias)
+    weight = layer.weight * jnp.where(level, 0.1, 1.0)[:, None]
+    return eqx.tree_at(lambda it: (it.bias, it.weight), layer, (bias, weight))
+
+
+def spectral_scaled(critic: CriticNetwork) -> CriticNetwork:
     """Every weight matrix divided by its largest singular value where that exceeds one. Post-processing."""
 
     def scaled(leaf: Array) -> Array:
         if leaf.ndim != 2:
             return leaf
         right = jnp.ones(leaf.shape[1]) / math.sqrt(leaf.shape[1])
-        for _ in range(iterations):
+        for _ in range(5):
             left = leaf @ right
             left = left / jnp.maximum(jnp.linalg.norm(left), 1e-12)
             right = leaf.T @ left

@@ -20,9 +20,9 @@ def optimizer_step(
     optimizer: optax.GradientTransformation,
     network: Network,
     gradient: PyTree,
-    moments: PyTree,
+    moments: optax.OptState,
     learning_rate: Float[Array, ""] | float,
-) -> tuple[Network, PyTree]:
+) -> tuple[Network, optax.OptState]:
     """The network after one step against `gradient`, and the new moments. `optimizer` has no learning rate itself."""
     updates, moments = optimizer.update(gradient, moments, trainable(network))
     return eqx.apply_updates(network, jax.tree_util.tree_map(lambda leaf: -learning_rate * leaf, updates)), moments

@@ -14,7 +14,7 @@ regressions that see each feature together with the target's category.
 """
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated
 
 import equinox as eqx
 import jax
@@ -22,21 +22,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.encoding.features import num_features
-from understudy.errors import ConfigError
-from understudy.models.networks import sample_features
+from understudy.models.networks import GeneratorNetwork, sample_features
 from understudy.privacy.pate import AGAINST, ChargedVotes, Teachers, Teaching, init_teachers, noisy_votes, teacher_step
 from understudy.settings import AtLeast, Count, OneOf, Positive, Widths, check_settings
 from understudy.training import gan
 from understudy.training.critics import PENALTY, Conditions, gradient_penalty, row_loss
 from understudy.training.gan import Hyperparameters, State, generator_step, init_from_networks, optimizer_of
 from understudy.training.generation import Context, critic_input, generate
-from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
+from understudy.training.loop import RunOptions, TrainingCheckpoint, run_training
 from understudy.training.losses import LOSSES
-from understudy.training.networks import Critic, CrossedCritic
+from understudy.training.networks import Critic, CriticNetwork, CrossedCritic
 from understudy.training.optimizer import optimizer_step, trainable
 from understudy.training.settings import Settings
 
-LABELS = ("share", "majority")
 LOSSES_OF_VOTES = ("gan", "saturating_gan", "dragan")
 """Those whose scores are log-odds: a vote asks on which side of even odds a row lies."""
 LEAST_POOL = 64
@@ -47,7 +45,7 @@ LEAST_POOL = 64
 class VotingSettings:
     """Teachers, their votes and the student."""
 
-    labels: Annotated[str, OneOf(*LABELS)] = "share"
+    labels: Annotated[str, OneOf("share", "majority")] = "share"
     """What the student learns from: the noisy share of votes, or the side of one half on which it lies (majority)."""
     against: Annotated[str, OneOf(*AGAINST)] = "median"
     """What a teacher compares its score of a row with: its median score of generated rows, or even odds (half), as
@@ -109,11 +107,11 @@ class PateState(eqx.Module):
     teachers: Teachers
 
     @property
-    def average(self) -> Any:
+    def average(self) -> GeneratorNetwork:
         return self.learned.average
 
     @property
-    def critic(self) -> Any:
+    def critic(self) -> CriticNetwork:
         return self.learned.critic
 
     @property
@@ -125,12 +123,14 @@ def init_state(
     settings: Settings, voting: Voting, learned: State, context: Context, *, teacher_key: PRNGKeyArray
 ) -> PateState:
     """Fresh teachers and an empty memory beside these learners."""
-    if settings.loss not in LOSSES_OF_VOTES:
-        raise ConfigError(f"loss must be one of {', '.join(LOSSES_OF_VOTES)} for votes, found {settings.loss!r}.")
     width = _input_width(settings, context)
-    teachers = init_all_teachers(settings, voting, width, teacher_key)
+
+    def teacher(own_key: PRNGKeyArray) -> tuple[CriticNetwork, PyTree]:
+        network = _critic(settings, voting, width, voting.teacher_widths or (), own_key)
+        return network, optimizer_of(settings).init(trainable(network))
+
     labelled = LabelledRows(jnp.zeros((voting.memory, width)), jnp.zeros(voting.memory), jnp.asarray(0, jnp.int32))
-    return PateState(learned, labelled, teachers)
+    return PateState(learned, labelled, init_teachers(teacher, voting.teachers, key=teacher_key))
 
 
 def init_learners(
@@ -147,20 +147,12 @@ def _input_width(settings: Settings, context: Context) -> int:
     return num_features(settings.blocks) * (1 if context.conditions is None else 2)
 
 
-def _critic(settings: Settings, voting: Voting, width: int, widths: tuple[int, ...], key: PRNGKeyArray) -> Any:
+def _critic(
+    settings: Settings, voting: Voting, width: int, widths: tuple[int, ...], key: PRNGKeyArray
+) -> CriticNetwork:
     if voting.cross is None:
         return Critic(width, widths, dropout=settings.dropout, key=key)
     return CrossedCritic(width, widths, settings.blocks, voting.cross, key=key)
-
-
-def init_all_teachers(settings: Settings, voting: Voting, width: int, key: PRNGKeyArray) -> Teachers:
-    """Each with weights of its own."""
-
-    def one(own_key: PRNGKeyArray) -> tuple[Any, PyTree]:
-        network = _critic(settings, voting, width, voting.teacher_widths or (), own_key)
-        return network, optimizer_of(settings).init(trainable(network))
-
-    return init_teachers(one, voting.teachers, key=key)
 
 
 def teaching_of(settings: Settings, voting: Voting, conditions: Conditions | None) -> Teaching:
@@ -218,10 +210,9 @@ def student_step(
     at = jax.random.randint(draw_key, (voting.student_batch,), 0, jnp.maximum(most, 1))
     rows, labels = labelled.rows[at], labelled.labels[at]
     keys = jax.random.split(drop_key, voting.student_batch)
-    moving, rest = eqx.partition(learned.critic, eqx.is_inexact_array)
 
-    def loss_of(inside: PyTree) -> Array:
-        student = eqx.combine(inside, rest)
+    @eqx.filter_grad
+    def gradient(student: CriticNetwork) -> Array:
         scores = jax.vmap(lambda row, k: student(row, key=k))(rows, keys)
         value = jnp.mean(jax.nn.softplus(scores) - labels * scores)
         if kind := LOSSES[settings.loss].penalty:
@@ -230,14 +221,15 @@ def student_step(
             )
         return value
 
-    gradient = jax.grad(loss_of)(moving)
-    student, moments = optimizer_step(optimizer_of(settings), learned.critic, gradient, learned.critic_moments, rate)
+    direction, optimizer = gradient(learned.critic), optimizer_of(settings)
+    student, moments = optimizer_step(optimizer, learned.critic, direction, learned.critic_moments, rate)
     return dataclasses.replace(learned, critic=student, critic_moments=moments)
 
 
 # ------------------------------------------------------------------------------------------------------------ the loop
 
 
+@eqx.filter_jit
 def advance(
     settings: Settings,
     voting: Voting,
@@ -295,10 +287,9 @@ def train_by_votes(
     iterations = charged_iterations if options.iterations is None else options.iterations
     charged.check_queries(iterations, voting.queries)
     run_key, teacher_key = jax.random.split(key)
-    run = cached_jit(advance, settings, voting)
 
     def advance_from(state: PateState, first: int, count: int) -> PateState:
-        return run(state, charged, hyperparameters, run_key, count, context)
+        return advance(settings, voting, state, charged, hyperparameters, run_key, count, context)
 
     state, trajectory = run_training(
         advance_from,

@@ -26,7 +26,7 @@ from understudy.privacy.sampling import round_sampling_rate
 from understudy.progress import Progress, prefix_progress, stretch_progress
 from understudy.schema import Domain
 from understudy.training.critics import Conditions
-from understudy.training.gan import Hyperparameters, State, init_from_networks, restart_from, train
+from understudy.training.gan import Hyperparameters, State, init_from_networks, train
 from understudy.training.generation import Context
 from understudy.training.loop import RunOptions
 from understudy.training.settings import ConditionSettings, FeatureSettings, GeneratorSettings, Settings
@@ -231,4 +231,4 @@ def warm_start(
         state=init_from_networks(plain, free, state.generator, state.critic),
         options=RunOptions(progress=tell),
     )
-    return restart_from(settings, hyperparameters, state)
+    return init_from_networks(settings, hyperparameters, state.average, state.critic)

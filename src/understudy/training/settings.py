@@ -7,7 +7,8 @@ program; `Settings.of(method, ...)` reads it off the method by name.
 
 import dataclasses
 import math
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated
 
 from understudy.encoding.features import FEATURES, MODES, Blocks, is_one_hot
 from understudy.errors import ConfigError
@@ -15,11 +16,6 @@ from understudy.models.networks import GENERATORS
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
 from understudy.settings import Between, Count, Fraction, KeyOf, NotNegative, OneOf, Positive, Widths, check_settings
 from understudy.training.losses import LOSSES
-
-ADAPTIVE = ("none", "public", "quantile", "noisy_norm")
-FAKE_TERMS = ("separate", "paired")
-HEADS = ("soft", "drawn")
-OPTIMIZERS = ("adam", "sgd", "rmsprop", "momentum")
 
 ClipNorm = Annotated[float, Between(LEAST_CLIP, MOST_CLIP)]
 
@@ -56,7 +52,7 @@ class CriticSettings:
 
     loss: Annotated[str, OneOf(*LOSSES)] = "gan"
     """gan, saturating_gan, wgan, wgan_gp, dragan or kl_wgan."""
-    fake_term: Annotated[str, OneOf(*FAKE_TERMS)] = "separate"
+    fake_term: Annotated[str, OneOf("separate", "paired")] = "separate"
     """separate, or paired: one generated row clipped together with each real one."""
     critic_widths: Widths = (64, 64)
     """Small on purpose: noise grows with the number of weights."""
@@ -70,39 +66,27 @@ class CriticSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdamSettings:
-    """How the networks step."""
+    """How the networks step, and how the generator is averaged."""
 
     betas: tuple[Fraction, Fraction] = (0.5, 0.9)
     """The betas of Adam."""
+    ema_decay: Fraction = 0.99
+    """Decay of the moving average of the generator, which is released."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerSettings(AdamSettings):
     """How the networks step, and by which rule."""
 
-    optimizer: Annotated[str, OneOf(*OPTIMIZERS)] = "adam"
+    optimizer: Annotated[str, OneOf("adam", "sgd", "rmsprop", "momentum")] = "adam"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LearningRates:
-    """Of the two networks."""
+class LearningSettings:
+    """How far the two networks step, and how long on public rows."""
 
     critic_learning_rate: Positive = 5e-3
     generator_learning_rate: Positive = 4e-3
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AverageSettings:
-    """The generator that is released."""
-
-    ema_decay: Fraction = 0.99
-    """Decay of the moving average of the generator, which is released."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WarmStartSettings:
-    """A start on public rows."""
-
     warm_steps: Count = 500
     """With a public table: steps on its rows, without noise, before the first private one."""
 
@@ -125,7 +109,7 @@ class ClipSettings:
     """Smart clipping: groups of weights with bounds of their own, by the size of their gradients on generated rows."""
     clip_allocation: Annotated[str, OneOf("uniform", "optimal")] = "optimal"
     """How noise is allocated to groups: uniform, or optimal."""
-    adaptive_clip: Annotated[str, OneOf(*ADAPTIVE)] = "none"
+    adaptive_clip: Annotated[str, OneOf("none", "public", "quantile", "noisy_norm")] = "none"
     """Where bounds come from: none (fixed), public (or generated) rows, quantile (noisy counts), noisy_norm."""
 
 
@@ -170,10 +154,8 @@ class CriticStepSettings(SamplingSettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GANSettings(
-    WarmStartSettings,
     MarginalSettings,
-    AverageSettings,
-    LearningRates,
+    LearningSettings,
     OptimizerSettings,
     GeneratorSettings,
     FeatureSettings,
@@ -184,7 +166,7 @@ class GANSettings(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings(GeneratorSettings, CriticSettings, OptimizerSettings, AverageSettings, ClipSettings):
+class Settings(GeneratorSettings, CriticSettings, OptimizerSettings, ClipSettings):
     """What is compiled into the program. All of it is public."""
 
     blocks: Blocks
@@ -194,7 +176,7 @@ class Settings(GeneratorSettings, CriticSettings, OptimizerSettings, AverageSett
     """Units handled at once; None: nearly every batch at once."""
     dropout: float = 0.0
     generator_batch: int = 512
-    heads: Annotated[str, OneOf(*HEADS)] = "soft"
+    heads: Annotated[str, OneOf("soft", "drawn")] = "soft"
     """soft: Gumbel-softmax, whose gradient the generator follows. drawn: critics see drawn categories, as real rows
     have them, and the generator learns the loss of every other category; slower, and only for rows of categories."""
     quantile: float = 0.5
@@ -206,10 +188,11 @@ class Settings(GeneratorSettings, CriticSettings, OptimizerSettings, AverageSett
     condition_weight: float = 1.0
 
     @classmethod
-    def of(cls, method: object, **values: Any) -> "Settings":
+    def of(cls, method: object, **values: object) -> "Settings":
         """The settings of a method that are compiled in, and these values beside or instead of them."""
         names = {field.name for field in dataclasses.fields(cls)}
-        return cls(**({name: getattr(method, name) for name in names if hasattr(method, name)} | values))
+        settings: Callable[..., Settings] = cls
+        return settings(**({name: getattr(method, name) for name in names if hasattr(method, name)} | values))
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -3,17 +3,17 @@
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.encoding.features import Blocks, Layout, num_features
 from understudy.models import Model
 from understudy.training.critics import encoder
+from understudy.training.networks import CriticNetwork
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Trajectory:
 
 
 def score_by_critics(
-    critics: Sequence[Any], blocks: Blocks, *, conditional: bool = False, wanted: Sequence[bool] | None = None
+    critics: Sequence[CriticNetwork], blocks: Blocks, *, conditional: bool = False, wanted: Sequence[bool] | None = None
 ) -> Callable[[np.ndarray], Float[np.ndarray, "rows critics"]]:
     """Critics of one shape as one function of codes or features: the sigmoid of their scores.
 
@@ -63,7 +63,7 @@ def score_by_critics(
     features_of = encoder(blocks)
     ends = np.cumsum([0, *(block.size for block in blocks)])
 
-    def of_one(leaves: Any, features: Float[Array, "rows features"]) -> Float[Array, " rows"]:
+    def of_one(leaves: PyTree, features: Float[Array, "rows features"]) -> Float[Array, " rows"]:
         critic = eqx.combine(leaves, fixed)
         if not conditional:
             return jax.nn.sigmoid(jax.vmap(critic)(features))
@@ -79,7 +79,7 @@ def score_by_critics(
         return total / len(masks)
 
     @jax.jit
-    def probabilities(rows: Array, leaves: Any) -> Float[Array, "rows critics"]:
+    def probabilities(rows: Array, leaves: PyTree) -> Float[Array, "rows critics"]:
         features = jax.vmap(features_of)(rows)
         # One after the other: all at once would not fit the caches, and takes three times as long.
         return jax.lax.map(lambda one: of_one(one, features), leaves).T
