@@ -28,7 +28,7 @@ check: $(STAMP)
 	$(BIN)/mypy
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/marginals.py
+	$(BIN)/python benchmarks/marginals.py $(if $(SCORER),--scorer $(SCORER))
 
 clean:
 	rm -rf .venv .jax_cache .mypy_cache .ruff_cache .pytest_cache

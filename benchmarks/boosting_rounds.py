@@ -2,8 +2,8 @@
 
     python benchmarks/boosting_rounds.py --write
 
-The rounds are measured alone, picks from the secure source of noise included, and so is judging the rows: what every
-critic says of every generated row. Needs no data: the rows are uniform codes and the critics fresh networks.
+The rounds are measured alone, selections from the secure source of noise included, and so is scoring the rows: the
+value of every critic on every generated row. Needs no data: the rows are uniform codes and the critics fresh networks.
 """
 
 import argparse

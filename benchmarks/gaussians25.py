@@ -84,7 +84,7 @@ def fitted(method: DPGAN, guarantee: us.Guarantee, seed: int) -> np.ndarray:
 
 
 def drawing(panels: list[np.ndarray], side: int = 300, shown: int = 6000, across: int | None = None) -> bytes:
-    """Scatters side by side, so many `across`, as a small grey PNG."""
+    """Scatter plots side by side, `across` in a row, as a small grey PNG."""
     across = across or len(panels)
     canvas = np.full((-(-len(panels) // across) * side, across * side), 255.0)
     for number, xy in enumerate(panels):

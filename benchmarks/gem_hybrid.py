@@ -2,14 +2,14 @@
 
     python benchmarks/gem_hybrid.py --seeds 2
 
-Two made tables of 50,000 rows. `parity`: four fair bits whose sum is even, so that any three of them are independent,
-and four further bits. `causal`: seven columns of all kinds, of which the outcome follows by an interaction of three
-(the product of their signs) and by weaker effects of two. Both also `small`, with 5,000 rows. And `survey`, 7,000 rows
-of the embedded one, in which pairs tell nearly all. Every method gets the declared schema; one is told, in `cliques`,
-which columns to count together. Figures: total variation distance of four columns that belong together, mean distance
-of all pairs of columns, and the accuracy of boosted trees that predict the target of new real rows, trained on
-synthetic ones. Cells that are already in the results are not run again. Runs are seeded, on public data: repeatable,
-and not private.
+Two simulated tables of 50,000 rows. `parity`: four fair bits whose sum is even, so that any three of them are
+independent, and four further bits. `causal`: seven columns of all kinds, of which the outcome follows by an interaction
+of three (the product of their signs) and by weaker effects of two. Both also `small`, with 5,000 rows. And `survey`,
+7,000 rows of the embedded one, in which 2-way marginals carry nearly all. Every method gets the declared schema; one
+names in `cliques` the columns to measure together. Figures: total variation distance of four columns that belong
+together, mean distance of all pairs of columns, and the accuracy of boosted trees that predict the target of new real
+rows, trained on synthetic ones. Cells that are already in the results are not run again. Runs are seeded, on public
+data: repeatable, and not private.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def methods(table: str) -> dict[str, str]:
         "gem": "gem",
         "gem, critic 0.2": "gem(critic_fraction=0.2)",
         "gem, critic 0.5": "gem(critic_fraction=0.5)",
-        "gem, told": f"gem(cliques=[[{together}]])",
+        "gem, cliques": f"gem(cliques=[[{together}]])",
         "dpgan": "dpgan",
     }
 
@@ -210,7 +210,7 @@ def as_markdown(results: list[dict], command: str) -> str:
         "that belong together (parity: a, b, c, d; causal: sex, smokes, dose in halves, outcome; survey: health, "
         "limit, married, insurance). *2-way distance*: mean over all pairs of columns, numbers in a few bins. "
         "*accuracy*: boosted trees trained on synthetic rows, of the target in new real rows. *critic 0.2*: "
-        "`gem(critic_fraction=0.2)`. *told*: `gem(cliques=...)` with the four columns named. *real rows*: as many "
+        "`gem(critic_fraction=0.2)`. *cliques*: `gem(cliques=...)` with the four columns named. *real rows*: as many "
         "fresh ones (survey: the same). Epsilon *none*: without noise.",
         "",
         f"Command: `{command}`. Date: {max(row['date'] for row in results)}. Machine: {platform.machine()}, "

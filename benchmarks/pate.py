@@ -1,6 +1,6 @@
 """How fast many teachers train at once. What their votes are worth: `utility.py pate`.
 
-    UNDERSTUDY_DATA=folder python benchmarks/pate.py prepare adult.npz            # here: encodes, prices, buys
+    UNDERSTUDY_DATA=folder python benchmarks/pate.py prepare adult.npz            # here: encodes, plans, measures
     python benchmarks/pate.py run adult.npz --write                               # here or there: trains, with timing
 
 `run` needs only NumPy, JAX, Equinox and Optax. It trains 200 teachers for 1,000 steps on Adult as one population, then

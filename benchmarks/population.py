@@ -1,6 +1,6 @@
 """Many DPGANs at once: 7 budgets x 12 seeds on Adult, trained and sampled as one program.
 
-    UNDERSTUDY_DATA=folder python benchmarks/population.py prepare adult.npz     # here: encodes, prices, buys
+    UNDERSTUDY_DATA=folder python benchmarks/population.py prepare adult.npz     # here: encodes, plans, measures
     python benchmarks/population.py run adult.npz --write                        # there: trains
 
 The first command encodes the table under its declared schema and computes what each budget costs; the second needs only

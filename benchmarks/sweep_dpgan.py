@@ -1,6 +1,6 @@
 """Trains DPGAN and DP-CTGAN under many settings at once, and scores every table.
 
-    UNDERSTUDY_DATA=folder python benchmarks/sweep_dpgan.py prepare prepared/       # here: encodes, buys, prices
+    UNDERSTUDY_DATA=folder python benchmarks/sweep_dpgan.py prepare prepared/       # here: encodes, measures, plans
     python benchmarks/sweep_dpgan.py run prepared/ benchmarks/sweeps/dpgan.json results.jsonl
 
 `run` needs NumPy, JAX, Equinox, Optax and scikit-learn. A plan names tables and configurations (fields of `Settings`,

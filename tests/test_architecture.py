@@ -111,7 +111,6 @@ ALLOWED_EXACT: dict[tuple[str, str], str] = {
     ("schema/importers.py", "_read_smartnoise"): "a description of a table, not a table",
     ("synthesizers/selected.py", "_marginal"): "counts of synthetic rows",
     ("schema/check.py", "check"): "for the steward only: no part of a release",
-    ("schema/check.py", "_check_reading"): "for the steward only",
     ("schema/check.py", "_check_rows"): "for the steward only",
     ("schema/check.py", "_check_units"): "for the steward only",
     ("schema/check.py", "_check_values"): "for the steward only",
@@ -174,7 +173,7 @@ def import_faults(source: str, module: str) -> list[str]:
 
 
 def noise_faults(source: str, file: str) -> list[str]:
-    """What a file outside `privacy/` must not do, each as (line, rule) in words."""
+    """What a file outside `privacy/` must not do, each as (line, rule)."""
     tree, faults = ast.parse(source), []
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
     for node in ast.walk(tree):

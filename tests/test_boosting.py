@@ -1,4 +1,4 @@
-"""Picks by the exponential mechanism against the law and the price that they claim."""
+"""Selections by the exponential mechanism against the law and the cost that they claim."""
 
 import itertools
 import math
@@ -25,7 +25,7 @@ DOMAIN = Domain(names=("a", "b"), sizes=(3, 4), num_rows=50)
 codes = st.tuples(*(st.integers(0, size - 1) for size in DOMAIN.sizes))
 
 
-# ---------------------------------------------------------------------------------------------------------------- price
+# ----------------------------------------------------------------------------------------------------------------- cost
 
 
 PUBLISHED = {  # rounds, epsilon of a round, delta; basic, Theorem 2, exact, bounded range
@@ -38,7 +38,7 @@ PUBLISHED = {  # rounds, epsilon of a round, delta; basic, Theorem 2, exact, bou
 
 
 @pytest.mark.parametrize("run", PUBLISHED)
-def test_prices_of_published_settings(run: str) -> None:
+def test_costs_of_published_settings(run: str) -> None:
     rounds, epsilon, delta, basic, theorem, exact, bounded = PUBLISHED[run]
     assert rounds * epsilon == pytest.approx(basic, abs=1e-3)
     of_theorem = math.sqrt(2 * math.log(1 / delta) * rounds) * epsilon + rounds * epsilon * math.expm1(epsilon)
@@ -51,13 +51,13 @@ def test_prices_of_published_settings(run: str) -> None:
     ("rounds", "epsilon", "delta", "allowed"),
     [(400, 0.2, 1.261e-5, 0.00567), (400, 0.4, 5.61e-4, 0.0147), (1000, 0.1, 2e-5, 0.00196)],
 )
-def test_what_a_budget_buys(rounds: int, epsilon: float, delta: float, allowed: float) -> None:
+def test_selections_within_a_budget(rounds: int, epsilon: float, delta: float, allowed: float) -> None:
     noise = calibrate(lambda noise: [Selections(1 / noise, rounds)], epsilon=epsilon, delta=delta)
     assert 1 / noise == pytest.approx(allowed, rel=5e-3)
 
 
-def test_beside_training_the_picks_cost_almost_nothing() -> None:
-    """1940 census: 0.5745 for the training alone, 0.5757 with the published picks."""
+def test_beside_training_the_selections_cost_almost_nothing() -> None:
+    """1940 census: 0.5745 for the training alone, 0.5757 with the published selections."""
     training = SubsampledGaussian(100 / 39660, 1.55, 7945)
     assert pld_epsilon([training], 1.261e-5, 1e-4) == pytest.approx(0.5745, abs=2e-4)
     assert pld_epsilon([training, Selections(5e-4, 400)], 1.261e-5, 1e-4) == pytest.approx(0.5757, abs=2e-4)
@@ -67,7 +67,7 @@ def test_beside_training_the_picks_cost_almost_nothing() -> None:
 
 
 class ExactLaw(SeededNoise):
-    """Keeps the law of each pick: the log-probabilities of softmax(scores / scale)."""
+    """Keeps the law of each selection: the log-probabilities of softmax(scores / scale)."""
 
     def noisy_argmax(self, scores: np.ndarray, scale: float) -> int:
         logits = np.asarray(scores) / scale
@@ -130,13 +130,13 @@ def test_the_range_of_epsilon_is_reached() -> None:
 
 
 @pytest.mark.parametrize(("noise", "draws"), [(SeededNoise(0), 100_000), (SecureNoise(), 4_000)])
-def test_picks_follow_the_exponential_law(noise: NoiseSource, draws: int) -> None:
+def test_selections_follow_the_exponential_law(noise: NoiseSource, draws: int) -> None:
     """softmax(epsilon n u) is accepted; half that exponent, as in the paper, and twice that are rejected."""
     rows = [(0, 1)] * 20 + [(1, 2)] * 15 + [(2, 3)] * 10
     functions = RowFunctions(FUNCTIONS.values, 6, constant=True)
     public, epsilon = np.linspace(0.4, 0.5, 7), 0.1
     query = Query("p", "p", Selections(epsilon, draws))
-    # No budget holds so many picks: the law is asked of the picker itself.
+    # No budget allows this many selections: the law is asked of the picker itself.
     paid = noisy_function_selections(table(rows), functions, Query("p", "p", Selections(epsilon)), book(noise))
     picker = FunctionSelector(paid._exact_sums, query.event, table(rows), book(noise))  # type: ignore[arg-type]
     found = np.bincount([picker(public) for _ in range(draws)], minlength=7)
@@ -150,7 +150,7 @@ def test_picks_follow_the_exponential_law(noise: NoiseSource, draws: int) -> Non
     assert max(pvalue(epsilon * DOMAIN.num_rows / 2), pvalue(2 * epsilon * DOMAIN.num_rows)) < LEVEL
 
 
-def test_several_picks_at_once_are_the_top_of_one_noisy_list() -> None:
+def test_several_selections_at_once_are_the_top_of_one_noisy_list() -> None:
     """Pairs in order, over 30,000 runs, against the largest two of one vector of scores plus Gumbel noise."""
     rows, epsilon, runs = [(0, 1)] * 20 + [(1, 2)] * 15, 0.2, 30_000
     functions = RowFunctions(lambda chunk: WORTH[chunk[:, 0], chunk[:, 1]][:, 2:5], 3)
@@ -188,7 +188,7 @@ def test_values_outside_the_unit_interval_are_held_inside() -> None:
     np.testing.assert_array_equal(picker._exact_sums / 2**20, [5, 10, 0, 10])
 
 
-def test_without_privacy_the_best_is_picked() -> None:
+def test_without_privacy_the_best_is_selected() -> None:
     ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
     functions = RowFunctions(lambda rows: np.tile([0.2, 0.9, 0.9], (len(rows), 1)), 3)
     picker = noisy_function_selections(table([(0, 0)] * 10), functions, Query("p", "p", Selections(1e-6, 5)), ledger)
@@ -206,7 +206,7 @@ class Untouchable(PrivateRows):
         raise AssertionError(f"the rows were touched: {name}")
 
 
-def test_picks_are_paid_before_the_rows_are_touched() -> None:
+def test_selections_are_charged_before_the_rows_are_touched() -> None:
     dear = Query("p", "p", Selections(1.0, 50))
     with pytest.raises(BudgetExceeded, match="This query was not made"):
         noisy_function_selections(Untouchable(), FUNCTIONS, dear, book(epsilon=0.1))
@@ -214,7 +214,7 @@ def test_picks_are_paid_before_the_rows_are_touched() -> None:
         noisy_closest(Untouchable(), [("a",)], [[np.ones(3) / 3]], dear, book(epsilon=0.1))
 
 
-def test_no_more_picks_than_were_paid() -> None:
+def test_no_more_selections_than_were_charged() -> None:
     picker = noisy_function_selections(table([(0, 0)]), FUNCTIONS, Query("p", "p", Selections(1.0, 2)), book())
     public = np.zeros(len(naive_sums([])))
     picker(public)
@@ -267,7 +267,7 @@ def test_distances_of_marginals_move_within_the_range(rows: list[tuple[int, ...]
 # ------------------------------------------------------------------------------------------------------------- holdouts
 
 
-def test_coins_hold_out_whole_units() -> None:
+def test_draws_hold_out_whole_units() -> None:
     """Each unit by its own coin: 4,000 of 20,000 units expected, standard deviation 57, five of them allowed."""
     cells = np.zeros((60_000, 2), dtype=np.int32)
     units = np.repeat(np.arange(20_000), 3)[np.random.default_rng(0).permutation(60_000)]
@@ -282,7 +282,7 @@ def test_coins_hold_out_whole_units() -> None:
     assert held.max_rows_per_unit == 3
 
 
-def test_coins_are_independent_of_each_other() -> None:
+def test_draws_are_independent_of_each_other() -> None:
     """Neighbours: 19,999 pairs, half alike for fair coins; within five standard deviations of 71."""
     rows = PrivateRows(np.arange(40_000).reshape(-1, 2).astype(np.int32), DOMAIN)
     _, held = partition_rows(rows, 0.5, book())

@@ -1,4 +1,4 @@
-"""The certificate: valid by its JSON schema, true in words, unbroken by odd names, and enough to check epsilon."""
+"""The certificate: valid by its JSON schema, true as text, unbroken by odd names, and enough to check epsilon."""
 
 import copy
 import dataclasses
@@ -246,8 +246,8 @@ def test_odd_unit_breaks_no_paragraph(oddly_named: str) -> None:
 def test_a_public_table_is_a_condition_at_the_head() -> None:
     statement = dataclasses.replace(_statement(), facts=PublicFacts(public_table=300))
     (condition,) = certificate.statement_conditions(statement.facts)
-    assert "table of 300 rows that was declared public" in condition
-    assert f"> **On one condition:** {condition}" in certificate.to_markdown(statement)
+    assert "table of 300 rows that the maker of this release declared public" in condition
+    assert f"> **Condition:** {condition}" in certificate.to_markdown(statement)
     assert certificate.from_json(certificate.to_json(statement)) == statement
 
 

@@ -109,7 +109,7 @@ def test_what_merging_cannot_fit_is_refused_before_the_first_charge(charged: lis
 
 def test_a_code_is_refused_by_what_may_be_estimated_and_else_fits_what_was(charged: list[str]) -> None:
     schema, table = texts(num_columns=2, num_values=3)
-    with pytest.raises(ConfigError, match="code_size 2005 exceeds the features of a row, at most 2004"):
+    with pytest.raises(ConfigError, match="code_size is 2005, but a row has at most 2004 features"):
         us.fit(table, f"autogan(code_size=2005, {AUTOGAN})", ROUGH, schema=schema)
     assert not charged
     release = us.fit(table, f"autogan(code_size=2000, {AUTOGAN})", ROUGH, schema=schema, seed=1)
@@ -193,7 +193,7 @@ def test_a_diverged_training_is_a_spending(charged: list[str], tmp_path: Path) -
     assert not error.statement.released
     assert re.fullmatch(
         r"Training diverged before step \d+: .* Nothing was released, but epsilon 0\.29\d+ at delta 1e-06 is spent\. "
-        r"To keep a record of that: error\.save\(folder\)\.",
+        r"To record this, call error\.save\(folder\)\.",
         str(error),
     )
     error.save(tmp_path / "record")
@@ -221,15 +221,15 @@ def test_the_whole_plan_is_spent_however_early_the_run_fails(tmp_path: Path) -> 
     assert statement.epsilon > 2.99
     assert not statement.facts.estimated
     assert "63" not in caught.value.failure  # the whole text names a folder, which may hold any number
-    assert "an error inside Understudy (ConfigError)" in str(caught.value)
+    assert "an internal error of Understudy (ConfigError)" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (MemoryError("317 bytes"), "does not fit into memory"),
-        (ValueError("row 317 is odd"), r"error inside Understudy \(ValueError\)"),
-        (us.BudgetExceeded("Nothing was looked at."), r"error inside Understudy \(BudgetExceeded\)"),
+        (MemoryError("317 bytes"), "does not fit in memory"),
+        (ValueError("row 317 is odd"), r"internal error of Understudy \(ValueError\)"),
+        (us.BudgetExceeded("Nothing was looked at."), r"internal error of Understudy \(BudgetExceeded\)"),
     ],
 )
 def test_other_errors_are_spendings_too_and_their_texts_are_not_shown(error: Exception, words: str) -> None:
@@ -337,7 +337,7 @@ def test_the_command_says_what_is_spent_and_where_it_is_recorded(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "Nothing was released, but epsilon 0.29" in said
-    assert said.endswith("The record of that is out.spent/.\n")
+    assert said.endswith("The record is out.spent/.\n")
     assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.checkpoint", "out.spent"]
     content = json.loads(Path("out.spent/certificate.json").read_text())
     assert content["released"] is False
@@ -532,7 +532,7 @@ def _texts(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_no_text_says_that_nothing_was_looked_at(path: Path) -> None:
+def test_no_text_says_that_nothing_was_read(path: Path) -> None:
     """Whoever says it cannot know: other queries may have been answered before the one that is refused."""
     assert not [text for text in _texts(path) if "nothing was looked at" in " ".join(text.lower().split())]
 

@@ -300,7 +300,7 @@ def test_all_odd_rows(folder: Path, source: str, kind: str, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_nobody_looks_like_one_person(folder: Path, source: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_table_looks_like_one_unit(folder: Path, source: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Also for the one row that has no value at all, from which a tool learns as little as from none."""
     schema_of("integer").write(folder / "schema.toml")
     found = [outcome(folder, SOURCES[source](folder, values), capsys) for values in ([], ["10"], [""])]
@@ -409,7 +409,7 @@ def test_kept_types_are_a_condition(folder: Path, capsys: pytest.CaptureFixture[
     (condition,) = conditions[1]
     assert condition.startswith("the storage types of the source are taken as public")
     release = us.fit("t.parquet", "independent", us.Guarantee(1.0, 1e-6), schema=schema_of("integer"), keep_types=True)
-    assert "**On one condition:** the storage types of the source are taken as public" in release.certificate
+    assert "**Condition:** the storage types of the source are taken as public" in release.certificate
     release.save("kept.release")
     assert Release.load("kept.release").statement == release.statement
     assert (
@@ -421,5 +421,5 @@ def test_kept_types_are_a_condition(folder: Path, capsys: pytest.CaptureFixture[
 def test_drafted_types_are_a_condition(folder: Path) -> None:
     pq.write_table(pa.table({"x": pa.array([10, 20], pa.uint16())}), "t.parquet")
     release = us.fit("t.parquet", "independent", us.Guarantee(1.0, 1e-6))
-    assert "**On one condition:** the kinds and storage types of the columns" in release.certificate
+    assert "**Condition:** the kinds and storage types of the columns" in release.certificate
     assert str(release.sample_arrow(5).schema.field("x").type) == "uint16"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -17,7 +18,7 @@ import pytest
 
 import understudy
 import understudy as us
-from understudy.synthesizers import SYNTHESIZERS
+from understudy.synthesizers import SYNTHESIZERS, registry
 
 HEAVY = ("jax", "numpy", "scipy", "pandas", "polars", "pyarrow", "duckdb", "opendp", "dp_accounting", "mbi", "equinox")
 
@@ -43,15 +44,22 @@ def test_every_method_is_a_public_name() -> None:
         assert name in understudy.__all__
 
 
-def test_type_checkers_see_the_names_that_load() -> None:
-    """Names are imported for them alone, and loaded by another list."""
-    tree = ast.parse(Path(understudy.__file__).read_text())
+def _names_for_type_checkers(module: ModuleType) -> dict[str, tuple[str, str]]:
+    """The names under `if TYPE_CHECKING`, each with the module and the name behind it."""
+    tree = ast.parse(Path(str(module.__file__)).read_text())
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
-    seen = {str(alias.asname): (node.module, alias.name) for node in imports for alias in node.names}
-    assert sorted(seen) == understudy.__all__[1:] == sorted(understudy.__all__[1:])
-    for public, (module, name) in seen.items():
-        assert getattr(importlib.import_module(str(module)), name) is getattr(understudy, public)
+    return {alias.asname or alias.name: (str(node.module), alias.name) for node in imports for alias in node.names}
+
+
+def test_type_checkers_see_the_names_that_load() -> None:
+    """Names are imported for them alone, and loaded by another list; methods by the registry."""
+    names = _names_for_type_checkers(understudy)
+    assert names.pop("*") == (registry.__name__, "*")
+    names |= _names_for_type_checkers(registry)
+    assert sorted(names) == understudy.__all__[1:] == sorted(understudy.__all__[1:])
+    for public, (module, name) in names.items():
+        assert getattr(importlib.import_module(module), name) is getattr(understudy, public)
 
 
 @pytest.fixture

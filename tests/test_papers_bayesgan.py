@@ -12,7 +12,7 @@ from benchmarks.papers.bayesgan import montgomery
 
 
 @pytest.mark.slow
-def test_the_experiment_runs_and_is_told() -> None:
+def test_the_experiment_runs_and_is_written() -> None:
     profile = montgomery.PROFILES["smoke"]
     results = list(montgomery.run(profile))
     kinds = [result["kind"] for result in results]
@@ -30,7 +30,7 @@ def test_the_experiment_runs_and_is_told() -> None:
 
 
 @pytest.mark.parametrize(("tree", "words"), [([0.1, 0.2, 0.3], "grows"), ([0.1, 0.3, 0.2], "DOES NOT GROW")])
-def test_a_miss_is_told(tree: list[float], words: str) -> None:
+def test_a_miss_is_reported(tree: list[float], words: str) -> None:
     names = ("BayesGAN", "epsilon 10", "epsilon 1")
     results = [
         {"kind": name, "seed": 0, "logit": 0.1, "tree": value, "upper": 0.5, "lower": 0.5, "seconds": 1, "points": []}

@@ -60,7 +60,7 @@ def test_one_training_gives_what_the_methods_give(small: tuple[pa.Table, us.Sche
         assert together[name].sample_arrow(500, seed=1).equals(release.sample_arrow(500, seed=1)), name
 
 
-def test_the_last_critic_judges_the_last_generator() -> None:
+def test_the_last_critic_scores_the_last_generator() -> None:
     calls: list[int] = []
 
     class Two:
@@ -77,7 +77,7 @@ def test_the_last_critic_judges_the_last_generator() -> None:
     np.testing.assert_array_equal(last.critics(np.zeros((3, 1))), np.full((3, 1), 0.9))
 
 
-def test_only_boosting_pays_for_picks() -> None:
+def test_only_boosting_is_charged_for_selections() -> None:
     boosted = Boosted(DPGAN(steps=20), rounds=10, checkpoints=2, checkpoint_every=5)
     domain, budget = Domain(names=("x",), sizes=(3,), num_rows=200), Budget(np.inf, 1e-6)
     for outputs, picks in ((("GAN", "DRS"), False), (("PGB", "PGB+DRS"), True), (core.OUTPUTS, True)):

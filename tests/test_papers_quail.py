@@ -37,7 +37,7 @@ def test_shares_of_the_budget_in_small() -> None:
     assert 0 < results[0]["0.5"] <= 1
     page = splits.page(results, profile["shares"])
     assert f"{results[0]['alone'] - results[0]['0.5']:+.3f}" in page
-    assert "share 0.5" in core.heat_svg(splits.grids(results, profile["shares"]), ["3"], ["share 0.5"], "title")
+    assert "fraction 0.5" in core.heat_svg(splits.grids(results, profile["shares"]), ["3"], ["fraction 0.5"], "title")
 
 
 def test_a_number_in_small() -> None:

@@ -43,11 +43,11 @@ def copied(folder: Path, tmp_path: Path) -> Path:
     return shutil.copytree(folder, tmp_path / "copy.release")
 
 
-# --- What is said of bought lists ---
+# --- Notes on estimated category lists ---
 
 
-def test_what_bought_lists_and_bounds_lost_is_told() -> None:
-    """In the plan, and after the run, as a warning where it is much; all by public facts and what was bought. Values of
+def test_notes_say_what_estimated_lists_and_bounds_lost() -> None:
+    """In the plan, and after the run, as a warning where it is much; by public facts and estimates alone. Values of
     twice as many rows as are named are kept, those of half as many are not; noise is a sixth of it."""
     schema = us.Schema(columns=(us.Column(name="c", kind="categorical", nullable=False),), rows=1500)
     plan = us.plan(schema, "independent", GUARANTEE)
@@ -59,7 +59,7 @@ def test_what_bought_lists_and_bounds_lost_is_told() -> None:
     (told,) = release.notes
     assert told.level is Level.WARNING
     assert told.text.startswith("Category lists were estimated privately. Values in fewer than about 38 rows became ")
-    assert "values kept: c 2. Declare" in told.text
+    assert "values kept: c 2. To keep more, declare" in told.text
     (less,) = us.fit(table, "independent", us.Guarantee(4.0, 1e-6), schema=schema, seed=0).notes
     assert less.level is Level.INFO
     assert less.text.startswith("Category lists were estimated privately. ")
@@ -205,7 +205,7 @@ def test_delta_follows_from_the_declared_size(release: us.Release) -> None:
     assert {rows: us.Guarantee(2.0).with_delta_for(rows).delta for rows in (600, None)} == {600: 1e-05, None: 1e-06}
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     told: list[tuple[float, str]] = []
     us.fit(
         pa.table({"a": ["x", "y"] * 50, "b": [1, 2] * 50}),
@@ -349,8 +349,8 @@ def test_tampered_release_is_refused(
     assert not out.exists()
 
 
-def test_forger_is_believed_in_what_the_sums_cover(copied: Path) -> None:
-    """The sums are no signature: whoever makes all of them right again is believed. `docs/certificate.md` says so."""
+def test_recomputed_checksums_are_accepted(copied: Path) -> None:
+    """The sums are no signature: whoever recomputes all of them is not detected. `docs/certificate.md` says so."""
     _edit("release.json", method="mst(iterations=3)")(copied)
     us.Release.load(copied)
 

@@ -77,7 +77,7 @@ def test_groups_are_flat() -> None:
     )
 
 
-def test_what_a_group_is_not_told_is_the_default_of_the_method() -> None:
+def test_unset_settings_of_a_group_are_the_defaults_of_the_method() -> None:
     """Not that of the group."""
     assert build(Gan, [], {"clip": 2.0}).critic.widths == (32,)
     assert settings_of(Gan)["critic_widths"].default == (32,)

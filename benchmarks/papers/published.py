@@ -46,7 +46,7 @@ GENERATORS["quail_dpgan"] = QuailGenerator
 
 
 def quail_dpgan(num_features: int) -> us.DPGAN:
-    """Networks and learning rates of the QUAIL paper's DPGAN, for rows of so many features; choose `steps` and
+    """Networks and learning rates of the QUAIL paper's DPGAN, for rows with this many features; choose `steps` and
     `sampling_rate`."""
     return us.DPGAN(
         features="typed",

@@ -1,4 +1,4 @@
-"""Understudy: a synthetic stand-in for a table about people, under differential privacy.
+"""Understudy: synthetic tables with a differential-privacy guarantee.
 
 Names load on first use, so that the command line answers at once.
 """
@@ -35,51 +35,34 @@ if TYPE_CHECKING:
     from understudy.schema import Column as Column
     from understudy.schema import Domain as Domain
     from understudy.schema import Schema as Schema
-    from understudy.synthesizers.aim import AIM as AIM
-    from understudy.synthesizers.autogan import AutoGAN as AutoGAN
-    from understudy.synthesizers.bayesgan import BayesGAN as BayesGAN
-    from understudy.synthesizers.boosted.method import Boosted as Boosted
-    from understudy.synthesizers.dpctgan import DPCTGAN as DPCTGAN
-    from understudy.synthesizers.dpgan import DPGAN as DPGAN
-    from understudy.synthesizers.drs import DRS as DRS
-    from understudy.synthesizers.gem.method import GEM as GEM
-    from understudy.synthesizers.independent import Independent as Independent
-    from understudy.synthesizers.mst import MST as MST
-    from understudy.synthesizers.mwem import MWEM as MWEM
-    from understudy.synthesizers.patectgan import PATECTGAN as PATECTGAN
-    from understudy.synthesizers.pategan import PATEGAN as PATEGAN
-    from understudy.synthesizers.privbayes import PrivBayes as PrivBayes
     from understudy.synthesizers.protocol import Synthesizer as Synthesizer
-    from understudy.synthesizers.quail import Quail as Quail
-    from understudy.synthesizers.selected import Selected as Selected
+    from understudy.synthesizers.registry import *  # noqa: F403 - the class of every method
 
-_MODULE_OF = {
-    "Codec": "encoding",
-    "BudgetExceeded": "errors",
-    "CheckpointError": "errors",
-    "ConditionError": "errors",
-    "ConfigError": "errors",
-    "ReleaseError": "errors",
-    "SchemaError": "errors",
-    "SpentError": "failed_run",
-    "TableError": "errors",
-    "UnderstudyError": "errors",
-    "Binning": "privacy.discovery",
-    "Guarantee": "privacy.ledger",
-    "Ledger": "privacy.ledger",
-    "Plan": "privacy.ledger",
-    "Statement": "privacy.ledger",
-    "Scorecard": "evaluation.scorecard",
-    "evaluate": "evaluation.evaluate",
-    "write_report": "report",
-    "Release": "release",
-    "fit": "api",
-    "plan": "api",
-    "Column": "schema",
-    "Domain": "schema",
-    "Schema": "schema",
-    "Synthesizer": "synthesizers.protocol",
-    **{place.partition(":")[2]: place.partition(":")[0].removeprefix("understudy.") for place in SYNTHESIZERS.values()},
+_NAMES_IN = {
+    "api": ("fit", "plan"),
+    "encoding": ("Codec",),
+    "errors": (
+        "BudgetExceeded",
+        "CheckpointError",
+        "ConditionError",
+        "ConfigError",
+        "ReleaseError",
+        "SchemaError",
+        "TableError",
+        "UnderstudyError",
+    ),
+    "evaluation.evaluate": ("evaluate",),
+    "evaluation.scorecard": ("Scorecard",),
+    "failed_run": ("SpentError",),
+    "privacy.discovery": ("Binning",),
+    "privacy.ledger": ("Guarantee", "Ledger", "Plan", "Statement"),
+    "release": ("Release",),
+    "report": ("write_report",),
+    "schema": ("Column", "Domain", "Schema"),
+    "synthesizers.protocol": ("Synthesizer",),
+}
+_MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names} | {
+    place.partition(":")[2]: place.partition(":")[0].removeprefix("understudy.") for place in SYNTHESIZERS.values()
 }
 """Where each public name is. Every class of `SYNTHESIZERS` is one, without a line of its own here."""
 

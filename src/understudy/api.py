@@ -30,7 +30,8 @@ from understudy.run.checkpoint import Checkpoint, require_place
 from understudy.run.environment import environment_facts
 from understudy.schema import Schema
 from understudy.sources import PrivateSource, PublicSource, TableToFit, read_private_table, read_public_table
-from understudy.synthesizers import AUTO, Synthesizer, express, takes_public, too_large_for
+from understudy.synthesizers import AUTO, Synthesizer, express, too_large_for
+from understudy.synthesizers.run import Run
 
 
 def plan(
@@ -126,7 +127,7 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
     notes = (*reasons, *(note for note in run.training.notes if note.level is Level.WARNING))
     public = read_public_table(options.public, data.given, synthesizer, data.schema)
     if options.progress is not None:
-        options.progress(0.0, "reading the table")
+        options.progress(0.0, "encoding the table")
 
     with _open_checkpoint(data, options, run, express(synthesizer), public) as checkpoint:
         if checkpoint is not None and checkpoint.is_finished:  # not computed again: the arithmetic could differ
@@ -163,10 +164,8 @@ def _fit_model(
     """Plans the method again, on the estimated domain and with what is left of the budget, and fits it."""
     rows, codec, ledger = encoded.rows, encoded.codec, encoded.ledger
     plan = plan_method(synthesizer, rows.domain, ledger.remaining)
-    if public is not None and takes_public(synthesizer):
-        public_rows = public.encode(codec.encode, codec.positions)
-        return synthesizer.fit(rows, plan, ledger, key=key, public=public_rows, progress=progress)
-    return synthesizer.fit(rows, plan, ledger, key=key, progress=progress)
+    public_rows = None if public is None else public.encode(codec.encode, codec.positions)
+    return synthesizer.fit(Run(rows, plan, ledger, key=key, public=public_rows, progress=progress))
 
 
 def _open_checkpoint(

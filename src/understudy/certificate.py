@@ -33,12 +33,12 @@ NOT_COVERED = (
     "was itself read from the private table is outside this guarantee.",
     "Scores, plots and reports that compare the synthetic table with the real one. They show statistics of real rows.",
     "Decisions that a person made after seeing real rows, such as trying several settings and keeping the best.",
-    "What can be observed on the machine: running time, memory use and files. This includes a run that fails because "
-    "memory runs out or because a numerical minimum is not reached.",
-    "Anyone who obtains the secret of the run. All noise is generated from 256 random bits of the operating system, "
-    "and whoever has these bits can subtract it. No release contains them. A checkpoint contains them until the run "
-    "has finished, so keep that folder private. (SHAKE-256 expands the secret into the noise of counts and selections, "
-    "and into 64-bit Threefry keys for the noise of trained networks.)",
+    "What can be observed on the machine: running time, memory use and files, and whether a run fails because "
+    "memory runs out or a numerical minimum is not reached.",
+    "Anyone who obtains the secret of the run. All noise is expanded from 256 random bits of the operating "
+    "system, and whoever has these bits can subtract it. No release contains them. A checkpoint contains them "
+    "until the run has finished, so keep that folder private. (SHAKE-256 expands the secret into the noise of "
+    "counts and selections, and into 64-bit Threefry keys for the noise of trained networks.)",
     "The low-order bits of floating-point numbers: of the scores that a private selection compares, and of the noise "
     "added to trained networks. The sums of gradients to which that noise is added are covered, including their "
     "rounding. Counts have exact discrete noise and are covered in full.",
@@ -59,11 +59,11 @@ def public_facts(schema: Schema, *, types_kept: bool = False, public_table: int 
         public_table=public_table,
         drafted=schema.drafted,
         types_kept=types_kept,
-        declared=_declared(schema),
+        declared=_declared_facts(schema),
     )
 
 
-def _declared(schema: Schema) -> tuple[str, ...]:
+def _declared_facts(schema: Schema) -> tuple[str, ...]:
     """What the schema declares, one sentence for each kind of fact."""
     facts = [] if schema.rows is None else [f"number of rows: {schema.rows:,}"]
     modelled = schema.modelled
@@ -73,11 +73,11 @@ def _declared(schema: Schema) -> tuple[str, ...]:
     groups = {
         "category lists": listed,
         "bounds": bounded,
-        "digits after the decimal point": [f"{c.name} ({c.decimals})" for c in modelled if c.decimals is not None],
-        "spelling": [f"{c.name} ({c.format})" for c in modelled if c.format is not None],
+        "decimals": [f"{c.name} ({c.decimals})" for c in modelled if c.decimals is not None],
+        "formats": [f"{c.name} ({c.format})" for c in modelled if c.format is not None],
         "never null": [c.name for c in modelled if not c.nullable],
         "privacy unit, read only to group rows": [schema.unit] if schema.unit else [],
-        "numbered afresh, not modelled": [c.name for c in kept if c.kind == "id"],
+        "replaced by fresh numbers, not modelled": [c.name for c in kept if c.kind == "id"],
         "left out, never read": [
             c.name for c in schema.columns if (c.drop or c.kind == "text") and c.name != schema.unit
         ],
@@ -119,16 +119,16 @@ def estimation_notes(estimation: Plan, codec: Codec) -> tuple[Note, ...]:
         ]
         text = (
             f"Category lists were estimated privately. Values in fewer than about {enough:,} rows became 'other'; "
-            f"values kept: {_some(kept)}. "
-            "Declare categories in the schema, from a code book and not from this table, to keep them."
+            f"values kept: {_some(kept)}. To keep more, declare categories in the schema, from a code book and "
+            "not from this table."
         )
         is_loss = enough > LARGE_FRACTION_LOST * codec.num_rows
         notes.append(Note(_one_line(text), Level.WARNING if is_loss else Level.INFO))
     if "bounds" in estimation:
         cut = [f"{column.name} {column.extent}" for column in columns if column.name in estimation["bounds"].columns]
         text = (
-            f"Bounds of numbers and dates were estimated privately: {_some(cut)}. Values outside were clipped. Declare "
-            "bounds in the schema to set them."
+            f"Bounds of numbers and dates were estimated privately: {_some(cut)}. Values outside were clamped. To "
+            "set the bounds, declare them in the schema."
         )
         notes.append(Note(_one_line(text)))
     return tuple(notes)
@@ -284,19 +284,7 @@ def json_schema() -> dict[str, object]:
 
 def write_json_schema() -> None:
     """Publishes `json_schema` after an event was added or changed."""
-    (Path(__file__).parent / SCHEMA_FILE).write_text(_compact(json_schema()) + "\n", encoding="utf-8")
-
-
-def _compact(value: object, depth: int = 0) -> str:
-    """JSON with as much on a line as fits."""
-    whole, pad = json.dumps(value), " " * (depth + 1)
-    if len(whole) + depth < 110 or not isinstance(value, dict | list):
-        return whole
-    items = [_compact(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value)]
-    if isinstance(value, dict):
-        items = [f"{json.dumps(key)}: {item}" for key, item in zip(value, items, strict=True)]
-    start, end = "{}" if isinstance(value, dict) else "[]"
-    return f"{start}\n{pad}" + f",\n{pad}".join(items) + f"\n{pad[:-1]}{end}"
+    (Path(__file__).parent / SCHEMA_FILE).write_bytes(json_bytes(json_schema()))
 
 
 # ---------------------------------------------------------------------------------------------------------- Markdown
@@ -315,15 +303,15 @@ def to_markdown(statement: Statement) -> str:
 def _verdict(statement: Statement) -> list[str]:
     if not math.isfinite(statement.epsilon):
         return [
-            "> **NOT PRIVATE.** Real rows were used without noise, or without a bound on their effect: epsilon is "
-            "infinite, and there is no guarantee of any kind. Treat this release like the original table.",
+            "> **NOT PRIVATE.** Real rows were used without noise, or without a bound on their effect: epsilon "
+            "is infinite, and there is no guarantee. Treat this release like the original table.",
         ]
     delta = round_up(statement.delta, 2)
     headline = (
         f"**epsilon = {round_up(statement.epsilon, 4)}, delta = {delta}** "
         f"(requested: epsilon at most {statement.epsilon_target:g})"
     )
-    conditions = [f"> **On one condition:** {condition}" for condition in statement_conditions(statement.facts)]
+    conditions = [f"> **Condition:** {condition}" for condition in statement_conditions(statement.facts)]
     warnings = [f"> **Warning:** {warning}" for warning in statement.warnings]
     if not statement.released:
         return [*_failed(statement, headline), *conditions]
@@ -339,10 +327,10 @@ def _verdict(statement: Statement) -> list[str]:
         *conditions,
         *warnings,
         "Everything in this release was computed under differential privacy. Whether or not any one "
-        f"{_unit_word(statement.facts)} is in the original table, the probability of every possible release is nearly "
-        f"the same: it changes by a factor of at most e^epsilon = {round_up(math.exp(statement.epsilon), 3)}, except "
-        f"with a probability of about {delta}. Anything computed from the release alone, such as more synthetic rows, "
-        "is covered too and has no further privacy cost.",
+        f"{_unit_word(statement.facts)} is in the original table, the probability of any outcome is nearly the "
+        f"same: it changes by at most a factor of e^epsilon = {round_up(math.exp(statement.epsilon), 3)}, plus "
+        f"delta = {delta}. Anything computed from the release alone, such as more synthetic rows, is covered too "
+        "and has no further privacy cost.",
     ]
 
 
@@ -362,21 +350,21 @@ def statement_conditions(facts: PublicFacts) -> list[str]:
     conditions = []
     if facts.public_table is not None:
         conditions.append(
-            f"training started from a table of {facts.public_table:,} rows that was declared public by whoever made "
-            "this release. The people in that table are not protected. If it contains rows of the private table, those "
-            "rows are not protected either."
+            f"training started from a table of {facts.public_table:,} rows that the maker of this release "
+            "declared public. The people in that table are not protected. If it contains rows of the private "
+            "table, those rows are not protected either."
         )
     if facts.types_kept and not facts.drafted:
         conditions.append(
-            "the storage types of the source are taken as public (keep_types). Many tools choose them by the values, "
-            "so one row can change them. Without this setting, types follow from the declared kinds."
+            "the storage types of the source are taken as public (keep_types). Many tools derive them from the "
+            "values, so one row can change them. Without this setting, types follow from the declared kinds."
         )
     if facts.drafted:
         conditions.append(
-            "the kinds and storage types of the columns, and the spelling of dates, digits and truth values, were "
-            "drafted from the table and not declared by a person. They depend on its values, even if the source has "
-            "types (tools choose those by the values), so one row can change them. Declare a schema to remove this "
-            "condition."
+            "the kinds and storage types of the columns, and the format of dates, numbers and booleans, were "
+            "drafted from the table and not declared by a person. They depend on its values, even if the source "
+            "has types (tools derive those from the values), so one row can change them. Declare a schema to "
+            "remove this condition."
         )
     return conditions
 
@@ -399,10 +387,7 @@ def _unit_word(facts: PublicFacts) -> str:
 
 def _protected(statement: Statement) -> list[str]:
     facts = statement.facts
-    who = (
-        "The privacy unit is one row. If a person owns several rows, each row is protected by itself, and the person "
-        "as a whole is protected less."
-    )
+    who = "The privacy unit is one row. A person with several rows is protected less: each row is protected separately."
     if facts.unit is not None:
         who = (
             f"The privacy unit is all rows with the same value of {_code(facts.unit)}. At most "
@@ -416,8 +401,8 @@ def _protected(statement: Statement) -> list[str]:
         )
     epsilon, delta = statement.replace_one
     replaced = (
-        "If you prefer the definition in which one unit is replaced by another: that is one removal and one addition, "
-        f"at most epsilon {round_up(epsilon, 4)} and delta {round_up(delta, 2)}."
+        "Under the definition in which one unit is replaced by another (one removal and one addition), the "
+        f"guarantee is epsilon {round_up(epsilon, 4)} and delta {round_up(delta, 2)}."
     )
     return ["## Who is protected", f"{who} {relation}", replaced]
 
@@ -426,7 +411,7 @@ def _public(facts: PublicFacts) -> list[str]:
     types = " and storage types" if facts.drafted or facts.types_kept else ""
     lines = [
         "## What was taken as public",
-        f"Column names{',' if types else ' and'} kinds{types}. Whoever made this release also declared as public:",
+        f"Column names{',' if types else ' and'} kinds{types}. The maker of this release also declared public:",
         _bullets(facts.declared or ["nothing else"]),
     ]
     if facts.estimated:
@@ -443,21 +428,21 @@ def _queries(statement: Statement) -> list[str]:
         label = query.label if query.partition is None else f"{query.label} ({query.partition} only)"
         cell = label.replace("|", "\\|")
         rows.append(f"| {cell} | {query.event.describe()} | {figure} | {added} |")
-    explained = (
+    explanation = (
         "Every query on the private rows, in order. The standalone epsilon is what the query would cost if it were the "
         "only one. These figures do not add up: composed, the queries cost the epsilon at the top of this page."
     )
     if not statement.released:
-        explained = (
-            "Every planned query, in order. The run failed before it was complete, so the last queries may not have "
-            "been made; they count nevertheless. Composed, they cost the epsilon at the top of this page."
+        explanation = (
+            "Every planned query, in order. The run failed before it was complete, so the last queries may not "
+            "have been made; they count all the same. Composed, they cost the epsilon at the top of this page."
         )
     if any(query.partition is not None for query in statement.queries):
-        explained += (
+        explanation += (
             " Units are partitioned at random, so queries on different partitions compose in parallel: the total is "
             "that of the most expensive partition together with all queries on all units."
         )
-    return ["## Where the budget went", explained, "\n".join(rows)]
+    return ["## Where the budget went", explanation, "\n".join(rows)]
 
 
 def _accounting(statement: Statement) -> list[str]:

@@ -73,7 +73,7 @@ def allowed_codes(where: str, codec: Codec, origin: Origin) -> dict[str, np.ndar
         allowed[column.name] = allowed.get(column.name, np.ones(column.size, dtype=bool)) & mask
         if not allowed[column.name].any():
             raise ConditionError(
-                f"No row can meet the condition: it leaves no value for {column.name!r}.{_describe_values(column)}",
+                f"No row can meet the condition: it excludes every value of {column.name!r}.{_describe_values(column)}",
                 column=column.name,
             )
     return allowed
@@ -103,9 +103,7 @@ def _resolution(origin: Origin, column: NumericCodec) -> float:
         return 10.0**-decimals
     largest = max(abs(column.histogram.grid.lower), abs(column.histogram.grid.upper))
     scale = re.fullmatch(r"decimal\d+\(\d+, (-?\d+)\)", known.arrow)
-    return (
-        10.0 ** -int(scale[1]) if scale else {"float": 2.0**-22, "halffloat": 2.0**-9}.get(known.arrow, 0.0) * largest
-    )
+    return 10.0 ** -int(scale[1]) if scale else 2.0**-22 * largest * (known.arrow == "float")
 
 
 def _widen(conjunct: Conjunct, resolution: float) -> tuple[str | None, tuple[Constant, ...]]:

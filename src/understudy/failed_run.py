@@ -33,9 +33,9 @@ class SpentError(UnderstudyError):
 
     def __str__(self) -> str:
         figures = f"epsilon {round_up(self.statement.epsilon, 4)} at delta {round_up(self.statement.delta, 2)}"
-        kept = "To keep a record of that: error.save(folder)."
+        kept = "To record this, call error.save(folder)."
         if self.record is not None:
-            kept = f"The record of that is {_shortest(self.record)}{os.sep}."
+            kept = f"The record is {_shortest(self.record)}{os.sep}."
         return f"{self.failure} Nothing was released, but {figures} is spent. {kept}"
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -79,8 +79,8 @@ def _failure(error: Exception) -> str:
     if isinstance(error, TrainingError):
         return str(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
-        return "The run does not fit into memory. Lower max_categories or max_bins, or use another method."
-    return f"The run failed with an error inside Understudy ({type(error).__name__}). Please report it."
+        return "The run does not fit in memory. Lower max_categories or max_bins, or use another method."
+    return f"The run failed with an internal error of Understudy ({type(error).__name__}). Please report it."
 
 
 def _write_record(failure: str, statement: Statement, checkpoint: Checkpoint | None) -> SpentError:

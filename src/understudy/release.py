@@ -164,12 +164,12 @@ def check_seed(seed: object) -> None:
 
 def _check_format(folder: Path, content: Mapping) -> None:
     if content.get("format") != FORMAT:
-        raise ReleaseError(f"{folder} holds a release.json that Understudy did not write. Name a release folder.")
+        raise ReleaseError(f"{folder} contains a release.json that Understudy did not write. Name a release folder.")
     found, written_by = content.get("format_version"), content.get("understudy_version")
     if found != FORMAT_VERSION:
         raise ReleaseError(
-            f"{folder} has release format {found}, written by Understudy {written_by}; this is Understudy "
-            f"{__version__}, which reads format {FORMAT_VERSION} only. Use the version that wrote it."
+            f"{folder} has release format {found}, written by Understudy {written_by}; Understudy {__version__} reads "
+            f"only format {FORMAT_VERSION}. Use the version that wrote it."
         )
 
 

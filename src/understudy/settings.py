@@ -16,8 +16,8 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, Never, Protocol, TypeAlias, TypeVar
 
 from understudy.errors import ConfigError, did_you_mean
 
@@ -43,7 +43,8 @@ class SettingError(ConfigError):
 class Check(Protocol):
     """A constraint in an annotation beside a type: which of its values are allowed."""
 
-    def admits(self, value: Any) -> bool: ...
+    def admits(self, value: Never) -> bool:
+        """Whether a value of the type beside it is allowed."""
 
     def describe(self, kind: str) -> str:
         """The allowed values, for messages; `kind` is the type's, such as "a whole number"."""
@@ -55,7 +56,7 @@ class AtLeast:
 
     low: float
 
-    def admits(self, value: Any) -> bool:
+    def admits(self, value: float) -> bool:
         return self.low <= value < math.inf
 
     def describe(self, kind: str) -> str:
@@ -68,7 +69,7 @@ class Above:
 
     low: float
 
-    def admits(self, value: Any) -> bool:
+    def admits(self, value: float) -> bool:
         return self.low < value < math.inf
 
     def describe(self, kind: str) -> str:
@@ -84,7 +85,7 @@ class Between:
     open_low: bool = False
     open_high: bool = False
 
-    def admits(self, value: Any) -> bool:
+    def admits(self, value: float) -> bool:
         above = self.low < value if self.open_low else self.low <= value
         return above and (value < self.high if self.open_high else value <= self.high)
 
@@ -100,9 +101,9 @@ class OneOf:
     """One of these words."""
 
     def __init__(self, *words: str):
-        self.words = words
+        self.words: Collection[str] = words
 
-    def admits(self, value: Any) -> bool:
+    def admits(self, value: str) -> bool:
         return value in self.words
 
     def describe(self, kind: str) -> str:
@@ -113,11 +114,7 @@ class KeyOf(OneOf):
     """A key of this mapping, those that are added later included."""
 
     def __init__(self, mapping: Mapping[str, object]):
-        self.mapping = mapping
-
-    @property
-    def words(self) -> tuple[str, ...]:  # type: ignore[override]
-        return tuple(self.mapping)
+        self.words = mapping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +124,7 @@ class Listed:
     least: int = 1
     distinct: bool = False
 
-    def admits(self, value: Any) -> bool:
+    def admits(self, value: Sequence[object]) -> bool:
         return len(value) >= self.least and (not self.distinct or len(set(value)) == len(value))
 
     def describe(self, kind: str) -> str:
@@ -218,7 +215,7 @@ def _describe(hint: Hint) -> str:
     return words.get(kind, "a method" if is_method else f"a {getattr(kind, '__name__', 'method')}")
 
 
-def _checks(hint: Hint) -> Iterator[Any]:
+def _checks(hint: Hint) -> Iterator[Check | Advice]:
     """All checks of a hint and of the parts of a union."""
     kind, checks = _parts(hint)
     yield from checks
@@ -255,10 +252,10 @@ def settings_of(cls: type) -> dict[str, Setting]:
 
 
 @functools.cache
-def _read_settings(cls: Any) -> dict[str, Setting]:
+def _read_settings(cls: type) -> dict[str, Setting]:
     hints = typing.get_type_hints(cls, include_extras=True)
     found: dict[str, Setting] = {}
-    for field in dataclasses.fields(cls):
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         hint, default = hints[field.name], _default_of(field)
         own = {field.metadata.get("flat", field.name): Setting((), hint, default, bool(field.kw_only), False)}
         if isinstance(hint, type) and dataclasses.is_dataclass(hint):
@@ -277,17 +274,17 @@ def _group_settings(group: type, default: object, prefix: str) -> Iterator[tuple
         yield flat, setting._replace(default=_value_at(default, setting.path), is_keyword=True)
 
 
-def _default_of(field: dataclasses.Field[Any]) -> object:
+def _default_of(field: dataclasses.Field[object]) -> object:
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
-def _value_at(owner: object, path: Sequence[str]) -> Any:
+def _value_at(owner: object, path: Sequence[str]) -> object:
     return functools.reduce(getattr, path, owner)
 
 
 def changed_settings(method: object) -> Iterator[tuple[str, Setting, object]]:
     """The settings that are not the defaults: flat name, setting and value."""
-    for name, setting in settings_of(type(method)).items():
+    for name, setting in settings_of(type(method)).items():  # type: ignore[arg-type]
         value = _value_at(method, setting.path)
         if value != setting.default:
             yield name, setting, value
@@ -306,17 +303,17 @@ def replace_settings(method: Method, values: Mapping[str, object]) -> Method:
     return dataclasses.replace(method, **_arguments(type(method), values, vars(method)))  # type: ignore[type-var]
 
 
-def _arguments(cls: type, values: Mapping[str, object], groups: Mapping[str, Any]) -> dict[str, Any]:
-    arguments: dict[str, Any] = {}
+def _arguments(cls: type, values: Mapping[str, object], groups: Mapping[str, object]) -> dict[str, object]:
+    arguments: dict[str, object] = {}
     for name, value in values.items():
         first, *rest = settings_of(cls)[name].path
         arguments[first] = _replace_at(arguments.get(first, groups[first]), rest, value) if rest else value
     return arguments
 
 
-def _replace_at(group: Any, path: Sequence[str], value: object) -> Any:
+def _replace_at(group: object, path: Sequence[str], value: object) -> object:
     first, *rest = path
-    return dataclasses.replace(group, **{first: _replace_at(getattr(group, first), rest, value) if rest else value})
+    return dataclasses.replace(group, **{first: _replace_at(getattr(group, first), rest, value) if rest else value})  # type: ignore[type-var]
 
 
 def check_names(cls: type, values: Mapping[str, object]) -> None:

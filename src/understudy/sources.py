@@ -65,8 +65,8 @@ def read_public_table(
     if public is None:
         if synthesizer.capabilities.public is PublicUse.REQUIRED:
             raise ConfigError(
-                f"{express(synthesizer)} learns from a public table: give one with --public (in Python: public=), or "
-                "change its settings."
+                f"{express(synthesizer)} needs a public table. Name one with --public (in Python: public=), or change "
+                "its settings."
             )
         return None
     if not takes_public(synthesizer):
@@ -77,14 +77,15 @@ def read_public_table(
         table, _ = as_arrow(source, schema)
         match_columns(schema, table.column_names)
     except UnderstudyError as error:
-        raise type(error)(f"The public table: {error} It must have the columns of the schema.") from error
+        error.args = (f"The public table: {error} It must have the columns of the schema.",)
+        raise
     if is_private:
         raise ConfigError(
-            "The public table is the private one: training on it without noise would protect nobody. Give a table that "
-            "anyone may see, or none."
+            "The public table is the private one. Training on it without noise would give no privacy. Name a table "
+            "that is public, or none."
         )
     if not table.num_rows:
-        raise ConfigError("The public table has no rows. Give one with rows, or none at all.")
+        raise ConfigError("The public table has no rows. Name one with rows, or none.")
     return PublicTable(table)
 
 

@@ -459,7 +459,7 @@ def test_fit_says_nothing_of_the_values(
 ) -> None:
     """Whatever is in the columns, the words, the charges and the exit code are those of the good table."""
     monkeypatch.chdir(place)
-    # aim tells how many marginals it has measured, which follows from paid and noisy answers, and so differs by chance.
+    # aim tells how many marginals it has measured, which follows from charged, noisy answers, and so differs by chance.
     (place / "right.toml").write_text(SCHEMA.replace("rows = 600", "rows = 60"))
     arguments = ["--schema", "right.toml", "--epsilon", "1", "--method", "mst", "--json", "-", "-o", "r", "--force"]
     # By chance the noisy totals contradict the declared size once in 16,000 runs, and fit says so: not with this seed.
@@ -497,7 +497,7 @@ def test_check_tells_the_steward(
 def test_many_distinct_strings(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """100,000 of them, to be bought: none passes the threshold, and fit says what it says where there is none."""
+    """100,000 of them: none passes the threshold, and the output of fit is that of a column without values."""
     monkeypatch.chdir(place)
     columns = '[columns.name]\nkind = "categorical"\n[columns.group]\nkind = "categorical"\ncategories = ["a", "b"]\n'
     (place / "open.toml").write_text(f"[table]\nrows = 100000\n{columns}")
@@ -514,7 +514,7 @@ def test_many_distinct_strings(
     assert "100000 distinct values" in capsys.readouterr().out
 
 
-def test_fully_bought_columns_of_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fully_estimated_columns_of_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All null, constant and infinite columns with nothing declared."""
     monkeypatch.chdir(place)
     kinds = {"a": "categorical", "b": "integer", "c": "real", "d": "real", "e": "date", "f": "boolean"}
@@ -556,7 +556,7 @@ def test_interrupted(place: Path) -> None:
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
         assert process.wait(timeout=120) == 130, rest
-    assert "reading the table" in first
+    assert "encoding the table" in first
     assert rest.splitlines()[-1] == "understudy: interrupted; nothing was written."
     assert "Traceback" not in rest
     assert _contents(place) == before

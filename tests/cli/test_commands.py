@@ -184,7 +184,7 @@ def test_csv_to_csv(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_without_a_schema(place: Path, tmp_path: Path) -> None:
-    """Everything is bought; leading zeros and formats are kept all the same."""
+    """Everything is estimated privately; leading zeros and formats are kept all the same."""
     out = tmp_path / "fake.csv"
     arguments = ["--epsilon", "5", "--method", "mst", "-o", str(out), "-q", "-n", "50"]
     assert run(["synth", *_in(place, "people.csv"), *arguments]) == 0
@@ -212,7 +212,7 @@ def test_the_release_lies_beside_the_table(out: str, folder: str, tmp_path: Path
     assert (tmp_path / f"{folder}.release" / "release.json").exists()
 
 
-def test_a_condition_is_read_before_anything_is_bought(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_condition_is_read_before_anything_is_charged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a schema too; what shows only afterwards leaves the release, and says that drawing from it is free."""
     table, out = tmp_path / "few.csv", tmp_path / "fake.csv"
     table.write_text("a\n" + "x\n" * 200)
@@ -223,7 +223,8 @@ def test_a_condition_is_read_before_anything_is_bought(tmp_path: Path, capsys: p
     assert run([*command, "a = 'y'"]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert (
-        "it leaves no value for 'a'. Its values are 'x', 'other'. The budget is spent and the release is kept" in said
+        "it excludes every value of 'a'. Its values are 'x', 'other'. The budget is spent and the release is kept"
+        in said
     )
     assert f"at no cost with 'understudy sample {tmp_path / 'fake.release'}'" in said
     assert not out.exists()

@@ -166,5 +166,5 @@ def test_a_condition_that_fails_on_a_value_does_not_quote_it(
         paths = [str((tmp_path if name == "real.csv" else place) / name) for name in tables]
         assert run(["evaluate", *paths, *arguments]) == 2
         out, err = capsys.readouterr()
-        assert "fails on some value" in err
+        assert "fails on a value" in err
         assert "7261" not in out + err

@@ -33,6 +33,7 @@ from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import Box, Counted, PrivateRows
 from understudy.privacy.table import PrivateTable
 from understudy.synthesizers import SYNTHESIZERS, express, name_of, read_method
+from understudy.synthesizers.run import Run
 from understudy.tables import conform
 
 EPOCH = datetime(1970, 1, 1)
@@ -258,12 +259,10 @@ def without_noise(method: str, tmp_path_factory: pytest.TempPathFactory) -> Fitt
 # --- What comes out ---
 
 
-def test_rows_obey_the_schema(with_declared: Fitted) -> None:
+def assert_obeys(fake: pa.Table, schema: us.Schema) -> None:
     """Declared columns, types, categories and bounds; nulls only where they are allowed; dropped and text are gone."""
-    method = with_declared.method
-    schema, original = declared(method), people()
-    fake = with_declared.release.sample(2000, seed=0)
-    assert fake.column_names == [name for name in KINDS if name not in ("remark", "ignored", *unseen_by(method))]
+    original = people()
+    assert fake.column_names == [column.name for column in schema.columns if not (column.drop or column.kind == "text")]
     for name in fake.column_names:
         column, values = schema[name], fake.column(name)
         assert values.type == (pa.int64() if column.kind == "id" else original.column(name).type), name
@@ -274,7 +273,11 @@ def test_rows_obey_the_schema(with_declared: Fitted) -> None:
         if column.bounds is not None:
             found = pc.min_max(values).as_py()
             assert column.bounds[0] <= found["min"] <= found["max"] <= column.bounds[1], name
-    assert fake.column("person").to_pylist() == list(range(1, 2001))
+    assert fake.column("person").to_pylist() == list(range(1, len(fake) + 1))
+
+
+def test_rows_obey_the_schema(with_declared: Fitted) -> None:
+    assert_obeys(with_declared.release.sample(2000, seed=0), declared(with_declared.method))
 
 
 def test_rows_obey_the_drafted_schema(with_nothing: Fitted) -> None:
@@ -297,7 +300,7 @@ def test_a_second_accountant_confirms_epsilon(with_declared: Fitted, with_nothin
 
 
 def test_default_size_is_the_public_one(with_declared: Fitted, with_nothing: Fitted) -> None:
-    """Declared, or bought with noise; never the exact number of rows."""
+    """Declared, or estimated privately; never the exact number of rows."""
     assert with_declared.release.sample(seed=0).num_rows == declared(with_declared.method).rows
     size = with_nothing.release.sample(seed=0).num_rows
     assert size == with_nothing.release.codec.num_rows != NUM_ROWS
@@ -350,7 +353,7 @@ def test_assumed_rows_move_no_charge(with_nothing: Fitted, method: str) -> None:
     assert plan(method, undeclared(method), rows=10**7).queries == with_nothing.release.statement.queries
 
 
-def test_bought_values_move_no_charge(with_nothing: Fitted, method: str) -> None:
+def test_estimated_values_change_no_charge(with_nothing: Fitted, method: str) -> None:
     """Two quite different tables under one schema are charged alike."""
     other = fit(method, seed=1, table=other_people(), schema=undeclared(method))
     assert other.statement.queries == with_nothing.release.statement.queries
@@ -372,7 +375,7 @@ def test_refused_plan_touches_no_row(method: str) -> None:
     planned = read_method(method).plan(rows.domain, Budget(8.0, 1e-6, max_rows_per_unit=2))
     ledger = us.Ledger(us.Guarantee(0.5, 1e-6), noise=SeededNoise(0), max_rows_per_unit=2)
     with pytest.raises(us.BudgetExceeded, match="This query was not made"):
-        read_method(method).fit(rows, planned, ledger, key=jax.random.key(0))
+        read_method(method).fit(Run(rows, planned, ledger, key=jax.random.key(0)))
     assert rows.requested == {}
     assert ledger.queries == ()
 
@@ -409,7 +412,7 @@ class RecordingRows(PrivateRows):
 
 
 class RecordingNoise(SeededNoise):
-    """Noise that adds up the zCDP price of everything drawn, for `rows_per_unit` and weights of one.
+    """Noise that adds up the zCDP cost of everything drawn, for `rows_per_unit` and weights of one.
 
     A row moves the scores of a choice within a range of 2, up or down by one; `one_sided`, within a range of 1: picks
     of critics move all one way, distances of marginals by half a row (tests/test_boosting.py).
@@ -456,7 +459,7 @@ def test_one_unit_moves_statistics_by_what_was_charged(method: str) -> None:
     noise = RecordingNoise(SEED + 1, rows_per_unit=2, one_sided=name_of(read_method(method)) in AROUND)
     ledger = us.Ledger(GUARANTEE, noise=noise, max_rows_per_unit=2)
     planned = read_method(method).plan(rows.domain, ledger.remaining)
-    read_method(method).fit(rows, planned, ledger, key=jax.random.key(0))
+    read_method(method).fit(Run(rows, planned, ledger, key=jax.random.key(0)))
     assert ledger.queries == planned.queries
     assert rows.requested
     for clique, counts in rows.requested.items():
@@ -671,7 +674,7 @@ def test_takes_a_target(method: str, with_declared: Fitted) -> None:
 
 
 def test_choices_are_counted(method: str, with_declared: Fitted) -> None:
-    """Looks that choose are priced for at least one round of positive epsilon."""
+    """Selections are charged for at least one round of positive epsilon."""
     for query in with_declared.release.statement.queries:
         if isinstance(query.event, Selections):
             assert query.event.rounds >= 1

@@ -308,10 +308,10 @@ def test_decoding_follows_the_fine_histogram_inside_a_bin() -> None:
     assert drawn.mean() == pytest.approx(0.1, abs=5 * math.sqrt(0.09 / 20_000))
 
 
-# ----------------------------------------------------------------------------------------------------- buying and units
+# -------------------------------------------------------------------------------------------------- estimates and units
 
 
-def test_what_is_bought_is_charged_by_the_plan_and_nothing_else() -> None:
+def test_estimates_are_charged_by_the_plan_and_nothing_else() -> None:
     generator = np.random.default_rng(0)
     table = pa.table(
         {

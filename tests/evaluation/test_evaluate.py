@@ -146,16 +146,16 @@ def test_without_a_holdout_rows_are_split_once_and_this_is_said(quick: Scorecard
     content = quick.to_json()
     expected = {"name": "a fifth of the real table", "file": "", "rows": 400, "given": False, "seen": True}
     assert content["holdout"] == expected
-    assert any("The synthesizer has seen them" in note for note in texts(quick))
-    assert any("read off the real table" in note for note in texts(quick))
+    assert any("The synthesizer was fitted to them" in note for note in texts(quick))
+    assert any("inferred from the real table" in note for note in texts(quick))
 
 
 def test_a_given_holdout_is_unseen(whole: Scorecard) -> None:
     assert whole.to_json()["holdout"]["seen"] is False
-    assert not any("The synthesizer has seen them" in note for note in texts(whole))
+    assert not any("The synthesizer was fitted to them" in note for note in texts(whole))
 
 
-def test_no_target_says_why_and_judges_the_rest() -> None:
+def test_no_target_says_why_and_scores_the_rest() -> None:
     scores = evaluate(REAL, GOOD, metrics=SMALL)
     assert scores.status("tstr_auc") == Status.MISSING_INPUT
     assert scores["tv1"] >= 0  # type: ignore[operator]
@@ -187,7 +187,7 @@ def test_the_order_of_rows_and_columns_does_not_matter() -> None:
 def test_more_synthetic_rows_than_real_ones_are_drawn_down() -> None:
     scores = evaluate(REAL, people(5000, 4), metrics=["one_way"])
     assert scores.to_json()["settings"]["one_way"]["synthetic_rows"] == 2000
-    assert any("a random 2,000 of them were used" in note for note in texts(scores))
+    assert any("2,000 of them were sampled" in note for note in texts(scores))
 
 
 def test_frames_and_files_give_the_same_scorecard(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_the_schema_names_target_and_positive_class() -> None:
     )
     scores = evaluate(REAL, GOOD, schema=schema, metrics=["tv1"])
     assert (scores.to_json()["target"], scores.to_json()["positive"]) == ("rich", "no")
-    assert not any("read off" in note for note in texts(scores))
+    assert not any("inferred from" in note for note in texts(scores))
 
 
 def test_one_class_in_the_synthetic_table_is_flagged() -> None:
@@ -282,7 +282,7 @@ def test_the_efforts_are_stated() -> None:
     assert EFFORTS["quick"].slow_rows == 5_000
 
 
-def test_two_real_columns_are_judged_as_the_gaussian_benchmark() -> None:
+def test_two_real_columns_are_scored_as_the_gaussian_benchmark() -> None:
     draw = np.random.default_rng(0)
     centres = 2.0 * draw.integers(-2, 3, (4000, 2))
     # Sums of uniforms are near enough to normal: standard deviation 0.05.
@@ -449,7 +449,7 @@ def test_a_drafted_schema_still_says_what_was_read_off(tmp_path: Path) -> None:
     us.Schema.draft(REAL.schema).write(tmp_path / "schema.toml")
     for schema in (us.Schema.draft(REAL.schema), tmp_path / "schema.toml", str(tmp_path / "schema.toml")):
         notes = texts(evaluate(REAL, GOOD, schema=schema, metrics=["tv1"]))
-        assert any("categories and ranges were read off the real table" in note for note in notes)
+        assert any("categories and ranges were inferred from the real table" in note for note in notes)
 
 
 def test_settings_differ_by_table_only_where_they_do() -> None:
@@ -471,13 +471,13 @@ def test_a_seed_is_a_whole_number(seed: object) -> None:
 
 
 def test_one_real_row_needs_a_holdout() -> None:
-    with pytest.raises(TableError, match="Give more rows, or a holdout"):
+    with pytest.raises(TableError, match="Use more rows, or a holdout"):
         evaluate(REAL.slice(0, 1), GOOD, metrics=["tv1"])
     assert 0 <= evaluate(REAL.slice(0, 1), GOOD, holdout=TEST, metrics=["tv1"])["tv1"] <= 1  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("outside", [1.7e308, -1.7e308, math.inf])
-def test_numbers_at_the_end_of_floats_are_judged(outside: float) -> None:
+def test_numbers_at_the_end_of_floats_are_scored(outside: float) -> None:
     draw = np.random.default_rng(0)
     wide, narrow = draw.uniform(-1.7, 1.7, (2, 600)) * 1e308, draw.uniform(0, 1e-300, (2, 600))
     real, fake = (

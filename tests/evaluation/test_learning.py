@@ -176,7 +176,7 @@ def test_one_class_to_score_on_has_no_ranking() -> None:
         assert not result.scores[key].is_defined
         assert "one class" in result.scores[key].why
     assert result.scores["accuracy"].is_defined
-    assert detail(result, "models")["logistic"]["auc"] is None
+    assert math.isnan(detail(result, "models")["logistic"]["auc"])
     assert detail(result, "roc")["logistic"] == {"fpr": [], "tpr": []}
 
 

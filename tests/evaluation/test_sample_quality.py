@@ -4,13 +4,11 @@ import json
 import math
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from understudy.errors import ConfigError
-from understudy.evaluation.sample_quality import CENTRES, gaussian_quality, gaussian_quality_of, inception_score
+from understudy.evaluation.sample_quality import CENTRES, gaussian_quality, inception_score
 from understudy.evaluation.scores import CATALOGUE, metrics_of
-from understudy.evaluation.table import Layout
 
 
 def perfect(num_rows: int, seed: int = 0) -> np.ndarray:
@@ -61,17 +59,10 @@ def test_fractions_that_are_none_or_let_gaussians_overlap_are_refused() -> None:
             gaussian_quality(CENTRES, fraction=fraction)
 
 
-def test_two_columns_of_a_table() -> None:
-    """On their own scale, whatever the range of the layout; a null lies nowhere."""
-    points = perfect(500)
-    table = pa.table({"x": points[:, 0], "label": ["a", "b"] * 250, "y": [None, *points[1:, 1]]})
-    encoded = Layout.of(table).read(table, "synthetic table")
-    result = gaussian_quality_of(encoded, "x", "y")
-    points[0] = np.nan
-    assert result.scores == gaussian_quality(points).scores
-    assert not result.private
-    with pytest.raises(ConfigError, match="label"):
-        gaussian_quality_of(encoded, "x", "label")
+def test_a_null_lies_nowhere() -> None:
+    points = CENTRES.copy()
+    points[0, 1] = np.nan
+    assert gaussian_quality(points)["quality_uncapped"] == 24 / 25
 
 
 def test_inception_score_between_one_and_the_number_of_classes() -> None:
@@ -88,29 +79,9 @@ def test_inception_score_agrees_with_a_loop() -> None:
     assert inception_score(chances[::-1])["inception_score"] == pytest.approx(math.exp(divergence))
 
 
-def test_inception_score_by_a_classifier() -> None:
-    result = inception_score(np.array([0, 1, 2, 1, 0, 2]), lambda rows: np.eye(3)[rows], public_classifier=False)
-    assert result["inception_score"] == pytest.approx(3)
-    assert result.private
-    assert inception_score(np.eye(3)).private  # unless somebody says that the classifier is public
-    assert not inception_score(np.eye(3), public_classifier=True).private
-
-
-def test_real_rows_at_the_gaussians_are_private_and_synthetic_ones_are_not() -> None:
-    real = pa.table({"x": [0.0, 2.0], "y": [0.0, 2.0]})
-    encoded = Layout.of(real).read(real, "real table")
-    assert not gaussian_quality_of(encoded, "x", "y").private
-    assert gaussian_quality_of(encoded, "x", "y", is_real=True).private
-    named = CATALOGUE
-    assert not named["quality"].private
-    assert named["inception_score"].private
-
-
-@pytest.mark.parametrize(
-    "chances", [np.ones((3, 2)), np.array([[-0.5, 1.5]]), np.array([[np.nan, 1.0]]), np.zeros((0, 2)), np.ones(3)]
-)
-def test_what_are_no_probabilities_has_no_score(chances: np.ndarray) -> None:
-    assert "sum to 1" in inception_score(chances).scores["inception_score"].why
+def test_only_the_gaussians_are_public() -> None:
+    assert not CATALOGUE["quality"].private
+    assert CATALOGUE["inception_score"].private
 
 
 def test_every_key_is_described_and_all_is_json() -> None:

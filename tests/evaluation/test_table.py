@@ -60,20 +60,20 @@ def test_features_follow_from_the_layout() -> None:
     assert layout.feature_names(["smokes"]) == ["smokes=True"]
 
 
-def test_values_outside_stay_and_are_clipped_on_request() -> None:
+def test_values_outside_stay_and_features_are_clipped() -> None:
     layout = Layout.of(REAL, SCHEMA)
     wild = layout.read(pa.table({"age": [-50, 150], "city": ["a", "a"], "smokes": [True, True]}), "synthetic table")
     assert wild["age"].tolist() == [-50, 150]
-    assert wild.scaled("age").tolist() == [0, 1]
-    assert wild.scaled("age", clipped=False).tolist() == [-0.5, 1.5]
-    assert wild.binned("age", 10) == (pytest.approx([0, 9]), 11)
+    assert wild.features(["age"])[:, 0].tolist() == [0, 1]
+    assert wild.scale("age").tolist() == [-0.5, 1.5]
+    assert wild.bin_codes("age", 10) == (pytest.approx([0, 9]), 11)
 
 
 def test_bins_are_those_of_a_loop() -> None:
     values = np.random.default_rng(0).uniform(-10, 110, 500)
     layout = Layout.of(REAL, SCHEMA)
     table = pa.table({"age": np.rint(values), "city": ["a"] * 500, "smokes": [True] * 500})
-    cells, size = layout.read(table, "synthetic table").binned("age", 20)
+    cells, size = layout.read(table, "synthetic table").bin_codes("age", 20)
     expected = [min(19, max(0, int(np.rint(value) // 5))) for value in values]
     assert cells.tolist() == expected
     assert size == 21
@@ -87,7 +87,7 @@ def test_without_a_schema_the_real_table_sets_the_scale_and_this_is_said() -> No
     assert (layout["x"].lower, layout["x"].upper) == (1.0, 3.0)
     assert layout["kind"].categories == ("a", "b")
     assert layout["day"].upper - layout["day"].lower == 2
-    assert "read off the real table" in layout.notes[0]
+    assert "inferred from the real table" in layout.notes[0]
 
 
 def test_what_a_schema_leaves_open_is_named() -> None:

@@ -29,7 +29,7 @@ from understudy.schema import Column, Domain, Schema
 
 
 def test_the_cost_of_minima_never_depends_on_private_classes() -> None:
-    """Each class costs a minimum, so a bought list of classes would move the price."""
+    """Each class costs a minimum, so an estimated list of classes would change the cost."""
     domain = Domain(names=("y", "x"), sizes=(3, 4), num_rows=500, target="y")
     budget = Budget(1.0, 1e-6)
     assert methods.Logistic(method="objective").plan(domain, budget).queries
@@ -149,7 +149,7 @@ def test_private_weights_are_the_inverse_of_noisy_counts() -> None:
 
 
 def test_one_ledger_holds_a_learner_and_what_comes_before() -> None:
-    """Priced after other queries, a learner takes what they leave, and a ledger refuses a plan that was not."""
+    """Planned after other queries, a learner takes what they leave, and a ledger refuses a plan that was not."""
     rows, _ = encoded()
     book = ledger(PRIVATE)
     prior = methods.Prior()

@@ -20,9 +20,9 @@ def test_models_take_codes_with_or_without_the_target() -> None:
         whole, without = rows._codes, rows._codes[:, :3]
         assert np.array_equal(model.predict_proba(whole), model.predict_proba(without))
         assert model.predict_proba(whole).shape == (600, 3)
-        likely = model.labels(without, how="argmax", key=key())
+        likely = model.predict(without)
         assert np.array_equal(likely, model.predict_proba(without).argmax(axis=1))
-        drawn = model.labels(np.repeat(without[:1], 4000, axis=0), key=key())
+        drawn = model.sample(np.repeat(without[:1], 4000, axis=0), key=key())
         shares = np.bincount(drawn, minlength=3) / 4000
         # Five standard deviations of a share.
         assert shares == pytest.approx(model.predict_proba(without[:1])[0], abs=5 * 0.5 / math.sqrt(4000))
@@ -39,7 +39,7 @@ def test_numbers_get_places_codes_and_draws() -> None:
     others = np.delete(rows._codes, 2, axis=1)
     found = model.predict(others)
     assert ((found >= 0) & (found <= 1)).all()
-    bins = model.labels(others, how="argmax", key=key())
+    bins = model.codes_of(found)
     edges = np.asarray(codec.scales[2].edges)  # type: ignore[union-attr]
     assert (edges[bins] <= found).all()
     assert (found <= edges[bins + 1]).all()
@@ -49,7 +49,7 @@ def test_numbers_get_places_codes_and_draws() -> None:
     plain = methods.Linear()
     bare = plain.fit(rows, plain.plan(rows.domain, Budget(math.inf, 1e-6)), ledger(), key=key())
     with pytest.raises(ConfigError, match="not estimated"):
-        bare.labels(others, key=key())
+        bare.sample(others, key=key())
 
 
 def test_an_unknown_model_is_refused() -> None:

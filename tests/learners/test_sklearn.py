@@ -142,7 +142,7 @@ def test_class_weights_are_public_or_private() -> None:
     assert bought.spent_ <= 0.3
     with pytest.raises(ConfigError, match="read off the rows"):
         with_settings(plain, class_weight="balanced").fit(rare)
-    with pytest.raises(ConfigError, match="no class"):
+    with pytest.raises(ConfigError, match="not a class"):
         with_settings(plain, class_weight={"none": 2.0}).fit(rare)
     with pytest.raises(ConfigError, match="3 classes"):
         with_settings(plain, class_weight=[1.0, 2.0]).fit(rare)
@@ -216,7 +216,7 @@ def test_arrays_with_declared_bounds() -> None:
     [
         ({"bounds": None}, "bounds of the inputs are not declared"),
         ({"classes": None}, "classes are not declared"),
-        ({"classes": [1]}, "one class only"),
+        ({"classes": [1]}, "only one class"),
         ({"bounds": (3, -3)}, "low below high"),
         ({"bounds": [(0, 1)] * 3}, "Bounds must be"),
         ({"guarantee": None}, "Set the guarantee"),

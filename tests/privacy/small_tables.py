@@ -43,7 +43,7 @@ def untouchable(*, k: int = 1) -> PrivateRows:
 
 
 class ExactLaw(SeededNoise):
-    """Keeps the law of each pick: the log-probabilities of softmax(scores / scale)."""
+    """Keeps the law of each selection: the log-probabilities of softmax(scores / scale)."""
 
     def noisy_argmax(self, scores: np.ndarray, scale: float) -> int:
         logits = np.asarray(scores) / scale

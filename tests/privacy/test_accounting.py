@@ -80,7 +80,7 @@ def test_reference_table(case: str) -> None:
 
 
 def test_zero_out_costs_what_add_or_remove_costs() -> None:
-    """The two relations that a certificate may name have one price; replacing a record has another."""
+    """The two relations that a certificate may name have one cost; replacing a record has another."""
     event = steps(0.01, 2.0, 1000)
     ours = pld_epsilon([event], 1e-5, grid=1e-4)
     figures = {}
@@ -205,7 +205,7 @@ def test_each_accountant_holds_every_event_or_none() -> None:
 
 @pytest.mark.parametrize("k", [2, 3, 10])
 def test_rows_per_unit_enter_squared(k: int) -> None:
-    """All k rows in one cell move it by k: the same price as k-fold smaller noise."""
+    """All k rows in one cell move it by k: the same cost as k-fold smaller noise."""
     assert DiscreteGaussian(5.0 * k, 4, k).rho == pytest.approx(DiscreteGaussian(5.0, 4).rho)
     assert DiscreteGaussian(5.0 * k, 4, k).pld(1e-4) is None
     assert pld_epsilon([DiscreteGaussian(5.0 * k, 4, k)], 1e-6) == math.inf
@@ -253,14 +253,14 @@ def test_largest_rho_fills_the_budget(already: tuple[Event, ...]) -> None:
 
 
 def test_what_cannot_fit_is_refused() -> None:
-    """Each way in which no noise helps: fixed prices, a spent budget, a spent delta."""
+    """Each way in which no noise helps: fixed costs, a spent budget, a spent delta."""
     with pytest.raises(BudgetExceeded, match=r"No amount of noise fits these queries into epsilon 1 at delta 1e-06"):
         calibrate(lambda noise: [ZCDP(1.0)], epsilon=1.0, delta=1e-6)
-    with pytest.raises(BudgetExceeded, match=r"already spent"):
+    with pytest.raises(BudgetExceeded, match=r"used the whole budget"):
         calibrate(mst_like, epsilon=1.0, delta=1e-6, already=[ZCDP(1.0)])
-    with pytest.raises(BudgetExceeded, match=r"already spent"):
+    with pytest.raises(BudgetExceeded, match=r"used the whole budget"):
         calibrate(mst_like, epsilon=1.0, delta=0.0, already=[ZCDP(1e-6)])
-    with pytest.raises(BudgetExceeded, match=r"the queries before it cost epsilon 7\.766 of 1"):
+    with pytest.raises(BudgetExceeded, match=r"earlier queries already cost epsilon 7\.766 of 1"):
         largest_rho(epsilon=1.0, delta=1e-6, already=[ZCDP(1.0)])
     assert not fits([ZCDP(1e-9)], 1.0, 0.0)
     assert spent([ZCDP(1e-9)], 0.0) == Spent(math.inf, math.inf)

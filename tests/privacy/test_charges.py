@@ -19,13 +19,13 @@ from understudy.privacy.selection import noisy_selections
 def test_rows_bounded_for_smaller_units_are_refused_before_any_charge() -> None:
     """Choices and gradient steps: noise for one row a unit would not hide three."""
     book = ledger(k=3)
-    with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
+    with pytest.raises(BudgetExceeded, match="limited to 1 per unit"):
         noisy_selections(untouchable(), Query("c", "selections", Selections(0.1, 2)), book)
-    with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
+    with pytest.raises(BudgetExceeded, match="limited to 1 per unit"):
         noisy_answers(untouchable(), Query("c", "counts", DiscreteGaussian(50.0, 2, 3)), book)
-    with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
+    with pytest.raises(BudgetExceeded, match="limited to 1 per unit"):
         charge_dpsgd(untouchable(), Query("s", "steps", SubsampledGaussian(0.5, 20.0, 2)), book)
-    with pytest.raises(BudgetExceeded, match="bounded to 1 a unit"):
+    with pytest.raises(BudgetExceeded, match="limited to 1 per unit"):
         charge_langevin(
             untouchable(),
             [Query("s", "steps", SubsampledGaussian(0.5, 20.0, 12))],
@@ -80,7 +80,7 @@ def test_updates_that_the_plan_does_not_charge_are_refused() -> None:
     mixed = [Query("s", "steps", SubsampledGaussian(rate, 20.0, 6)) for rate in (0.5, 0.25)]
     for queries in (few, mixed):
         book = ledger(5.0)
-        with pytest.raises(BudgetExceeded, match="not those that the plan charges for"):
+        with pytest.raises(BudgetExceeded, match="differ from those in the plan"):
             charge_langevin(
                 Closed(np.zeros((3, 3), np.int32), DOMAIN),
                 queries,
@@ -99,6 +99,17 @@ def test_steps_carry_what_was_charged() -> None:
     assert (charged.sampling_rate, float(charged.noise_multiplier), charged.num_steps) == (0.5, 20.0, 3)
     free = charge_dpsgd(table([(0, 0, 0)]), query, Ledger(Guarantee.not_private(), noise=SeededNoise(0)))
     assert not free.is_private
+
+
+def test_a_sampling_rate_that_no_coin_has_is_refused() -> None:
+    """Coins would be tossed at the next greater rate of 12 binary digits, and 0.1 is not one of these."""
+    query, closed = Query("s", "steps", SubsampledGaussian(0.1, 20.0, 12)), Closed(np.zeros((3, 3), np.int32), DOMAIN)
+    book = ledger(5.0)
+    with pytest.raises(BudgetExceeded, match=r"sampling rate 0\.1 .*This query was not made"):
+        charge_dpsgd(closed, query, book)
+    with pytest.raises(BudgetExceeded, match=r"sampling rate 0\.1 .*This query was not made"):
+        charge_langevin(closed, [query], book, schedule=SCHEDULE, law=updates_law(), updates_each=2)
+    assert not book.queries
 
 
 def test_counts_of_units_are_within_the_charged_cost() -> None:

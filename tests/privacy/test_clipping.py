@@ -549,6 +549,18 @@ def test_a_tiny_input_times_a_huge_gradient_is_clipped(size: float, uses: int) -
         assert norms_by_group(only, Clip.flat(bound))[0] <= bound
 
 
+@pytest.mark.parametrize("number", [2, -1])
+def test_a_group_without_a_bound_is_clipped_all_the_same(number: int) -> None:
+    """Its gradients would be in the norm of no group, and enter the sum as they are."""
+    critic, units = Critic(FEATURES, (8,), key=jax.random.key(0)), units_of(6, 1, scale=1e4)
+    groups = tuple(jnp.full(len(leaf) if leaf.ndim else 1, number) for leaf in parameters_of(critic))
+    clip, held = (Clip(jnp.asarray([0.1, 0.1]), each) for each in (groups, tuple(jnp.clip(g, 0, 1) for g in groups)))
+    loss = unit_loss(critic_loss(LOSSES["wgan"], BLOCKS, None, paired=False))
+    for each in (summed, summed_slowly):
+        only = as_sum(each(loss, critic, units, jnp.arange(6) == 2, clip), held)[0]
+        assert 0 < norms_by_group(only, held).max() <= 0.1
+
+
 def test_a_margin_that_leaves_nothing_is_refused() -> None:
     parameters = [jnp.zeros((256, 256))]
     with pytest.raises(ConfigError, match="lower max_rows_per_unit"):
@@ -710,7 +722,7 @@ def test_normals_are_independent_over_keys_and_places() -> None:
 
 
 @given(st.floats(0.3, 20), st.integers(1, 8), st.floats(1, 1000))
-def test_counts_are_paid_from_the_same_total(total: float, num_groups: int, stddev: float) -> None:
+def test_counts_are_charged_from_the_same_total(total: float, num_groups: int, stddev: float) -> None:
     if 1 / total**2 <= num_groups / (2 * stddev) ** 2:
         with pytest.raises(ConfigError, match="Raise their noise"):
             noise_multiplier_beside_counts(total, num_groups, stddev)

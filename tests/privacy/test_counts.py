@@ -47,7 +47,7 @@ def test_a_unit_moves_each_marginal_by_no_more_than_charged(
 @pytest.mark.parametrize("through", ["bundle", "filter"])
 @pytest.mark.parametrize("noise", [SeededNoise(1), SecureNoise()])
 def test_noise_on_counts_has_the_charged_scale(noise: NoiseSource, through: str) -> None:
-    """The price is that of stddev 3: accept that scale and reject a tenth less or more."""
+    """The cost is that of stddev 3: accept that scale and reject a tenth less or more."""
     wide = Domain(names=("x", "y"), sizes=(200, 200), num_rows=10)
     rows, book = table([], domain=wide), ledger(noise=noise)
     if through == "bundle":
@@ -70,7 +70,7 @@ def test_counts_are_of_the_rows_that_were_asked_about() -> None:
         assert np.array_equal(answer, naive_counts(rows, clique))
 
 
-def test_counts_are_paid_before_the_rows_are_touched() -> None:
+def test_counts_are_charged_before_the_rows_are_touched() -> None:
     book = ledger(1.0)
     with pytest.raises(BudgetExceeded, match=r"would exceed"):
         noisy_counts(untouchable(), [("a",)], Query("c", "c", DiscreteGaussian(0.5)), book)
@@ -81,17 +81,17 @@ def test_counts_are_paid_before_the_rows_are_touched() -> None:
     assert book.queries == (query,)
 
 
-def test_counts_beyond_the_price_are_refused_untouched() -> None:
-    """More marginals than priced, or more rows a unit than priced."""
+def test_counts_beyond_the_cost_are_refused_untouched() -> None:
+    """More marginals than charged, or more rows a unit than charged."""
     book = ledger(5.0)
-    with pytest.raises(BudgetExceeded, match=r"planned for 1 marginals and 1 rows a unit, not for 2 and 1"):
+    with pytest.raises(BudgetExceeded, match=r"planned for 1 marginals and 1 rows per unit, not for 2 and 1"):
         noisy_counts(untouchable(), [("a",), ("b",)], Query("c", "c", DiscreteGaussian(50.0)), book)
     with pytest.raises(BudgetExceeded, match=r"not for 1 and 2. This query was not made"):
         noisy_counts(untouchable(k=2), [("a",)], Query("c", "c", DiscreteGaussian(50.0)), book)
     assert not book.queries
 
 
-def test_the_size_has_the_charged_noise_and_is_paid_first() -> None:
+def test_the_size_has_the_charged_noise_and_is_charged_first() -> None:
     query = Query("size", "size", DiscreteGaussian(4.0))
     table, empty = PrivateTable(pa.table({"x": range(1000)})), PrivateTable(pa.table({"x": []}))
     sizes = np.array([noisy_size(table, query, ledger(noise=SeededNoise(seed))) for seed in range(1500)]) - 1000
@@ -127,7 +127,7 @@ def test_a_unit_moves_a_box_by_no_more_than_its_rows(
 
 
 def test_answers_one_by_one_have_the_charged_noise() -> None:
-    """Marginals and boxes in turn: accept the scale that was paid, reject a tenth less or more."""
+    """Marginals and boxes in turn: accept the scale that was charged, reject a tenth less or more."""
     wide = Domain(names=("x", "y"), sizes=(200, 200), num_rows=10)
     book, query = ledger(), Query("c", "c", DiscreteGaussian(3.0, 1))
     draws = noisy_answers(table([], domain=wide), query, book)(("x", "y"))
@@ -142,11 +142,11 @@ def test_answers_one_by_one_have_the_charged_noise() -> None:
     assert max(chi_square(counts - 2, 2.7), chi_square(counts - 2, 3.3)) < 1e-3
 
 
-def test_answers_are_paid_at_once_and_no_more_are_given() -> None:
+def test_answers_are_charged_at_once_and_no_more_are_given() -> None:
     book = ledger(1.0)
     with pytest.raises(BudgetExceeded, match=r"would exceed"):
         noisy_answers(untouchable(), Query("c", "c", DiscreteGaussian(20.0, 1000)), book)
-    with pytest.raises(BudgetExceeded, match=r"planned for 1 rows a unit, not for 2. This query was not made"):
+    with pytest.raises(BudgetExceeded, match=r"planned for 1 rows per unit, not for 2. This query was not made"):
         noisy_answers(untouchable(k=2), Query("c", "c", DiscreteGaussian(50.0, 2)), book)
     assert not book.queries
     charged = Query("c", "c", DiscreteGaussian(50.0, 2))

@@ -1,4 +1,4 @@
-"""What is bought: category lists that show nobody alone, bounds on public grids, trees of noisy counts."""
+"""Private estimates: category lists that show no single unit, bounds on public grids, trees of noisy counts."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -76,7 +76,7 @@ class Counting(SeededNoise):
 
 
 @pytest.mark.parametrize("buy", ["categories", "bounds", "histograms"])
-def test_each_purchase_is_charged_once_and_before_reading(buy: str) -> None:
+def test_each_estimate_is_charged_once_and_before_reading(buy: str) -> None:
     def purchase(values: Mapping, item: Query, book: Ledger) -> object:
         if buy == "categories":
             return discover_categories(PrivateColumns(values), item, book)
@@ -420,7 +420,7 @@ def test_a_row_moves_one_cell_of_a_level_by_one_at_most(cells: list[int], wanted
 @pytest.mark.parametrize(
     ("paid", "grid"), [(3, "small"), (3, "reals"), (1, "small"), (3, "one value"), (3, "odd span")]
 )
-def test_no_more_vectors_are_drawn_than_were_paid(paid: int, grid: str) -> None:
+def test_no_more_vectors_are_drawn_than_were_charged(paid: int, grid: str) -> None:
     """Each level is one vector with one draw a cell; levels that a small grid does not need become repeats."""
     noise = Counting(0)
     values = rows_in(GRIDS[grid])
@@ -474,8 +474,8 @@ COLUMNS = (
 
 
 @pytest.mark.parametrize(("bins", "levels"), [("tree", 1 + 3 + 3 + 3 + 3 + 3 + 3), ("equal", 7), ("uniform", 0)])
-def test_the_plan_pays_for_what_the_schema_leaves_open(bins: str, levels: int) -> None:
-    """The dearest case where bounds are bought, and nothing for what is declared or never modelled."""
+def test_the_plan_charges_for_what_the_schema_leaves_open(bins: str, levels: int) -> None:
+    """The most expensive case where bounds are estimated, and nothing for what is declared or never modelled."""
     budget = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0)).remaining
     plan = plan_discovery(Schema(columns=COLUMNS), budget, Binning(bins=bins))
     events = {item.key: item.event for item in plan}
@@ -495,14 +495,14 @@ def test_the_plan_pays_for_what_the_schema_leaves_open(bins: str, levels: int) -
     assert book.spent().epsilon < 0.8
 
 
-def test_a_declared_schema_buys_nothing_but_histograms() -> None:
+def test_a_declared_schema_needs_histograms_only() -> None:
     declared = Schema(columns=COLUMNS[:1] + COLUMNS[3:5], rows=100)
     budget = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0)).remaining
     assert [item.key for item in plan_discovery(declared, budget, Binning())] == ["histograms"]
     assert not plan_discovery(declared, budget, Binning(bins="uniform")).queries
 
 
-def test_units_of_several_rows_raise_the_price() -> None:
+def test_units_of_several_rows_raise_the_cost() -> None:
     schema = Schema(columns=(*COLUMNS, Column(name="id", kind="id")), unit="id", max_rows_per_unit=3)
     budget = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=3).remaining
     for item in plan_discovery(schema, budget, Binning(bins="equal")):

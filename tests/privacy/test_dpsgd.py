@@ -95,17 +95,8 @@ def test_batches_are_sampled_at_the_charged_rate_and_no_more_than_charged() -> N
     batches = sample_batches(steps, jax.random.split(keys, 2000), end=2000, batch_size=75)
     sizes = np.asarray(batches._taken).reshape(2000, -1).sum(axis=1)
     assert abs(sizes.mean() - 75) < 5 * math.sqrt(300 * 0.25 * 0.75 / 2000)
-    with pytest.raises(BudgetExceeded, match="2001 steps were requested, and 2000 were charged"):
+    with pytest.raises(BudgetExceeded, match="2001 steps were requested, but only 2000 were charged"):
         sample_batches(steps, jax.random.split(keys, 1), end=2001, batch_size=75)
-
-
-def test_noise_may_grow_but_not_shrink() -> None:
-    rows, present, _, _ = units_of(2, 1)
-    steps = charged(PrivateUnits(rows, present), 1.5)
-    assert float(steps.with_noise_multiplier(2.0).noise_multiplier) == 2.0
-    for less in (1.4, 0.0, math.nan):
-        with pytest.raises(BudgetExceeded, match=r"is less\. This query was not made"):
-            steps.with_noise_multiplier(less)
 
 
 def test_a_network_that_mixes_rows_is_refused() -> None:

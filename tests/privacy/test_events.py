@@ -73,7 +73,6 @@ def test_every_parameter_is_checked_and_described(event: Event) -> None:
 def test_an_accountant_has_a_figure_or_says_that_it_has_none(event: Event) -> None:
     assert (event.pld(1e-3) is not None) == event.has_pld
     assert len(event.rdp()) == len(events.ORDERS)
-    assert (event.tail_delta > 0) == event.is_floating
     assert event.has_pld == math.isfinite(accounting.pld_epsilon([event], 1e-6, 1e-3))
 
 

@@ -11,7 +11,7 @@ from understudy.privacy.filters import ZCDPFilter
 from understudy.privacy.ledger import Query
 
 
-def test_a_filter_charges_its_lump_first_and_once() -> None:
+def test_a_filter_charges_its_zcdp_budget_first_and_once() -> None:
     book = ledger(1.0)
     with pytest.raises(BudgetExceeded, match=r"would exceed"):
         ZCDPFilter(untouchable(), Query("r", "r", ZCDP(10.0)), book)
@@ -23,6 +23,14 @@ def test_a_filter_charges_its_lump_first_and_once() -> None:
     assert book.queries == (query,)
     assert budget.used == pytest.approx(1 / (2 * 20.0**2) + 0.05**2 / 8)
     assert budget.remaining == pytest.approx(budget.rho - budget.used)
+
+
+def test_a_filter_refuses_rows_of_smaller_units_than_the_ledger_protects() -> None:
+    """Its counts would get noise for one row of a unit that may own four."""
+    book = ledger(50.0, k=4)
+    with pytest.raises(BudgetExceeded, match=r"bounded to 1 a unit, and a unit may own 4"):
+        ZCDPFilter(untouchable(k=1), Query("r", "r", ZCDP(0.01)), book)
+    assert not book.queries
 
 
 def test_a_filter_refuses_to_overspend_untouched() -> None:
@@ -43,7 +51,7 @@ def test_a_filter_refuses_to_overspend_untouched() -> None:
 
 @pytest.mark.parametrize("k", [1, 4])
 def test_a_filter_counts_many_small_spends(k: int) -> None:
-    """However the lump is cut up, the queries that were made cost no more than it in all."""
+    """However the zCDP budget is divided, the queries that were made cost no more than it in all."""
     budget = ZCDPFilter(table([(0, 0, 0)], k=k), Query("r", "r", ZCDP(0.03)), ledger(50.0, k=k))
     price = 0.03 / 1000
     made = 0
@@ -68,8 +76,11 @@ def test_no_spend_is_too_small_to_count() -> None:
     assert budget.used > before
 
 
-def test_prices_inside_a_filter_are_those_of_the_events() -> None:
+def test_costs_inside_a_filter_are_those_of_the_events() -> None:
     for k in (1, 3):
         budget = ZCDPFilter(table([], k=k), Query("r", "r", ZCDP(0.5)), ledger(50.0, k=k))
-        assert budget.cost_of_counts(7.0) == pytest.approx(DiscreteGaussian(7.0, 1, k).rho)
-        assert budget.cost_of_selection(0.3) == pytest.approx(Selections(0.3).rho)
+        budget.noisy_counts(("a",), 7.0)
+        assert budget.used == pytest.approx(DiscreteGaussian(7.0, 1, k).rho)
+        before = budget.used
+        budget.noisy_selection(candidates(), 0.3)
+        assert budget.used - before == pytest.approx(Selections(0.3).rho)

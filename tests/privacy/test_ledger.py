@@ -39,7 +39,7 @@ def counts(
         ("1", r"epsilon must be a positive number, found 1\."),
         (math.inf, r"epsilon must be finite, found infinity.*--not-private.*Guarantee\.not_private\(\)"),
         (-math.inf, r"epsilon must be a positive number, found -inf"),
-        (1001, r"epsilon 1001 is too large to protect anyone\. Use at most 100\..*--not-private"),
+        (1001, r"epsilon 1001 is too large to give meaningful protection\. Use at most 100\..*--not-private"),
         (1e-7, r"epsilon 1e-07 is too small.*Use at least 1e-6"),
     ],
 )
@@ -79,7 +79,7 @@ class Store:
     is_charged = False
 
     def slot(self) -> Slot:
-        raise NotImplementedError
+        raise AssertionError("no training starts in these tests, so none may ask where to keep its state")
 
 
 def test_only_an_accepted_charge_under_a_guarantee_marks_the_store() -> None:
@@ -172,7 +172,7 @@ def test_a_cost_for_fewer_rows_per_unit_is_refused() -> None:
     """One forgotten factor would divide the noise by the rows that a unit may own."""
     book = ledger(5.0, rows_per_unit=3)
     assert book.remaining.max_rows_per_unit == 3
-    with pytest.raises(BudgetExceeded, match=r"covers 1 row\(s\) per unit, and a unit may own 3\.") as refused:
+    with pytest.raises(BudgetExceeded, match=r"covers 1 row\(s\) per unit, but units may have 3\.") as refused:
         book.charge(counts(100.0))
     assert refused.value.query == "1 marginals"
     assert not book.queries

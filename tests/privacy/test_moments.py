@@ -69,7 +69,7 @@ class Wild:
 
 
 def moment_vector(rows: PrivateRows, layout: object, weights: tuple[float, float, float]) -> np.ndarray:
-    """All cells over their standard deviations, in units of the query's noise multiplier: what the price is for."""
+    """All cells over their standard deviations, in units of the query's noise multiplier: what the cost is for."""
     width = layout.encode(rows._codes[:1], rows._positions[:1], jax.random.key(0)).shape[1] - 1  # type: ignore[attr-defined]
     absent = np.zeros((width, width), dtype=bool)
     found = noisy_moments(rows, layout, ONE, exact_ledger(), weights=weights, absent=absent)  # type: ignore[arg-type]
@@ -280,7 +280,7 @@ def query_rows(what: str, rows: PrivateRows, query: Query, ledger: Ledger) -> ob
 
 @pytest.mark.parametrize("what", ["moments", "gram", "classes"])
 def test_refusals_are_public_and_come_first(what: str) -> None:
-    """A look that costs too much, noise beyond 64 bits, a declared number of rows that is too great. An estimated
+    """A query that costs too much, noise beyond 64 bits, a declared number of rows that is too great. An estimated
     number of rows is a noisy answer, and refuses nothing."""
     steps = STEPS if what == "classes" else STEPS**2
     ledger = Ledger(Guarantee(1.0, 1e-5), noise=SeededNoise(0))
@@ -296,7 +296,7 @@ def test_refusals_are_public_and_come_first(what: str) -> None:
         query_rows(
             what, unread(many), Query("m", "m", Gaussian(10.0)), Ledger(Guarantee(1.0, 1e-5), noise=SeededNoise(0))
         )
-    with pytest.raises(AssertionError, match="a row was read"):  # what was paid for is looked at
+    with pytest.raises(AssertionError, match="a row was read"):  # what was charged is read
         query_rows(
             what, unread(int(0.99 * MOST_SUM / steps)), Query("m", "m", Gaussian(0.49 * MOST_STDDEV / steps)), ledger
         )
@@ -347,7 +347,7 @@ def test_noise_grows_with_the_rows_of_a_unit() -> None:
         assert sums["classes", "y"][1] == pytest.approx(k * 2 / weights[0])
 
 
-def test_absent_cells_are_neither_looked_at_nor_noised() -> None:
+def test_absent_cells_are_neither_read_nor_noised() -> None:
     codes, positions = made_up(5, 30)
     inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="positions", intercept=True)
     absent = np.zeros((inputs.width, inputs.width), dtype=bool)
@@ -378,7 +378,7 @@ def test_queries_are_charged_first_and_refused_where_they_do_not_fit() -> None:
     assert not strict.queries
 
 
-def test_a_table_with_nobody_in_it_is_noise_alone() -> None:
+def test_an_empty_table_gives_noise_alone() -> None:
     codes, positions = made_up(8, 1)
     inputs = inputs_of(DOMAIN, SCALES, "pay", numbers="both", intercept=True)
     absent = np.zeros((inputs.width, inputs.width), dtype=bool)
@@ -404,7 +404,7 @@ def test_sums_do_not_depend_on_the_order_of_rows() -> None:
 
 
 def test_steps_are_fine_beside_the_noise() -> None:
-    """What makes discrete and continuous noise one price: their laws differ by less than any delta in use."""
+    """What makes discrete and continuous noise one cost: their laws differ by less than any delta in use."""
     stddev = 0.05 * STEPS  # far less noise than a guarantee of epsilon 50 leaves
     at = np.arange(-int(8 * stddev), int(8 * stddev) + 1)
     discrete = np.exp(-((at / stddev) ** 2) / 2)
@@ -427,7 +427,7 @@ def test_the_laws_have_the_stated_ratio() -> None:
 
 
 @pytest.mark.parametrize("multiplier", [0.7, 3.0, 30.0])
-def test_the_exact_price_of_a_gaussian_is_that_of_its_distribution(multiplier: float) -> None:
+def test_the_exact_cost_of_a_gaussian_is_that_of_its_distribution(multiplier: float) -> None:
     for delta in (1e-3, 1e-6, 1e-10):
         exact = gaussian_epsilon(multiplier, delta)
         on_a_grid = float(Gaussian(multiplier).pld(1e-3).get_epsilon_for_delta(delta))

@@ -57,7 +57,7 @@ def log_density(
 
 
 @pytest.mark.parametrize(("epsilon", "k", "most"), [(0.3, 1, 1.0), (2.0, 1, 1.0), (1.0, 3, 1.0), (1.0, 1, 4.0)])
-def test_the_odds_of_every_answer_change_within_the_price(epsilon: float, k: int, most: float) -> None:
+def test_the_odds_of_every_answer_change_within_the_cost(epsilon: float, k: int, most: float) -> None:
     """The whole density, with and without a unit of k rows, at points all over; small tables, where one row is much."""
     generator = np.random.default_rng(0)
     worst = 0.0
@@ -79,10 +79,10 @@ def test_the_odds_of_every_answer_change_within_the_price(epsilon: float, k: int
             )
             worst = max(worst, abs(with_unit - without))
     assert worst <= epsilon + 1e-9
-    assert worst > 0.35 * epsilon  # the test can see a price that is too low
+    assert worst > 0.35 * epsilon  # the test can see a cost that is too low
 
 
-def test_the_determinant_takes_half_of_the_price_at_most() -> None:
+def test_the_determinant_takes_half_of_the_cost_at_most() -> None:
     for epsilon in (0.1, 1.0, 5.0):
         beta = rate_of_term(epsilon, least_penalty(epsilon, 100), 100)
         assert beta == pytest.approx(epsilon / 2)
@@ -232,7 +232,7 @@ def test_an_inexact_minimum_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         minimiser(inputs, np.ones(50), np.ones(50), np.full(3, 5.0), size=50, penalty=1e-4, grid=FINEST)
 
 
-def test_the_noise_drawn_is_the_noise_priced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_noise_drawn_is_the_noise_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     """beta, as it is drawn, follows from the query, the unit and the greatest class weight."""
     drawn: list[float] = []
 

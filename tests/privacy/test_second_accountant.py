@@ -199,7 +199,7 @@ SABOTAGE: dict[str, Callable[[], tuple[tuple[Query, ...], tuple[Query, ...]]]] =
     "the cheaper partition": lambda: (PARTED, tuple(query for query in PARTED if query.partition != "train")),
     "the partition alone": lambda: (PARTED, tuple(query for query in PARTED if query.partition is not None)),
 }
-"""What ran, and what a mistaken accountant would have priced in its place."""
+"""What ran, and what a mistaken accountant would have charged instead."""
 
 
 @pytest.mark.parametrize("mistake", SABOTAGE)

@@ -319,7 +319,7 @@ def test_batches_above_their_slots_are_in_random_order_without_gaps() -> None:
     assert 0.03 < float((((counts - 1000) ** 2) / 1000).sum()) < 35.9  # 5 degrees of freedom, 1e-6 on either side
 
 
-def test_one_unit_more_fills_an_empty_slot_and_moves_nobody() -> None:
+def test_one_unit_more_fills_an_empty_slot_and_moves_no_other() -> None:
     """The coupling of the proof: the same key, the unit at the table's end, more slots than units."""
     for seed in range(20):
         key = jax.random.key(seed)

@@ -29,6 +29,7 @@ from understudy.privacy.events import (
 )
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import SeededNoise
+from understudy.privacy.objective import MOST_INPUTS
 from understudy.privacy.pate import laplaces
 
 FLOATING: tuple[Event, ...] = (SubsampledGaussian(0.1, 30.0, 10), Gaussian(30.0, floating=True), Pure(0.01, 5))
@@ -97,6 +98,7 @@ def test_the_laplace_noise_reaches_the_end_that_is_charged() -> None:
     assert math.exp(-44.0) < 2.0**-63
     draws = np.asarray(laplaces(SeededNoise(0).key(), 200_000))
     assert np.abs(draws).max() > 10
+    assert 2 * MOST_INPUTS <= 2**15  # a random linear term has two numbers for each input
     assert Pure(1.0, 3).tail_delta == pytest.approx(3 * (1 + math.e) / 2**48)
 
 
@@ -123,7 +125,7 @@ def test_the_tail_is_taken_off_delta() -> None:
 @pytest.mark.parametrize("event", FLOATING, ids=lambda event: type(event).__name__)
 def test_a_ledger_refuses_deltas_that_floating_noise_cannot_honour(event: Event) -> None:
     ledger = Ledger(Guarantee(10.0, 1e-15), noise=SeededNoise(0))
-    with pytest.raises(ConfigError, match=r"delta 1e-15 is below 1e-12, the smallest that the floating-point noise"):
+    with pytest.raises(ConfigError, match=r"delta 1e-15 is below 1e-12, the smallest that floating-point noise"):
         ledger.charge(Query("k", "what", event))
     assert not ledger.queries
     with pytest.raises(ConfigError, match="below 1e-12"):

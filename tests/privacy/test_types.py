@@ -33,6 +33,7 @@ from understudy.privacy.table import PrivateTable
 from understudy.privacy.table import PublicTable
 from understudy.schema import Schema
 from understudy.synthesizers.dpgan import DPGAN
+from understudy.synthesizers.run import Run
 
 
 def use(
@@ -68,8 +69,8 @@ BAD = (
     "fit_codec(public_table, schema, plan, ledger, binning)",
     "noisy_size(public_table, query, ledger)",
     "_fit_model(DPGAN(), encoded, private_table, key=key, progress=None)",
-    "DPGAN().fit(private, plan, ledger, key=key, public=private)",
-    "DPGAN().fit(public, plan, ledger, key=key)",
+    "DPGAN().fit(Run(private, plan, ledger, key=key, public=private))",
+    "DPGAN().fit(Run(public, plan, ledger, key=key))",
     "charge_dpsgd(public, query, ledger)",
     "charge_votes(public, query, ledger, num_teachers=2, num_queries=1)",
     "noisy_counts(public, [('a',)], query, ledger)",
@@ -87,7 +88,7 @@ GOOD = (
     "fit_codec(private_table, schema, plan, ledger, binning)",
     "noisy_size(private_table, query, ledger)",
     "_fit_model(DPGAN(), encoded, public_table, key=key, progress=None)",
-    "DPGAN().fit(private, plan, ledger, key=key, public=public)",
+    "DPGAN().fit(Run(private, plan, ledger, key=key, public=public))",
     "charge_dpsgd(private, query, ledger)",
     "charge_votes(private, query, ledger, num_teachers=2, num_queries=1)",
     "noisy_counts(private, [('a',)], query, ledger)",

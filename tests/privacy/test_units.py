@@ -1,4 +1,4 @@
-"""Which rows of a unit may be used: a rule that looks at that unit alone."""
+"""Which rows of a unit may be used: a rule that depends on that unit alone."""
 
 import numpy as np
 import pyarrow as pa

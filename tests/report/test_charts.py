@@ -83,7 +83,7 @@ def test_missing_and_unlisted_values_are_never_folded_away() -> None:
     assert labels[-3:] == ["31 other categories", "(missing)", "(unlisted)"]
 
 
-def test_numbers_that_were_put_into_the_end_cells_are_told() -> None:
+def test_numbers_counted_in_the_end_cells_are_reported() -> None:
     card = scorecard(("aim", "mst"))
     card["details"]["validity"] = {"mst": {"columns": {"age": {"out_of_range": 0.25}, "fnlwgt": {"out_of_range": 0.0}}}}
     page = render(card).replace(SPACE, " ")

@@ -16,6 +16,7 @@ import understudy as us
 from tests.report.pages import NASTY, SPACE, Text
 from tests.report.scorecards import score, scorecard, skipped
 from understudy.errors import ConfigError, TableError
+from understudy.evaluation.scorecard import Scorecard
 from understudy.privacy.ledger import Statement
 from understudy.report import svg, verdict
 from understudy.report.page import WARNING, markdown_to_html, render, write_report
@@ -187,11 +188,11 @@ def test_key_scores_stand_side_by_side_directly_after_the_words() -> None:
 
 def test_the_head_names_files_and_the_day() -> None:
     card = scorecard(("aim",))
-    assert "adult_test, 16,281 rows; given as unseen" in " ".join(Text(render(card)).texts)
+    assert "adult_test, 16,281 rows; declared as unseen" in " ".join(Text(render(card)).texts)
     card["real"]["file"], card["holdout"]["file"], card["holdout"]["seen"] = "train.csv", "<test>.csv", True
     texts = " ".join(Text(render(card | {"created": "2026-01-31"})).texts)
     assert "train.csv, 32,561 rows" in texts
-    assert "<test>.csv, 16,281 rows; seen by the synthesizer" in texts
+    assert "<test>.csv, 16,281 rows; part of the table that was fitted" in texts
     assert "Understudy 0.1.0, 2026-01-31" in texts
 
 
@@ -323,12 +324,8 @@ def test_other_things_are_no_scorecards(content: Any) -> None:
 
 
 def test_the_file_is_written_whole_and_only_replaced_by_force(tmp_path: Path) -> None:
-    class Card:
-        def to_json(self) -> dict[str, Any]:
-            return scorecard(("aim \ud800",))  # a lone surrogate, as JSON may hold
-
     path = tmp_path / "report.html"
-    write_report(path, Card())
+    write_report(path, Scorecard(scorecard(("aim \ud800",))))  # a lone surrogate, as JSON may hold
     first = path.read_bytes()
     assert first.startswith(b"<!doctype html>")
     with pytest.raises(TableError, match="exists"):

@@ -60,7 +60,7 @@ def test_counting_leaves_out_repetitions_and_small_references() -> None:
     assert "No score can be compared with that of real rows: the held-out table has far fewer rows" in said_of(card)
 
 
-def test_invalid_values_are_only_denied_where_all_were_looked_for() -> None:
+def test_invalid_values_are_only_denied_where_all_were_searched() -> None:
     card = scorecard(("aim",))
     metric = card["metrics"][3]
     card["metrics"] = [metric | {"key": "unlisted", "title": "Unlisted categories"}]

@@ -10,12 +10,19 @@ import pytest
 
 from understudy.schema import KINDS, Schema
 from understudy.schema.check import Finding, check
+from understudy.tables.cast import conform, normalize
 
 
 def findings(column: str, values: pa.Array, table: str = "rows = 4") -> dict[str, Finding]:
     """What `check` says about one column `x` with these values, by topic."""
     schema = Schema.from_toml(f"[table]\n{table}\n[columns.x]\n{column}")
-    return {finding.topic: finding for finding in check(schema, pa.table({"x": values}))}
+    return {finding.topic: finding for finding in check_as_read(schema, pa.table({"x": values}))}
+
+
+def check_as_read(schema: Schema, table: pa.Table) -> list[Finding]:
+    """What `check` says about a table in the types in which it is read."""
+    table = normalize(table)
+    return check(schema, table, conform(table, schema))
 
 
 def test_a_table_that_fits_has_no_findings():
@@ -29,9 +36,9 @@ def test_a_table_that_fits_has_no_findings():
         columns.d = {kind = "real", bounds = [0, 2]}
         """
     )
-    assert check(schema, table) == []
+    assert check_as_read(schema, table) == []
     chunked = pa.concat_tables([table, table.slice(0, 0)])
-    assert check(schema, chunked) == []
+    assert check_as_read(schema, chunked) == []
 
 
 def test_values_outside_the_categories():
@@ -52,8 +59,8 @@ def test_categories_are_compared_across_types():
     assert not findings('kind = "categorical"\ncategories = ["1", "2"]', pa.array([1, 2, 1, 2]))
     assert not findings('kind = "categorical"\ncategories = [1, 2]', pa.array([1.0, 2.0, 2.0, None]))
     mixed = findings('kind = "categorical"\ncategories = [1, 2]', pa.array(["1", "2", "x", None]))
-    assert '(such as "x")' in mixed["outside categories"].message
-    assert "outside categories" in findings('kind = "categorical"\ncategories = [1, 2]', pa.array([1.0, 1.5, 2.0, 2.0]))
+    assert mixed["kind"].count == 1
+    assert "not whole" in findings('kind = "categorical"\ncategories = [1, 2]', pa.array([1.0, 1.5, 2.0, 2.0]))
 
 
 def test_values_outside_the_bounds():
@@ -77,9 +84,12 @@ def test_values_outside_the_bounds():
 def test_dates_in_text():
     texts = pa.array(["01.02.2020", "31.12.2020", "soon", None])
     found = findings('kind = "date"\nformat = "%d.%m.%Y"\nbounds = [2020-01-01, 2020-06-30]', texts)
-    assert found["kind"].message == "1 value cannot be read as date and will count as null."
+    assert found["kind"].message == (
+        "1 of 3 values cannot be read as date with the format %d.%m.%Y. They count as nulls. Correct the schema, or the"
+        " table."
+    )
     assert found["outside bounds"].count == 1
-    assert findings('kind = "date"\nformat = "%Y%!"', texts)["kind"].level == "error"
+    assert findings('kind = "date"\nformat = "%Y"', texts)["kind"].count == 3
     iso = pa.array(["2020-02-01", "2020-12-31", None, "2021-01-01"])
     assert findings('kind = "date"\nbounds = [2020-01-01, 2020-12-31]', iso)["outside bounds"].count == 1
     moments = pa.array(["2020-02-01 10:00:00.5", "2020-12-31T00:00", None, "never"])
@@ -116,7 +126,7 @@ def test_check_takes_any_column(kind, arrow_type):
     lines = f'kind = "{kind}"' + (f"\nbounds = {bounds[kind]}" if kind in bounds else "")
     for values in (some_values(arrow_type), pa.chunked_array([], arrow_type)):
         schema = Schema.from_toml(f"[table]\nrows = 2\n[columns.x]\n{lines}")
-        assert all(isinstance(finding.message, str) for finding in check(schema, pa.table({"x": values})))
+        assert all(isinstance(finding.message, str) for finding in check_as_read(schema, pa.table({"x": values})))
 
 
 def some_values(arrow_type: pa.DataType) -> pa.ChunkedArray:
@@ -145,8 +155,8 @@ def test_nulls_constants_and_odd_numbers():
     assert findings('kind = "real"', pa.array([math.nan] * 4))["all null"]
     assert findings('kind = "integer"', pa.array([7, 7, None, 7]))["constant"]
     odd = findings('kind = "real"\nbounds = [0, 9]', pa.array([math.nan, math.inf, 1.0, 2.0]))
-    assert set(odd) == {"not a number", "infinite"}
-    assert (odd["not a number"].count, odd["infinite"].count) == (1, 1)
+    assert set(odd) == {"infinite"}
+    assert odd["infinite"].count == 1
     null = findings('kind = "integer"\nnullable = false\nbounds = [0, 9]', pa.array([1, 2, None, 3]))
     assert "1 value is null, but nullable is false: nulls become the lower bound." in null["null"].message
     broken = findings('kind = "integer"', pa.array([1.0, 2.5, 3.0, None]))
@@ -156,13 +166,12 @@ def test_nulls_constants_and_odd_numbers():
 def test_kinds_that_cannot_hold_the_values():
     for kind, values in [
         ("integer", pa.array([date(2020, 1, 1)] * 4)),
-        ("boolean", pa.array([b"1"] * 4)),
         ("datetime", pa.array([1, 2, 3, 4])),
         ("categorical", pa.array([[1]] * 4)),
     ]:
         found = findings(f'kind = "{kind}"', values)
         assert found["kind"].level == "error"
-        assert f"It is declared {kind}, but the table holds {values.type}." in found["kind"].message
+        assert f"4 of 4 values cannot be read as {kind}." in found["kind"].message
 
 
 def test_many_categories_to_estimate():
@@ -180,7 +189,7 @@ def test_rows_and_delta():
 
 def test_units_with_too_many_rows():
     schema = Schema.from_toml('table = {rows = 7, unit = "who", max_rows_per_unit = 2}\ncolumns.who.kind = "id"')
-    found = {f.topic: f for f in check(schema, pa.table({"who": ["a", "a", "a", "a", "b", "b", None]}))}
+    found = {f.topic: f for f in check_as_read(schema, pa.table({"who": ["a", "a", "a", "a", "b", "b", None]}))}
     assert set(found) == {"no unit", "rows per unit"}
     assert found["rows per unit"].count == 1
     assert found["rows per unit"].message.startswith("1 unit has more than max_rows_per_unit = 2 rows; 2 rows will not")
@@ -189,15 +198,15 @@ def test_units_with_too_many_rows():
 
 def test_missing_columns_are_findings_not_errors():
     schema = Schema.from_toml('[table]\nrows = 1\n[columns.a]\nkind = "integer"')
-    (finding,) = check(schema, pa.table({"b": [1]}))
+    (finding,) = check_as_read(schema, pa.table({"b": [1]}))
     assert (finding.level, finding.topic, finding.column) == ("error", "columns", None)
     assert "'a' is in the schema but not in the table" in finding.message
     twice = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
-    assert [found.topic for found in check(schema, twice)] == ["columns"]
+    assert [found.topic for found in check_as_read(schema, twice)] == ["columns"]
 
 
 def test_text_and_ids_are_not_checked():
     schema = Schema.from_toml(
         '[table]\nrows = 2\n[columns.a]\nkind = "text"\n[columns.b]\nkind = "id"\nnullable = false'
     )
-    assert check(schema, pa.table({"a": [["x"], None], "b": [None, None]})) == []
+    assert check_as_read(schema, pa.table({"a": [["x"], None], "b": [None, None]})) == []

@@ -23,7 +23,6 @@ def test_kinds_follow_arrow_types():
             ("ls", pa.large_string()),
             ("sv", pa.string_view()),
             ("dict", pa.dictionary(pa.int8(), pa.string())),
-            ("ree", pa.run_end_encoded(pa.int32(), pa.int64())),
             ("list", pa.list_(pa.int8())),
             ("struct", pa.struct([("a", pa.int8())])),
             ("bin", pa.binary()),
@@ -49,7 +48,6 @@ def test_kinds_follow_arrow_types():
         "ls": "categorical",
         "sv": "categorical",
         "dict": "categorical",
-        "ree": "integer",
     }
     dropped = [column for column in schema if column.drop]
     assert [column.name for column in dropped] == ["list", "struct", "bin", "time", "dur", "nul", "uuid"]

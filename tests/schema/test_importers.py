@@ -225,7 +225,7 @@ def test_mbi(imported, refuse):
 @pytest.mark.parametrize("content", ['{"a": "b"}', "{}", "a: b", "a:\n  b: c", '{"a": true}', '{"tables": {}}'])
 def test_unknown_formats_name_the_known_ones(content, refusal):
     message = refusal(content)
-    assert "schema.any is in no known schema format" in message
+    assert "schema.any is not in a known schema format" in message
     assert all(f"{name} ({each.title})" in message for name, each in FORMATS.items())
 
 

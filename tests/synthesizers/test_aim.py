@@ -1,4 +1,4 @@
-"""AIM: one lump, spent whole and never passed; caps on size and rounds; small tables."""
+"""AIM: one zCDP budget, spent in full and never exceeded; caps on size and rounds; small tables."""
 
 import jax
 import numpy as np
@@ -13,6 +13,7 @@ from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.aim import AIM
 from understudy.synthesizers.mst import MST
+from understudy.synthesizers.run import Run
 
 DOMAIN = Domain(names=("a", "b", "c", "d", "e"), sizes=(3, 4, 5, 3, 2), num_rows=4000)
 
@@ -39,12 +40,12 @@ def _fit(
     plan = method.plan(domain, ledger.remaining)
     told: list[float] = []
     rows = PrivateRows(_codes() if codes is None else codes, domain)
-    model = method.fit(rows, plan, ledger, key=jax.random.key(0), progress=lambda share, words: told.append(share))
+    model = method.fit(Run(rows, plan, ledger, key=jax.random.key(0), progress=lambda share, words: told.append(share)))
     assert ledger.queries == plan.queries
     return model, told
 
 
-def test_plan_is_one_lump_that_fills_the_budget() -> None:
+def test_plan_is_one_zcdp_budget_that_fills_the_guarantee() -> None:
     guarantee = Guarantee(1.0, 1e-6)
     plan = AIM().plan(DOMAIN, Ledger(guarantee, noise=SeededNoise(0)).remaining)
     assert isinstance(plan["rounds"].event, ZCDP)
@@ -52,8 +53,8 @@ def test_plan_is_one_lump_that_fills_the_budget() -> None:
     assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1
 
 
-def test_all_of_the_lump_is_spent_round_by_round() -> None:
-    """The filter refuses what would pass the lump, so reaching its end is spending it exactly."""
+def test_the_whole_zcdp_budget_is_spent_round_by_round() -> None:
+    """The filter refuses what would exceed the zCDP budget, so reaching its end is spending it exactly."""
     _, told = _fit(AIM(), 1.0)
     assert told == sorted(told)
     assert told[-1] == pytest.approx(1, abs=1e-6)
@@ -121,12 +122,12 @@ def test_small_tables(columns: int) -> None:
     assert told[-1] == pytest.approx(1, abs=1e-6)
 
 
-def test_units_with_several_rows_pay_for_them() -> None:
-    """The lump buys the same zCDP; the noise grows with the rows a unit may have."""
+def test_units_with_several_rows_get_more_noise() -> None:
+    """The zCDP budget stays the same; the noise grows with the rows a unit may have."""
     ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=4)
     method = AIM(max_rounds=12)
     rows = PrivateRows(_codes(), DOMAIN, max_rows_per_unit=4)
-    model = method.fit(rows, method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0))
+    model = method.fit(Run(rows, method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0)))
     assert model.total == 4000
 
 
@@ -134,7 +135,7 @@ def test_without_noise_the_pairs_are_exact() -> None:
     ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
     method = AIM(max_rounds=20)
     model = method.fit(
-        PrivateRows(_codes(), DOMAIN), method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0)
+        Run(PrivateRows(_codes(), DOMAIN), method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0))
     )
     assert np.abs(model.marginal(("a", "b")) - _exact(("a", "b"))).sum() < 40
 

@@ -23,7 +23,7 @@ MANY = Facts((100,) * 10, rows=10**6, target=None, epsilon=1.0, delta=1e-6)
 
 
 def small_schema(rows: int | None = None) -> us.Schema:
-    """Something of everything: a declared list, one that is bought, bounds, bounds that are bought."""
+    """Something of everything: a declared list, one that is estimated, bounds, bounds that are estimated."""
     columns = (
         us.Column(name="a", kind="categorical", categories=("x", "y")),
         us.Column(name="b", kind="categorical"),
@@ -84,8 +84,8 @@ def test_every_rule_names_a_method_and_the_last_always_holds() -> None:
 # ----------------------------------------------------------------------------------------------------------- the facts
 
 
-def test_facts_hold_nothing_that_is_bought() -> None:
-    """Stand-ins and bought numbers of a domain are left out, so no choice can follow from them."""
+def test_facts_hold_nothing_that_is_estimated() -> None:
+    """Stand-ins and estimated numbers of a domain are left out, so no choice can follow from them."""
     domain = assumed_domain(small_schema(), Binning())
     budget = Budget(1.0, 1e-6)
     facts = Facts.of(domain, budget)
@@ -129,7 +129,7 @@ def test_one_choice_for_all_tables_of_a_schema(rows: int) -> None:
         release = us.fit(table, "auto", GUARANTEE, schema=schema, seed=seed)
         assert release.statement.method == method
         assert release.statement.queries == planned.queries
-        assert release.notes[: len(reasons)] == reasons  # behind it stands what was bought
+        assert release.notes[: len(reasons)] == reasons  # after it come the estimates
         assert f"with the method `{method}`." in release.certificate
 
 

@@ -43,6 +43,7 @@ from understudy.training.settings import Settings
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.papers.autogan import counterexample
+from understudy.synthesizers.run import Run
 
 QUICK = us.Guarantee(0.3, 1e-6)  # much noise: the accountant is quick
 SMALL = "steps=60, latent=8, generator_widths=[32, 32], critic_widths=[16], autoencoder_steps=60"
@@ -233,7 +234,7 @@ def test_the_moments_carry_the_charged_noise() -> None:
     assert max(pvalues[3.0], pvalues[5.0]) < 1e-3
 
 
-# --------------------------------------------------------------------------------------------------------------- prices
+# ---------------------------------------------------------------------------------------------------------------- costs
 
 
 def test_both_phases_stand_on_one_ledger() -> None:
@@ -287,7 +288,7 @@ def test_the_split_between_the_phases_is_a_setting() -> None:
     assert second[0] < second[1]
 
 
-# ----------------------------------------------------------------------------------------- what is done is what is paid
+# -------------------------------------------------------------------------------------- what is done is what is charged
 
 
 class Keys(SeededNoise):
@@ -316,7 +317,7 @@ class Seen(Exception):
 
 @pytest.mark.parametrize("encoder", ["joint", "random", "dp_pca", "public"])
 @pytest.mark.parametrize("latent_critic", [False, True])
-def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_phases_do_what_was_charged(encoder: str, latent_critic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates, steps, noise multipliers and bounds are those of the queries, which stand in the ledger before rows are
     handed out; what learns is what may; and keys of draws and noise are fresh ones of the run, each used once."""
     method = AutoGAN(
@@ -367,7 +368,9 @@ def test_both_phases_do_what_was_paid(encoder: str, latent_critic: bool, monkeyp
     monkeypatch.setattr(autogan, "train", second_phase)
     public = PublicRows(np.ones((5, 2), np.int32), np.full((5, 2), np.nan)) if encoder == "public" else None
     with pytest.raises(Seen):
-        method.fit(PrivateRows(np.ones((30, 2), np.int32), domain), plan, ledger, key=jax.random.key(5), public=public)
+        method.fit(
+            Run(PrivateRows(np.ones((30, 2), np.int32), domain), plan, ledger, key=jax.random.key(5), public=public)
+        )
     assert ledger.queries == plan.queries
     assert len(set(used)) == 2
     assert set(used) <= set(noise.given)
@@ -508,7 +511,7 @@ def test_adult_without_noise_is_predicted_above_the_published_figure() -> None:
         ("reduction=max", "reduction must be one of"),
         ("autoencoder_steps=0", "autoencoder_steps must be a whole number of at least 1"),
         ("autoencoder_fraction=0.0", "autoencoder_fraction must be a number above 0"),
-        ("autoencoder_fraction=0.95", "leave nothing for the critic"),
+        ("autoencoder_fraction=0.95", "leaves nothing for the critic"),
         ("autoencoder_clip_norm=1e30", "autoencoder_clip_norm must be a number from"),
         ("autoencoder_learning_rate=0.0", "autoencoder_learning_rate must be a positive"),
         ("autoencoder_sampling_rate=1.5", "sampling rate"),
@@ -527,19 +530,19 @@ def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: 
 
 def test_tables_that_do_not_fit_are_refused_before_anything_is_spent() -> None:
     schema, table = survey()
-    with pytest.raises(ConfigError, match="exceeds the features of a row"):
+    with pytest.raises(ConfigError, match="a row has at most"):
         us.plan(schema, "autogan(code_size=5000)", QUICK)
-    with pytest.raises(ConfigError, match="exceeds the features of a row"):
+    with pytest.raises(ConfigError, match="a row has at most"):
         us.fit(table, "autogan(code_size=5000)", QUICK, schema=schema)
     for features in ("typed", "modes"):
-        with pytest.raises(ConfigError, match="exceeds the features of a row"):
+        with pytest.raises(ConfigError, match="a row has at most"):
             us.plan(schema, f"autogan(code_size=500, features={features})", us.Guarantee.not_private())
     bought = us.Schema(columns=(us.Column(name="x", kind="categorical"),), rows=10)
     assert us.plan(bought, "autogan(code_size=15)", us.Guarantee.not_private()).queries  # there may be as many levels
     numbers = us.Schema(columns=(us.Column(name="x", kind="real", bounds=(0.0, 1.0)),), rows=10)
     with pytest.raises(ConfigError, match="every column of this table is a number"):
         us.plan(numbers, "autogan(features=typed, reconstruction=bce)", QUICK)
-    with pytest.raises(ConfigError, match="learns from a public table"):
+    with pytest.raises(ConfigError, match="needs a public table"):
         us.fit(table, "autogan(encoder=public)", QUICK, schema=schema)
 
 
@@ -552,7 +555,7 @@ def test_settings_of_another_type_are_refused(settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize("around", ["boosted({}, checkpoints=2)", "selected({})", "drs({})"])
 def test_wrappers_refuse_before_anything_is_spent(around: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Critics of codes judge no rows; and an encoder that needs public rows needs them inside a wrapper too."""
-    with pytest.raises(ConfigError, match="judge no rows"):
+    with pytest.raises(ConfigError, match="score codes, not rows"):
         read_method(around.format("autogan(latent_critic=true)"))
 
     def no_charge(*_: object) -> None:
@@ -561,7 +564,7 @@ def test_wrappers_refuse_before_anything_is_spent(around: str, monkeypatch: pyte
     monkeypatch.setattr(Ledger, "charge", no_charge)
     schema, table = survey()
     method = around.format("autogan(encoder=public)")
-    with pytest.raises(ConfigError, match="learns from a public table"):
+    with pytest.raises(ConfigError, match="needs a public table"):
         us.fit(
             table,
             method,

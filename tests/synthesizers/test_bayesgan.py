@@ -37,6 +37,7 @@ from understudy.privacy.sampling import Batches, round_sampling_rate
 from understudy.schema import Domain
 from understudy.synthesizers import bayesgan, read_method
 from understudy.synthesizers.bayesgan import BayesGAN
+from understudy.synthesizers.run import Run
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import batches_of
 from understudy.training.generation import Context
@@ -268,7 +269,7 @@ def test_the_prior_is_normal() -> None:
         np.testing.assert_allclose(first.bias, -critic.layers[0].bias / 4, rtol=1e-6)
 
 
-# -------------------------------------------------------------------------------------------------------------- prices
+# ---------------------------------------------------------------------------------------------------------------- costs
 
 
 def _budget(guarantee: us.Guarantee = QUICK) -> Budget:
@@ -280,7 +281,7 @@ def _budget(guarantee: us.Guarantee = QUICK) -> Budget:
 )
 def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
     """K J_d M events in all, at the rate that is drawn, whatever the number of rows: where the step size follows from
-    it, the noise of Langevin (here for a million rows more than the budget asks for) moves no price."""
+    it, the noise of Langevin (here for a million rows more than the budget asks for) moves no cost."""
     method: Any = read_method(f"bayesgan(steps=40, discriminator_chains=3, updates=2, sampling_rate=0.03, {settings})")
     plans = [method.plan(dataclasses.replace(DOMAIN, num_rows=rows), _budget()) for rows in (100, 10**6)]
     assert plans[0].queries == plans[1].queries
@@ -292,7 +293,7 @@ def test_every_update_of_every_discriminator_is_charged(settings: str) -> None:
     assert (len(events) == 8) == ("schedule" in settings)
 
 
-def test_langevin_noise_pays_for_privacy_where_the_step_size_is_a_setting() -> None:
+def test_langevin_noise_counts_for_privacy_where_the_step_size_is_a_setting() -> None:
     """With small steps the noise of Langevin is more than the budget asks for: it is charged, and drawn, as it is."""
     method: Any = read_method("bayesgan(steps=60, step_size=1e-8, posterior_temperature=1.0, marginals_fraction=0.0)")
     event = method.plan(DOMAIN, _budget())["discriminators 1"].event
@@ -366,12 +367,12 @@ def _handed(method: Any, plan: Any, ledger: us.Ledger, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(bayesgan, "train_chains", instead)
     with pytest.raises(Seen):
-        method.fit(_rows(), plan, ledger, key=jax.random.key(0))
+        method.fit(Run(_rows(), plan, ledger, key=jax.random.key(0)))
     return handed[0]
 
 
 def test_a_plan_of_other_settings_is_refused_before_a_row_is_read() -> None:
-    """Fewer updates, fewer chains, another rate, another stage: what is done would not be what is paid."""
+    """Fewer updates, fewer chains, another rate, another stage: what is done would not be what is charged."""
     cheap = read_method("bayesgan(steps=60)").plan(DOMAIN, Budget(math.inf, 1e-6))
     for settings in (
         "steps=120",
@@ -382,13 +383,13 @@ def test_a_plan_of_other_settings_is_refused_before_a_row_is_read() -> None:
     ):
         ledger = us.Ledger(NOT_PRIVATE, noise=SeededNoise(0))
         method = read_method(f"bayesgan(steps=60, {settings})" if "steps" not in settings else f"bayesgan({settings})")
-        with pytest.raises(BudgetExceeded, match="other updates than these settings make"):
-            method.fit(_rows(), cheap, ledger, key=jax.random.key(0))
+        with pytest.raises(BudgetExceeded, match="different updates than these settings make"):
+            method.fit(Run(_rows(), cheap, ledger, key=jax.random.key(0)))
         assert ledger.queries == ()
 
 
 @pytest.mark.parametrize("settings", ["step_size=0.5", "posterior_temperature=1e6"])
-def test_an_absurd_temperature_is_told(settings: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_absurd_temperature_is_reported(settings: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By privacy's noise or by asking for it: the plan says it, and fitting warns, with the number."""
     method = read_method(f"bayesgan(steps=60, {settings})")
     ledger = us.Ledger(QUICK, noise=SeededNoise(0))
@@ -396,7 +397,7 @@ def test_an_absurd_temperature_is_told(settings: str, monkeypatch: pytest.Monkey
     least = min(cast(SubsampledGaussian, query.event).noise_multiplier for query in plan if query.key != "one_way")
     effective_temperature = 1e6 if settings == "posterior_temperature=1e6" else 0.5 * (least * 32) ** 2 / 2
     assert f"temperature {effective_temperature:.3g} at" in plan.notes[0].text
-    assert "far more than a posterior" in plan.notes[0].text
+    assert "mostly noise" in plan.notes[0].text
     with pytest.warns(UserWarning, match=f"temperature {effective_temperature:.3g} at".replace("+", "[+]")):
         _handed(method, plan, ledger, monkeypatch)
 
@@ -463,8 +464,8 @@ def test_a_hot_chain_ends_well_or_names_its_step_size() -> None:
         us.Ledger(QUICK, noise=SeededNoise(0)),
     )
     plan = method.plan(rows.domain, ledger.remaining)
-    with pytest.warns(UserWarning, match="far more than a posterior"):
-        _outcome_of(lambda: method.fit(rows, plan, ledger, key=jax.random.key(0)))
+    with pytest.warns(UserWarning, match="mostly noise"):
+        _outcome_of(lambda: method.fit(Run(rows, plan, ledger, key=jax.random.key(0))))
 
 
 def _rows() -> PrivateRows:

@@ -1,4 +1,4 @@
-"""Boosted and selected: what they buy and when, what they improve, what they refuse."""
+"""Boosted and selected: what they query and when, what they improve, what they refuse."""
 
 import dataclasses
 import itertools
@@ -29,15 +29,16 @@ from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.independent import Independent
 from understudy.synthesizers.protocol import HasTrajectory
+from understudy.synthesizers.run import Run
 from understudy.synthesizers.selected import HOLDOUT, TASKS, TRAINING, Classifier, Selected
 from understudy.training.networks import Critic
-from understudy.training.trajectory import score_by_critics
+from understudy.training.trajectory import Trajectory, score_by_critics
 
 
 def fitted(method: Boosted | Selected, ledger: Ledger, rows: PrivateRows | None = None):  # type: ignore[no-untyped-def]
     rows = rows or real_rows()
     plan = method.plan(rows.domain, ledger.remaining)
-    model = method.fit(rows, plan, ledger, key=jax.random.key(1))
+    model = method.fit(Run(rows, plan, ledger, key=jax.random.key(1)))
     assert sorted(ledger.queries, key=str) == sorted(plan.queries, key=str)
     return model
 
@@ -55,7 +56,7 @@ SMALL: dict[str, Any] = {"rounds": 60, "checkpoints": 6, "checkpoint_every": 1, 
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3])
-def test_a_plan_prices_the_picks_at_their_share_and_fills_the_budget(share: float) -> None:
+def test_a_plan_charges_selections_at_their_fraction_and_fills_the_budget(share: float) -> None:
     guarantee = Guarantee(1.0, 1e-6)
     plan = Boosted(Walk(), selection_fraction=share, **SMALL).plan(DOMAIN, book(1.0).remaining)  # type: ignore[arg-type]
     assert [query.key for query in plan] == ["one_way", "selections"]
@@ -65,7 +66,7 @@ def test_a_plan_prices_the_picks_at_their_share_and_fills_the_budget(share: floa
     assert Note("Walked.") in plan.notes
 
 
-def test_prices_do_not_depend_on_rows_or_sizes() -> None:
+def test_costs_do_not_depend_on_rows_or_sizes() -> None:
     other = Domain(names=("a", "b"), sizes=(9, 9), num_rows=70)
     for method in (
         Boosted(Walk(), distinguishers="one_way", **SMALL),
@@ -76,11 +77,11 @@ def test_prices_do_not_depend_on_rows_or_sizes() -> None:
         assert plans[0].queries == plans[1].queries  # in their words, too
 
 
-def test_the_inner_method_cannot_spend_what_is_reserved_for_the_picks() -> None:
+def test_the_inner_method_cannot_spend_what_is_reserved_for_the_selections() -> None:
     class Greedy(Walk):
-        def trajectory(self, rows, plan, ledger, **rest):  # type: ignore[no-untyped-def]
-            noisy_counts(rows, [("b",)], Query("more", "one query more", DiscreteGaussian(50.0)), ledger)
-            return super().trajectory(rows, plan, ledger, **rest)
+        def trajectory(self, run: Run, *, checkpoints: int, every: int) -> Trajectory:
+            noisy_counts(run.rows, [("b",)], Query("more", "one query more", DiscreteGaussian(50.0)), run.ledger)
+            return super().trajectory(run, checkpoints=checkpoints, every=every)
 
     cap: dict[str, Any] = {"selection_fraction": 0.5, **SMALL}
     for method in (
@@ -90,10 +91,10 @@ def test_the_inner_method_cannot_spend_what_is_reserved_for_the_picks() -> None:
         ledger = book()
         plan = method.plan(DOMAIN, ledger.remaining)
         with pytest.raises(BudgetExceeded, match="a histogram"):  # the walk's own query, for which too little is left
-            method.fit(real_rows(), plan, ledger, key=jax.random.key(0))
+            method.fit(Run(real_rows(), plan, ledger, key=jax.random.key(0)))
 
 
-def test_held_out_units_pay_once() -> None:
+def test_held_out_units_are_charged_once() -> None:
     """Training and picks each fill the budget, and the run costs their maximum; on the same rows they share it."""
     guarantee = Guarantee(1.0, 1e-6)
     apart = Selected(Walk(), checkpoints=5, holdout_fraction=0.2).plan(DOMAIN, book(1.0).remaining)
@@ -109,7 +110,7 @@ def test_held_out_units_pay_once() -> None:
     assert 0.995 <= spent_by(same, guarantee).epsilon <= 1
 
 
-def test_what_was_bought_before_counts_in_both_parts() -> None:
+def test_earlier_estimates_count_in_both_parts() -> None:
     bought = Query("size", "the number of rows", DiscreteGaussian(5.0))
     ledger = book(1.0)
     ledger.charge(bought)
@@ -118,7 +119,7 @@ def test_what_was_bought_before_counts_in_both_parts() -> None:
         assert 0.99 <= spent_by([bought, query], Guarantee(1.0, 1e-6)).epsilon <= 1
 
 
-def test_picks_that_cannot_tell_are_announced() -> None:
+def test_selections_near_chance_are_announced() -> None:
     small = dataclasses.replace(DOMAIN, num_rows=100)
     for method, words in ((Boosted(Walk(), **SMALL), "100 rows"), (Selected(Walk(), checkpoints=5), "10 rows are")):  # type: ignore[arg-type]
         notes = " ".join(map(str, method.plan(small, Budget(0.1, 1e-6)).notes))
@@ -139,7 +140,7 @@ def test_picks_that_cannot_tell_are_announced() -> None:
         (18, "c0", "the cells of 17 marginals"),
     ],
 )
-def test_what_judges_by_default_follows_from_the_columns(columns: int, target: str | None, words: str) -> None:
+def test_default_distinguishers_follow_from_the_columns(columns: int, target: str | None, words: str) -> None:
     names = tuple(f"c{number}" for number in range(columns))
     domain = Domain(names=names, sizes=(2,) * columns, num_rows=5000, target=target)
     plan = Boosted(Walk(), **SMALL).plan(domain, Budget(1.0, 1e-6))  # type: ignore[arg-type]
@@ -169,15 +170,13 @@ def test_without_privacy_boosting_is_exact() -> None:
     assert distance(model.sample(50_000, key=jax.random.key(0)).codes) < 0.02
 
 
-def test_units_of_several_rows_make_the_picks_less_exact() -> None:
+def test_units_of_several_rows_make_the_selections_less_exact() -> None:
     rows = real_rows(k=5)
     ledger = book(5.0, k=5)
     model = fitted(Boosted(Walk(), selection_fraction=0.5, learning_rate="sqrt", **SMALL), ledger, rows)  # type: ignore[arg-type]
     assert isinstance(model, Pool)
     one, five = (Boosted(Walk(), **SMALL).plan(DOMAIN, Budget(1.0, 1e-6, max_rows_per_unit=k)) for k in (1, 5))  # type: ignore[arg-type]
-    assert (
-        one["selections"].event == five["selections"].event
-    )  # the price is the same; the noise is five times as large
+    assert one["selections"].event == five["selections"].event  # the cost is the same; the noise is five times as large
     assert one.notes != five.notes
 
 
@@ -201,7 +200,7 @@ def test_a_seed_repeats_a_run() -> None:
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("holdout", [0.0, 0.3])
 def test_selection_finds_a_late_checkpoint(task: str, holdout: float) -> None:
-    """The walk's last checkpoints are the best: at a generous price the pick is among them, in all of three runs."""
+    """The walk's last checkpoints are the best: with a generous budget one of them is selected, in each of 3 runs."""
     for seed in range(3):
         domain = dataclasses.replace(DOMAIN, num_rows=20_000, numeric=("a",))
         rows = real_rows(20_000, domain=domain, numeric=True)
@@ -212,7 +211,7 @@ def test_selection_finds_a_late_checkpoint(task: str, holdout: float) -> None:
         assert distance(model.sample(20_000, key=jax.random.key(0)).codes) < 0.35  # the five are at 0.56, 0.42, ..., 0
 
 
-def test_several_picks_share_the_rows() -> None:
+def test_several_selections_share_the_rows() -> None:
     model = fitted(Selected(Walk(), task="marginals", checkpoints=5, k=3), book(8.0))
     assert isinstance(model, Mixture)
     assert len({id(part) for part in model.parts}) == 3
@@ -286,8 +285,8 @@ def test_a_method_without_a_trajectory_is_refused(wrapper: type) -> None:
     [
         ({"selection_fraction": 0.0}, "above 0 and below 1"),
         ({"selection_fraction": 1.0}, "above 0 and below 1"),
-        ({"checkpoints": 11}, "asks for the last 11, but walk keeps 10"),
-        ({"checkpoint_every": 5}, "asks for the last 6, but walk keeps 2"),
+        ({"checkpoints": 11}, "is 11, but walk has only 10"),
+        ({"checkpoint_every": 5}, "is 6, but walk has only 2"),
         ({"rounds": 0}, "rounds must be a whole number"),
         ({"samples_per_generator": 0}, "samples_per_generator must be"),
         ({"output": "all"}, "output must be one of iid, distinct"),
@@ -311,7 +310,7 @@ def test_bad_settings_of_boosted_are_refused(change: dict, words: str) -> None:
         ({"task": "auc"}, "not sums over rows"),
         ({"k": 0}, "k must be a whole number"),
         ({"k": 6, "checkpoints": 5}, "k must not exceed checkpoints, 5; found 6"),
-        ({"checkpoints": 11}, "asks for 11, but walk makes 10"),
+        ({"checkpoints": 11}, "is 11, but walk makes only 10"),
         ({"selection_fraction": 0.0, "checkpoints": 5}, "above 0 and below 1"),
         ({"selection_fraction": 1.0, "checkpoints": 5}, "above 0 and below 1"),
         ({"holdout_fraction": 1.0, "checkpoints": 5}, "holdout_fraction must be a number from 0 to below 1"),
@@ -348,7 +347,7 @@ TINY = {"steps": 40, "latent": 8, "generator_widths": (16, 16), "critic_widths":
 
 
 def pairs_of_people() -> tuple[pa.Table, us.Schema]:
-    """Units of two rows: several rows a unit are the harder case, and quick to price."""
+    """Units of two rows: several rows a unit are the harder case, and quick to account for."""
     table = demo_table().select(["insurance", "region"]).slice(0, 2000)
     columns = (*(demo_schema()[name] for name in table.column_names), us.Column(name="person", kind="id"))
     table = table.append_column("person", pa.array([number // 2 for number in range(2000)]))
@@ -391,8 +390,8 @@ def test_the_last_checkpoint_is_what_would_be_released(inner: str) -> None:
     gan, rows = synthesizer_class(inner)(**TINY), real_rows(k=2)
     books = [book(3.0, k=2), book(3.0, k=2)]
     plan = gan.plan(DOMAIN, books[0].remaining)
-    released = gan.fit(rows, plan, books[0], key=jax.random.key(0))
-    path = gan.trajectory(rows, plan, books[1], key=jax.random.key(0), checkpoints=2, every=10)
+    released = gan.fit(Run(rows, plan, books[0], key=jax.random.key(0)))
+    path = gan.trajectory(Run(rows, plan, books[1], key=jax.random.key(0)), checkpoints=2, every=10)
     assert books[0].queries == books[1].queries
     assert len(path.models) == 2
     for one, two in zip(released.to_arrays()[1].values(), path.models[-1].to_arrays()[1].values(), strict=True):
@@ -445,7 +444,7 @@ def test_boosting_raises_the_quality_of_the_last_generator() -> None:
         codes = modes[np.random.default_rng(seed).integers(5, size=(5000, 2))].astype(np.int32)
         ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(seed))
         plan = method.plan(domain, ledger.remaining)
-        boosted = method.fit(PrivateRows(codes, domain), plan, ledger, key=jax.random.key(seed))
+        boosted = method.fit(Run(PrivateRows(codes, domain), plan, ledger, key=jax.random.key(seed)))
         last, ours = (model.sample(10_000, key=jax.random.key(1)).codes for model in (trained[-1], boosted))
         better += quality(ours) > quality(last)
     assert better >= 8

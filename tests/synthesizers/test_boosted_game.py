@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from understudy.errors import ConfigError
 from understudy.synthesizers.boosted.game import (
     AVERAGES,
     LEARNING_RATES,
@@ -108,7 +107,7 @@ def test_a_number_is_a_rate_of_all_rounds() -> None:
     np.testing.assert_array_equal(learning_rates(0.2, 3, 50), [0.2, 0.2, 0.2])
 
 
-def test_the_gap_of_private_picks_is_within_the_free_bound() -> None:
+def test_the_gap_of_private_selections_is_within_the_free_bound() -> None:
     """The bound fails with probability 0.05 at most: in 100 games more than 16 failures have a chance below 1e-5."""
     generator, failures, exponent = np.random.default_rng(0), 0, 30.0
     for seed in range(100):
@@ -138,35 +137,21 @@ def test_cells_and_constants_are_lines_of_ones_and_zeros() -> None:
     np.testing.assert_allclose(outcome.mixture, lines.mixture)
 
 
-@pytest.mark.parametrize("storage", ["float32", "bytes", "file"])
-def test_storage_as_size_demands(storage: str) -> None:
+@pytest.mark.parametrize("in_memory", [10**9, 0])
+def test_storage_as_size_demands(in_memory: int) -> None:
     table = np.random.default_rng(0).random((300, 7))
     table[0, 0], table[1, 1], table[2, 2] = np.nan, 3.0, -1.0
-    limits = {"float32": (10**9, 10**9), "bytes": (0, 10**9), "file": (0, 0)}[storage]
     sample = np.arange(300)[:, None]
-    values = evaluate_critics(lambda part: table[part[:, 0]], 7, sample, in_floats=limits[0], in_memory=limits[1])
-    assert isinstance(values._matrix, np.memmap) == (storage == "file")
+    values = evaluate_critics(lambda part: table[part[:, 0]], 7, sample, in_memory=in_memory)
+    assert isinstance(values._matrix, np.memmap) == (not in_memory)
     clean = np.clip(np.nan_to_num(table, nan=0.5), 0, 1).T
     phi = np.full(300, 1 / 300, dtype=np.float32)
-    tolerance = 1e-6 if storage == "float32" else 1 / 510 + 1e-6
+    tolerance = 1e-6
     np.testing.assert_allclose(values.means(phi), clean @ phi, atol=tolerance)
     np.testing.assert_allclose(values.mixture(np.eye(7)[3]), clean[3], atol=tolerance)
     log_weights = np.zeros(300)
     values.add(log_weights, 6, 0.5)
     np.testing.assert_allclose(log_weights, 0.5 * clean[6], atol=tolerance)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"learning_rate": "adam"}, "learning_rate must be one of paper, sqrt"),
-        ({"average": "last"}, "average must be one of all, last_window"),
-        ({"average": "last_window", "window": 0}, "window must be at least 1"),
-    ],
-)
-def test_unknown_options_are_refused(change: dict, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        play(Values(np.eye(2)), best_response(np.ones(2)), rounds=2, **change)
 
 
 # -------------------------------------------------------------------------------------------------------------- outputs
@@ -194,7 +179,7 @@ def test_rejection_is_normalised_as_published() -> None:
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.5, 1.0])
-def test_a_constant_judge_keeps_half(constant: float) -> None:
+def test_a_constant_critic_keeps_half(constant: float) -> None:
     np.testing.assert_allclose(acceptance(np.full(10, constant)), 0.5)
     kept = rejection_sample(np.full(10_000, constant), np.random.default_rng(0))
     assert abs(len(kept) - 5000) < 5 * 50

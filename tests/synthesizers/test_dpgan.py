@@ -1,4 +1,4 @@
-"""DPGAN and DP-CTGAN, small but whole: what they buy, what they learn, what they refuse."""
+"""DPGAN and DP-CTGAN, small but whole: what they query, what they learn, what they refuse."""
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,7 @@ def test_a_small_run_from_table_to_rows(method: str) -> None:
     assert set(south["region"].to_pylist()) == {"south"}
 
 
-def test_prices_do_not_depend_on_the_rows() -> None:
+def test_costs_do_not_depend_on_the_rows() -> None:
     """The rate charged is the rate drawn, and a plan for other sizes is the same plan."""
     method = read_method("dpgan(sampling_rate=0.03, steps=50)")
     budget = us.Ledger(QUICK, noise=_seeded()).remaining
@@ -52,8 +52,8 @@ def test_prices_do_not_depend_on_the_rows() -> None:
 
 
 @pytest.mark.parametrize("method", ["dpgan(steps=50, target_fraction=0.1)", "pategan"])
-def test_bins_of_a_target_that_is_a_number_move_no_price(method: str) -> None:
-    """They follow from bought histograms, so a query that depended on how many there are would depend on the rows."""
+def test_bins_of_a_target_that_is_a_number_move_no_cost(method: str) -> None:
+    """They follow from measured histograms, so a query that depended on how many there are would depend on the rows."""
     plans = [
         read_method(method).plan(
             Domain(names=("a", "b"), sizes=(size, 3), num_rows=1000, target="a", numeric=("a",)), Budget(0.3, 1e-6)
@@ -64,7 +64,7 @@ def test_bins_of_a_target_that_is_a_number_move_no_price(method: str) -> None:
 
 
 def test_few_values_of_a_number_are_charged_as_planned() -> None:
-    """The plan knows 32 bins at most; the run finds a few, and buys the same histograms."""
+    """The plan knows 32 bins at most; the run finds a few, and measures the same histograms."""
     table = pa.table({"a": [0, 1] * 500, "b": ["x", "x", "y", "y"] * 250})
     listed = us.Column(name="b", kind="categorical", categories=("x", "y"), nullable=False)
     number = us.Column(name="a", kind="integer", bounds=(0, 50), nullable=False)
@@ -98,7 +98,7 @@ def _seeded():  # type: ignore[no-untyped-def]
         ("adaptive_clip=private", "adaptive_clip must be one of"),
         ("marginals_fraction=1.0", "marginals_fraction"),
         ("steps=100, critic_steps=3", "multiple of critic_steps"),
-        ("loss=kl_wgan, fake_term=paired", "does not go with kl_wgan"),
+        ("loss=kl_wgan, fake_term=paired", "cannot be combined with loss=kl_wgan"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: str) -> None:
@@ -106,7 +106,7 @@ def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: 
         read_method(f"dpgan({settings})")
 
 
-def test_pairs_are_believed_where_they_stand_out_of_the_noise() -> None:
+def test_pairs_are_kept_where_they_exceed_the_noise() -> None:
     """Exact counts are kept, noise alone is taken for independence, and both columns keep their shares."""
     table = np.array([[0.4, 0.1, 0.1], [0.05, 0.05, 0.3]])
     first, second = table.sum(axis=1), table.sum(axis=0)

@@ -26,6 +26,7 @@ from understudy.synthesizers.gem.allocation import allocate_extra_precision, all
 from understudy.synthesizers.gem.groups import merge_rare_codes
 from understudy.synthesizers.gem.measurements import MAX_GROUPS, MAX_THREE_WAY_GROUPS, MarginalMeasurements
 from understudy.synthesizers.gem.method import GEM
+from understudy.synthesizers.run import Run
 from understudy.training.critics import one_hot_blocks
 from understudy.training.marginal_matching import Cells, Cross, Fit, Pairs, heads_of, init_state, loss_of
 
@@ -73,7 +74,7 @@ def test_groups_count_what_their_codes_count() -> None:
 
 
 @pytest.mark.parametrize("rows_per_unit", [1, 3])
-def test_the_bundle_holds_no_more_than_its_price(rows_per_unit: int) -> None:
+def test_the_bundle_holds_no_more_than_its_cost(rows_per_unit: int) -> None:
     """sum_j (k / s_j)^2 fills 1 / multiplier^2 and not a bit more, in one call or in several."""
     rows = table(100)
     rows.max_rows_per_unit = rows_per_unit
@@ -152,7 +153,7 @@ class Heard(SeededNoise):
 
 @pytest.mark.parametrize("stddev", [0.3, 2.0, 1e3, 1e7])
 def test_noise_is_drawn_on_fine_steps(stddev: float) -> None:
-    """The price is that of a continuous Gaussian, which discrete noise has only where steps are fine."""
+    """The cost is that of a continuous Gaussian, which discrete noise has only where steps are fine."""
     rows, noise = table(100), Heard(0)
     book = Ledger(us.Guarantee(100.0, 1e-6), noise=noise)
     (found,) = charge_marginals(rows, bundle(0.2), book).noisy_counts([("a", "b")], [stddev])
@@ -160,7 +161,7 @@ def test_noise_is_drawn_on_fine_steps(stddev: float) -> None:
     assert drawn_with >= FINE
     steps = drawn_with / stddev / (1 + ROOM)
     assert math.log2(steps) == pytest.approx(round(math.log2(steps)), abs=1e-12)
-    assert (1 + ROOM) ** -2 * (1 + ROOM / 2) < 1  # what the sum may pass its price by, the noise makes up for
+    assert (1 + ROOM) ** -2 * (1 + ROOM / 2) < 1  # what the sum may pass its cost by, the noise makes up for
     steps = 2.0 ** round(math.log2(steps))
     np.testing.assert_array_equal(found, rows._exact_counts(("a", "b")) + draws / steps)
 
@@ -175,13 +176,17 @@ def test_noise_is_drawn_on_fine_steps(stddev: float) -> None:
         ("t", {"mode": "adaptive", "num_selections": 2, "rounds": 2}, [3 + 2]),
         ("t", {"mode": "adaptive", "num_selections": 2, "rounds": 2, "three_way_fraction": 0.1}, [3 + 2 + 4]),
         (None, {"mode": "one_shot", "three_way_fraction": 0.2}, range(6 + 1 + 4, 6 + 6 + 4 + 1)),
-        (None, {"mode": "adaptive", "num_selections": 50}, range(6 + 1, 6 + 6 + 1)),  # all are bought, and recounted
+        (
+            None,
+            {"mode": "adaptive", "num_selections": 50},
+            range(6 + 1, 6 + 6 + 1),
+        ),  # all are measured, and re-measured
     ],
 )
-def test_all_answers_of_a_run_are_within_what_was_paid(
+def test_all_answers_of_a_run_are_within_what_was_charged(
     target: str | None, settings: dict, others: Sequence[int], rows_per_unit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By what is really drawn, rounds, groups, triples, recounts and cliques included: all looks are charged before."""
+    """By what is really drawn, with rounds, groups, 3-way marginals, re-measurement, cliques: all is charged before."""
     rows = table(1000, target=target)
     rows.max_rows_per_unit = rows_per_unit
     run = ledger(2.0, rows_per_unit=rows_per_unit)
@@ -196,7 +201,7 @@ def test_all_answers_of_a_run_are_within_what_was_paid(
         return honest(privacy_filter, query, stddev)
 
     monkeypatch.setattr(GaussianFilter, "_count", heard)
-    gem.fit(rows, plan, run, key=jax.random.key(0))
+    gem.fit(Run(rows, plan, run, key=jax.random.key(0)))
     event = plan["marginals"].event
     assert isinstance(event, Gaussian)
     spent = math.fsum((rows_per_unit / stddev) ** 2 for stddev in answered) * event.noise_multiplier**2
@@ -286,7 +291,7 @@ def test_pairs_are_counted_again_where_it_is_worth_it(target: str | None) -> Non
         ("a", 0.3, 0.0, True),
     ],
 )
-def test_what_is_kept_back_for_recounts(
+def test_what_is_reserved_for_remeasurement(
     target: str | None, share: float | None, three_way: float, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unasked a half without a target, and nothing with one: what the plan, the settings and the pages say."""
@@ -307,7 +312,7 @@ def test_what_is_kept_back_for_recounts(
     monkeypatch.setattr(MarginalMeasurements, "remeasure", heard)
     run, gem = ledger(2.0), GEM(mode="one_shot", remeasurement_fraction=share, three_way_fraction=three_way, **SMALL)
     plan = gem.plan(domain, run.remaining)
-    gem.fit(PrivateRows(rows._codes, domain), plan, run, key=jax.random.key(0))
+    gem.fit(Run(PrivateRows(rows._codes, domain), plan, run, key=jax.random.key(0)))
     assert shares == [pytest.approx(share or 0.5, rel=1e-3) if again else pytest.approx(0.0, abs=1e-5)]
     assert (
         any(
@@ -399,7 +404,7 @@ def test_without_noise_the_marginals_come_back(mode: str) -> None:
         learning_rate=1e-2,
     )
     run = ledger(math.inf)
-    model = gem.fit(rows, gem.plan(rows.domain, run.remaining), run, key=jax.random.key(0))
+    model = gem.fit(Run(rows, gem.plan(rows.domain, run.remaining), run, key=jax.random.key(0)))
     columns = dict(zip(NAMES, np.split(model.probabilities, np.cumsum(SIZES)[:-1], axis=1), strict=True))
     for a, b in itertools.combinations(("a", "b", "c"), 2):
         found = np.einsum("ri,rj,rk->ijk", columns[a], columns[b], columns["t"]) / len(model.probabilities)
@@ -409,7 +414,7 @@ def test_without_noise_the_marginals_come_back(mode: str) -> None:
 
 @pytest.mark.parametrize(("share", "found"), [(0.0, False), (None, True)])
 def test_triples_show_what_no_pair_shows(share: float | None, found: bool) -> None:
-    """The parity of three columns, in the model's own law; with noise too. They are bought unasked in a small table."""
+    """The parity of three columns, in the model's own law; with noise too. A small table measures them by default."""
     draw = np.random.default_rng(0)
     a, b, d = draw.integers(0, 2, (3, 4000))
     domain = Domain(names=("a", "b", "c", "d"), sizes=(2, 2, 2, 2), num_rows=4000)
@@ -419,7 +424,7 @@ def test_triples_show_what_no_pair_shows(share: float | None, found: bool) -> No
         run = ledger(epsilon)
         plan = gem.plan(domain, run.remaining)
         assert ("3-way" in plan["marginals"].what) == found
-        model = gem.fit(rows, plan, run, key=jax.random.key(0))
+        model = gem.fit(Run(rows, plan, run, key=jax.random.key(0)))
         a, b, c = (model.probabilities[:, at : at + 2] for at in (0, 2, 4))
         distance = (
             np.abs(np.einsum("ri,rj,rk->ijk", a, b, c) / 200 - rows._exact_counts(("a", "b", "c")) / 4000).sum() / 2
@@ -427,8 +432,8 @@ def test_triples_show_what_no_pair_shows(share: float | None, found: bool) -> No
         assert distance < 0.1 if found else distance > 0.4
 
 
-def test_whether_triples_are_bought_follows_from_public_facts() -> None:
-    """In the words of the plan; with a target, round by round, or with much noise none are bought unless asked for."""
+def test_whether_three_way_marginals_are_measured_follows_from_public_facts() -> None:
+    """As the plan states; with a target, round by round, or with much noise none are measured unless requested."""
 
     def bought(columns: int = 16, rows: int | None = 16_000, epsilon: float = 1.0, size: int = 2, **more: Any) -> bool:
         names = tuple(f"c{at}" for at in range(columns))
@@ -472,11 +477,11 @@ def test_what_the_plan_says_of_triples_is_done(planned: int, three_way: int, mon
     monkeypatch.setattr(GaussianFilter, "_count", heard)
     run, gem = ledger(2.0), GEM(**SMALL)
     plan = gem.plan(dataclasses.replace(domain, sizes=(planned, 2, 2, 2)), run.remaining)
-    gem.fit(rows, plan, run, key=jax.random.key(0))
+    gem.fit(Run(rows, plan, run, key=jax.random.key(0)))
     assert sum(isinstance(query, Grouped) and len(query.clique) == 3 for query in asked) == three_way
 
 
-def test_triples_that_noise_would_hide_are_not_bought() -> None:
+def test_three_way_marginals_lost_in_noise_are_not_measured() -> None:
     """Nothing is reserved for them where no three columns have levels frequent enough."""
     rows, run = table(30), ledger(0.1)
     gem = GEM(three_way_fraction=0.5)
@@ -487,7 +492,7 @@ def test_triples_that_noise_would_hide_are_not_bought() -> None:
 
 
 @pytest.mark.parametrize(("rare", "least", "most"), [(0, 0.09, 0.11), (45, 0.85, 0.91)])
-def test_single_columns_stand_for_pairs_that_are_not_bought(rare: int, least: float, most: float) -> None:
+def test_one_way_marginals_stand_for_pairs_that_are_not_measured(rare: int, least: float, most: float) -> None:
     """Where most columns have one level that noise leaves, the precision goes to single columns."""
     columns, num_rows = 48, 100_000
     draw = np.random.default_rng(0)
@@ -500,7 +505,7 @@ def test_single_columns_stand_for_pairs_that_are_not_bought(rare: int, least: fl
     assert len(measurements.pairs) == math.comb(columns - rare, 2)
     assert least <= 1 - privacy_filter.left / privacy_filter.precision <= most
     one_way = measurements.terms()[0]
-    scale = num_rows**2 / one_way.weights.size  # nothing else was bought
+    scale = num_rows**2 / one_way.weights.size  # nothing else was measured
     assert float(one_way.weights[0, ::2].sum()) / scale == pytest.approx(
         privacy_filter.precision - privacy_filter.left, rel=1e-4
     )
@@ -534,7 +539,7 @@ def test_the_plan_is_what_is_charged(mode: str, keys: list[str]) -> None:
     rows, run = table(400), ledger(1.0)
     gem = GEM(mode=mode, num_selections=2, **SMALL)
     plan = gem.plan(rows.domain, run.remaining)
-    gem.fit(rows, plan, run, key=jax.random.key(0))
+    gem.fit(Run(rows, plan, run, key=jax.random.key(0)))
     assert [query.key for query in run.queries] == keys
     assert run.queries == plan.queries
     assert 0.995 <= run.spent().epsilon <= 1.0
@@ -545,18 +550,18 @@ def test_hardly_anybody(num_rows: int) -> None:
     """Nobody, or one person, is a table like any other; so is one column."""
     rows, run = table(num_rows), ledger(1.0)
     gem = GEM(**SMALL)
-    model = gem.fit(rows, gem.plan(rows.domain, run.remaining), run, key=jax.random.key(0))
+    model = gem.fit(Run(rows, gem.plan(rows.domain, run.remaining), run, key=jax.random.key(0)))
     codes = model.sample(100, key=jax.random.key(1)).codes
     assert codes.shape == (100, 4)
     assert (codes < SIZES).all()
     assert (codes >= 0).all()
     one, again = table(100, target=None).only(["a"]), ledger(1.0)
-    gem.fit(one, gem.plan(one.domain, again.remaining), again, key=jax.random.key(0))
+    gem.fit(Run(one, gem.plan(one.domain, again.remaining), again, key=jax.random.key(0)))
 
 
 @pytest.mark.parametrize(("columns", "parts"), [(["a"], 1), (["a", "t"], 2)])
 def test_nothing_is_left_over(columns: list[str], parts: int) -> None:
-    """Where there are no pairs to buy, what was meant for them makes the rest more precise."""
+    """Where there are no pairs to measure, what was meant for them makes the rest more precise."""
     rows, run = table(2000).only(columns), ledger(1.0)
     privacy_filter = charge_marginals(rows, GEM().plan(rows.domain, run.remaining)["marginals"], run)
     terms = MarginalMeasurements(GEM(), rows.domain, privacy_filter, max_pairs=None).terms()
@@ -569,7 +574,7 @@ def test_nothing_is_left_over(columns: list[str], parts: int) -> None:
 
 
 def test_the_mode_follows_from_public_facts() -> None:
-    """Wide tables with few declared rows are bought adaptively; what is bought moves nothing."""
+    """Wide tables with few declared rows are measured adaptively; answers do not change that."""
 
     def mode(columns: int, rows: int | None, found: int = 500, epsilon: float = 1.0, size: int = 2) -> str:
         names = tuple(f"c{at}" for at in range(columns))
@@ -628,7 +633,7 @@ def test_groups_hold_more_rows_the_more_classes_and_marginals_share_them() -> No
 
 
 def test_triples_of_pure_noise_are_what_the_generator_has() -> None:
-    """They are drawn towards it; strong ones are believed."""
+    """They are shrunk towards it; strong ones hardly."""
     names, draw = tuple("abcdefgh"), np.random.default_rng(0)
     domain = Domain(names=names, sizes=(2,) * 8, num_rows=4000)
     codes = draw.integers(0, 2, (4000, 8)).astype(np.int32)
@@ -653,8 +658,8 @@ def test_triples_of_pure_noise_are_what_the_generator_has() -> None:
     assert found[1][0] > 350
 
 
-def test_pairs_that_were_not_bought_are_independent() -> None:
-    """Of the margins that the others show; those that were bought are not, where they stand out."""
+def test_pairs_that_were_not_measured_are_independent() -> None:
+    """Of the margins that the others show; those that were measured are not, where they stand out."""
     domain = Domain(names=("a", "b", "c"), sizes=(2, 2, 2), num_rows=4000)
     bits = np.random.default_rng(0).integers(0, 2, (4000, 2))
     codes = np.stack([bits[:, 0], bits[:, 0], bits[:, 0] & bits[:, 1]], axis=1).astype(np.int32)

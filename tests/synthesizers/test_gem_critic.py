@@ -17,7 +17,7 @@ import understudy as us
 from tests.synthesizers.walk import DOMAIN, book, real_rows
 from understudy.encoding.features import Block
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.privacy.clipping import Clip, clipped_sum, exact_gradient, per_example_sum, unit_loss
+from understudy.privacy.clipping import Clip, add_noise, clipped_sum, per_example_sum, unit_loss
 from understudy.privacy.events import Gaussian, SubsampledGaussian
 from understudy.privacy.ghost import has_rules
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan
@@ -29,6 +29,7 @@ from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.gem import method as gem_module
 from understudy.synthesizers.gem.method import GEM, critic_inputs
+from understudy.synthesizers.run import Run
 from understudy.training.critics import one_hot_blocks, row_loss
 from understudy.training.generation import Context, generate, generator_gradient
 from understudy.training.losses import LOSSES
@@ -56,14 +57,14 @@ HYBRID: dict[str, Any] = {
 HYBRID["clip_norm"] = 0.5
 
 
-# ----------------------------------------------------------------------------------------------------------- the price
+# ------------------------------------------------------------------------------------------------------------- the cost
 
 
 @pytest.mark.parametrize("num_rows", [pytest.param(400, marks=pytest.mark.slow), 0])
 def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Marginals, then the critic's steps, whoever is in the table; both together fill the budget.
 
-    Rate, noise and clip are those that were paid, and the denominator follows from the public number of rows.
+    Rate, noise and clip are those that were charged, and the denominator follows from the public number of rows.
     """
     seen: list[tuple] = []
     train_both = gem_module.train_both
@@ -77,7 +78,7 @@ def test_the_plan_is_what_is_charged_and_drawn(num_rows: int, monkeypatch: pytes
     ledger, gem = book(2.0), GEM(**HYBRID)
     plan = gem.plan(DOMAIN, ledger.remaining)
     assert [query.key for query in plan.queries] == ["marginals", "critic"]
-    model = gem.fit(real_rows(num_rows), plan, ledger, key=jax.random.key(0))
+    model = gem.fit(Run(real_rows(num_rows), plan, ledger, key=jax.random.key(0)))
     assert ledger.queries == plan.queries
     assert 0.99 * 2 <= ledger.spent().epsilon <= 2
     assert (model.sample(30, key=jax.random.key(1)).codes < DOMAIN.sizes).all()
@@ -106,7 +107,7 @@ def test_a_share_is_calibrated_alone_and_reserved_first() -> None:
 
 
 def test_steps_that_do_not_fit_are_refused_before_any_row_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The critic is paid before it gets the rows: where the ledger refuses, no step is made."""
+    """The critic is charged before it gets the rows: where the ledger refuses, no step is made."""
     gem, ledger = GEM(**HYBRID), book(2.0)
     plan = gem.plan(DOMAIN, ledger.remaining)
     event = plan["critic"].event
@@ -116,7 +117,7 @@ def test_steps_that_do_not_fit_are_refused_before_any_row_is_drawn(monkeypatch: 
     trained: list[object] = []
     monkeypatch.setattr(gem_module, "train_both", lambda *arguments, **rest: trained.append(arguments))
     with pytest.raises(BudgetExceeded):
-        gem.fit(real_rows(400), Plan((plan["marginals"], dearer)), ledger, key=jax.random.key(0))
+        gem.fit(Run(real_rows(400), Plan((plan["marginals"], dearer)), ledger, key=jax.random.key(0)))
     assert [query.key for query in ledger.queries] == ["marginals"]
     assert not trained
 
@@ -125,7 +126,7 @@ def test_steps_that_do_not_fit_are_refused_before_any_row_is_drawn(monkeypatch: 
 
 
 def test_numbers_are_one_input_and_all_are_centred() -> None:
-    """Under the bought shares inputs have mean zero, and those of numbers and of two levels a spread of one."""
+    """Under the measured frequencies inputs have mean zero, and those of numbers and of two levels a spread of one."""
     draw = np.random.default_rng(0)
     sizes = (2, 9, 5, 8)
     scale = NumericDomain(
@@ -165,7 +166,9 @@ def test_clipped_sums_are_those_of_each_row() -> None:
     units = (codes[:, None], jnp.ones((40, 1), bool), None, jax.random.split(jax.random.key(1), 40))
     clip = Clip(jnp.asarray([100.0]))  # beyond all of them: below it the two ways keep different margins
     fast, slow = (
-        exact_gradient(each(loss, critic, units, jnp.ones(40, bool), clip)[0], clip)
+        add_noise(
+            *each(loss, critic, units, jnp.ones(40, bool), clip), clip, noise_multiplier=0.0, key=jax.random.key(2)
+        ).gradient
         for each in (clipped_sum, per_example_sum)
     )
     for one, two in zip(jax.tree_util.tree_leaves(fast), jax.tree_util.tree_leaves(slow), strict=True):
@@ -259,7 +262,9 @@ def test_it_sees_what_pairs_do_not() -> None:
 
     def even(gem: GEM) -> float:
         ledger = Ledger(Guarantee.not_private(), noise=SeededNoise(0))
-        model = gem.fit(PrivateRows(codes, domain), gem.plan(domain, ledger.remaining), ledger, key=jax.random.key(0))
+        model = gem.fit(
+            Run(PrivateRows(codes, domain), gem.plan(domain, ledger.remaining), ledger, key=jax.random.key(0))
+        )
         return float(np.mean(model.sample(10_000, key=jax.random.key(1)).codes.sum(axis=1) % 2 == 0))
 
     assert even(GEM(**settings)) < 0.6
@@ -267,12 +272,12 @@ def test_it_sees_what_pairs_do_not() -> None:
     assert even(GEM(**settings, critic_learning_rate=2e-2)) > 0.9
 
 
-def test_critics_of_checkpoints_judge() -> None:
+def test_critics_of_checkpoints_score_rows() -> None:
     """The last checkpoint is what would be released, and its critic says something between 0 and 1 of any row."""
     gem, rows, books = GEM(**HYBRID), real_rows(400), [book(2.0), book(2.0)]
     plan = gem.plan(DOMAIN, books[0].remaining)
-    released = gem.fit(rows, plan, books[0], key=jax.random.key(0))
-    path = gem.trajectory(rows, plan, books[1], key=jax.random.key(0), checkpoints=1, every=20)
+    released = gem.fit(Run(rows, plan, books[0], key=jax.random.key(0)))
+    path = gem.trajectory(Run(rows, plan, books[1], key=jax.random.key(0)), checkpoints=1, every=20)
     assert books[0].queries == books[1].queries == plan.queries
     assert gem.num_checkpoints(10) == 2
     np.testing.assert_allclose(path.models[-1].probabilities, released.probabilities, atol=1e-4)  # type: ignore[attr-defined]
@@ -290,7 +295,7 @@ def test_wrappers_use_them(method: str) -> None:
         wrapped = Boosted(gem, rounds=10, checkpoint_every=5, samples_per_generator=100)
     ledger = book(2.0)
     plan = wrapped.plan(DOMAIN, ledger.remaining)
-    wrapped.fit(real_rows(400), plan, ledger, key=jax.random.key(0))
+    wrapped.fit(Run(real_rows(400), plan, ledger, key=jax.random.key(0)))
     assert sorted(query.key for query in ledger.queries) == sorted(query.key for query in plan.queries)
     if method == "boosted":
         assert plan["selections"].what == "10 selections among 4 critics and the cells of 1 marginals"
@@ -298,7 +303,7 @@ def test_wrappers_use_them(method: str) -> None:
 
 @pytest.mark.slow
 def test_a_run_killed_in_any_training_has_the_same_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before and after triples are bought, and beside a critic."""
+    """Before and after 3-way marginals are measured, and beside a critic."""
 
     class Killed(Exception):
         pass

@@ -10,6 +10,7 @@ from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.independent import Independent
+from understudy.synthesizers.run import Run
 
 DOMAIN = Domain(names=("a", "b"), sizes=(4, 3), num_rows=5000, target="b")
 
@@ -24,7 +25,7 @@ def test_plan_fills_the_budget_and_fit_charges_it() -> None:
     ledger = Ledger(guarantee, noise=SeededNoise(0))
     plan = Independent().plan(DOMAIN, ledger.remaining)
     assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1
-    Independent().fit(PrivateRows(_rows(), DOMAIN), plan, ledger, key=jax.random.key(0))
+    Independent().fit(Run(PrivateRows(_rows(), DOMAIN), plan, ledger, key=jax.random.key(0)))
     assert ledger.queries == plan.queries
 
 
@@ -32,7 +33,7 @@ def test_columns_are_right_and_unconnected() -> None:
     ledger = Ledger(Guarantee(3.0, 1e-6), noise=SeededNoise(0))
     method = Independent(smoothing=0.5)
     model = method.fit(
-        PrivateRows(_rows(), DOMAIN), method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0)
+        Run(PrivateRows(_rows(), DOMAIN), method.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0))
     )
     rows = model.sample(20_000, key=jax.random.key(1)).codes
     shares = np.bincount(rows[:, 0], minlength=4) / 20_000

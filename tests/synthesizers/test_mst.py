@@ -1,4 +1,4 @@
-"""MST: prices known in advance, the tree of strongest pairs, and small tables."""
+"""MST: costs known in advance, the tree of strongest pairs, and small tables."""
 
 import dataclasses
 
@@ -13,6 +13,7 @@ from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.mst import MST
+from understudy.synthesizers.run import Run
 
 CHAIN = Domain(names=("a", "b", "c", "d"), sizes=(3, 4, 5, 3), num_rows=4000)
 
@@ -30,7 +31,7 @@ def _chain_rows(domain: Domain = CHAIN) -> np.ndarray:
 def _fit(domain: Domain, codes: np.ndarray, epsilon: float, method: MST, seed: int = 0) -> GraphicalModel:
     ledger = Ledger(Guarantee(epsilon, 1e-6), noise=SeededNoise(seed))
     plan = method.plan(domain, ledger.remaining)
-    model = method.fit(PrivateRows(codes, domain), plan, ledger, key=jax.random.key(seed))
+    model = method.fit(Run(PrivateRows(codes, domain), plan, ledger, key=jax.random.key(seed)))
     assert ledger.queries == plan.queries
     return model
 
@@ -90,7 +91,7 @@ def test_without_noise_the_chain_is_learnt_exactly() -> None:
     guarantee = Guarantee.not_private()
     ledger = Ledger(guarantee, noise=SeededNoise(0))
     rows, method = PrivateRows(_chain_rows(), CHAIN), MST()
-    model = method.fit(rows, method.plan(CHAIN, ledger.remaining), ledger, key=jax.random.key(0))
+    model = method.fit(Run(rows, method.plan(CHAIN, ledger.remaining), ledger, key=jax.random.key(0)))
     exact = np.zeros((4, 5))
     np.add.at(exact, tuple(_chain_rows()[:, 1:3].T), 1)
     assert np.abs(model.marginal(("b", "c")) - exact).sum() < 8

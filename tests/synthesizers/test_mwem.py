@@ -27,6 +27,7 @@ from understudy.synthesizers.mwem import (
     _automatic_groups,
     _random_boxes,
 )
+from understudy.synthesizers.run import Run
 
 SMALL = Domain(names=("a", "b", "c"), sizes=(2, 3, 4), num_rows=3000)
 FOUR = Domain(names=("a", "b", "c", "d"), sizes=(2, 3, 5, 7), num_rows=3000, target="a")
@@ -85,7 +86,7 @@ def _fit(
     ledger = Ledger(guarantee, noise=noise or SeededNoise(0), max_rows_per_unit=per_unit)
     plan = method.plan(domain, ledger.remaining)
     rows = PrivateRows(_codes(domain) if codes is None else codes, domain, max_rows_per_unit=per_unit)
-    model = method.fit(rows, plan, ledger, key=jax.random.key(0))
+    model = method.fit(Run(rows, plan, ledger, key=jax.random.key(0)))
     assert ledger.queries == plan.queries
     return model
 
@@ -117,7 +118,7 @@ def test_plan_fills_the_budget_and_fit_charges_it(method: MWEM) -> None:
     assert 0.995 <= spent_by(plan, guarantee).epsilon <= 1
     counts = plan["counts"].event
     assert isinstance(counts, DiscreteGaussian)
-    assert [stddev for stddev, _ in noise.noises] == [counts.stddev] * counts.count  # all that was paid for is used
+    assert [stddev for stddev, _ in noise.noises] == [counts.stddev] * counts.count  # all that was charged is used
     if "selections" in plan:
         event = plan["selections"].event
         assert isinstance(event, Selections)
@@ -166,7 +167,7 @@ def test_several_rows_a_unit_cost_as_much_more_noise() -> None:
 # --- Choices ---
 
 
-def test_choices_have_the_law_that_was_paid_for() -> None:
+def test_choices_have_the_law_that_was_charged() -> None:
     """The scores are L1 errors less the mean of |noise|, times weights; picks follow softmax(epsilon0 * score / 2)
     of the scores over their sensitivity. Chi-square at 1e-4, two-sided: a wrong epsilon0 by a fifth is told as well."""
     method, codes, noise = (
@@ -222,7 +223,7 @@ def test_measured_queries_are_never_chosen_again(seed: int) -> None:
 
 
 def test_what_is_left_measures_again_in_turn() -> None:
-    """Bought sizes may split the columns so that fewer pairs are open than rounds were paid for."""
+    """Estimated sizes may split the columns so that fewer pairs are open than rounds were charged."""
     wide = Domain(names=("a", "b", "c", "d"), sizes=(1000, 900, 2, 800), num_rows=3000)
     noise = Recorder()
     model = _fit(MWEM(), wide, codes=np.zeros((50, 4), dtype=np.int32), noise=noise)
@@ -419,7 +420,7 @@ def test_impossible_histograms_are_refused_before_any_charge() -> None:
     plan = MWEM().plan(domain, ledger.remaining)
     rows = PrivateRows(np.zeros((3, 4), dtype=np.int32), domain, max_rows_per_unit=PER_UNIT)
     with pytest.raises(ConfigError):
-        whole.fit(rows, plan, ledger, key=jax.random.key(0))
+        whole.fit(Run(rows, plan, ledger, key=jax.random.key(0)))
     assert ledger.queries == ()
     with pytest.raises(ConfigError, match="cells"):
         MWEM().plan(Domain(names=("a",), sizes=(20_000_000,), num_rows=100), BUDGET)
@@ -472,7 +473,9 @@ def test_a_spent_ledger_refuses_before_any_query() -> None:
     plan = MWEM().plan(FOUR, dataclasses.replace(BUDGET, epsilon=8.0))
     ledger = Ledger(Guarantee(0.5, 1e-6), noise=SeededNoise(0), max_rows_per_unit=PER_UNIT)
     with pytest.raises(BudgetExceeded, match="This query was not made"):
-        MWEM().fit(PrivateRows(_codes(FOUR), FOUR, max_rows_per_unit=PER_UNIT), plan, ledger, key=jax.random.key(0))
+        MWEM().fit(
+            Run(PrivateRows(_codes(FOUR), FOUR, max_rows_per_unit=PER_UNIT), plan, ledger, key=jax.random.key(0))
+        )
     assert ledger.queries == ()
 
 

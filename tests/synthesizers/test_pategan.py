@@ -1,4 +1,4 @@
-"""PATE-GAN and PATE-CTGAN, small but whole: what they buy, what they say beforehand, what they refuse."""
+"""PATE-GAN and PATE-CTGAN, small but whole: what they query, what they say beforehand, what they refuse."""
 
 import dataclasses
 from typing import cast
@@ -68,7 +68,7 @@ def test_votes_teach_what_goes_together() -> None:
 
 
 @pytest.mark.slow
-def test_pairs_with_the_target_are_bought_and_held_to() -> None:
+def test_pairs_with_the_target_are_measured_and_constrain_the_generator() -> None:
     """Where two teachers drown in noise, the generator still knows what goes with the target."""
     draw = np.random.default_rng(0)
     bits = draw.integers(0, 2, 2000)
@@ -85,13 +85,13 @@ def test_pairs_with_the_target_are_bought_and_held_to() -> None:
 
 
 @pytest.mark.parametrize("method", ["pategan(features=typed)", "pategan(marginals_fraction=0)", "pategan"])
-def test_pairs_are_bought_only_where_they_can_be_held_to(method: str) -> None:
+def test_pairs_are_measured_only_where_they_can_constrain_the_generator(method: str) -> None:
     target = "a" if method != "pategan" else None
     plan = read_method(method).plan(dataclasses.replace(DOMAIN, target=target), Budget(0.3, 1e-6))
     assert "two_way" not in plan
 
 
-def test_bought_levels_of_the_target_move_no_price() -> None:
+def test_estimated_categories_of_the_target_change_no_cost() -> None:
     """However many are found: a charge that depended on their number would show it."""
     budget, plans = Budget(0.3, 1e-6), []
     for size in (2, 3, 30):
@@ -109,7 +109,7 @@ def _plan(method: str, num_rows: int, epsilon: float = 3.0):  # type: ignore[no-
     return read_method(method).plan(domain, Budget(epsilon, 1e-6))
 
 
-def test_prices_do_not_depend_on_rows_teachers_or_queries() -> None:
+def test_costs_do_not_depend_on_rows_teachers_or_queries() -> None:
     """The looks are the same to the letter; the notes tell the difference."""
     plans = [
         _plan("pategan", 1000),
@@ -120,7 +120,7 @@ def test_prices_do_not_depend_on_rows_teachers_or_queries() -> None:
     assert len({plan.notes for plan in plans}) == 3
 
 
-def test_a_bought_number_of_rows_refuses_nothing() -> None:
+def test_a_estimated_number_of_rows_refuses_nothing() -> None:
     """A refusal would show it: only a declared one may be named."""
     method, event = cast(PATEGAN, read_method("pategan(teachers=1500)")), Gaussian(1.7)
     unknown = Domain(names=("a",), sizes=(2,), num_rows=1000)
@@ -169,8 +169,8 @@ def test_a_plan_that_cannot_work_says_so(method: str, num_rows: int, warned: boo
 
 def test_teachers_with_next_to_no_rows_are_warned_of() -> None:
     """Many teachers outvote the noise, and have nothing to say."""
-    assert any("Fewer than 8 rows" in note.text for note in _plan("pategan(teachers=500)", 2000).notes)
-    assert not any("Fewer than 8 rows" in note.text for note in _plan("pategan(teachers=250)", 2000).notes)
+    assert any("each teacher has fewer than 8" in note.text for note in _plan("pategan(teachers=500)", 2000).notes)
+    assert not any("each teacher has fewer than 8" in note.text for note in _plan("pategan(teachers=250)", 2000).notes)
 
 
 def test_the_command_line_shows_it(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
@@ -182,7 +182,7 @@ def test_the_command_line_shows_it(tmp_path, capsys: pytest.CaptureFixture[str])
     assert "Warning: The noise is" in said
 
 
-def test_laplace_votes_are_priced_one_by_one() -> None:
+def test_laplace_votes_are_charged_one_by_one() -> None:
     plan = _plan("pategan(vote_noise=laplace, iterations=10, queries=20)", 10_000)
     event = plan["votes"].event
     assert isinstance(event, Pure)
@@ -217,7 +217,7 @@ def test_bad_settings_are_refused_before_anything_is_read(settings: str, words: 
 
 def test_more_teachers_than_rows_are_refused_before_anything_is_read() -> None:
     schema, table = survey()
-    with pytest.raises(ConfigError, match="2001 teachers need as many rows at least"):
+    with pytest.raises(ConfigError, match="2001 teachers need at least 2001 rows"):
         us.fit(table, "pategan(teachers=2001)", QUICK, schema=schema)
 
 

@@ -13,6 +13,7 @@ from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.privbayes import PrivBayes, _conditional, _maximal_sets, _random_maximal_set
+from understudy.synthesizers.run import Run
 
 CHAIN = Domain(names=("a", "b", "c", "d"), sizes=(3, 4, 5, 3), num_rows=4000)
 
@@ -31,7 +32,7 @@ def fit(method: PrivBayes, epsilon: float, codes: np.ndarray, seed: int = 0, k: 
     ledger = Ledger(Guarantee(epsilon, 1e-6), noise=SeededNoise(seed), max_rows_per_unit=k)
     plan = method.plan(CHAIN, ledger.remaining)
     rows = PrivateRows(codes, CHAIN, max_rows_per_unit=k, units=np.arange(len(codes)) // k)
-    model = method.fit(rows, plan, ledger, key=jax.random.key(seed))
+    model = method.fit(Run(rows, plan, ledger, key=jax.random.key(seed)))
     assert ledger.queries == plan.queries
     return model
 
@@ -56,7 +57,7 @@ def test_one_column_needs_no_network() -> None:
     ledger = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0))
     method = PrivBayes()
     plan = method.plan(domain, ledger.remaining)
-    model = method.fit(PrivateRows(np.zeros((100, 1), np.int32), domain), plan, ledger, key=jax.random.key(0))
+    model = method.fit(Run(PrivateRows(np.zeros((100, 1), np.int32), domain), plan, ledger, key=jax.random.key(0)))
     assert [query.key for query in plan] == ["marginals"]
     assert model.sample(50, key=jax.random.key(1)).codes.shape == (50, 1)
 

@@ -16,6 +16,7 @@ import understudy as us
 from tests.builders import encode
 from understudy.learners.methods import Learner, Linear, Logistic, NaiveBayes, Prior
 from understudy.models import MODELS
+from understudy.models.graphical import GraphicalModel
 from understudy.models.quail import QuailModel
 from understudy.privacy.ledger import Budget, spent_by
 from understudy.privacy.noise import SeededNoise
@@ -25,6 +26,7 @@ from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.independent import Independent
 from understudy.synthesizers.mst import MST
 from understudy.synthesizers.quail import IMITATE, LEARN, Quail
+from understudy.synthesizers.run import Run
 from understudy.tables import conform
 
 GUARANTEE = us.Guarantee(1.0, 1e-6)
@@ -96,7 +98,7 @@ def test_labels_are_what_the_learner_says_of_the_row() -> None:
 
 
 def test_classes_come_from_the_schema() -> None:
-    """A class that no row has is one of the learner's, and can come up; the price does not change with the rows."""
+    """A class that no row has is one of the learner's, and can come up; the cost does not change with the rows."""
     with_all = fitted(Quail(Independent(), learner="prior", label="sample"), us.Guarantee(0.02, 1e-6))
     model: Any = with_all.model
     assert model.learners[0].log_prior.shape == (4,)
@@ -113,7 +115,7 @@ def test_classes_come_from_the_schema() -> None:
     assert other.statement.queries == with_all.statement.queries
 
 
-# ---------------------------------------------------------------------------------------------------------------- price
+# ----------------------------------------------------------------------------------------------------------------- cost
 
 
 EVERY = [
@@ -170,8 +172,8 @@ def test_shares_of_several_targets_are_even() -> None:
     assert [set(query.columns) for query in both.queries[:2]] == [{"label", "score", "age"}, {"colour", "score", "age"}]
 
 
-def test_purchases_before_it_leave_something_for_both() -> None:
-    """The share is of what is left: where bins are bought, the inner method still has its part."""
+def test_estimates_before_it_leave_something_for_both() -> None:
+    """The share is of what is left: where bins are estimated, the inner method still has its part."""
     plan = us.plan(schema(), Quail(Independent(), learner="naive_bayes"), GUARANTEE)
     bought = [query for query in plan if query.path[0] == "discovery"]
     learner, inner = plan.queries[len(bought) :]
@@ -192,16 +194,16 @@ def test_the_learner_cannot_spend_what_is_reserved() -> None:
     parts = (us.Plan((greedy,)), *plan.parts[1:])
     dear = dataclasses.replace(plan, queries=(greedy, *plan.queries[1:]), parts=parts)
     with pytest.raises(us.BudgetExceeded, match="This query was not made"):
-        method.fit(rows, dear, ledger, key=jax.random.key(0))
+        method.fit(Run(rows, dear, ledger, key=jax.random.key(0)))
     assert ledger.queries == ()
 
 
 class Watched(Independent):
     """A method that notes which rows it is given."""
 
-    def fit(self, rows: PrivateRows, *args: Any, **more: Any) -> Any:
-        SEEN.append(rows)
-        return super().fit(rows, *args, **more)
+    def fit(self, run: Run) -> GraphicalModel:
+        SEEN.append(run.rows)
+        return super().fit(run)
 
 
 SEEN: list[PrivateRows] = []
@@ -216,7 +218,7 @@ def test_the_inner_method_never_gets_the_target() -> None:
     for each in (rows, encoded(shuffled)[0]):
         method = Quail(Watched(), learner="prior")
         ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0))
-        models.append(method.fit(each, method.plan(each.domain, ledger.remaining), ledger, key=jax.random.key(0)))
+        models.append(method.fit(Run(each, method.plan(each.domain, ledger.remaining), ledger, key=jax.random.key(0))))
     for given in SEEN:
         assert given.domain.names == ("colour", "score", "age")
         assert given.domain.target is None
@@ -270,7 +272,7 @@ def test_disjoint_parts_cost_the_larger_one() -> None:
     assert [query.partition for query in plan] == [LEARN, IMITATE]
     for query in plan:
         assert spent_by([query], GUARANTEE).epsilon == pytest.approx(1.0, rel=2e-3)
-    model = method.fit(rows, plan, ledger, key=jax.random.key(0))
+    model = method.fit(Run(rows, plan, ledger, key=jax.random.key(0)))
     assert ledger.queries == plan.queries
     assert ledger.spent().epsilon <= 1.0
     assert isinstance(model, QuailModel)
@@ -292,9 +294,9 @@ class HoldsOut(Independent):
 def test_disjoint_around_rows_that_are_held_out_is_refused() -> None:
     inner = HoldsOut()
     domain = encoded()[0].domain
-    with pytest.raises(us.ConfigError, match="holds out units itself"):
+    with pytest.raises(us.ConfigError, match="already holds out units"):
         Quail(inner, learner="prior", disjoint=True).plan(domain, Budget(1.0, 1e-6))
-    assert Quail(inner, learner="prior").plan(domain, Budget(1.0, 1e-6))  # its parts are priced as ever
+    assert Quail(inner, learner="prior").plan(domain, Budget(1.0, 1e-6))  # its parts are accounted for as ever
 
 
 # --------------------------------------------------------------------------------------------------------------- labels
@@ -508,7 +510,7 @@ def test_settings_are_refused_at_once(settings: dict[str, Any], match: str) -> N
 def test_a_learner_is_no_inner_method() -> None:
     with pytest.raises(us.ConfigError, match="inner must be a method"):
         Quail(Prior())  # type: ignore[arg-type]
-    with pytest.raises(us.ConfigError, match="Name that one first"):
+    with pytest.raises(us.ConfigError, match="Name that method first"):
         read_method("quail")
 
 
@@ -539,7 +541,7 @@ def test_what_cannot_be_learned_is_refused_before_any_query(
 
 def test_one_class_only_is_refused() -> None:
     columns = (us.Column(name="label", kind="categorical", categories=("x",), nullable=False), *schema().columns[1:])
-    with pytest.raises(us.ConfigError, match="one class only"):
+    with pytest.raises(us.ConfigError, match="only one class"):
         us.plan(us.Schema(columns=columns, rows=ROWS, target="label"), Quail(Independent()), GUARANTEE)
 
 
@@ -597,3 +599,19 @@ def test_around_a_gan_with_public_rows(features: str, tmp_path: Path) -> None:
     fake = us.Release.load(tmp_path / "release").sample_arrow(200, seed=0, where="label <> 'x'")
     assert fake.column_names == people(1).column_names
     assert release.statement.facts.public_table == 100
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "aim",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("independent", "mst", "privbayes", "mwem", "gem")),
+    ],
+)
+@pytest.mark.parametrize("learner", [*LEARNERS])
+def test_every_learner_leaves_room_for_every_marginal_method(learner: str, inner: str, epsilon: float) -> None:
+    """Also by the Renyi accountant, where it alone can hold the inner method's budget. The whole epsilon is used."""
+    target = "score" if learner in ("linear", "mlp_regression") else "label"
+    plan = us.plan(schema(target=target), f"quail({inner}, learner={learner})", us.Guarantee(epsilon, 1e-6))
+    assert 0.98 * epsilon < spent_by(plan, us.Guarantee(epsilon, 1e-6)).epsilon <= epsilon

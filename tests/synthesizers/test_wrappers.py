@@ -30,6 +30,7 @@ from understudy.schema import Domain, NumericDomain
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.boosted.game import acceptance
 from understudy.synthesizers.drs import DRS
+from understudy.synthesizers.run import Run
 from understudy.synthesizers.selected import Centres, Regression, Selected, numbers
 from understudy.training.networks import Critic
 from understudy.training.trajectory import Trajectory, score_by_critics
@@ -270,7 +271,7 @@ def test_rejection_follows_the_last_critic_and_costs_nothing() -> None:
     inner = Walk().plan(DOMAIN, ledger.remaining)
     assert plan.events == inner.events
     assert [query.path for query in plan] == [("walk",)]
-    pool = method.fit(real_rows(), plan, ledger, key=jax.random.key(2))
+    pool = method.fit(Run(real_rows(), plan, ledger, key=jax.random.key(2)))
     assert ledger.queries == plan.queries
     np.testing.assert_allclose(pool.weights, 1 / len(pool.codes))
     # The walk's last checkpoint has the real law, and its critic takes the first cell for real: 0.9, others 0.1.
@@ -295,21 +296,22 @@ def test_rejection_follows_the_last_critic_and_costs_nothing() -> None:
     ids=["boosted", "selected", "drs"],
 )
 def test_public_rows_reach_the_inner_method(method) -> None:  # type: ignore[no-untyped-def]
-    seen: list[dict[str, Any]] = []
+    seen: list[PublicRows | None] = []
 
     class Told(Walk):
-        def trajectory(self, *arguments, **rest):  # type: ignore[no-untyped-def]
-            seen.append(rest)
-            return super().trajectory(*arguments, **rest)
+        def trajectory(self, run: Run, *, checkpoints: int, every: int) -> Trajectory:
+            seen.append(run.public)
+            return super().trajectory(run, checkpoints=checkpoints, every=every)
 
     codes = Law(REAL).sample(10, key=jax.random.key(0)).codes
     public = PublicRows(codes, np.full(codes.shape, np.nan))
     wrapped = method(Told())
-    for given in ({"public": public}, {}):
+    for given in (public, None):
         ledger = book()
-        wrapped.fit(real_rows(), wrapped.plan(DOMAIN, ledger.remaining), ledger, key=jax.random.key(0), **given)
-    assert seen[0]["public"] is public
-    assert "public" not in seen[1]
+        plan = wrapped.plan(DOMAIN, ledger.remaining)
+        wrapped.fit(Run(real_rows(), plan, ledger, key=jax.random.key(0), public=given))
+    assert seen[0] is public
+    assert seen[1] is None
 
 
 # ----------------------------------------------------------------------------------------------------- the command line
@@ -333,7 +335,7 @@ SCHEMA = us.Schema(
     target="income",
 )
 
-# All rows in each step: the price is quickly found.
+# All rows in each step: the cost is quickly found.
 EXPRESSIONS = {
     "boosted": f"boosted(dpgan(steps=8, sampling_rate=1, features=modes, num_modes=3, {NETS}, warm_steps=4), rounds=6, "
     "checkpoints=4, checkpoint_every=2, samples_per_generator=300)",

@@ -14,10 +14,10 @@ from understudy.notes import Note
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.rows import PrivateRows, PublicRows
-from understudy.progress import Progress
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain, NumericDomain
 from understudy.synthesizers import Capabilities, PublicUse
+from understudy.synthesizers.run import Run
 from understudy.training.trajectory import Trajectory
 
 DOMAIN = Domain(names=("a", "b"), sizes=(2, 3), num_rows=5000, target="a")
@@ -62,38 +62,18 @@ class Walk:
         stddev = budget.calibrate(lambda noise: [DiscreteGaussian(noise, 1, sensitivity)])
         return Plan((Query("one_way", "a histogram", DiscreteGaussian(stddev, 1, sensitivity)),), (Note("Walked."),))
 
-    def fit(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        progress: Progress | None = None,
-    ) -> Model:
-        raise NotImplementedError("only its trajectory is of use")
+    def fit(self, run: Run) -> Model:
+        raise AssertionError("whoever asks for checkpoints must call trajectory: a second fit would be charged again")
 
     def num_checkpoints(self, every: int) -> int:
         return self.length // every
 
-    def trajectory(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        checkpoints: int,
-        every: int,
-        public: PublicRows | None = None,
-        progress: Progress | None = None,
-    ) -> Trajectory:
-        noisy_counts(rows, [("a",)], plan["one_way"], ledger)
+    def trajectory(self, run: Run, *, checkpoints: int, every: int) -> Trajectory:
+        noisy_counts(run.rows, [("a",)], run.plan["one_way"], run.ledger)
         kept = [t for t in range(1, self.length + 1) if t % every == 0][-checkpoints:]
         laws = [Law(t / self.length * REAL + (1 - t / self.length) * REAL[::-1]) for t in kept]
         cells = np.arange(checkpoints) % 6
-        if progress is not None:
-            progress(1.0, "walked")
+        run.report(1.0, "walked")
         return Trajectory(
             tuple(laws), lambda codes: ((3 * codes[:, :1] + codes[:, 1:2]) == cells).astype(float) * 0.8 + 0.1
         )

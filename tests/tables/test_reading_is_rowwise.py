@@ -101,7 +101,7 @@ ODD: list[object] = [
 
 
 def codec_of(column: Column) -> Codec:
-    """What `fit` would make of the column, with a list of categories that it would have bought."""
+    """What `fit` would make of the column, with a list of categories that it would have estimated."""
     schema = Schema(columns=(column,))
     if column.kind in ("boolean", "categorical"):
         listed = column.categories or (
@@ -515,7 +515,7 @@ def test_the_width_of_codes_tells_nothing(tmp_path: Path, num_categories: int) -
 @pytest.mark.parametrize(
     "name", ["int16", "numbers by code", "fixed binary", "small decimal", "date", "zoned", "time of day"]
 )
-def test_bought_categories_of_any_type_can_be_saved(tmp_path: Path, name: str) -> None:
+def test_estimated_categories_of_any_type_can_be_saved(tmp_path: Path, name: str) -> None:
     held, base, _ = TYPED[name]
     plain = held.value_type if pa.types.is_dictionary(held) else held
     values = pa.array([base[0]] * 200, plain)

@@ -199,7 +199,7 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
     for parent in [tmp_path, *tmp_path.parents][:4]:
         if parent.stat().st_uid == os.geteuid():
             parent.chmod(0o755)
-    with unprivileged(), pytest.raises(TableError, match="may not be written by this user"):
+    with unprivileged(), pytest.raises(TableError, match="do not have permission to write"):
         check_writable(folder / "x.csv")
 
 

@@ -68,7 +68,7 @@ def learned(monkeypatch: pytest.MonkeyPatch, *, present: bool, clip: float, nois
 
 
 def test_every_step_adds_noise_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With nobody in the table three steps move all arrays by three independent draws: a variance of 3 (2 * 5)^2 is
+    """With an empty table three steps move all arrays by three independent draws: a variance of 3 (2 * 5)^2 is
     accepted, half and twice that, and that of one draw used thrice, are not (fixed key)."""
     moved, drawn_for = learned(monkeypatch, present=False, clip=5.0, noise=2.0)
     assert drawn_for == [(0, 1), (1, 1), (2, 1)]  # never the draw of another step

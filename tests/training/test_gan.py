@@ -187,7 +187,7 @@ def test_critic_weights_stay_within_their_bounds() -> None:
 
 def test_no_more_steps_than_were_charged() -> None:
     """Refused before a batch is sampled."""
-    with pytest.raises(BudgetExceeded, match="21 steps were requested, and 20 were charged"):
+    with pytest.raises(BudgetExceeded, match="21 steps were requested, but only 20 were charged"):
         train(
             SMALL, table(), NOISY, jax.random.key(3), network_key=NETWORKS, options=RunOptions(iterations=21, chunk=21)
         )

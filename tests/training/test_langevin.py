@@ -88,7 +88,7 @@ def test_a_draw_enters_one_update_of_one_chain() -> None:
 
 
 def test_every_update_of_every_chain_has_noise_of_its_own() -> None:
-    """With nobody in the draws four updates move each chain by four independent draws. Their variance is within 4
+    """With empty batches four updates move each chain by four independent draws. Their variance is within 4
     standard errors (290 numbers) of that, below that of draws used twice; and the two chains are not alike."""
     multiplier, wanted = 1e4, 1e-3
     eta = wanted / (multiplier / RATE)  # steps so small that prior and generated rows hardly count

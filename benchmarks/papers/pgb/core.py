@@ -1,9 +1,9 @@
-"""What the experiments of the boosting paper share: one training that serves several outputs, and how results are told.
+"""What the experiments of the boosting paper share: one training for several outputs, and how results are written.
 
 Neunhoeffer, Wu and Dwork, "Private Post-GAN Boosting", 2021. The outputs are GAN (the last generator), DRS (its rows
-rejected by the last critic), PGB (boosted rows) and PGB+DRS (boosted rows rejected by the mixture of picked critics).
+rejected by the last critic), PGB (boosted rows) and PGB+DRS (boosted rows rejected by the mixture of selected critics).
 Without privacy all four come from one training. With privacy GAN and DRS have the whole budget, and PGB and PGB+DRS
-share one other training and one game: what was paid for once is used twice.
+share one other training and one game: what was charged once is used twice.
 """
 
 import argparse
@@ -25,23 +25,23 @@ from jaxtyping import PRNGKeyArray
 
 import understudy as us
 from understudy.models.pool import Pool
-from understudy.privacy.ledger import Budget, Ledger, Plan
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.ledger import Budget, Plan
 from understudy.schema import Domain
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.boosted.game import Outcome
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.protocol import Capabilities, HasTrajectory
+from understudy.synthesizers.run import Run
 from understudy.training.trajectory import Trajectory
 
 ROOT = Path(__file__).parents[3]
 RESULTS, IMAGES, SCHEMAS = ROOT / "benchmarks/results", ROOT / "docs/images", ROOT / "benchmarks/schemas"
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
 AS_PUBLISHED: dict[str, Any] = {"features": "typed", "arch": "plain", "marginals_fraction": 0.0, "anchor": 0.0}
-"""Numbers as numbers and plain networks; no marginals are bought."""
+"""Numbers as numbers and plain networks; no marginals are measured."""
 BINNING = us.Binning(bins="uniform")
-"""Nothing is bought for bins either."""
+"""Bins are not estimated either."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def trained(
     outputs: Sequence[str] = OUTPUTS,
     binning: us.Binning = BINNING,
 ) -> dict[str, us.Release]:
-    """A release for each output, by one training, or by two where GAN must not pay for picks. Seeded: public data."""
+    """A release for each output, by one training, or two where GAN is not charged for selections. Seeded runs."""
     groups = [tuple(outputs)]
     if guarantee.is_private:
         groups = [tuple(name for name in outputs if ("PGB" in name) == picks) for picks in (False, True)]
@@ -116,20 +116,18 @@ class OneTraining:
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         return self.boosted.plan(domain, budget) if self.picks else self.boosted.inner.plan(domain, budget)
 
-    def fit(
-        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, key: PRNGKeyArray, progress: Any = None
-    ) -> dict[str, Any]:
-        """Formal guarantee: the price of the plan's queries. All that follows from one trajectory and one sequence of
+    def fit(self, run: Run) -> dict[str, Any]:
+        """Formal guarantee: the cost of the plan's queries. All that follows from one trajectory and one sequence of
         picks is post-processing of both."""
         once, models = _Once(self.boosted.inner, self.boosted.checkpoint_every), dict[str, Any]()
         if self.picks:
             settings = {field.name: getattr(self.boosted, field.name) for field in dataclasses.fields(Boosted)}
-            both: Any = _Both(**{**settings, "inner": once}).fit(rows, plan, ledger, key=key)
+            both: Any = _Both(**{**settings, "inner": once}).fit(run)
             models |= both
         if "DRS" in self.outputs:
-            models["DRS"] = DRS(once, proposals=self.proposals).fit(rows, plan, ledger, key=key)
+            models["DRS"] = DRS(once, proposals=self.proposals).fit(run)
         if "GAN" in self.outputs:
-            models["GAN"] = once.last(rows, plan, ledger, key)
+            models["GAN"] = once.last(run)
         return models
 
 
@@ -160,12 +158,9 @@ class _Once:
     def num_checkpoints(self, every: int) -> int:
         return self._inner.num_checkpoints(every)
 
-    def trajectory(
-        self, rows: PrivateRows, plan: Plan, ledger: Ledger, *, checkpoints: int, every: int, **more: Any
-    ) -> Trajectory:
+    def trajectory(self, run: Run, *, checkpoints: int, every: int) -> Trajectory:
         if not self._made:
-            more |= {"checkpoints": checkpoints, "every": self._every}
-            self._made.append(self._inner.trajectory(rows, plan, ledger, **more))
+            self._made.append(self._inner.trajectory(run, checkpoints=checkpoints, every=self._every))
         whole = self._made[0]
 
         def last_critics(shown: np.ndarray) -> np.ndarray:
@@ -174,8 +169,8 @@ class _Once:
 
         return dataclasses.replace(whole, models=whole.models[-checkpoints:], critics=last_critics)
 
-    def last(self, rows: PrivateRows, plan: Plan, ledger: Ledger, key: PRNGKeyArray) -> Any:
-        return self.trajectory(rows, plan, ledger, key=key, checkpoints=1, every=self._every).models[-1]
+    def last(self, run: Run) -> Any:
+        return self.trajectory(run, checkpoints=1, every=self._every).models[-1]
 
 
 # ---------------------------------------------------------------------------------------------------------------- pages
@@ -185,8 +180,8 @@ def arguments(about: str, profiles: Mapping[str, Profile]) -> tuple[argparse.Nam
     """What the command line says, and the profile it means."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", choices=list(profiles), default="smoke")
-    parser.add_argument("--seeds", type=int, help="so many repetitions instead of the profile's")
-    parser.add_argument("--minutes", type=float, help="begin no repetition after so many minutes")
+    parser.add_argument("--seeds", type=int, help="number of repetitions, instead of the profile's")
+    parser.add_argument("--minutes", type=float, help="start no repetition after this many minutes")
     parser.add_argument("--kinds", nargs="+", help="these parts of the experiment instead of all")
     parser.add_argument("--append", action="store_true", help="go on after the repetitions in the result file")
     parser.add_argument("--only", type=int, nargs="+", metavar="SEED", help="these repetitions alone, for --part")
@@ -223,7 +218,7 @@ def gathered(parts: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def machine() -> str:
-    """What this runs on, in words."""
+    """The machine, as text."""
     import jax
 
     device = jax.devices()[0].device_kind

@@ -375,7 +375,7 @@ def inception_score(probabilities: Float[np.ndarray, "images digits"]) -> float:
     return float(np.exp(np.mean(np.sum(each * (np.log(each) - np.log(each.mean(axis=0))), axis=1))))
 
 
-# ---------------------------------------------------------------------------------------------------------------- price
+# -------------------------------------------------------------------------------------------------- privacy cost
 
 
 def has_accountant() -> bool:
@@ -399,7 +399,7 @@ def _picks(profile: Profile, epsilon: float | None = None) -> Any:
     from understudy.privacy.ledger import Query
 
     return Query(
-        "selections", f"{profile.rounds} picks among critics", Selections(epsilon or profile.picks, profile.rounds)
+        "selections", f"{profile.rounds} selections among critics", Selections(epsilon or profile.picks, profile.rounds)
     )
 
 
@@ -415,7 +415,7 @@ def calibrated(profile: Profile, images: int) -> tuple[float, float]:
 
 
 def calibration(profile: Profile, images: int) -> str:
-    """What `--calibrate` prints: the prices of the profile, and of 25 epochs alone."""
+    """What `--calibrate` prints: the costs of the profile, and of 25 epochs alone."""
     from understudy.privacy.events import SubsampledGaussian
     from understudy.privacy.ledger import Budget
 
@@ -455,7 +455,7 @@ def picks_of(
 def private_pick(
     profile: Profile, judge: Callable[[np.ndarray], np.ndarray], count: int, codes: Codes, seed: int
 ) -> tuple[Select, dict[str, float]]:
-    """The picks of a ledger that has paid for the first part of the training, and what both cost."""
+    """Selections of a ledger that was charged for the first part of the training, and what both cost."""
     from understudy.privacy.ledger import Guarantee, Ledger
     from understudy.privacy.rows import PrivateRows
     from understudy.privacy.selection import RowFunctions, noisy_function_selections
@@ -546,7 +546,7 @@ def judge_of(critics: Sequence[Critic]) -> Callable[[np.ndarray], Float[np.ndarr
 def one(
     profile: Profile, kind: str, codes: Codes, predict: Callable[[Codes], np.ndarray], seed: int
 ) -> tuple[dict[str, Any], dict[str, Codes]]:
-    """One training and what becomes of it: figures, and images to look at."""
+    """One training and what becomes of it: figures and images."""
     began, private = time.monotonic(), kind != "not private"
     result: dict[str, Any] = {"kind": kind, "seed": seed}
     seconds: dict[str, int] = {}
@@ -679,7 +679,8 @@ def _facts(profile: Profile, here: Sequence[Mapping[str, Any]]) -> str:
     told = f"Seeds {seeds}; {last['seconds']['scored']} seconds for the last of them. "
     if "noise" in last:
         told += (
-            f"Noise multiplier {last['noise']:.4f}, {profile.rounds:,} picks of epsilon {last['epsilon of a pick']:.4g}"
+            f"Noise multiplier {last['noise']:.4f}, {profile.rounds:,} selections of epsilon "
+            f"{last['epsilon of a pick']:.4g}"
         )
         if "epsilon, with picks" in last:
             told += (
@@ -693,7 +694,7 @@ def _facts(profile: Profile, here: Sequence[Mapping[str, Any]]) -> str:
     scores = [score for _, score, _ in last["checkpoints"]]
     told += (
         f"Checkpoints by themselves have {min(scores):.2f} to {max(scores):.2f}, the last of them {scores[-1]:.2f} "
-        f"({profile.samples_per_generator:,} images each); {last['critics picked']} critics were picked.\n"
+        f"({profile.samples_per_generator:,} images each); {last['critics picked']} critics were selected.\n"
     )
     return told
 
@@ -743,7 +744,7 @@ def arguments() -> tuple[argparse.Namespace, Profile]:
     parser.add_argument("--profile", choices=list(PROFILES), default="smoke")
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no training after so many minutes")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no training after this many minutes")
     parser.add_argument("--noise", type=float, help="noise multiplier of a private run, instead of the profile's")
     parser.add_argument("--picks", type=float, help="epsilon of a pick, instead of the profile's")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the profile")

@@ -4,7 +4,7 @@
 
 Networks of the paper (256-128-128, latent 64, draws of about 64 rows) see numbers as numbers; missing ages and ports
 are levels of their own, where the paper imputed them from the data. Epsilon 2 at delta 5.6e-4, under our ledger. Three
-more rows use the package's own settings: bought marginals, a small critic, averaged weights, and cells of marginals
+more rows use the package's own settings: noisy marginals, a small critic, averaged weights, and cells of marginals
 with the target as judges beside the critics.
 """
 

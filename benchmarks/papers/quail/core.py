@@ -1,4 +1,4 @@
-"""What the experiments of the QUAIL paper share: how labels are judged, learners alone, and how results are told.
+"""What the experiments of the QUAIL paper share: how labels are scored, learners alone, and how results are written.
 
 Rosenblatt et al., "Differentially private synthetic data: applied evaluations and enhancements", 2020. The paper's
 public library is no part of these runs: all methods and learners are this package's, on one accountant.
@@ -36,7 +36,7 @@ from understudy.tables import conform
 ROOT = Path(__file__).parents[3]
 RESULTS, IMAGES, SCHEMAS = ROOT / "benchmarks/results", ROOT / "docs/images", ROOT / "benchmarks/schemas"
 BINNING = us.Binning(bins="uniform")
-"""Bins of equal width between public bounds: nothing is bought for them."""
+"""Bins of equal width between public bounds: nothing is estimated for them."""
 DELTA = 1e-5
 
 # --------------------------------------------------------------------------------------------------------------- scores

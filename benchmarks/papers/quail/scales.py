@@ -1,9 +1,9 @@
-"""A learner alone against the same learner inside QUAIL, by rows (figure 10), and times by share (table 1).
+"""A learner alone against the same learner inside QUAIL, by rows (figure 10), and times by fraction (table 1).
 
     python benchmarks/papers/quail/scales.py --profile paper --write
 
-Logistic regression with epsilon 3.0 on real rows, beside QUAIL at epsilon 3.0 with a share of 0.8 (2.4 for the
-learner): F1 of a random forest trained on its rows. Then seconds of fit and sample by share.
+Logistic regression with epsilon 3.0 on real rows, beside QUAIL at epsilon 3.0 with a fraction of 0.8 (2.4 for the
+learner): F1 of a random forest trained on its rows. Then seconds of fit and sample by fraction.
 """
 
 import sys
@@ -57,8 +57,8 @@ def timed(inner: str, num_rows: int, epsilon: float) -> dict[str, Any]:
     found: dict[str, Any] = {"inner": inner, "epsilon": epsilon}
     for name, method in {
         "plain": inner,
-        "share 0.5": f"quail({inner}, learner={express(LEARNER)}, learner_fraction=0.5)",
-        "share 0.9": f"quail({inner}, learner={express(LEARNER)}, learner_fraction=0.9)",
+        "fraction 0.5": f"quail({inner}, learner={express(LEARNER)}, learner_fraction=0.5)",
+        "fraction 0.9": f"quail({inner}, learner={express(LEARNER)}, learner_fraction=0.9)",
     }.items():
         for seed in range(2):
             began = time.monotonic()
@@ -77,26 +77,26 @@ def page(results: Sequence[Mapping[str, Any]]) -> str:
     for num_rows in sorted({run["rows"] for run in by_rows}):
         runs = [run for run in by_rows if run["rows"] == num_rows]
         lines.append([f"{num_rows:,}", *(float(np.mean([run[name] for run in runs])) for name in names)])
-    shares = ("plain", "share 0.5", "share 0.9")
+    fractions = ("plain", "fraction 0.5", "fraction 0.9")
     seconds = [
-        [f"`{run['inner']}`, epsilon {run['epsilon']:g}", *(f"{run[name]:g}" for name in shares)]
+        [f"`{run['inner']}`, epsilon {run['epsilon']:g}", *(f"{run[name]:g}" for name in fractions)]
         for run in results
         if "inner" in run
     ]
-    return f"""# Learner alone and inside, by rows; times by share
+    return f"""# Learner alone and inside, by rows; times by fraction
 
 {core.provenance("scales")}
 
 F1 on 5,000 other real rows, 10 classes of 7 features. *alone*: `{express(LEARNER)}` on real rows, at that epsilon.
-*inside*: the same learner as `quail({INNER}, learner_fraction=0.8)` at epsilon 3.0 taught it. *forest*: a random forest
-trained on QUAIL's rows (at most 20,000). {len({run["seed"] for run in by_rows})} repetition(s).
+*inside*: the same learner as `quail({INNER}, learner_fraction=0.8)` at epsilon 3.0 trained it. *forest*: a random
+forest trained on QUAIL's rows (at most 20,000). {len({run["seed"] for run in by_rows})} repetition(s).
 
 {core.table_of(["rows", *names], lines)}
 
-Seconds of fit and sample on a table of the same kind, after compilation; `quail` has a learner to teach and more looks
-to price, and no step is saved where the budget is smaller (the paper's GANs stop earlier).
+Seconds of fit and sample on a table of the same kind, after compilation; `quail` has a learner to train and more
+queries to account for, and no step is saved where the budget is smaller (the paper's GANs stop earlier).
 
-{core.table_of(["method", *shares], seconds)}
+{core.table_of(["method", *fractions], seconds)}
 """
 
 

@@ -1,4 +1,4 @@
-"""The split of the budget between learner and method: difference of F1 over shares and epsilons (figures 6, 7, 11-25).
+"""The split of the budget between learner and method: difference of F1 by fraction and epsilon (figures 6, 7, 11-25).
 
     python benchmarks/papers/quail/splits.py --profile paper --write
 
@@ -70,10 +70,11 @@ def page(results: Sequence[Mapping[str, Any]], shares: Sequence[float]) -> str:
 {core.provenance("splits")}
 
 F1 of `{express(LEARNER)}` alone (the whole budget, real rows) less F1 of a random forest trained on QUAIL's rows, by
-share of the learner; both are tested on 5,000 other real rows. Below zero QUAIL is better. {results[0]["rows"]:,} rows;
+fraction of the learner; both are tested on 5,000 other real rows. Below zero QUAIL is better.
+{results[0]["rows"]:,} rows;
 mean of {seeds} repetitions (the paper has 75). Bins of equal width between public bounds.
 
-{core.table_of(["", "alone", *(f"share {share:g}" for share in shares)], lines)}
+{core.table_of(["", "alone", *(f"fraction {share:g}" for share in shares)], lines)}
 """
 
 
@@ -89,7 +90,7 @@ def main() -> None:
     if found.write:
         core.write("splits", page(results, profile["shares"]), results)
         down, across = [f"epsilon {e:g}" for e in profile["epsilons"]], [f"{s:g}" for s in profile["shares"]]
-        title = "F1 of the learner alone less F1 by QUAIL's rows, by share of the learner"
+        title = "F1 of the learner alone less F1 by QUAIL's rows, by fraction of the learner"
         picture = core.heat_svg(grids(results, profile["shares"]), down, across, title)
         (core.IMAGES / "quail_splits.svg").write_text(picture)
     print(page(results, profile["shares"]))

@@ -15,25 +15,17 @@ from understudy.cli.options import (
     FitCommand,
     Force,
     JsonFile,
-    KeepTypes,
     MaxBins,
     MaxCategories,
     Method,
-    NotPrivate,
     NumRows,
-    Public,
     Quiet,
-    Resume,
-    SchemaFile,
-    Seed,
     Settings,
     Source,
     Target,
     Terse,
     Where,
-    check_json,
     check_outputs,
-    checkpoint_folder,
     named_tables,
     read_binning,
     read_guarantee,
@@ -41,6 +33,7 @@ from understudy.cli.options import (
     read_synthesizer,
     refuse_own_input,
     release_folder,
+    takes_fit_options,
 )
 from understudy.cli.output import (
     note_on_draft,
@@ -58,7 +51,7 @@ from understudy.errors import ConditionError, ConfigError
 
 app = typer.Typer(
     name="understudy",
-    help="A synthetic stand-in for a table about people, with a differential-privacy guarantee that is true.",
+    help="Generate synthetic tables with a differential-privacy guarantee.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -77,7 +70,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Show the vers
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the output.")] = Path("understudy-demo"),
+    out: Annotated[Path, typer.Option("-o", "--out", help="Output folder.")] = Path("understudy-demo"),
     epsilon: Epsilon = 1.0,
     method: Method = "auto",
     force: Annotated[bool, typer.Option("--force/--no-force", help="Replace the folder if it exists.")] = True,
@@ -114,135 +107,54 @@ def demo(
 
 
 @app.command()
+@takes_fit_options()
 def synth(
-    source: Source,
+    options: FitCommand,
     out: Annotated[str, typer.Option("-o", "--out", help="The synthetic table. Its extension sets the format.")],
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    not_private: NotPrivate = False,
-    schema: SchemaFile = None,
-    method: Method = "auto",
-    settings: Settings = None,
-    target: Target = None,
-    rows: NumRows = None,
-    where: Where = None,
-    bins: Bins = "tree",
-    max_bins: MaxBins = 32,
-    max_categories: MaxCategories = 1000,
-    seed: Seed = None,
-    public: Public = None,
-    keep_types: KeepTypes = False,
-    resume: Resume = False,
-    force: Force = False,
-    quiet: Quiet = False,
-    json_file: JsonFile = None,
 ) -> None:
     """Fit, sample and certify in one step. The release folder is kept beside the table, as OUT.release/.
 
     During the run, OUT.release.checkpoint/ holds what --resume needs. It is private: never share it. A run that fails
     after its first query has spent its budget, and OUT.release.spent/ records that.
     """
-    from understudy.release import check_size, saved_by
-    from understudy.run.atomic import require_free_folder
+    from understudy.release import check_size
     from understudy.tables import check_writable, write_table
 
-    guarantee = read_guarantee(epsilon, delta, not_private)
     folder = release_folder(out)
-    refuse_own_input(source, out)
-    check_writable(out, force=force, table=True)
-    checkpoint = checkpoint_folder(folder, resume)
-    finished = resume and saved_by(checkpoint, folder)  # killed between its last two acts
-    require_free_folder(folder, force=force or finished, marker="release.json")
-    check_json(json_file, force)
-    if rows is not None:
-        check_size(rows, "The number of synthetic rows")
-    release = FitCommand(
-        source=source,
-        schema_file=schema,
-        guarantee=guarantee,
-        method=method,
-        settings=settings,
-        target=target,
-        binning=read_binning(bins, max_bins, max_categories),
-        seed=seed,
-        public=public,
-        keep_types=keep_types,
-        checkpoint=checkpoint,
-        resume=resume,
-        quiet=quiet,
-        where=where,
-    ).run()
-    release.save(folder, force=force or finished)
-    show_spent(release, quiet)
+    refuse_own_input(options.source, out)
+    check_writable(out, force=options.force, table=True)
+    if options.rows is not None:
+        check_size(options.rows, "The number of synthetic rows")
+    release = options.fit_into(folder)
     try:
-        fake = release.sample_arrow(rows, where=where, seed=seed)
+        fake = release.sample_arrow(options.rows, where=options.where, seed=options.seed)
     except ConditionError as error:
         raise ConditionError(
             f"{error} The budget is spent and the release is kept. Sample from it at no cost with 'understudy sample "
             f"{folder}' and another --where.",
             column=error.column,
         ) from None
-    write_table(fake, out, origin=release.origin, force=force)
-    note_on_draft(release, quiet, given=schema is not None)
-    echo(f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'CERTIFICATE.md'}", quiet=quiet)
-    write_certificate_json(release.statement, json_file, force)
+    write_table(fake, out, origin=release.origin, force=options.force)
+    note_on_draft(release, options.quiet, given=options.schema is not None)
+    written = f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'CERTIFICATE.md'}"
+    echo(written, quiet=options.quiet)
+    write_certificate_json(release.statement, options.json_file, options.force)
 
 
 @app.command()
+@takes_fit_options(without=("rows", "where"))
 def fit(
-    source: Source,
-    out: Annotated[Path, typer.Option("-o", "--out", help="The release folder to write.")],
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    not_private: NotPrivate = False,
-    schema: SchemaFile = None,
-    method: Method = "auto",
-    settings: Settings = None,
-    target: Target = None,
-    bins: Bins = "tree",
-    max_bins: MaxBins = 32,
-    max_categories: MaxCategories = 1000,
-    seed: Seed = None,
-    public: Public = None,
-    keep_types: KeepTypes = False,
-    resume: Resume = False,
-    force: Force = False,
-    quiet: Quiet = False,
-    json_file: JsonFile = None,
+    options: FitCommand, out: Annotated[Path, typer.Option("-o", "--out", help="The release folder to write.")]
 ) -> None:
     """Fit a method and write a release folder: a model to sample from, and its certificate.
 
     During the run, OUT.checkpoint/ holds what --resume needs. It is private: never share it. A run that fails after its
     first query has spent its budget, and OUT.spent/ records that.
     """
-    from understudy.release import saved_by
-    from understudy.run.atomic import require_free_folder
-
-    guarantee = read_guarantee(epsilon, delta, not_private)
-    checkpoint = checkpoint_folder(out, resume)
-    finished = resume and saved_by(checkpoint, out)  # killed between its last two acts
-    require_free_folder(out, force=force or finished, marker="release.json")
-    check_json(json_file, force)
-    release = FitCommand(
-        source=source,
-        schema_file=schema,
-        guarantee=guarantee,
-        method=method,
-        settings=settings,
-        target=target,
-        binning=read_binning(bins, max_bins, max_categories),
-        seed=seed,
-        public=public,
-        keep_types=keep_types,
-        checkpoint=checkpoint,
-        resume=resume,
-        quiet=quiet,
-    ).run()
-    release.save(out, force=force or finished)
-    show_spent(release, quiet)
-    note_on_draft(release, quiet, given=schema is not None)
-    echo(f"Wrote {out}. Next: understudy sample {out} -o fake.csv", quiet=quiet)
-    write_certificate_json(release.statement, json_file, force)
+    release = options.fit_into(out)
+    note_on_draft(release, options.quiet, given=options.schema is not None)
+    echo(f"Wrote {out}. Next: understudy sample {out} -o fake.csv", quiet=options.quiet)
+    write_certificate_json(release.statement, options.json_file, options.force)
 
 
 @app.command()
@@ -295,10 +207,13 @@ def evaluate(
     ] = None,
     target: Annotated[str | None, typer.Option("--target", help="The column to predict.")] = None,
     holdout: Annotated[
-        str | None, typer.Option("--holdout", help="Real rows that no method was fitted to. Default: a fifth of REAL.")
+        str | None,
+        typer.Option("--holdout", help="Real rows that were not used for fitting. Default: a fifth of REAL."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fast: marginals, one classifier, logistic pMSE.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Slow: all rows, interactions, many bootstrap samples.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Slow: all rows, pairwise interactions, 1,000 bootstrap samples.")
+    ] = False,
     metrics: Annotated[
         list[str] | None, typer.Option("--metric", help="Only this metric or group. Repeatable.")
     ] = None,
@@ -358,7 +273,7 @@ def evaluate(
 
 @app.command()
 def report(
-    scores: Annotated[Path, typer.Argument(help="A scorecard, as 'evaluate --json' writes.")],
+    scores: Annotated[Path, typer.Argument(help="A scorecard written by 'evaluate --json'.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The HTML page.")],
     release: CertificateOf = None,
     force: Force = False,
@@ -414,7 +329,7 @@ def methods(json_file: JsonFile = None, force: Force = False) -> None:
         if json_file == "-":
             return
     width = max(len(name) for name, _ in described)
-    typer.echo(f"{'auto':<{width}}  the default: chooses one of these from public facts")
+    typer.echo(f"{'auto':<{width}}  The default: chooses one of these from public facts.")
     for name, line in described:
         typer.echo(f"{name:<{width}}  {line}")
 
@@ -459,7 +374,8 @@ def schema_import(
     source: Annotated[Path, typer.Argument(help="SDV metadata, SmartNoise, dpsynth or mbi file.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
     form: Annotated[
-        str | None, typer.Option("--format", help="sdv, smartnoise, dpsynth or mbi. Default: by content.")
+        str | None,
+        typer.Option("--format", help="sdv, smartnoise, dpsynth or mbi. Default: detected from the content."),
     ] = None,
     force: Force = False,
     quiet: Quiet = False,

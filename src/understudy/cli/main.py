@@ -42,8 +42,8 @@ def _fail_unexpected(error: Exception) -> int:
         raise error
     # The text of an unexpected error may quote a value of the table: only its type is shown.
     return _fail(
-        f"an error inside Understudy ({type(error).__name__}). Its message is not shown, since it may quote private "
-        "values; set UNDERSTUDY_DEBUG=1 to see it. Please report it.",
+        f"internal error ({type(error).__name__}). The message may contain private values, so it is not shown; "
+        "set UNDERSTUDY_DEBUG=1 to see it. Please report this error.",
         1,
     )
 

@@ -1,13 +1,16 @@
 """Options that commands share, and the checks on them that are made before any budget is spent."""
 
 import dataclasses
+import functools
+import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from understudy.cli.output import show_spent
 from understudy.cli.terminal import Interrupted, show_progress
 from understudy.errors import CheckpointError, ConfigError, TableError
 
@@ -27,13 +30,22 @@ SchemaFile = Annotated[
 Epsilon = Annotated[
     float | None, typer.Option("--epsilon", help="Privacy budget. Smaller is more private; 1 is common.")
 ]
-Delta = Annotated[float | None, typer.Option("--delta", help="Default: from the declared number of rows, else 1e-6.")]
-NotPrivate = Annotated[
-    bool, typer.Option("--not-private", help="Instead of --epsilon: a baseline without noise or guarantee.")
+Delta = Annotated[
+    float | None,
+    typer.Option(
+        "--delta", help="The delta of the guarantee. Default: derived from the declared number of rows, else 1e-6."
+    ),
 ]
-Method = Annotated[str, typer.Option("--method", help="A method name or expression; see 'understudy methods'.")]
+NotPrivate = Annotated[
+    bool, typer.Option("--not-private", help="Instead of --epsilon: a baseline without noise and without a guarantee.")
+]
+Method = Annotated[
+    str, typer.Option("--method", help="A method, or an expression such as 'boosted(dpgan)'. See 'understudy methods'.")
+]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of the method: name=value. Repeatable.")]
-Target = Annotated[str | None, typer.Option("--target", help="The column that matters most.")]
+Target = Annotated[
+    str | None, typer.Option("--target", help="The column that matters most, usually the one to predict.")
+]
 Seed = Annotated[
     int | None,
     typer.Option(
@@ -45,7 +57,8 @@ Public = Annotated[
     str | None,
     typer.Option(
         "--public",
-        help="A public table with the same columns to start training from. Not protected; must not be SOURCE.",
+        help="Start training from this public table, which has the same columns. Its rows are not protected; it "
+        "must not be SOURCE.",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
@@ -120,56 +133,96 @@ def read_synthesizer(expression: str, settings: list[str] | None) -> "Synthesize
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FitCommand:
-    """The fit of `synth` and `fit`."""
+    """The options of `synth` and `fit`, in the order in which --help lists them, and the fit that both make."""
 
-    source: str
-    schema_file: Path | None
-    guarantee: "Guarantee"
-    method: str
-    settings: list[str] | None
-    target: str | None
-    binning: "Binning"
-    seed: int | None
-    public: str | None
-    keep_types: bool
-    checkpoint: Path
-    resume: bool
-    quiet: bool
-    where: str | None = None
-    """A condition that is checked before any budget is spent."""
+    source: Source
+    epsilon: Epsilon = None
+    delta: Delta = None
+    not_private: NotPrivate = False
+    schema: SchemaFile = None
+    method: Method = "auto"
+    settings: Settings = None
+    target: Target = None
+    rows: NumRows = None
+    where: Where = None
+    bins: Bins = "tree"
+    max_bins: MaxBins = 32
+    max_categories: MaxCategories = 1000
+    seed: Seed = None
+    public: Public = None
+    keep_types: KeepTypes = False
+    resume: Resume = False
+    force: Force = False
+    quiet: Quiet = False
+    json_file: JsonFile = None
 
-    def run(self) -> "Release":
+    def __post_init__(self) -> None:
+        read_guarantee(self.epsilon, self.delta, self.not_private)  # refused before anything else is checked
+
+    def fit_into(self, folder: Path) -> "Release":
+        """Fits, and saves the release in this folder. What can be refused is refused before anything is read."""
+        from understudy.release import saved_by
+        from understudy.run.atomic import require_free_folder
+
+        checkpoint = checkpoint_folder(folder, self.resume)
+        finished = self.resume and saved_by(checkpoint, folder)  # killed between its last two acts
+        require_free_folder(folder, force=self.force or finished, marker="release.json")
+        check_json(self.json_file, self.force)
+        release = self._fit(checkpoint)
+        release.save(folder, force=self.force or finished)
+        show_spent(release, self.quiet)
+        return release
+
+    def _fit(self, checkpoint: Path) -> "Release":
         """Fits with a progress bar; after Ctrl-C it says how to resume."""
         from understudy.api import FitOptions, fit_table, read_private_table
         from understudy.run.checkpoint import is_unfinished
         from understudy.schema import Schema
         from understudy.tables import where_columns
 
-        schema = None if self.schema_file is None else Schema.read(self.schema_file)
+        guarantee = read_guarantee(self.epsilon, self.delta, self.not_private)
+        binning = read_binning(self.bins, self.max_bins, self.max_categories)
+        schema = None if self.schema is None else Schema.read(self.schema)
         synthesizer = read_synthesizer(self.method, self.settings)
         try:
             with show_progress(self.quiet, "fitting") as progress:
                 options = FitOptions(
-                    method=synthesizer,
-                    guarantee=self.guarantee,
-                    binning=self.binning,
-                    seed=self.seed,
-                    public=self.public,
-                    checkpoint=self.checkpoint,
-                    resume=self.resume,
-                    progress=progress,
+                    synthesizer, guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress
                 )
                 data = read_private_table(self.source, schema, target=self.target, keep_types=self.keep_types)
-                if self.where is not None:
+                if self.where is not None:  # checked before any budget is spent
                     where_columns(self.where, [column.name for column in data.schema.modelled])
                 return fit_table(data, options)
         except KeyboardInterrupt:
-            if not is_unfinished(self.checkpoint):
+            if not is_unfinished(checkpoint):
                 raise
             raise Interrupted(
-                f"interrupted; nothing was released. Run the same command with --resume to continue from "
-                f"{self.checkpoint}{os.sep} (private: never share that folder)."
+                "interrupted; nothing was released. To continue, run the same command with --resume. "
+                f"{checkpoint}{os.sep} holds the secret of the run: never share it."
             ) from None
+
+
+def takes_fit_options(*, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """For a command of a `FitCommand` and an output: typer sees the fields, except those `without`, as its options."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        _, out = inspect.signature(command).parameters.values()
+        fields = [field for field in dataclasses.fields(FitCommand) if field.name not in without]
+        source, *others = [
+            inspect.Parameter(field.name, out.kind, default=default, annotation=field.type)
+            for field in fields
+            for default in [out.empty if field.default is dataclasses.MISSING else field.default]
+        ]
+
+        @functools.wraps(command)
+        def run(*, out: object, **options: object) -> None:
+            command(FitCommand(**options), out)  # type: ignore[arg-type]
+
+        run.__signature__ = inspect.Signature([source, out, *others])  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in (source, out, *others)}
+        return run
+
+    return decorate
 
 
 def checkpoint_folder(out: Path, resume: bool) -> Path:

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.schema import Bound, Category, Column
-from understudy.tables.cast import as_declared_type, as_text
-from understudy.tables.sql import compute_sql
+from understudy.tables.cast import as_declared_type, as_text, normalize_column
 
 
 def as_numbers(values: pa.ChunkedArray, kind: str) -> tuple[np.ndarray, np.ndarray]:
@@ -19,52 +18,10 @@ def as_numbers(values: pa.ChunkedArray, kind: str) -> tuple[np.ndarray, np.ndarr
     Reals are floats; integers, dates and datetimes are integers (days, microseconds), rounded where they are not whole.
     Infinities stay, to be clamped; values that cannot be read as numbers are null.
     """
-    column = _numeric_arrow(plain_array(values), kind)
-    known = pc.is_valid(column).to_numpy(zero_copy_only=False)
-    if pa.types.is_floating(column.type):
-        numbers = np.array(column.fill_null(0.0).to_numpy(zero_copy_only=False), dtype=np.float64)
-        known = known & ~np.isnan(numbers)
-        numbers[~known] = 0.0
-        if kind == "real":
-            return numbers, known
-        # 2^63 itself is not an int64; the nearest float below it is.
-        limited = np.clip(np.nan_to_num(np.rint(numbers), nan=0.0), -(2.0**63), np.nextafter(2.0**63, 0))
-        return limited.astype(np.int64), known
-    numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
-    if kind == "real":
-        return numbers.astype(np.float64), known
-    if numbers.dtype == np.uint64:
-        numbers = np.minimum(numbers, np.uint64(2**63 - 1))
-    return numbers.astype(np.int64), known
-
-
-def _numeric_arrow(column: pa.Array, kind: str) -> pa.Array:
-    """The column as Arrow integers or floats; nulls where it cannot be read as its declared kind."""
-    kind_type = {
-        "date": pa.date32(),
-        "datetime": pa.timestamp("us", tz=getattr(column.type, "tz", None)),
-    }.get(kind)
-    if kind_type is not None:
-        if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
-            column = _read_text(column, kind_type)
-        else:
-            column = column.cast(kind_type, safe=False)
-        return column.cast(pa.int32()).cast(pa.int64()) if kind == "date" else column.cast(pa.int64())
-    if pa.types.is_boolean(column.type):
-        return column.cast(pa.int8())
-    if pa.types.is_integer(column.type) or (pa.types.is_floating(column.type) and column.type != pa.float16()):
-        return column.cast(pa.float64()) if pa.types.is_floating(column.type) else column
-    if pa.types.is_decimal(column.type) or column.type == pa.float16():
-        return column.cast(pa.float64(), safe=False)
-    return _read_text(column, pa.float64() if kind == "real" else pa.int64())
-
-
-def _read_text(column: pa.Array, kind_type: pa.DataType) -> pa.Array:
-    """Text read as numbers or dates; what cannot be read becomes a null, so that no value raises."""
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return pa.nulls(len(column), kind_type)
-    names = {pa.float64(): "DOUBLE", pa.int64(): "BIGINT", pa.date32(): "DATE"}
-    return compute_sql(f"TRY_CAST(v AS {names.get(kind_type, 'TIMESTAMP')})", column).cast(kind_type)
+    column = plain_array(as_declared_type(normalize_column(values), Column(name="", kind=kind)))
+    if kind != "real":
+        column = (column.cast(pa.int32()) if kind == "date" else column).cast(pa.int64())
+    return column.fill_null(0).to_numpy(zero_copy_only=False), pc.is_valid(column).to_numpy(zero_copy_only=False)
 
 
 def from_numbers(numbers: np.ndarray, null: np.ndarray, kind: str) -> pa.Array:
@@ -105,9 +62,7 @@ def plain_array(values: pa.ChunkedArray) -> pa.Array:
     column = values.combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # an empty chunked array stays one
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
-    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    plain = {pa.string_view(): pa.string(), pa.float16(): pa.float32()}.get(column.type)  # few kernels know these two
-    return column if plain is None else column.cast(plain)
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def comparable(categories: Sequence[Category | None], values: pa.ChunkedArray) -> tuple[pa.Array, pa.ChunkedArray]:
@@ -116,7 +71,7 @@ def comparable(categories: Sequence[Category | None], values: pa.ChunkedArray) -
     Numbers are compared as numbers of the column's type where it can hold the list, booleans as booleans, and
     everything else as text, in which 1, 1.0 and "1" are equal.
     """
-    column = plain_array(values)
+    column = plain_array(normalize_column(values))
     listed = pa.array(list(categories))
     held = column.type
     if pa.types.is_boolean(listed.type) and not pa.types.is_boolean(held):

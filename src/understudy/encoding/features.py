@@ -12,7 +12,7 @@ post-processing, and no component is narrower than a bin of it.
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -124,13 +124,18 @@ class Marked(Number):
     def _is_marked(self, features: Features) -> np.ndarray:
         return features[:, 1] > features[:, 0] if self.nullable else np.zeros(len(features), dtype=bool)
 
-    def _mark_shares(self, marginal: np.ndarray, rest: int) -> np.ndarray:
-        null = self._null_share(marginal)
-        return np.r_[[1 - null, null] if self.nullable else [], np.zeros(rest)]
+    @property
+    def _block(self) -> Block:
+        """The features of a number that is present."""
+        raise NotImplementedError
 
     @property
-    def _mark_blocks(self) -> Blocks:
-        return (Block("one_hot", 2),) if self.nullable else ()
+    def blocks(self) -> Blocks:
+        return (Block("one_hot", 2), self._block) if self.nullable else (self._block,)
+
+    def shares(self, marginal: np.ndarray) -> np.ndarray:
+        null = self._null_share(marginal)
+        return np.r_[[1 - null, null] if self.nullable else [], np.zeros(self._block.size)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,8 +145,8 @@ class Line(Marked):
     kind: ClassVar[str] = "line"
 
     @property
-    def blocks(self) -> Blocks:
-        return (*self._mark_blocks, Block("tanh", 1))
+    def _block(self) -> Block:
+        return Block("tanh", 1)
 
     def encode(self, codes: Codes, positions: Positions, uniform: Positions) -> Features:
         missing = np.isnan(positions)
@@ -149,9 +154,6 @@ class Line(Marked):
 
     def decode(self, features: Features) -> tuple[Codes, Positions]:
         return self._to_codes(self._snap((features[:, -1].astype(float) + 1) / 2), self._is_marked(features))
-
-    def shares(self, marginal: np.ndarray) -> np.ndarray:
-        return self._mark_shares(marginal, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,31 +163,24 @@ class Bits(Marked):
     kind: ClassVar[str] = "bits"
 
     @property
-    def _width(self) -> int:
+    def _block(self) -> Block:
         assert self.whole is not None
-        return max(1, (self.whole - 1).bit_length())
-
-    @property
-    def blocks(self) -> Blocks:
-        return (*self._mark_blocks, Block("bits", self._width))
+        return Block("bits", max(1, (self.whole - 1).bit_length()))
 
     def encode(self, codes: Codes, positions: Positions, uniform: Positions) -> Features:
         assert self.whole is not None
         missing = np.isnan(positions)
         index = np.where(missing, 0, _index(np.where(missing, 0.0, positions), self.whole))
-        powers = 1 << np.arange(self._width)[::-1]
+        powers = 1 << np.arange(self._block.size)[::-1]
         return np.c_[self._mark(missing), (index[:, None] // powers) % 2]
 
     def decode(self, features: Features) -> tuple[Codes, Positions]:
         assert self.whole is not None
-        powers = 1 << np.arange(self._width)[::-1]
-        index = (features[:, -self._width :] > 0.5) @ powers
+        powers = 1 << np.arange(self._block.size)[::-1]
+        index = (features[:, -self._block.size :] > 0.5) @ powers
         # Bits that no value has are above all of them: the nearest value is the largest.
         positions = (np.minimum(index, self.whole - 1) + 0.5) / self.whole
         return self._to_codes(positions, self._is_marked(features))
-
-    def shares(self, marginal: np.ndarray) -> np.ndarray:
-        return self._mark_shares(marginal, self._width)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -320,10 +315,8 @@ class Layout:
     @classmethod
     def from_list(cls, content: Sequence[Mapping]) -> "Layout":
         def column(entry: Mapping) -> ColumnLayout:
-            facts: dict[str, Any] = {
-                k: tuple(value) if isinstance(value, list) else value for k, value in entry.items()
-            }
-            return KINDS[facts.pop("kind")](**facts)
+            facts = {k: tuple(value) if isinstance(value, list) else value for k, value in entry.items() if k != "kind"}
+            return KINDS[entry["kind"]](**facts)  # type: ignore[arg-type]
 
         return cls(tuple(column(entry) for entry in content))
 

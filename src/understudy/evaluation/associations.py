@@ -7,15 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from understudy.evaluation.counting import (
-    CHUNK_ROWS,
-    DENSE_CELLS,
-    dense_counts,
-    joint_keys,
-    mean_and_max,
-    rounded_matrix,
-    row_counts,
-)
+from understudy.evaluation import counting
 from understudy.evaluation.scores import Result
 from understudy.evaluation.table import EncodedTable
 
@@ -32,14 +24,14 @@ def correlations(real: EncodedTable, synthetic: EncodedTable) -> Result:
     differences = np.abs(matrices[0] - matrices[1])[upper]
     defined = differences[~np.isnan(differences)]
     excluded = len(differences) - len(defined)
-    mean, largest = mean_and_max(defined.tolist(), "No pair of columns varies in both tables.")
+    mean, largest = counting.mean_and_max(defined.tolist(), "No pair of columns varies in both tables.")
     return Result(
         scores={"corr_diff": mean, "corr_diff_max": largest},
-        settings={**row_counts(real, synthetic), "pairs": len(defined), "pairs_excluded": excluded},
+        settings={**counting.row_counts(real, synthetic), "pairs": len(defined), "pairs_excluded": excluded},
         details={
             "columns": list(real.layout.names),
-            "real": rounded_matrix(matrices[0]),
-            "synthetic": rounded_matrix(matrices[1]),
+            "real": counting.round_matrix(matrices[0]),
+            "synthetic": counting.round_matrix(matrices[1]),
         },
         notes=(f"{excluded} of {len(differences)} pairs were excluded: a column is constant.",) if excluded else (),
     )
@@ -72,8 +64,8 @@ def _pearson(columns: Sequence[np.ndarray]) -> Float[np.ndarray, "columns column
     """Over each pair's complete rows, from sums over chunks of rows."""
     moments = np.zeros((4, len(columns), len(columns)))
     centred = [_centre(values) for values in columns]
-    for start in range(0, len(columns[0]), CHUNK_ROWS):
-        x = np.stack([values[start : start + CHUNK_ROWS] for values in centred], axis=1)
+    for start in range(0, len(columns[0]), counting.CHUNK_ROWS):
+        x = np.stack([values[start : start + counting.CHUNK_ROWS] for values in centred], axis=1)
         known = ~np.isnan(x)
         x, present = np.nan_to_num(x), known.astype(np.float64)
         moments += np.stack([present.T @ present, x.T @ present, (x * x).T @ present, x.T @ x])
@@ -101,12 +93,12 @@ def _cramers_v(a: np.ndarray, b: np.ndarray, a_size: int, b_size: int) -> float:
     least = min(np.count_nonzero(a_counts), np.count_nonzero(b_counts)) - 1
     if least < 1:
         return math.nan
-    if a_size * b_size <= DENSE_CELLS:
-        counts = dense_counts((a, b), (a_size, b_size))
+    if a_size * b_size <= counting.DENSE_CELLS:
+        counts = counting.dense_counts((a, b), (a_size, b_size))
         cells = np.flatnonzero(counts)
         counts = counts[cells]
     else:
-        cells, counts = np.unique(joint_keys([(a, b)], (a_size, b_size))[0], return_counts=True)
+        cells, counts = np.unique(counting.joint_keys([(a, b)], (a_size, b_size))[0], return_counts=True)
     expected = a_counts[cells // b_size].astype(np.float64) * b_counts[cells % b_size]
     return math.sqrt(max(0.0, float((counts.astype(np.float64) ** 2 / expected).sum()) - 1) / least)
 

@@ -13,7 +13,6 @@ from understudy.evaluation.scores import Result, Score, no_scores
 from understudy.evaluation.table import ColumnSpec, EncodedTable, Layout
 from understudy.schema.values import format_list
 
-KEYS = ("cell_accuracy", "cell_tv")
 MOST_CELLS = 10_000_000
 DEFAULT_CELLS = 10_000
 """The most cells of the table that `cell_accuracy` chooses by default."""
@@ -31,13 +30,14 @@ def cell_accuracy(
     columns = default_cells(real.layout) if columns is None else columns
     settings = {**row_counts(real, synthetic), "columns": list(columns), "bins": bins}
     if not columns:
-        return no_scores(KEYS, f"No discrete column has at most {DEFAULT_CELLS} categories.", settings=settings)
+        why = f"No discrete column has at most {DEFAULT_CELLS} categories."
+        return no_scores("cell_accuracy", why, settings=settings)
     _check_columns(real.layout, columns)
     specs = [real.layout[name] for name in columns]
     total = math.prod(_cell_sizes(specs, bins))
     if total > MOST_CELLS:
-        return no_scores(KEYS, _too_many(total), settings=settings)
-    cells, *counts = Grid.of(real, synthetic, bins, columns).occupied()
+        return no_scores("cell_accuracy", _too_many(total), settings=settings)
+    cells, *counts = Grid.of(real, synthetic, bins, columns).occupied_cells()
     allowed = _allowed(cells, specs, bins)
     p, q = map(frequencies, counts)
     return Result(
@@ -82,7 +82,7 @@ def _cell_errors(
     real: EncodedTable, synthetic: EncodedTable, specs: Sequence[ColumnSpec], bins: int
 ) -> Float[np.ndarray, " cells"]:
     """|real frequency - synthetic frequency| of every cell, times the number of real rows, without rounding."""
-    cells, *counts = Grid.of(real, synthetic, bins, [spec.name for spec in specs]).occupied()
+    cells, *counts = Grid.of(real, synthetic, bins, [spec.name for spec in specs]).occupied_cells()
     allowed = _allowed(cells, specs, bins)
     sizes = _cell_sizes(specs, bins)
     errors = np.zeros(math.prod(sizes))

@@ -23,8 +23,8 @@ def warn_of_order(path: Path | None, what: str) -> Iterator[str]:
     if path is None or not (release := path.with_name(f"{path.name.split('.')[0]}.release")).is_dir():
         return
     yield (
-        f"Next to the {what}, {path.name}, there is {release.name}, as 'understudy synth' leaves it next to its output."
-        f" If {path.name} is a synthetic table, the order is wrong: the real table comes first."
+        f"{release.name}, which 'understudy synth' writes beside its output, is next to the {what}, {path.name}. If "
+        f"{path.name} is synthetic, the order is wrong: the real table comes first."
     )
 
 

@@ -35,15 +35,14 @@ class Grid:
         if bins < 1:
             raise ConfigError(f"bins must be at least 1, found {bins}.")
         names = real.layout.names if names is None else tuple(names)
-        coded = [real.binned(name, bins) for name in names]
-        sizes = tuple(size for _, size in coded)
-        other = (synthetic.binned(name, bins)[0] for name in names)
-        return cls(
-            names,
-            sizes,
-            tuple(narrow(codes, size) for codes, size in coded),
-            tuple(narrow(codes, size) for codes, size in zip(other, sizes, strict=True)),
-        )
+        return cls.from_codes(names, [(real.bin_codes(t, bins)[0], *synthetic.bin_codes(t, bins)) for t in names])
+
+    @classmethod
+    def from_codes(cls, names: tuple[str, ...], columns: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> "Grid":
+        """From the codes of both tables and their number, for each column; kept in the smallest integer type."""
+        real = tuple(codes.astype(np.min_scalar_type(size - 1)) for codes, _, size in columns)
+        synthetic = tuple(codes.astype(np.min_scalar_type(size - 1)) for _, codes, size in columns)
+        return cls(names, tuple(size for _, _, size in columns), real, synthetic)
 
     def counts(self, axes: Sequence[int]) -> tuple[Int[np.ndarray, " cells"], Int[np.ndarray, " cells"]]:
         """Counts of both tables over the joint cells of some columns; of a large table only the occupied cells."""
@@ -51,17 +50,15 @@ class Grid:
         real, synthetic = ([codes[axis] for axis in axes] for codes in (self.real, self.synthetic))
         if math.prod(sizes) <= max(DENSE_CELLS, len(real[0])):
             return dense_counts(real, sizes), dense_counts(synthetic, sizes)
-        _, *both = align_counts(*joint_keys((real, synthetic), sizes))
-        return both[0], both[1]
+        _, real_counts, synthetic_counts = align_counts(*joint_keys((real, synthetic), sizes))
+        return real_counts, synthetic_counts
 
     def tv(self, axes: Sequence[int]) -> float:
         return total_variation(*map(frequencies, self.counts(axes)))
 
-    def occupied(self) -> tuple[Int[np.ndarray, "cells columns"], np.ndarray, np.ndarray]:
+    def occupied_cells(self) -> tuple[Int[np.ndarray, "cells columns"], np.ndarray, np.ndarray]:
         """The joint cells of all columns that hold any row, as codes, with the counts of both tables."""
-        keys = joint_keys((self.real, self.synthetic), self.sizes)
-        _, *counts = align_counts(*keys)
-        _, first = np.unique(np.concatenate(keys), return_index=True)
+        first, *counts = align_counts(*joint_keys((self.real, self.synthetic), self.sizes))
         cells = np.stack([np.concatenate(pair)[first] for pair in zip(self.real, self.synthetic, strict=True)], axis=1)
         return cells.astype(np.int64), counts[0], counts[1]
 
@@ -73,7 +70,7 @@ def dense_counts(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> Int[np.nd
     step = max(CHUNK_ROWS, cells)  # adding up the chunks must not cost more than counting them
     for start in range(0, len(codes[0]), step):
         part = [column[start : start + step] for column in codes]
-        counts += np.bincount(_joint_index(part, sizes), minlength=cells)
+        counts += np.bincount(joint_keys((part,), sizes)[0], minlength=cells)
     return counts
 
 
@@ -90,31 +87,11 @@ def joint_keys(tables: Sequence[Sequence[np.ndarray]], sizes: Sequence[int]) -> 
     return keys
 
 
-def _joint_index(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> Int[np.ndarray, " rows"]:
-    """The index of each row's cell in the joint table, in C order."""
-    keys = codes[0].astype(np.int64)
-    for column, size in zip(codes[1:], sizes[1:], strict=True):
-        keys *= size
-        keys += column
-    return keys
-
-
-def align_counts(*keys: np.ndarray) -> list[np.ndarray]:
-    """The keys that occur anywhere, sorted, then how often each table has them."""
-    counted = [np.unique(key, return_counts=True) for key in keys]
-    union = np.sort(np.concatenate([found for found, _ in counted]), kind="stable")  # merges what is sorted already
-    union = union[np.diff(union, prepend=union[0] - 1) > 0]
-    aligned = [union]
-    for found, counts in counted:
-        full = np.zeros(len(union), dtype=np.int64)
-        full[np.searchsorted(union, found)] = counts
-        aligned.append(full)
-    return aligned
-
-
-def narrow(codes: np.ndarray, size: int) -> np.ndarray:
-    """The codes in the smallest integer type."""
-    return codes.astype(np.min_scalar_type(size - 1))
+def align_counts(real: np.ndarray, synthetic: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The first row of each key, in the order of the keys and counted over both tables, and how often each has it."""
+    found, first, ranks = np.unique(np.concatenate([real, synthetic]), return_index=True, return_inverse=True)
+    ours, theirs = (np.bincount(part, minlength=len(found)) for part in np.split(ranks, [len(real)]))
+    return first, ours, theirs
 
 
 def frequencies(counts: np.ndarray) -> Float[np.ndarray, " cells"]:
@@ -143,6 +120,6 @@ def mean_and_max(values: Sequence[float], why: str) -> tuple[Score, Score]:
     return Score(float(np.mean(values))), Score(float(np.max(values)))
 
 
-def rounded_matrix(values: np.ndarray) -> list[list[float | None]]:
+def round_matrix(values: np.ndarray) -> list[list[float | None]]:
     """JSON-safe: five digits, None where there is no value."""
     return [[None if math.isnan(value) else round(value, 5) for value in row] for row in values.tolist()]

@@ -1,39 +1,28 @@
 """`evaluate`: computes a scorecard. Not private: it reads all real rows."""
 
+import dataclasses
 import datetime
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from understudy._version import __version__
 from understudy.errors import ConfigError, did_you_mean
+from understudy.evaluation import inputs
 from understudy.evaluation.cells import cells_won
 from understudy.evaluation.checks import warn_of_copies
 from understudy.evaluation.groups import EFFORTS, GROUPS, Comparison, Effort, Group
-from understudy.evaluation.inputs import (
-    Messages,
-    RealTables,
-    Source,
-    SyntheticTable,
-    find_positive,
-    find_target,
-    name_of,
-    path_of,
-    read_real,
-    read_synthetic,
-)
+from understudy.evaluation.inputs import Messages, Source, SyntheticTable
 from understudy.evaluation.scorecard import FORMAT, REAL, VERSION, WARNING, Scorecard
-from understudy.evaluation.scores import Metric, Result, Score, Status, no_scores
+from understudy.evaluation.scores import CATALOGUE, Json, Metric, Result, Score, Status, no_scores
+from understudy.progress import Progress, stretch_progress
 from understudy.schema import Schema
 
 COMPARABLE = 0.9
 """A reference with a smaller fraction than this of a synthetic table's rows scores worse by chance alone."""
-
-Progress = Callable[[float, str], None]
 
 
 def evaluate(
@@ -70,30 +59,28 @@ def evaluate(
     if isinstance(schema, str | os.PathLike):
         schema = Schema.read(schema)
     messages = Messages()
-    tables_real = read_real(real, schema, holdout, int(seed), messages)
-    tables = read_synthetic(synthetic, tables_real, int(seed), messages)
-    column = find_target(tables_real.layout, target)
+    real_tables = inputs.read_real(real, schema, holdout, int(seed), messages)
+    tables = inputs.read_synthetic(synthetic, real_tables, int(seed), messages)
+    column = inputs.find_target(real_tables.layout, target)
     comparison = Comparison(
-        layout=tables_real.layout,
-        real=tables_real.whole,
-        train=tables_real.train,
-        test=tables_real.test,
-        table=tables_real.table,
-        test_table=tables_real.test_table,
+        **vars(real_tables),
         effort=level,
         target=column,
-        positive=find_positive(tables_real.layout, column, tables_real.train),
+        positive=inputs.find_positive(real_tables.layout, column, real_tables.train),
         constraints=tuple(constraints),
         synthetic_rows=max(table.encoded.num_rows for table in tables.values()),
         seed=int(seed),
         selected=metrics is not None,
     )
     body = _run_groups(chosen, comparison, tables, messages, progress)
-    head = _head(comparison, tables, tables_real)
-    head["real"] |= {"name": name_of(real, "the real table"), "file": _file_of(real)}
-    given = {"name": "a fifth of the real table" if holdout is None else name_of(holdout, "holdout")}
-    head["holdout"] |= {**given, "file": _file_of(holdout), "given": holdout is not None}
-    return Scorecard({**head, **body})
+    head = _head(comparison, tables)
+    test_name = "a fifth of the real table" if holdout is None else inputs.name_of(holdout, "holdout")
+    test_source = {"name": test_name, "file": _file_of(holdout), "given": holdout is not None}
+    sources = {
+        "real": {**head["real"], "name": inputs.name_of(real, "the real table"), "file": _file_of(real)},
+        "holdout": {**head["holdout"], **test_source},
+    }
+    return Scorecard({**head, **sources, **body})
 
 
 def _find_effort(name: str) -> Effort:
@@ -112,7 +99,7 @@ def _select_groups(metrics: Sequence[str] | None) -> dict[Group, tuple[Metric, .
         raise ConfigError("metrics must be a list of names, not a string.")
     if not metrics:
         raise ConfigError("metrics is empty. Name at least one, or omit it for all.")
-    known = {group.name for group in GROUPS} | {key for group in GROUPS for key in group.keys}
+    known = {group.name for group in GROUPS} | set(CATALOGUE)
     for name in metrics:
         if name not in known:
             groups = ", ".join(group.name for group in GROUPS)
@@ -130,52 +117,45 @@ def _run_groups(
     tables: Mapping[str, SyntheticTable],
     messages: Messages,
     progress: Progress | None,
-) -> dict[str, Any]:
+) -> Json:
     """Compute all groups: the part of the document that holds results."""
     if not _is_comparable(len(comparison.reference_rows), comparison):
         messages.notes.append(
-            f"The held-out real rows that serve as reference are {len(comparison.reference_rows):,}, fewer than the"
-            f" {comparison.synthetic_rows:,} synthetic rows: a smaller table scores worse by chance alone, so the"
-            " synthetic one can look better than real rows."
+            f"There are {len(comparison.reference_rows):,} held-out real rows for reference, fewer than the "
+            f"{comparison.synthetic_rows:,} synthetic rows. A smaller table scores worse by chance alone, so the "
+            "synthetic one can seem better than real rows."
         )
-    notes: list[dict[str, Any]] = [{"group": None, "tables": [], "text": note} for note in messages.notes]
+    notes: list[Json] = [{"group": None, "tables": [], "text": note} for note in messages.notes]
     warnings = list(messages.warnings)
-    entries: list[dict[str, Any]] = []
-    settings: dict[str, Any] = {}
-    details: dict[str, dict[str, Any]] = {}
+    entries: list[Json] = []
+    settings: dict[str, Json] = {}
+    details: dict[str, dict[str, object]] = {}
     seconds: dict[str, float] = {}
+    report = stretch_progress(progress, 0.0, 1.0)
     step, steps = 0, len(chosen) * (len(tables) + 1)
     for group, shown in chosen.items():
         began = time.perf_counter()
         results: dict[str, Result] = {}
         for name in (REAL, *tables):
-            if progress is not None:
-                progress(step / steps, f"{group.name.replace('_', ' ')}: {name}")
+            report(step / steps, f"{group.name.replace('_', ' ')}: {name}")
             step += 1
             results[name] = _run(group, comparison, tables.get(name))
         entries += [_entry(metric, group, comparison, results) for metric in shown]
-        settings[group.name] = _settings({name: _plain(results[name].settings) for name in tables})
+        settings[group.name] = _settings({name: _plain_object(results[name].settings) for name in tables})
         details[group.name] = {name: _plain(result.details) for name, result in results.items() if result.details}
         notes += _group_notes(group.name, {name: results[name].notes for name in tables})
         if group.name == "closest_record":
             warnings += [text for name in tables for text in warn_of_copies(name, results[name])]
         seconds[group.name] = round(time.perf_counter() - began, 2)
-    if progress is not None:
-        progress(1.0, "evaluated")
-    body = {
-        "warnings": warnings,
-        "notes": notes,
-        "metrics": entries,
-        "settings": settings,
-        "seconds": seconds,
-        "details": details,
-    }
+    report(1.0, "evaluated")
+    body: dict[str, object] = {"warnings": warnings, "notes": notes, "metrics": entries, "settings": settings}
+    body |= {"seconds": seconds, "details": details}
     if "cell_accuracy" in details and len(tables) > 1:
         body["cells_won"] = _plain(cells_won(comparison.real, {name: table.encoded for name, table in tables.items()}))
     return body
 
 
-def _head(comparison: Comparison, tables: Mapping[str, SyntheticTable], real: RealTables) -> dict[str, Any]:
+def _head(comparison: Comparison, tables: Mapping[str, SyntheticTable]) -> Json:
     """The part of the document that describes the tables and the settings."""
     return {
         "format": FORMAT,
@@ -186,7 +166,7 @@ def _head(comparison: Comparison, tables: Mapping[str, SyntheticTable], real: Re
         "effort": comparison.effort.name,
         "seed": comparison.seed,
         "real": {"rows": comparison.real.num_rows},
-        "holdout": {"rows": comparison.test.num_rows, "seen": real.holdout_seen},
+        "holdout": {"rows": comparison.test.num_rows, "seen": comparison.holdout_seen},
         "synthetic": [{"name": name, "rows": table.table.num_rows} for name, table in tables.items()],
         "target": None if comparison.target is None else comparison.target.name,
         "positive": _plain(comparison.positive),
@@ -194,7 +174,7 @@ def _head(comparison: Comparison, tables: Mapping[str, SyntheticTable], real: Re
 
 
 def _file_of(source: object) -> str:
-    path = path_of(source)
+    path = inputs.path_of(source)
     return "" if path is None else path.name
 
 
@@ -205,13 +185,13 @@ def _is_comparable(num_rows: int, comparison: Comparison) -> bool:
 def _run(group: Group, comparison: Comparison, table: SyntheticTable | None) -> Result:
     """One group for one table; None: the real reference."""
     if comparison.skips(group.name):
-        return no_scores(group.keys, f"Skipped by the {comparison.effort.name} scorecard.", Status.SKIPPED)
+        return no_scores(group.name, f"Skipped by the {comparison.effort.name} scorecard.", Status.SKIPPED)
     if table is not None:
         return group.run(comparison, table.encoded, table.table)
     return Result(scores={}, settings={}) if group.reference is None else group.reference(comparison)
 
 
-def _group_notes(group: str, by_table: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+def _group_notes(group: str, by_table: Mapping[str, Sequence[str]]) -> list[Json]:
     """Each note once, with all tables that have it."""
     found: dict[str, list[str]] = {}
     for name, notes in by_table.items():
@@ -220,7 +200,7 @@ def _group_notes(group: str, by_table: Mapping[str, Sequence[str]]) -> list[dict
     return [{"group": group, "tables": names, "text": note} for note, names in found.items()]
 
 
-def _settings(by_table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def _settings(by_table: Mapping[str, Json]) -> Json:
     """Those of the first table; what differs for others, by table."""
     first = next(iter(by_table.values()))
     differ = {
@@ -231,46 +211,32 @@ def _settings(by_table: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     return {**first, "by_table": differ} if differ else first
 
 
-def _entry(metric: Metric, group: Group, comparison: Comparison, results: Mapping[str, Result]) -> dict[str, Any]:
+def _entry(metric: Metric, group: Group, comparison: Comparison, results: Mapping[str, Result]) -> Json:
     absent = Score.none("There is no such score.", Status.NOT_APPLICABLE)
     scores = {name: result.scores.get(metric.key, absent) for name, result in results.items()}
     reference = scores.pop(REAL)
-    rows = group.num_reference_rows(comparison)
-    about_reference = {
-        "what": group.reference_is,
-        "rows": rows,
-        "comparable": not group.replaces_table or _is_comparable(rows, comparison),
-    }
+    rows = len(comparison.reference_rows) if group.replaces_table else comparison.train.num_rows
+    comparable = not group.replaces_table or _is_comparable(rows, comparison)
+    about_reference = {"what": group.reference_is, "rows": rows, "comparable": comparable}
     return {
-        "key": metric.key,
-        "group": group.name,
-        "title": metric.title,
-        "direction": metric.direction.value,
-        "low": _plain(metric.low),
-        "high": _plain(metric.high),
-        "meaning": metric.meaning,
-        "same_as": metric.same_as,
-        "fraction": metric.fraction,
-        "key_score": metric.key_score,
-        "private": metric.private,
+        **_plain_object(dataclasses.asdict(metric)),
         "reference": {**_score(reference), **about_reference} if reference.is_defined else None,
         "values": {name: _score(score) for name, score in scores.items()},
     }
 
 
-def _score(score: Score) -> dict[str, Any]:
-    return {
-        "value": _plain(score.value),
-        "error": _plain(score.error),
-        "status": score.status.value,
-        "why": score.why,
-    }
+def _score(score: Score) -> Json:
+    return {"value": _plain(score.value), "error": _plain(score.error), "status": score.status.value, "why": score.why}
 
 
-def _plain(value: Any) -> Any:
+def _plain_object(content: Json) -> dict[str, object]:
+    return {str(key): _plain(item) for key, item in content.items()}
+
+
+def _plain(value: object) -> object:
     """JSON without NaN or infinities, floats to six digits."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return _plain_object(value)
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, np.ndarray):

@@ -5,9 +5,9 @@ by Tantipongpipat, Waites, Boob, Siva and Cummings: between samples of 100 rows,
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -28,8 +28,6 @@ MANY_CODES = 255
 
 Cost = Literal["squared", "euclidean"]
 Points = Float[np.ndarray, "rows features"]
-Encoder = Callable[[EncodedTable], Points]
-"""Turns rows into points; only sampled rows are encoded."""
 
 
 def pca_marginal(
@@ -69,28 +67,23 @@ def pca_marginal(
     }
     if explained is None:
         why = "No column of the real table varies, so it has no principal components."
-        return no_scores(("pca_wasserstein", "pca_wasserstein_score"), why, settings=settings)
+        return no_scores("pca", why, settings=settings)
 
     def project(table: EncodedTable) -> Points:
         return _standardise(table.features(), *scaling) @ vectors
 
-    distances = np.array(
-        list(_transports(real, synthetic, project, cost="squared", sample=sample, repeats=repeats, generator=generator))
-    )
+    transports = _Transports(project, "squared", sample, repeats)
+    distances = transports.between(real, synthetic, generator)
+    diameter = math.sqrt(explained.sum()) * universe_diameter(real.layout)
     return Result(
-        scores={
-            "pca_wasserstein": _mean(distances),
-            "pca_wasserstein_score": _mean(
-                1 - distances / (math.sqrt(explained.sum()) * universe_diameter(real.layout))
-            ),
-        },
+        scores={"pca_wasserstein": _mean(distances), "pca_wasserstein_score": _mean(1 - distances / diameter)},
         settings=settings,
         notes=_small_notes(real.num_rows, sample),
         details={
             "explained": explained.round(3).tolist(),
             "real": project(_some(real, num_points, generator)).round(3).tolist(),
             "synthetic": project(_some(synthetic, num_points, generator)).round(3).tolist(),
-            "real_baseline": _baseline(real, project, cost="squared", sample=sample, repeats=repeats, seed=seed),
+            "real_baseline": transports.baseline(real, seed),
             "loadings": _loadings(vectors, real.layout.feature_names()),
         },
     )
@@ -133,16 +126,10 @@ def wasserstein(
     """
     generator = np.random.default_rng(seed)
     diameter = universe_diameter(real.layout) if cost == "squared" else math.sqrt(universe_diameter(real.layout))
-    distances = list(
-        _transports(
-            real, synthetic, EncodedTable.features, cost=cost, sample=sample, repeats=repeats, generator=generator
-        )
-    )
+    transports = _Transports(EncodedTable.features, cost, sample, repeats)
+    distances = transports.between(real, synthetic, generator)
     return Result(
-        scores={
-            "wasserstein": _mean(distances),
-            "wasserstein_score": _mean(1 - np.array(distances) / diameter),
-        },
+        scores={"wasserstein": _mean(distances), "wasserstein_score": _mean(1 - distances / diameter)},
         settings={
             "cost": cost,
             "sample": sample,
@@ -153,11 +140,7 @@ def wasserstein(
             "real_rows": real.num_rows,
             "synthetic_rows": synthetic.num_rows,
         },
-        details={
-            "real_baseline": _baseline(
-                real, EncodedTable.features, cost=cost, sample=sample, repeats=repeats, seed=seed
-            )
-        },
+        details={"real_baseline": transports.baseline(real, seed)},
         notes=_small_notes(real.num_rows, sample),
     )
 
@@ -182,7 +165,7 @@ def jensen_shannon(
     }
     if min(real.num_rows, synthetic.num_rows) < FEW_ROWS:
         why = f"The discriminator needs {FEW_ROWS} rows of each table."
-        return no_scores(("js_score", "discriminator_auc"), why, settings=settings)
+        return no_scores("jensen_shannon", why, settings=settings)
     # One seed for both: a row and its copy fall into the same half.
     halves = zip(real.split(0.5, seed=seed), synthetic.split(0.5, seed=seed), strict=True)
     (train, train_labels), (test, test_labels) = (
@@ -231,33 +214,32 @@ def universe_diameter(layout: Layout) -> float:
     return float(sum(spec.num_features if spec.is_numeric else min(2, spec.num_features) for spec in layout.columns))
 
 
-def _transports(
-    first: EncodedTable,
-    second: EncodedTable,
-    encode: Encoder,
-    *,
-    cost: Cost,
-    sample: int,
-    repeats: int,
-    generator: np.random.Generator,
-) -> Iterator[float]:
-    """Distances between samples; once, where the samples are the tables."""
-    once = max(first.num_rows, second.num_rows) <= sample
-    for _ in range(1 if once else repeats):
-        yield transport(*(encode(_some(table, sample, generator)) for table in (first, second)), cost=cost)
+class _Transports(NamedTuple):
+    """Repeated transports between samples of rows."""
 
+    encode: Callable[[EncodedTable], Points]
+    """Turns rows into points; only sampled rows are encoded."""
+    cost: Cost
+    sample: int
+    repeats: int
 
-def _baseline(
-    real: EncodedTable, encode: Encoder, *, cost: Cost, sample: int, repeats: int, seed: int
-) -> dict[str, float | None]:
-    """The same between two disjoint samples of the real table, with a generator that no synthetic table advances."""
-    size = min(sample, real.num_rows // 2)
-    if not size:
-        return {"value": None, "error": None}
-    generator = np.random.default_rng([seed, 1])
-    draws = (encode(real.take(_draw(generator, real.num_rows, 2 * size))) for _ in range(repeats))
-    mean = _mean([transport(rows[:size], rows[size:], cost=cost) for rows in draws])
-    return {"value": mean.value, "error": mean.error}
+    def between(
+        self, first: EncodedTable, second: EncodedTable, generator: np.random.Generator
+    ) -> Float[np.ndarray, " repeats"]:
+        """Distances between samples of two tables; one, where the samples are the tables."""
+        repeats = 1 if max(first.num_rows, second.num_rows) <= self.sample else self.repeats
+        samples = ([_some(table, self.sample, generator) for table in (first, second)] for _ in range(repeats))
+        return np.array([transport(*map(self.encode, pair), cost=self.cost) for pair in samples])
+
+    def baseline(self, real: EncodedTable, seed: int) -> dict[str, float | None]:
+        """The same between two disjoint samples of the real table, with a generator that no synthetic one advances."""
+        size = min(self.sample, real.num_rows // 2)
+        if not size:
+            return {"value": None, "error": None}
+        generator = np.random.default_rng([seed, 1])
+        draws = (self.encode(real.take(_draw(generator, real.num_rows, 2 * size))) for _ in range(self.repeats))
+        mean = _mean(np.array([transport(rows[:size], rows[size:], cost=self.cost) for rows in draws]))
+        return {"value": mean.value, "error": mean.error}
 
 
 def _small_notes(num_rows: int, sample: int) -> tuple[str, ...]:
@@ -278,7 +260,7 @@ def _draw(generator: np.random.Generator, num_rows: int, wanted: int) -> np.ndar
     return generator.choice(num_rows, wanted, replace=False)
 
 
-def _mean(values: list[float] | np.ndarray) -> Score:
+def _mean(values: Float[np.ndarray, " repeats"]) -> Score:
     """The mean over repeats and its standard error."""
     error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
     return Score(float(np.mean(values)), error)

@@ -22,8 +22,9 @@ from understudy.evaluation import (
     sample_quality,
     validity,
 )
-from understudy.evaluation.scores import Metric, Result, Score, Status, metrics_of, no_scores
-from understudy.evaluation.table import ColumnSpec, EncodedTable, Layout
+from understudy.evaluation.inputs import RealTables
+from understudy.evaluation.scores import Metric, Result, Status, metrics_of, no_scores
+from understudy.evaluation.table import ColumnSpec, EncodedTable
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,79 +32,41 @@ class Effort:
     """How much work goes into a scorecard."""
 
     name: str
-    slow_rows: int | None
-    """The most rows for metrics that fit models; None: all."""
-    mlp_rows: int | None
-    """The same for neural networks, which take the longest."""
-    light_rows: int | None
-    """The same for metrics that fit two models per column, or compare a table with its own other half."""
-    cart_rows: int | None
-    """The same for classification trees."""
-    models: tuple[str, ...]
     bootstrap: int
-    interactions: int
+    slow_rows: int | None = None
+    """The most rows for metrics that fit models; None: all."""
+    mlp_rows: int | None = None
+    """The same for neural networks, which take the longest."""
+    light_rows: int | None = None
+    """The same for metrics that fit two models per column, or compare a table with its own other half."""
+    cart_rows: int | None = None
+    """The same for classification trees."""
+    models: tuple[str, ...] = (*learning.QUAIL, "gradient_boosting", learning.OPTIONAL)
+    interactions: int = 0
     """Order of the interactions in the logistic pMSE."""
     skipped: tuple[str, ...] = ()
     """Groups and metrics that are computed only when they are asked for."""
 
 
-_ALL_MODELS = (*learning.QUAIL, "gradient_boosting", learning.OPTIONAL)
 _SLOW = (
     "nist", "pmse_cart", "pca", "wasserstein", "jensen_shannon", "dimension_prediction", "parallel_rmse", "inception",
     "dcr_ratio",
 )  # fmt: skip
-
+_QUICK_ROWS = dict.fromkeys(("slow_rows", "mlp_rows", "light_rows"), 5_000)
 EFFORTS = {
     effort.name: effort
     for effort in (
-        Effort(
-            name="quick",
-            slow_rows=5_000,
-            mlp_rows=5_000,
-            light_rows=5_000,
-            cart_rows=1_000,
-            models=("random_forest",),
-            bootstrap=50,
-            interactions=0,
-            skipped=_SLOW,
-        ),
-        Effort(
-            name="default",
-            slow_rows=20_000,
-            mlp_rows=4_000,
-            light_rows=10_000,
-            cart_rows=3_000,
-            models=_ALL_MODELS,
-            bootstrap=100,
-            interactions=0,
-        ),
-        Effort(
-            name="full",
-            slow_rows=None,
-            mlp_rows=None,
-            light_rows=None,
-            cart_rows=None,
-            models=_ALL_MODELS,
-            bootstrap=1_000,
-            interactions=1,
-        ),
+        Effort(name="quick", bootstrap=50, cart_rows=1_000, models=("random_forest",), skipped=_SLOW, **_QUICK_ROWS),
+        Effort(name="default", bootstrap=100, slow_rows=20_000, mlp_rows=4_000, light_rows=10_000, cart_rows=3_000),
+        Effort(name="full", bootstrap=1_000, interactions=1),
     )
 }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Comparison(RealTables):
     """The real side of an evaluation and its settings: what every synthetic table is compared with."""
 
-    layout: Layout
-    real: EncodedTable
-    """All real rows that the synthesizer may have seen."""
-    train: EncodedTable
-    test: EncodedTable
-    """Real rows to learn from, and others to score on."""
-    table: pa.Table
-    test_table: pa.Table
-    """The real rows and the test rows before encoding."""
     effort: Effort
     target: ColumnSpec | None
     positive: object
@@ -151,13 +114,6 @@ class Group:
     def metrics(self) -> tuple[Metric, ...]:
         return metrics_of(self.name)
 
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(metric.key for metric in self.metrics)
-
-    def num_reference_rows(self, comparison: Comparison) -> int:
-        return len(comparison.reference_rows) if self.replaces_table else comparison.train.num_rows
-
 
 def _two_table_group(name: str, run: Run) -> Group:
     """A group that compares two tables: its reference is held-out rows against the other real rows."""
@@ -177,25 +133,17 @@ CLASS_TARGET = "The target is not numeric."
 
 def _constraints(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
     if not comparison.constraints:
-        return no_scores(("constraint_violations",), "No constraint was given (--constraint).", Status.MISSING_INPUT)
+        return no_scores("constraints", "No constraint was given (--constraint).", Status.MISSING_INPUT)
     return validity.constraint_violations(comparison.table, table, comparison.constraints)
 
 
 def _gaussians(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
-    return _gaussian_quality(comparison, synthetic, is_real=False)
-
-
-def _gaussians_reference(comparison: Comparison) -> Result:
-    return _gaussian_quality(comparison, comparison.test.take(comparison.reference_rows), is_real=True)
-
-
-def _gaussian_quality(comparison: Comparison, table: EncodedTable, *, is_real: bool) -> Result:
     """The toy benchmark of the boosting paper: a table of two real columns and nothing else."""
     columns = comparison.layout.columns
     if len(columns) == 2 and all(spec.kind == "real" for spec in columns):
-        return sample_quality.gaussian_quality_of(table, *comparison.layout.names, is_real=is_real)
+        return sample_quality.gaussian_quality(np.stack([synthetic[spec.name] for spec in columns], axis=1))
     why = "Only for the benchmark of 25 Gaussians: a table of two real columns."
-    return no_scores([metric.key for metric in metrics_of("gaussians")], why, Status.NOT_APPLICABLE)
+    return no_scores("gaussians", why, Status.NOT_APPLICABLE)
 
 
 def _pmse_logit(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
@@ -219,43 +167,40 @@ def _closest_record(comparison: Comparison, synthetic: EncodedTable, table: pa.T
 
 def _inception(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
     """The score of the image papers, with a classifier of the target trained on real rows."""
-    key, target = ("inception_score",), comparison.target
+    target = comparison.target
     if target is None:
-        return no_scores(key, NO_TARGET, Status.MISSING_INPUT)
+        return no_scores("inception", NO_TARGET, Status.MISSING_INPUT)
     if target.is_numeric:
-        return no_scores(key, NUMERIC_TARGET, Status.NOT_APPLICABLE)
+        return no_scores("inception", NUMERIC_TARGET, Status.NOT_APPLICABLE)
     limit, seed = comparison.effort.slow_rows, comparison.seed
     train, rows = (part.at_most(limit, seed=seed) for part in (comparison.train, synthetic))
     probabilities = learning.class_probabilities(train, rows, target=target.name, seed=seed)
     if probabilities is None:
-        return no_scores(key, "The real target has one class only.")
-    return sample_quality.inception_score(probabilities, public_classifier=False)
+        return no_scores("inception", "The real target has only one class.")
+    return sample_quality.inception_score(probabilities)
 
 
 def _learning(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
     """Train on synthetic, test on real; train and test on synthetic; and how the models rank."""
-    keys = [metric.key for metric in metrics_of("learning")]
     if comparison.target is None:
-        return no_scores(keys, NO_TARGET, Status.MISSING_INPUT)
+        return no_scores("learning", NO_TARGET, Status.MISSING_INPUT)
     trained = _learn(comparison, synthetic)
-    scores = {f"tstr_{key}": score for key, score in trained.scores.items()}
+    why = NUMERIC_TARGET if comparison.target.is_numeric else CLASS_TARGET
+    scores = dict(no_scores("learning", why, Status.NOT_APPLICABLE).scores)
+    scores |= {f"tstr_{key}": score for key, score in trained.scores.items()}
     if comparison.target.is_numeric:
-        absent = Score.none(NUMERIC_TARGET, Status.NOT_APPLICABLE)
-        return dataclasses.replace(trained, scores=dict.fromkeys(keys, absent) | scores)
+        return dataclasses.replace(trained, scores=scores)
     real = comparison.real_learning
     first, second = synthetic.split(0.5, seed=comparison.seed)
     within = _learn(
-        dataclasses.replace(comparison, test=second),
-        first.at_most(comparison.effort.light_rows, seed=comparison.seed),
+        dataclasses.replace(comparison, test=second), first.at_most(comparison.effort.light_rows, seed=comparison.seed)
     )
     scores |= {f"tsts_{key}": within.scores[key] for key in ("accuracy", "f1", "auc")}
     scores["sra"] = learning.sra(_aucs(real), _aucs(trained))
-    scores["importance_agreement"] = learning.importance_agreement(
-        real.details["importance"], trained.details["importance"]
-    )
+    importances = real.details["importance"], trained.details["importance"]
+    scores["importance_agreement"] = learning.importance_agreement(*importances)
     details = {**trained.details, "difference": learning.difference(trained, real, "auc")}
-    absent = Score.none(CLASS_TARGET, Status.NOT_APPLICABLE)
-    return dataclasses.replace(trained, scores=dict.fromkeys(keys, absent) | scores, details=details)
+    return dataclasses.replace(trained, scores=scores, details=details)
 
 
 def _learning_reference(comparison: Comparison) -> Result:
@@ -272,25 +217,20 @@ def _learning_reference(comparison: Comparison) -> Result:
 def _learn(comparison: Comparison, train: EncodedTable) -> Result:
     """Models of the target, trained on this table and scored on the real test rows."""
     assert comparison.target is not None
-    effort, target = comparison.effort, comparison.target.name
+    effort, target, test, seed = comparison.effort, comparison.target.name, comparison.test, comparison.seed
     if comparison.target.is_numeric:
         return regression.learn_numeric(
-            train,
-            comparison.test,
-            target=target,
-            max_rows=effort.slow_rows,
-            bootstrap=effort.bootstrap,
-            seed=comparison.seed,
+            train, test, target=target, max_rows=effort.slow_rows, bootstrap=effort.bootstrap, seed=seed
         )
     return learning.learn(
         train,
-        comparison.test,
+        test,
         target=target,
         positive=comparison.positive,
         models=effort.models,
         max_rows={name: effort.mlp_rows if name == "mlp" else effort.slow_rows for name in effort.models},
         bootstrap=effort.bootstrap,
-        seed=comparison.seed,
+        seed=seed,
     )
 
 
@@ -314,8 +254,7 @@ def _parallel_rmse(comparison: Comparison, synthetic: EncodedTable, table: pa.Ta
     if target is None or not target.is_numeric:
         numeric = comparison.layout.numeric
         if not numeric or len(comparison.layout.columns) < 4:
-            keys = ("rmse_ratio_mean", "rmse_ratio_max")
-            return no_scores(keys, "It needs a numeric column and three others.", Status.NOT_APPLICABLE)
+            return no_scores("parallel_rmse", "It needs a numeric column and three others.", Status.NOT_APPLICABLE)
         target = numeric[0]
     return regression.parallel_rmse(comparison.train, synthetic, comparison.test, target=target.name)
 
@@ -354,7 +293,7 @@ GROUPS = (
     ),
     Group("parallel_rmse", _parallel_rmse, None),
     _two_table_group("inception", _inception),
-    Group("gaussians", _gaussians, _gaussians_reference),
+    _two_table_group("gaussians", _gaussians),
     _two_table_group("closest_record", _closest_record),
 )
 """In the order of the catalogue."""

@@ -24,7 +24,8 @@ HELD_OUT = 0.2
 """The fraction of the real rows that is held out if no holdout is given."""
 
 
-class RealTables(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class RealTables:
     """The real table and its holdout, as read and encoded."""
 
     layout: Layout
@@ -32,9 +33,12 @@ class RealTables(NamedTuple):
     """How the synthetic tables are read: with the kinds of the real one, whatever their own types."""
     table: pa.Table
     test_table: pa.Table
-    whole: EncodedTable
+    """The real rows and the test rows before encoding."""
+    real: EncodedTable
+    """All real rows that the synthesizer may have seen."""
     train: EncodedTable
     test: EncodedTable
+    """Real rows to learn from, and others to score on."""
     holdout_seen: bool
     """Whether the synthesizer has seen the test rows, as far as is known."""
 
@@ -70,8 +74,8 @@ def read_real(
     if test_table is None:
         train_rows, test_rows = _split_rows(whole.num_rows, seed)
         messages.notes.append(
-            f"No holdout was given: {len(test_rows):,} of the {whole.num_rows:,} real rows were held out for testing."
-            " The synthesizer has seen them, so scores on them may be too good."
+            f"No holdout was given: {len(test_rows):,} of the {whole.num_rows:,} real rows were held out for testing. "
+            "The synthesizer was fitted to them, so scores on them may be too good."
         )
         test_table, train, test = table.take(test_rows), whole.take(train_rows), whole.take(test_rows)
         return RealTables(layout, kinds, table, test_table, whole, train, test, True)
@@ -80,8 +84,8 @@ def read_real(
     is_seen = fraction > (1 + by_chance) / 2
     if is_seen:
         messages.warnings.append(
-            f"{fraction:.0%} of the holdout's rows equal a row of the real table, so it seems to be part of it: scores"
-            " on it are too good. Hold out rows that the synthesizer never saw."
+            f"{fraction:.0%} of the holdout's rows equal a row of the real table, so the holdout seems to be part of "
+            "it, and scores on it are too good. Hold out rows that were not used for fitting."
         )
     return RealTables(layout, kinds, table, test_table, whole, whole, test, is_seen)
 
@@ -92,7 +96,7 @@ def read_synthetic(
     """Read the synthetic tables by name; those with more rows than the real one are subsampled to its size."""
     named = _name_tables(synthetic)
     tables = {}
-    limit = real.whole.num_rows
+    limit = real.real.num_rows
     for name, source in named.items():
         what = f"synthetic table {name!r}" if len(named) > 1 else "synthetic table"
         table = _read(source, real.schema, what, messages)
@@ -106,7 +110,8 @@ def read_synthetic(
             )
         if encoded.num_rows > limit:
             messages.notes.append(
-                f"The {what} has {encoded.num_rows:,} rows; a random {limit:,} of them were used, as many as real rows."
+                f"The {what} has {encoded.num_rows:,} rows; {limit:,} of them were sampled, as many as there are real "
+                "rows."
             )
         tables[name] = SyntheticTable(encoded.at_most(limit, seed=seed), table)
     return tables
@@ -200,7 +205,7 @@ def _null_counts(table: pa.Table) -> dict[str, int]:
 
 def _split_rows(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     if num_rows < 2:
-        raise TableError("The real table has only one row, so none can be held out. Give more rows, or a holdout.")
+        raise TableError("The real table has only one row, so none can be held out. Use more rows, or a holdout.")
     order = np.random.default_rng(seed).permutation(num_rows)
     held = max(1, round(HELD_OUT * num_rows))
     return np.sort(order[held:]), np.sort(order[:held])

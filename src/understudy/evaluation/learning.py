@@ -8,11 +8,12 @@ import importlib.util
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy.stats import rankdata
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import (
     AdaBoostClassifier,
     BaggingClassifier,
@@ -25,19 +26,19 @@ from sklearn.neural_network import MLPClassifier
 from understudy.errors import ConfigError, SchemaError, did_you_mean
 from understudy.evaluation.parallel import run_in_threads
 from understudy.evaluation.predictions import SCORES, Predictions, bootstrap_error
-from understudy.evaluation.scores import Result, Score
+from understudy.evaluation.scores import Json, Result, Score
 from understudy.evaluation.table import ColumnSpec, EncodedTable
 
 RowLimit = int | Mapping[str, int | None] | None
 
 
-def _xgboost(seed: int) -> Any:
+def _xgboost(seed: int) -> BaseEstimator:
     from xgboost import XGBClassifier
 
     return XGBClassifier(max_depth=6, learning_rate=0.3, n_estimators=10, n_jobs=1, random_state=seed)
 
 
-CLASSIFIERS: dict[str, Callable[[int], Any]] = {
+CLASSIFIERS: dict[str, Callable[[int], BaseEstimator]] = {
     "adaboost": lambda seed: AdaBoostClassifier(random_state=seed),
     "bagging": lambda seed: BaggingClassifier(random_state=seed),
     "logistic": lambda seed: LogisticRegression(),
@@ -90,23 +91,17 @@ def learn(
     the classes' frequencies in `test`. If the training table has one class only, the models predict it. Rows without a
     listed class are excluded, and counted in the notes.
 
-    Args:
-        train: The rows to learn from.
-        test: The rows to score on.
-        target: The column to predict, from all others.
-        positive: A category; None: the rarer one in `test`. To compare tables, give `rarer_class` of the real rows.
-        models: Names in `CLASSIFIERS`.
-        max_rows: The most training rows, for all models or by model; None: all rows.
-        bootstrap: The number of redraws of the test rows for standard errors; the models are not trained again.
-        seed: Of the subsamples, the models and the bootstrap.
+    `positive` is a category; None: the rarer one in `test`. To compare tables, give `rarer_class` of the real rows.
+    `max_rows` limits the training rows, of all models or by model. `bootstrap` is the number of redraws of the test
+    rows for standard errors; the models are not trained again.
     """
     spec = _check_target(train, target, models)
     positive = rarer_class(test, target) if positive is None else positive
     positive_code = _code(spec, positive)
-    notes = [*_unlisted_notes(target, train=train, test=test)]
+    notes = _unlisted_notes(target, train=train, test=test)
     train, test = (table.take(table[target] < len(spec.categories)) for table in (train, test))
     limits = {name: max_rows.get(name) if isinstance(max_rows, Mapping) else max_rows for name in models}
-    settings: dict[str, object] = {
+    settings = {
         "target": target,
         "positive": None if positive_code is None else positive,
         "models": list(models),
@@ -120,9 +115,9 @@ def learn(
     if len(installed) < len(models):
         notes.append("xgboost is not installed, so this model was skipped.")
     if why := _why_not(train, test, target, installed):
-        details: dict[str, object] = {"models": {}, "roc": {}, "importance": {}}
-        scores = dict.fromkeys(KEYS, Score.none(why))
-        return Result(scores=scores, settings=settings, details=details, notes=tuple(notes))
+        none = dict.fromkeys(KEYS, Score.none(why))
+        details: Json = {"models": {}, "roc": {}, "importance": {}}
+        return Result(scores=none, settings=settings, details=details, notes=tuple(notes))
     fits = _fit_models(train, test, target, {name: limits[name] for name in installed}, seed)
     notes += [f"{name}: {fit.note}" for name, fit in fits.items() if fit.note]
     seen = np.unique(train[target])
@@ -131,7 +126,7 @@ def learn(
     predictions = {name: Predictions(test[target], fit.probabilities, positive_code) for name, fit in fits.items()}
     forest = next((fits[name].importances for name in ("random_forest", "score_rf") if name in fits), None)
     details = {
-        "models": {name: _without_nan(each.scores()) for name, each in predictions.items()},
+        "models": {name: each.scores() for name, each in predictions.items()},
         "roc": {name: each.roc() for name, each in predictions.items()} if positive_code is not None else {},
         "importance": {} if forest is None else _by_column(train, target, forest),
     }
@@ -171,7 +166,9 @@ def _fit_models(
     return dict(zip(limits, run_in_threads([partial(fit, name) for name in limits]), strict=True))
 
 
-def _fit(model: Any, features: np.ndarray, classes: np.ndarray, test_features: np.ndarray, num_classes: int) -> _Fitted:
+def _fit(
+    model: BaseEstimator, features: np.ndarray, classes: np.ndarray, test_features: np.ndarray, num_classes: int
+) -> _Fitted:
     """The model's class probabilities; 0 for a class that it never saw."""
     seen, labels, counts = np.unique(classes, return_inverse=True, return_counts=True)
     probabilities = np.zeros((len(test_features), num_classes))
@@ -187,7 +184,7 @@ def _fit(model: Any, features: np.ndarray, classes: np.ndarray, test_features: n
     return _Fitted(probabilities, None, note)
 
 
-def _convergence_note(model: Any) -> str:
+def _convergence_note(model: BaseEstimator) -> str:
     if not hasattr(model, "solver") or np.max(model.n_iter_) < model.max_iter:
         return ""
     return f"not converged after {model.max_iter} iterations."
@@ -211,7 +208,7 @@ def _summary(
     redraws = [over_models(np.bincount(rows, minlength=num_rows)) for rows in draws]
     values = over_models(None)
     redrawn = {key: [draw[key] for draw in redraws] for key in values}
-    reasons = dict.fromkeys(values, "The test rows have one class only, so there is nothing to rank.")
+    reasons = dict.fromkeys(values, "The test rows have only one class, so there is nothing to rank.")
     if not compared:
         reasons |= dict.fromkeys(("f1_best", "auc_best"), "None of the five models of the QUAIL paper was trained.")
     scores = {
@@ -224,21 +221,22 @@ def _summary(
 def difference(synthetic: Result, real: Result, key: str) -> dict[str, float | None]:
     """Synthetic minus real, and its standard error from the redraws of the test rows that both share."""
     ours, theirs = (result.redrawn.get(key, ()) for result in (synthetic, real))
-    value = synthetic[key] - real[key]
     gaps = [a - b for a, b in zip(ours, theirs, strict=True)] if len(ours) == len(theirs) else []
-    return {"value": None if math.isnan(value) else value, "error": bootstrap_error(gaps)}
+    return {"value": synthetic[key] - real[key], "error": bootstrap_error(gaps)}
 
 
 def _check_target(train: EncodedTable, target: str, models: Sequence[str]) -> ColumnSpec:
     spec = train.layout[target]
     if spec.is_numeric:
         raise SchemaError(f"The target {target!r} is numeric, expected a discrete column. Use learn_numeric.")
-    for name in models:
-        if name not in CLASSIFIERS:
-            raise ConfigError(
-                f"There is no model {name!r}.{did_you_mean(name, CLASSIFIERS)} All: {', '.join(CLASSIFIERS)}."
-            )
+    check_models(models, CLASSIFIERS)
     return spec
+
+
+def check_models(models: Sequence[str], known: Mapping[str, object]) -> None:
+    for name in models:
+        if name not in known:
+            raise ConfigError(f"There is no model {name!r}.{did_you_mean(name, known)} All: {', '.join(known)}.")
 
 
 def _code(spec: ColumnSpec, positive: object) -> int | None:
@@ -254,13 +252,10 @@ def _code(spec: ColumnSpec, positive: object) -> int | None:
 
 
 def _unlisted_notes(target: str, **tables: EncodedTable) -> list[str]:
-    excluded = {
-        name: int(np.sum(table[target] >= len(table.layout[target].categories))) for name, table in tables.items()
-    }
     return [
         f"{count:,} {name} rows without a listed class in {target!r} were excluded."
-        for name, count in excluded.items()
-        if count
+        for name, table in tables.items()
+        if (count := int(np.sum(table[target] >= len(table.layout[target].categories))))
     ]
 
 
@@ -273,10 +268,6 @@ def _why_not(train: EncodedTable, test: EncodedTable, target: str, models: Seque
         if not table.num_rows:
             return f"No {name} row has a listed class in {target!r}."
     return ""
-
-
-def _without_nan(scores: Mapping[str, float]) -> dict[str, float | None]:
-    return {key: None if math.isnan(value) else value for key, value in scores.items()}
 
 
 def _by_column(train: EncodedTable, target: str, importances: np.ndarray) -> dict[str, float]:

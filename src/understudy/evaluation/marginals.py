@@ -10,16 +10,8 @@ from jaxtyping import Float
 from scipy import stats
 
 from understudy.errors import ConfigError
-from understudy.evaluation.counting import (
-    Grid,
-    frequencies,
-    jensen_shannon,
-    mean_and_max,
-    narrow,
-    rounded_matrix,
-    row_counts,
-    total_variation,
-)
+from understudy.evaluation import counting
+from understudy.evaluation.counting import Grid
 from understudy.evaluation.scores import Result, Score, no_scores
 from understudy.evaluation.table import ColumnSpec, EncodedTable
 
@@ -40,14 +32,14 @@ def one_way(
     """
     grid = Grid.of(real, synthetic, bins)
     columns = {
-        spec.name: _one_column(real, synthetic, spec, *map(frequencies, grid.counts([axis])), bins=bins)
+        spec.name: _one_column(real, synthetic, spec, *map(counting.frequencies, grid.counts([axis])), bins=bins)
         for axis, spec in enumerate(real.layout.columns)
     }
     tv, jsd, ks, w1 = (
         [cast(float, column[key]) for column in columns.values() if column[key] is not None]
         for key in ("tv", "jsd", "ks", "w1")
     )
-    mean, largest = mean_and_max(tv, "")
+    mean, largest = counting.mean_and_max(tv, "")
     if bootstrap:
         mean = Score(mean.value, _bootstrap_error(grid, bootstrap, seed))
     no_numbers = "There is no numeric column with values in both tables."
@@ -56,11 +48,11 @@ def one_way(
             "tv1": mean,
             "tv1_max": largest,
             "jsd1": Score(float(np.mean(jsd))),
-            "ks": mean_and_max(ks, no_numbers)[0],
-            "w1": mean_and_max(w1, no_numbers)[0],
+            "ks": counting.mean_and_max(ks, no_numbers)[0],
+            "w1": counting.mean_and_max(w1, no_numbers)[0],
         },
         settings={
-            **row_counts(real, synthetic),
+            **counting.row_counts(real, synthetic),
             "bins": bins,
             "bootstrap": min(bootstrap, MOST_REDRAWS),
             "bootstrap_rows": [min(table.num_rows, BOOTSTRAP_ROWS) for table in (real, synthetic)],
@@ -74,7 +66,12 @@ def _one_column(
     real: EncodedTable, synthetic: EncodedTable, spec: ColumnSpec, p: np.ndarray, q: np.ndarray, *, bins: int
 ) -> dict[str, object]:
     """The details of one column."""
-    distances: dict[str, object] = {"tv": total_variation(p, q), "jsd": jensen_shannon(p, q), "ks": None, "w1": None}
+    distances: dict[str, object] = {
+        "tv": counting.total_variation(p, q),
+        "jsd": counting.jensen_shannon(p, q),
+        "ks": None,
+        "w1": None,
+    }
     if not spec.is_numeric:
         count = len(spec.categories)
         return {
@@ -86,7 +83,7 @@ def _one_column(
             "unlisted": [float(p[count + 1]), float(q[count + 1])],
             **distances,
         }
-    values = [table.scaled(spec.name, clipped=False)[~np.isnan(table[spec.name])] for table in (real, synthetic)]
+    values = [table.scale(spec.name)[~np.isnan(table[spec.name])] for table in (real, synthetic)]
     if len(values[0]) and len(values[1]):
         with np.errstate(divide="ignore", invalid="ignore"):  # in the p-value of very few rows, which is not used
             distances["ks"] = float(stats.ks_2samp(*values, method="asymp").statistic)
@@ -141,15 +138,14 @@ def _bootstrap_error(grid: Grid, draws: int, seed: int) -> float | None:
             p, q = (
                 np.bincount(codes[axis], weight, minlength=cells) for codes, weight in zip(tables, weights, strict=True)
             )
-            means[draw] += total_variation(p, q) / len(grid.sizes)
+            means[draw] += counting.total_variation(p, q) / len(grid.sizes)
     return float(np.std(means, ddof=1))
 
 
 def _some_codes(codes: Sequence[np.ndarray], generator: np.random.Generator) -> list[np.ndarray]:
     """The codes of at most `BOOTSTRAP_ROWS` rows, in the type that counting takes."""
-    if len(codes[0]) <= BOOTSTRAP_ROWS:
-        return [column.astype(np.intp) for column in codes]
-    rows = generator.choice(len(codes[0]), BOOTSTRAP_ROWS, replace=False)
+    count = len(codes[0])
+    rows = slice(None) if count <= BOOTSTRAP_ROWS else generator.choice(count, BOOTSTRAP_ROWS, replace=False)
     return [column[rows].astype(np.intp) for column in codes]
 
 
@@ -161,11 +157,11 @@ def two_way(real: EncodedTable, synthetic: EncodedTable, *, bins: int = 20, seed
     matrix = np.diag([grid.tv([axis]) for axis in range(count)])
     for axes, tv in pairs.items():
         matrix[axes] = matrix[axes[::-1]] = tv
-    mean, largest = mean_and_max(list(pairs.values()), "The table has only one column, so there are no pairs.")
+    mean, largest = counting.mean_and_max(list(pairs.values()), "The table has only one column, so there are no pairs.")
     return Result(
         scores={"tv2": mean, "tv2_max": largest},
-        settings={**row_counts(real, synthetic), "bins": bins, "seed": seed},
-        details={"columns": list(grid.names), "tv": rounded_matrix(matrix), "worst": _worst(pairs, grid.names)},
+        settings={**counting.row_counts(real, synthetic), "bins": bins, "seed": seed},
+        details={"columns": list(grid.names), "tv": counting.round_matrix(matrix), "worst": _worst(pairs, grid.names)},
     )
 
 
@@ -176,8 +172,8 @@ def three_way(
     grid = Grid.of(real, synthetic, bins)
     triples = {axes: grid.tv(axes) for axes in _triples(grid.names, num_triples, seed)}
     return Result(
-        scores={"tv3": mean_and_max(list(triples.values()), _NO_TRIPLES)[0]},
-        settings={**row_counts(real, synthetic), "bins": bins, "num_triples": num_triples, "seed": seed},
+        scores={"tv3": counting.mean_and_max(list(triples.values()), _NO_TRIPLES)[0]},
+        settings={**counting.row_counts(real, synthetic), "bins": bins, "num_triples": num_triples, "seed": seed},
         details={"triples": len(triples), "worst": _worst(triples, grid.names)},
     )
 
@@ -215,17 +211,11 @@ def nist(
     """
     if bins < 1:
         raise ConfigError(f"bins must be at least 1, found {bins}.")
-    coded = [_nist_codes(real, synthetic, spec, bins) for spec in real.layout.columns]
-    grid = Grid(
-        real.layout.names,
-        tuple(size for _, _, size in coded),
-        tuple(narrow(codes, size) for codes, _, size in coded),
-        tuple(narrow(codes, size) for _, codes, size in coded),
-    )
+    grid = Grid.from_codes(real.layout.names, [_nist_codes(real, synthetic, t, bins) for t in real.layout.columns])
     triples = {axes: 2 * grid.tv(axes) for axes in _triples(grid.names, num_triples, seed)}
-    settings = {**row_counts(real, synthetic), "bins": bins, "num_triples": num_triples, "seed": seed}
+    settings = {**counting.row_counts(real, synthetic), "bins": bins, "num_triples": num_triples, "seed": seed}
     if not triples:
-        return no_scores(("nist_l1", "nist_score", "nist_points"), _NO_TRIPLES, settings=settings)
+        return no_scores("nist", _NO_TRIPLES, settings=settings)
     distance = float(np.mean(list(triples.values())))
     score = 1 - distance / 2
     return Result(
@@ -245,15 +235,10 @@ def _nist_codes(
     lower, upper = (inside.min(), inside.max()) if len(inside) else (0.0, 0.0)
     found = [_nist_bins(table[spec.name], float(lower), float(upper), bins) for table in (real, synthetic)]
     outside = np.unique(np.concatenate([part[(part < 0) | (part > bins)] for part in found]))
-    codes = []
-    for part in found:
-        code = np.full(len(part), bins + 1, dtype=np.int64)
-        within = (part >= 0) & (part <= bins)
-        code[within] = part[within]
-        beyond = (part < 0) | (part > bins)
-        code[beyond] = bins + 2 + np.searchsorted(outside, part[beyond])
-        codes.append(code)
-    return codes[0], codes[1], bins + 2 + len(outside)
+    known = np.concatenate([np.arange(bins + 1.0), [np.nan], outside])
+    order = np.argsort(known)  # NaN comes last
+    ours, theirs = (order[np.searchsorted(known, part, sorter=order)] for part in found)
+    return ours, theirs, len(known)
 
 
 def _nist_bins(values: np.ndarray, lower: float, upper: float, bins: int) -> Float[np.ndarray, " rows"]:
@@ -271,10 +256,10 @@ def dimension_probability(real: EncodedTable, synthetic: EncodedTable) -> Result
     too.
     """
     points = list(_category_frequencies(real, synthetic))
-    keys = ("dwp_rmse", "dwp_sum_squares", "dwp_mean_abs", "dwp_correlation", "dwp_zero_share")
-    settings = {**row_counts(real, synthetic), "points": len(points)}
+    settings = {**counting.row_counts(real, synthetic), "points": len(points)}
     if not points:
-        return no_scores(keys, "There is no discrete column, so there are no categories to compare.", settings=settings)
+        why = "There is no discrete column, so there are no categories to compare."
+        return no_scores("dimension_probability", why, settings=settings)
     p, s = np.array([[point[2], point[3]] for point in points]).T
     if np.ptp(p) > 0 and np.ptp(s) > 0:
         correlation = Score(float(np.clip(np.corrcoef(p, s)[0, 1], -1.0, 1.0)))
@@ -282,15 +267,15 @@ def dimension_probability(real: EncodedTable, synthetic: EncodedTable) -> Result
         correlation = Score.none("All categories are equally frequent in one of the tables.")
     lost = Score(float((s[p > 0] == 0).mean())) if (p > 0).any() else Score.none("No category occurs in real rows.")
     squares = (p - s) ** 2
-    scores = (
-        Score(math.sqrt(squares.mean())),
-        Score(float(squares.sum())),
-        Score(float(np.abs(p - s).mean())),
-        correlation,
-        lost,
-    )
+    scores = {
+        "dwp_rmse": Score(math.sqrt(squares.mean())),
+        "dwp_sum_squares": Score(float(squares.sum())),
+        "dwp_mean_abs": Score(float(np.abs(p - s).mean())),
+        "dwp_correlation": correlation,
+        "dwp_zero_share": lost,
+    }
     named = [dict(zip(("column", "category", "real", "synthetic"), point, strict=True)) for point in points]
-    return Result(scores=dict(zip(keys, scores, strict=True)), settings=settings, details={"points": named})
+    return Result(scores=scores, settings=settings, details={"points": named})
 
 
 def _category_frequencies(real: EncodedTable, synthetic: EncodedTable) -> Iterator[tuple[str, str, float, float]]:

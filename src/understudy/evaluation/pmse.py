@@ -31,6 +31,8 @@ MAX_COLUMNS = 10_000
 """Beyond this the Hessian would take gigabytes."""
 ROWS_PER_COLUMN = 10
 """With fewer rows per coefficient the fit follows chance, and the expectation under a correct model does not hold."""
+MIN_BUCKET, MIN_SPLIT = 5, 15
+"""The fewest rows in a leaf of a tree, and in a node that is split."""
 FAR = 1e6
 """Scaled numbers are clipped to this many ranges, so that their squares stay finite."""
 
@@ -62,8 +64,8 @@ def pmse_logit(
     design = _standardise(_with_products(blocks) if maxorder else sparse.hstack(blocks, format="csr"))
     if design.shape[1] > MAX_COLUMNS:
         why = f"The regression would have {design.shape[1]:,} columns, more than {MAX_COLUMNS:,}."
-        return no_scores(("pmse_logit", "pmse_logit_ratio", "pmse_logit_standardised"), why, settings=settings)
-    design = design[:, _independent(design)]
+        return no_scores("pmse_logit", why, settings=settings)
+    design = design[:, _independent_columns(design)]
     fit = _fit_logit(design, labels)
     fraction, num_rows, num_slopes = float(labels.mean()), len(labels), design.shape[1]
     per_slope = (1 - fraction) ** 2 * fraction / num_rows
@@ -86,12 +88,7 @@ def pmse_logit(
             "pmse_logit_standardised": Score.none(why) if why else Score((pmse - expected) / spread),
         },
         settings=settings,
-        details={
-            "num_coefficients": num_slopes + 1,
-            "expected": expected,
-            "sd": spread,
-            "iterations": fit.iterations,
-        },
+        details={"num_coefficients": num_slopes + 1, "expected": expected, "sd": spread, "iterations": fit.iterations},
         notes=(*_balance_notes(fraction), *fit.notes),
     )
 
@@ -101,9 +98,7 @@ def allowed_order(layout: Layout, maxorder: int, num_rows: int) -> int:
 
     Depends on the layout alone, so it is the same for all tables of an evaluation.
     """
-    widths = np.array([1 if t.is_numeric else len(t.categories) - 1 for t in layout.columns]) + [
-        int(t.has_nulls) for t in layout.columns
-    ]
+    widths = np.array([(1 if t.is_numeric else len(t.categories) - 1) + t.has_nulls for t in layout.columns])
     columns = int(widths.sum() + (widths.sum() ** 2 - (widths**2).sum()) // 2)
     return maxorder if columns <= min(MAX_COLUMNS, num_rows / ROWS_PER_COLUMN) else 0
 
@@ -113,8 +108,6 @@ def pmse_cart(
     synthetic: EncodedTable,
     *,
     cp: float = 1e-4,
-    min_bucket: int = 5,
-    min_split: int = 15,
     num_permutations: int = 50,
     max_rows: int | None = 3000,
     seed: int = 0,
@@ -130,7 +123,7 @@ def pmse_cart(
     labels = _labels(real, synthetic)
 
     def grow(labels: Bool[np.ndarray, " rows"]) -> tuple[float, int]:
-        return _tree_pmse(rows, labels, cp=cp, min_bucket=min_bucket, min_split=min_split, seed=seed)
+        return _tree_pmse(rows, labels, cp, seed)
 
     pmse, num_leaves = grow(labels)
     generator = np.random.default_rng(seed)
@@ -142,8 +135,8 @@ def pmse_cart(
         scores={"pmse_cart": Score(pmse), **_against_null(pmse, expected, spread, len(nulls))},
         settings={
             "cp": cp,
-            "min_bucket": min_bucket,
-            "min_split": min_split,
+            "min_bucket": MIN_BUCKET,
+            "min_split": MIN_SPLIT,
             "num_permutations": num_permutations,
             "max_rows": max_rows,
             "seed": seed,
@@ -177,7 +170,7 @@ def _blocks(tables: Sequence[EncodedTable]) -> list[tuple[sparse.csr_array, bool
     for spec in tables[0].layout.columns:
         values = np.concatenate([table[spec.name] for table in tables])
         if spec.is_numeric:
-            scaled = np.concatenate([table.scaled(spec.name, clipped=False) for table in tables])
+            scaled = np.concatenate([table.scale(spec.name) for table in tables])
             columns = np.stack([np.clip(scaled, -FAR, FAR), np.isnan(values)], axis=1)
             blocks.append((sparse.csr_array(columns[:, : 1 + np.isnan(values).any()]), False))
         else:
@@ -210,7 +203,7 @@ def _standardise(design: sparse.csr_array) -> sparse.csr_array:
     return (design[:, np.flatnonzero(varies)] @ sparse.diags_array(1 / stddevs)).tocsr()
 
 
-def _independent(design: sparse.csr_array) -> Int[np.ndarray, " kept"]:
+def _independent_columns(design: sparse.csr_array) -> Int[np.ndarray, " kept"]:
     """Columns that span all others and the intercept, by pivoted Cholesky of the correlations."""
     if not design.shape[1]:
         return np.zeros(0, np.int64)
@@ -292,17 +285,12 @@ def _fit_logit(slopes: sparse.csr_array, labels: Bool[np.ndarray, " rows"]) -> _
     return _Fit(fitted, iterations, separates, tuple(notes))
 
 
-def _tree_pmse(
-    rows: np.ndarray, labels: Bool[np.ndarray, " rows"], *, cp: float, min_bucket: int, min_split: int, seed: int
-) -> tuple[float, int]:
+def _tree_pmse(rows: np.ndarray, labels: Bool[np.ndarray, " rows"], cp: float, seed: int) -> tuple[float, int]:
     """The pMSE of one tree, from the counts in its leaves so that equal fractions give exactly 0; and its leaves."""
     fraction = labels.mean()
-    tree = DecisionTreeClassifier(
-        ccp_alpha=cp * 2 * fraction * (1 - fraction),
-        min_samples_leaf=min_bucket,
-        min_samples_split=min_split,
-        random_state=seed,
-    ).fit(rows, labels)
+    alpha = cp * 2 * fraction * (1 - fraction)
+    limits = {"min_samples_leaf": MIN_BUCKET, "min_samples_split": MIN_SPLIT}
+    tree = DecisionTreeClassifier(ccp_alpha=alpha, random_state=seed, **limits).fit(rows, labels)
     leaves = tree.apply(rows)
     sizes, hits = np.bincount(leaves), np.bincount(leaves, labels)
     found = hits[leaves] / sizes[leaves]

@@ -6,25 +6,27 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
-from understudy.errors import ConfigError, SchemaError, did_you_mean
+from understudy.errors import SchemaError, did_you_mean
 from understudy.evaluation.counting import mean_and_max
+from understudy.evaluation.learning import check_models
 from understudy.evaluation.parallel import run_in_threads
 from understudy.evaluation.predictions import bootstrap_error
-from understudy.evaluation.scores import Result, Score, no_scores
+from understudy.evaluation.scores import Json, Result, Score, no_scores
 from understudy.evaluation.table import ColumnSpec, EncodedTable
 from understudy.schema.values import format_list
 
-REGRESSORS: dict[str, Callable[[int], Any]] = {
+REGRESSORS: dict[str, Callable[[int], BaseEstimator]] = {
     "random_forest": lambda seed: RandomForestRegressor(min_samples_leaf=5, max_features=1 / 3, random_state=seed),
     "gradient_boosting": lambda seed: HistGradientBoostingRegressor(random_state=seed),
     "linear": lambda seed: LinearRegression(),
@@ -56,26 +58,13 @@ def learn_numeric(
 
     Keys: rmse, in the target's own unit (days for dates), and r2 = 1 - SSE/SST on `test`, which is negative for a model
     worse than the test rows' mean; each is the mean over the models. Rows whose target is missing are excluded, and
-    counted in the notes.
-
-    Args:
-        train: The rows to learn from.
-        test: The rows to score on.
-        target: The column to predict, from all others.
-        models: Names in `REGRESSORS`.
-        max_rows: The most training rows; None: all rows.
-        bootstrap: The number of redraws of the test rows for standard errors; the models are not trained again.
-        seed: Of the subsample, the models and the bootstrap.
+    counted in the notes. `max_rows` and `bootstrap` are as in `learning.learn`.
     """
     _check_numeric(train, target)
-    for name in models:
-        if name not in REGRESSORS:
-            raise ConfigError(
-                f"There is no model {name!r}.{did_you_mean(name, REGRESSORS)} All: {', '.join(REGRESSORS)}."
-            )
+    check_models(models, REGRESSORS)
     (train, test), notes = _with_finite_target(target, train=train, test=test)
     rows = train.at_most(max_rows, seed=seed)
-    settings: dict[str, object] = {
+    settings = {
         "target": target,
         "models": list(models),
         "max_rows": max_rows,
@@ -109,7 +98,7 @@ def learn_numeric(
     }
     if math.isnan(mean_r2):
         scores["r2"] = Score.none("The target is constant in the test rows.")
-    each = {name: {"rmse": rmse(error), "r2": _or_none(r2(error, test[target]))} for name, error in found.items()}
+    each = {name: {"rmse": rmse(error), "r2": r2(error, test[target])} for name, error in found.items()}
     return Result(scores=scores, settings=settings, details={"models": each}, notes=notes)
 
 
@@ -148,18 +137,7 @@ def _why_not(target: str, others: Sequence[str], *tables: EncodedTable) -> str:
     return ""
 
 
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
 # Each column from the others
-
-
-class _Encoded(NamedTuple):
-    """A table with its features of all columns."""
-
-    table: EncodedTable
-    features: Float[np.ndarray, "rows features"]
 
 
 class _Task(NamedTuple):
@@ -170,10 +148,6 @@ class _Task(NamedTuple):
     """"auc", "f1" or "r2"."""
     positive: int | None
     """The code of the rarer of two real classes."""
-    inputs: np.ndarray
-    """The indices of the other columns' features."""
-    widths: np.ndarray
-    """What 1 means in each of them: the range of a numeric column, else 1."""
 
 
 class _Found(NamedTuple):
@@ -183,12 +157,7 @@ class _Found(NamedTuple):
 
 
 def dimension_prediction(
-    train: EncodedTable,
-    synthetic: EncodedTable,
-    test: EncodedTable,
-    *,
-    max_rows: int | None = 20_000,
-    seed: int = 0,
+    train: EncodedTable, synthetic: EncodedTable, test: EncodedTable, *, max_rows: int | None = 20_000, seed: int = 0
 ) -> Result:
     """Dimension-wise prediction: each column predicted from the others, after training on real and on synthetic rows.
 
@@ -201,35 +170,26 @@ def dimension_prediction(
     plotted nor summed up.
 
     Keys: dwpred_sum_squares, the sum of squared differences of the two scores over the plotted columns, and
-    dwpred_distance, their mean distance |a - b| / sqrt(2) from the diagonal.
-
-    Args:
-        train: The real rows to learn from.
-        synthetic: The synthetic rows to learn from.
-        test: The real rows to score on.
-        max_rows: The most rows of `train` and of `synthetic`; None: all rows.
-        seed: Of the subsamples and the forests.
+    dwpred_distance, their mean distance |a - b| / sqrt(2) from the diagonal. `max_rows` limits the rows of `train` and
+    of `synthetic`.
     """
-    real, fake, held = (
-        _Encoded(table, table.features())
-        for table in (train.at_most(max_rows, seed=seed), synthetic.at_most(max_rows, seed=seed), test)
-    )
-    settings: dict[str, object] = {
+    real, fake = (table.at_most(max_rows, seed=seed) for table in (train, synthetic))
+    settings = {
         "max_rows": max_rows,
         "seed": seed,
-        "train_rows": real.table.num_rows,
-        "synthetic_rows": fake.table.num_rows,
+        "train_rows": real.num_rows,
+        "synthetic_rows": fake.num_rows,
         "test_rows": test.num_rows,
     }
     tasks = _tasks(train)
     if len(tasks) < 2:
-        return no_scores(_DWPRED, "There is only one column.", settings=settings)
-    jobs = [partial(_predictability, task, learner, held, seed=seed) for task in tasks for learner in (real, fake)]
+        return no_scores("dimension_prediction", "There is only one column.", settings=settings)
+    jobs = [partial(_predictability, task, learner, test, seed=seed) for task in tasks for learner in (real, fake)]
     found = run_in_threads(jobs)
-    points: list[dict[str, Any]] = []
+    points: list[Json] = []
     dropped = []
     for task, ours, theirs in zip(tasks, found[::2], found[1::2], strict=True):
-        if math.isnan(ours.score) or math.isnan(theirs.score):
+        if math.isnan(ours.score + theirs.score):
             dropped.append(task.spec.name)
             continue
         plotted = task.kind != "r2" or ours.score >= LEAST_R2
@@ -241,55 +201,48 @@ def dimension_prediction(
     stopped = sum(not each.converged for each in found)
     if stopped:
         notes.append(f"{stopped} of {len(found)} models did not converge.")
-    shown = [(point["real"], point["synthetic"]) for point in points if point["plotted"]]
-    return Result(scores=_to_diagonal(shown), settings=settings, details={"points": points}, notes=tuple(notes))
+    scores = _distances([point["real"] - point["synthetic"] for point in points if point["plotted"]])
+    return Result(scores=scores, settings=settings, details={"points": points}, notes=tuple(notes))
 
 
-_DWPRED = ("dwpred_sum_squares", "dwpred_distance")
-
-
-def _to_diagonal(points: Sequence[tuple[float, float]]) -> dict[str, Score]:
-    if not points:
-        none = Score.none(
-            "No column can be plotted: each is constant, empty, or numeric and hardly predicted by the Lasso with"
-            " penalty 1 even from real rows."
-        )
-        return dict.fromkeys(_DWPRED, none)
-    gaps = np.array([ours - theirs for ours, theirs in points])
-    return {
-        "dwpred_sum_squares": Score(float(np.sum(gaps**2))),
-        "dwpred_distance": Score(float(np.mean(np.abs(gaps))) / math.sqrt(2)),
-    }
+def _distances(gaps: Sequence[float]) -> Mapping[str, Score]:
+    if not gaps:
+        why = "No column can be plotted: each is constant, empty, or numeric and hardly predicted by the Lasso with"
+        return no_scores("dimension_prediction", f"{why} penalty 1 even from real rows.").scores
+    distance = float(np.mean(np.abs(gaps))) / math.sqrt(2)
+    return {"dwpred_sum_squares": Score(float(np.sum(np.square(gaps)))), "dwpred_distance": Score(distance)}
 
 
 def _tasks(train: EncodedTable) -> list[_Task]:
     specs = train.layout.columns
-    owner = np.repeat(np.arange(len(specs)), [spec.num_features for spec in specs])
-    widths = np.concatenate(
-        [np.r_[t.upper - t.lower, [1.0] * t.has_nulls] if t.is_numeric else np.ones(t.num_features) for t in specs]
-    )
     all_binary = all(spec.is_binary for spec in specs)
     tasks = []
-    for index, spec in enumerate(specs):
+    for spec in specs:
         kind = "auc" if all_binary else "r2" if spec.is_numeric else "f1"
         positive = None
         if spec.is_binary:
             positive = int(np.sum(train[spec.name] == 1) <= np.sum(train[spec.name] == 0))
-        inputs = np.flatnonzero(owner != index)
-        tasks.append(_Task(spec, kind, positive, inputs, widths[inputs]))
+        tasks.append(_Task(spec, kind, positive))
     return tasks
 
 
-def _predictability(task: _Task, learner: _Encoded, tester: _Encoded, *, seed: int) -> _Found:
+def _widths(spec: ColumnSpec) -> Float[np.ndarray, " features"]:
+    """What 1 means in each feature of a column: the range of a numeric column, else 1."""
+    return np.r_[spec.upper - spec.lower if spec.is_numeric else 1.0, np.ones(spec.num_features - 1)]
+
+
+def _predictability(task: _Task, learner: EncodedTable, tester: EncodedTable, *, seed: int) -> _Found:
     """How well a model of the column trained on one table predicts it in another."""
-    answers, truth = learner.table[task.spec.name], tester.table[task.spec.name]
-    inputs, test_inputs = learner.features[:, task.inputs], tester.features[:, task.inputs]
+    answers, truth = learner[task.spec.name], tester[task.spec.name]
+    others = [spec for spec in learner.layout.columns if spec != task.spec]
+    inputs, test_inputs = (table.features([spec.name for spec in others]) for table in (learner, tester))
     if task.kind == "r2":
         known, present = np.isfinite(answers), np.isfinite(truth)
         if not known.any() or not present.any():
             return _Found(math.nan, True)
-        model = Lasso(alpha=1.0, precompute=True).fit((inputs * task.widths)[known], answers[known])
-        errors = model.predict((test_inputs * task.widths)[present]) - truth[present]
+        widths = np.concatenate([_widths(spec) for spec in others])
+        model = Lasso(alpha=1.0, precompute=True).fit((inputs * widths)[known], answers[known])
+        errors = model.predict((test_inputs * widths)[present]) - truth[present]
         return _Found(r2(errors, truth[present]), model.n_iter_ < model.max_iter)
     if task.kind == "auc":
         ones = answers == 1
@@ -323,13 +276,7 @@ def parallel_rmse(
     and no category is a reference. All rows are used but those without the target.
 
     Keys: rmse_ratio_mean and rmse_ratio_max, the error after fitting synthetic rows over that after fitting real rows.
-
-    Args:
-        train: The real rows to fit.
-        synthetic: The synthetic rows to fit.
-        test: The real rows to predict.
-        target: A numeric column.
-        regressors: Columns; None: all but the target if there are at most six, else the first five of the layout.
+    `regressors` are columns; None: all but the target if there are at most six, else the first five of the layout.
     """
     _check_numeric(train, target)
     others = [name for name in train.layout.names if name != target]
@@ -339,7 +286,7 @@ def parallel_rmse(
         if name not in others:
             raise SchemaError(f"There is no regressor {name!r} beside the target.{did_you_mean(name, others)}")
     (train, synthetic, test), notes = _with_finite_target(target, train=train, synthetic=synthetic, test=test)
-    settings: dict[str, object] = {
+    settings = {
         "target": target,
         "regressors": list(regressors),
         "train_rows": train.num_rows,
@@ -352,12 +299,12 @@ def parallel_rmse(
     names = np.repeat(np.array(regressors), [train.layout[name].num_features for name in regressors])
     test_features = test.features(regressors).astype(np.float64)
     ours, theirs = (_Squares.of(table, regressors, target) for table in (train, synthetic))
-    models: list[dict[str, Any]] = []
+    models, ratios = [], list[float]()
     for triple in itertools.combinations(regressors, min(3, len(regressors))):
         used = np.flatnonzero(np.isin(names, triple))
         real, fake = (rmse(fit.predict(test_features, used) - test[target]) for fit in (ours, theirs))
         models.append({"regressors": list(triple), "real": real, "synthetic": fake})
-    ratios = [model["synthetic"] / model["real"] for model in models if model["real"] > 0]
+        ratios += [fake / real] if real > 0 else []
     if len(ratios) < len(models):
         notes += (f"{len(models) - len(ratios)} models fit the real rows without error, so they have no ratio.",)
     mean, largest = mean_and_max(ratios, "Models fitted to real rows have no error.")

@@ -1,12 +1,10 @@
 """Scores of synthetic rows alone: the benchmark of 25 Gaussians, and the inception score.
 
 The 25 Gaussians are public, so unlike all other scores those of a synthetic table may be published with the release;
-the inception score only if the classifier was not trained on real rows.
+the inception score may not, because its classifier was trained on real rows.
 """
 
-import dataclasses
 import math
-from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float
@@ -14,8 +12,7 @@ from scipy.special import xlogy
 from scipy.stats import chi2
 
 from understudy.errors import ConfigError
-from understudy.evaluation.scores import Result, Score
-from understudy.evaluation.table import EncodedTable
+from understudy.evaluation.scores import Result, Score, no_scores
 
 CENTRES = np.stack(np.meshgrid(*[np.arange(-4.0, 5.0, 2.0)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
 """The centres of the 25 Gaussians."""
@@ -40,8 +37,7 @@ def gaussian_quality(points: Float[np.ndarray, "rows 2"], *, fraction: float = 0
     num_rows, num_inside = len(points), int(counts.sum())
     settings = {"fraction": fraction, "radius": radius, "synthetic_rows": num_rows}
     if not num_rows:
-        keys = ("quality", "quality_uncapped", "modes", "mode_tv")
-        return Result(scores=dict.fromkeys(keys, Score.none("There are no rows.")), settings=settings, private=False)
+        return no_scores("gaussians", "There are no rows.", settings=settings)
     imbalance = Score.none("No row lies at a Gaussian.")
     if num_inside:
         imbalance = Score(float(np.abs(counts / num_inside - 1 / 25).sum() / 2))
@@ -54,50 +50,15 @@ def gaussian_quality(points: Float[np.ndarray, "rows 2"], *, fraction: float = 0
         },
         settings=settings,
         details={"centres": CENTRES.tolist(), "counts": counts.tolist()},
-        private=False,
     )
 
 
-def gaussian_quality_of(
-    table: EncodedTable, x: str, y: str, *, fraction: float = 0.99, is_real: bool = False
-) -> Result:
-    """The same for two numeric columns of a table; the score of real rows is private."""
-    for name in (x, y):
-        if not table.layout[name].is_numeric:
-            raise ConfigError(f"The 25 Gaussians need two numeric columns, but {name!r} is discrete.")
-    found = gaussian_quality(np.stack([table[x], table[y]], axis=1), fraction=fraction)
-    return dataclasses.replace(found, private=is_real)
-
-
-def inception_score(
-    rows_or_probabilities: np.ndarray,
-    classifier: Callable[[np.ndarray], np.ndarray] | None = None,
-    *,
-    public_classifier: bool = False,
-) -> Result:
-    """exp(mean_x KL(p(y|x) || p(y))), where p(y) is the mean over the same rows: one split.
-
-    Without a classifier the rows are class probabilities. `public_classifier`: it was not trained on private rows;
-    otherwise the score is private like all others.
-    """
-    probabilities = np.asarray(
-        rows_or_probabilities if classifier is None else classifier(rows_or_probabilities), np.float64
-    )
-    score = Score.none("Class probabilities must be non-negative and sum to 1 in each row.")
-    valid = probabilities.ndim == 2 and probabilities.size > 0 and bool((probabilities >= 0).all())
-    if valid and np.allclose(probabilities.sum(axis=1), 1, atol=1e-4):
-        probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)
-        overall = probabilities.mean(axis=0)
-        divergences = (
-            xlogy(probabilities, probabilities) - xlogy(probabilities, np.where(overall > 0, overall, 1))
-        ).sum(axis=1)
-        score = Score(float(np.exp(divergences.mean())))
+def inception_score(probabilities: Float[np.ndarray, "rows classes"]) -> Result:
+    """exp(mean_x KL(p(y|x) || p(y))), where p(y) is the mean over the same rows: one split."""
+    probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)
+    overall = probabilities.mean(axis=0)
+    divergences = xlogy(probabilities, probabilities) - xlogy(probabilities, np.where(overall > 0, overall, 1))
     return Result(
-        scores={"inception_score": score},
-        settings={
-            "num_rows": len(probabilities),
-            "num_classes": probabilities.shape[1] if probabilities.ndim == 2 else 0,
-            "public_classifier": public_classifier,
-        },
-        private=not public_classifier,
+        scores={"inception_score": Score(float(np.exp(divergences.sum(axis=1).mean())))},
+        settings={"num_rows": len(probabilities), "num_classes": probabilities.shape[1], "public_classifier": False},
     )

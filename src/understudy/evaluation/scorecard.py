@@ -10,10 +10,10 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from understudy.errors import ConfigError
-from understudy.evaluation.scores import Direction
+from understudy.evaluation.scores import Direction, Json
 from understudy.run.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Scorecard(Mapping[str, object]):
     `scorecard["tv1"]` is a number if one synthetic table was evaluated, otherwise a dict with a number for each.
     """
 
-    def __init__(self, content: Mapping[str, Any]) -> None:
+    def __init__(self, content: object) -> None:
         self._content = check_document(content)
 
     @property
@@ -65,7 +65,7 @@ class Scorecard(Mapping[str, object]):
         """Why there is no number, as a sentence; empty if there is one."""
         return self._entry(key)["values"][self.methods[0] if method is None else method]["why"]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The whole document."""
         return self._content
 
@@ -106,26 +106,21 @@ class Scorecard(Mapping[str, object]):
 
     def __repr__(self) -> str:
         """A table of all numbers, below the warning."""
-        heads = ("", *self.methods, REAL, "")
-        lines = [heads]
+        lines: list[tuple[str, ...]] = [("", *self.methods, REAL, "")]
         for entry in self._content["metrics"]:
             scores = [_number(entry["values"][name]) for name in self.methods]
             if not all(map(math.isnan, scores)):
                 numbers = [*scores, self.reference(entry["key"])]
                 cells = ["-" if math.isnan(number) else f"{number:.4g}" for number in numbers]
                 lines.append((entry["key"], *cells, Direction(entry["direction"]).text))
-        widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+        first, *widths = (max(map(len, column)) for column in zip(*lines, strict=True))
         aligned = [
-            "  ".join(
-                [line[0].ljust(widths[0])]
-                + [cell.rjust(width) for cell, width in zip(line[1:-1], widths[1:-1], strict=True)]
-                + [line[-1]]
-            ).rstrip()
-            for line in lines
+            "  ".join([key.ljust(first), *map(str.rjust, cells, widths), direction]).rstrip()
+            for key, *cells, direction in lines
         ]
         return "\n".join([WARNING, *aligned, *self._content.get("warnings", ())])
 
-    def _entry(self, key: str) -> dict[str, Any]:
+    def _entry(self, key: str) -> Json:
         for entry in self._content["metrics"]:
             if entry["key"] == key:
                 return entry
@@ -136,11 +131,11 @@ class Scorecard(Mapping[str, object]):
         raise KeyError(f"{key!r} is not in this scorecard.{hint}")
 
 
-def _number(score: Mapping[str, Any]) -> float:
+def _number(score: Json) -> float:
     return math.nan if score["value"] is None else score["value"]
 
 
-def check_document(content: object) -> dict[str, Any]:
+def check_document(content: object) -> Json:
     """The document, if it is a scorecard of this version with all its parts."""
     if not isinstance(content, Mapping) or content.get("format") != FORMAT:
         raise ConfigError("This is not a scorecard. Expected JSON as written by 'understudy evaluate --json'.")

@@ -6,7 +6,10 @@ import importlib.resources
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
+
+Json: TypeAlias = Mapping[str, Any]
+"""A JSON object: a scorecard, or a part of one."""
 
 
 class Direction(enum.StrEnum):
@@ -110,13 +113,11 @@ class Result:
 
     scores: Mapping[str, Score]
     """By key of the catalogue."""
-    settings: Mapping[str, object]
+    settings: Json
     """JSON-safe: every parameter, defaults included, and the numbers of rows used."""
-    details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """JSON-safe: curves, histograms and matrices, for a report."""
+    details: Json = dataclasses.field(default_factory=dict)
+    """Curves, histograms and matrices, for a report; JSON once NaN is replaced by null."""
     notes: tuple[str, ...] = ()
-    private: bool = True
-    """Whether real rows were read: such numbers are outside every guarantee."""
     redrawn: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
     """Bootstrapped scores, to be paired with those of another table; not part of a scorecard."""
 
@@ -124,8 +125,7 @@ class Result:
         return self.scores[key].value
 
 
-def no_scores(
-    keys: Sequence[str], why: str, status: Status = Status.UNDEFINED, settings: Mapping[str, object] | None = None
-) -> Result:
-    """A result without numbers, all for one reason."""
-    return Result(scores=dict.fromkeys(keys, Score.none(why, status)), settings=settings or {})
+def no_scores(group: str, why: str, status: Status = Status.UNDEFINED, settings: Json | None = None) -> Result:
+    """A result of a group of the catalogue without numbers, all for one reason."""
+    scores = {metric.key: Score.none(why, status) for metric in metrics_of(group)}
+    return Result(scores=scores, settings=settings or {})

@@ -149,7 +149,7 @@ def _layout_notes(
     real: pa.Table, schema: Schema, columns: Sequence[ColumnSpec], excluded: Sequence[str], *, given: bool
 ) -> Iterator[str]:
     if not given:
-        yield "No schema was given: kinds, categories and ranges were read off the real table."
+        yield "No schema was given: kinds, categories and ranges were inferred from the real table."
     if outside := [name for name in real.column_names if name not in schema]:
         yield f"Columns of the real table that the schema does not name were not evaluated: {format_list(outside)}."
     if unmodelled := [column.name for column in schema if not column.modelled]:
@@ -158,7 +158,7 @@ def _layout_notes(
         yield f"Empty columns, and columns of mostly distinct text, were not evaluated: {format_list(list(excluded))}."
     if given and (read_off := [spec.name for spec in columns if schema[spec.name].estimated is not None]):
         why = "The schema is a draft" if schema.drafted else "The schema does not declare them"
-        yield f"{why}, so categories and ranges were read off the real table: {format_list(read_off)}."
+        yield f"{why}, so categories and ranges were inferred from the real table: {format_list(read_off)}."
     if wide := [spec.name for spec in columns if spec.frequent]:
         yield (
             f"Only the {MOST_FEATURES:,} most frequent real categories have a feature, the others count as unlisted:"
@@ -203,7 +203,7 @@ class EncodedTable:
         cut = round(fraction * self.num_rows)
         return self.take(np.sort(order[:cut])), self.take(np.sort(order[cut:]))
 
-    def binned(self, name: str, bins: int) -> tuple[Int[np.ndarray, " rows"], int]:
+    def bin_codes(self, name: str, bins: int) -> tuple[Int[np.ndarray, " rows"], int]:
         """Small integer codes and their number: equal-width bins over the range, or the categories.
 
         Values outside the range fall into the first or last bin; nulls have a code of their own.
@@ -216,15 +216,14 @@ class EncodedTable:
         codes[np.isnan(values)] = bins
         return codes, bins + 1
 
-    def scaled(self, name: str, *, clipped: bool = True) -> Float[np.ndarray, " rows"]:
+    def scale(self, name: str) -> Float[np.ndarray, " rows"]:
         """A numeric column with its range mapped to [0, 1]; nulls are 0, as is a constant column."""
         spec = self.layout[name]
         width = spec.upper - spec.lower
         with np.errstate(over="ignore"):  # a value far outside a narrow range
-            part = np.nan_to_num((self.columns[name] - spec.lower) / (width if width > 0 else 1.0))
-        return np.clip(part, 0.0, 1.0) if clipped else part
+            return np.nan_to_num((self.columns[name] - spec.lower) / (width if width > 0 else 1.0))
 
-    def features(self, columns: Sequence[str] | None = None, *, clipped: bool = True) -> Float[np.ndarray, "rows f"]:
+    def features(self, columns: Sequence[str] | None = None) -> Float[np.ndarray, "rows f"]:
         """Numbers in [0, 1] and a null indicator; discrete columns one-hot, or one 0/1 column for two categories.
 
         Unlisted values are zeros. The features depend on the layout alone, so they are the same for all tables.
@@ -236,7 +235,7 @@ class EncodedTable:
         for spec in specs:
             values = self.columns[spec.name]
             if spec.is_numeric:
-                out[:, at] = self.scaled(spec.name, clipped=clipped)
+                out[:, at] = np.clip(self.scale(spec.name), 0.0, 1.0)
                 if spec.has_nulls:
                     out[:, at + 1] = np.isnan(values)
             elif spec.is_binary:
@@ -256,8 +255,9 @@ def _select_columns(table: pa.Table, schema: Schema, what: str) -> pa.Table:
     absent = [name for name in wanted if name not in table.column_names]
     if absent and what == REAL_TABLE:
         raise SchemaError(
-            f"The schema names columns that the real table lacks: {format_list(absent)}."
-            f"{did_you_mean(absent[0], table.column_names)} Correct the schema, or give the table that it describes."
+            "The schema names columns that the real table lacks: "
+            f"{format_list(absent)}.{did_you_mean(absent[0], table.column_names)} Correct the schema, or use the "
+            "table that it describes."
         )
     if absent:
         raise SchemaError(

@@ -33,11 +33,7 @@ def validity(real: EncodedTable, synthetic: EncodedTable) -> Result:
     A value is out of range or unlisted by the layout: the schema, or the real table where the schema is silent. A null
     is unexpected where real rows have none.
     """
-    faults = {spec.name: _faults(synthetic, spec) for spec in real.layout.columns}
-    columns = {
-        name: {cause: None if mask is None else float(mask.mean()) for cause, mask in causes.items()}
-        for name, causes in faults.items()
-    }
+    columns = {spec.name: _faults(synthetic, spec) for spec in real.layout.columns}
     # A cell has one fault at most: a null is neither out of range nor unlisted.
     invalid = [sum(part for part in causes.values() if part is not None) for causes in columns.values()]
     pairs, pair_score = _impossible_pairs(real, synthetic)
@@ -58,20 +54,14 @@ def validity(real: EncodedTable, synthetic: EncodedTable) -> Result:
     )
 
 
-def _faults(table: EncodedTable, spec: ColumnSpec) -> dict[str, Bool[np.ndarray, " rows"] | None]:
-    """The invalid cells of a column by cause; None: the cause cannot occur."""
-    values = table[spec.name]
-    if spec.is_numeric:
-        null = np.isnan(values)
-        return {
-            "out_of_range": (values < spec.lower) | (values > spec.upper),
-            "unlisted": None,
-            "unexpected_nulls": None if spec.has_nulls else null,
-        }
+def _faults(table: EncodedTable, spec: ColumnSpec) -> dict[str, float | None]:
+    """The fraction of invalid cells of a column by cause; None: the cause cannot occur."""
+    values, count = table[spec.name], len(spec.categories)
+    null = np.isnan(values) if spec.is_numeric else values == count
     return {
-        "out_of_range": None,
-        "unlisted": values == len(spec.categories) + 1,
-        "unexpected_nulls": None if spec.has_nulls else values == len(spec.categories),
+        "out_of_range": _fraction((values < spec.lower) | (values > spec.upper)) if spec.is_numeric else None,
+        "unlisted": None if spec.is_numeric else _fraction(values == count + 1),
+        "unexpected_nulls": None if spec.has_nulls else _fraction(null),
     }
 
 
@@ -109,21 +99,16 @@ def constraint_violations(real_table: pa.Table, synthetic_table: pa.Table, condi
 
     As in a SQL CHECK, a row violates a condition that is false, not one that a null leaves unknown.
     """
-    settings = {
-        "real_rows": real_table.num_rows,
-        "synthetic_rows": synthetic_table.num_rows,
-        "conditions": list(conditions),
-    }
+    tables = {"real": real_table, "synthetic": synthetic_table}
+    settings = {**{f"{name}_rows": t.num_rows for name, t in tables.items()}, "conditions": list(conditions)}
     if not conditions or not synthetic_table.num_rows:
         why = "There is no constraint to check." if not conditions else "There is no synthetic row to check."
         return Result(scores={"constraint_violations": Score.none(why)}, settings=settings, details={"conditions": []})
-    found, broken = (
-        [],
-        {"real": np.zeros(real_table.num_rows, bool), "synthetic": np.zeros(synthetic_table.num_rows, bool)},
-    )
+    found = []
+    broken = {name: np.zeros(table.num_rows, bool) for name, table in tables.items()}
     for condition in conditions:
         entry: dict[str, object] = {"condition": condition}
-        for name, table in (("real", real_table), ("synthetic", synthetic_table)):
+        for name, table in tables.items():
             met, breaks = _evaluate_condition(table, condition)
             broken[name] |= breaks
             entry[name] = _fraction(breaks)

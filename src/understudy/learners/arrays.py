@@ -39,7 +39,7 @@ def read_frame(X: object, schema: Schema) -> pa.Table:
 def require_equal_lengths(num_rows: int, labels: Sized) -> None:
     """The number of rows is private, so the message does not contain it."""
     if num_rows != len(labels):
-        raise ValueError("X and y have inconsistent numbers of samples. Give one label for each row.")
+        raise ValueError("X and y have inconsistent numbers of samples. Pass one label for each row.")
 
 
 def as_floats(X: object) -> np.ndarray:

@@ -58,17 +58,17 @@ class Steps:
     columns: tuple[str, ...] | None = None
     """The columns to predict from; None: all others."""
     numbers: Annotated[str, OneOf(*NUMBERS)] = "both"
-    """What is seen of a number: its position between its bounds (positions), its bin (bins), or both."""
+    """How a number enters: its position between its bounds (positions), its bin (bins), or both."""
     steps: Count = 300
-    """Each costs budget."""
+    """Training steps; each costs budget."""
     sampling_rate: float = 1 / 8
-    """The fraction of the units that enters a step: public, whatever the number of rows."""
+    """The probability that a unit enters a step. Public, and independent of the number of rows."""
     clip_norm: Annotated[float, Between(LEAST_CLIP, MOST_CLIP)] = 1.0
-    """How much one unit may add to a step's gradient."""
+    """The clip norm of one unit's gradient in a step."""
     learning_rate: Positive = 0.1
-    """Of Adam, at the first step; it falls to zero along half a cosine."""
+    """Learning rate of Adam at the first step; it decays to zero along a half cosine."""
     penalty: NotNegative = 1e-5
-    """Times half the squared weights, added to the mean loss."""
+    """Half of this times the squared weights is added to the mean loss."""
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -178,17 +178,17 @@ class Logistic(ClassSteps):
         if self.method == "sgd":
             return super()._steps_query(target, domain, budget)
         if target in domain.estimated:
-            # Each class is a minimum, so the cost would follow from the number of estimated classes.
+            # Each class is a minimum, so the cost would depend on how many classes are estimated.
             raise ConfigError(
-                f"method=objective needs the classes of {target!r} declared, for each costs a part of the budget. "
-                "Declare its categories in the schema, or use method=sgd."
+                f"method=objective needs the classes of {target!r} to be declared, since each of them costs part of "
+                "the budget. Declare its categories in the schema, or use method=sgd."
             )
         columns = (target, *seen_columns(domain, target, self.columns))
         inputs = 1 + sum(1 + size for size in domain.largest.shape(columns[1:]))
         if inputs > MOST_INPUTS:
             raise ConfigError(
-                f"method=objective holds at most {MOST_INPUTS:,} inputs, and these columns may have up to {inputs:,}. "
-                "Declare their categories, lower max_categories, use fewer columns, or use method=sgd."
+                f"method=objective supports at most {MOST_INPUTS:,} inputs, but these columns may have up to "
+                f"{inputs:,}. Declare their categories, lower max_categories, use fewer columns, or use method=sgd."
             )
         (size,) = domain.shape((target,))
         problems = 1 if size == 2 else size
@@ -216,7 +216,7 @@ class Perceptron(ClassSteps):
     """A small network over all classes, by DP-SGD."""
 
     widths: Widths = (64, 64)
-    """Of its hidden layers."""
+    """Widths of the hidden layers."""
     learning_rate: Positive = 2e-2
 
     def fit(
@@ -260,7 +260,7 @@ def target_edges(rows: PrivateRows, target: str) -> tuple[float, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NaiveBayes:
-    """The target's shares and each column given the target: categories by counts, numbers by means and variances."""
+    """Class frequencies, and each column given the class: categories by counts, numbers by bins or as normal."""
 
     target: str | None = None
     columns: tuple[str, ...] | None = None
@@ -328,7 +328,7 @@ class NaiveBayes:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prior:
-    """The target's shares alone: the learner to beat."""
+    """Class frequencies alone: the baseline to beat."""
 
     target: str | None = None
     smoothing: Positive = 1.0
@@ -363,11 +363,11 @@ class Linear:
     columns: tuple[str, ...] | None = None
     numbers: Annotated[str, OneOf(*NUMBERS)] = "positions"
     residual: bool = False
-    """Whether to measure the variance of what is not explained, to draw labels around their predictions."""
+    """Whether to measure the residual variance, so that labels can be sampled around predictions."""
     gram_fraction: InnerFraction = 0.6
-    """The fraction of the privacy cost for products of inputs; the rest is for inputs by target."""
+    """Fraction of the privacy cost for the products of inputs; the rest is for inputs by target."""
     ridge: Positive = 0.4
-    """Times the norm of the noise matrix: how strongly coefficients are held to zero."""
+    """The ridge, as a multiple of the norm of the noise matrix."""
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -171,7 +171,9 @@ class Estimator(BaseEstimator, abc.ABC):
         arrow = read_frame(X, schema)
         if y is not None:
             if target in arrow.column_names:
-                raise ConfigError(f"The target {target!r} is among the inputs, and y is given too. Leave out one.")
+                raise ConfigError(
+                    f"The target {target!r} is among the inputs, and y is given as well. Pass only one of them."
+                )
             labels = as_cells(y)
             require_equal_lengths(arrow.num_rows, labels)
             arrow = arrow.append_column(target, read_column(labels, schema[target]))
@@ -183,7 +185,7 @@ class Estimator(BaseEstimator, abc.ABC):
         if self.bounds is None and (hasattr(X, "columns") or hasattr(X, "column_names")):
             raise ConfigError("A table needs its public facts: schema=us.Schema.read(...), or bounds=... for numbers.")
         if y is None:
-            raise ConfigError("Without a schema fit requires y to be passed: the labels of a plain array, fit(X, y).")
+            raise ConfigError("Without a schema, fit requires y to be passed: fit(X, y).")
         if self.bounds is None:
             raise ConfigError(
                 "The bounds of the inputs are not declared, and they are never read off the rows. Give bounds=(low, "
@@ -302,7 +304,7 @@ class PrivateClassifier(ClassifierMixin, Estimator):
                 "categories in the schema."
             )
         if len(target.categories) < 2:
-            raise ConfigError(f"The target {target.name!r} has one class only. Declare at least two.")
+            raise ConfigError(f"The target {target.name!r} has only one class. Declare at least two.")
 
     def _target_column(self, name: str) -> Column:
         if self.classes is None:
@@ -312,7 +314,7 @@ class PrivateClassifier(ClassifierMixin, Estimator):
             )
         listed = tuple(each.item() if isinstance(each, np.generic) else each for each in self.classes)
         if len(listed) < 2:
-            raise ConfigError("There is one class only. Declare at least two.")
+            raise ConfigError("There is only one class. Declare at least two.")
         return Column(name=name, kind="categorical", nullable=False, categories=listed)
 
     def _describe(self) -> None:
@@ -342,7 +344,7 @@ def _weights_by_code(class_weight: ClassWeight, target: Column) -> methods.Class
     if isinstance(class_weight, Mapping):
         unknown = [name for name in class_weight if name not in classes]
         if unknown:
-            raise ConfigError(f"class_weight names {unknown[0]!r}, which is no class of {target.name!r}.")
+            raise ConfigError(f"class_weight names {unknown[0]!r}, which is not a class of {target.name!r}.")
         weights = [float(class_weight.get(name, 1.0)) for name in classes]
     else:
         weights = [float(each) for each in class_weight]

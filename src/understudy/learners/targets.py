@@ -33,7 +33,7 @@ def target_of(domain: Domain, named: str | None, *, numeric: bool) -> str:
             f"A classifier predicts categories, and {target!r} is a number. Use a regression, or declare categories."
         )
     if not numeric and size < 2 and target not in domain.estimated:
-        raise ConfigError(f"The target {target!r} has one class only: there is nothing to learn. Declare at least two.")
+        raise ConfigError(f"The target {target!r} has only one class. Declare at least two.")
     return target
 
 

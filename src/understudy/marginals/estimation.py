@@ -88,11 +88,7 @@ def estimate(
         joint = _Goal(domain, pooled, reference, total, entropy or PROXIMAL_ENTROPY)
         reference = potentials = joint.minimise(potentials, iterations, tolerance)
     return GraphicalModel(
-        domain=domain,
-        total=total,
-        cliques=tuple(potentials),
-        potentials=tuple(potentials.values()),
-        tree=joint.tree,
+        domain=domain, total=total, cliques=tuple(potentials), potentials=tuple(potentials.values()), tree=joint.tree
     )
 
 

@@ -4,27 +4,17 @@
 A new model is a class with these methods, decorated with `@register`, and imported here.
 """
 
-from understudy.models.generator import GeneratorModel, PosteriorModel
-from understudy.models.graphical import GraphicalModel
-from understudy.models.mixture import MixtureOfProducts
-from understudy.models.network import BayesianNetwork
-from understudy.models.pool import Mixture, Pool
-from understudy.models.protocol import MODELS, Model, Sample, load_model, register, save_model
-from understudy.models.quail import QuailModel
-
-__all__ = [
-    "MODELS",
-    "BayesianNetwork",
-    "GeneratorModel",
-    "GraphicalModel",
-    "Mixture",
-    "MixtureOfProducts",
-    "Model",
-    "Pool",
-    "PosteriorModel",
-    "QuailModel",
-    "Sample",
-    "load_model",
-    "register",
-    "save_model",
-]
+from understudy.models.generator import GeneratorModel as GeneratorModel
+from understudy.models.generator import PosteriorModel as PosteriorModel
+from understudy.models.graphical import GraphicalModel as GraphicalModel
+from understudy.models.mixture import MixtureOfProducts as MixtureOfProducts
+from understudy.models.network import BayesianNetwork as BayesianNetwork
+from understudy.models.pool import Mixture as Mixture
+from understudy.models.pool import Pool as Pool
+from understudy.models.protocol import MODELS as MODELS
+from understudy.models.protocol import Model as Model
+from understudy.models.protocol import Sample as Sample
+from understudy.models.protocol import load_model as load_model
+from understudy.models.protocol import register as register
+from understudy.models.protocol import save_model as save_model
+from understudy.models.quail import QuailModel as QuailModel

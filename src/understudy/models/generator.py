@@ -13,14 +13,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from understudy.encoding.features import Block, Blocks, Layout, num_features
-from understudy.models.networks import (
-    GENERATORS,
-    Decoded,
-    Decoder,
-    GeneratorNetwork,
-    sample_codes,
-    sample_features,
-)
+from understudy.models.networks import GENERATORS, Decoded, Decoder, GeneratorNetwork, sample_codes, sample_features
 from understudy.models.protocol import Allowed, Arrays, Sample, Structure, concatenate, register
 from understudy.models.rejection import BATCH_SIZE, check_satisfiable, sample_allowed
 
@@ -47,15 +40,13 @@ class GeneratorModel:
 
     def sample(self, num_rows: int, *, key: PRNGKeyArray, allowed: Allowed | None = None) -> Sample:
         """New rows. With `allowed`, by rejection; a conditional generator gets allowed categories only."""
-        if not allowed:
-            return self._generate(num_rows, key, self._condition_probabilities(None))
-        check_satisfiable(allowed)
-        condition = self._condition_probabilities(allowed)
+        check_satisfiable(allowed or {})
+        condition = self._condition_probabilities(allowed or {})
 
         def draw(size: int, batch_key: PRNGKeyArray) -> Sample:
             return self._generate(size, batch_key, condition)
 
-        return sample_allowed(draw, self.names, allowed, num_rows, key=key, batch_size=BATCH_SIZE)
+        return sample_allowed(draw, self.names, allowed, num_rows, key=key)
 
     def _generate(self, num_rows: int, key: PRNGKeyArray, condition: Array | None) -> Sample:
         batches = [
@@ -70,7 +61,7 @@ class GeneratorModel:
             return Sample(np.asarray(generated).astype(np.int32), None)
         return Sample(*self.layout.decode(np.asarray(generated)))
 
-    def _condition_probabilities(self, allowed: Allowed | None) -> Array | None:
+    def _condition_probabilities(self, allowed: Allowed) -> Array | None:
         """The condition (column, category) of each row: columns uniformly, categories by their noisy probabilities.
 
         Where `allowed` restricts columns, only those are conditioned on, on their allowed categories.
@@ -78,11 +69,10 @@ class GeneratorModel:
         if self.marginal is None:
             return None
         weights = np.array(self.marginal, dtype=np.float64)
-        if allowed is not None:
-            masks = self._masks_of_blocks(allowed)
-            restricted = np.concatenate([np.full(len(mask), not mask.all()) for mask in masks])
-            weights = np.where(np.concatenate(masks) & restricted, weights, 0.0) if restricted.any() else weights
-            weights = weights if weights.sum() > 0 else np.concatenate(masks).astype(float)
+        masks = self._masks_of_blocks(allowed)
+        restricted = np.concatenate([np.full(len(mask), not mask.all()) for mask in masks])
+        weights = np.where(np.concatenate(masks) & restricted, weights, 0.0) if restricted.any() else weights
+        weights = weights if weights.sum() > 0 else np.concatenate(masks).astype(float)
         return jnp.asarray(weights / weights.sum(), dtype=jnp.float32)
 
     def _masks_of_blocks(self, allowed: Allowed) -> list[np.ndarray]:
@@ -153,9 +143,7 @@ class PosteriorModel:
 
     def sample(self, num_rows: int, *, key: PRNGKeyArray, allowed: Allowed | None = None) -> Sample:
         """New rows. With `allowed`, by rejection."""
-        if not allowed:
-            return self._generate(num_rows, key)
-        return sample_allowed(self._generate, self.names, allowed, num_rows, key=key, batch_size=BATCH_SIZE)
+        return sample_allowed(self._generate, self.names, allowed, num_rows, key=key)
 
     def _generate(self, num_rows: int, key: PRNGKeyArray) -> Sample:
         # A batch has as many rows of each generator, in random order: any first rows of it are a fair sample.
@@ -199,12 +187,7 @@ def _check_shape(expected: Array, found: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 3))
 def _generate(
-    generator: GeneratorNetwork,
-    blocks: Blocks,
-    latent: int,
-    as_codes: bool,
-    condition: Array | None,
-    key: PRNGKeyArray,
+    generator: GeneratorNetwork, blocks: Blocks, latent: int, as_codes: bool, condition: Array | None, key: PRNGKeyArray
 ) -> Array:
     """Codes of each block, or features, of one batch."""
     latent_key, head_key, condition_key = jax.random.split(key, 3)
@@ -217,13 +200,7 @@ def _generate(
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 3, 4, 5))
 def _generate_by_all(
-    generators: GeneratorNetwork,
-    blocks: Blocks,
-    latent: int,
-    each: int,
-    as_codes: bool,
-    count: int,
-    key: PRNGKeyArray,
+    generators: GeneratorNetwork, blocks: Blocks, latent: int, each: int, as_codes: bool, count: int, key: PRNGKeyArray
 ) -> Array:
     """`each` rows of every generator, in random order: codes of each block, or features."""
     member_key, order_key = jax.random.split(key)

@@ -43,7 +43,7 @@ class MixtureOfProducts:
                 with np.errstate(divide="ignore"):
                     log_weights += np.log(columns[at].sum(axis=1))
         if not np.isfinite(log_weights.max()):
-            raise ConditionError("No row can meet the condition: the model gives it no probability. Loosen it.")
+            raise ConditionError("No row can meet the condition: the model gives it probability zero. Loosen it.")
         components = _spread_components(np.exp(log_weights - log_weights.max()), num_rows, generator)
         columns = [np.cumsum(column, axis=1) for column in columns]
         batches = [

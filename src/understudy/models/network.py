@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.models.protocol import Allowed, Arrays, Sample, Structure, register
-from understudy.models.rejection import BATCH_SIZE, sample_allowed
+from understudy.models.rejection import sample_allowed
 
 CHUNK_ROWS = 2**17
 
@@ -38,9 +38,7 @@ class BayesianNetwork:
 
     def sample(self, num_rows: int, *, key: PRNGKeyArray, allowed: Allowed | None = None) -> Sample:
         """New rows. A condition is met by rejection."""
-        if not allowed:
-            return self._sample(num_rows, key)
-        return sample_allowed(self._sample, self.names, allowed, num_rows, key=key, batch_size=BATCH_SIZE)
+        return sample_allowed(self._sample, self.names, allowed, num_rows, key=key)
 
     def _sample(self, num_rows: int, key: PRNGKeyArray) -> Sample:
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))

@@ -72,8 +72,7 @@ def sample_features(
     """Hard values for a synthetic table: a sampled category in each one-hot block, numbers and bits as they are."""
     is_tanh, _ = _kinds(blocks)
     padded_at, back_at, is_one_hot = _padding(blocks)
-    noisy = jnp.concatenate([logits + _gumbel(key, logits.shape), jnp.full((len(logits), 1), -jnp.inf)], axis=1)
-    best = jax.nn.one_hot(jnp.argmax(noisy[:, padded_at], axis=2), padded_at.shape[1])
+    best = jax.nn.one_hot(sample_codes(logits, blocks, key=key), padded_at.shape[1])
     levels = best.reshape(len(logits), -1)[:, back_at]
     numbers = jnp.where(is_tanh, jnp.tanh(logits), jax.nn.sigmoid(logits))
     return jnp.where(is_one_hot, levels, numbers)
@@ -90,11 +89,7 @@ def sample_codes(
 
 def _gumbel(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
     """The generator's latent noise. Not privacy noise."""
-    return -jnp.log(-jnp.log(_open_uniform(key, shape)))
-
-
-def _open_uniform(key: PRNGKeyArray, shape: tuple[int, ...]) -> Array:
-    return jax.random.uniform(key, shape, minval=1e-7, maxval=1.0 - 1e-7)
+    return -jnp.log(-jnp.log(jax.random.uniform(key, shape, minval=1e-7, maxval=1.0 - 1e-7)))
 
 
 @runtime_checkable
@@ -145,10 +140,8 @@ class PlainGenerator(eqx.Module):
     latent: int = eqx.field(static=True)
 
     def __init__(self, latent: int, condition: int, widths: Sequence[int], features: int, *, key: PRNGKeyArray):
-        sizes = [latent + condition, *widths, features]
-        keys = jax.random.split(key, len(sizes) - 1)
         self.latent = latent
-        self.layers = [eqx.nn.Linear(a, b, key=k) for a, b, k in zip(sizes, sizes[1:], keys, strict=False)]
+        self.layers = linear_layers([latent + condition, *widths, features], key)
 
     def __call__(self, inputs: Float[Array, " inputs"]) -> Float[Array, " features"]:
         for layer in self.layers[:-1]:

@@ -45,8 +45,8 @@ class Pool:
             weights = np.where(meets(self.names, self.codes, allowed), weights, 0.0)
         if not weights.sum() > 0:
             raise ConditionError(
-                f"None of the model's {len(self.codes):,} rows meets the condition. Loosen it, or fit with more rows "
-                "to draw from: samples_per_generator of boosted, proposals of drs."
+                f"None of the model's {len(self.codes):,} rows meets the condition. Loosen it, or fit with a larger "
+                "pool: samples_per_generator of boosted, proposals of drs."
             )
         generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
         chosen = draw_indices(weights, num_rows, generator)
@@ -110,8 +110,6 @@ class Mixture:
 
     def sample(self, num_rows: int, *, key: PRNGKeyArray, allowed: Allowed | None = None) -> Sample:
         """New rows. With `allowed`, by rejection."""
-        if not allowed:
-            return self._draw(num_rows, key)
         batch_size = BATCH_SIZE * len(self.parts)
         return sample_allowed(self._draw, self.names, allowed, num_rows, key=key, batch_size=batch_size)
 

@@ -45,13 +45,10 @@ class Classifier(abc.ABC):
         """The likeliest code of the target."""
         return self.predict_log_proba(codes, positions).argmax(axis=1).astype(np.int32)
 
-    def labels(
-        self, codes: Codes, positions: Positions | None = None, *, how: str = "sample", key: PRNGKeyArray
+    def sample(
+        self, codes: Codes, positions: Positions | None = None, *, key: PRNGKeyArray
     ) -> Int[np.ndarray, " rows"]:
-        """A code of the target for each row: the likeliest (argmax), or sampled by its probability (sample)."""
-        _check_how(how)
-        if how == "argmax":
-            return self.predict(codes, positions)
+        """A code of the target for each row, sampled by its probability."""
         cumulative = np.cumsum(self.predict_proba(codes, positions), axis=1)
         sampled = (_uniforms(key, len(codes))[:, None] * cumulative[:, -1:] >= cumulative).sum(axis=1)
         return np.minimum(sampled, cumulative.shape[1] - 1).astype(np.int32)
@@ -83,22 +80,9 @@ class Regression(abc.ABC):
         spread = self.residual_stddev * special.ndtri(_uniforms(key, len(codes)))
         return np.clip(self.predict(codes, positions) + spread, 0.0, 1.0)
 
-    def labels(
-        self, codes: Codes, positions: Positions | None = None, *, how: str = "sample", key: PRNGKeyArray
-    ) -> Int[np.ndarray, " rows"]:
-        """A code of the target for each row: the bin of its prediction (argmax), or of a sample around it (sample)."""
-        _check_how(how)
-        found = self.predict(codes, positions) if how == "argmax" else self.sample(codes, positions, key=key)
-        return self.codes_of(found)
-
     def codes_of(self, positions: Float[np.ndarray, " rows"]) -> Int[np.ndarray, " rows"]:
         """The bins of positions of the target."""
         return np.searchsorted(np.asarray(self.edges[1:-1]), positions, side="right").astype(np.int32)
-
-
-def _check_how(how: str) -> None:
-    if how not in HOW:
-        raise ConfigError(f"how must be one of {', '.join(HOW)}, found {how!r}.")
 
 
 def _uniforms(key: PRNGKeyArray, count: int) -> Float[np.ndarray, " rows"]:

@@ -65,13 +65,11 @@ class QuailModel:
     ) -> tuple[Int[np.ndarray, " rows"], Float[np.ndarray, " rows"] | float]:
         """Codes of the labels, and their positions where they are numbers."""
         positions = _fill_positions(learner, rows)
-        if isinstance(learner, Classifier):
-            return learner.labels(rows.codes, positions, how=self.label, key=key), np.nan
         if self.label == "argmax":
             found = learner.predict(rows.codes, positions)
         else:
             found = learner.sample(rows.codes, positions, key=key)
-        return learner.codes_of(found), found
+        return (found, np.nan) if isinstance(learner, Classifier) else (learner.codes_of(found), found)
 
     def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         parts = {"inner": pack(self.inner)}

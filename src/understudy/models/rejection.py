@@ -61,13 +61,15 @@ def propose_until(
 def sample_allowed(
     draw: Callable[[int, PRNGKeyArray], Sample],
     names: tuple[str, ...],
-    allowed: Allowed,
+    allowed: Allowed | None,
     num_rows: int,
     *,
     key: PRNGKeyArray,
-    batch_size: int,
+    batch_size: int = BATCH_SIZE,
 ) -> Sample:
-    """`num_rows` of the rows that `draw` makes, of those whose codes are allowed."""
+    """`num_rows` of the rows that `draw` makes; with `allowed`, of those whose codes are."""
+    if not allowed:
+        return draw(num_rows, key)
     check_satisfiable(allowed)
 
     def propose(size: int, batch_key: PRNGKeyArray) -> tuple[Sample, int]:
@@ -81,7 +83,7 @@ def sample_allowed(
 def check_satisfiable(allowed: Allowed) -> None:
     """Refuses a condition that leaves a column no code."""
     if not all(np.any(mask) for mask in allowed.values()):
-        raise ConditionError("No row can meet the condition: it leaves some column no value.")
+        raise ConditionError("No row can meet the condition: it excludes every value of some column.")
 
 
 def meets(

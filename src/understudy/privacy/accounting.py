@@ -42,10 +42,10 @@ def tail_delta(events: Sequence[Event]) -> float:
 
 def check_tails(events: Sequence[Event], delta: float) -> None:
     """Refuses a delta that floating-point noise cannot honour."""
-    if delta < LEAST_FLOATING_DELTA and any(event.is_floating for event in events):
+    if delta < LEAST_FLOATING_DELTA and tail_delta(events) > 0:
         raise ConfigError(
-            f"delta {delta:g} is below {LEAST_FLOATING_DELTA:g}, the smallest that the floating-point noise of "
-            f"training steps and votes can honour. Use {LEAST_FLOATING_DELTA:g} or more, or a method that only counts, "
+            f"delta {delta:g} is below {LEAST_FLOATING_DELTA:g}, the smallest that floating-point noise (of training "
+            f"steps and votes) supports. Use {LEAST_FLOATING_DELTA:g} or more, or a method that measures counts only, "
             "such as mst."
         )
 
@@ -188,19 +188,18 @@ def calibrate(
     def passes_either(noise: float) -> bool:
         return fits([*already, *events_of_noise(noise)], epsilon, delta)
 
-    def by_renyi(noise: float) -> float:
+    def figure(noise: float, accountant: Callable[[Sequence[Event], float], float]) -> float:
         run = [*already, *events_of_noise(noise)]
         left = delta - tail_delta(run)
-        return rdp_epsilon(run, left) if left > 0 else math.inf
+        return accountant(run, left) if left > 0 else math.inf
 
-    def by_losses(noise: float) -> float:
-        run = [*already, *events_of_noise(noise)]
-        left = delta - tail_delta(run)
-        return pld_epsilon(run, left, grid_for(epsilon)) if left > 0 else math.inf
+    by_renyi = functools.partial(figure, accountant=rdp_epsilon)
+    by_losses = functools.partial(figure, accountant=functools.partial(pld_epsilon, grid=grid_for(epsilon)))
 
     if not fits(already, epsilon, delta):
         raise BudgetExceeded(
-            "The budget is already spent. Raise epsilon, or leave more of it to these queries.", left=0.0
+            "Earlier queries have used the whole budget. Raise epsilon, or leave a larger fraction for these queries.",
+            left=0.0,
         )
     # The Renyi figure is fast and finds the neighbourhood; the slow one then only searches below it.
     high = _least_passing(lambda noise: by_renyi(noise) <= epsilon, 1.0, tolerance=0.02)
@@ -268,9 +267,9 @@ def largest_rho(*, epsilon: float, delta: float, already: Sequence[Event] = (), 
     before = rdp_epsilon(already, delta) if delta > 0 else math.inf
     if before >= epsilon:
         raise BudgetExceeded(
-            f"By the Renyi accountant, the only one that can hold a zCDP budget, the queries before it cost epsilon "
-            f"{before:.4g} of {epsilon:g}. Declare more in the schema, or use a method that does not spend adaptively, "
-            "such as mst.",
+            "By the Renyi accountant, the only one that supports a zCDP budget, earlier queries already cost epsilon "
+            f"{before:.4g} of {epsilon:g}. Declare more in the schema, or use a method that does not spend "
+            "adaptively, such as mst.",
             left=0.0,
         )
 

@@ -18,8 +18,9 @@ from understudy.privacy.dpsgd import ChargedSteps
 from understudy.privacy.events import Gaussian, Pure, SubsampledGaussian
 from understudy.privacy.langevin import ChargedUpdates, Law, Stage, step_parameters
 from understudy.privacy.ledger import Ledger, Query
-from understudy.privacy.pate import ChargedVotes, partition_by_unit, vote_scale
+from understudy.privacy.pate import ChargedVotes, assign_teachers, partition_by_teacher, vote_scale
 from understudy.privacy.rows import PrivateRows, RowEncoder, arrange_units
+from understudy.privacy.sampling import round_sampling_rate
 
 E = TypeVar("E")
 F = TypeVar("F")
@@ -34,7 +35,7 @@ def event_of(query: Query, /, *kinds: type) -> object:
     if not isinstance(query.event, kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
         raise BudgetExceeded(
-            f"'{query.what}' is planned as {type(query.event).__name__}, and this mechanism is charged as {wanted}. "
+            f"'{query.what}' is planned as {type(query.event).__name__}, but this mechanism is charged as {wanted}. "
             "This query was not made."
         )
     return query.event
@@ -44,9 +45,20 @@ def check_units(rows: PrivateRows, ledger: Ledger) -> None:
     """Refuses rows whose noise would be for fewer rows of a unit than the ledger protects."""
     if rows.max_rows_per_unit < ledger.max_rows_per_unit:
         raise BudgetExceeded(
-            f"These rows are bounded to {rows.max_rows_per_unit} a unit, and a unit may own "
+            f"These rows are limited to {rows.max_rows_per_unit} per unit, but the ledger allows "
             f"{ledger.max_rows_per_unit}. This query was not made."
         )
+
+
+def _event_of_steps(query: Query) -> SubsampledGaussian:
+    """The event of gradient steps, whose sampling rate must be one that the coins of a batch have exactly."""
+    event = event_of(query, SubsampledGaussian)
+    if round_sampling_rate(event.sampling_rate) != event.sampling_rate:
+        raise BudgetExceeded(
+            f"'{query.what}' is planned for a sampling rate {event.sampling_rate:g} that is not one of "
+            "round_sampling_rate: batches would be larger than charged. This query was not made."
+        )
+    return event
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +84,7 @@ def charge_dpsgd(
     each row's features of that row, public facts and independent randomness. Where there are `counts`, gradients get as
     much more noise as these cost (`noise_multiplier_beside_counts`).
     """
-    event = event_of(query, SubsampledGaussian)
+    event = _event_of_steps(query)
     noise_multiplier = event.noise_multiplier if ledger.guarantee.is_private else 0.0
     if counts is not None and noise_multiplier:
         noise_multiplier = noise_multiplier_beside_counts(noise_multiplier, counts.num_groups, counts.stddev)
@@ -101,10 +113,10 @@ def charge_langevin(
     iteration makes `updates_each` of them with the noise multiplier that was charged for it or a greater one. As
     `charge_dpsgd` has it for one query.
     """
-    events = [event_of(query, SubsampledGaussian) for query in queries]
+    events = [_event_of_steps(query) for query in queries]
     wanted = [stage.iterations * updates_each for stage in schedule]
     if sum(event.steps for event in events) != sum(wanted) or len({event.sampling_rate for event in events}) != 1:
-        raise BudgetExceeded("These updates are not those that the plan charges for. This query was not made.")
+        raise BudgetExceeded("These updates differ from those in the plan. This query was not made.")
     check_units(rows, ledger)
     for query in queries:
         ledger.charge(query)
@@ -139,7 +151,7 @@ def charge_votes(
     count by one at most.
     """
     event = event_of(query, Gaussian, Pure)
-    assert event.is_floating, "the finite range of floating-point votes must be charged"
+    assert event.tail_delta > 0, "the finite range of floating-point votes must be charged"
     if isinstance(event, Pure) and num_queries > event.rounds:
         raise BudgetExceeded(
             f"'{query.what}' is planned for {event.rounds} votes, not for {num_queries}. This query was not made."
@@ -147,8 +159,10 @@ def charge_votes(
     check_units(rows, ledger)
     ledger.charge(query)
     encoded = rows._encoded(layout, ledger)
-    partitions, _ = partition_by_unit(encoded, rows._unit_of_row(), num_teachers, key=ledger.noise.key())
+    teacher_of_row = assign_teachers(rows._unit_of_row(), num_teachers, key=ledger.noise.key())
+    partitions = partition_by_teacher(encoded, teacher_of_row, num_teachers)
     scale = vote_scale(event.noise_multiplier, num_queries) if isinstance(event, Gaussian) else 1 / event.epsilon
     law = "gaussian" if isinstance(event, Gaussian) else "laplace"
+    scale = np.nextafter(np.float32(scale), np.float32(np.inf))  # rounding must not make it less than was charged
     noise = jnp.asarray(scale if ledger.guarantee.is_private else 0.0, jnp.float32)
     return ChargedVotes(partitions, noise, law, num_queries)

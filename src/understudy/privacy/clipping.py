@@ -10,7 +10,7 @@ Needs nothing but NumPy, JAX and Equinox. To review what a step can learn about 
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import equinox as eqx
 import jax
@@ -56,7 +56,7 @@ class RowLoss(Protocol):
     `differentiates_network`.
     """
 
-    def __call__(self, network: Any, row: Array, fake: Array | None, key: PRNGKeyArray, /) -> Float[Array, ""]: ...
+    def __call__(self, network: PyTree, row: Array, fake: Array | None, key: PRNGKeyArray, /) -> Float[Array, ""]: ...
 
 
 COUNT_STEP = 2.0**-20
@@ -71,7 +71,7 @@ PIECE = 64
 
 FORBIDDEN = {
     eqx.nn.BatchNorm: "batch normalisation mixes rows, so one person's row would move every other row's gradient",
-    eqx.nn.SpectralNorm: "its power iteration is a state; use spectral=True, which projects after the step",
+    eqx.nn.SpectralNorm: "its power iteration is stateful; use spectral=True, which projects after the step",
 }
 
 
@@ -105,13 +105,13 @@ def check_network(network: PyTree) -> None:
     for layer in jax.tree_util.tree_leaves(network, is_leaf=lambda node: isinstance(node, tuple(FORBIDDEN))):
         for kind, reason in FORBIDDEN.items():
             if isinstance(layer, kind):
-                raise ConfigError(f"{kind.__name__} cannot stand in a private critic: {reason}.")
+                raise ConfigError(f"{kind.__name__} cannot be part of a private critic: {reason}.")
 
 
 def unit_loss(loss: RowLoss) -> UnitLoss:
     """The loss of one unit: the sum over its rows, each with randomness of its own."""
 
-    def of_unit(network: Any, unit: tuple[Array, Array, Array | None, PRNGKeyArray]) -> Float[Array, ""]:
+    def of_unit(network: PyTree, unit: tuple[Array, Array, Array | None, PRNGKeyArray]) -> Float[Array, ""]:
         rows, present, fakes, key = unit
         slots_key, _ = jax.random.split(key)  # a key that is folded is not split as well
         total = jnp.zeros(())
@@ -147,7 +147,7 @@ def clipped_sum(
     if not _has_rules(loss, network):
         return _sum_in_pieces(loss, network, units, taken, clip)
     parts = ghost_parts(loss, network, units)
-    groups = _groups(network, clip)
+    groups = _group_of_leaves(parameters_of(network), clip)
     squares = _group_squares([part.squares() for part in parts], groups, len(clip.bounds))
     uses = max((part.uses for part in parts), default=1)
     block = block_size(uses, CANCELLING)
@@ -164,9 +164,10 @@ def rounding_margin(parameters: Sequence[Array], block: int, uses: int = 1) -> f
     """How far below its bound a norm is clipped, as a fraction of it, so that no rounding crosses the bound.
 
     The sum of bounds on three errors: of the block sums that change; of rounding them to the grid; and of a unit's own
-    computed norm, a sum of positive numbers over inputs and outputs, and of its products. Where a layer is used several
-    times for a unit, its norm is that of a combination of orthogonalised inputs: they are orthogonal up to
-    gamma(inputs), coefficients are rounded relative to the terms, and residuals below LEAST_RESIDUAL are left out.
+    computed norm, a sum of positive numbers over inputs and outputs, and of its products. Among the 32 further
+    roundings are those of the noise: its multiplier, and the product with the bound, are float32 too. Where a layer
+    is used several times for a unit, its norm is that of a combination of orthogonalised inputs: they are orthogonal up
+    to gamma(inputs), coefficients are rounded relative to the terms, and residuals below LEAST_RESIDUAL are left out.
     """
     inputs = max(leaf.size // max(len(leaf), 1) if leaf.ndim else 1 for leaf in parameters)
     outputs = sum(leaf.shape[0] if leaf.ndim else 1 for leaf in parameters)
@@ -177,20 +178,10 @@ def rounding_margin(parameters: Sequence[Array], block: int, uses: int = 1) -> f
     margin = SUMS_THAT_CHANGE * (block_error(block, uses, CANCELLING) + grid_error(entries)) + own_norm
     if margin >= MOST_MARGIN:
         raise ConfigError(
-            f"Clipping cannot be proven for a network of {entries:,} parameters that is used {uses} times for each "
-            "unit. Use a smaller network, or lower max_rows_per_unit."
+            f"The clip bound cannot be proven for a network of {entries:,} parameters that is used {uses} times for "
+            "each unit. Use a smaller network, or lower max_rows_per_unit."
         )
     return margin
-
-
-def exact_gradient(exact_sum: PyTree, clip: Clip) -> PyTree:
-    """A clipped sum as floats, without noise: for tests and public rows only."""
-    if not clip.is_private:
-        return exact_sum
-    leaves, structure = jax.tree_util.tree_flatten(exact_sum, is_leaf=is_fixed)
-    groups = _group_of_leaves([leaf.high for leaf in leaves], clip)
-    floats = [to_float(leaf, _steps_of(clip, group, leaf.high)) for leaf, group in zip(leaves, groups, strict=True)]
-    return jax.tree_util.tree_unflatten(structure, floats)
 
 
 def add_noise(
@@ -272,7 +263,7 @@ def noise_multiplier_beside_counts(total: float, num_groups: int, count_stddev: 
     if left <= 0:
         raise ConfigError(
             f"Counts with noise {count_stddev:.3g} for {num_groups} groups cost more than a step of noise multiplier "
-            f"{total:.3g} may. Raise their noise, or use fewer groups."
+            f"{total:.3g} allows. Raise their noise, or use fewer groups."
         )
     return 1 / math.sqrt(left)
 
@@ -307,7 +298,7 @@ def public_norms(
 ) -> Float[Array, "units groups"]:
     """Gradient norms of each unit in each group, without noise."""
     squares = _unit_squares(loss, network, (units.rows, units.present, fakes, keys))
-    return jnp.sqrt(_group_squares(squares, _groups(network, clip), len(clip.bounds)))
+    return jnp.sqrt(_group_squares(squares, _group_of_leaves(parameters_of(network), clip), len(clip.bounds)))
 
 
 def group_by_size(
@@ -322,7 +313,7 @@ def group_by_size(
 ) -> tuple[Array, ...]:
     """Groups of parameters whose gradients are of like size on public or generated rows: k-means on log RMS."""
     squares = _unit_squares(loss, network, (units.rows, units.present, fakes, keys))
-    groups = _groups(network, Clip.flat(1.0))
+    groups = _group_of_leaves(parameters_of(network), Clip.flat(1.0))
     sizes = [leaf.size / len(group) for leaf, group in zip(parameters_of(network), groups, strict=True)]
     logs = [jnp.log(jnp.mean(square, axis=0) / size + 1e-20) / 2 for square, size in zip(squares, sizes, strict=True)]
     values = jnp.concatenate(logs)
@@ -346,24 +337,16 @@ def _unit_squares(loss: UnitLoss, network: PyTree, rows: PyTree) -> list[Array]:
         num_rows = jax.tree_util.tree_leaves(rows)[0].shape[0]
         squares = [part.squares() for part in ghost_parts(loss, network, rows)]
         return [jnp.broadcast_to(square, (num_rows, square.shape[1])) for square in squares]
-    trained, rest = eqx.partition(network, eqx.is_inexact_array)
-    gradients = jax.vmap(lambda row: jax.grad(lambda inside: loss(eqx.combine(inside, rest), row))(trained))(rows)
-    return [
-        (leaf**2).reshape(*leaf.shape[:2], -1).sum(axis=2) if leaf.ndim > 1 else leaf[:, None] ** 2
-        for leaf in jax.tree_util.tree_leaves(gradients)
-    ]
+    return _squares_of_entries(jax.tree_util.tree_leaves(_per_example_gradients(loss, network, rows)))
 
 
 # --------------------------------------------------------------------------------------------------- groups and weights
 
 
-def _groups(network: PyTree, clip: Clip) -> list[Array]:
-    return _group_of_leaves(parameters_of(network), clip)
-
-
 def _group_of_leaves(leaves: Sequence[Array], clip: Clip) -> list[Array]:
     if clip.groups is not None:
-        return [jnp.asarray(group) for group in clip.groups]
+        # Within the bounds: a gradient in a group that does not exist would be in no norm, and never be clipped.
+        return [jnp.clip(group, 0, len(clip.bounds) - 1) for group in clip.groups]
     return [jnp.zeros(leaf.shape[0] if leaf.ndim else 1, dtype=np.int32) for leaf in leaves]
 
 
@@ -401,17 +384,26 @@ def _coefficients(squares: Array, taken: Array, clip: Clip, margin: float) -> tu
 # ------------------------------------------------------------------------------------------------------- without a rule
 
 
+def _per_example_gradients(loss: UnitLoss, network: PyTree, units: PyTree) -> PyTree:
+    trained, rest = eqx.partition(network, eqx.is_inexact_array)
+    return jax.vmap(lambda unit: jax.grad(lambda inside: loss(eqx.combine(inside, rest), unit))(trained))(units)
+
+
+def _squares_of_entries(gradients: Sequence[Array]) -> list[Array]:
+    """Squared norms of the gradients of each unit, for each entry of every parameter array's first axis."""
+    return [
+        (leaf**2).reshape(*leaf.shape[:2], -1).sum(axis=2) if leaf.ndim > 1 else leaf[:, None] ** 2
+        for leaf in gradients
+    ]
+
+
 def per_example_sum(
     loss: UnitLoss, network: PyTree, units: PyTree, taken: Bool[Array, " units"], clip: Clip
 ) -> tuple[PyTree, Fixed]:
     """The same as `clipped_sum`, from the gradient of every row, as one block: slow and obvious, for any layer."""
-    trained, rest = eqx.partition(network, eqx.is_inexact_array)
-    gradients = jax.vmap(lambda unit: jax.grad(lambda inside: loss(eqx.combine(inside, rest), unit))(trained))(units)
-    leaves, structure = jax.tree_util.tree_flatten(gradients)
-    groups = _groups(network, clip)
-    squares = [
-        (leaf**2).reshape(*leaf.shape[:2], -1).sum(axis=2) if leaf.ndim > 1 else leaf[:, None] ** 2 for leaf in leaves
-    ]
+    leaves, structure = jax.tree_util.tree_flatten(_per_example_gradients(loss, network, units))
+    groups = _group_of_leaves(parameters_of(network), clip)
+    squares = _squares_of_entries(leaves)
     margin = rounding_margin(parameters_of(network), len(taken))
     keep, finite, within = _coefficients(_group_squares(squares, groups, len(clip.bounds)), taken, clip, margin)
     summed = []

@@ -24,8 +24,8 @@ def noisy_counts(rows: PrivateRows, cliques: Sequence[Clique], query: Query, led
     event = event_of(query, DiscreteGaussian)
     if len(cliques) > event.count or rows.max_rows_per_unit > event.sensitivity:
         raise BudgetExceeded(
-            f"'{query.what}' is planned for {event.count} marginals and {event.sensitivity} rows a unit, "
-            f"not for {len(cliques)} and {rows.max_rows_per_unit}. This query was not made."
+            f"'{query.what}' is planned for {event.count} marginals and {event.sensitivity} rows per unit, not for "
+            f"{len(cliques)} and {rows.max_rows_per_unit}. This query was not made."
         )
     ledger.charge(query)  # before the draw: a refused release must not exist
     return [count_with_noise(rows, clique, event.stddev, ledger) for clique in cliques]
@@ -50,7 +50,7 @@ def noisy_answers(rows: PrivateRows, query: Query, ledger: Ledger) -> "ChargedAn
     event = event_of(query, DiscreteGaussian)
     if rows.max_rows_per_unit > event.sensitivity:
         raise BudgetExceeded(
-            f"'{query.what}' is planned for {event.sensitivity} rows a unit, not for {rows.max_rows_per_unit}. This "
+            f"'{query.what}' is planned for {event.sensitivity} rows per unit, not for {rows.max_rows_per_unit}. This "
             "query was not made."
         )
     check_units(rows, ledger)
@@ -76,7 +76,7 @@ def noisy_size(table: PrivateTable, query: Query, ledger: Ledger) -> int:
     """The number of rows of a private table with discrete Gaussian noise, at least one.
 
     Formal guarantee: the cost of `query` under add/remove of one unit, which moves the count by at most the event's
-    sensitivity.
+    sensitivity. Provided that the table comes from `limit_units`.
     """
     event = event_of(query, DiscreteGaussian)
     ledger.charge(query)

@@ -16,32 +16,18 @@ MOST_COORDINATES = 2**26
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 # erf_inv(x) = x p(w) with w = -log(1 - x^2): Chebyshev fits, p in (w - 2.5) up to w = 5 (relative error 1.6e-7), and in
-# (sqrt(w) - _TAIL_AT) up to 45.5 (6e-6), beyond the smallest tail that 64 bits can name. Lowest power last.
-_CENTRE = np.array(
+# (sqrt(w) - _TAIL_AT) up to 45.5 (6e-6), beyond the smallest tail that 64 bits can name. In pairs, lowest power last.
+_POLYNOMIALS = np.array(
     [
-        2.3285844e-08,
-        3.4252486e-07,
-        -3.463356e-06,
-        -4.3836317e-06,
-        2.1834692e-04,
-        -1.2537487e-03,
-        -4.1773897e-03,
-        2.4664076e-01,
-        1.5014094,
-    ],
-    dtype=np.float32,
-)
-_TAIL = np.array(
-    [
-        9.59019e-06,
-        -2.962032e-05,
-        -1.8637647e-05,
-        6.6709516e-05,
-        1.955743e-04,
-        -5.901821e-04,
-        3.148079e-04,
-        1.0102849,
-        4.3353796,
+        (2.3285844e-08, 9.59019e-06),
+        (3.4252486e-07, -2.962032e-05),
+        (-3.463356e-06, -1.8637647e-05),
+        (-4.3836317e-06, 6.6709516e-05),
+        (2.1834692e-04, 1.955743e-04),
+        (-1.2537487e-03, -5.901821e-04),
+        (-4.1773897e-03, 3.148079e-04),
+        (2.4664076e-01, 1.0102849),
+        (1.5014094, 4.3353796),
     ],
     dtype=np.float32,
 )
@@ -96,8 +82,8 @@ def normals_of(first: UInt32[Array, " count"], second: UInt32[Array, " count"]) 
     depth = -jnp.log(from_end * (2 - from_end))
     central = depth < 5
     at = jnp.where(central, depth - np.float32(2.5), jnp.sqrt(depth) - _TAIL_AT)
-    ratio = jnp.where(central, _CENTRE[0], _TAIL[0])
-    for centre, tail in zip(_CENTRE[1:], _TAIL[1:], strict=True):
+    ratio = jnp.where(central, _POLYNOMIALS[0, 0], _POLYNOMIALS[0, 1])
+    for centre, tail in _POLYNOMIALS[1:]:
         ratio = ratio * at + jnp.where(central, centre, tail)
     size = np.float32(np.sqrt(2)) * ratio * from_middle
     return jnp.where(below, -size, size)

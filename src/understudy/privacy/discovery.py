@@ -9,6 +9,8 @@ At most four queries, each planned before any value is read and each over all th
 - *histograms*: for each numeric column noisy counts over a tree of cells; only heavy cells are split further (the idea
   of PrivTree, Zhang et al. 2016, but with a fixed number of levels and discrete Gaussian noise, so that it composes
   with everything else). A value that many rows share gets a cell of its own.
+
+Each *Formal guarantee* below is for columns of a table from `limit_units`: a unit has at most `sensitivity` rows in it.
 """
 
 import dataclasses
@@ -171,8 +173,8 @@ def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
     enough = rows_to_be_listed(plan["categories"])
     note = Note(
         f"Categories of {_columns(listed)} are estimated privately: a value in fewer than about {enough:,} rows "
-        f"becomes 'other', and at most {binning.max_categories:,} values of a column are kept. Categories listed in "
-        "the schema cost nothing."
+        f"becomes 'other', and at most {binning.max_categories:,} values of a column are kept. Categories declared in "
+        "the schema have no privacy cost."
     )
     return dataclasses.replace(plan, notes=(note,))
 

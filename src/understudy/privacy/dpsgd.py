@@ -7,7 +7,6 @@ charged for them (`charges.charge_dpsgd`). Training code hands in a pure loss of
 Needs nothing but NumPy, JAX and Equinox.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
 
@@ -17,15 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from understudy.errors import BudgetExceeded
-from understudy.privacy.clipping import (
-    Clip,
-    NoisySum,
-    RowLoss,
-    add_noise,
-    check_network,
-    clipped_sum,
-    unit_loss,
-)
+from understudy.privacy.clipping import Clip, NoisySum, RowLoss, add_noise, check_network, clipped_sum, unit_loss
 from understudy.privacy.rows import PrivateUnits, PublicUnits
 from understudy.privacy.sampling import Batches, chunk_size, num_slots, poisson_batches, sum_over_batch
 from understudy.privacy.sums import Fixed
@@ -57,15 +48,6 @@ class ChargedSteps(eqx.Module):
         """Whether there is noise at all. On the host, before anything is compiled."""
         return bool(self._noise_multiplier > 0)
 
-    def with_noise_multiplier(self, noise_multiplier: float) -> "ChargedSteps":
-        """The same steps with more noise than was charged; less is refused."""
-        if not noise_multiplier >= float(self._noise_multiplier):
-            raise BudgetExceeded(
-                f"These steps were charged with noise multiplier {float(self._noise_multiplier):.4g}, and "
-                f"{noise_multiplier:.4g} is less. This query was not made."
-            )
-        return dataclasses.replace(self, _noise_multiplier=jnp.asarray(noise_multiplier, jnp.float32))
-
 
 class PublicSteps(eqx.Module):
     """Gradient steps on public rows: without clipping, noise or cost."""
@@ -89,7 +71,7 @@ def sample_batches(
     """
     if end > steps.num_steps:
         raise BudgetExceeded(
-            f"{end} steps were requested, and {steps.num_steps} were charged. This query was not made."
+            f"{end} steps were requested, but only {steps.num_steps} were charged. This query was not made."
         )
     units = steps._units._present if isinstance(steps, ChargedSteps) else steps.units.present
     return poisson_batches(

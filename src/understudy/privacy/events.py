@@ -91,13 +91,8 @@ class Event(abc.ABC):
         return None
 
     @property
-    def is_floating(self) -> bool:
-        """Whether its noise is floating-point, and so has a finite range."""
-        return False
-
-    @property
     def tail_delta(self) -> float:
-        """What the finite range of floating-point noise adds to delta."""
+        """What the finite range of floating-point noise adds to delta; zero where noise is exact, and only there."""
         return 0.0
 
     @property
@@ -129,8 +124,19 @@ def _ranges(cls: type[Event]) -> dict[str, Range]:
     return {name: mark for name, (mark, *_) in ((name, found) for name, found in marks.items() if found)}
 
 
+class Concentrated(Event):
+    """An event that is `rho`-zCDP: its Renyi divergence is at most linear in the order."""
+
+    @property
+    @abc.abstractmethod
+    def rho(self) -> float: ...
+
+    def rdp(self) -> np.ndarray:
+        return self.rho * np.asarray(ORDERS)
+
+
 @dataclasses.dataclass(frozen=True)
-class DiscreteGaussian(Event):
+class DiscreteGaussian(Concentrated):
     """`count` vectors of counts, each cell with discrete Gaussian noise of standard deviation `stddev`. One unit moves
     each vector by at most `sensitivity` in L2 norm."""
 
@@ -155,9 +161,6 @@ class DiscreteGaussian(Event):
         # The discrete Gaussian satisfies the Renyi curve of the continuous one (Canonne, Kamath and Steinke 2020).
         return self.count * self.sensitivity**2 / (2 * self.stddev**2)
 
-    def rdp(self) -> np.ndarray:
-        return _zcdp(self.rho)
-
     @property
     def covered_rows(self) -> int:
         return self.sensitivity
@@ -169,7 +172,7 @@ class DiscreteGaussian(Event):
 
 
 @dataclasses.dataclass(frozen=True)
-class Gaussian(Event):
+class Gaussian(Concentrated):
     """`count` sums with Gaussian noise, whose standard deviation is `noise_multiplier` times the L2 sensitivity.
     `floating`: whether the noise is a vector of floating-point normals, or else integers on a fine grid."""
 
@@ -193,13 +196,6 @@ class Gaussian(Event):
     @property
     def rho(self) -> float:
         return self.count / (2 * self.noise_multiplier**2)
-
-    def rdp(self) -> np.ndarray:
-        return _zcdp(self.rho)
-
-    @property
-    def is_floating(self) -> bool:
-        return self.floating
 
     @property
     def tail_delta(self) -> float:
@@ -247,10 +243,6 @@ class SubsampledGaussian(Event):
             accountant.compose(step, self.steps)
         return np.concatenate([accountant._rdp, np.full(len(ORDERS) - len(SUBSAMPLED_ORDERS), np.inf)])
 
-    @property
-    def is_floating(self) -> bool:
-        return True
-
     def describe(self) -> str:
         return (
             f"DP-SGD: {self.steps:,} steps, sampling rate {self.sampling_rate:.4g}, noise multiplier "
@@ -259,8 +251,8 @@ class SubsampledGaussian(Event):
 
 
 @dataclasses.dataclass(frozen=True)
-class Selections(Event):
-    """`rounds` selections by the exponential mechanism, each `epsilon`-DP and of bounded range `epsilon`."""
+class Rounds(Concentrated):
+    """`rounds` answers, each `epsilon`-DP: randomized response dominates them, whatever else is known."""
 
     epsilon: Positive
     rounds: Count = 1
@@ -270,15 +262,24 @@ class Selections(Event):
         return True
 
     def pld(self, grid: float) -> pld.PrivacyLossDistribution:
-        return _randomized_responses(self.epsilon, self.rounds, grid)
+        """The losses of all rounds are one binomial, which avoids rounding each round up to the grid (with 400 rounds
+        of 2.25e-4 that alone would double the cost)."""
+        successes = np.arange(self.rounds + 1)
+        keep = 1 / (1 + math.exp(-self.epsilon))
+        high, low = (stats.binom.logpmf(successes, self.rounds, chance) for chance in (keep, 1 - keep))
+        return pld.from_two_probability_mass_functions(
+            dict(enumerate(low)), dict(enumerate(high)), value_discretization_interval=grid
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Selections(Rounds):
+    """`rounds` selections by the exponential mechanism, each `epsilon`-DP and of bounded range `epsilon`."""
 
     @property
     def rho(self) -> float:
         # Bounded range gives zCDP of epsilon^2 / 8 (Cesar and Rogers 2021), a quarter of the pure bound.
         return self.rounds * self.epsilon**2 / 8
-
-    def rdp(self) -> np.ndarray:
-        return _zcdp(self.rho)
 
     def describe(self) -> str:
         times = "1 selection" if self.rounds == 1 else f"{self.rounds} selections"
@@ -286,30 +287,13 @@ class Selections(Event):
 
 
 @dataclasses.dataclass(frozen=True)
-class Pure(Event):
+class Pure(Rounds):
     """`rounds` answers of any other kind, each `epsilon`-DP; nothing else is known of their losses."""
-
-    epsilon: Positive
-    rounds: Count = 1
-
-    @property
-    def has_pld(self) -> bool:
-        return True
-
-    def pld(self, grid: float) -> pld.PrivacyLossDistribution:
-        return _randomized_responses(self.epsilon, self.rounds, grid)
 
     @property
     def rho(self) -> float:
         # Bun and Steinke 2016, proposition 1.4. A quarter of it, as for selections, needs a bounded range.
         return self.rounds * self.epsilon**2 / 2
-
-    def rdp(self) -> np.ndarray:
-        return _zcdp(self.rho)
-
-    @property
-    def is_floating(self) -> bool:
-        return True
 
     @property
     def tail_delta(self) -> float:
@@ -332,7 +316,7 @@ class ZCDP(Event):
     rho: Positive
 
     def rdp(self) -> np.ndarray:
-        return _zcdp(self.rho)
+        return self.rho * np.asarray(ORDERS)
 
     def describe(self) -> str:
         return f"zCDP budget of rho {self.rho:.4g}, spent adaptively under a privacy filter"
@@ -362,22 +346,6 @@ def normal_escape(shift: float, *, end: float = NORMAL_END, coordinates: int = M
     density = math.exp(-(end**2) / 2) / math.sqrt(2 * math.pi)
     one = float(special.ndtr(shift - end) - special.ndtr(-end)) - density * shift
     return min(1.0, one + density * shift * math.sqrt(coordinates))
-
-
-def _zcdp(rho: float) -> np.ndarray:
-    return rho * np.asarray(ORDERS)
-
-
-def _randomized_responses(epsilon: float, rounds: int, grid: float) -> pld.PrivacyLossDistribution:
-    """Randomized response dominates any pure mechanism. The losses of all rounds are one binomial, which avoids
-    rounding each round up to the grid (with 400 rounds of 2.25e-4 that alone would double the cost)."""
-    successes = np.arange(rounds + 1)
-    keep = 1 / (1 + math.exp(-epsilon))
-    high = stats.binom.logpmf(successes, rounds, keep)
-    low = stats.binom.logpmf(successes, rounds, 1 - keep)
-    return pld.from_two_probability_mass_functions(
-        dict(enumerate(low)), dict(enumerate(high)), value_discretization_interval=grid
-    )
 
 
 def _subsampled_gaussian(sampling_rate: float, noise_multiplier: float, grid: float) -> pld.PrivacyLossDistribution:

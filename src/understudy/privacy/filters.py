@@ -37,6 +37,7 @@ class ZCDPFilter:
 
     def __init__(self, rows: PrivateRows, query: Query, ledger: Ledger):
         event = event_of(query, ZCDP)
+        check_units(rows, ledger)
         ledger.charge(query)
         self._private, self._ledger, self.rho, self.used = rows, ledger, event.rho, 0.0
 
@@ -44,20 +45,14 @@ class ZCDPFilter:
     def remaining(self) -> float:
         return max(0.0, self.rho - self.used)
 
-    def cost_of_counts(self, stddev: float) -> float:
-        return self._private.max_rows_per_unit**2 / (2 * stddev**2)
-
-    def cost_of_selection(self, epsilon: float) -> float:
-        return epsilon**2 / 8
-
     def noisy_counts(self, clique: Clique, stddev: float) -> np.ndarray:
         """One marginal with discrete Gaussian noise, at rho = rows per unit^2 / (2 stddev^2)."""
-        self._spend(self.cost_of_counts(stddev))
+        self._spend(self._private.max_rows_per_unit**2 / (2 * stddev**2))
         return count_with_noise(self._private, clique, stddev, self._ledger)
 
     def noisy_selection(self, candidates: Candidates, epsilon: float) -> int:
         """One selection by the exponential mechanism, at rho = epsilon^2 / 8 (bounded range)."""
-        self._spend(self.cost_of_selection(epsilon))
+        self._spend(epsilon**2 / 8)
         return select_candidates(self._private, candidates, epsilon, self._ledger)[0]
 
     def _spend(self, rho: float) -> None:

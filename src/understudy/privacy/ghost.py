@@ -11,7 +11,7 @@ Needs nothing but NumPy, JAX and Equinox.
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.privacy.sums import Fixed
 
-UnitLoss = Callable[[Any, Any], Float[Array, ""]]
+UnitLoss = Callable[[PyTree, PyTree], Float[Array, ""]]
 """(network, one unit's rows and randomness) -> the unit's loss. It may depend on nothing else that is private."""
 
 CANCELLING = 0.03
@@ -103,7 +103,7 @@ _first_order.defvjp(lambda x: (x, None), lambda _, gradient: (_not_differentiabl
 class _Tapped(eqx.Module):
     """A layer whose output can be disturbed, so that the gradient with respect to it is known."""
 
-    layer: Any
+    layer: eqx.nn.Linear | eqx.nn.LayerNorm
     index: int = eqx.field(static=True)
     recorder: _Recorder = eqx.field(static=True)
 
@@ -131,7 +131,7 @@ def _is_ruled(node: object) -> bool:
     return type(node) in _RULED and (not isinstance(node, eqx.nn.LayerNorm) or len(node.shape) == 1)
 
 
-def _layers(network: PyTree) -> list[Any]:
+def _layers(network: PyTree) -> list[eqx.nn.Linear | eqx.nn.LayerNorm]:
     return [node for node in jax.tree_util.tree_leaves(network, is_leaf=_is_ruled) if _is_ruled(node)]
 
 
@@ -169,14 +169,16 @@ def ghost_parts(loss: UnitLoss, network: PyTree, units: PyTree) -> list[Part]:
         return losses.sum(), inputs
 
     outputs, inputs = jax.grad(total, has_aux=True)(taps)
-    return [
-        part
-        for layer, given, back in zip(layers, inputs, outputs, strict=True)
-        for part in (_norm_parts if isinstance(layer, eqx.nn.LayerNorm) else _linear_parts)(layer, given, back)
-    ]
+    parts = []
+    for layer, given, back in zip(layers, inputs, outputs, strict=True):
+        if isinstance(layer, eqx.nn.LayerNorm):
+            parts += _norm_parts(layer, given, back)
+        else:
+            parts += _linear_parts(layer, given, back)
+    return parts
 
 
-def _width(layer: Any, given: jax.ShapeDtypeStruct) -> int:
+def _width(layer: eqx.nn.Linear | eqx.nn.LayerNorm, given: jax.ShapeDtypeStruct) -> int:
     return given.shape[0] if isinstance(layer, eqx.nn.LayerNorm) else layer.weight.shape[0]
 
 
@@ -200,7 +202,7 @@ def _linear_parts(layer: eqx.nn.Linear, given: list[tuple[Array, Array]], back: 
 
     parts = [Part(weight_squares, weight_sums, len(given))] if given else [_nothing(layer.weight)]
     if layer.bias is not None:
-        parts.append(_vector_part(sum(back)) if given else _nothing(layer.bias))  # type: ignore[arg-type]
+        parts.append(_vector_part(back, layer.bias))
     return parts
 
 
@@ -239,14 +241,17 @@ def _norm_parts(layer: eqx.nn.LayerNorm, given: list[tuple[Array, Array]], back:
     parts = []
     if layer.weight is not None:
         scales = [d * x for (x, _), d in zip(given, back, strict=True)]
-        parts.append(_vector_part(sum(scales)) if given else _nothing(layer.weight))  # type: ignore[arg-type]
+        parts.append(_vector_part(scales, layer.weight))
     if layer.bias is not None:
-        parts.append(_vector_part(sum(back)) if given else _nothing(layer.bias))  # type: ignore[arg-type]
+        parts.append(_vector_part(back, layer.bias))
     return parts
 
 
-def _vector_part(gradients: Float[Array, "rows units"]) -> Part:
-    """A parameter vector: its per-example gradients are small enough to be held."""
+def _vector_part(terms: list[Array], leaf: Array) -> Part:
+    """A parameter vector: its per-example gradients, a term for each use, are small enough to be held."""
+    if not terms:
+        return _nothing(leaf)
+    gradients: Array = sum(terms)  # type: ignore[assignment]
     return Part(lambda: gradients**2, lambda weights, blocks: _in_blocks(weights.apply(gradients), blocks).sum(axis=1))
 
 

@@ -16,7 +16,6 @@ requested (`Stage.effective_temperature`). Needs nothing but NumPy, JAX and Equi
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -141,7 +140,7 @@ class ChargedUpdates(eqx.Module):
 def noisy_langevin_step(
     charged: ChargedUpdates,
     loss: RowLoss,
-    network: Any,
+    network: PyTree,
     momentum: PyTree,
     rest: PyTree,
     clip: Clip,
@@ -151,7 +150,7 @@ def noisy_langevin_step(
     scale: Float[Array, ""] | float,
     friction: float,
     key: PRNGKeyArray,
-) -> tuple[Any, PyTree]:
+) -> tuple[PyTree, PyTree]:
     """One update of a chain with private rows: drift = -scale * noisy sum of loss gradients + `rest`.
 
     `rest` is the part of the drift without private rows: prior and generated rows. `scale` is public; one over the
@@ -170,7 +169,7 @@ def noisy_langevin_step(
 
 
 def langevin_step(
-    network: Any,
+    network: PyTree,
     momentum: PyTree,
     drift: PyTree,
     *,
@@ -178,7 +177,7 @@ def langevin_step(
     stddev: Float[Array, ""],
     friction: float,
     key: PRNGKeyArray,
-) -> tuple[Any, PyTree]:
+) -> tuple[PyTree, PyTree]:
     """The network and its momentum after one update. Post-processing of the drift."""
     leaves, structure = jax.tree_util.tree_flatten(drift)
     ends = np.cumsum([leaf.size for leaf in leaves])
@@ -191,6 +190,6 @@ def langevin_step(
     return eqx.apply_updates(network, velocity), velocity
 
 
-def zero_momentum(network: Any) -> PyTree:
+def zero_momentum(network: PyTree) -> PyTree:
     """No momentum."""
     return jax.tree_util.tree_map(jnp.zeros_like, eqx.filter(network, eqx.is_inexact_array))

@@ -33,10 +33,10 @@ class Guarantee:
     """
 
     epsilon: float
-    """The presence of one unit changes the probability of any outcome by a factor of at most e^epsilon ..."""
+    """The presence of one unit changes the probability of any outcome by at most a factor of e^epsilon ..."""
 
     delta: float | None = None
-    """... except with about this probability. Default: from the declared number of rows, else 1e-6."""
+    """... plus delta. Default: derived from the declared number of rows, else 1e-6."""
 
     def __post_init__(self):
         _check_epsilon(self.epsilon)
@@ -61,8 +61,8 @@ class Guarantee:
         if not self.is_private or self.delta is None or self.delta <= LARGE_DELTA:
             return ()
         return (
-            f"delta {self.delta:g} is large: with up to about this probability the guarantee fails for a unit, and its "
-            f"rows may be published. Usual values are {LARGE_DELTA:g} or less.",
+            f"delta {self.delta:g} is large: it permits the guarantee to fail for a unit, and its rows to be "
+            f"published, with about this probability. Usual values are {LARGE_DELTA:g} or less.",
         )
 
     def with_delta_for(self, declared_rows: int | None) -> "Guarantee":
@@ -124,11 +124,11 @@ def _check_epsilon(epsilon: float) -> None:
         )
     if epsilon > 1000:
         raise ConfigError(
-            f"epsilon {epsilon:g} is too large to protect anyone. Use at most 100. For a baseline without privacy use "
-            "--not-private (in Python: Guarantee.not_private())."
+            f"epsilon {epsilon:g} is too large to give meaningful protection. Use at most 100. For a baseline without "
+            "privacy use --not-private (in Python: Guarantee.not_private())."
         )
     if epsilon < 1e-6:
-        raise ConfigError(f"epsilon {epsilon:g} is too small: the noise would hide every answer. Use at least 1e-6.")
+        raise ConfigError(f"epsilon {epsilon:g} is too small: noise would swamp every answer. Use at least 1e-6.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -257,12 +257,7 @@ class Ledger:
     """Append-only record of what one run has spent. Owns the source of noise."""
 
     def __init__(
-        self,
-        guarantee: Guarantee,
-        *,
-        noise: NoiseSource,
-        max_rows_per_unit: int = 1,
-        store: StateStore | None = None,
+        self, guarantee: Guarantee, *, noise: NoiseSource, max_rows_per_unit: int = 1, store: StateStore | None = None
     ):
         if guarantee.delta is None:
             guarantee = guarantee.with_delta_for(None)
@@ -296,14 +291,16 @@ class Ledger:
         covered = query.event.covered_rows
         if covered is not None and covered < self.max_rows_per_unit:
             raise BudgetExceeded(
-                f"The cost of '{query.what}' covers {covered} row(s) per unit, and a unit may own "
+                f"The cost of '{query.what}' covers {covered} row(s) per unit, but units may have "
                 f"{self.max_rows_per_unit}. This query was not made. Plan it with the budget's max_rows_per_unit.",
                 query=query.what,
             )
         if self.guarantee.is_private:
             assert self.guarantee.delta is not None
             accounting.check_tails([query.event], self.guarantee.delta)
-        views = list(self._views())
+        views = [self]
+        while (outer := views[-1]._outer) is not None:
+            views.append(outer)
         for view in views:
             _check_fits(view.remaining, query)
         if self._store is not None and self.guarantee.is_private:
@@ -313,12 +310,7 @@ class Ledger:
 
     def view(self, cap: Budget) -> "Ledger":
         """The same ledger for a method inside a method: its charges must fit `cap` as well as all that surrounds it."""
-        inner = Ledger(
-            self.guarantee,
-            noise=self.noise,
-            max_rows_per_unit=self.max_rows_per_unit,
-            store=self._store,
-        )
+        inner = Ledger(self.guarantee, noise=self.noise, max_rows_per_unit=self.max_rows_per_unit, store=self._store)
         inner._queries, inner._cap, inner._outer = self._queries, cap, self
         inner._own = []
         return inner
@@ -326,11 +318,6 @@ class Ledger:
     def slot(self) -> Slot | None:
         """Where the training that begins now may keep its state; None in a run that cannot be resumed."""
         return None if self._store is None else self._store.slot()
-
-    def _views(self) -> "Iterator[Ledger]":
-        yield self
-        if self._outer is not None:
-            yield from self._outer._views()
 
     def spent(self) -> Spent:
         """Both figures for everything that has been charged so far."""

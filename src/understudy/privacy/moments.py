@@ -21,7 +21,7 @@ from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.charges import check_units, event_of
 from understudy.privacy.events import Gaussian
 from understudy.privacy.ledger import Ledger, Query
-from understudy.privacy.noise import MOST_SUM, checked_stddev, with_noise
+from understudy.privacy.noise import MOST_SUM, check_stddev, with_noise
 from understudy.privacy.rows import PrivateRows, RowEncoder
 from understudy.schema import Domain, NumericDomain
 
@@ -125,19 +125,16 @@ def noisy_gram(
     grows with max_rows_per_unit. Not covered: timing, memory, layouts that mix rows.
     """
     (stddev,) = _charged_stddevs(rows, query, ledger, (1.0,), STEPS**2)
-    exact_gram: np.ndarray | int = 0
-    for inputs, _ in exact_examples(rows, _WithoutLabel(layout), ledger):
-        steps = np.trunc(inputs * STEPS)
-        exact_gram = exact_gram + _whole(steps.T @ steps)
-    upper = np.triu_indices(len(np.asarray(exact_gram)))
-    noisy = np.zeros(np.shape(exact_gram))
-    noisy[upper] = _with_noise(np.asarray(exact_gram)[upper], stddev, STEPS**2, ledger)
+    exact_gram, _, _ = _exact_moments(rows, _WithoutLabel(layout), ledger)
+    upper = np.triu_indices(len(exact_gram))
+    noisy = np.zeros(exact_gram.shape)
+    noisy[upper] = _with_noise(exact_gram[upper], stddev, STEPS**2, ledger)
     return noisy + np.triu(noisy, 1).T
 
 
 @dataclasses.dataclass(frozen=True)
 class _WithoutLabel:
-    """A layout whose rows get a last number that means nothing."""
+    """A layout whose rows get the label zero."""
 
     layout: RowEncoder
 
@@ -234,7 +231,7 @@ def _charged_stddevs(
     event = event_of(query, Gaussian)
     if event.count != 1 or sum(weight**2 for weight in weights) > 1 + ROOM:
         raise BudgetExceeded(
-            f"'{query.what}' is planned for one sum of weights whose squares add up to 1, not for this."
+            f"'{query.what}' is planned for one sum of weights whose squares add up to 1, not for this one."
         )
     check_units(rows, ledger)
     check_rows(rows.domain, steps)
@@ -242,7 +239,7 @@ def _charged_stddevs(
     stddevs = tuple(unit / weight if weight else math.inf for weight in weights)
     if ledger.guarantee.is_private:
         for stddev, weight in zip(stddevs, weights, strict=True):
-            checked_stddev(stddev * steps if weight else 0.0)  # a part without weight is not queried
+            check_stddev(stddev * steps if weight else 0.0)  # a part without weight is not queried
     ledger.charge(query)  # before the query: a refused one must not happen
     return stddevs
 
@@ -254,8 +251,8 @@ def check_rows(domain: Domain, steps: float = STEPS**2) -> None:
     """
     if domain.declared_rows is not None and domain.declared_rows * steps > MOST_SUM:
         raise ConfigError(
-            f"These sums hold at most {int(MOST_SUM / steps):,} rows, and {domain.declared_rows:,} are declared. Use "
-            "another learner, or another encoder."
+            f"These sums support at most {int(MOST_SUM / steps):,} rows, but {domain.declared_rows:,} are declared. "
+            "Use another learner, or another encoder."
         )
 
 

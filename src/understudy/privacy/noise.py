@@ -11,17 +11,14 @@ can subtract the noise.
 
 import math
 import secrets
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError
 from understudy.privacy.samplers import BitStream, discrete_gaussian, encoded, exponential_choice
-
-if TYPE_CHECKING:
-    from jaxtyping import PRNGKeyArray
 
 SECRET_BYTES = 32
 TAG = "understudy noise 1"
@@ -52,7 +49,8 @@ class NoiseSource:
 
     def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
         """Integers with probability proportional to exp(-x^2 / (2 stddev^2))."""
-        stddev = checked_stddev(float(stddev))
+        stddev = float(stddev)
+        check_stddev(stddev)
         stream = self._next("discrete_gaussian", stddev, *map(int, shape))
         return discrete_gaussian(stream, stddev, math.prod(shape)).reshape(shape)
 
@@ -65,7 +63,7 @@ class NoiseSource:
         assert np.isfinite(scores).all(), "scores are finite by construction"
         return exponential_choice(self._next("noisy_argmax", scale, len(scores)), scores, scale)
 
-    def key(self) -> "PRNGKeyArray":
+    def key(self) -> PRNGKeyArray:
         """A JAX key from as many bits as it holds; `jax.random.key(int)` would keep only 32 of them."""
         words = self._next("key").words(1).view(np.uint32)
         return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
@@ -81,7 +79,7 @@ class SecureNoise(NoiseSource):
     seeded = False
 
     def __init__(self, secret: bytes | None = None):
-        super().__init__(new_secret() if secret is None else secret)
+        super().__init__(secrets.token_bytes(SECRET_BYTES) if secret is None else secret)
 
 
 class SeededNoise(NoiseSource):
@@ -98,23 +96,13 @@ def noise_source(seed: int | None, secret: bytes | None = None) -> NoiseSource:
     return SecureNoise(secret) if seed is None else SeededNoise(seed)
 
 
-def new_secret() -> bytes:
-    """256 bits from the operating system."""
-    return secrets.token_bytes(SECRET_BYTES)
-
-
-def checked_stddev(stddev: float) -> float:
-    """Refuses noise that 64 bits cannot hold: by a public number, so nothing is shown by it.
-
-    >>> checked_stddev(3.0)
-    3.0
-    """
+def check_stddev(stddev: float) -> None:
+    """Refuses noise that 64 bits cannot hold: by a public number, so nothing is shown by it."""
     if not stddev <= MOST_STDDEV:
         raise ConfigError(
-            f"The noise of this guarantee is too great for whole numbers of 64 bits (standard deviation {stddev:.2g} "
-            "steps). This query was not made. Raise epsilon or delta, or lower max_rows_per_unit."
+            f"The noise of this guarantee does not fit in 64-bit integers (standard deviation {stddev:.2g} steps). "
+            "This query was not made. Raise epsilon or delta, or lower max_rows_per_unit."
         )
-    return stddev
 
 
 def with_noise(exact: np.ndarray, stddev: float, source: NoiseSource) -> np.ndarray:
@@ -126,7 +114,7 @@ def with_noise(exact: np.ndarray, stddev: float, source: NoiseSource) -> np.ndar
     return held + source.discrete_gaussian(stddev, held.shape)
 
 
-def fresh_key() -> "PRNGKeyArray":
+def fresh_key() -> PRNGKeyArray:
     """A key nobody knows, for draws that are post-processing."""
     return SecureNoise().key()
 

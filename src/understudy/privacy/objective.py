@@ -30,8 +30,8 @@ COARSE = 2.0**-32
 EXACT = 2.0**-8
 """The proof is for the minimiser itself: what is found is within this part of the grid, and one more step follows."""
 ITERATIONS = 100
-MOST_INPUTS = 2**15
-"""Of more, the finite range of the random term would add more to delta than is charged."""
+MOST_INPUTS = 2**14
+"""Of more, the finite range of the random term, of two numbers for each, would add more to delta than is charged."""
 
 
 class Minimisers(NamedTuple):
@@ -174,7 +174,7 @@ def minimiser(
             break
     if not np.linalg.norm(gradient(at)) <= small:
         raise TrainingError(
-            "The exact minimum was not reached, and only it is private: nothing is released. Raise the penalty, or use "
-            'method="sgd".'
+            "The exact minimum was not reached. Only the exact minimum is private, so nothing is released. Raise the "
+            "penalty, or use sgd"
         )
     return at

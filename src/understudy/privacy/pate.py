@@ -13,7 +13,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -45,10 +44,8 @@ class Partitions(eqx.Module):
         return "Partitions(...)"  # shapes would reveal the number of units
 
 
-def partition_by_unit(
-    rows: np.ndarray, unit_of_row: np.ndarray, num_teachers: int, *, key: PRNGKeyArray
-) -> tuple[Partitions, Int[np.ndarray, " rows"]]:
-    """Rows by teacher, and each row's teacher. A unit draws its teacher evenly.
+def assign_teachers(unit_of_row: np.ndarray, num_teachers: int, *, key: PRNGKeyArray) -> Int[np.ndarray, " rows"]:
+    """Each row's teacher. A unit draws its teacher evenly.
 
     Formal guarantee: each unit's teacher is a draw of its own, independent of all rows and of all other units, and all
     of its rows go there: when a unit is added or removed, the partitions of all other teachers have the same law as
@@ -56,8 +53,7 @@ def partition_by_unit(
     """
     numbers, unit_of_row = np.unique(unit_of_row, return_inverse=True)
     teacher_of_unit = np.asarray(jax.random.randint(key, (max(1, len(numbers)),), 0, num_teachers))
-    teacher_of_row = teacher_of_unit[unit_of_row] if len(rows) else np.zeros(0, dtype=int)
-    return partition_by_teacher(rows, teacher_of_row, num_teachers), teacher_of_row
+    return teacher_of_unit[unit_of_row]
 
 
 def partition_by_teacher(rows: np.ndarray, teacher_of_row: Int[np.ndarray, " rows"], num_teachers: int) -> Partitions:
@@ -94,7 +90,7 @@ class ChargedVotes(eqx.Module):
         """Refuses a run that would put more rows to the vote than were charged."""
         if iterations * each > self.num_queries:
             raise BudgetExceeded(
-                f"{iterations} iterations of {each} queries each were requested on {self.num_queries} that were "
+                f"{iterations} iterations of {each} queries each were requested, but {self.num_queries} queries were "
                 "charged."
             )
 
@@ -110,7 +106,7 @@ def vote_scale(noise_multiplier: float, num_queries: int) -> float:
 class Teachers(eqx.Module):
     """One network for each partition, stacked, and its optimiser's state. Private: opaque."""
 
-    _networks: Any
+    _networks: PyTree
     _optimizer_states: PyTree
 
 
@@ -120,16 +116,16 @@ class Teaching:
 
     row_loss: RowLoss
     """Of one of the teacher's own rows."""
-    fakes_loss: Callable[[Any, Float[Array, "batch features"]], Float[Array, ""]]
+    fakes_loss: Callable[[PyTree, Float[Array, "batch features"]], Float[Array, ""]]
     """(network, generated rows) -> loss."""
-    update_fn: Callable[[Any, PyTree, PyTree], tuple[Any, PyTree]]
+    update_fn: Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree]]
     """(network, gradient, optimiser's state) -> the network and the state after one step."""
     batch_size: int
     """Of a teacher's own rows in a step."""
 
 
 def init_teachers(
-    make_fn: Callable[[PRNGKeyArray], tuple[Any, PyTree]], num_teachers: int, *, key: PRNGKeyArray
+    make_fn: Callable[[PRNGKeyArray], tuple[PyTree, PyTree]], num_teachers: int, *, key: PRNGKeyArray
 ) -> Teachers:
     """Each with weights of its own: `make_fn` gives a network and the optimiser's state for it."""
     return Teachers(*eqx.filter_vmap(make_fn)(_own_keys(key, num_teachers)))
@@ -154,7 +150,9 @@ def teacher_step(
     """
     of_unit, partitions, size = unit_loss(teaching.row_loss), charged._partitions, teaching.batch_size
 
-    def one(network: Any, state: PyTree, offset: Array, length: Array, own_key: PRNGKeyArray) -> tuple[Any, PyTree]:
+    def one(
+        network: PyTree, state: PyTree, offset: Array, length: Array, own_key: PRNGKeyArray
+    ) -> tuple[PyTree, PyTree]:
         batch_key, row_key = jax.random.split(own_key)
         at = offset + jax.random.randint(batch_key, (size,), 0, jnp.maximum(length, 1))
         # A teacher without rows would point at another's.
@@ -169,15 +167,8 @@ def teacher_step(
 
         return teaching.update_fn(network, jax.grad(loss)(moving), state)
 
-    return Teachers(
-        *eqx.filter_vmap(one)(
-            teachers._networks,
-            teachers._optimizer_states,
-            partitions._offsets,
-            partitions._lengths,
-            _own_keys(key, charged.num_teachers),
-        )
-    )
+    before, keys = (teachers._networks, teachers._optimizer_states), _own_keys(key, charged.num_teachers)
+    return Teachers(*eqx.filter_vmap(one)(*before, partitions._offsets, partitions._lengths, keys))
 
 
 # --------------------------------------------------------------------------------------------------------------- votes
@@ -201,22 +192,17 @@ def noisy_votes(
     votes alone: an opinion is a function of the teacher's own partition, of these rows and of randomness that no other
     partition has touched. A teacher without rows votes no, so it is as if it were not there. `key` serves nothing else.
     """
-    exact_votes = exact_vote_counts(
-        exact_opinions(teachers, rows, others, against=against), charged._partitions._lengths
-    )
+    opinions = exact_opinions(teachers, rows, others, against=against)
+    exact_votes = exact_vote_counts(opinions, charged._partitions._lengths)
     return add_vote_noise(exact_votes, scale=charged._scale, law=charged.law, key=key)
 
 
 def exact_opinions(
-    teachers: Teachers,
-    rows: Float[Array, "queries features"],
-    others: Float[Array, "pool features"],
-    *,
-    against: str,
+    teachers: Teachers, rows: Float[Array, "queries features"], others: Float[Array, "pool features"], *, against: str
 ) -> Bool[Array, "teachers queries"]:
     """The vote of each teacher on each row: a function of its state, these rows and other generated ones. Exact."""
 
-    def one(network: Any) -> Array:
+    def one(network: PyTree) -> Array:
         scores = jax.vmap(network)(rows)
         if against == "half":
             return scores > 0

@@ -94,6 +94,9 @@ class PrivateRows:
         self._fraction = fraction  # of the table's units, each kept independently at random
         self._cache: dict[Counted, np.ndarray] = {}  # exact counts by their query
 
+    def __repr__(self) -> str:
+        return "PrivateRows(...)"
+
     @functools.cached_property
     def _positions(self) -> np.ndarray:
         """Positions of numbers between their bounds, from 0 to 1; NaN for nulls and for other columns."""
@@ -244,8 +247,9 @@ def partition_rows(rows: PrivateRows, fraction: float, ledger: "Ledger") -> tupl
     """The rows to train on and about `fraction` of them held out, every unit by a coin of its own.
 
     Formal guarantee: a unit's rows are all in one partition, and no other unit moves when it is added or removed, so
-    queries on the two (branches of the ledger) compose in parallel: they cost the larger of both. The sizes of the
-    partitions are public: fractions of the public number of rows.
+    queries on the two compose in parallel: they cost the larger of both. Provided that each query names the partition
+    that it reads (`Query.partition`), and that a run partitions the same rows once. The sizes of the partitions are
+    public: fractions of the public number of rows.
     """
     if not 0 < fraction < 1:
         raise ConfigError(f"The fraction of held-out units must be between 0 and 1, found {fraction:g}.")

@@ -27,8 +27,10 @@ are exact in a float."""
 CHUNK = 8192
 """The number of rows that functions are evaluated on at a time; the last chunk is padded."""
 
-ROUNDING = 1 + 1e-9  # scores are sums of floats: for up to a million rows this covers their rounding
-OFFSET_ROUNDING = 2.0**-50  # offsets may be far greater: differences are rounded by this fraction of them at most
+ROUNDING = 1 + 2.0**-16
+"""Scores of marginals are sums of multiples of 1 / STEPS, exact below 2^33 rows. Subtracting an offset and weighting
+rounds them by less than 2^-17; offsets may be larger, and are rounded by a fraction of themselves:"""
+OFFSET_ROUNDING = 2.0**-50
 
 
 # ----------------------------------------------------------------------------------------------------- among marginals
@@ -91,7 +93,7 @@ def select_candidates(
     moved = rows.max_rows_per_unit * ROUNDING + OFFSET_ROUNDING * float(np.max(np.abs(candidates.offsets)))
     sensitivity = float(np.max(np.abs(candidates.weights))) * moved
     exact_scores = [
-        weight * (np.abs(rows._exact_counts(clique) - expected).sum() - offset)
+        _exact_score(rows._exact_counts(clique), expected, weight, offset)
         for clique, expected, weight, offset in zip(
             candidates.cliques, candidates.expected, candidates.weights, candidates.offsets, strict=True
         )
@@ -101,6 +103,11 @@ def select_candidates(
         scores = np.asarray([exact_scores[at] for at in left])
         chosen.append(left.pop(ledger.noise.noisy_argmax(scores, 2 * sensitivity / epsilon)))
     return chosen
+
+
+def _exact_score(exact_counts: np.ndarray, expected: np.ndarray, weight: float, offset: float) -> float:
+    """weight * (L1 error - offset), with expected counts in whole steps so that the error is exact."""
+    return float(weight * (np.abs(exact_counts - np.rint(expected * STEPS) / STEPS).sum() - offset))
 
 
 # ---------------------------------------------------------------------------------------------- among functions of rows
@@ -199,12 +206,7 @@ def noisy_closest(
     ledger.charge(query)
     exact_scores = np.asarray(
         [
-            -np.mean(
-                [
-                    0.5 * np.abs(rows._exact_counts(clique) - rows.public_num_rows * shares).sum()
-                    for clique, shares in zip(cliques, marginals, strict=True)
-                ]
-            )
+            -np.mean([_half_distance(rows, *pair) for pair in zip(cliques, marginals, strict=True)])
             for marginals in candidates
         ]
     )
@@ -215,6 +217,11 @@ def noisy_closest(
         whole, dataclasses.replace(event, epsilon=event.epsilon * rows.max_rows_per_unit / scale), rows, ledger
     )
     return selector.top(event.rounds)
+
+
+def _half_distance(rows: PrivateRows, clique: Clique, fractions: Float[np.ndarray, "..."]) -> float:
+    """Half the L1 distance of a marginal's exact counts from these fractions of the public number of rows."""
+    return 0.5 * np.abs(rows._exact_counts(clique) - rows.public_num_rows * fractions).sum()
 
 
 def _exact_sums(rows: PrivateRows, functions: RowFunctions, key: PRNGKeyArray | None) -> Int[np.ndarray, " functions"]:
@@ -279,8 +286,8 @@ def _check_rowwise(functions: RowFunctions, rows: PrivateRows) -> None:
     same = np.array_equal(public[kept], changed[kept], equal_nan=public.dtype.kind == "f")
     if not same or not np.array_equal(np.roll(before, 1, axis=0)[stay], after[stay]):
         raise ConfigError(
-            "These functions mix rows: their value for one changes with its neighbours or its index, so one person's "
-            "row would change the sums by more than is charged. Use critics without batch normalisation or packing."
+            "These functions mix rows: the value for a row depends on other rows or on its index, so one unit would "
+            "change the sums by more than was charged. Use critics without batch normalisation or packing."
         )
 
 

@@ -18,13 +18,13 @@ This module needs only NumPy, JAX and Equinox.
 
 import functools
 import math
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 BLOCK = 128
 """The most units whose float32 sum is taken at once."""
@@ -73,7 +73,7 @@ def is_fixed(node: object) -> bool:
 def add_totals(first: Total, second: Total) -> Total:
     """The sum of two trees of totals. Carrying keeps low words below 2^20, so only high words can wrap around."""
 
-    def add(one: Any, other: Any) -> Any:
+    def add(one: PyTree, other: PyTree) -> PyTree:
         return _carry(jax.tree_util.tree_map(jnp.add, one, other)) if is_fixed(one) else one + other
 
     return jax.tree_util.tree_map(add, first, second, is_leaf=is_fixed)

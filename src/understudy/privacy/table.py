@@ -62,7 +62,7 @@ class PrivateColumns(Generic[Values]):
 
 
 def limit_units(table: PrivateTable, unit: str | None, max_rows_per_unit: int) -> PrivateTable:
-    """The rows that may be used: at most so many of each unit, and none without a unit id. Without units, all rows.
+    """At most `max_rows_per_unit` rows of each unit, and none without a unit id. Without units, all rows.
 
     Formal guarantee: that of `rows_within_units`.
     """

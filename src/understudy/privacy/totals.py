@@ -47,5 +47,5 @@ class Totals:
         return (
             f"the declared number of rows ({self._declared:,}) contradicts the measured totals (about {about:,.0f}). "
             "Fractions of the rows were computed with the measured totals; the declared number is only the default "
-            "size of synthetic tables. Declare a published number, or none: then it is estimated privately."
+            "size of synthetic tables. Declare a published number, or leave it out: it is then estimated privately."
         )

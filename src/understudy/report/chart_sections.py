@@ -2,34 +2,35 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
+from understudy.evaluation.scores import Json
 from understudy.report import charts, histograms, verdict
+from understudy.report.markup import esc, scroll_table
 from understudy.report.svg import Style, legend
-from understudy.report.text import Scores, esc, finite, listing, model_name, number, percent, quoted, shortened
+from understudy.report.text import finite, format_fraction, listing, model_name, number, percent, quote, shorten
 from understudy.report.verdict import detail
 
 MAX_COLUMNS = 60
 MAX_POINTS = 1_000
 
 
-def _absent(card: Scores, *groups: str) -> str:
+def _absent(card: Json, *groups: str) -> str:
     """Why there is no chart; nothing at all if these groups were skipped."""
     why = verdict.why_absent(card, groups)
     return f'<p class="absent">Not drawn: {esc(why)}</p>' if why else ""
 
 
-def _details(card: Scores, group: str, methods: Sequence[Style], key: str) -> dict[str, Scores]:
+def _details(card: Json, group: str, methods: Sequence[Style], key: str) -> dict[str, Json]:
     """The details of each method that has this key."""
     found = {style.name: detail(card, group, style.name) for style in methods}
     return {name: each for name, each in found.items() if each.get(key)}
 
 
-def columns(card: Scores, methods: Sequence[Style]) -> str:
+def columns(card: Json, methods: Sequence[Style]) -> str:
     found = _details(card, "one_way", methods, "columns")
     if not found:
         return _absent(card, "one_way")
-    by_column: dict[str, dict[str, Scores]] = {}
+    by_column: dict[str, dict[str, Json]] = {}
     for method, each in found.items():
         for name, column in each["columns"].items():
             by_column.setdefault(name, {})[method] = column
@@ -40,12 +41,8 @@ def columns(card: Scores, methods: Sequence[Style]) -> str:
     order = sorted(by_column, key=lambda name: -distance(name))
     figures = []
     for name in order[:MAX_COLUMNS]:
-        tags = "".join(
-            f"<span>{style.key}{number(tv) if tv is None else percent(tv)}</span>"
-            for style in methods
-            if style.name in by_column[name]
-            for tv in [finite(by_column[name][style.name].get("tv"))]
-        )
+        distances = {style: by_column[name][style.name].get("tv") for style in methods if style.name in by_column[name]}
+        tags = "".join(f"<span>{style.key}{format_fraction(tv)}</span>" for style, tv in distances.items())
         tags, note = f'<span class="tvs">{tags}</span>', _out_of_range(card, methods, name)
         figures.append(histograms.histogram(name, by_column[name], methods, tags, note))
     cut = f" The {MAX_COLUMNS} worst of {len(order)} columns are shown." if len(order) > MAX_COLUMNS else ""
@@ -56,21 +53,21 @@ def columns(card: Scores, methods: Sequence[Style]) -> str:
     )
 
 
-def _out_of_range(card: Scores, methods: Sequence[Style], column: str) -> str:
+def _out_of_range(card: Json, methods: Sequence[Style], column: str) -> str:
     """Which methods have numbers out of range, which are drawn in the first and last bin."""
     by_method = {style.name: detail(card, "validity", style.name).get("columns") or {} for style in methods}
     found = {name: finite((each.get(column) or {}).get("out_of_range")) for name, each in by_method.items()}
-    named = [f"{shortened(name, 28)} {percent(fraction)}" for name, fraction in found.items() if fraction]
+    named = [f"{shorten(name, 28)} {percent(fraction)}" for name, fraction in found.items() if fraction]
     return f"Numbers out of range are counted in the first or last bin: {listing(named)}." if named else ""
 
 
-def pairs(card: Scores, methods: Sequence[Style]) -> str:
+def pairs(card: Json, methods: Sequence[Style]) -> str:
     found = _details(card, "two_way", methods, "tv")
     parts = []
     if found and len(names := next(iter(found.values()))["columns"]) > 1:
         parts.append(
             "<p>The distance of the joint histogram of two columns from the real one. Where a pair is dark although "
-            "both of its columns are good, the dependence between them was lost.</p>"
+            "both of its columns match, the dependence between them was lost.</p>"
         )
         matrices = {method: each["tv"] for method, each in found.items()}
         parts.append(charts.heat_maps(names, matrices, methods, signed=False, what="Total variation of the pair"))
@@ -97,7 +94,7 @@ def _difference(ours: Sequence[Sequence[object]], real: Sequence[Sequence[object
     ]
 
 
-def cloud(card: Scores, methods: Sequence[Style]) -> str:
+def cloud(card: Json, methods: Sequence[Style]) -> str:
     found = _details(card, "pca", methods, "synthetic")
     if not found:
         return _absent(card, "pca")
@@ -109,7 +106,7 @@ def cloud(card: Scores, methods: Sequence[Style]) -> str:
     )
 
 
-def categories(card: Scores, methods: Sequence[Style]) -> str:
+def categories(card: Json, methods: Sequence[Style]) -> str:
     found = _details(card, "dimension_probability", methods, "points")
     if not found:
         return _absent(card, "dimension_probability")
@@ -121,7 +118,7 @@ def categories(card: Scores, methods: Sequence[Style]) -> str:
     return f"<p>The frequency of each category of each column. On the diagonal both tables agree.</p>{chart}"
 
 
-def prediction(card: Scores, methods: Sequence[Style]) -> str:
+def prediction(card: Json, methods: Sequence[Style]) -> str:
     found = _details(card, "dimension_prediction", methods, "points")
     if not found:
         return _absent(card, "dimension_prediction")
@@ -130,7 +127,7 @@ def prediction(card: Scores, methods: Sequence[Style]) -> str:
     excluded = sorted({str(p["column"]) for each in found.values() for p in each["points"]} - {r[0][0] for r in rows})
     note = ""
     if excluded:
-        names = listing([quoted(name) for name in excluded[:8]])
+        names = listing([quote(name) for name in excluded[:8]])
         more = f" and {len(excluded) - 8} more" if len(excluded) > 8 else ""
         note = esc(
             f"Not drawn: {names}{more}. The Lasso with penalty 1, the model for numbers here, hardly predicts them "
@@ -148,7 +145,7 @@ def prediction(card: Scores, methods: Sequence[Style]) -> str:
 
 
 def _points(
-    found: Mapping[str, Scores], name_of: Callable[[Scores], tuple[str, str]]
+    found: Mapping[str, Json], name_of: Callable[[Json], tuple[str, str]]
 ) -> list[tuple[tuple[str, str], float, dict[str, float | None]]]:
     """Points of several methods, those of one name in one row."""
     rows: dict[tuple[str, str], tuple[float, dict[str, float | None]]] = {}
@@ -160,7 +157,7 @@ def _points(
     return [(name, real, values) for name, (real, values) in rows.items()]
 
 
-def learning(card: Scores, methods: Sequence[Style]) -> str:
+def learning(card: Json, methods: Sequence[Style]) -> str:
     sources = {name: detail(card, "learning", name) for name in ("real", *(style.name for style in methods))}
     sources = {name: each for name, each in sources.items() if each}
     parts = [_roc(sources, methods), _importance(sources, methods), _models(sources)]
@@ -169,7 +166,7 @@ def learning(card: Scores, methods: Sequence[Style]) -> str:
     found = _details(card, "parallel_rmse", methods, "models")
     if found:
         target = ((card.get("settings") or {}).get("parallel_rmse") or {}).get("target")
-        of = "" if target is None else f" of {esc(quoted(target))}"
+        of = "" if target is None else f" of {esc(quote(target))}"
         chart = charts.slopes({method: each["models"] for method, each in found.items()}, methods)
         parts.append(
             f"<h3>Errors of regressions</h3><p>Each line is a linear regression{of}: its error on held-out real rows "
@@ -179,8 +176,8 @@ def learning(card: Scores, methods: Sequence[Style]) -> str:
     return "".join(parts)
 
 
-def _roc(sources: Mapping[str, Scores], methods: Sequence[Style]) -> str:
-    curves: dict[str, dict[str, Any]] = {}
+def _roc(sources: Mapping[str, Json], methods: Sequence[Style]) -> str:
+    curves: dict[str, dict[str, Json]] = {}
     for source, each in sources.items():
         for model, curve in (each.get("roc") or {}).items():
             curves.setdefault(model, {})[source] = curve
@@ -192,7 +189,7 @@ def _roc(sources: Mapping[str, Scores], methods: Sequence[Style]) -> str:
     )
 
 
-def _importance(sources: Mapping[str, Scores], methods: Sequence[Style]) -> str:
+def _importance(sources: Mapping[str, Json], methods: Sequence[Style]) -> str:
     found = {source: each["importance"] for source, each in sources.items() if each.get("importance")}
     if "real" not in found or len(found) < 2:
         why = "Feature importances are not drawn: this scorecard has no random forest."
@@ -204,7 +201,7 @@ def _importance(sources: Mapping[str, Scores], methods: Sequence[Style]) -> str:
     )
 
 
-def _models(sources: Mapping[str, Scores]) -> str:
+def _models(sources: Mapping[str, Json]) -> str:
     """The scores of each model, if the scorecard has them."""
     rows: dict[str, dict[str, dict[str, object]]] = {}
     for source, each in sources.items():
@@ -220,9 +217,6 @@ def _models(sources: Mapping[str, Scores]) -> str:
         for i, (key, values) in enumerate(by_key.items()):
             cells = "".join(f"<td class=n>{number(values.get(source))}</td>" for source in sources)
             body.append(f"<tr>{'' if i else named}<td>{esc(model_name(key))}</td>{cells}</tr>")
-    return (
-        "<h3>Scores of each model</h3>"
-        '<div class="scroll" tabindex="0" role="region" aria-label="Scores of each model"><table class="plain"><thead>'
-        f"<tr><th scope=col>model</th><th scope=col>score</th>{head}</tr></thead>"
-        f"<tbody>{''.join(body)}</tbody></table></div>"
-    )
+    head = f"<th scope=col>model</th><th scope=col>score</th>{head}"
+    label = "Scores of each model"
+    return f"<h3>{label}</h3>{scroll_table(label, head, ''.join(body), 'plain')}"

@@ -2,25 +2,15 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from understudy.report.svg import (
-    GREY_LINE,
-    REAL_LINE,
-    RULE,
-    WIDTH,
-    Frame,
-    Style,
-    centred,
-    figure,
-    framed,
-    hit,
-    line,
-    panel,
-    text,
-    ticks,
-)
-from understudy.report.text import esc, finite, listing, model_name, name_tag, number, percent, shortened, tick_label
+import numpy as np
+
+from understudy.evaluation.scores import Json
+from understudy.report import svg
+from understudy.report.markup import esc, name_tag
+from understudy.report.svg import Frame, Style
+from understudy.report.text import finite, format_fraction, listing, model_name, number, percent, shorten, tick_label
 
 MAX_HEAT_COLUMNS, MANY = 40, 20
 """Columns of a heat map: the most, and the number above which it gets more room."""
@@ -68,7 +58,7 @@ def heat_maps(
     note = _scale(peak, signed=signed, what=what)
     if len(kept) < len(names):
         note += f"<br>The {len(kept)} of {len(names)} columns with the largest errors."
-    return figure(panels, head, rows, note=note, kind="many" if len(kept) <= MANY else "many wide")
+    return svg.figure(panels, head, rows, note=note, kind="many" if len(kept) <= MANY else "many wide")
 
 
 class _HeatScale(NamedTuple):
@@ -91,7 +81,7 @@ def _triangle(
 ) -> str:
     names, kept, peak, signed, what = scale
     left, low = 92.0, 88.0
-    width = WIDTH if len(kept) <= MANY else 1.6 * WIDTH
+    width = svg.WIDTH if len(kept) <= MANY else 1.6 * svg.WIDTH
     side = min((width - left - 4) / max(len(kept) - 1, 1), 34.0)
     position = {i: k for k, i in enumerate(kept)}
     height = side * (len(kept) - 1) + low
@@ -112,27 +102,26 @@ def _triangle(
     for k, i in enumerate(kept):
         if k:
             y = side * (k - 0.5) + 5
-            body.append(text(left - 5, y, names[i], anchor="end", room=left - 6, size=size, extra=small))
+            body.append(svg.text(left - 5, y, names[i], anchor="end", room=left - 6, size=size, extra=small))
         if k < len(kept) - 1:
             x, y = left + side * (k + 0.5) + 3, side * (len(kept) - 1) + 9
             turned = f'{small} transform="rotate(-60 {x:.1f} {y:.1f})"'
-            body.append(text(x, y, names[i], anchor="end", room=low, size=size, extra=turned))
+            body.append(svg.text(x, y, names[i], anchor="end", room=low, size=size, extra=turned))
     items = "".join(
-        f"<li>{name_tag(names[i], 24)} × {name_tag(names[j], 24)} <b>{_found(values[(i, j)], signed)}</b></li>"
+        f"<li>{name_tag(names[i], 24)} × {name_tag(names[j], 24)} <b>{_worst_value(values[(i, j)], signed)}</b></li>"
         for i, j in worst
     )
     label = f"Heat map for {style.name}: {what}, for {len(values)} pairs of columns."
-    heading = f"{style.key}{name_tag(style.name)}"
-    drawing = panel("".join([*body, *frames]), label, width=width, height=height, heading=heading)
+    drawing = svg.panel("".join([*body, *frames]), label, width=width, height=height, heading=style.heading())
     named = f'<ol class="worst">{items}</ol>' if items else ""
     return drawing.removesuffix("</div>") + named + "</div>"
 
 
 def _format_value(value: float | None, signed: bool) -> str:
-    return number(value) if signed or value is None else percent(value)
+    return number(value) if signed else format_fraction(value)
 
 
-def _found(value: float | None, signed: bool) -> str:
+def _worst_value(value: float | None, signed: bool) -> str:
     """The value of a pair in the list of the worst."""
     if not signed or value is None:
         return _format_value(value, signed)
@@ -180,7 +169,7 @@ def scatters(
     finite_values = [v for _, real, values in rows for v in (real, *values.values()) if v is not None]
     if not finite_values:
         return ""
-    frame = framed(finite_values, low, high)
+    frame = svg.frame_around(finite_values, low, high)
     panels = []
     for index, style in enumerate(shown):
         body = [frame.axes("real rows", "synthetic rows")]
@@ -190,15 +179,14 @@ def scatters(
                 which = f' class="m" fill-opacity="0.65" data-r="{row}" data-c="{len(head) + 1 + index}"'
                 body.append(style.mark(frame.x(real), frame.y(value), 3.4, which))
         label = f"Scatter plot for {style.name}: {what}, {len(rows)} points, real across and synthetic up."
-        heading = f"{style.key}{name_tag(style.name)}"
-        panels.append(panel("".join(body), label, height=frame.height, heading=heading))
+        panels.append(svg.panel("".join(body), label, height=frame.height, heading=style.heading()))
     cells = [
         [*names, number(real), *(number(values.get(style.name)) for style in shown)] for names, real, values in rows
     ]
-    return figure(panels, [*head, "real", *(style.name for style in shown)], cells, note=note, kind="many")
+    return svg.figure(panels, [*head, "real", *(style.name for style in shown)], cells, note=note, kind="many")
 
 
-def clouds(points: Mapping[str, Mapping[str, Any]], methods: Sequence[Style]) -> str:
+def clouds(points: Mapping[str, Json], methods: Sequence[Style]) -> str:
     """Rows on the first two principal components of the real table, real ones in grey below each method's."""
     shown = [style for style in methods if points.get(style.name, {}).get("synthetic")]
     first = points[shown[0].name]
@@ -209,30 +197,30 @@ def clouds(points: Mapping[str, Mapping[str, Any]], methods: Sequence[Style]) ->
     flat = [value for _, cloud in clouds_of for point in cloud for value in point]
     if not flat:
         return ""
-    frame = framed(flat)
+    frame = svg.frame_around(flat)
     explained = [finite(part) for part in first.get("explained") or ()]
     names = [
         f"component {i + 1}" + (f" ({percent(p)} of variance)" if p is not None else "")
         for i, p in enumerate([*explained, None, None][:2])
     ]
     axes = frame.axes(names[0], names[1], diagonal=False)
-    under = _cloud(frame, clouds_of[0][1], GREY_LINE, 0.4)
+    under = _cloud(frame, clouds_of[0][1], svg.GREY_LINE, 0.4)
     panels, rows = [], []
     for index, (name, cloud) in enumerate(clouds_of):
         over = _cloud(frame, cloud, shown[index - 1].colour, 0.45) if index else ""
-        area = hit(frame.left, frame.top, frame.side, frame.side, index)
+        area = svg.hit(frame.left, frame.top, frame.side, frame.side, index)
         heading = f"{shown[index - 1].key}{name_tag(name)} over real" if index else "real rows alone"
         label = f"Scatter plot of {len(cloud)} {name} rows on the first two principal components of the real table."
-        panels.append(panel(axes + under + over + area, label, height=frame.height, heading=heading))
+        panels.append(svg.panel(axes + under + over + area, label, height=frame.height, heading=heading))
         rows.append([name, f"{len(cloud):,}", *_moments(cloud)])
     head = ["rows", "drawn", "mean 1", "mean 2", "std. dev. 1", "std. dev. 2"]
     heavy = [
-        listing([shortened(str(part[0]), 30) for part in component[:4]])
+        listing([shorten(str(part[0]), 30) for part in component[:4]])
         for component in first.get("loadings") or ()
         if component and all(component)
     ]
     note = " ".join(f"Largest loadings of component {i + 1}: {part}." for i, part in enumerate(heavy[:2]))
-    return figure(panels, head, rows, note=esc(note), kind="many")
+    return svg.figure(panels, head, rows, note=esc(note), kind="many")
 
 
 def _pairs_of(points: Iterable[Sequence[object]]) -> list[tuple[float, float]]:
@@ -247,10 +235,8 @@ def _cloud(frame: Frame, points: Sequence[tuple[float, float]], colour: str, opa
 
 
 def _moments(points: Sequence[tuple[float, float]]) -> list[str]:
-    count = len(points) or 1
-    means = [sum(point[k] for point in points) / count for k in (0, 1)]
-    spreads = [math.sqrt(sum((point[k] - means[k]) ** 2 for point in points) / count) for k in (0, 1)]
-    return [number(value) for value in (*means, *spreads)]
+    rows = np.array(points or [(0.0, 0.0)])
+    return [number(value) for value in (*rows.mean(axis=0).tolist(), *rows.std(axis=0).tolist())]
 
 
 # Learning
@@ -266,17 +252,17 @@ def roc_curves(curves: Mapping[str, Mapping[str, Mapping[str, Sequence[object]]]
         body = [frame.axes("false positive rate", "true positive rate")]
         tables = {source: _interpolate(curve, grid) for source, curve in by_source.items()}
         if "real" in by_source:
-            body.append(f'<path d="{_curve(frame, by_source["real"])}" {REAL_LINE}/>')
+            body.append(f'<path d="{_curve(frame, by_source["real"])}" {svg.REAL_LINE}/>')
         body += [f'<path d="{_curve(frame, by_source[m.name])}" {m.line}/>' for m in methods if m.name in by_source]
         for i, rate in enumerate(grid):
             step = frame.side / 20
-            body.append(hit(frame.x(rate) - step / 2, frame.top, step, frame.side, len(rows)))
+            body.append(svg.hit(frame.x(rate) - step / 2, frame.top, step, frame.side, len(rows)))
             found = [tables[s][i] if s in tables else None for s in ("real", *(style.name for style in methods))]
             rows.append([model_name(model), number(rate), *map(number, found)])
         label = f"ROC curves of {model_name(model)} trained on real and on synthetic rows, tested on real rows."
-        panels.append(panel("".join(body), label, height=frame.height, heading=esc(model_name(model))))
+        panels.append(svg.panel("".join(body), label, height=frame.height, heading=esc(model_name(model))))
     head = ["model", "false positive rate", "real", *(style.name for style in methods)]
-    return figure(panels, head, rows, kind="many")
+    return svg.figure(panels, head, rows, kind="many")
 
 
 def _points(curve: Mapping[str, Sequence[object]]) -> list[tuple[float, float]]:
@@ -290,65 +276,51 @@ def _curve(frame: Frame, curve: Mapping[str, Sequence[object]]) -> str:
 def _interpolate(curve: Mapping[str, Sequence[object]], grid: Sequence[float]) -> list[float | None]:
     """The curve's true positive rate at each false positive rate; at a step, its top."""
     points = _points(curve)
-    heights: list[float | None] = []
-    for rate in grid:
-        before = [p for p in points if p[0] <= rate]
-        after = next((p for p in points if p[0] > rate), None)
-        if not before:
-            heights.append(None)
-        elif after is None or before[-1][0] == rate:
-            heights.append(before[-1][1])
-        else:
-            (x0, y0), (x1, y1) = before[-1], after
-            heights.append(y0 + (y1 - y0) * (rate - x0) / (x1 - x0))
-    return heights
+    if not points:
+        return [None] * len(grid)
+    rates, heights = zip(*points, strict=True)
+    return np.interp(grid, rates, heights, left=math.nan).tolist()
 
 
-def slopes(models: Mapping[str, Sequence[Mapping[str, Any]]], methods: Sequence[Style]) -> str:
+_SOURCES = ("real", "synthetic")
+
+
+def slopes(models: Mapping[str, Sequence[Json]], methods: Sequence[Style]) -> str:
     """A segment for each regression, from its error after training on real rows to that after synthetic ones."""
     shown = [style for style in methods if models.get(style.name)]
-    named = {style.name: {_regressors(m): m for m in models[style.name]} for style in shown}
+    named = {style.name: {", ".join(m["regressors"]): m for m in models[style.name]} for style in shown}
     keys = list(dict.fromkeys(key for by_key in named.values() for key in by_key))
-    values = [
-        v
-        for by in named.values()
-        for m in by.values()
-        for s in ("real", "synthetic")
-        if (v := finite(m[s])) is not None
-    ]
+    errors = [finite(model[source]) for style in shown for model in models[style.name] for source in _SOURCES]
+    values = [error for error in errors if error is not None]
     if not values:
         return ""
-    frame = framed(values)
+    frame = svg.frame_around(values)
     panels = []
     ends = frame.left + 40, frame.left + frame.side - 40
     for index, style in enumerate(shown):
         body = []
-        for tick in ticks(frame.low, frame.high):
-            body.append(line(frame.left, frame.y(tick), frame.left + frame.side, frame.y(tick), "#e6e6e1"))
-            body.append(text(frame.left - 5, frame.y(tick) + 3.5, tick_label(tick), anchor="end"))
-        for x, source in zip(ends, ("real", "synthetic"), strict=True):
-            body.append(line(x, frame.top, x, frame.bottom, RULE))
-            body.append(centred(x, frame.bottom + 16, f"trained on {source}"))
+        for tick in svg.ticks(frame.low, frame.high):
+            body.append(svg.line(frame.left, frame.y(tick), frame.left + frame.side, frame.y(tick), "#e6e6e1"))
+            body.append(svg.text(frame.left - 5, frame.y(tick) + 3.5, tick_label(tick), anchor="end"))
+        for x, source in zip(ends, _SOURCES, strict=True):
+            body.append(svg.line(x, frame.top, x, frame.bottom, svg.RULE))
+            body.append(svg.centre_text(x, frame.bottom + 16, f"trained on {source}"))
         for row, key in enumerate(keys):
             model = named[style.name].get(key, {})
             before, after = finite(model.get("real")), finite(model.get("synthetic"))
             if before is None or after is None:
                 continue
-            body.append(line(ends[0], frame.y(before), ends[1], frame.y(after), style.colour, ' stroke-opacity="0.8"'))
-            body.append(f'<circle cx="{ends[0]}" cy="{frame.y(before):.1f}" r="3" fill="{GREY_LINE}"/>')
+            body.append(
+                svg.line(ends[0], frame.y(before), ends[1], frame.y(after), style.colour, ' stroke-opacity="0.8"')
+            )
+            body.append(f'<circle cx="{ends[0]}" cy="{frame.y(before):.1f}" r="3" fill="{svg.GREY_LINE}"/>')
             which = f' class="m" data-r="{row}" data-c="{index + 2}"'
             body.append(style.mark(ends[1], frame.y(after), 3.6, which))
         label = f"Root mean squared error of {len(keys)} regressions trained on real rows and on those of {style.name}."
-        heading = f"{style.key}{name_tag(style.name)}"
-        panels.append(panel("".join(body), label, height=frame.height - 10, heading=heading))
+        panels.append(svg.panel("".join(body), label, height=frame.height - 10, heading=style.heading()))
     rows: list[list[str]] = []
     for key in keys:
         found = [named[style.name].get(key, {}) for style in shown]
         real = next((model["real"] for model in found if model), None)
         rows.append([key, number(real), *(number(model.get("synthetic")) for model in found)])
-    return figure(panels, ["regressors", "real", *(m.name for m in shown)], rows, kind="many")
-
-
-def _regressors(model: Mapping[str, Any]) -> str:
-    named = model["regressors"]
-    return named if isinstance(named, str) else ", ".join(map(str, named))
+    return svg.figure(panels, ["regressors", "real", *(m.name for m in shown)], rows, kind="many")

@@ -5,25 +5,23 @@ import hashlib
 import importlib.resources
 import json
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from markdown_it import MarkdownIt
 
 from understudy import certificate
 from understudy.errors import ConfigError
-from understudy.evaluation.scorecard import WARNING, check_document, refuse_release
+from understudy.evaluation.scorecard import WARNING, Scorecard, check_document, refuse_release
+from understudy.evaluation.scores import Json
 from understudy.privacy.ledger import Statement
 from understudy.report import chart_sections, score_sections, verdict
+from understudy.report.markup import esc, scroll_table
 from understudy.report.svg import Style, styles
-from understudy.report.text import Scores, counted, esc, finite, listing, model_name, name_tag, quoted, shortened
+from understudy.report.text import count_of, finite, listing, model_name, quote, shorten
 from understudy.run.atomic import atomic_write
 
 _COUNTS = {2: "Two", 3: "Three", 4: "Four", 5: "Five", 6: "Six"}
-
-
-class HasJson(Protocol):
-    def to_json(self) -> Mapping[str, Any]: ...
 
 
 class HasStatement(Protocol):
@@ -33,7 +31,7 @@ class HasStatement(Protocol):
 
 def write_report(
     path: str | os.PathLike[str],
-    scores: Mapping[str, Any] | HasJson,
+    scores: Scorecard | Json,
     statement: Statement | HasStatement | None = None,
     *,
     force: bool = False,
@@ -55,14 +53,14 @@ def write_report(
 
 
 def render(
-    scores: Mapping[str, Any] | HasJson, statement: Statement | HasStatement | None = None, *, of: str | None = None
+    scores: Scorecard | Json, statement: Statement | HasStatement | None = None, *, of: str | None = None
 ) -> str:
     """The report as HTML: a pure function of the scorecard and the statement."""
-    card = check_document(scores.to_json() if hasattr(scores, "to_json") else scores)
+    card = check_document(scores.to_json() if isinstance(scores, Scorecard) else scores)
     methods = styles([table["name"] for table in card["synthetic"]])
     if of is not None and of not in [style.name for style in methods]:
-        known = listing([quoted(style.name) for style in methods])
-        raise ConfigError(f"No table named {quoted(of)} was evaluated, only {known}. Name one of these.")
+        known = listing([quote(style.name) for style in methods])
+        raise ConfigError(f"No table named {quote(of)} was evaluated, only {known}. Name one of these.")
     drawn = [
         ("verdict", "Verdict", _verdict(card, methods)),
         ("key", "Key scores", score_sections.key_scores(card, methods)),
@@ -78,7 +76,7 @@ def render(
     absent = [title for _, title, content in drawn if not content]
     sections = [section for section in drawn if section[2]]
     sections.append(("settings", "Settings and notes", _settings(card, absent)))
-    title = f"Report on {listing([shortened(style.name, 40) for style in methods])}"
+    title = f"Report on {listing([shorten(style.name, 40) for style in methods])}"
     return _document(title, _head(card, methods), sections, _certificate(statement, methods, of))
 
 
@@ -109,12 +107,16 @@ def _asset(name: str) -> str:
     return importlib.resources.files("understudy.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _head(card: Scores, methods: Sequence[Style]) -> str:
+def _head(card: Json, methods: Sequence[Style]) -> str:
     real, holdout = card["real"], card["holdout"]
-    seen = "seen by the synthesizer, so scores on them may be too good" if holdout.get("seen") else "given as unseen"
+    seen = (
+        "part of the table that was fitted, so scores on them may be too good"
+        if holdout.get("seen")
+        else "declared as unseen"
+    )
     facts = [("Real table", _rows_of(real)), ("Held out for testing", f"{_rows_of(holdout)}; {seen}")]
     for style, table in zip(methods, card["synthetic"], strict=True):
-        facts.append((f"{style.key}{name_tag(style.name)}", f"synthetic, {counted(table['rows'], 'row')}"))
+        facts.append((style.heading(), f"synthetic, {count_of(table['rows'], 'row')}"))
     if card.get("target") is not None:
         positive = f", positive class {esc(card['positive'])}" if card.get("positive") is not None else ""
         facts.append(("Target", f"{esc(card['target'])}{positive}"))
@@ -127,12 +129,12 @@ def _head(card: Scores, methods: Sequence[Style]) -> str:
     return f"<header><h1>{what} compared with the real one</h1><dl>{rows}</dl></header>"
 
 
-def _rows_of(table: Scores) -> str:
+def _rows_of(table: Json) -> str:
     """A table by its file, if it came from one, and its number of rows."""
-    return f"{esc(table.get('file') or table['name'])}, {counted(table['rows'], 'row')}"
+    return f"{esc(table.get('file') or table['name'])}, {count_of(table['rows'], 'row')}"
 
 
-def _verdict(card: Scores, methods: Sequence[Style]) -> str:
+def _verdict(card: Json, methods: Sequence[Style]) -> str:
     names = [style.name for style in methods]
     warnings = "".join(f"<li><strong>Warning.</strong> {esc(text)}</li>" for text in card.get("warnings") or ())
     parts = [f'<ul class="warnings">{warnings}</ul>'] if warnings else []
@@ -142,18 +144,18 @@ def _verdict(card: Scores, methods: Sequence[Style]) -> str:
     verdicts = []
     for style in methods:
         items = "".join(f"<li>{esc(sentence)}</li>" for sentence in verdict.verdict(card, style.name))
-        verdicts.append(f'<div class="verdict"><h3>{style.key}{name_tag(style.name, 60)}</h3><ul>{items}</ul></div>')
+        verdicts.append(f'<div class="verdict"><h3>{style.heading(60)}</h3><ul>{items}</ul></div>')
     parts.append(f'<div class="verdicts">{"".join(verdicts)}</div>')
     rest = [*([" ".join(verdict.comparison(card, names))] if several else ()), *verdict.absences(card, names)]
     parts += [f"<p>{esc(text)}</p>" for text in rest]
     parts.append(
-        '<p class="note">These sentences follow from the scores by fixed rules. They are about usefulness and say '
+        '<p class="note">These sentences follow from the scores by fixed rules. They describe utility and say '
         "nothing about privacy.</p>"
     )
     return "".join(parts)
 
 
-def _settings(card: Scores, absent: Sequence[str]) -> str:
+def _settings(card: Json, absent: Sequence[str]) -> str:
     notes = "".join(f"<li>{esc(_note_text(note))}</li>" for note in card.get("notes") or ())
     parts = [f"<ul>{notes}</ul>" if notes else "<p>There are no notes.</p>"]
     settings, seconds = card.get("settings") or {}, card.get("seconds") or {}
@@ -164,15 +166,12 @@ def _settings(card: Scores, absent: Sequence[str]) -> str:
         if each or took != "0.0":  # else it was skipped
             rows.append(f"<tr><td>{esc(model_name(group))}<td>{esc(each)}<td class=n>{took}")
     if rows:
-        parts.append(
-            '<div class="scroll" tabindex="0" role="region" aria-label="Settings"><table class="plain settings">'
-            "<thead><tr><th scope=col>scores</th><th scope=col>settings</th><th scope=col>seconds</th></tr></thead>"
-            f"<tbody>{''.join(rows)}</tbody></table></div>"
-        )
+        titles = "<th scope=col>scores</th><th scope=col>settings</th><th scope=col>seconds</th>"
+        parts.append(scroll_table("Settings", titles, "".join(rows), "plain settings"))
     skipped = [metric["title"] for metric in card["metrics"] if score_sections.is_skipped(metric)]
     if absent or skipped:
-        named = [f"the sections {listing([quoted(title) for title in absent])}"] if absent else []
-        named += [f"the scores {listing([quoted(title, 70) for title in skipped])}"] if skipped else []
+        named = [f"the sections {listing([quote(title) for title in absent])}"] if absent else []
+        named += [f"the scores {listing([quote(title, 70) for title in skipped])}"] if skipped else []
         parts.append(
             f'<p class="note">Skipped by the {esc(card.get("effort") or "")} scorecard and not on this page: '
             f"{esc('; '.join(named))}.</p>"
@@ -180,7 +179,7 @@ def _settings(card: Scores, absent: Sequence[str]) -> str:
     return "".join(parts)
 
 
-def _note_text(note: Scores) -> str:
+def _note_text(note: Json) -> str:
     """A note with its group and the tables that it is about."""
     if not note.get("group"):
         return str(note["text"])
@@ -190,7 +189,7 @@ def _note_text(note: Scores) -> str:
 
 def _plain(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return shortened(text, 160)
+    return shorten(text, 160)
 
 
 def _certificate(given: Statement | HasStatement | None, methods: Sequence[Style], of: str | None) -> str:
@@ -201,8 +200,8 @@ def _certificate(given: Statement | HasStatement | None, methods: Sequence[Style
     if not isinstance(statement, Statement):
         raise ConfigError(f"A certificate needs a release or its statement, found {type(given).__name__}.")
     of = methods[0].name if of is None and len(methods) == 1 else of
-    whose = f"It belongs to {quoted(of, 60)}" if of is not None else "It belongs to one of the tables above"
-    whose += f", made by the method {quoted(statement.method, 60)}." if statement.method else "."
+    whose = f"It belongs to {quote(of, 60)}" if of is not None else "It belongs to one of the tables above"
+    whose += f", made by the method {quote(statement.method, 60)}." if statement.method else "."
     if statement.is_private:
         kind = "publishable"
         text = "The privacy certificate of the release: this part may be published; everything above may not."

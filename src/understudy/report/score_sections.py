@@ -4,21 +4,11 @@ import collections
 import math
 from collections.abc import Sequence
 
-from understudy.evaluation.scores import Direction
+from understudy.evaluation.scores import Direction, Json
 from understudy.report import verdict
+from understudy.report.markup import esc, scroll_table
 from understudy.report.svg import Style
-from understudy.report.text import (
-    Scores,
-    counted,
-    esc,
-    finite,
-    format_score,
-    minus,
-    name_tag,
-    number,
-    shortened,
-    tick_label,
-)
+from understudy.report.text import count_of, finite, format_score, minus, number, shorten, tick_label
 
 FAMILIES = {
     "Marginals and associations": (
@@ -42,12 +32,12 @@ _ROUGH = "\N{NO-BREAK SPACE}†"
 """Marks a reference that scores worse by chance alone."""
 
 
-def is_skipped(metric: Scores) -> bool:
+def is_skipped(metric: Json) -> bool:
     """Whether the effort left the metric out for all tables."""
     return all(map(verdict.is_skipped, metric["values"].values()))
 
 
-def key_scores(card: Scores, methods: Sequence[Style]) -> str:
+def key_scores(card: Json, methods: Sequence[Style]) -> str:
     """The scores that sum up the page, methods side by side."""
     shown = [m for m in card["metrics"] if m.get("key_score") and not m.get("same_as") and _is_computed(m)]
     if not shown:
@@ -55,25 +45,22 @@ def key_scores(card: Scores, methods: Sequence[Style]) -> str:
     rows = "".join(_key_row(metric, methods) for metric in shown)
     best = " The best of the tables is in bold." if len(methods) > 1 else ""
     return (
-        "<p>The scores to read first. Real rows are held-out ones in place of the synthetic table or, for learning, "
-        f"models trained on real rows.{best}</p>{_score_table('Key scores', rows, methods, 'all board')}"
-        f"{_rough_note(card, shown)}"
+        "<p>The scores to read first. The column of real rows shows the score of held-out real rows in place of the "
+        "synthetic table or, for learning, of models trained on real "
+        f"rows.{best}</p>{_score_table('Key scores', rows, methods, 'all board')}{_rough_note(card, shown)}"
     )
 
 
-def _is_computed(metric: Scores) -> bool:
+def _is_computed(metric: Json) -> bool:
     return any(finite(score["value"]) is not None for score in metric["values"].values())
 
 
 def _score_table(label: str, rows: str, methods: Sequence[Style], kind: str) -> str:
-    head = "".join(f"<th scope=col>{style.key}{name_tag(style.name, 20)}</th>" for style in methods)
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table class="{kind}"><thead><tr>'
-        f"<th scope=col>score</th><th scope=col>real rows</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    head = "".join(f"<th scope=col>{style.heading(20)}</th>" for style in methods)
+    return scroll_table(label, f"<th scope=col>score</th><th scope=col>real rows</th>{head}", rows, kind)
 
 
-def _key_row(metric: Scores, methods: Sequence[Style]) -> str:
+def _key_row(metric: Json, methods: Sequence[Style]) -> str:
     values = {style.name: finite(metric["values"][style.name]["value"]) for style in methods}
     ranks = {name: verdict.badness(metric, value) for name, value in values.items() if value is not None}
     least = min((rank for rank in ranks.values() if rank is not None), default=None)
@@ -82,29 +69,28 @@ def _key_row(metric: Scores, methods: Sequence[Style]) -> str:
     for name, value in values.items():
         text = format_score(metric, value)
         shown = f"<b>{text}</b>" if best == [name] and len(methods) > 1 else text
-        cells.append(f'<td class=n data-name="{esc(shortened(name, 40))}">{shown}</td>')
-    reference = metric.get("reference") or {}
-    real = format_score(metric, reference.get("value")) + ("" if verdict.is_comparable(metric) else _ROUGH)
+        cells.append(f'<td class=n data-name="{esc(shorten(name, 40))}">{shown}</td>')
+    real = format_score(metric, verdict.real_value(metric)) + ("" if verdict.is_comparable(metric) else _ROUGH)
     return (
         f"<tr><th scope=row><span>{esc(metric['title'])}</span><small>{_direction_text(metric)}</small></th>"
         f'<td class=n data-name="real rows">{real}</td>{"".join(cells)}</tr>'
     )
 
 
-def _direction_text(metric: Scores) -> str:
+def _direction_text(metric: Json) -> str:
     return esc(Direction(metric["direction"]).text)
 
 
-def _rough_note(card: Scores, metrics: Sequence[Scores]) -> str:
+def _rough_note(card: Json, metrics: Sequence[Json]) -> str:
     if all(map(verdict.is_comparable, metrics)):
         return ""
     return (
-        f'<p class="note">† The held-out table has {counted(card["holdout"]["rows"], "row")}, far fewer than the '
+        f'<p class="note">† The held-out table has {count_of(card["holdout"]["rows"], "row")}, far fewer than the '
         "synthetic one, and scores worse by chance alone: beating it proves nothing.</p>"
     )
 
 
-def bars(card: Scores, methods: Sequence[Style]) -> str:
+def bars(card: Json, methods: Sequence[Style]) -> str:
     drawn = [metric for metric in card["metrics"] if not metric.get("same_as") and _is_computed(metric)]
     if not drawn:
         return "<p>No score could be computed; the table of all scores gives the reasons.</p>"
@@ -126,24 +112,24 @@ def bars(card: Scores, methods: Sequence[Style]) -> str:
     return "".join(parts)
 
 
-def _usual_reference(metrics: Sequence[Scores]) -> str:
+def _usual_reference(metrics: Sequence[Json]) -> str:
     """What most of these scores are compared with, so that it need not be repeated."""
     found = [str(metric["reference"].get("what") or "") for metric in metrics if metric.get("reference")]
     return collections.Counter(found).most_common(1)[0][0] if found else ""
 
 
-def families(metrics: Sequence[Scores]) -> dict[str, list[Scores]]:
+def families(metrics: Sequence[Json]) -> dict[str, list[Json]]:
     """Metrics under their headings, in the order of these; empty headings are omitted."""
     of = {group: family for family, groups in FAMILIES.items() for group in groups}
-    found: dict[str, list[Scores]] = {family: [] for family in FAMILIES}
+    found: dict[str, list[Json]] = {family: [] for family in FAMILIES}
     for metric in metrics:
         found[of.get(metric["group"], "Other scores")].append(metric)
     return {family: each for family, each in found.items() if each}
 
 
-def _bar_card(metric: Scores, methods: Sequence[Style], usual: str) -> str:
+def _bar_card(metric: Json, methods: Sequence[Style], usual: str) -> str:
     reference = metric.get("reference") or {}
-    real, goal = finite(reference.get("value")), Direction(metric["direction"]).goal
+    real, goal = verdict.real_value(metric), Direction(metric["direction"]).goal
     values = [finite(score["value"]) for score in metric["values"].values()]
     low, high = _axis(metric, [v for v in (*values, real) if v is not None])
 
@@ -157,7 +143,7 @@ def _bar_card(metric: Scores, methods: Sequence[Style], usual: str) -> str:
     rows = []
     for style in methods:
         score = metric["values"][style.name]
-        value, error, tag = finite(score["value"]), finite(score.get("error")), f"{style.key}{name_tag(style.name, 16)}"
+        value, error, tag = finite(score["value"]), finite(score.get("error")), style.heading(16)
         if value is None:
             why = esc(score.get("why") or "no reason is given")
             rows.append(f'<dt>{tag}</dt><dd class="none">not computed: {why}</dd>')
@@ -179,7 +165,7 @@ def _bar_card(metric: Scores, methods: Sequence[Style], usual: str) -> str:
     )
 
 
-def _axis(metric: Scores, values: Sequence[float]) -> tuple[float, float]:
+def _axis(metric: Json, values: Sequence[float]) -> tuple[float, float]:
     """The whole range where large is good; otherwise only as far as there are values, or nothing would be visible."""
     low, high, direction = finite(metric.get("low")), finite(metric.get("high")), Direction(metric["direction"])
     reached = [*values, *([] if direction.goal is None else [direction.goal])]
@@ -202,7 +188,7 @@ def round_up(value: float) -> float:
     return float(f"{next(step * scale for step in steps if step * scale >= value * (1 - 1e-9)):.3g}")
 
 
-def table(card: Scores, methods: Sequence[Style]) -> str:
+def table(card: Json, methods: Sequence[Style]) -> str:
     rows = []
     for family, metrics in families([metric for metric in card["metrics"] if not is_skipped(metric)]).items():
         usual = _usual_reference(metrics)
@@ -214,20 +200,20 @@ def table(card: Scores, methods: Sequence[Style]) -> str:
     if not rows:
         return ""
     return (
-        "<p>Every score with its meaning, its direction and range, the score of real rows, and its standard error (±) "
-        "where one was estimated. What real rows are is stated at the head of each part, and where it differs.</p>"
-        f"{_score_table('All scores', ''.join(rows), methods, 'all')}{_rough_note(card, card['metrics'])}"
+        "<p>Every score with its meaning, its direction and range, the score of real rows, and its standard error "
+        "(±) where one was estimated. The head of each part states what the score of real rows is; exceptions are "
+        f"noted.</p>{_score_table('All scores', ''.join(rows), methods, 'all')}{_rough_note(card, card['metrics'])}"
     )
 
 
-def _row(metric: Scores, methods: Sequence[Style], usual: str) -> str:
+def _row(metric: Json, methods: Sequence[Style], usual: str) -> str:
     scores = [metric["values"][style.name] for style in methods]
     reasons = {score.get("why") if finite(score["value"]) is None else None for score in scores}
     if len(methods) > 1 and len(reasons) == 1 and None not in reasons:  # one reason for all
         cells = f'<td class=n colspan="{len(methods)}" data-name="all">{_cell(metric, scores[0])}</td>'
     else:
         cells = "".join(
-            f'<td class=n data-name="{esc(shortened(style.name, 40))}">{_cell(metric, score)}</td>'
+            f'<td class=n data-name="{esc(shorten(style.name, 40))}">{_cell(metric, score)}</td>'
             for style, score in zip(methods, scores, strict=True)
         )
     reference = metric.get("reference")
@@ -244,7 +230,7 @@ def _row(metric: Scores, methods: Sequence[Style], usual: str) -> str:
     )
 
 
-def _cell(metric: Scores, score: Scores, mark: str = "") -> str:
+def _cell(metric: Json, score: Json, mark: str = "") -> str:
     value, error = finite(score.get("value")), finite(score.get("error"))
     if value is None:
         return f'<span class="why">not computed: {esc(score.get("why") or "no reason is given")}</span>'
@@ -252,7 +238,7 @@ def _cell(metric: Scores, score: Scores, mark: str = "") -> str:
     return f"<b>{format_score(metric, value)}{mark}</b>{spread}"
 
 
-def _end(metric: Scores, value: float) -> str:
+def _end(metric: Json, value: float) -> str:
     """The end of a scale: 1 rather than 1.00."""
     if metric.get("fraction"):
         return minus(f"{100 * value:.3g}\N{NO-BREAK SPACE}%")

@@ -10,7 +10,8 @@ import math
 import unicodedata
 from collections.abc import Sequence
 
-from understudy.report.text import esc, name_tag, tick_label
+from understudy.report.markup import esc, name_tag
+from understudy.report.text import tick_label
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's palette, which is safe for colour-blind readers."""
@@ -18,6 +19,7 @@ DASHES = ("", "5 2", "2 2", "7 2 2 2", "9 3", "1 3")
 SHAPES = ("circle", "square", "triangle", "diamond", "wedge", "cross")
 GREY, GREY_LINE, INK, RULE = "#d3d3cf", "#8b8b86", "#2a2a28", "#b9b9b4"
 
+REAL_BAR, REAL_DOT = f'fill="{GREY}" stroke="{GREY_LINE}"', f'fill="{GREY}" stroke="{INK}"'
 REAL_LINE = f'fill="none" stroke="{INK}" stroke-width="2.4" stroke-opacity="0.55"'
 
 WIDTH = 340
@@ -51,6 +53,10 @@ class Style:
             f"{self.mark(15, 6, 4.2)}</svg>"
         )
 
+    def heading(self, most: int = 28) -> str:
+        """Its key and its name."""
+        return f"{self.key}{name_tag(self.name, most)}"
+
 
 def styles(methods: Sequence[str]) -> list[Style]:
     """A style for each method: about thirty are distinct, and the first six differ in colour, dash and shape."""
@@ -82,13 +88,13 @@ def outline(shape: str, x: float, y: float, size: float) -> str:
 def legend(methods: Sequence[Style], real: str = "bar") -> str:
     """The styles of all methods; real rows are a bar, a line or a dot."""
     drawn = {
-        "bar": f'<rect x="1" y="2" width="28" height="8" fill="{GREY}" stroke="{GREY_LINE}"/>',
+        "bar": f'<rect x="1" y="2" width="28" height="8" {REAL_BAR}/>',
         "line": f'<path d="M1 6H29" {REAL_LINE}/>',
-        "dot": f'<circle cx="15" cy="6" r="4.6" fill="{GREY}" stroke="{INK}"/>',
+        "dot": f'<circle cx="15" cy="6" r="4.6" {REAL_DOT}/>',
     }[real]
     grey = f'<svg class="key" viewBox="0 0 30 12" aria-hidden="true">{drawn}</svg>'
     label = "real rows" if real == "bar" else "trained on real rows"
-    items = [f"<li>{grey}{label}</li>", *(f"<li>{style.key}{name_tag(style.name)}</li>" for style in methods)]
+    items = [f"<li>{grey}{label}</li>", *(f"<li>{style.heading()}</li>" for style in methods)]
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
@@ -101,22 +107,16 @@ def figure(
     note: str = "",
     kind: str = "",
 ) -> str:
-    """Panels over the table of their data. `title` and `note` are HTML, the table is text."""
+    """Panels over the table of their data, which is folded away. `title` and `note` are HTML, the table is text."""
+    cells = "".join(f"<th scope=col>{esc(cell)}</th>" for cell in head)
+    body = "".join(f"<tr>{''.join(f'<td>{esc(cell)}' for cell in row)}" for row in rows)
     caption = f"<figcaption>{title}</figcaption>" if title else ""
     remark = f'<p class="note">{note}</p>' if note else ""
     return (
         f'<figure class="chart {kind}">{caption}<div class="panels">{"".join(panels)}</div>{remark}'
-        f"{data_table(head, rows)}</figure>"
-    )
-
-
-def data_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The data behind a chart, folded away."""
-    cells = "".join(f"<th scope=col>{esc(cell)}</th>" for cell in head)
-    body = "".join(f"<tr>{''.join(f'<td>{esc(cell)}' for cell in row)}" for row in rows)
-    return (
-        f'<details class="data"><summary>Show data</summary><div class="scroll" tabindex="0" role="region" '
+        '<details class="data"><summary>Show data</summary><div class="scroll" tabindex="0" role="region" '
         f'aria-label="Data of the chart"><table><thead><tr>{cells}</thead><tbody>{body}</tbody></table></div></details>'
+        "</figure>"
     )
 
 
@@ -141,7 +141,7 @@ def text(
     return f'<text x="{x:.1f}" y="{y:.1f}"{at}{extra}>{full}{esc(short)}</text>'
 
 
-def centred(x: float, y: float, label: str, *, right: float = WIDTH) -> str:
+def centre_text(x: float, y: float, label: str, *, right: float = WIDTH) -> str:
     """A label around a point, moved where it would leave the drawing or pass `right`."""
     half = breadth(label) / 2
     return text(max(min(x, right - half), half), y, label, anchor="middle")
@@ -240,7 +240,7 @@ class Frame:
             parts.append(line(self.left, self.y(tick), self.left + self.side, self.y(tick), "#e6e6e1"))
             parts.append(line(self.x(tick), self.top, self.x(tick), self.bottom, "#e6e6e1"))
             parts.append(text(self.left - 5, self.y(tick) + 3.5, tick_label(tick), anchor="end"))
-            parts.append(centred(self.x(tick), self.bottom + 14, tick_label(tick)))
+            parts.append(centre_text(self.x(tick), self.bottom + 14, tick_label(tick)))
         if diagonal:
             ends = self.x(self.low), self.y(self.low), self.x(self.high), self.y(self.high)
             parts.append(line(*ends, GREY_LINE, ' stroke-dasharray="3 3"'))
@@ -253,11 +253,9 @@ class Frame:
         return "".join(parts)
 
 
-def framed(values: Sequence[float], low: float | None = None, high: float | None = None) -> Frame:
+def frame_around(values: Sequence[float], low: float | None = None, high: float | None = None) -> Frame:
     """A frame around all values, widened a little where its ends are not given."""
-    bottom, top = (
-        min([*values, *([low] if low is not None else [])]),
-        max([*values, *([high] if high is not None else [])]),
-    )
+    bottom = min(values) if low is None else min(low, *values)
+    top = max(values) if high is None else max(high, *values)
     room = 0.04 * (top - bottom) or 0.5
     return Frame(bottom if bottom == low else bottom - room, top if top == high else top + room)

@@ -1,12 +1,9 @@
-"""Numbers and names as text, and text as safe HTML."""
+"""Numbers and names as text."""
 
-import html
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-Scores = Mapping[str, Any]
-"""A scorecard's JSON document, or a part of it."""
+from understudy.evaluation.scores import Json
 
 
 def number(value: object) -> str:
@@ -47,10 +44,15 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.{0 if fraction in (0, 1) else _decimals(100 * abs(fraction))}f}\N{NO-BREAK SPACE}%"
 
 
-def format_score(metric: Scores, value: object) -> str:
-    """A value of this metric: fractions in percent, all else as a number."""
+def format_fraction(value: object) -> str:
+    """In percent; a number where it is negative or missing."""
     found = finite(value)
-    return percent(found) if metric.get("fraction") and found is not None and found >= 0 else number(value)
+    return number(value) if found is None or found < 0 else percent(found)
+
+
+def format_score(metric: Json, value: object) -> str:
+    """A value of this metric: fractions in percent, all else as a number."""
+    return format_fraction(value) if metric.get("fraction") else number(value)
 
 
 def finite(value: object) -> float | None:
@@ -60,7 +62,7 @@ def finite(value: object) -> float | None:
     return None
 
 
-def counted(count: int, one: str, many: str | None = None) -> str:
+def count_of(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
@@ -68,27 +70,14 @@ def listing(parts: Sequence[str]) -> str:
     return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def quoted(name: object, most: int = 40) -> str:
+def quote(name: object, most: int = 40) -> str:
     """A name inside a sentence, shortened if it is very long."""
-    return f"“{shortened(str(name), most)}”"
+    return f"“{shorten(str(name), most)}”"
 
 
-def shortened(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     plain = " ".join(text.split())
     return plain if len(plain) <= most else plain[: most - 1].rstrip() + "…"
-
-
-def esc(text: object) -> str:
-    """Any text, safe inside elements and quoted attributes; control characters become spaces."""
-    plain = "".join(c if c.isprintable() or c in "\u00a0\u200d\ufe0f" else " " for c in str(text))
-    return html.escape(plain, quote=True)
-
-
-def name_tag(name: object, most: int = 28) -> str:
-    """A name, shortened if it is very long, with the whole of it on hover."""
-    short = shortened(str(name), most)
-    full = f' title="{esc(name)}"' if short != str(name) else ""
-    return f"<span{full}>{esc(short)}</span>"
 
 
 _NAMES = {

@@ -3,65 +3,67 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from understudy.evaluation.scores import Direction, Status
-from understudy.report.text import Scores, counted, finite, format_score, listing, number, percent, quoted
+from understudy.evaluation.scores import Direction, Json, Status
+from understudy.report.text import count_of, finite, format_score, listing, number, percent, quote
 
 TOO_SMALL = "the held-out table has far fewer rows than the synthetic one and scores worse by chance alone"
 
 
-def badness(metric: Scores, value: float) -> float | None:
+def real_value(metric: Json | None) -> float | None:
+    """The score of real rows."""
+    return finite(((metric or {}).get("reference") or {}).get("value"))
+
+
+def method_value(metric: Json | None, method: str) -> float | None:
+    return None if metric is None else finite(metric["values"][method]["value"])
+
+
+def badness(metric: Json, value: float) -> float | None:
     """The distance from the best value, comparable among values of one metric; None if it is not known."""
     direction = Direction(metric["direction"])
     if direction.goal is not None:
         return abs(value - direction.goal)
     if direction is Direction.NEAR_REAL:
-        reference = finite((metric.get("reference") or {}).get("value"))
+        reference = real_value(metric)
         return None if reference is None else abs(value - reference)
     return value if direction is Direction.LOWER else -value
 
 
-def no_worse(metric: Scores, score: Scores) -> bool | None:
+def no_worse(metric: Json, score: Json) -> bool | None:
     """Whether a score is as good as that of real rows, within two standard errors; None: nothing to compare with."""
-    reference = metric.get("reference") or {}
-    value, real = finite(score.get("value")), finite(reference.get("value"))
+    value, real = finite(score.get("value")), real_value(metric)
     if value is None or real is None:
         return None
     ours, theirs = badness(metric, value), badness(metric, real)
-    return None if ours is None or theirs is None else ours <= theirs + 2 * _error(score, reference) + 1e-12
+    return None if ours is None or theirs is None else ours <= theirs + 2 * _error(score, metric["reference"]) + 1e-12
 
 
-def is_comparable(metric: Scores) -> bool:
+def is_comparable(metric: Json) -> bool:
     """Whether the reference has enough rows: a much smaller table scores worse by chance alone."""
     return (metric.get("reference") or {}).get("comparable") is not False
 
 
-def is_skipped(score: Scores) -> bool:
+def is_skipped(score: Json) -> bool:
     """Whether the effort left the score out."""
     return score.get("status") == Status.SKIPPED
 
 
-def _error(score: Scores, reference: Scores) -> float:
+def _error(score: Json, reference: Json) -> float:
     """The standard error of their difference, as far as it is known."""
     return math.hypot(finite(score.get("error")) or 0.0, finite(reference.get("error")) or 0.0)
 
 
-def verdict(scores: Scores, method: str) -> list[str]:
+def verdict(scores: Json, method: str) -> list[str]:
     """The findings about one synthetic table, the most important first."""
-    return [
-        *_copies(scores, method),
-        *_learning(scores, method),
-        *_columns(scores, method),
-        *_pairs(scores, method),
-        *_validity(scores, method),
-        *_against_real(scores, method),
-    ]
+    rules = (_copies, _learning, _columns, _pairs, _validity, _against_real)
+    return [sentence for rule in rules for sentence in rule(scores, method)]
 
 
-def rankings(scores: Scores, methods: Sequence[str]) -> list[str]:
+def rankings(scores: Json, methods: Sequence[str]) -> list[str]:
     """Several synthetic tables ranked by the most wanted scores."""
     sentences = []
     for metric in (_learning_score(scores), find(scores, "tv2"), find(scores, "invalid_cells")):
-        found = {m: v for m in methods if metric and (v := finite(metric["values"][m]["value"])) is not None}
+        found = {m: value for m in methods if (value := method_value(metric, m)) is not None}
         if metric is None or not any(found.values()):
             continue
         order = sorted(found, key=lambda method: badness(metric, found[method]) or 0.0)
@@ -72,12 +74,12 @@ def rankings(scores: Scores, methods: Sequence[str]) -> list[str]:
     return sentences
 
 
-def comparison(scores: Scores, methods: Sequence[str]) -> list[str]:
+def comparison(scores: Json, methods: Sequence[str]) -> list[str]:
     """On how many scores each of several synthetic tables is best."""
     wins, ties, compared = dict.fromkeys(methods, 0), 0, 0
     for metric in scores["metrics"]:
         by_real = Direction(metric["direction"]) is Direction.NEAR_REAL
-        values = [finite(metric["values"][method]["value"]) for method in methods]
+        values = [method_value(metric, method) for method in methods]
         ranks = [None if value is None else badness(metric, value) for value in values]
         known = [rank for rank in ranks if rank is not None]
         if len(known) < len(methods) or metric.get("same_as") or (by_real and not is_comparable(metric)):
@@ -94,13 +96,13 @@ def comparison(scores: Scores, methods: Sequence[str]) -> list[str]:
     won = listing([f"{method} {'is best ' if i == 0 else ''}on {wins[method]}" for i, method in enumerate(ranking)])
     tied = f"; {ties} {'is a tie' if ties == 1 else 'are ties'}" if ties else ""
     return [
-        f"Of the {counted(compared, 'score')} that all of them have, {won}{tied}.",
+        f"Of the {count_of(compared, 'score')} that all of them have, {won}{tied}.",
         "Many scores measure nearly the same thing, so this count is a rough summary. Choose by the scores that matter"
         " for the intended use.",
     ]
 
 
-def absences(scores: Scores, methods: Sequence[str]) -> list[str]:
+def absences(scores: Json, methods: Sequence[str]) -> list[str]:
     """Which scores are missing, grouped by the reason; skipped ones apart from those that cannot be computed."""
     reasons: dict[str, dict[str, list[str]]] = {}
     skipped = set()
@@ -119,18 +121,18 @@ def absences(scores: Scores, methods: Sequence[str]) -> list[str]:
         each.append(f"“{why}” ({len(keys)}{who})")
     sentences = []
     if each:
-        total = counted(len({key for keys in reasons.values() for key in keys}), "score")
+        total = count_of(len({key for keys in reasons.values() for key in keys}), "score")
         sentences.append(f"{total} could not be computed or did not apply: {listing(each)}.")
     if skipped:
         were = "was" if len(skipped) == 1 else "were"
         sentences.append(
-            f"{counted(len(skipped), 'score')} {were} skipped by the {scores.get('effort')} scorecard to save time;"
+            f"{count_of(len(skipped), 'score')} {were} skipped by the {scores.get('effort')} scorecard to save time;"
             " they are listed at the end of this page."
         )
     return sentences
 
 
-def _against_real(scores: Scores, method: str) -> list[str]:
+def _against_real(scores: Json, method: str) -> list[str]:
     compared = [m for m in scores["metrics"] if not m.get("same_as") and no_worse(m, m["values"][method]) is not None]
     known = [no_worse(metric, metric["values"][method]) for metric in compared if is_comparable(metric)]
     rough = len(compared) - len(known)
@@ -139,16 +141,15 @@ def _against_real(scores: Scores, method: str) -> list[str]:
     good = "none" if not any(known) else "all" if all(known) else str(sum(map(bool, known)))
     rest = f" Another {rough} {'is' if rough == 1 else 'are'} not counted: {TOO_SMALL}." if rough else ""
     return [
-        f"Of {counted(len(known), 'score')} that can be compared with that of real rows, {good} "
+        f"Of {count_of(len(known), 'score')} that can be compared with that of real rows, {good} "
         f"{'is' if good == '1' else 'are'} at least as good, within two standard errors where these are known.{rest}"
     ]
 
 
-def _copies(scores: Scores, method: str) -> list[str]:
+def _copies(scores: Json, method: str) -> list[str]:
     """Whether far more rows equal a real one than by chance."""
     metric = find(scores, "exact_copies")
-    fraction = finite(metric["values"][method]["value"]) if metric else None
-    by_chance = finite(((metric or {}).get("reference") or {}).get("value")) or 0.0
+    fraction, by_chance = method_value(metric, method), real_value(metric) or 0.0
     if fraction is None or fraction - by_chance < 0.1:
         return []
     return [
@@ -157,7 +158,7 @@ def _copies(scores: Scores, method: str) -> list[str]:
     ]
 
 
-def _learning_score(scores: Scores) -> Scores | None:
+def _learning_score(scores: Json) -> Json | None:
     """The learning score that people ask for first: the ROC AUC if there is one."""
     found = [
         metric
@@ -168,12 +169,12 @@ def _learning_score(scores: Scores) -> Scores | None:
     return next(iter(found), None)
 
 
-def _learning(scores: Scores, method: str) -> list[str]:
+def _learning(scores: Json, method: str) -> list[str]:
     metric = _learning_score(scores)
-    score = metric["values"][method] if metric else {}
-    value, reference = finite(score.get("value")), finite(((metric or {}).get("reference") or {}).get("value"))
+    value, reference = method_value(metric, method), real_value(metric)
     if metric is None or value is None:
         return []
+    score = metric["values"][method]
     error = finite(score.get("error"))
     text = number(value) + (f" (standard error {number(error)})" if error else "")
     if reference is None:
@@ -196,13 +197,13 @@ def _learning(scores: Scores, method: str) -> list[str]:
     return [f"{start} {percent((reference - value) / (reference - 0.5))} of the advantage over chance (0.5) is lost."]
 
 
-def _columns(scores: Scores, method: str) -> list[str]:
+def _columns(scores: Json, method: str) -> list[str]:
     columns = detail(scores, "one_way", method).get("columns") or {}
     found = {name: value for name, column in columns.items() if (value := finite(column.get("tv"))) is not None}
     if not found:
         return []
     worst = [name for name in sorted(found, key=lambda name: -found[name])[:3] if found[name]]
-    each = listing([f"{quoted(name)} ({percent(found[name])})" for name in worst])
+    each = listing([f"{quote(name)} ({percent(found[name])})" for name in worst])
     return [
         f"For single columns, {percent(sum(found.values()) / len(found))} of the rows on average would have to change "
         f"their value to match the real histogram{_of_real(scores, 'tv1')}"
@@ -210,42 +211,39 @@ def _columns(scores: Scores, method: str) -> list[str]:
     ]
 
 
-def _pairs(scores: Scores, method: str) -> list[str]:
+def _pairs(scores: Json, method: str) -> list[str]:
     found = detail(scores, "two_way", method)
     worst = [pair for pair in found.get("worst") or () if finite(pair["tv"])]
     if not worst:
         return []
-    each = listing(
-        [f"{quoted(p['columns'][0])} with {quoted(p['columns'][1])} ({percent(p['tv'])})" for p in worst[:3]]
-    )
-    metric = find(scores, "tv2")
-    mean = finite(metric["values"][method]["value"]) if metric else None
+    each = listing([f"{quote(p['columns'][0])} with {quote(p['columns'][1])} ({percent(p['tv'])})" for p in worst[:3]])
+    mean = method_value(find(scores, "tv2"), method)
     start = "" if mean is None else f"it is {percent(mean)} on average{_of_real(scores, 'tv2')}; "
     return [f"For pairs of columns, {start}the worst are {each}."]
 
 
-def _of_real(scores: Scores, key: str) -> str:
+def _of_real(scores: Json, key: str) -> str:
     """The score of held-out real rows, in parentheses."""
     metric = find(scores, key)
-    reference = finite(((metric or {}).get("reference") or {}).get("value"))
+    reference = real_value(metric)
     if metric is None or reference is None:
         return ""
     rows = "" if is_comparable(metric) else f"{scores['holdout']['rows']:,} "
     return f" ({rows}held-out real rows: {percent(reference)})"
 
 
-def _validity(scores: Scores, method: str) -> list[str]:
+def _validity(scores: Json, method: str) -> list[str]:
     """Values that no real row could have."""
     found: dict[str, tuple[str, float]] = {}
     compared = []
     for metric in scores["metrics"]:
-        value = finite(metric["values"][method]["value"])
+        value = method_value(metric, method)
         if metric["group"] not in ("validity", "constraints") or value is None:
             continue
         if Direction(metric["direction"]) is Direction.LOWER:
             found[metric["key"]] = f"{metric['title'][:1].lower()}{metric['title'][1:]}", value
         elif metric.get("reference"):
-            real = percent(finite(metric["reference"]["value"]) or 0.0)
+            real = percent(real_value(metric) or 0.0)
             compared.append(f"{metric['title']}: {percent(value)} (held-out real rows: {real}).")
     wrong = [f"{title} {percent(value)}" for title, value in found.values() if value]
     if wrong:
@@ -255,17 +253,17 @@ def _validity(scores: Scores, method: str) -> list[str]:
     return [*([f"None found: {listing([title for title, _ in found.values()])}."] if found else ()), *compared]
 
 
-def find(scores: Scores, key: str) -> Scores | None:
+def find(scores: Json, key: str) -> Json | None:
     """The entry of one metric."""
     return next((metric for metric in scores["metrics"] if metric["key"] == key), None)
 
 
-def detail(scores: Scores, group: str, method: str) -> Scores:
+def detail(scores: Json, group: str, method: str) -> Json:
     """The details of a group for one table; empty if there are none."""
     return ((scores.get("details") or {}).get(group) or {}).get(method) or {}
 
 
-def why_absent(scores: Scores, groups: Iterable[str]) -> str:
+def why_absent(scores: Json, groups: Iterable[str]) -> str:
     """Why nothing of these groups can be drawn; empty if they were skipped or not asked for."""
     wanted = set(groups)
     found = [score for metric in scores["metrics"] if metric["group"] in wanted for score in metric["values"].values()]

@@ -23,13 +23,13 @@ def require_free(path: Path, *, force: bool) -> None:
     folder = path.parent
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
-        raise TableError(f"The folder {folder} {what}, so {path.name} cannot be written there. Make it first.")
+        raise TableError(f"The folder {folder} {what}, so {path.name} cannot be written there. Create it first.")
     if path.exists() and not force:
         raise TableError(f"{path} exists. Choose another name, or replace it with --force (force=True).")
     effective = os.access in os.supports_effective_ids
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
         raise TableError(
-            f"The folder {folder} may not be written by this user. Choose another, or change its permissions."
+            f"You do not have permission to write to {folder}. Choose another folder, or change its permissions."
         )
 
 
@@ -53,16 +53,16 @@ def atomic_path(
     if path.is_dir():
         raise TableError(f"{path} is a folder, expected a file name.")
     require_free(path, force=force)
-    with explained(path, *errors):
+    with explain_failure(path, *errors):
         folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
         try:
             part = folder / path.name
             yield part
-            _sync(part)
+            sync(part)
             if not force and path.exists():
                 raise TableError(f"{path} appeared while it was being written. Choose another name, or use --force.")
             os.replace(part, path)
-            _sync(path.parent)
+            sync(path.parent)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -76,14 +76,14 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, marker: 
     """
     path = Path(os.path.realpath(path))
     require_free_folder(path, force=force, marker=marker)
-    with explained(path):
+    with explain_failure(path):
         work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
         try:
             new, old = work / "new", work / "old"
             new.mkdir()
             yield new
             for file in [*new.rglob("*"), new]:
-                _sync(file)
+                sync(file)
             if path.exists():
                 require_free_folder(path, force=force, marker=marker)
                 os.rename(path, old)
@@ -93,7 +93,7 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, marker: 
                 if old.exists():
                     os.rename(old, path)
                 raise
-            _sync(path.parent)
+            sync(path.parent)
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -108,7 +108,8 @@ def require_free_folder(path: str | os.PathLike[str], *, force: bool = False, ma
         raise TableError(f"{path} is not empty and has no {marker}, so it is not replaced. Choose another name.")
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Waits until a file or folder is on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -117,7 +118,7 @@ def _sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def explained(path: Path, *errors: type[Exception]) -> Iterator[None]:
+def explain_failure(path: Path, *errors: type[Exception]) -> Iterator[None]:
     """Turns errors of the system and of the writing library into one-line errors."""
     try:
         yield
@@ -134,11 +135,11 @@ def _reason(error: Exception) -> str:
     if code in (errno.ENOSPC, errno.EDQUOT) or "no space left" in said or "is full" in said:
         return "the disk is full. Free some space, or choose another folder."
     if code in (errno.EACCES, errno.EPERM) or "permission denied" in said:
-        return "this user may not write there. Choose another folder, or change its permissions."
+        return "you do not have permission to write there. Choose another folder, or change its permissions."
     if code == errno.EROFS or "read-only" in said or "readonly" in said:
-        return "that place is read-only. Choose another folder."
+        return "the file system is read-only. Choose another folder."
     if code == errno.ENAMETOOLONG:
         return "the name is too long. Choose a shorter one."
     if "lock" in said:
-        return "it is open in another program. Close it there first."
+        return "it is open in another program. Close it first."
     return f"{os.strerror(code)}." if code else f"{type(error).__name__}."

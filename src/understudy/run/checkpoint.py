@@ -17,10 +17,10 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -30,7 +30,7 @@ import safetensors
 import safetensors.numpy
 
 from understudy.errors import CheckpointError, ConfigError
-from understudy.run.atomic import explained, require_free
+from understudy.run.atomic import explain_failure, require_free, sync
 
 try:
     import fcntl
@@ -66,25 +66,25 @@ def require_place(folder: str | os.PathLike[str], *, resume: bool) -> None:
     """Raises early, before anything is read, what `Checkpoint.open` would raise about the folder."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
-        raise CheckpointError(f"{folder} is a file, expected the folder of a checkpoint. Move it away.")
+        raise CheckpointError(f"{folder} is a file, expected a checkpoint folder. Move it.")
     if (folder.absolute().parent / RESULT).exists():
         raise CheckpointError(f"{folder} is inside a release, which is meant to be shared. Name a folder beside it.")
     if not folder.exists():
         require_free(folder, force=False)
     elif any(not OWN.fullmatch(name) for name in os.listdir(folder)):
-        raise CheckpointError(f"{folder} holds other files than a checkpoint's, so it is not used. Move it away.")
+        raise CheckpointError(f"{folder} contains files that are not part of a checkpoint, so it is not used. Move it.")
     unfinished = is_unfinished(folder)
     if unfinished and not resume and (folder / SPENT).exists():
         raise CheckpointError(
-            f"{folder} holds a run that failed and has spent its budget: --resume (resume=True) repeats it with the "
-            "same noise. To start anew, delete that folder. A new run spends a budget of its own."
+            f"{folder} holds a run that failed and has spent its budget. --resume (resume=True) repeats it with the "
+            "same noise. To start a new run, delete that folder. A new run spends a budget of its own."
         )
     if resume and not unfinished:
         raise CheckpointError(f"There is nothing to resume: {folder} holds no unfinished run. Run without --resume.")
     if unfinished and not resume:
         raise CheckpointError(
-            f"{folder} holds an unfinished run: go on with it by --resume (resume=True), or delete that folder to "
-            "start anew. If anything of that run was shown (its folder, or rows of its release), its budget is spent."
+            f"{folder} holds an unfinished run. Continue it with --resume (resume=True), or delete that folder to "
+            "start a new run. If anyone has seen the folder or rows of its release, count its budget as spent."
         )
     if unfinished:
         _require_own(folder)
@@ -96,8 +96,8 @@ def _require_own(folder: Path) -> None:
     foreign = hasattr(os, "geteuid") and found.st_uid != os.geteuid()
     if foreign or (os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077):
         raise CheckpointError(
-            f"{folder} can be read or written by others than you, so its noise is no secret. Delete it and start anew; "
-            "if nobody else can have been there, 'chmod 700' it and resume."
+            f"Other users can read or write {folder}, so the noise of its run is not secret. Delete it and start a "
+            "new run; or, if no one else has had access, 'chmod 700' it and resume."
         )
 
 
@@ -126,16 +126,16 @@ class Checkpoint:
         folder = Path(os.path.realpath(folder))
         _seconds()
         require_place(folder, resume=resume)
-        with explained(folder):
+        with explain_failure(folder):
             folder.mkdir(mode=0o700, exist_ok=True)
             if not os.listdir(folder):
                 folder.chmod(0o700)  # an empty folder holds no secret yet
-            _sync(folder.parent)
+            sync(folder.parent)
         lock = _lock(folder)
         try:
             require_place(folder, resume=resume)  # again: another process may have been quicker
             _require_own(folder)
-            secret = _secret_of(folder, tables, facts) if resume else _begun(folder, tables, facts)
+            secret = _secret_of(folder, tables, facts) if resume else _start_run(folder, tables, facts)
             return cls(folder, secret, lock, resumed=resume)
         except BaseException:
             _unlock(lock)
@@ -204,9 +204,9 @@ class Checkpoint:
     def delete(self) -> None:
         """Deletes the checkpoint, its first file first, so that an interrupted deletion leaves nothing to resume."""
         if self._is_mine():
-            with explained(self.folder):
+            with explain_failure(self.folder):
                 (self.folder / RUN).unlink()
-                _sync(self.folder)
+                sync(self.folder)
                 shutil.rmtree(self.folder)
 
     def _is_mine(self) -> bool:
@@ -232,7 +232,7 @@ class Slot:
         self._folder, self._name, self._seconds = folder, f"training-{number}", seconds
         self._saved, self._num_kept = time.monotonic(), 0
 
-    def offer(self, state: Any, kept: Sequence[Any] = (), *, now: bool = False) -> None:
+    def offer(self, state: object, kept: Sequence[object] = (), *, now: bool = False) -> None:
         """Writes the state if it is due, and the new entries of `kept`, a list that only grows."""
         if time.monotonic() - self._saved < self._seconds and not now:
             return
@@ -254,7 +254,7 @@ class Slot:
         self._num_kept = len(kept)
         return state, [jax.device_get(each[0]) for each in kept if each is not None]
 
-    def _write(self, name: str, tree: Any, metadata: dict[str, str]) -> None:
+    def _write(self, name: str, tree: object, metadata: dict[str, str]) -> None:
         leaves = jax.device_get(jax.tree_util.tree_leaves(eqx.filter(tree, eqx.is_array)))
         arrays = {str(number): np.asarray(leaf, order="C") for number, leaf in enumerate(leaves)}
         metadata = {**metadata, "digest": _digest_of(list(arrays.values()), metadata)}
@@ -280,8 +280,8 @@ class Slot:
 
     def _damage_error(self) -> CheckpointError:
         return CheckpointError(
-            f"The state of the training in {self._folder} cannot be read. Delete the files {self._name}* in it: the "
-            "run then goes on from the training's beginning."
+            f"The state of the training in {self._folder} cannot be read. Delete the files {self._name}* in it; the "
+            "run then repeats the training from its first step."
         )
 
 
@@ -292,7 +292,7 @@ def _digest_of(arrays: Sequence[np.ndarray], metadata: Mapping[str, str]) -> str
     return digest.hexdigest()
 
 
-def _begun(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, str]) -> bytes:
+def _start_run(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, str]) -> bytes:
     """Writes the facts that identify the run, and returns its secret."""
     for leftover in folder.iterdir():  # of a run that was killed while it started or ended
         leftover.unlink()
@@ -326,13 +326,14 @@ def _secret_of(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, s
             raise ValueError("damaged")
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(
-            f"{folder} cannot be read ({type(error).__name__}), so its run cannot go on. Delete it and start anew."
+            f"{folder} cannot be read ({type(error).__name__}), so its run cannot be resumed. Delete it and start a "
+            "new run."
         ) from error
     for name in sorted({*old_facts, *facts}):
         old, new = old_facts.get(name, "none"), facts.get(name, "none")
         if old != new:
             short = len(old) + len(new) <= 160 and "\n" not in old + new
-            raise _other_run(folder, f"the {name}", f" (it was {old}, now it is {new})" if short else "")
+            raise _other_run(folder, f"the {name}", f" (was {old}, is now {new})" if short else "")
     for name in sorted({*old_tables, *tables}):
         if name not in tables or old_tables.get(name) != tables[name](_derive_key(secret, "tables")):
             raise _other_run(folder, f"the {name}")
@@ -341,8 +342,9 @@ def _secret_of(folder: Path, tables: Mapping[str, Digest], facts: Mapping[str, s
 
 def _other_run(folder: Path, what: str, details: str = "") -> CheckpointError:
     return CheckpointError(
-        f"{folder.name} is the checkpoint of another run: {what} differs{details}. The same noise on two answers would "
-        "give both away, so it is not resumed. Resume with what the run began with, or delete the folder to start anew."
+        f"{folder.name} is the checkpoint of another run: {what} differs{details}. It is not resumed, because the "
+        "same noise on two answers reveals their difference. Resume with the original table and settings, or delete "
+        "the folder to start a new run."
     )
 
 
@@ -363,7 +365,9 @@ def _lock(folder: Path) -> int | None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise CheckpointError(f"The run in {folder} is still going on, in another process. Wait for it.") from None
+        raise CheckpointError(
+            f"The run in {folder} is still running in another process. Wait for it to finish."
+        ) from None
     except OSError:  # a file system without locks
         os.close(handle)
         return None
@@ -378,28 +382,9 @@ def _unlock(lock: int | None) -> None:
 def _write(path: Path, data: bytes) -> None:
     """Writes atomically, readable by the owner alone."""
     part = path.with_name(f"{path.name}.part")
-    with explained(path):
-        with _private(part) as handle:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(handle, left) :]
-            os.fsync(handle)
+    with explain_failure(path):
+        with open(part, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(data)
+        sync(part)
         os.replace(part, path)
-        _sync(path.parent)
-
-
-@contextlib.contextmanager
-def _private(path: Path) -> Iterator[int]:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync(path.parent)

@@ -6,21 +6,14 @@ Understudy estimates them privately with part of the budget. Nothing in this fol
 table.
 """
 
-from understudy.schema.column import BOUNDED, KINDS, Column
-from understudy.schema.domain import MERGED_SIZE, Clique, Domain, NumericDomain
-from understudy.schema.schema import Schema, match_columns
-from understudy.schema.values import Bound, Category
-
-__all__ = [
-    "BOUNDED",
-    "KINDS",
-    "MERGED_SIZE",
-    "Bound",
-    "Category",
-    "Clique",
-    "Column",
-    "Domain",
-    "NumericDomain",
-    "Schema",
-    "match_columns",
-]
+from understudy.schema.column import BOUNDED as BOUNDED
+from understudy.schema.column import KINDS as KINDS
+from understudy.schema.column import Column as Column
+from understudy.schema.domain import MERGED_SIZE as MERGED_SIZE
+from understudy.schema.domain import Clique as Clique
+from understudy.schema.domain import Domain as Domain
+from understudy.schema.domain import NumericDomain as NumericDomain
+from understudy.schema.schema import Schema as Schema
+from understudy.schema.schema import match_columns as match_columns
+from understudy.schema.values import Bound as Bound
+from understudy.schema.values import Category as Category

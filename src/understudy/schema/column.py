@@ -30,27 +30,15 @@ _APPLIES_TO = {
 }
 """The kinds that a key is for; absent: all."""
 
-# Names of kinds in other tools, which difflib alone would not find.
-_KIND_SYNONYMS = {
-    "bool": "boolean",
-    "category": "categorical",
-    "continuous": "real",
-    "double": "real",
-    "enum": "categorical",
-    "float": "real",
-    "identifier": "id",
-    "int": "integer",
-    "key": "id",
-    "nominal": "categorical",
-    "number": "real",
-    "numeric": "real",
-    "numerical": "real",
-    "object": "categorical",
-    "ordinal": "categorical",
-    "str": "categorical",
-    "string": "categorical",
-    "timestamp": "datetime",
+_NAMES_ELSEWHERE = {
+    "boolean": ("bool",),
+    "categorical": ("category", "enum", "nominal", "object", "ordinal", "str", "string"),
+    "datetime": ("timestamp",),
+    "id": ("identifier", "key"),
+    "integer": ("int",),
+    "real": ("continuous", "double", "float", "number", "numeric", "numerical"),
 }
+"""Names of kinds in other tools, which difflib alone would not find."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,7 +122,8 @@ class Column:
 
     def _check_kind(self, kind: object) -> object:
         if kind not in KINDS:
-            hint = did_you_mean(_KIND_SYNONYMS.get(str(kind).lower(), kind), KINDS)
+            meant = next((here for here, names in _NAMES_ELSEWHERE.items() if str(kind).lower() in names), kind)
+            hint = did_you_mean(meant, KINDS)
             raise SchemaError(f"expected one of {', '.join(KINDS)}; found {kind!r}.{hint}")
         return kind
 

@@ -19,10 +19,6 @@ def draft_column(field: pa.Field) -> Column:
 def _kind_of(arrow_type: pa.DataType) -> str | None:
     """The kind that an Arrow type suggests; None: no kind does."""
     types = pa.types
-    if isinstance(arrow_type, pa.BaseExtensionType):
-        return _kind_of(arrow_type.storage_type)
-    if types.is_run_end_encoded(arrow_type):
-        return _kind_of(arrow_type.value_type)
     if types.is_boolean(arrow_type):
         return "boolean"
     if types.is_integer(arrow_type):

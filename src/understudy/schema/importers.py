@@ -4,12 +4,12 @@ Each reader takes over what its format declares; the rest is estimated privately
 it is public: a category list or a bound that was computed from the data is not.
 """
 
-import dataclasses
 import json
 import math
 import os
 import re
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from understudy.errors import SchemaError, did_you_mean
 from understudy.schema.column import Column
@@ -63,20 +63,14 @@ def _sdv_column(name: str, entry: Entry, *, is_key: bool) -> Column:
     if sdtype == "datetime":
         text_format = entry.get("datetime_format")
         text_format = text_format if isinstance(text_format, str) and text_format else None
-        return Column(name=name, kind=_kind_of_format(text_format), format=text_format)
+        has_time = text_format is None or re.search(r"%-?[HIklMSfpcXTRrsz]", text_format)
+        return Column(name=name, kind="datetime" if has_time else "date", format=text_format)
     if sdtype == "numerical":
         is_integer = "int" in str(entry.get("computer_representation", "Float")).lower()
         return Column(name=name, kind="integer" if is_integer else "real")
     if sdtype in ("categorical", "boolean"):
         return Column(name=name, kind=str(sdtype))
     return Column(name=name, kind="text")  # e-mail addresses, names, phone numbers and so on
-
-
-def _kind_of_format(text_format: str | None) -> str:
-    """date for a format without a time of day, else datetime."""
-    if text_format is None or re.search(r"%-?[HIklMSfpcXTRrsz]", text_format):
-        return "datetime"
-    return "date"
 
 
 # SmartNoise: {"": {"schema": {"people": {"rows": 1000, "age": {"type": "int", "lower": 0, "upper": 120}}}}}
@@ -88,10 +82,6 @@ _SMARTNOISE_KINDS = {
     "boolean": "boolean",
     "datetime": "datetime",
 }
-
-
-def _is_smartnoise(content: Entry) -> bool:
-    return bool(_smartnoise_tables(content))
 
 
 def _smartnoise_tables(content: Entry, depth: int = 3) -> dict[str, Entry]:
@@ -239,8 +229,7 @@ def _read_mbi(content: Entry) -> Schema:
 # Detecting and parsing
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Format:
+class _Format(NamedTuple):
     """How a format is named, detected and read."""
 
     title: str
@@ -250,7 +239,9 @@ class _Format:
 
 FORMATS = {
     "sdv": _Format(title="SDV metadata JSON", detect=_is_sdv, read=_read_sdv),
-    "smartnoise": _Format(title="SmartNoise YAML", detect=_is_smartnoise, read=_read_smartnoise),
+    "smartnoise": _Format(
+        title="SmartNoise YAML", detect=lambda content: bool(_smartnoise_tables(content)), read=_read_smartnoise
+    ),
     "dpsynth": _Format(title="dpsynth domain YAML", detect=_is_dpsynth, read=_read_dpsynth),
     "mbi": _Format(title="mbi domain JSON", detect=_is_mbi, read=_read_mbi),
 }
@@ -265,7 +256,7 @@ def _detect_format(content: Entry, source: str) -> str:
     for name, each in FORMATS.items():
         if each.detect(content):
             return name
-    raise SchemaError(f"{source} is in no known schema format. The formats are {_known_formats()}.")
+    raise SchemaError(f"{source} is not in a known schema format. The formats are {_known_formats()}.")
 
 
 def _parse(text: str, source: str) -> Entry:

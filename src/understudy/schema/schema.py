@@ -127,7 +127,7 @@ class Schema:
 
     def to_toml(self) -> str:
         """Commented TOML that says what is declared public and what will be estimated privately. Deterministic."""
-        return format_schema(**{field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
+        return format_schema(**vars(self))
 
     @classmethod
     def from_dict(cls, content: Mapping[str, object]) -> "Schema":
@@ -167,7 +167,7 @@ class Schema:
         if self.target is None:
             if self.positive is not None:
                 raise SchemaError(
-                    "[table] positive needs target, the column it is a class of. Add target, or remove positive.",
+                    "[table] positive needs target, the column of which it is a class. Add target, or remove positive.",
                     key="positive",
                 )
             return
@@ -223,7 +223,7 @@ def match_columns(schema: Schema, column_names: Sequence[str]) -> None:
     if absent:
         problems.append(
             f"{_columns_are(absent)} in the schema but not in the table.{did_you_mean(absent[0], extra)}"
-            f" Remove {_them(absent)} from the schema, or check the spelling."
+            f" Remove {'it' if len(absent) == 1 else 'them'} from the schema, or check the spelling."
         )
     if extra:
         problems.append(
@@ -253,12 +253,6 @@ def _check_count(value: object, key: str) -> None:
 
 
 def _columns_are(names: Sequence[str]) -> str:
-    return (
-        f"Column {names[0]!r} is"
-        if len(names) == 1
-        else f"Columns {', '.join(map(repr, names[:5]))}{' and others' * (len(names) > 5)} are"
-    )
-
-
-def _them(names: Sequence[str]) -> str:
-    return "it" if len(names) == 1 else "them"
+    if len(names) == 1:
+        return f"Column {names[0]!r} is"
+    return f"Columns {', '.join(map(repr, names[:5]))}{' and others' * (len(names) > 5)} are"

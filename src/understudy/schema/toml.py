@@ -37,8 +37,8 @@ def parse_toml(text: str, source: str) -> Mapping[str, object]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SchemaError(
-            f"{source} is not valid TOML: {str(error).rstrip('.')}. Correct that line. If this is a table, draft a"
-            " schema of it first ('understudy schema draft')."
+            f"{source} is not valid TOML: {str(error).rstrip('.')}. Correct that line. If this is a table, draft a "
+            "schema for it first ('understudy schema draft')."
         ) from None
 
 
@@ -122,28 +122,28 @@ def format_schema(
     return "\n\n".join([_HEADER, "\n".join(lines), *map(_format_column, columns)]) + "\n"
 
 
+_COMMENTS = {
+    "drop": "left out of the synthetic table",
+    "nullable": "declared public: no category for nulls",
+    "format": "how text files write it",
+    "decimals": "digits after the decimal point in text files",
+    "bounds": "declared public",
+    "categories": "declared public",
+    "unknown": "what undeclared values become",
+}
+_EXAMPLES = {"bounds": "[lower, upper]", "categories": '["...", "..."]'}
+
+
 def _format_column(column: Column) -> str:
     never = {"text": "text is never modelled", "id": "identifiers are never modelled"}.get(column.kind, "")
     lines = [f"[columns.{to_toml_key(column.name)}]", _line("kind", column.kind, never)]
-    if column.drop:
-        lines.append(_line("drop", True, "left out of the synthetic table"))
-    if not column.nullable:
-        lines.append(_line("nullable", False, "declared public: no category for nulls"))
-    if column.format is not None:
-        what = "how text files write false and true" if column.kind == "boolean" else "how text files write it"
-        lines.append(_line("format", column.format, what))
-    if column.decimals is not None:
-        lines.append(_line("decimals", column.decimals, "digits after the decimal point in text files"))
-    if column.bounds is not None:
-        lines.append(_line("bounds", column.bounds, "declared public"))
-    elif column.estimated == "bounds":
-        lines.append(_line("bounds", None, "", "[lower, upper]", _NOT_DECLARED))
-    if column.categories is not None:
-        lines.append(_line("categories", column.categories, "declared public"))
-    elif column.estimated == "categories":
-        lines.append(_line("categories", None, "", '["...", "..."]', _NOT_DECLARED))
-    if column.unknown is not None:
-        lines.append(_line("unknown", column.unknown, "what undeclared values become"))
+    comments = _COMMENTS | ({"format": "how text files write false and true"} if column.kind == "boolean" else {})
+    defaults = {field.name: field.default for field in dataclasses.fields(Column)}
+    for key, comment in comments.items():
+        if getattr(column, key) != defaults[key]:
+            lines.append(_line(key, getattr(column, key), comment))
+        elif column.estimated == key:
+            lines.append(_line(key, None, "", _EXAMPLES[key], _NOT_DECLARED))
     return "\n".join(lines)
 
 

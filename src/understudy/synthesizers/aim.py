@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
 from understudy.marginals.estimation import Measurement, estimate
 from understudy.models.graphical import GraphicalModel
@@ -21,13 +20,13 @@ from understudy.models.junction import Clique, count_cells
 from understudy.notes import Note
 from understudy.privacy.events import ZCDP
 from understudy.privacy.filters import ZCDPFilter
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
+from understudy.privacy.ledger import Budget, Plan, Query
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import Candidates
-from understudy.progress import Progress
 from understudy.schema import Domain
 from understudy.settings import AtLeast, Count, Listed, Positive, check_settings
 from understudy.synthesizers.protocol import Capabilities
+from understudy.synthesizers.run import Run
 
 ROUNDS_PER_COLUMN = 16
 MEASURING_FRACTION = 0.9  # of a round's cost; the rest is for its selection
@@ -39,7 +38,7 @@ FAR_BELOW = 4  # models smaller than the limit by this factor need no exact coun
 class AIM:
     """A graphical model of marginals, selected privately round by round where the model's error is largest."""
 
-    capabilities: ClassVar[Capabilities] = Capabilities(target=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(target=True, zcdp=True)
 
     workload: Annotated[tuple[Annotated[Clique, Listed()], ...], Listed()] | None = None
     """The cliques to fit. Their subsets are candidates too. None: all 2-way marginals, and with a target all 3-way
@@ -97,22 +96,14 @@ class AIM:
         usable.sort(key=lambda clique: (len(clique), [domain.index(name) for name in clique]))
         return {clique: self.target_weight if domain.target in clique else 1.0 for clique in usable}
 
-    def fit(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        progress: Progress | None = None,
-    ) -> GraphicalModel:
+    def fit(self, run: Run) -> GraphicalModel:
         """Algorithm 4 of the paper, with 1-way marginals measured first.
 
         Formal guarantee: the cost of the plan's zCDP budget. Every query passes the filter, which adds up the exact
         zCDP cost of each; the model, the annealing and the limits are functions of noisy answers and public facts.
         """
-        domain = rows.domain
-        privacy_filter = ZCDPFilter(rows, plan["rounds"], ledger)
+        rows, domain = run.rows, run.domain
+        privacy_filter = ZCDPFilter(rows, run.plan["rounds"], run.ledger)
         cost = privacy_filter.rho / self._max_rounds(domain)
         first = rows.max_rows_per_unit / math.sqrt(2 * cost)  # without a selection, the whole cost is for counts
         measured = [Measurement(clique, privacy_filter.noisy_counts(clique, first), first) for clique in domain.one_way]
@@ -136,8 +127,7 @@ class AIM:
             if np.abs(model.marginal(clique) - expected[chosen]).sum() <= offsets[chosen]:
                 cost *= 4  # the change was within the noise: halve its standard deviation
                 stddev, epsilon = _divide(cost, rows.max_rows_per_unit)
-            if progress is not None:
-                progress(min(1.0, privacy_filter.used / privacy_filter.rho), f"{len(measured)} marginals measured")
+            run.report(min(1.0, privacy_filter.used / privacy_filter.rho), f"{len(measured)} marginals measured")
         return model
 
     def _candidates(

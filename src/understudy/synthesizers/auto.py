@@ -86,7 +86,7 @@ RULES = (
     Rule(
         "gem",
         lambda facts: True,
-        "it fits 2-way marginals of {columns} columns{within}, the best or close to it on most benchmark tables",
+        "it fits 2-way marginals of {columns} columns{within}, and is the best or close to it on most benchmark tables",
     ),
 )
 

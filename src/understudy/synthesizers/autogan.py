@@ -10,7 +10,7 @@ the budget, regularise the columns (`marginals_fraction=0` leaves them out, as p
 
 import dataclasses
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import equinox as eqx
 import jax
@@ -20,21 +20,22 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from understudy.encoding.features import FEW, Block, Blocks, Layout, is_one_hot, num_features
 from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
-from understudy.models.networks import GENERATORS, Decoded, Decoder
+from understudy.models.networks import GENERATORS, Decoded, Decoder, GeneratorNetwork
 from understudy.notes import Note
 from understudy.privacy.charges import charge_dpsgd
 from understudy.privacy.dpsgd import ChargedSteps, PublicSteps
 from understudy.privacy.events import Gaussian, SubsampledGaussian
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
+from understudy.privacy.ledger import Budget, Plan
 from understudy.privacy.moments import check_rows, noisy_gram
-from understudy.privacy.rows import PrivateRows, PublicRows
+from understudy.privacy.rows import PublicRows
 from understudy.privacy.sampling import round_sampling_rate
-from understudy.progress import Progress
+from understudy.progress import Progress, prefix_progress, stretch_progress
 from understudy.schema import Domain
 from understudy.settings import AtLeast, Count, InnerFraction, NotNegative, OneOf, Positive, SettingError, Widths
 from understudy.synthesizers.dpgan import check_gan, critic_query, engine_settings
 from understudy.synthesizers.neural import NeuralMethod, Trained
 from understudy.synthesizers.protocol import Capabilities, PublicUse
+from understudy.synthesizers.run import Run, calibrate_query
 from understudy.training.autoencoder import (
     RECONSTRUCTIONS,
     REDUCTIONS,
@@ -58,54 +59,52 @@ MOST_CODE = 32
 """Where `code_size` is left out: half of the columns, and no more than this."""
 MOST_GRAM = 4096
 """Features of which all products are measured for dp_pca; more would take gigabytes."""
-ADVICE = "This was the autoencoder: lower autoencoder_learning_rate."
+ADVICE = "The autoencoder diverged. Lower autoencoder_learning_rate."
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AutoGAN(GANSettings, NeuralMethod):
-    """A generator of codes for the decoder of a private autoencoder, taught by a private critic of decoded rows."""
+    """A GAN in the code space of a private autoencoder; a private critic compares decoded rows with real ones."""
 
     encoder: Annotated[str, OneOf(*ENCODERS)] = "joint"
     """joint (trained and noised with the decoder), random, public or dp_pca."""
     code_size: Count | None = None
-    """Numbers in a code, at most as many as features. Left out: half of the columns, from 2 to 32."""
+    """Dimensions of a code, at most as many as features. None: half of the columns, from 2 to 32."""
     autoencoder_widths: Widths = ()
     """Hidden layers of the encoder; the decoder mirrors them."""
     autoencoder_steps: Annotated[int, AtLeast(0)] = 500
     """Steps of the first phase; each costs budget. 0, with a public encoder: the decoder is the public one."""
     autoencoder_sampling_rate: float | None = None
-    """The share of the units that enters such a step. Left out: `rate`."""
+    """The sampling rate of such a step. None: `sampling_rate`."""
     autoencoder_learning_rate: Positive = 5e-3
-    """Its learning rate."""
+    """The learning rate of the first phase."""
     autoencoder_clip_norm: ClipNorm = 1.0
-    """How much one unit may add to a step, encoder and decoder together."""
+    """The clip norm of one unit's gradient, of encoder and decoder together."""
     autoencoder_fraction: InnerFraction = 0.4
-    """The part of the budget for the first phase, calibrated alone; the critic gets what is left of the whole."""
+    """The fraction of the budget for the first phase, calibrated alone; the critic gets the rest."""
     pca_fraction: InnerFraction = 0.1
-    """With dp_pca: the part of the budget for the second moments."""
+    """With dp_pca: the fraction of the budget for the second moments."""
     reconstruction: Annotated[str, OneOf(*RECONSTRUCTIONS)] = "typed"
     """typed: a loss for each kind of column. bce: binary cross-entropy of every feature, as published."""
     reduction: Annotated[str, OneOf(*REDUCTIONS)] = "sum"
     """Whether a row's loss is the sum over its columns or their mean."""
     weight_decay: NotNegative = 0.0
-    """Of the autoencoder."""
+    """Weight decay of the autoencoder."""
     latent_critic: bool = False
     """Whether the critic compares codes of rows with generated codes, instead of rows with decoded ones."""
     tune_decoder: bool = False
-    """Whether the decoder goes on to learn with the generator, from the critic alone: free, and not as published."""
+    """Whether the decoder is trained further, with the generator and from the critic alone; no privacy cost."""
 
     def __post_init__(self) -> None:
         check_gan(self)
         if not self.autoencoder_steps and self.encoder != "public":
-            advice = "Only a public encoder brings a decoder with it."
+            advice = "Only encoder=public includes a decoder."
             raise SettingError("autoencoder_steps", 0, "a whole number of at least 1", advice)
-        shares = (
-            self.marginals_fraction + self.autoencoder_fraction + (self.pca_fraction if self.encoder == "dp_pca" else 0)
-        )
-        if shares >= 1:
+        moments = self.pca_fraction if self.encoder == "dp_pca" else 0
+        if (taken := self.marginals_fraction + self.autoencoder_fraction + moments) >= 1:
             raise ConfigError(
-                f"marginals, autoencoder and moments take {shares:g} of the budget and leave nothing for the critic. "
-                "Lower marginals_fraction, autoencoder_fraction or pca_fraction."
+                f"marginals, autoencoder and second moments use {taken:g} of the budget, which leaves nothing for "
+                "the critic. Lower marginals_fraction, autoencoder_fraction or pca_fraction."
             )
         if self.encoder == "dp_pca" and self.autoencoder_widths:
             raise ConfigError("The encoder of dp_pca is one linear layer: leave autoencoder_widths empty.")
@@ -121,8 +120,6 @@ class AutoGAN(GANSettings, NeuralMethod):
     def _sampling(self) -> float:
         return self.sampling_rate if self.autoencoder_sampling_rate is None else self.autoencoder_sampling_rate
 
-    # ------------------------------------------------------------------------------------------------------------ plan
-
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Histograms, then what the encoder needs, all steps of the autoencoder, all steps of the critic.
 
@@ -132,17 +129,16 @@ class AutoGAN(GANSettings, NeuralMethod):
         self._check_domain(domain)
         queries = plan_marginals(domain, budget, self.marginals_fraction)
         if self.encoder == "dp_pca":
-            noise = budget.fraction(self.pca_fraction).calibrate(lambda noise: [Gaussian(noise)])
             what = "second moments of all features, for the encoder"
-            queries.append(Query("moments", what, Gaussian(noise), columns=domain.names))
+            queries.append(calibrate_query("moments", what, Gaussian, domain, budget.fraction(self.pca_fraction)))
         if self.autoencoder_steps:
             rate, steps = round_sampling_rate(self._sampling), self.autoencoder_steps
-            noise = budget.fraction(self.autoencoder_fraction).calibrate(
-                lambda noise: [SubsampledGaussian(rate, noise, steps)]
+            network = "autoencoder" if self.encoder == "joint" else "decoder"
+            what = f"{steps} {network} steps, each on about one unit in {1 / rate:.0f}"
+            part = budget.fraction(self.autoencoder_fraction)
+            queries.append(
+                calibrate_query("autoencoder", what, lambda n: SubsampledGaussian(rate, n, steps), domain, part)
             )
-            part = "autoencoder" if self.encoder == "joint" else "decoder"
-            what = f"{steps} {part} steps, each on about one unit in {1 / rate:.0f}"
-            queries.append(Query("autoencoder", what, SubsampledGaussian(rate, noise, steps), columns=domain.names))
         queries.append(critic_query(self, domain, budget.after(queries)))
         if not self.too_large(domain.largest):
             return Plan(tuple(queries))
@@ -157,8 +153,8 @@ class AutoGAN(GANSettings, NeuralMethod):
         most = self._most_features(domain)
         if self.code_size is not None and self.code_size > most:
             raise ConfigError(
-                f"code_size {self.code_size} exceeds the features of a row, at most {most}. An autoencoder must "
-                "narrow them: use a smaller code, or leave it out."
+                f"code_size is {self.code_size}, but a row has at most {most} features. Use a smaller code_size, or "
+                "leave it out."
             )
         numbers_only = self.features == "typed" and domain.numeric and set(domain.numeric) == set(domain.names)
         if self.reconstruction == "bce" and numbers_only:
@@ -170,8 +166,8 @@ class AutoGAN(GANSettings, NeuralMethod):
             check_rows(domain)
         if self.too_large(domain.merged):
             raise ConfigError(
-                f"dp_pca measures all products of features: at most {MOST_GRAM}, found {sum(domain.merged.sizes)}. Use "
-                "encoder=random or encoder=joint."
+                f"dp_pca measures all products of two features, so it supports at most {MOST_GRAM} features, found "
+                f"{sum(domain.merged.sizes)}. Use encoder=random or encoder=joint."
             )
 
     def too_large(self, domain: Domain) -> tuple[str, ...]:
@@ -191,63 +187,50 @@ class AutoGAN(GANSettings, NeuralMethod):
             for name, size in zip(domain.names, domain.largest.sizes, strict=True)
         )
 
-    # ------------------------------------------------------------------------------------------------------------- fit
-
     def num_checkpoints(self, every: int) -> int:
         """The number of checkpoints if one is kept every `every` generator steps.
 
         Refused, before anything is spent, where critics see codes: they cannot evaluate rows.
         """
         if self.latent_critic:
-            raise ConfigError("latent_critic leaves critics of codes, which judge no rows. Set latent_critic=false.")
+            raise ConfigError("With latent_critic the critics score codes, not rows. Set latent_critic=false.")
         return self.steps // self.critic_steps // every
 
-    def _train(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        options: RunOptions,
-        *,
-        key: PRNGKeyArray,
-        public: PublicRows | None,
-    ) -> Trained:
+    def _train(self, run: Run, options: RunOptions) -> Trained:
         """Both phases. What leaves a phase is post-processing of its queries.
 
         Rows of a `public` table train an autoencoder without noise, from which the private one begins.
         """
-        if self.encoder == "public" and public is None:
-            raise ConfigError("encoder=public learns from a public table: give one (--public), or use encoder=joint.")
+        if self.encoder == "public" and run.public is None:
+            raise ConfigError("encoder=public needs a public table. Name one with --public, or use encoder=joint.")
         if options.keep_every:
             self.num_checkpoints(options.keep_every)
-        prepared = prepare(self, rows, plan, ledger)
-        encoder_key, generator_key, critic_key, public_key, shift_key = jax.random.split(key, 5)
+        prepared = prepare(self, run.rows, run.plan, run.ledger)
+        encoder_key, generator_key, critic_key, public_key, shift_key = jax.random.split(run.key, 5)
         phases = _phases(options.progress, self.autoencoder_steps, self.steps)
-        autoencoder = self._init_autoencoder(prepared, rows, plan, ledger, encoder_key)
-        if public is not None:
-            autoencoder = self._train_on_public(autoencoder, prepared, public, public_key)
-        autoencoder = self._train_on_private(autoencoder, prepared, rows, plan, ledger, phases[0])
+        autoencoder = self._init_autoencoder(prepared, run, encoder_key)
+        if run.public is not None:
+            autoencoder = self._train_on_public(autoencoder, prepared, run.public, public_key)
+        autoencoder = self._train_on_private(autoencoder, prepared, run, phases[0])
         options = dataclasses.replace(options, progress=phases[1])
         keys = (generator_key, critic_key, shift_key)
-        return self._train_generator(autoencoder, prepared, rows, plan, ledger, options, keys)
+        return self._train_generator(autoencoder, prepared, run, options, keys)
 
     def _train_generator(
         self,
         autoencoder: Autoencoder,
         prepared: Prepared,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
+        run: Run,
         options: RunOptions,
         keys: tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray],
     ) -> Trained:
         """The second phase: a generator of codes, a critic of decoded rows, or of codes."""
         generator_key, critic_key, shift_key = keys
         blocks, code = prepared.layout.blocks, autoencoder.decoder.layers[0].weight.shape[1]
-        settings = engine_settings(self, blocks, rows.public_num_rows)
-        codes: Any = GENERATORS[self.arch](self.latent, 0, self.generator_widths, code, key=generator_key)
+        settings = engine_settings(self, blocks, run.rows.public_num_rows)
+        codes = GENERATORS[self.arch](self.latent, 0, self.generator_widths, code, key=generator_key)
 
-        def decode(codes: Any, decoder: Decoder) -> Decoded:
+        def decode(codes: GeneratorNetwork, decoder: Decoder) -> Decoded:
             """A whole generator, its columns at the noisy marginals."""
             whole = Decoded(codes, decoder)
             if prepared.one_way is None:
@@ -255,41 +238,39 @@ class AutoGAN(GANSettings, NeuralMethod):
             return match_shares(whole, blocks, self.latent, prepared.one_way, key=shift_key)
 
         fixed = decode(codes, autoencoder.decoder).decoder
-        generator: Any = Decoded(codes, fixed, not self.tune_decoder)
+        generator: GeneratorNetwork = Decoded(codes, fixed, not self.tune_decoder)
         encoder: Layout | Coded | None = prepared.encoder
         if self.latent_critic:
             settings = dataclasses.replace(settings, blocks=(Block("tanh", code),), marginal_weight=0.0)
             generator, encoder = codes, Coded(prepared.layout, autoencoder.encoder)
-        critic: Any = Critic(num_features(settings.blocks), settings.critic_widths, key=critic_key)
-        if prepared.one_way is not None and not self.latent_critic:
-            critic = Centred(critic, autoencoder.encoder.centre)
-        charged = charge_dpsgd(rows, plan["critic"], ledger, encoder)
+        plain = Critic(num_features(settings.blocks), settings.critic_widths, key=critic_key)
+        is_centred = prepared.one_way is not None and not self.latent_critic
+        critic = Centred(plain, autoencoder.encoder.centre) if is_centred else plain
+        charged = charge_dpsgd(run.rows, run.plan["critic"], run.ledger, encoder)
         clip_norm = self.clip_norm if charged.is_private else math.inf
         hyperparameters = Hyperparameters.of(self.critic_learning_rate, self.generator_learning_rate, clip_norm)
         state, checkpoints = train(
             settings,
             charged,
             hyperparameters,
-            ledger.noise.key(),
+            run.ledger.noise.key(),
             network_key=generator_key,
             context=Context(marginal=None if self.latent_critic else prepared.one_way),
             state=init_from_networks(settings, hyperparameters, generator, critic),
-            options=dataclasses.replace(options, slot=ledger.slot()),
+            options=dataclasses.replace(options, slot=run.ledger.slot()),
         )
 
         def model_of(state: TrainingState) -> GeneratorModel:
-            average: Any = jax.device_get(state.average)
+            average = jax.device_get(state.average)
             # An average of one and the same decoder is that decoder up to rounding; it is put back as it was.
             decoder = average.decoder if self.tune_decoder and not self.latent_critic else fixed
             whole = jax.device_get(decode(average if self.latent_critic else average.codes, decoder))
             shape = (code, *reversed(self.autoencoder_widths))
-            return prepared.model(self, rows.domain.names, whole, decoder=shape)
+            return prepared.model(self, run.domain.names, whole, decoder=shape)
 
         return Trained(state, checkpoints, model_of)
 
-    def _init_autoencoder(
-        self, prepared: Prepared, rows: PrivateRows, plan: Plan, ledger: Ledger, key: PRNGKeyArray
-    ) -> Autoencoder:
+    def _init_autoencoder(self, prepared: Prepared, run: Run, key: PRNGKeyArray) -> Autoencoder:
         """Networks before the first step; the encoder of dp_pca is final."""
         encoder_key, decoder_key = jax.random.split(key)
         layout, blocks, widths = prepared.layout, prepared.layout.blocks, self.autoencoder_widths
@@ -301,9 +282,9 @@ class AutoGAN(GANSettings, NeuralMethod):
         if self.encoder == "random":
             encoder = random_encoder(centre, widths, code, key=encoder_key)
         if self.encoder == "dp_pca":
-            gram = noisy_gram(rows, Shifted(layout, centre), plan["moments"], ledger)
+            gram = noisy_gram(run.rows, Shifted(layout, centre), run.plan["moments"], run.ledger)
             reach = math.sqrt(float(np.sum(np.where(is_one_hot(blocks), centre * (1 - centre), 0.25))))
-            encoder = principal_encoder(gram, rows.public_num_rows, reach, centre, code)
+            encoder = principal_encoder(gram, run.rows.public_num_rows, reach, centre, code)
         decoder = Decoder(code, tuple(reversed(widths)), features, key=decoder_key)
         if prepared.one_way is not None:
             last = init_at_shares(decoder.layers[-1], blocks, prepared.one_way)
@@ -322,20 +303,14 @@ class AutoGAN(GANSettings, NeuralMethod):
         return self._descend(autoencoder, prepared.layout.blocks, steps, batch_size, train_key, learns_encoder)
 
     def _train_on_private(
-        self,
-        autoencoder: Autoencoder,
-        prepared: Prepared,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        progress: Progress | None,
+        self, autoencoder: Autoencoder, prepared: Prepared, run: Run, progress: Progress | None
     ) -> Autoencoder:
         """The first phase: clipped and noisy steps of encoder and decoder, or of the decoder alone."""
         if not self.autoencoder_steps:
             return autoencoder
-        charged = charge_dpsgd(rows, plan["autoencoder"], ledger, prepared.encoder)
-        batch_size = max(1, round(charged.sampling_rate * rows.public_num_rows))
-        key, options = ledger.noise.key(), RunOptions(progress=progress, slot=ledger.slot())
+        charged = charge_dpsgd(run.rows, run.plan["autoencoder"], run.ledger, prepared.encoder)
+        batch_size = max(1, round(charged.sampling_rate * run.rows.public_num_rows))
+        key, options = run.ledger.noise.key(), RunOptions(progress=progress, slot=run.ledger.slot())
         blocks, learns_encoder = prepared.layout.blocks, self.encoder == "joint"
         return self._descend(autoencoder, blocks, charged, batch_size, key, learns_encoder, options)
 
@@ -385,7 +360,5 @@ def _phases(progress: Progress | None, first: int, second: int) -> tuple[Progres
     if progress is None:
         return None, None
     cut = first / (first + second)
-    return (
-        lambda share, words: progress(cut * share, f"autoencoder: {words}"),
-        lambda share, words: progress(cut + (1 - cut) * share, f"critic: {words}"),
-    )
+    before, after = stretch_progress(progress, 0.0, cut), stretch_progress(progress, cut, 1.0)
+    return prefix_progress(before, "autoencoder: "), prefix_progress(after, "critic: ")

@@ -16,7 +16,6 @@ from typing import Annotated, ClassVar
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
 from understudy.encoding.features import Blocks
 from understudy.errors import BudgetExceeded, ConfigError
@@ -27,13 +26,12 @@ from understudy.privacy.charges import charge_langevin, event_of
 from understudy.privacy.clipping import Clip
 from understudy.privacy.events import SubsampledGaussian
 from understudy.privacy.langevin import SCHEDULES, Law, Stage, stages, step_parameters
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.ledger import Budget, Plan, Query
 from understudy.privacy.sampling import round_sampling_rate
-from understudy.progress import Progress
 from understudy.schema import Domain
 from understudy.settings import Between, Count, Fraction, NotNegative, OneOf, Positive, Widths, check_settings
 from understudy.synthesizers.protocol import Capabilities
+from understudy.synthesizers.run import Run
 from understudy.training.critics import one_hot_blocks
 from understudy.training.generation import Context
 from understudy.training.langevin import PRIORS, Chains, train_chains
@@ -59,7 +57,7 @@ STEP = 0.1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSettings):
-    """Generators sampled from a posterior; discriminators see real rows through clipped and noisy gradients only."""
+    """A mixture of generators, sampled from a posterior by private Langevin dynamics."""
 
     capabilities: ClassVar[Capabilities] = Capabilities()
 
@@ -67,15 +65,15 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
     """Iterations; in each, every chain is updated."""
     generator_chains: Count = 10
     discriminator_chains: Count = 1
-    """Each of them looks at the private rows, and each costs budget."""
+    """Each of them queries the private rows and is charged."""
     updates: Count = 1
-    """Of every chain in an iteration."""
+    """Updates of every chain in an iteration."""
     sampler: Annotated[str, OneOf(*SAMPLERS)] = "sgld"
     """sgld, or sghmc: with momentum."""
     friction: Annotated[float, Between(0, 1, open_low=True)] = 0.1
-    """Of sghmc: the share of the momentum that is lost in an update."""
+    """Of sghmc: the fraction of the momentum that is lost in an update."""
     step_size: Positive | None = None
-    """Left out: 0.1 over the public number of rows. Given, the noise that Langevin asks for counts for privacy."""
+    """None: 0.1 over the public number of rows. If set, the noise that Langevin dynamics needs counts for privacy."""
     generator_step: Positive = 1.0
     """Step size of the generators, over that of the discriminators."""
     schedule: Annotated[str, OneOf(*SCHEDULES)] = "constant"
@@ -85,18 +83,18 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
     offset: Positive = 100.0
     """Iterations after which the polynomial schedule begins to fall."""
     burn_in: Fraction = 0.5
-    """The share of the steps before the first state that is kept."""
+    """The fraction of the steps before the first state that is kept."""
     samples_per_chain: Count = 5
     """States kept of every generator chain, evenly thinned over the steps after burn-in."""
     posterior_temperature: NotNegative = 1e-3
-    """Of the posterior that is asked for. 1: the posterior itself; below 1 it is colder, that is sharper."""
+    """Temperature of the posterior to sample from. 1: the posterior itself; below 1: colder, that is sharper."""
     prior: Annotated[str, OneOf(*PRIORS)] = "unit"
     """Normals around zero: unit, as published, or scaled: the variance is divided by the inputs of a layer."""
     prior_stddev: Positive = 1.0
     chain_pairs: Annotated[str, OneOf(*PAIRS)] = "mean"
     """mean over pairs of chains, or sum: the published power posterior."""
     clip_norm: ClipNorm = 1.0
-    """How much one unit may add to an update's gradient."""
+    """The clip norm of one unit's gradient in an update."""
     generator_widths: Widths = (128, 128)
     critic_widths: Widths = (64, 64)
     """Small on purpose: noise grows with the number of weights."""
@@ -148,7 +146,7 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
     def _events(self, schedule: Sequence[Stage], noise: float) -> list[SubsampledGaussian]:
         """One for each stretch of stages with one multiplier: every update of every discriminator chain counts.
 
-        The noise of Langevin counts only where the step size is a setting: a step size that follows from a bought
+        The noise of Langevin counts only where the step size is a setting: a step size that follows from an estimated
         number of rows must not affect the cost. There it is drawn all the same.
         """
         counted = [noise] * len(schedule)
@@ -172,49 +170,37 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
             chains = f"{self.discriminator_chains} discriminator{'s' * (self.discriminator_chains > 1)}"
             what = f"{event.steps} updates of {chains}, each on about one unit in {1 / self.sampling_rate:.0f}"
             queries.append(Query(f"discriminators {number + 1}", what, event, columns=domain.names))
-        shown = budget.is_private or self.posterior_temperature > ABSURD
-        notes = (
-            (Note(self.describe_temperature(domain.num_rows, noise if budget.is_private else 0.0)),) if shown else ()
-        )
-        return Plan(tuple(queries), notes)
+        text, is_hot = self._describe_temperature(domain.num_rows, noise if budget.is_private else 0.0)
+        return Plan(tuple(queries), (Note(text),) if budget.is_private or is_hot else ())
 
-    def temperatures(self, num_rows: int, noise: float) -> list[float]:
-        """The temperature of the discriminator chains on each stage."""
-        return [
-            stage.effective_temperature(noise, self._drift_sensitivity, self.posterior_temperature, self._friction)
-            for stage in self._stages(num_rows)
+    def _describe_temperature(self, num_rows: int, noise: float) -> tuple[str, bool]:
+        """What the noise of privacy makes of the temperature that was asked for, and whether that is far too much."""
+        asked, schedule = self.posterior_temperature, self._stages(num_rows)
+        found = [
+            stage.effective_temperature(noise, self._drift_sensitivity, asked, self._friction) for stage in schedule
         ]
-
-    def describe_temperature(self, num_rows: int, noise: float) -> str:
-        """What the noise of privacy makes of the temperature that was asked for."""
-        found, etas = self.temperatures(num_rows, noise), [stage.eta for stage in self._stages(num_rows)]
-        between = f"{min(found):.3g}" if min(found) == max(found) else f"{min(found):.3g} to {max(found):.3g}"
-        said = (
-            f"The discriminator chains have temperature {between} at step size {etas[0]:.3g} (1 is the posterior; "
-            f"{self.posterior_temperature:g} was asked for)."
+        coolest, hottest, first = min(found), max(found), schedule[0].eta
+        between = f"{coolest:.3g}" if coolest == hottest else f"{coolest:.3g} to {hottest:.3g}"
+        text = (
+            f"The discriminator chains have temperature {between} at step size {first:.3g} (1 is the posterior; "
+            f"posterior_temperature is {asked:g})."
         )
-        if self.posterior_temperature > ABSURD:
-            said += " That is noise far more than a posterior: ask for a temperature of 1 or less."
-        elif max(found) > ABSURD * max(1.0, self.posterior_temperature):
-            coolest = etas[0] * max(1.0, self.posterior_temperature) / max(found)
-            said += (
-                f" That is noise far more than a posterior. The temperature is in proportion to step_size: from "
-                f"{coolest:.2g} on down it would be {max(1.0, self.posterior_temperature):g}."
-            )
-        return said
+        if asked > ABSURD:
+            text += " At this temperature samples are mostly noise. Set posterior_temperature to 1 or less."
+            return text, True
+        usual = max(1.0, asked)
+        if hottest <= ABSURD * usual:
+            return text, False
+        advice = (
+            "At this temperature samples are mostly noise. It is proportional to step_size: with "
+            f"step_size={first * usual / hottest:.2g} it would be {usual:g}."
+        )
+        return f"{text} {advice}", True
 
-    def fit(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        progress: Progress | None = None,
-    ) -> PosteriorModel:
+    def fit(self, run: Run) -> PosteriorModel:
         """Formal guarantee: the cost of the plan's queries. Generators, and all states on the way, are post-processing
         of noisy counts and noisy updates: no other thing that they are made of has seen a row."""
-        domain = rows.domain
+        rows, plan, ledger, domain = run.rows, run.plan, run.ledger, run.domain
         queries = [query for query in plan if query.key != "one_way"]
         self._check_plan(queries, domain)
         prepared = prepare(self, rows, plan, ledger)
@@ -223,8 +209,10 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
             rows, queries, ledger, prepared.encoder, schedule=schedule, law=self._law, updates_each=each
         )
         is_private = charged.steps.is_private
-        if is_private or self.posterior_temperature > ABSURD:
-            self._warn_of_temperature(queries, domain.num_rows, is_private=is_private)
+        noise = min(event_of(query, SubsampledGaussian).noise_multiplier for query in queries) if is_private else 0.0
+        text, is_hot = self._describe_temperature(domain.num_rows, noise)
+        if is_hot:
+            warnings.warn(text, stacklevel=2)
         scaled = [Stage(stage.iterations, stage.eta * self.generator_step) for stage in schedule]
         trajectory = train_chains(
             self._chains(prepared.layout.blocks, domain.num_rows),
@@ -232,27 +220,21 @@ class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSet
             Clip.flat(self.clip_norm if is_private else math.inf),
             step_parameters(scaled, [0.0] * len(schedule), dataclasses.replace(self._law, drift_sensitivity=0.0)),
             ledger.noise.key(),
-            network_key=jax.random.split(key)[0],
+            network_key=jax.random.split(run.key)[0],
             context=Context(marginal=prepared.marginal),
             options=RunOptions(
-                keep_every=self._thinning, keep_last=self.samples_per_chain, progress=progress, slot=ledger.slot()
+                keep_every=self._thinning, keep_last=self.samples_per_chain, progress=run.progress, slot=ledger.slot()
             ),
         )
         return PosteriorModel(prepared.model(self, domain.names, concatenate_generators(trajectory)))
 
-    def _warn_of_temperature(self, queries: Sequence[Query], num_rows: int, *, is_private: bool) -> None:
-        noise = min(event_of(query, SubsampledGaussian).noise_multiplier for query in queries) if is_private else 0.0
-        is_hot = is_private and max(self.temperatures(num_rows, noise)) > ABSURD * max(1.0, self.posterior_temperature)
-        if is_hot or self.posterior_temperature > ABSURD:
-            warnings.warn(self.describe_temperature(num_rows, noise), stacklevel=3)
-
     def _check_plan(self, queries: Sequence[Query], domain: Domain) -> None:
-        """Refuses queries of other settings: what is done follows from these ones, so they must be what is paid."""
+        """Refuses queries of other settings: what is done follows from these ones, so they must be what is charged."""
         events = [query.event for query in queries]
         multipliers = [event.noise_multiplier for event in events if isinstance(event, SubsampledGaussian)]
         if not multipliers or events != self._events(self._stages(domain.num_rows), min(multipliers)):
             raise BudgetExceeded(
-                "This plan charges for other updates than these settings make. Plan with the settings that are fitted."
+                "The plan charges for different updates than these settings make. Plan and fit with the same settings."
             )
 
     def _chains(self, blocks: Blocks, num_rows: int) -> Chains:

@@ -1,7 +1,7 @@
 """DP-CTGAN: a conditional generator and a critic trained by DP-SGD.
 
 After Xu et al., "Modeling tabular data using conditional GAN", 2019, and its private version in Rosenblatt et al.,
-2020. The published construction reads categories and frequencies off the rows and picks rows by their category, which
+2020. The published construction reads categories and frequencies off the rows and samples rows by their category, which
 breaks the amplification it counts on. Here the one-way marginals are noisy, a row takes its condition from itself, and
 weights before the clip stand for training by sampling, so every row enters a step with the same public probability. The
 cross-entropy that tells the generator to meet its condition compares noisy marginals with generated rows: it is kept.
@@ -9,21 +9,10 @@ cross-entropy that tells the generator to meet its condition compares noisy marg
 
 import dataclasses
 
-from understudy.errors import ConfigError
 from understudy.synthesizers.dpgan import CriticGAN
-from understudy.training.critics import Conditions
-from understudy.training.prepare import Prepared, prepare_conditions
-from understudy.training.settings import ConditionSettings
+from understudy.synthesizers.neural import ConditionalMethod
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DPCTGAN(ConditionSettings, CriticGAN):
-    """A generator that takes a category of a column as its condition, taught by a private critic that sees it too."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.marginals_fraction:
-            raise ConfigError("marginals_fraction must be positive: conditions are drawn from noisy marginals.")
-
-    def _conditions(self, prepared: Prepared, num_rows: int) -> Conditions | None:
-        return prepare_conditions(self, prepared, num_rows)
+class DPCTGAN(ConditionalMethod, CriticGAN):
+    """A GAN with a generator conditioned on a category of one column; its critic is trained by DP-SGD."""

@@ -7,12 +7,10 @@ Poisson samples. Columns are binned and one-hot by default; noisy one-way margin
 budget, regularise the generator (`marginal_weight=0` with `marginals_fraction=0` leaves them out, as published).
 """
 
-import abc
 import dataclasses
 import math
 
 import jax
-from jaxtyping import PRNGKeyArray
 
 from understudy.encoding.features import Blocks
 from understudy.errors import ConfigError
@@ -20,27 +18,26 @@ from understudy.models.generator import GeneratorModel
 from understudy.notes import Note
 from understudy.privacy.charges import UnitCounts, charge_dpsgd, event_of
 from understudy.privacy.events import SubsampledGaussian
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.rows import PrivateRows, PublicRows
+from understudy.privacy.ledger import Budget, Plan, Query
 from understudy.privacy.sampling import round_sampling_rate
 from understudy.schema import Domain
 from understudy.settings import check_settings
-from understudy.synthesizers.neural import NeuralMethod, Trained
+from understudy.synthesizers.neural import TargetMethod, Trained
 from understudy.synthesizers.protocol import Capabilities, PublicUse
-from understudy.training.critics import Conditions, one_hot_blocks
+from understudy.synthesizers.run import Run, calibrate_query
+from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import Hyperparameters, init_state, train
 from understudy.training.generation import Context
 from understudy.training.loop import RunOptions, TrainingState
-from understudy.training.prepare import Prepared, check_fractions, plan_marginals, prepare, warm_start
+from understudy.training.prepare import plan_marginals, prepare, warm_start
 from understudy.training.settings import ClipSettings, GANSettings, Settings, TargetSettings
 
 
 def critic_query(method: GANSettings, domain: Domain, budget: Budget) -> Query:
     """All critic steps, for all of this budget."""
     rate = round_sampling_rate(method.sampling_rate)
-    noise = budget.calibrate(lambda noise: [SubsampledGaussian(rate, noise, method.steps)])
     what = f"{method.steps} critic steps, each on about one unit in {1 / method.sampling_rate:.0f}"
-    return Query("critic", what, SubsampledGaussian(rate, noise, method.steps), columns=domain.names)
+    return calibrate_query("critic", what, lambda noise: SubsampledGaussian(rate, noise, method.steps), domain, budget)
 
 
 def engine_settings(method: GANSettings, blocks: Blocks, num_rows: int, block: int | None = None) -> Settings:
@@ -65,21 +62,16 @@ def check_gan(method: GANSettings) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CriticGAN(ClipSettings, TargetSettings, GANSettings, NeuralMethod):
+class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
     """What dpgan and dpctgan share: all but their conditions."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_gan(self)
-        check_fractions(self.marginals_fraction, self.target_fraction)
-
-    @abc.abstractmethod
-    def _conditions(self, prepared: Prepared, num_rows: int) -> Conditions | None:
-        """None: the generator takes no condition."""
 
     @property
     def capabilities(self) -> Capabilities:
-        uses_target = self.marginals_fraction > 0 and self.target_fraction > 0 and self.features == "binned"
-        return Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=uses_target)
+        return Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=self._holds_target)
 
     def num_checkpoints(self, every: int) -> int:
         """The number of checkpoints if one is kept every `every` generator steps."""
@@ -87,26 +79,17 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, NeuralMethod):
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Noisy marginals, then all critic steps, which take the rest. No cost depends on the rows."""
-        target_fraction = self.target_fraction * (self.features == "binned")
+        target_fraction = self.target_fraction if self._holds_target else 0.0
         queries = plan_marginals(domain, budget, self.marginals_fraction, target_fraction)
         queries.append(critic_query(self, domain, budget.after(queries)))
-        if domain.target is None or not self.capabilities.target:
+        if domain.target is None or not self._holds_target:
             return Plan(tuple(queries))
-        held = "The generator is held to noisy counts of every column with the target."
-        return Plan(
-            tuple(queries), (Note(held if len(queries) > 2 else "The target is a column like any other here."),)
-        )
+        held = "Noisy 2-way marginals of every column with the target constrain the generator."
+        note = Note(held if len(queries) > 2 else "This method treats the target like any other column.")
+        return Plan(tuple(queries), (note,))
 
-    def _train(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        options: RunOptions,
-        *,
-        key: PRNGKeyArray,
-        public: PublicRows | None,
-    ) -> Trained:
+    def _train(self, run: Run, options: RunOptions) -> Trained:
+        rows, plan, ledger = run.rows, run.plan, run.ledger
         prepared = prepare(self, rows, plan, ledger)
         settings = engine_settings(self, prepared.layout.blocks, rows.public_num_rows, prepared.target_block)
         counts = self._unit_counts(plan["critic"], settings.batch_size)
@@ -114,20 +97,15 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, NeuralMethod):
         clip_norm = self.clip_norm if charged.is_private else math.inf
         hyperparameters = Hyperparameters.of(self.critic_learning_rate, self.generator_learning_rate, clip_norm)
         context = Context(self._conditions(prepared, rows.public_num_rows), prepared.marginal)
-        network_key, feature_key, warm_key = jax.random.split(key, 3)
+        network_key, feature_key, warm_key = jax.random.split(run.key, 3)
         start = None
-        if public is not None:
-            units = public.arrange(prepared.encoder, key=feature_key)
+        if run.public is not None:
+            units = run.public.arrange(prepared.encoder, key=feature_key)
             context = dataclasses.replace(context, public=units)
+            fresh = init_state(settings, hyperparameters, network_key, context)
+            iterations = max(1, self.warm_steps // self.critic_steps)
             start = warm_start(
-                settings,
-                units,
-                hyperparameters,
-                warm_key,
-                init_state(settings, hyperparameters, network_key, context),
-                context,
-                iterations=max(1, self.warm_steps // self.critic_steps),
-                progress=options.progress,
+                settings, units, hyperparameters, warm_key, fresh, context, iterations=iterations, progress=run.progress
             )
         state, checkpoints = train(
             settings,
@@ -158,7 +136,4 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, NeuralMethod):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DPGAN(CriticGAN):
-    """A generator taught by a critic that sees real rows through clipped and noisy gradients only."""
-
-    def _conditions(self, prepared: Prepared, num_rows: int) -> Conditions | None:
-        return None
+    """A GAN whose critic is trained by DP-SGD: it sees real rows only through clipped, noisy gradients."""

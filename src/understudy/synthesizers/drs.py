@@ -9,17 +9,16 @@ import dataclasses
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
 from understudy.models.pool import Pool
-from understudy.privacy.ledger import Budget, Ledger, Plan
-from understudy.privacy.rows import PrivateRows, PublicRows
-from understudy.progress import Progress, stretch_progress
+from understudy.privacy.ledger import Budget, Plan
+from understudy.progress import stretch_progress
 from understudy.schema import Domain
 from understudy.settings import Count, check_settings
 from understudy.synthesizers.boosted.game import evaluate_critics, rejection_sample
 from understudy.synthesizers.protocol import Capabilities, HasTrajectory, check_trajectory
 from understudy.synthesizers.registry import name_of
+from understudy.synthesizers.run import Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,29 +45,11 @@ class DRS:
         """The plan of the inner method."""
         return self.inner.plan(domain, budget).under(name_of(self.inner))
 
-    def fit(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        public: PublicRows | None = None,
-        progress: Progress | None = None,
-    ) -> Pool:
+    def fit(self, run: Run) -> Pool:
         """Formal guarantee: that of the inner method. Proposals, scores and rejection are post-processing."""
-        report = progress or (lambda fraction, phase: None)
-        inner_key, proposal_key, shown_key, output_key = jax.random.split(key, 4)
-        trajectory = self.inner.trajectory(
-            rows,
-            plan,
-            ledger,
-            key=inner_key,
-            checkpoints=1,
-            every=self.inner.num_checkpoints(1),
-            progress=stretch_progress(progress, 0.0, 0.9),
-            **({} if public is None else {"public": public}),
-        )
+        inner_key, proposal_key, shown_key, output_key = jax.random.split(run.key, 4)
+        inner = dataclasses.replace(run, key=inner_key, progress=stretch_progress(run.progress, 0.0, 0.9))
+        trajectory = self.inner.trajectory(inner, checkpoints=1, every=self.inner.num_checkpoints(1))
         codes, positions = trajectory.models[-1].sample(self.proposals, key=proposal_key)
         assert trajectory.critics is not None
         values = evaluate_critics(
@@ -76,8 +57,8 @@ class DRS:
             1,
             codes,
             shown=trajectory.shown(codes, positions, shown_key),
-            progress=lambda fraction: report(0.9 + 0.1 * fraction, "scoring"),
+            progress=lambda fraction: run.report(0.9 + 0.1 * fraction, "scoring"),
         )
         generator = np.random.default_rng(np.asarray(jax.random.key_data(output_key)))
-        proposed = Pool(rows.domain.names, codes, np.ones(len(codes)), positions)
+        proposed = Pool(run.domain.names, codes, np.ones(len(codes)), positions)
         return proposed.only(rejection_sample(values.mixture(np.ones(1)), generator))

@@ -8,7 +8,7 @@ import ast
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from understudy.errors import ConfigError
 from understudy.settings import build, changed_settings, read_value, replace_settings, settings_of, write_value
@@ -16,6 +16,7 @@ from understudy.synthesizers.protocol import Synthesizer
 from understudy.synthesizers.registry import LEARNERS, learner_class, name_of, synthesizer_class
 
 Method = TypeVar("Method", bound=Synthesizer)
+Part = TypeVar("Part")  # a synthesizer, or a learner
 
 _WORD = re.compile(r"""(?P<space>\s+)|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,=()\[\]"']+""")
 
@@ -94,7 +95,7 @@ class _Reader:
         words = re.sub(r"\b_\d+\b", lambda found: self._word(found.group()), reason)
         return ConfigError(f"The method {self.expression!r} cannot be read: {words}. Write name(setting=value, ...).")
 
-    def _method(self, node: ast.expr) -> Any:
+    def _method(self, node: ast.expr) -> Synthesizer:
         match node:
             case ast.Name(id=name):
                 return _build(synthesizer_class, self._word(name), [], {})
@@ -112,9 +113,9 @@ class _Reader:
                 return self._call(learner_class, word, node)
             case ast.Call():
                 return self._method(node)
-        raise self._refusal("a value is a number, a text, true, false, a list in brackets, or a method")
+        raise self._refusal("a value is a number, a string, true, false, a list in brackets, or a method")
 
-    def _call(self, class_of: Callable[[str], type], name: str, node: ast.Call) -> Any:
+    def _call(self, class_of: Callable[[str], type[Part]], name: str, node: ast.Call) -> Part:
         settings: dict[str, object] = {}
         for keyword in node.keywords:
             setting = self._word(str(keyword.arg))
@@ -124,12 +125,14 @@ class _Reader:
         return _build(class_of, name, [self._method(part) for part in node.args], settings)
 
 
-def _build(class_of: Callable[[str], type], name: str, inner: list[Any], settings: dict[str, object]) -> Any:
+def _build(
+    class_of: Callable[[str], type[Part]], name: str, inner: list[Synthesizer], settings: dict[str, object]
+) -> Part:
     cls = class_of(name)
     if isinstance(named := settings.get("inner"), str):
         settings = {**settings, "inner": _build(synthesizer_class, named, [], {})}
     if not inner and "inner" not in settings and "inner" in settings_of(cls):
-        raise ConfigError(f"{name} is put around another method. Name that one first, as in {name}(dpgan).")
+        raise ConfigError(f"{name} wraps another method. Name that method first, as in {name}(dpgan).")
     try:
         return build(cls, inner, settings)
     except TypeError as error:

@@ -12,25 +12,24 @@ import math
 from typing import Annotated, ClassVar
 
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
 from understudy.marginals.estimation import Measurement, estimate, measure
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique
 from understudy.notes import Note
 from understudy.privacy.events import DiscreteGaussian, Event, Selections
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
+from understudy.privacy.ledger import Budget, Plan, Query
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import Candidates, MarginalSelector, noisy_selections
-from understudy.progress import Progress
 from understudy.schema import Domain
 from understudy.settings import AtLeast, Count, Positive, check_settings
 from understudy.synthesizers.protocol import Capabilities
+from understudy.synthesizers.run import Run
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MST:
-    """A tree of 2-way marginals over all columns: the strongest dependencies, selected and measured under noise."""
+    """A tree of 2-way marginals over all columns: the strongest dependencies, selected and measured privately."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(target=True)
 
@@ -82,27 +81,19 @@ class MST:
         weight = f"have weight {self.target_weight:g} in the selection of the tree."
         return (Note(f"Pairs with the target {domain.target!r} {weight}"),)
 
-    def fit(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        progress: Progress | None = None,
-    ) -> GraphicalModel:
+    def fit(self, run: Run) -> GraphicalModel:
         """Formal guarantee: the joint cost of the plan's queries; estimation and sampling are post-processing."""
-        domain, report = rows.domain, progress or (lambda fraction, phase: None)
-        one_way = measure(rows, domain.one_way, plan["one_way"], ledger)
+        rows, plan, ledger = run.rows, run.plan, run.ledger
+        one_way = measure(rows, run.domain.one_way, plan["one_way"], ledger)
         draft = self._estimate(rows, one_way)
-        report(0.3, "1-way marginals measured")
+        run.report(0.3, "1-way marginals measured")
         if "tree" not in plan:
             return draft
-        tree = self._select_tree(domain, draft, noisy_selections(rows, plan["tree"], ledger), plan["two_way"])
-        report(0.6, "tree selected")
+        tree = self._select_tree(run.domain, draft, noisy_selections(rows, plan["tree"], ledger), plan["two_way"])
+        run.report(0.6, "tree selected")
         two_way = measure(rows, tree, plan["two_way"], ledger)
         model = self._estimate(rows, one_way + two_way)
-        report(1.0, "model estimated")
+        run.report(1.0, "model estimated")
         return model
 
     def _estimate(self, rows: PrivateRows, measurements: list[Measurement]) -> GraphicalModel:

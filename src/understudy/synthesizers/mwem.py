@@ -24,13 +24,13 @@ from understudy.models.junction import Clique, junction_tree
 from understudy.notes import Note
 from understudy.privacy.counts import ChargedAnswers, noisy_answers
 from understudy.privacy.events import DiscreteGaussian, Event, Selections
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.rows import Box, PrivateRows
+from understudy.privacy.ledger import Budget, Plan, Query
+from understudy.privacy.rows import Box
 from understudy.privacy.selection import Candidates, MarginalSelector, noisy_selections
-from understudy.progress import Progress
 from understudy.schema import Domain
 from understudy.settings import Advice, AtLeast, Count, InnerFraction, Listed, OneOf, check_settings
 from understudy.synthesizers.protocol import Capabilities
+from understudy.synthesizers.run import Run
 
 MOST_CELLS = 10_000_000
 MANY_CELLS = 1_000_000
@@ -154,29 +154,23 @@ class MWEM:
         return events
 
     def _notes(self, domain: Domain, groups: Sequence[Clique]) -> tuple[Note, ...]:
-        cells = [domain.size(group) for group in groups]
-        notes = []
+        cells, texts = max(domain.size(group) for group in groups), []
         if len(groups) > 1:
-            notes.append(Note(f"{len(groups)} groups of columns, independent of each other: {_list_groups(groups)}."))
+            listed = "; ".join(", ".join(group) for group in groups)
+            texts.append(f"{len(groups)} groups of columns, independent of each other: {listed}.")
         if domain.target is not None and not self.measure_only:
-            notes.append(
-                Note(f"Queries with the target {domain.target!r} have weight {self.target_weight:g} in selections.")
-            )
+            texts.append(f"Queries with the target {domain.target!r} have weight {self.target_weight:g} in selections.")
         if self.too_large(domain.largest):
-            notes.append(
-                Note(
-                    f"If estimated categories make a histogram larger than {MOST_CELLS:,} cells, the rarest of them "
-                    "become 'other'. To keep them, declare them in the schema or use smaller splits."
-                )
+            texts.append(
+                f"If estimated categories make a histogram larger than {MOST_CELLS:,} cells, the rarest of them become "
+                "'other'. To keep them, declare them in the schema or use smaller splits."
             )
-        if max(cells) > MANY_CELLS:
-            notes.append(
-                Note(
-                    f"The largest histogram has {max(cells):,} cells: a run takes minutes and up to "
-                    f"{max(cells) * 40 / 2**30:.1g} GB. Smaller splits are faster."
-                )
+        if cells > MANY_CELLS:
+            texts.append(
+                f"The largest histogram has {cells:,} cells: a run takes minutes and up to {cells * 40 / 2**30:.1g} "
+                "GB. Smaller splits are faster."
             )
-        return tuple(notes)
+        return tuple(map(Note, texts))
 
     def too_large(self, domain: Domain) -> tuple[str, ...]:
         """The columns of a group whose histogram would be too large; empty if all groups fit.
@@ -201,36 +195,28 @@ class MWEM:
         # With the longest axis last, sums over the others read memory in order.
         return [tuple(sorted(group, key=lambda name: (domain.shape((name,)), name))) for group in groups]
 
-    def fit(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        progress: Progress | None = None,
-    ) -> GraphicalModel:
+    def fit(self, run: Run) -> GraphicalModel:
         """Figure 1 of the paper, for all groups at once.
 
         Formal guarantee: the joint cost of the plan's queries. Queries are selected among those that are not yet
         measured; random boxes come from a key that is independent of the rows; the histograms are functions of noisy
         answers and public facts, so they and their samples are post-processing.
         """
-        domain = rows.domain
+        rows, plan, ledger, domain = run.rows, run.plan, run.ledger, run.domain
         answers, rounds = self._num_queries(domain)
         if self.too_large(domain):
             raise ConfigError("These columns have more codes than the plan allows. Merge some, as understudy.fit does.")
         histograms = Histograms(domain, self._groups(domain), lambda: rows.public_num_rows)
         measure = noisy_answers(rows, plan["counts"], ledger)
         choose = noisy_selections(rows, plan["selections"], ledger) if "selections" in plan else None
-        pool = dict.fromkeys(self._workload(domain, [each.group for each in histograms.all], key))
+        pool = dict.fromkeys(self._workload(domain, [each.group for each in histograms.all], run.key))
         if choose is not None and answers > rounds:
             for single in domain.one_way:
                 histograms.of(single).observe(single, measure(single))
                 pool.pop(single, None)
             histograms.update(self.mw_passes)
         if choose is not None:
-            self._select_and_measure(domain, histograms, pool, choose, measure, progress)
+            self._select_and_measure(run, histograms, pool, choose, measure)
         # What is left is measured in a public order: everything in runs without selection, and repeated measurements
         # where fewer queries were open than rounds.
         measured = [query for each in histograms.all for query in each.answers]
@@ -241,28 +227,26 @@ class MWEM:
 
     def _select_and_measure(
         self,
-        domain: Domain,
+        run: Run,
         histograms: "Histograms",
         pool: dict[LinearQuery, None],
         choose: MarginalSelector,
         measure: ChargedAnswers,
-        progress: Callable[[float, str], None] | None,
     ) -> None:
         """Rounds of the paper, until all measurements are made or no query is left in `pool`."""
-        answers, _ = self._num_queries(domain)
+        answers, _ = self._num_queries(run.domain)
         expected: dict[LinearQuery, np.ndarray] = {}
         stale: Iterable[Histogram] = histograms.all
         while pool and measure.left:
             for histogram in stale:
                 expected.update(histogram.expected(query for query in pool if histograms.of(query) is histogram))
-            query = list(pool)[choose(self._candidates(domain, list(pool), expected, measure.stddev))]
+            query = list(pool)[choose(self._candidates(run.domain, list(pool), expected, measure.stddev))]
             del pool[query]
             histogram = histograms.of(query)
             histogram.observe(query, measure(query))
             histogram.update(self.mw_passes)
             stale = [histogram]
-            if progress is not None:
-                progress(1 - measure.left / answers, f"{answers - measure.left} queries measured")
+            run.report(1 - measure.left / answers, f"{answers - measure.left} queries measured")
 
     def _workload(self, domain: Domain, groups: Sequence[Clique], key: PRNGKeyArray) -> list[LinearQuery]:
         """All queries of the workload, those of few columns and those with the target first."""
@@ -307,13 +291,6 @@ def _automatic_groups(domain: Domain) -> list[Clique]:
     return groups
 
 
-def _read_splits(splits: object) -> tuple[Clique, ...]:
-    whole = isinstance(splits, list | tuple) and bool(splits)
-    if not whole or not all(isinstance(g, list | tuple) and g and all(isinstance(n, str) for n in g) for g in splits):  # type: ignore[union-attr, attr-defined]
-        raise ConfigError(f'splits must be groups of column names, such as [["a", "b"], ["c"]], found {splits!r}.')
-    return tuple(tuple(group) for group in splits)  # type: ignore[union-attr, attr-defined]
-
-
 def _check_partition(groups: Sequence[Clique], domain: Domain) -> None:
     times = Counter(name for group in groups for name in group)
     for name, count in times.items():
@@ -326,10 +303,6 @@ def _check_partition(groups: Sequence[Clique], domain: Domain) -> None:
             raise ConfigError(f"splits name the column {name!r} {count} times. Put every column into one group.")
     if missing := [name for name in domain.names if name not in times]:
         raise ConfigError(f"splits leave out {', '.join(missing)}. Put every column into one group.")
-
-
-def _list_groups(groups: Sequence[Clique]) -> str:
-    return "; ".join(", ".join(group) for group in groups)
 
 
 def _num_marginals(columns: int, width: int) -> int:
@@ -386,12 +359,12 @@ class Histogram:
             step = (answer - count) / max(np.abs(answer).max(), count.max(), 1.0)
             growth, grown = np.exp(step), float((weight * np.exp(step)).sum())
             steps[query] += step
-            if (
-                view.is_whole
-            ):  # the new sum of all probabilities is known beforehand, so one pass over the table is enough
+            if view.is_whole:
+                # The new sum of all probabilities is known beforehand, so one pass over the table is enough.
                 view *= growth / grown
                 mass = 1.0
-            else:  # the rest of the table stays as it is: probabilities are relative to their sum
+            else:
+                # The rest of the table stays as it is: probabilities are relative to their sum.
                 view *= growth
                 mass += grown - float(weight.sum())
                 if not LEAST_MASS < mass < 1 / LEAST_MASS:

@@ -4,13 +4,14 @@ import abc
 import dataclasses
 from collections.abc import Callable
 
-from jaxtyping import PRNGKeyArray
-
+from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
-from understudy.privacy.ledger import Ledger, Plan
-from understudy.privacy.rows import PrivateRows, PublicRows
-from understudy.progress import Progress
+from understudy.settings import check_settings
+from understudy.synthesizers.run import Run
+from understudy.training.critics import Conditions
 from understudy.training.loop import RunOptions, TrainingCheckpoint, TrainingState
+from understudy.training.prepare import Prepared, check_fractions, prepare_conditions
+from understudy.training.settings import ConditionSettings
 from understudy.training.trajectory import Trajectory, score_by_critics
 
 
@@ -27,52 +28,59 @@ class NeuralMethod(abc.ABC):
     """A method that trains a generator, perhaps from a public table on."""
 
     @abc.abstractmethod
-    def _train(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        options: RunOptions,
-        *,
-        key: PRNGKeyArray,
-        public: PublicRows | None,
-    ) -> Trained:
+    def _train(self, run: Run, options: RunOptions) -> Trained:
         """Make the plan's queries. `options` are those of the training that the trajectory is taken of."""
 
-    def fit(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        public: PublicRows | None = None,
-        progress: Progress | None = None,
-    ) -> GeneratorModel:
+    def fit(self, run: Run) -> GeneratorModel:
         """Formal guarantee: the cost of the plan's queries; generators, averages and clip bounds are post-processing.
 
-        Rows of a `public` table train the networks first, and may set clip bounds. They are not protected.
+        Rows of a public table train the networks first, and may set clip bounds. They are not protected.
         """
-        trained = self._train(rows, plan, ledger, RunOptions(progress=progress), key=key, public=public)
+        trained = self._train(run, RunOptions(progress=run.progress))
         return trained.model_of(trained.state)
 
-    def trajectory(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        checkpoints: int,
-        every: int,
-        public: PublicRows | None = None,
-        progress: Progress | None = None,
-    ) -> Trajectory:
+    def trajectory(self, run: Run, *, checkpoints: int, every: int) -> Trajectory:
         """Generators, averaged, and critics of the last `checkpoints` states. Formal guarantee: that of `fit`."""
-        options = RunOptions(keep_every=every, keep_last=checkpoints, progress=progress)
-        trained = self._train(rows, plan, ledger, options, key=key, public=public)
+        trained = self._train(run, RunOptions(keep_every=every, keep_last=checkpoints, progress=run.progress))
         models = tuple(trained.model_of(state) for state in trained.checkpoints)
         blocks, layout, is_conditional = models[0].blocks, models[0].layout, models[0].marginal is not None
         wanted = None if layout is None else [column is not None for column in layout.discrete]
         networks = [state.critic for state in trained.checkpoints]
         return Trajectory(models, score_by_critics(networks, blocks, conditional=is_conditional, wanted=wanted), layout)
+
+
+class TargetMethod(NeuralMethod):
+    """A neural method whose generator may take a condition, and may be held to noisy marginals with the target.
+
+    For a class that has these settings among its own: which come first is said there.
+    """
+
+    features: str
+    marginals_fraction: float
+    target_fraction: float
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        check_fractions(self.marginals_fraction, self.target_fraction)
+
+    @property
+    def _holds_target(self) -> bool:
+        """Whether marginals with the target are measured, if there is one."""
+        return self.marginals_fraction > 0 and self.target_fraction > 0 and self.features == "binned"
+
+    def _conditions(self, prepared: Prepared, num_rows: int) -> Conditions | None:
+        """None: the generator takes no condition."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConditionalMethod(ConditionSettings, TargetMethod):
+    """A neural method whose generator takes a category of a column as its condition."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.marginals_fraction:
+            raise ConfigError("marginals_fraction must be positive: conditions are drawn from noisy marginals.")
+
+    def _conditions(self, prepared: Prepared, num_rows: int) -> Conditions | None:
+        return prepare_conditions(self, prepared, num_rows)

@@ -12,28 +12,22 @@ import numpy as np
 
 from understudy.encoding.features import Layout, OneHot
 from understudy.errors import ConfigError
-from understudy.privacy.ledger import Budget, Ledger, Plan
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.ledger import Budget, Plan
 from understudy.schema import Domain
+from understudy.synthesizers.neural import ConditionalMethod
 from understudy.synthesizers.pategan import VoteGAN
-from understudy.training.critics import Conditions
-from understudy.training.prepare import Prepared, prepare, prepare_conditions
-from understudy.training.settings import ConditionSettings
+from understudy.synthesizers.run import Run
+from understudy.training.prepare import Prepared, prepare
 
 NO_CONDITION = (
-    "patectgan needs a discrete column to condition on, and none of this table's is one with features={!r}. Use "
+    "patectgan needs a discrete column to condition on, and with features={!r} this table has none. Use "
     "features=binned, which makes all of them discrete, or pategan."
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PATECTGAN(ConditionSettings, VoteGAN):
-    """A generator that takes a category of a column as its condition, taught by votes of teachers that see it too."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.marginals_fraction:
-            raise ConfigError("marginals_fraction must be positive: conditions are drawn from noisy marginals.")
+class PATECTGAN(ConditionalMethod, VoteGAN):
+    """PATE-GAN with a generator conditioned on a category of one column."""
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """As that of pategan; a table of numbers alone is refused where they are not discrete."""
@@ -41,11 +35,8 @@ class PATECTGAN(ConditionSettings, VoteGAN):
             raise ConfigError(NO_CONDITION.format(self.features))
         return super().plan(domain, budget)
 
-    def _prepare(self, rows: PrivateRows, plan: Plan, ledger: Ledger) -> Prepared:
-        return prepare(self, rows, plan, ledger, layout_fn=lambda layout: with_discrete(layout, rows.domain))
-
-    def _conditions(self, prepared: Prepared, num_rows: int) -> Conditions | None:
-        return prepare_conditions(self, prepared, num_rows)
+    def _prepare(self, run: Run) -> Prepared:
+        return prepare(self, run.rows, run.plan, run.ledger, layout_fn=lambda layout: with_discrete(layout, run.domain))
 
 
 def with_discrete(layout: Layout, domain: Domain) -> Layout:

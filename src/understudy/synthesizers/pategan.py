@@ -1,4 +1,4 @@
-"""PATE-GAN: a generator taught by a student that hears noisy votes of teachers on disjoint parts of the rows.
+"""PATE-GAN: a generator trained against a student that sees noisy votes of teachers on disjoint partitions.
 
 Jordon, Yoon and van der Schaar, "PATE-GAN: generating synthetic data with differential privacy guarantees", 2019.
 Public implementations were audited and found not to be private: teachers share rows or weights, students see real
@@ -8,13 +8,11 @@ in advance. Noise is on the one count of yes votes, Gaussian by default. Columns
 towards noisy marginals as in `dpgan`, by default also towards those of each column with the target.
 """
 
-import abc
 import dataclasses
 import math
 from typing import Annotated
 
 import jax
-from jaxtyping import PRNGKeyArray
 
 from understudy.encoding.features import Blocks
 from understudy.errors import ConfigError
@@ -22,27 +20,19 @@ from understudy.models.generator import GeneratorModel
 from understudy.notes import Level, Note
 from understudy.privacy.charges import charge_votes, event_of
 from understudy.privacy.events import Gaussian, Pure
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
+from understudy.privacy.ledger import Budget, Plan, Query
 from understudy.privacy.pate import LAWS, vote_scale
-from understudy.privacy.rows import PrivateRows, PublicRows
 from understudy.schema import Domain
-from understudy.settings import Advice, AtLeast, Count, Fraction, OneOf, Positive, Widths, check_settings
-from understudy.synthesizers.neural import NeuralMethod, Trained
+from understudy.settings import Advice, AtLeast, Count, Fraction, OneOf, Positive, Widths
+from understudy.synthesizers.neural import TargetMethod, Trained
 from understudy.synthesizers.protocol import Capabilities, PublicUse
-from understudy.training.critics import Conditions, one_hot_blocks
+from understudy.synthesizers.run import Run
+from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import Hyperparameters
 from understudy.training.generation import Context
 from understudy.training.loop import RunOptions, TrainingState
 from understudy.training.pate import LOSSES_OF_VOTES, Voting, VotingSettings, init_learners, train_by_votes
-from understudy.training.prepare import (
-    MOST_LEVELS,
-    Prepared,
-    check_fractions,
-    plan_marginals,
-    prepare,
-    target_block,
-    warm_start,
-)
+from understudy.training.prepare import MOST_LEVELS, Prepared, plan_marginals, prepare, target_block, warm_start
 from understudy.training.settings import (
     AdamSettings,
     FeatureSettings,
@@ -65,7 +55,7 @@ AIM = 0.25
 """... and the value that the number of queries is chosen for, if it is left out."""
 MOST_QUERIES = 64
 AGREE = 0.75
-"""The share of teachers that are assumed to be of one mind where the plan says how often a label is right."""
+"""The fraction of teachers that the plan assumes to agree when it states how often a label is right."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,7 +67,7 @@ class VoteGAN(
     LearningSettings,
     MarginalSettings,
     TargetSettings,
-    NeuralMethod,
+    TargetMethod,
 ):
     """What pategan and patectgan share: all but their conditions."""
 
@@ -103,36 +93,31 @@ class VoteGAN(
     target_fraction: Fraction = 0.1
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        check_fractions(self.marginals_fraction, self.target_fraction)
+        super().__post_init__()
         if self.queries is not None and self.queries % self.iterations:
             raise ConfigError(
-                f"queries must be a multiple of iterations ({self.iterations}), found {self.queries}: each iteration "
-                "puts the same number of rows to the vote."
+                f"queries must be a multiple of iterations ({self.iterations}), found {self.queries}: every iteration "
+                "votes on the same number of rows."
             )
         if self.vote_noise == "laplace" and self.queries is None:
-            raise ConfigError("noise 'laplace' needs a number of queries: its cost grows with it. Set queries.")
+            raise ConfigError(
+                "vote_noise=laplace needs a number of queries, because its privacy cost grows with it. Set queries."
+            )
         # Unknown words are refused before anything is spent.
         self._settings(one_hot_blocks((2, 2)), None, None)
         Voting.of(self, teachers=2 if self.teachers is None else self.teachers, queries=1, cross=None)
 
-    @abc.abstractmethod
-    def _conditions(self, prepared: Prepared, num_rows: int) -> Conditions | None:
-        """None: the generator takes no condition."""
-
     @property
     def capabilities(self) -> Capabilities:
-        is_held = self.marginals_fraction > 0 and self.target_fraction > 0 and self.features == "binned"
-        return Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=self.cross or is_held)
-
-    # ------------------------------------------------------------------------------------------------------- planning
+        target = self.cross or self._holds_target
+        return Capabilities(trajectory=True, critics=True, public=PublicUse.ACCEPTED, target=target)
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """Bundles of histograms, then all votes, which fill what is left. No cost depends on the rows.
 
         Nor on the number of teachers or Gaussian queries: these set how much the same money tells.
         """
-        target_fraction = self.target_fraction * (self.features == "binned")
+        target_fraction = self.target_fraction if self._holds_target else 0.0
         planned = plan_marginals(domain, budget, self.marginals_fraction, target_fraction)
         left = budget.after(planned)
         event: Gaussian | Pure
@@ -155,8 +140,8 @@ class VoteGAN(
         teachers = min(max(2, num_rows // ROWS_EACH), MOST_TEACHERS) if self.teachers is None else self.teachers
         if domain.declared_rows is not None and teachers > max(2, domain.declared_rows):
             raise ConfigError(
-                f"{teachers} teachers need as many rows at least, and {domain.declared_rows} are declared. Set fewer "
-                "teachers, or use another method, such as mst."
+                f"{teachers} teachers need at least {teachers} rows, but {domain.declared_rows} are declared. Set "
+                "fewer teachers, or use another method, such as mst."
             )
         if self.queries is not None or isinstance(event, Pure):
             return teachers, self.queries or 1
@@ -175,37 +160,30 @@ class VoteGAN(
             f"{teachers:,} teachers of about {domain.num_rows / teachers:,.0f} rows each vote on {queries:,} generated "
             f"rows, {queries // self.iterations} in each of {self.iterations} iterations.",
             f"Noise of a vote: {spread} {scale:,.1f} votes, {margin:.2f} of the full margin of {teachers / 2:,g}. If "
-            f"three teachers in four are of one mind about a row, its noisy majority is right with probability "
-            f"{right:.2f}.",
+            f"three teachers in four agree on a row, its noisy majority is right with probability {right:.2f}.",
         ]
-        notes = [Note(text) for text in texts]
+        notes = list(map(Note, texts))
         if margin > MARGIN * 1.001:
             fewer = max(1, math.floor(queries * (MARGIN / margin) ** 2 / self.iterations)) * self.iterations
             help_ = [f"more rows (about {domain.num_rows * margin / MARGIN:,.0f} with as many for each teacher)"]
             help_ += [f"fewer queries (queries={fewer})"] if fewer < queries else ["fewer iterations"]
-            notes.append(
-                Note(
-                    f"The noise is {margin:.2f} of the full margin, above {MARGIN:g}: most of what the teachers "
-                    f"say will be lost. What would help: {', '.join(help_)}, a larger epsilon, or another method: mst, "
-                    "aim or dpgan learn more from so few rows.",
-                    Level.WARNING,
-                )
+            text = (
+                f"The noise is {margin:.2f} of the full margin, above {MARGIN:g}: most of the votes will be lost in "
+                f"noise. What would help: {', '.join(help_)}, a larger epsilon, or another method, such as mst or aim."
             )
-        notes.append(Note("On the tables measured so far gem, aim and dpgan learn more, or as much, at this price."))
+            notes.append(Note(text, Level.WARNING))
+        notes.append(Note("On the benchmark tables gem and aim are more accurate at the same privacy cost."))
         if domain.num_rows < LEAST_EACH * teachers:
-            notes.append(
-                Note(
-                    f"Fewer than {LEAST_EACH} rows for each teacher, if there are {domain.num_rows:,} rows: they "
-                    "will know next to nothing, however little noise their votes have. Set fewer teachers, or use "
-                    "another method.",
-                    Level.WARNING,
-                )
+            text = (
+                f"With {domain.num_rows:,} rows each teacher has fewer than {LEAST_EACH}: teachers will learn almost "
+                "nothing, regardless of the noise on their votes. Set fewer teachers, or use another method."
             )
+            notes.append(Note(text, Level.WARNING))
         if domain.target is not None:
             has_pairs = self.target_fraction and self.features == "binned" and target_block(domain) is not None
             done = ["student and teachers see every column together with it"] if self._crosses(domain) else []
-            done += ["the generator is held to noisy counts of every column with it"] if has_pairs else []
-            used = " and ".join(done) or "a column like any other here"
+            done += ["noisy 2-way marginals with it constrain the generator"] if has_pairs else []
+            used = " and ".join(done) or "treated like any other column"
             notes.append(Note(f"The target, {domain.target!r}: {used}."))
         return tuple(notes)
 
@@ -215,26 +193,15 @@ class VoteGAN(
             return False
         return self.features == "binned" or domain.target not in domain.numeric
 
-    # -------------------------------------------------------------------------------------------------------- fitting
-
     def num_checkpoints(self, every: int) -> int:
         """The number of checkpoints if one is kept every `every` generator steps."""
         return self.iterations // every
 
-    def _train(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        options: RunOptions,
-        *,
-        key: PRNGKeyArray,
-        public: PublicRows | None,
-    ) -> Trained:
+    def _train(self, run: Run, options: RunOptions) -> Trained:
         """Teachers never leave the training: student, generator and averages are post-processing of noisy votes."""
-        domain, query = rows.domain, plan["votes"]
+        rows, ledger, domain, query = run.rows, run.ledger, run.domain, run.plan["votes"]
         teachers, queries = self.chosen(domain, event_of(query, Gaussian, Pure))
-        prepared = self._prepare(rows, plan, ledger)
+        prepared = self._prepare(run)
         charged = charge_votes(rows, query, ledger, num_teachers=teachers, num_queries=queries, layout=prepared.encoder)
         cross = None
         if self._crosses(domain):
@@ -244,19 +211,13 @@ class VoteGAN(
         voting = Voting.of(self, teachers=teachers, queries=queries // self.iterations, cross=cross)
         hyperparameters = Hyperparameters.of(self.critic_learning_rate, self.generator_learning_rate, math.inf)
         context = Context(self._conditions(prepared, rows.public_num_rows), prepared.marginal)
-        network_key, feature_key, warm_key = jax.random.split(key, 3)
+        network_key, feature_key, warm_key = jax.random.split(run.key, 3)
         learned = init_learners(settings, voting, hyperparameters, network_key, context)
-        if public is not None:
-            units = public.arrange(prepared.encoder, key=feature_key)
+        if run.public is not None:
+            units = run.public.arrange(prepared.encoder, key=feature_key)
+            steps, tell = self.warm_steps, run.progress
             learned = warm_start(
-                settings,
-                units,
-                hyperparameters,
-                warm_key,
-                learned,
-                context,
-                iterations=self.warm_steps,
-                progress=options.progress,
+                settings, units, hyperparameters, warm_key, learned, context, iterations=steps, progress=tell
             )
         state, checkpoints = train_by_votes(
             settings,
@@ -274,8 +235,8 @@ class VoteGAN(
 
         return Trained(state, checkpoints, model_of)
 
-    def _prepare(self, rows: PrivateRows, plan: Plan, ledger: Ledger) -> Prepared:
-        return prepare(self, rows, plan, ledger)
+    def _prepare(self, run: Run) -> Prepared:
+        return prepare(self, run.rows, run.plan, run.ledger)
 
     def _settings(self, blocks: Blocks, cross: int | None, block: int | None) -> Settings:
         return Settings.of(
@@ -290,10 +251,7 @@ class VoteGAN(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PATEGAN(VoteGAN):
-    """A generator taught by a student that sees only the noisy votes of teachers, each with rows of its own."""
-
-    def _conditions(self, prepared: Prepared, num_rows: int) -> Conditions | None:
-        return None
+    """A GAN whose student critic sees only noisy votes of teachers, each trained on its own partition of the units."""
 
 
 def _scale(event: Gaussian | Pure, queries: int) -> float:

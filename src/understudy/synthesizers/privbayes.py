@@ -22,15 +22,16 @@ from jaxtyping import Float, PRNGKeyArray
 
 from understudy.models.network import BayesianNetwork
 from understudy.notes import Note
+from understudy.privacy.charges import event_of
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.dependence import Dependence, DependenceSelector, noisy_dependence_selections
 from understudy.privacy.events import DiscreteGaussian, Selections
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.rows import Clique, PrivateRows
-from understudy.progress import Progress
+from understudy.privacy.ledger import Budget, Plan
+from understudy.privacy.rows import Clique
 from understudy.schema import Domain
 from understudy.settings import Count, InnerFraction, Positive, check_settings
 from understudy.synthesizers.protocol import Capabilities
+from understudy.synthesizers.run import Run, calibrate_query
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,40 +63,35 @@ class PrivBayes:
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """One selection for each column after the first, then one bundle of marginals that fills the budget."""
         count, queries = len(domain.names), []
-        if count > 1:
-            noise = budget.fraction(self.selection_fraction).calibrate(lambda noise: [Selections(1 / noise, count - 1)])
-            what = f"parents of {count - 1} columns, selected by dependence"
-            queries.append(Query("network", what, Selections(1 / noise, count - 1), columns=domain.names))
+
+        def network(noise: float) -> Selections:
+            return Selections(1 / noise, count - 1)
 
         def bundle(stddev: float) -> DiscreteGaussian:
             return DiscreteGaussian(stddev, count, budget.max_rows_per_unit)
 
-        stddev = budget.after(queries).calibrate(lambda noise: [bundle(noise)])
+        if count > 1:
+            what, part = (
+                f"parents of {count - 1} columns, selected by dependence",
+                budget.fraction(self.selection_fraction),
+            )
+            queries.append(calibrate_query("network", what, network, domain, part))
         what = f"a marginal of each of {count} columns with its parents"
-        queries.append(Query("marginals", what, bundle(stddev), columns=domain.names))
-        cells = self._max_cells(domain, stddev)
+        queries.append(calibrate_query("marginals", what, bundle, domain, budget.after(queries)))
+        cells = self._max_cells(domain, event_of(queries[-1], DiscreteGaussian).stddev)
         return Plan(tuple(queries), (Note(f"A column and its parents have at most {cells:,} cells together."),))
 
-    def fit(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        progress: Progress | None = None,
-    ) -> BayesianNetwork:
+    def fit(self, run: Run) -> BayesianNetwork:
         """Formal guarantee: the joint cost of the plan's queries. The order of the candidates, the conditionals and all
         sampling are post-processing."""
-        domain, report = rows.domain, progress or (lambda fraction, now: None)
-        event = plan["marginals"].event
-        assert isinstance(event, DiscreteGaussian)
+        rows, plan, ledger, domain = run.rows, run.plan, run.ledger, run.domain
+        stddev = event_of(plan["marginals"], DiscreteGaussian).stddev
         select = noisy_dependence_selections(rows, plan["network"], ledger) if "network" in plan else None
-        network = self._select_network(domain, select, self._max_cells(domain, event.stddev), key)
-        report(0.6, "network selected")
+        network = self._select_network(domain, select, self._max_cells(domain, stddev), run.key)
+        run.report(0.6, "network selected")
         cliques = [(*parents, child) for child, parents in network.items()]
         noisy = noisy_counts(rows, cliques, plan["marginals"], ledger)
-        report(1.0, "marginals measured")
+        run.report(1.0, "marginals measured")
         conditionals = dict(zip(network, map(_conditional, noisy), strict=True))
         return BayesianNetwork(
             domain.names,

@@ -6,20 +6,17 @@ facts, known before any query.
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from understudy.errors import ConfigError
-from understudy.progress import Progress
 from understudy.settings import SettingError
 from understudy.synthesizers.registry import name_of
 
 if TYPE_CHECKING:
-    from jaxtyping import PRNGKeyArray
-
     from understudy.models import Model
-    from understudy.privacy.ledger import Budget, Ledger, Plan
-    from understudy.privacy.rows import PrivateRows, PublicRows
+    from understudy.privacy.ledger import Budget, Plan
     from understudy.schema import Domain
+    from understudy.synthesizers.run import Run
     from understudy.training.trajectory import Trajectory
 
 
@@ -40,9 +37,11 @@ class Capabilities:
     critics: bool = False
     """Whether its checkpoints come with critics."""
     public: PublicUse = PublicUse.NONE
-    """Anything but NONE: it is a `WarmStart`."""
+    """Whether it starts from a public table."""
     target: bool = False
     """Whether it treats a target differently from other columns."""
+    zcdp: bool = False
+    """Whether it spends a zCDP budget, which the Renyi accountant alone can hold."""
     inner: "Synthesizer | None" = None
     """The method that a wrapper is put around."""
 
@@ -57,32 +56,8 @@ class Synthesizer(Protocol):
     def plan(self, domain: "Domain", budget: "Budget") -> "Plan":
         """Every query of a fit with its cost: a pure function of public facts."""
 
-    def fit(
-        self,
-        rows: "PrivateRows",
-        plan: "Plan",
-        ledger: "Ledger",
-        *,
-        key: "PRNGKeyArray",
-        progress: Progress | None = None,
-    ) -> "Model":
+    def fit(self, run: "Run") -> "Model":
         """A model of the rows. Formal guarantee: each query charges one item of the plan."""
-
-
-@runtime_checkable
-class WarmStart(Synthesizer, Protocol):
-    """A method that can start from the rows of a public table, which are not protected."""
-
-    def fit(
-        self,
-        rows: "PrivateRows",
-        plan: "Plan",
-        ledger: "Ledger",
-        *,
-        key: "PRNGKeyArray",
-        public: "PublicRows | None" = None,
-        progress: Progress | None = None,
-    ) -> "Model": ...
 
 
 @runtime_checkable
@@ -92,21 +67,8 @@ class HasTrajectory(Synthesizer, Protocol):
     def num_checkpoints(self, every: int) -> int:
         """The number of checkpoints of a run if one is kept after every `every` generator steps. Public."""
 
-    def trajectory(
-        self,
-        rows: "PrivateRows",
-        plan: "Plan",
-        ledger: "Ledger",
-        *,
-        key: "PRNGKeyArray",
-        checkpoints: int,
-        every: int,
-        progress: Progress | None = None,
-    ) -> "Trajectory":
-        """Trains like `fit`, at the same cost, and returns the last `checkpoints` of the states kept on the way.
-
-        Methods whose `fit` takes a public table take one here too.
-        """
+    def trajectory(self, run: "Run", *, checkpoints: int, every: int) -> "Trajectory":
+        """Trains like `fit`, at the same cost, and returns the last `checkpoints` of the states kept on the way."""
 
 
 @runtime_checkable
@@ -117,7 +79,7 @@ class Limited(Protocol):
         """Columns that together have too many codes; empty if all fit."""
 
 
-def takes_public(synthesizer: Synthesizer) -> TypeGuard[WarmStart]:
+def takes_public(synthesizer: Synthesizer) -> bool:
     """Whether a method, and what it is put around, can start from a public table."""
     return synthesizer.capabilities.public is not PublicUse.NONE
 
@@ -130,6 +92,12 @@ def too_large_for(synthesizer: Synthesizer, domain: "Domain") -> tuple[str, ...]
     return () if inner is None else too_large_for(inner, domain)
 
 
+def spends_zcdp(synthesizer: Synthesizer) -> bool:
+    """Whether a method, or the method that it wraps, spends a zCDP budget."""
+    able = synthesizer.capabilities
+    return able.zcdp or (able.inner is not None and spends_zcdp(able.inner))
+
+
 def check_trajectory(wrapper: str, inner: object, *, critics: bool = False) -> None:
     """Refuse, for a wrapper, a method that keeps no checkpoints, or none with critics."""
     if not isinstance(inner, Synthesizer):
@@ -137,6 +105,4 @@ def check_trajectory(wrapper: str, inner: object, *, critics: bool = False) -> N
     able = inner.capabilities
     if not able.trajectory or (critics and not able.critics):
         what = "its critic" if critics else "checkpoints of its training"
-        raise ConfigError(
-            f"{wrapper} needs a method that can keep {what}, such as dpgan or dpctgan; {name_of(inner)} has none."
-        )
+        raise ConfigError(f"{wrapper} needs a method with {what}, such as dpgan or dpctgan; {name_of(inner)} has none.")

@@ -9,26 +9,29 @@ the budget goes to the synthesizer, in its text and its library to the learner; 
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 import jax
-from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError
 from understudy.learners.methods import Learner, Linear, NumberPerceptron, Prior
 from understudy.models.predictors import HOW
 from understudy.models.quail import QuailModel
 from understudy.notes import Note
-from understudy.privacy.ledger import Budget, Ledger, Plan
-from understudy.privacy.rows import PrivateRows, PublicRows, partition_rows, partition_sizes
-from understudy.progress import Progress, stretch_progress
+from understudy.privacy.events import ZCDP
+from understudy.privacy.ledger import Budget, Plan, Query
+from understudy.privacy.rows import partition_rows, partition_sizes
+from understudy.progress import stretch_progress
 from understudy.schema import Domain
-from understudy.settings import InnerFraction, Listed, OneOf, check_settings
-from understudy.synthesizers.protocol import Capabilities, Synthesizer, too_large_for
+from understudy.settings import InnerFraction, Listed, OneOf, check_settings, replace_settings
+from understudy.synthesizers.protocol import Capabilities, Synthesizer, spends_zcdp, too_large_for
 from understudy.synthesizers.registry import AUTO, LEARNERS, learner_class, name_of
+from understudy.synthesizers.run import Run
 
 LEARN, IMITATE = "learner's rows", "synthesizer's rows"
 """The two partitions of the units with `disjoint`, as the ledger names them."""
+RESERVED = Query("reserved", "the least of the inner method's zCDP budget", ZCDP(1e-9))
+"""Beside it the Renyi accountant alone has a figure, so learners are calibrated by the one that decides in the end."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +71,6 @@ class Quail:
     def capabilities(self) -> Capabilities:
         return Capabilities(public=self.inner.capabilities.public, target=True, inner=self.inner)
 
-    # ------------------------------------------------------------------------------------------------------------ plan
-
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """The learners with their fraction, then the inner method with the rest; with `disjoint`, each with the
         whole budget."""
@@ -77,10 +78,11 @@ class Quail:
         learners = [self._learner(domain, target) for target in targets]
         to_learn, to_imitate = self._sizes(domain)
         fraction = (1.0 if self.disjoint else self.learner_fraction) / len(targets)
+        shared = budget.after([RESERVED]) if spends_zcdp(self.inner) and not self.disjoint else budget
         parts: list[Plan] = []
         for target, learner in zip(targets, learners, strict=True):
             own = dataclasses.replace(domain.only((*others, target)), num_rows=to_learn, target=target)
-            plan = learner.plan(own, budget.fraction_of_rest(fraction)).under(f"{name_of(learner)} for {target}")
+            plan = learner.plan(own, shared.fraction_of_rest(fraction)).under(f"{name_of(learner)} for {target}")
             parts.append(_on_partition(plan, LEARN) if self.disjoint else plan)
         queries = tuple(query for part in parts for query in part)
         left = budget if self.disjoint else budget.after(queries)
@@ -100,7 +102,7 @@ class Quail:
         named = domain.target if self.target is None else self.target
         if named is None:
             raise ConfigError(
-                "quail needs a target to learn. Name it, as in quail(mst, target=...), or declare one in the schema."
+                "quail needs a target. Name one, as in quail(mst, target=...), or declare one in the schema."
             )
         targets = (named,) if isinstance(named, str) else named
         for name in targets:
@@ -114,12 +116,11 @@ class Quail:
 
     def _learner(self, domain: Domain, target: str) -> Learner:
         """The learner of one target, with all of its settings."""
-        if isinstance(self.learner, str):
+        made = self.learner
+        if isinstance(made, str):
             usual = "linear" if target in domain.numeric else "logistic"
-            made: Any = learner_class(usual if self.learner == AUTO else self.learner)()
-        else:
-            made = self.learner
-        changes: dict[str, Any] = {"target": target}
+            made = cast(Learner, learner_class(usual if made == AUTO else made)())
+        changes: dict[str, object] = {"target": target}
         if self.columns is not None:
             if isinstance(made, Prior):
                 raise ConfigError("The learner prior uses no columns. Remove columns, or use another learner.")
@@ -130,7 +131,7 @@ class Quail:
             )
         if self.label == "sample" and isinstance(made, Linear):
             changes["residual"] = True
-        return dataclasses.replace(made, **changes)
+        return replace_settings(made, changes)
 
     def _sizes(self, domain: Domain) -> tuple[int, int]:
         """The public numbers of rows for the learners, and for the inner method."""
@@ -151,55 +152,38 @@ class Quail:
             notes.append(Note(f"Labels are a function of the other columns: {lost}"))
         return tuple(notes)
 
-    # ------------------------------------------------------------------------------------------------------------- fit
-
-    def fit(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        public: PublicRows | None = None,
-        progress: Progress | None = None,
-    ) -> QuailModel:
+    def fit(self, run: Run) -> QuailModel:
         """Formal guarantee: the joint cost of the plan's queries; with `disjoint` the larger of the two, since a unit
         is in one partition only. The inner method never reads the target, and labels of its rows are
         post-processing."""
-        domain, report = rows.domain, progress or (lambda fraction, phase: None)
+        domain, plan, ledger = run.domain, run.plan, run.ledger
         targets, others = self._columns_of(domain)
-        to_learn = to_imitate = rows
+        to_learn = to_imitate = run.rows
         if self.disjoint:
-            to_imitate, to_learn = partition_rows(rows, self.learner_fraction, ledger)
-        inner_key, *learner_keys = jax.random.split(key, 1 + len(targets))
+            to_imitate, to_learn = partition_rows(run.rows, self.learner_fraction, ledger)
+        inner_key, *learner_keys = jax.random.split(run.key, 1 + len(targets))
         models, done = [], 0
         *learned, imitated = plan.parts
         for number, (target, own, learner_key) in enumerate(zip(targets, learned, learner_keys, strict=True)):
-            learner = self._learner(domain, target)
             done += len(own.queries)
             inner_ledger = ledger.view(ledger.remaining.after(plan.queries[done:]))  # later queries are reserved
-            models.append(
-                learner.fit(
-                    to_learn.only((*others, target)),
-                    own,
-                    inner_ledger,
-                    key=learner_key,
-                    progress=stretch_progress(report, 0.3 * number / len(targets), 0.3 * (number + 1) / len(targets)),
-                )
-            )
-            report(0.3 * (number + 1) / len(targets), f"{target} learned")
-        more: dict[str, Any] = {"progress": stretch_progress(report, 0.3, 1.0)}
-        if public is not None:
-            at = [domain.index(name) for name in others]
-            more["public"] = public.only(at)
-        inner = self.inner.fit(to_imitate.only(others), imitated, ledger, key=inner_key, **more)
+            begin, end = 0.3 * number / len(targets), 0.3 * (number + 1) / len(targets)
+            rows, progress = to_learn.only((*others, target)), stretch_progress(run.progress, begin, end)
+            learner = self._learner(domain, target)
+            models.append(learner.fit(rows, own, inner_ledger, key=learner_key, progress=progress))
+            run.report(end, f"{target} learned")
+        public = None if run.public is None else run.public.only([domain.index(name) for name in others])
+        progress = stretch_progress(run.progress, 0.3, 1.0)
+        inner = self.inner.fit(
+            Run(to_imitate.only(others), imitated, ledger, key=inner_key, public=public, progress=progress)
+        )
         return QuailModel(domain.names, targets, inner, tuple(models), self.label)
 
 
 def _inner_on_partition(plan: Plan, name: str) -> Plan:
     if any(query.partition is not None for query in plan):
         raise ConfigError(
-            f"{name} holds out units itself, and disjoint=true would partition them again. Use one of the two."
+            f"{name} already holds out units, and disjoint=true would partition them again. Use one of the two."
         )
     return _on_partition(plan, IMITATE)
 

@@ -2,8 +2,27 @@
 
 import importlib
 import inspect
+from typing import TYPE_CHECKING
 
 from understudy.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:  # `understudy` imports these names from here, so that a new method has one place to register
+    from understudy.synthesizers.aim import AIM as AIM
+    from understudy.synthesizers.autogan import AutoGAN as AutoGAN
+    from understudy.synthesizers.bayesgan import BayesGAN as BayesGAN
+    from understudy.synthesizers.boosted.method import Boosted as Boosted
+    from understudy.synthesizers.dpctgan import DPCTGAN as DPCTGAN
+    from understudy.synthesizers.dpgan import DPGAN as DPGAN
+    from understudy.synthesizers.drs import DRS as DRS
+    from understudy.synthesizers.gem.method import GEM as GEM
+    from understudy.synthesizers.independent import Independent as Independent
+    from understudy.synthesizers.mst import MST as MST
+    from understudy.synthesizers.mwem import MWEM as MWEM
+    from understudy.synthesizers.patectgan import PATECTGAN as PATECTGAN
+    from understudy.synthesizers.pategan import PATEGAN as PATEGAN
+    from understudy.synthesizers.privbayes import PrivBayes as PrivBayes
+    from understudy.synthesizers.quail import Quail as Quail
+    from understudy.synthesizers.selected import Selected as Selected
 
 SYNTHESIZERS = {
     "independent": "understudy.synthesizers.independent:Independent",
@@ -41,7 +60,7 @@ AUTO = "auto"
 def synthesizer_class(name: str) -> type:
     """The class behind a name, or an error with the nearest one."""
     if name == AUTO:
-        raise ConfigError("auto takes no settings. To set some, name the method, as in gem(steps=800).")
+        raise ConfigError("auto has no settings. To change a setting, name the method, as in gem(steps=800).")
     known = [*SYNTHESIZERS, AUTO]
     if name not in SYNTHESIZERS:
         raise ConfigError(

@@ -22,21 +22,23 @@ from understudy.models import Model
 from understudy.models.pool import mix
 from understudy.models.protocol import Sample
 from understudy.notes import Level, Note
+from understudy.privacy.charges import event_of
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.rows import Clique, PrivateRows, PublicRows, partition_rows, partition_sizes
+from understudy.privacy.rows import Clique, PrivateRows, partition_rows, partition_sizes
 from understudy.privacy.selection import RowFunctions, noisy_closest, noisy_function_selections
-from understudy.progress import Progress
+from understudy.progress import stretch_progress
 from understudy.schema import Domain, NumericDomain
 from understudy.settings import Advice, Count, Fraction, InnerFraction, OneOf, check_settings
 from understudy.synthesizers.boosted.game import expected_miss
 from understudy.synthesizers.protocol import Capabilities, HasTrajectory, check_trajectory
 from understudy.synthesizers.registry import name_of
+from understudy.synthesizers.run import Run, calibrate_query
 
 TASKS = ("accuracy", "log_loss", "squared_loss", "clustering", "marginals")
 WITH_TARGET = ("accuracy", "log_loss", "squared_loss")
 ONLY_SUMS = Advice(
-    "Areas under curves and F-scores are not sums over rows: one row can change them by much, so they cannot be used."
+    "AUC and F-scores are not sums over rows: one row can change them by a lot, so they are not offered."
 )
 TRAINING, HOLDOUT = "training rows", "held-out rows"
 """The two partitions of the units, as the ledger names them."""
@@ -75,7 +77,7 @@ class Selected:
             raise ConfigError(f"k must not exceed checkpoints, {self.checkpoints}; found {self.k}.")
         if not self._every:
             raise ConfigError(
-                f"checkpoints asks for {self.checkpoints}, but {name_of(self.inner)} makes "
+                f"checkpoints is {self.checkpoints}, but {name_of(self.inner)} makes only "
                 f"{self.inner.num_checkpoints(1)} generator steps. Lower checkpoints, or train for more steps."
             )
 
@@ -97,18 +99,16 @@ class Selected:
             return Selections(1 / noise, self.k)
 
         if not self.holdout_fraction:
-            noise = budget.fraction(self.selection_fraction).calibrate(lambda noise: [selection(noise)])
-            query = Query("selection", what, selection(noise), columns=domain.names)
+            query = calibrate_query("selection", what, selection, domain, budget.fraction(self.selection_fraction))
             inner = self.inner.plan(domain, budget.after([query])).under(name_of(self.inner))
             return Plan((*inner.queries, query), (*inner.notes, *self._notes(domain.num_rows, budget, query)))
         num_training, num_scoring = partition_sizes(domain, self.holdout_fraction)
-        noise = budget.calibrate(lambda noise: [selection(noise)])
-        query = Query("selection", what, selection(noise), columns=domain.names, partition=HOLDOUT)
+        query = calibrate_query("selection", what, selection, domain, budget, HOLDOUT)
         inner = self.inner.plan(dataclasses.replace(domain, num_rows=num_training), budget).under(name_of(self.inner))
-        training = tuple(dataclasses.replace(each, partition=TRAINING) for each in inner.queries)
+        training = tuple(dataclasses.replace(each, partition=TRAINING) for each in inner)
         note = Note(
-            f"A random {self.holdout_fraction:g} of the units score and do not train: training and selection compose "
-            "in parallel, so the larger privacy cost counts."
+            f"A random fraction {self.holdout_fraction:g} of the units is used for scoring only: training and "
+            "selection compose in parallel, so the larger privacy cost counts."
         )
         return Plan((*training, query), (*inner.notes, note, *self._notes(num_scoring, budget, query)))
 
@@ -129,10 +129,11 @@ class Selected:
             )
 
     def _notes(self, num_scoring: int, budget: Budget, query: Query) -> tuple[Note, ...]:
-        assert isinstance(query.event, Selections)
         if not budget.is_private or self.checkpoints == 1:
             return ()
-        miss = expected_miss(self.checkpoints, query.event.epsilon * num_scoring / budget.max_rows_per_unit)
+        miss = expected_miss(
+            self.checkpoints, event_of(query, Selections).epsilon * num_scoring / budget.max_rows_per_unit
+        )
         if miss < LARGE_MISS:
             sampling_error = 0.5 / math.sqrt(max(1, num_scoring))
             text = (
@@ -141,51 +142,35 @@ class Selected:
             )
             return (Note(text),)
         text = (
-            f"{num_scoring:,} rows are too few to compare {self.checkpoints} checkpoints at this epsilon: a "
-            f"selected one may miss the best score by {min(miss, 1.0):.2g} on average (scores are from 0 to 1). Hold "
+            f"{num_scoring:,} rows are too few to compare {self.checkpoints} checkpoints at this epsilon: the "
+            f"selected one may score {min(miss, 1.0):.2g} below the best on average (scores are from 0 to 1). Hold "
             "out more units, select fewer checkpoints (k), or raise epsilon."
         )
         return (Note(text, Level.WARNING),)
 
-    def fit(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        public: PublicRows | None = None,
-        progress: Progress | None = None,
-    ) -> Model:
+    def fit(self, run: Run) -> Model:
         """Formal guarantee: the joint cost of the plan's queries; with a holdout the larger of training and selection,
         since a unit is in one partition only. Tables of checkpoints and models of the task are post-processing."""
-        report = progress or (lambda fraction, phase: None)
-        train_key, table_key, task_key = jax.random.split(key, 3)
-        query = plan["selection"]
+        train_key, table_key, task_key = jax.random.split(run.key, 3)
+        query, ledger = run.plan["selection"], run.ledger
         if self.holdout_fraction:
-            training, scoring = partition_rows(rows, self.holdout_fraction, ledger)
+            training, scoring = partition_rows(run.rows, self.holdout_fraction, ledger)
             training_ledger = ledger
         else:
-            training = scoring = rows
+            training = scoring = run.rows
             training_ledger = ledger.view(ledger.remaining.after([query]))
-        trajectory = self.inner.trajectory(
-            training,
-            Plan(tuple(each for each in plan if each.key != "selection")),
-            training_ledger,
-            key=train_key,
-            checkpoints=self.checkpoints,
-            every=self._every,
-            progress=lambda fraction, phase: report(0.8 * fraction, phase),
-            **({} if public is None else {"public": public}),
-        )
-        size = min(MAX_ROWS, rows.public_num_rows)
+        training_plan = Plan(tuple(each for each in run.plan if each.key != "selection"))
+        progress = stretch_progress(run.progress, 0.0, 0.8)
+        inner = Run(training, training_plan, training_ledger, key=train_key, public=run.public, progress=progress)
+        trajectory = self.inner.trajectory(inner, checkpoints=self.checkpoints, every=self._every)
+        size = min(MAX_ROWS, run.rows.public_num_rows)
         tables = [
             model.sample(size, key=one)
             for model, one in zip(trajectory.models, jax.random.split(table_key, len(trajectory.models)), strict=True)
         ]
-        report(0.85, "checkpoints sampled")
+        run.report(0.85, "checkpoints sampled")
         best = self._select(scoring, tables, query, ledger, task_key)
-        report(1.0, f"{self.k} of {self.checkpoints} checkpoints selected")
+        run.report(1.0, f"{self.k} of {self.checkpoints} checkpoints selected")
         return mix([trajectory.models[index] for index in best])
 
     def _select(

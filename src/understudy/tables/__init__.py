@@ -10,36 +10,24 @@ types and styles of the output follow from the schema alone, whatever the types 
 those). No message of this package contains a value of a row.
 """
 
-from understudy.run.atomic import atomic_folder, atomic_write
-from understudy.tables.cast import conform
-from understudy.tables.formatting import output_decimals, restyle, restyle_within_bounds
-from understudy.tables.frames import Frame, from_frame, read_column, to_frame
-from understudy.tables.location import is_same_source
-from understudy.tables.origin import ColumnOrigin, Origin
-from understudy.tables.reading import as_arrow, read_table
-from understudy.tables.where import Conjunct, Constant, filter_where, where_columns
-from understudy.tables.writing import check_writable, write_table
-
-__all__ = [
-    "ColumnOrigin",
-    "Conjunct",
-    "Constant",
-    "Frame",
-    "Origin",
-    "as_arrow",
-    "atomic_folder",
-    "atomic_write",
-    "check_writable",
-    "conform",
-    "filter_where",
-    "from_frame",
-    "is_same_source",
-    "output_decimals",
-    "read_column",
-    "read_table",
-    "restyle",
-    "restyle_within_bounds",
-    "to_frame",
-    "where_columns",
-    "write_table",
-]
+from understudy.run.atomic import atomic_folder as atomic_folder
+from understudy.run.atomic import atomic_write as atomic_write
+from understudy.tables.cast import conform as conform
+from understudy.tables.formatting import output_decimals as output_decimals
+from understudy.tables.formatting import restyle as restyle
+from understudy.tables.formatting import restyle_within_bounds as restyle_within_bounds
+from understudy.tables.frames import Frame as Frame
+from understudy.tables.frames import from_frame as from_frame
+from understudy.tables.frames import read_column as read_column
+from understudy.tables.frames import to_frame as to_frame
+from understudy.tables.location import is_same_source as is_same_source
+from understudy.tables.origin import ColumnOrigin as ColumnOrigin
+from understudy.tables.origin import Origin as Origin
+from understudy.tables.reading import as_arrow as as_arrow
+from understudy.tables.reading import read_table as read_table
+from understudy.tables.where import Conjunct as Conjunct
+from understudy.tables.where import Constant as Constant
+from understudy.tables.where import filter_where as filter_where
+from understudy.tables.where import where_columns as where_columns
+from understudy.tables.writing import check_writable as check_writable
+from understudy.tables.writing import write_table as write_table

@@ -21,7 +21,11 @@ def read_parquet(location: TableLocation) -> pa.Table:
 
 def read_arrow(location: TableLocation) -> pa.Table:
     try:
-        return without_metadata(_read_ipc(location))
+        try:
+            return without_metadata(pa.feather.read_table(str(location.path)))
+        except pa.ArrowInvalid:  # a stream and not a file
+            with pa.memory_map(str(location.path)) as file:
+                return without_metadata(pa.ipc.open_stream(file).read_all())
     except pa.ArrowNotImplementedError:
         return _read_by_polars(location)
 
@@ -43,19 +47,6 @@ def _read_by_polars(location: TableLocation) -> pa.Table:
         except pa.ArrowException:
             columns[series.name] = series.cast(pl.String).to_arrow()
     return pa.table(columns)
-
-
-def _read_ipc(location: TableLocation) -> pa.Table:
-    with pa.memory_map(str(location.path)) as file:
-        try:
-            table = pa.ipc.open_file(file).read_all()
-        except pa.ArrowInvalid:
-            try:
-                file.seek(0)
-                table = pa.ipc.open_stream(file).read_all()
-            except pa.ArrowInvalid:
-                table = pa.feather.read_table(str(location.path))  # the first version of Feather
-    return table
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:

@@ -24,7 +24,7 @@ from understudy.tables.cells import (
     to_plain,
 )
 from understudy.tables.infer import convert_distinct, infer_style, is_untyped, read_as, unknown_format_error
-from understudy.tables.origin import flat_type, style_of
+from understudy.tables.origin import common_type, flat_type, is_number, style_of
 from understudy.tables.sql import compute_sql, quote_text
 
 MICROSECONDS_PER_DAY = 86_400_000_000
@@ -79,17 +79,12 @@ def output_schema(own: pa.Schema, conformed: pa.Schema, schema: Schema, *, keep_
         column = schema[field.name]
         if not (keep_types or schema.drafted):
             arrow_type = pa.int64() if column.kind == "id" else read.type
-        elif column.kind == "id":
-            arrow_type = _id_type(field)
+        elif column.kind == "id":  # synthetic ids are fresh numbers, so only integer and text types are kept
+            arrow_type = field.type if pa.types.is_integer(field.type) or is_text(field.type) else pa.int64()
         else:
             arrow_type = _output_type(field, read, column, drafted=schema.drafted)
         fields.append(read.with_type(arrow_type))
     return pa.schema(fields, own.metadata)
-
-
-def _id_type(own: pa.Field) -> pa.DataType:
-    """Synthetic ids are fresh numbers, so only integer and text types are kept."""
-    return own.type if pa.types.is_integer(own.type) or is_text(own.type) else pa.int64()
 
 
 def _output_type(own: pa.Field, read: pa.Field, column: Column, *, drafted: bool) -> pa.DataType:
@@ -139,9 +134,8 @@ def _as_drafted(values: pa.ChunkedArray, column: Column) -> tuple[pa.ChunkedArra
         return _as_declared(values, column, drafted=True)
     except _NO_RULE:
         arrow_type = _value_type(values.type)
-        found = (
-            "nested values" if pa.types.is_nested(arrow_type) else arrow_type
-        )  # field names inside may be names of people
+        # Field names inside nested values may be names of people.
+        found = "nested values" if pa.types.is_nested(arrow_type) else arrow_type
         raise SchemaError(
             f"Column {column.name!r} is declared {column.kind!r}, but the table holds {found}. Change its kind in the"
             " schema, or the table.",
@@ -170,7 +164,7 @@ def _as_declared(
             return read, infer_style(texts, kind) if drafted else {}
 
         return convert_distinct(values, convert)
-    if kind == "categorical" and drafted and column.categories is None and _is_number(arrow_type):
+    if kind == "categorical" and drafted and column.categories is None and is_number(arrow_type):
         return values, {}
     return _as_kind(values, arrow_type, kind), {}
 
@@ -182,7 +176,7 @@ def as_declared_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray
     """
     target, arrow_type = declared_type(column), _value_type(values.type)
     try:
-        if _is_binary(arrow_type):
+        if pa.types.is_binary(arrow_type):
             values = as_text(values)
         elif pa.types.is_date(target) and pa.types.is_timestamp(arrow_type):
             values = microseconds(values.cast(arrow_type)).cast(pa.timestamp("us"))
@@ -195,12 +189,6 @@ def as_declared_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray
 
 
 _AS_TEXT = Column(name="", kind="categorical")
-
-
-def _is_binary(arrow_type: pa.DataType) -> bool:
-    types = pa.types
-    variable = types.is_binary(arrow_type) or types.is_large_binary(arrow_type) or types.is_binary_view(arrow_type)
-    return variable or types.is_fixed_size_binary(arrow_type)
 
 
 def declared_type(column: Column) -> pa.DataType:
@@ -223,17 +211,12 @@ def is_zoned(column: Column) -> bool:
     return (column.format or "").endswith(("%z", "Z")) or (isinstance(least, datetime) and least.tzinfo is not None)
 
 
-def _is_number(arrow_type: pa.DataType) -> bool:
-    types = pa.types
-    return types.is_integer(arrow_type) or types.is_floating(arrow_type) or types.is_boolean(arrow_type)
-
-
 def _as_kind(values: pa.ChunkedArray, arrow_type: pa.DataType, kind: str) -> pa.ChunkedArray:
     """A typed column as another kind."""
     types = pa.types
     if types.is_dictionary(values.type):
         values = values.cast(arrow_type)
-    number = _is_number(arrow_type) or types.is_decimal(arrow_type)
+    number = is_number(arrow_type) or types.is_decimal(arrow_type)
     if kind == "categorical":
         return as_text(values)
     if kind == "integer" and number:
@@ -248,9 +231,8 @@ def _as_kind(values: pa.ChunkedArray, arrow_type: pa.DataType, kind: str) -> pa.
     if kind == "date" and types.is_date(arrow_type):
         return values.cast(pa.date32(), safe=False)
     if kind == "datetime" and types.is_timestamp(arrow_type):
-        return (
-            values if arrow_type.unit in ("us", "ns") else microseconds(values).cast(pa.timestamp("us", arrow_type.tz))
-        )
+        is_fine = arrow_type.unit in ("us", "ns")
+        return values if is_fine else microseconds(values).cast(pa.timestamp("us", arrow_type.tz))
     if kind == "datetime" and types.is_date(arrow_type):
         return _midnights(values)
     raise pa.ArrowTypeError("no rule for this type and kind")
@@ -261,9 +243,7 @@ def round_to_int(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_boolean(values.type):
         return values.cast(pa.int64())
     if pa.types.is_decimal(values.type):  # exact: floats are not, and the decimal type may be too narrow to round in
-        return convert_distinct(
-            _encodable(values), lambda distinct: (pa.array(_round_decimals(distinct), pa.int64()), {})
-        )[0]
+        return convert_distinct(values, lambda distinct: (pa.array(_round_decimals(distinct), pa.int64()), {}))[0]
     if pa.types.is_uint64(values.type):
         return pc.min_element_wise(values, pa.scalar(INT64_MAX, pa.uint64()), skip_nulls=False).cast(pa.int64())
     reals = pc.round(values.cast(pa.float64(), safe=False))
@@ -290,43 +270,34 @@ def as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values as text, each by the rule of `cell_text`; raises for types without one, whatever the values."""
     if is_text(_value_type(values.type)):
         return values.cast(pa.string())
-    return convert_distinct(_encodable(values), lambda distinct: (arrow_texts(distinct), {}))[0]
-
-
-def _encodable(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """In a type that can be dictionary-encoded."""
-    if pa.types.is_decimal(values.type) and values.type.bit_width < 128:
-        return values.cast(pa.decimal128(values.type.precision, values.type.scale))
-    return values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
+    return convert_distinct(values, lambda distinct: (arrow_texts(distinct), {}))[0]
 
 
 def normalize(table: pa.Table) -> pa.Table:
-    """The internal types: plain strings, 32-bit dictionary codes, NaN as null, dates in days, invalid text as null."""
-    columns = [_normalize_column(values) for values in table.columns]
+    """The table in the internal types."""
+    columns = [normalize_column(values) for values in table.columns]
     fields = [f.with_type(c.type).with_nullable(True) for f, c in zip(table.schema, columns, strict=True)]
     return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
 
 
-def _normalize_column(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def normalize_column(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """In a common type: plain strings, 32-bit dictionary codes, days. NaN and text that is not UTF-8 are null."""
     arrow_type, types = values.type, pa.types
     if isinstance(arrow_type, pa.BaseExtensionType):
-        return _normalize_column(pa.chunked_array([c.storage for c in values.chunks], arrow_type.storage_type))
+        return normalize_column(values.cast(arrow_type.storage_type))
     if types.is_run_end_encoded(arrow_type):
-        return _normalize_column(pa.chunked_array([pc.run_end_decode(c) for c in values.chunks], arrow_type.value_type))
+        return normalize_column(pc.run_end_decode(values))
     if types.is_dictionary(arrow_type):
         values = _without_broken_texts(values)
-        value_type = pa.string() if is_text(arrow_type.value_type) else arrow_type.value_type
-        plain = pa.dictionary(pa.int32(), value_type, ordered=arrow_type.ordered)
-        return values.cast(plain).unify_dictionaries() if arrow_type != plain else values.unify_dictionaries()
+        value_type = pa.string() if is_text(arrow_type.value_type) else common_type(arrow_type.value_type)
+        return values.cast(pa.dictionary(pa.int32(), value_type, ordered=arrow_type.ordered)).unify_dictionaries()
     if is_text(arrow_type):
-        values = _without_broken_texts(values)
-    if types.is_large_string(arrow_type) or types.is_string_view(arrow_type):
-        return pa.chunked_array([piece for chunk in values.chunks for piece in _as_strings(chunk)], pa.string())
-    if types.is_float16(arrow_type):
-        values = values.cast(pa.float32())
+        texts = _without_broken_texts(values)
+        return pa.chunked_array([piece for chunk in texts.chunks for piece in _as_strings(chunk)], pa.string())
+    values = values.cast(common_type(arrow_type), safe=False)
     if types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
         return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
-    return values.cast(pa.date32(), safe=False) if types.is_date64(arrow_type) else values
+    return values
 
 
 def _as_strings(texts: pa.Array) -> list[pa.Array]:
@@ -422,25 +393,15 @@ def read_cells(cells: Sequence[object] | np.ndarray, column: Column) -> pa.Chunk
             return as_declared_type(pa.chunked_array([pa.array(cells, plain, from_pandas=True)]), column)
     if pa.types.is_string(target):
         return pa.chunked_array([pa.array(map(cell_text, cells), target)])
-    groups: dict[str, list] = {name: [] for name in _CELL_TYPES}
-    positions: dict[str, list[int]] = {name: [] for name in _CELL_TYPES}
-    for position, cell in enumerate(cells):
-        name, value = _typed_cell(cell)
-        if name:
-            groups[name].append(value)
-            positions[name].append(position)
-    read = [
-        as_declared_type(pa.chunked_array([pa.array(values, _CELL_TYPES[name])]), column)
-        for name, values in groups.items()
-        if values
-    ]
-    order = np.full(len(cells), -1)
-    order[[position for listed in positions.values() for position in listed]] = np.arange(
-        sum(map(len, positions.values()))
-    )
-    return pa.chunked_array([chunk for part in read for chunk in part.chunks], target).take(
-        pa.array(order, mask=order < 0)
-    )
+    typed = [_typed_cell(cell) for cell in cells]
+    chunks: list[pa.Array] = []
+    order = np.full(len(typed), -1)
+    for name, arrow_type in _CELL_TYPES.items():
+        at = [position for position, (found, _) in enumerate(typed) if found == name]
+        order[at] = sum(map(len, chunks)) + np.arange(len(at))
+        values = pa.array([typed[position][1] for position in at], arrow_type)
+        chunks += as_declared_type(pa.chunked_array([values]), column).chunks
+    return pa.chunked_array(chunks, target).take(pa.array(order, mask=order < 0))
 
 
 def _typed_cell(cell: object) -> tuple[str, object]:

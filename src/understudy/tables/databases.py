@@ -6,7 +6,8 @@ import importlib
 import importlib.util
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -14,27 +15,26 @@ import pyarrow as pa
 
 from understudy.errors import TableError
 from understudy.schema import Column, Schema
-from understudy.tables.cast import read_cells, without_metadata
+from understudy.tables.cast import as_declared_type, declared_type, read_cells, without_metadata
 from understudy.tables.cells import INT64_MAX, decode_utf8
 from understudy.tables.formatting import format_in_sql, require_case_insensitive_names, text_sql
-from understudy.tables.infer import convert_distinct, mark_untyped, read_as
+from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TableLocation, explain_errors
 from understudy.tables.sql import connect, quote_name, quote_text
 
 
-def _choose_table(location: TableLocation, tables: Sequence[str]) -> str:
-    """The named table, or the only one."""
+def _choose_table(location: TableLocation, tables: Collection[str], main: str = "") -> str:
+    """The named table, in the database schema `main` if it names none, or the only one."""
+    name = location.table and location.table.removeprefix(f"{main}.")
     names = ", ".join(sorted(tables)) or "none"
-    if location.table is None:
+    if name is None:
         if len(tables) == 1:
-            return tables[0]
+            return next(iter(tables))
         found = f"{len(tables)} tables: {names}" if tables else "no table"
         raise TableError(f"{location} has {found}. Name one as {location}::NAME.")
-    if location.table not in tables:
-        raise TableError(
-            f"{dataclasses.replace(location, table=None)} has no table {location.table!r}. It has: {names}."
-        )
-    return location.table
+    if name not in tables:
+        raise TableError(f"{dataclasses.replace(location, table=None)} has no table {name!r}. It has: {names}.")
+    return name
 
 
 def _list_tables(connection: duckdb.DuckDBPyConnection, catalog: str, main: str) -> dict[str, str]:
@@ -48,11 +48,9 @@ def _list_tables(connection: duckdb.DuckDBPyConnection, catalog: str, main: str)
 
 
 def _table_names(rows: Iterable[tuple[str, str]], main: str, prefix: str = "") -> dict[str, str]:
-    plain = {table: f"{prefix}{quote_name(schema)}.{quote_name(table)}" for schema, table in rows if schema == main}
-    return plain | {
-        f"{schema}.{table}": f"{prefix}{quote_name(schema)}.{quote_name(table)}"
+    return {
+        table if schema == main else f"{schema}.{table}": f"{prefix}{quote_name(schema)}.{quote_name(table)}"
         for schema, table in rows
-        if schema != main
     }
 
 
@@ -75,9 +73,8 @@ def read_duckdb(location: TableLocation) -> pa.Table:
     with open_duckdb(location, read_only=True) as connection:
         catalog = connection.execute("SELECT current_database()").fetchall()[0][0]
         tables = _list_tables(connection, catalog, "main")
-        location = dataclasses.replace(location, table=location.table and location.table.removeprefix("main."))
-        chosen = _choose_table(location, list(tables))
-        return without_metadata(connection.sql(f"SELECT * FROM {tables[chosen]}").to_arrow_table())
+        chosen = tables[_choose_table(location, tables, "main")]
+        return without_metadata(connection.sql(f"SELECT * FROM {chosen}").to_arrow_table())
 
 
 def write_duckdb(table: pa.Table, path: Path, name: str) -> None:
@@ -94,7 +91,7 @@ def open_duckdb(location: TableLocation, *, read_only: bool) -> Iterator[duckdb.
         connection = connect(str(location.path), read_only=read_only)
     except duckdb.Error as error:
         if "lock" in str(error):
-            raise TableError(f"{location.path} is open in another program. Close it there.") from None
+            raise TableError(f"{location.path} is open in another program. Close it first.") from None
         raise
     try:
         connection.execute("SET TimeZone = 'UTC'")
@@ -121,119 +118,55 @@ def load_extension(connection: duckdb.DuckDBPyConnection, name: str, *, network:
     return False
 
 
-# SQLite: the declared type of a column decides, since each of its values may have another. For each kind: the SQL that
-# reads a value, and the Arrow type.
-_SQLITE_KINDS: dict[str, tuple[str, pa.DataType]] = {
-    "integer": (
-        "CASE typeof({c}) WHEN 'integer' THEN {c} WHEN 'real' THEN CAST(round({c}) AS INTEGER) END",
-        pa.int64(),
-    ),
-    "real": (
-        "CASE WHEN typeof({c}) IN ('integer', 'real') THEN CAST({c} AS REAL) END",
-        pa.float64(),
-    ),
-    "boolean": (
-        "CASE WHEN typeof({c}) = 'integer' THEN {c} <> 0"
-        " WHEN lower({c}) = 'true' THEN 1 WHEN lower({c}) = 'false' THEN 0 END",
-        pa.bool_(),
-    ),
-    "date": ("CAST({c} AS TEXT)", pa.string()),
-    "datetime": ("CAST({c} AS TEXT)", pa.string()),
-    "zoned": ("CAST({c} AS TEXT)", pa.string()),
-    "text": ("CAST({c} AS TEXT)", pa.string()),
-    "": ("CAST({c} AS TEXT)", pa.string()),
+# SQLite: the declared type of a column decides, since each of its values may have another.
+_SQLITE_COLUMNS = {
+    kind: Column(name="", kind=kind) for kind in ("integer", "real", "boolean", "date", "datetime", "text")
+} | {
+    "zoned": Column(name="", kind="datetime", bounds=(datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)))
 }
+_SQLITE_WORDS = {
+    "boolean": ("BOOL",),
+    "zoned": ("TIME ZONE", "TIMESTAMPTZ"),
+    "datetime": ("DATETIME", "TIMESTAMP"),
+    "date": ("DATE",),
+    "integer": ("INT",),
+    "text": ("CHAR", "CLOB", "TEXT"),
+    "real": ("REAL", "FLOA", "DOUB", "NUM", "DEC"),
+}
+"""SQLite's rules of affinity, extended by dates and booleans: the first word in a declared type decides."""
 
 
 def _sqlite_kind(declared: str) -> str:
-    """The kind of a declared SQLite type, by SQLite's rules of affinity, extended by dates and booleans."""
-    declared = declared.upper()
-    for word, kind in (
-        ("BOOL", "boolean"),
-        ("TIME ZONE", "zoned"),
-        ("TIMESTAMPTZ", "zoned"),
-        ("DATETIME", "datetime"),
-        ("TIMESTAMP", "datetime"),
-        ("DATE", "date"),
-        ("INT", "integer"),
-        ("CHAR", "text"),
-        ("CLOB", "text"),
-        ("TEXT", "text"),
-        ("REAL", "real"),
-        ("FLOA", "real"),
-        ("DOUB", "real"),
-        ("NUM", "real"),
-        ("DEC", "real"),
-    ):
-        if word in declared:
-            return kind
-    return ""
+    """The kind of a declared SQLite type; empty: it has none."""
+    return next((kind for kind, words in _SQLITE_WORDS.items() if any(word in declared.upper() for word in words)), "")
 
 
-def read_sqlite(location: TableLocation) -> pa.Table:
-    with _sqlite_table(location) as (connection, name, kinds):
-        table = _sqlite_rows(connection, name, kinds)
-    columns, wanted = list(table.columns), _sqlite_schema(kinds)
-    for i, kind in enumerate(kinds.values()):
-        if kind in ("date", "datetime", "zoned"):
-            read = _read_texts(columns[i], "date" if kind == "date" else "datetime", zoned=kind == "zoned")
-            columns[i] = read.cast(wanted.field(i).type)
-    return pa.table(columns, schema=wanted)
+def read_sqlite(location: TableLocation, schema: Schema | None = None) -> tuple[pa.Table, pa.Schema]:
+    """Each value read by its own type as its column declares, in the schema or else in the database; and the types that
+    the database declares, which the tool that created the table may have chosen by the values.
 
-
-def read_sqlite_cells(location: TableLocation, schema: Schema) -> tuple[pa.Table, pa.Schema]:
-    """Each value read by its own type, as the schema declares; and the types that the database table declares.
-
-    The tool that created the table may have chosen the latter by the values.
+    A value that cannot be read so is null, as is text that is not UTF-8.
     """
-    with _sqlite_table(location) as (connection, name, kinds):
-        connection.text_factory = decode_utf8
-        wanted = [schema[column] if column in schema else Column(name=column, kind="text") for column in kinds]
-        pieces: list[list[pa.ChunkedArray]] = [[read_cells((), column)] for column in wanted]
-        cursor = connection.execute(f"SELECT {', '.join(map(quote_name, kinds))} FROM {quote_name(name)}")
-        while rows := cursor.fetchmany(1 << 16):
-            for read, cells, column in zip(pieces, zip(*rows, strict=True), wanted, strict=True):
-                read.append(read_cells(cells, column))
-        columns = [pa.chunked_array([chunk for part in read for chunk in part.chunks], read[0].type) for read in pieces]
-        return pa.table(columns, names=list(kinds)), _sqlite_schema(kinds)
-
-
-@contextlib.contextmanager
-def _sqlite_table(location: TableLocation) -> Iterator[tuple[sqlite3.Connection, str, dict[str, str]]]:
-    """A connection, the name of the table, and the declared kind of each of its columns."""
     with contextlib.closing(sqlite3.connect(f"{location.path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        connection.text_factory = decode_utf8
         rows = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
         name = _choose_table(location, [row[0] for row in rows if not row[0].startswith("sqlite_")])
         info = connection.execute(f"PRAGMA table_info({quote_name(name)})").fetchall()
-        yield connection, name, {row[1]: _sqlite_kind(row[2] or "") for row in info}
-
-
-def _sqlite_schema(kinds: Mapping[str, str]) -> pa.Schema:
-    moments = {"date": pa.date32(), "datetime": pa.timestamp("us"), "zoned": pa.timestamp("us", "UTC")}
-    fields = [pa.field(column, moments.get(kind, _SQLITE_KINDS[kind][1])) for column, kind in kinds.items()]
-    return pa.schema([f if kind else mark_untyped(f) for f, kind in zip(fields, kinds.values(), strict=True)])
-
-
-def _read_texts(texts: pa.ChunkedArray, kind: str, *, zoned: bool = False) -> pa.ChunkedArray:
-    return convert_distinct(texts, lambda distinct: (read_as(distinct, kind, zoned=zoned), {}))[0]
-
-
-def _sqlite_rows(connection: sqlite3.Connection, name: str, kinds: Mapping[str, str]) -> pa.Table:
-    """Reads in batches. A value that does not have its column's declared type is null, as is text that is not UTF-8."""
-    connection.text_factory = decode_utf8
-    wanted = ", ".join(_SQLITE_KINDS[kind][0].format(c=quote_name(column)) for column, kind in kinds.items())
-    schema = pa.schema([(column, _SQLITE_KINDS[kind][1]) for column, kind in kinds.items()])
-    cursor = connection.execute(f"SELECT {wanted} FROM {quote_name(name)}")
-    batches = []
-    while rows := cursor.fetchmany(1 << 16):
-        arrays = [
-            pa.array(values, pa.int64()).cast(pa.bool_())
-            if pa.types.is_boolean(field.type)
-            else pa.array(values, field.type)
-            for field, values in zip(schema, zip(*rows, strict=True), strict=True)
-        ]
-        batches.append(pa.record_batch(arrays, schema=schema))
-    return pa.Table.from_batches(batches, schema)
+        kinds = {row[1]: _sqlite_kind(row[2] or "") for row in info}
+        columns = {column: _SQLITE_COLUMNS[kind or "text"] for column, kind in kinds.items()}
+        own = pa.schema([pa.field(column, declared_type(read)) for column, read in columns.items()])
+        own = pa.schema([f if kinds[f.name] else mark_untyped(f) for f in own])
+        wanted = [f"CAST({quote_name(c)} AS TEXT)" if columns[c].kind == "text" else quote_name(c) for c in columns]
+        if schema is not None:
+            columns = {c: schema[c] if c in schema else _SQLITE_COLUMNS["text"] for c in columns}
+            wanted = list(map(quote_name, columns))
+        pieces = [[read_cells((), column)] for column in columns.values()]
+        cursor = connection.execute(f"SELECT {', '.join(wanted)} FROM {quote_name(name)}")
+        while rows := cursor.fetchmany(1 << 16):
+            for read, cells, column in zip(pieces, zip(*rows, strict=True), columns.values(), strict=True):
+                read.append(read_cells(cells, column))
+        whole = [pa.chunked_array([chunk for part in read for chunk in part.chunks], read[0].type) for read in pieces]
+        return pa.table(whole, names=list(kinds)) if schema is not None else pa.table(whole, schema=own), own
 
 
 def write_sqlite(table: pa.Table, path: Path, name: str) -> None:
@@ -274,15 +207,15 @@ def _sqlite_type(arrow_type: pa.DataType) -> str:
     types = pa.types
     if types.is_dictionary(arrow_type):
         return _sqlite_type(arrow_type.value_type)
-    if types.is_boolean(arrow_type):
-        return "BOOLEAN"
-    if types.is_integer(arrow_type):
-        return "INTEGER"
-    if types.is_floating(arrow_type) or types.is_decimal(arrow_type):
-        return "REAL"
     if types.is_timestamp(arrow_type):
         return "TIMESTAMP WITH TIME ZONE" if arrow_type.tz else "TIMESTAMP"
-    return "DATE" if types.is_date(arrow_type) else "TEXT"
+    names = {
+        "BOOLEAN": types.is_boolean(arrow_type),
+        "INTEGER": types.is_integer(arrow_type),
+        "REAL": types.is_floating(arrow_type) or types.is_decimal(arrow_type),
+        "DATE": types.is_date(arrow_type),
+    }
+    return next((name for name, fits in names.items() if fits), "TEXT")
 
 
 # PostgreSQL
@@ -298,8 +231,8 @@ def read_postgres(location: TableLocation) -> pa.Table:
         if load_extension(connection, "postgres_scanner", network=True):
             return _postgres_through_duckdb(location, connection)
     raise TableError(
-        f"{location} needs DuckDB's postgres extension, which is not on this machine and cannot be downloaded."
-        " Install adbc-driver-postgresql, or export the table as Parquet."
+        f"{location} needs DuckDB's postgres extension, which is not installed and cannot be downloaded. Install "
+        "adbc-driver-postgresql, or export the table as Parquet."
     )
 
 
@@ -308,10 +241,8 @@ def _postgres_through_duckdb(location: TableLocation, connection: duckdb.DuckDBP
     with _explain_server_errors(location, duckdb.Error):
         connection.execute(f"ATTACH {quote_text(location.url)} AS source (TYPE postgres, READ_ONLY)")
     tables = _list_tables(connection, "source", "public")
-    chosen = _choose_table(
-        dataclasses.replace(location, table=location.table and location.table.removeprefix("public.")), list(tables)
-    )
-    return without_metadata(connection.sql(f"SELECT * FROM {tables[chosen]}").to_arrow_table())
+    chosen = tables[_choose_table(location, tables, "public")]
+    return without_metadata(connection.sql(f"SELECT * FROM {chosen}").to_arrow_table())
 
 
 def _postgres_through_adbc(location: TableLocation) -> pa.Table:
@@ -327,11 +258,10 @@ def _postgres_through_adbc(location: TableLocation) -> pa.Table:
                 " WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
             )
             tables = _table_names(cursor.fetchall(), "public")
-            location = dataclasses.replace(location, table=location.table and location.table.removeprefix("public."))
-            cursor.execute(f"SELECT * FROM {tables[_choose_table(location, list(tables))]}")
+            cursor.execute(f"SELECT * FROM {tables[_choose_table(location, tables, 'public')]}")
             table = cursor.fetch_arrow_table()
         except dbapi.Error:
-            raise TableError(f"{location} cannot be read. Check that this user may select from it.") from None
+            raise TableError(f"{location} cannot be read. Check that this user has the SELECT privilege.") from None
     return without_metadata(_without_opaque(table))
 
 
@@ -341,7 +271,7 @@ def _without_opaque(table: pa.Table) -> pa.Table:
         if isinstance(field.type, pa.BaseExtensionType):
             texts = pa.chunked_array([c.storage for c in table.column(i).chunks], field.type.storage_type)
             if "numeric" in str(field.type):
-                texts = _read_texts(texts, "real")
+                texts = as_declared_type(texts, Column(name="", kind="real"))
             table = table.set_column(i, pa.field(field.name, texts.type), texts)
     return table
 

@@ -37,7 +37,7 @@ def read_delimited(location: TableLocation) -> pa.Table:
     # An unclosed quote silently takes in all that follows it, and then the extra last row is missing.
     if any(values[rows].as_py() != _END for values in table.columns):
         raise TableError(
-            f"{location}: a quote is never closed, so the last field runs to the end of the file. Close it."
+            f"{location}: a quote is never closed, so the last field extends to the end of the file. Close it."
         )
     mark = {"delimiter": delimiter} if delimiter != "," else None
     return table.slice(0, rows).cast(pa.schema([mark_untyped(field) for field in table.schema], mark))
@@ -136,30 +136,17 @@ def _read_header(location: TableLocation) -> tuple[list[str], str]:
 
 
 def require_utf8(location: TableLocation) -> None:
-    """Raises for the first byte that is not UTF-8. Reads in blocks; called only after a failure."""
-    offset, line, rest = 0, 1, b""
+    """Raises for the first byte that is not UTF-8. Called only after a failure."""
     with pa.input_stream(str(location.path), compression="detect") as stream:
-        while piece := bytes(stream.read(1 << 20)):
-            piece = rest + piece
-            try:
-                piece.decode("utf-8")
-                rest = b""
-            except UnicodeDecodeError as error:
-                if error.end < len(piece) or error.reason != "unexpected end of data":
-                    line += piece[: error.start].count(b"\n")
-                    raise TableError(
-                        f"{location} is not UTF-8 (line {line}, byte {offset + error.start}). Convert it: iconv -f"
-                        f" LATIN1 -t UTF-8 {location.path.name} > new",
-                        line=line,
-                    ) from None
-                rest = piece[error.start :]
-                piece = piece[: error.start]
-            offset += len(piece)
-            line += piece.count(b"\n")
-    if rest:
-        raise TableError(
-            f"{location} is not UTF-8 (line {line}, byte {offset}): it ends inside a character.", line=line
-        ) from None
+        content = bytes(stream.read())
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        line = 1 + content[: error.start].count(b"\n")
+        advice = f". Convert it: iconv -f LATIN1 -t UTF-8 {location.path.name} > new"
+        if error.reason == "unexpected end of data":
+            advice = ": it ends inside a character."
+        raise TableError(f"{location} is not UTF-8 (line {line}, byte {error.start}){advice}", line=line) from None
 
 
 def _physical_line(location: TableLocation, row: int | None, delimiter: str) -> int | None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -21,6 +21,7 @@ from understudy.tables.cast import (
     conform,
     is_zoned,
     normalize,
+    normalize_column,
     output_schema,
     read_cells,
     value_kind,
@@ -49,7 +50,7 @@ def from_frame(frame: object, *, schema: Schema | None = None, keep_types: bool 
     if isinstance(frame, pa.Table):
         require_names(frame.column_names, "The table")
         return _to_internal(frame, "pyarrow", schema=schema, keep_types=keep_types)
-    if _is_pandas(frame):
+    if nw.dependencies.is_pandas_dataframe(frame):
         return _from_pandas(cast("pd.DataFrame", frame), schema, keep_types=keep_types)
     try:
         native = nw.from_native(frame)  # type: ignore[call-overload]
@@ -66,9 +67,8 @@ def from_frame(frame: object, *, schema: Schema | None = None, keep_types: bool 
     if native.implementation.is_pandas_like():
         return _from_pandas(native.to_pandas(), schema, keep_types=keep_types)
     library = "polars" if native.implementation.is_polars() else "pyarrow"
-    dtypes = {}
-    if library == "polars":
-        dtypes = {name: dtype.base_type().__name__ for name, dtype in native.to_native().schema.items()}
+    schema_of = native.to_native().schema if library == "polars" else {}
+    dtypes = {name: dtype.base_type().__name__ for name, dtype in schema_of.items()}
     require_names(native.columns, "The frame")
     columns = {name: _arrow_column(native[name], _declared_column(schema, name)) for name in native.columns}
     return _to_internal(pa.table(columns), library, dtypes, schema=schema, keep_types=keep_types)
@@ -129,10 +129,6 @@ def _kept_dtype(dtype: str, schema: Schema, back: pa.Field, own: pa.Schema) -> s
     return dtype if pa.types.is_dictionary(back.type) or own.field(back.name).type == back.type else ""
 
 
-def _is_pandas(frame: object) -> bool:
-    return nw.dependencies.is_pandas_dataframe(frame)
-
-
 def _from_pandas(frame: "pd.DataFrame", schema: Schema | None, *, keep_types: bool = False) -> tuple[pa.Table, Origin]:
     import pandas as pd
 
@@ -152,16 +148,17 @@ def _from_pandas(frame: "pd.DataFrame", schema: Schema | None, *, keep_types: bo
     columns, dtypes, own = {}, {}, []
     for name in frame.columns:
         series = frame[name]
+        if isinstance(series.dtype, pd.SparseDtype):
+            series = series.sparse.to_dense()
         column = _declared_column(schema, name)
         if column is None and schema is not None and name in schema and schema[name].kind == "id":
             column = schema[name] if _is_typed_by_values(series.dtype) else None
         if column is None:
             columns[name] = _pandas_column(series)
             arrow_type = columns[name].type
-            guessed = series.dtype == object and pa.types.is_decimal(
-                arrow_type
-            )  # its precision follows from the values
-            arrow_type, dtypes[name] = pa.float64() if guessed else arrow_type, _pandas_dtype(series.dtype)
+            if series.dtype == object and pa.types.is_decimal(arrow_type):  # its precision follows from the values
+                arrow_type = pa.float64()
+            dtypes[name] = _pandas_dtype(series.dtype)
         else:
             columns[name] = _read_series(series, column)
             arrow_type, dtypes[name] = pa.int64() if column.kind == "id" else columns[name].type, _dtype_of_kind(column)
@@ -177,8 +174,6 @@ def _is_typed_by_values(dtype: object) -> bool:
 
     if isinstance(dtype, pd.CategoricalDtype):
         return _is_typed_by_values(dtype.categories.dtype)
-    if isinstance(dtype, pd.SparseDtype):
-        return isinstance(dtype.subtype, np.dtype)
     return isinstance(dtype, np.dtype) or (isinstance(dtype, pd.StringDtype) and dtype.na_value is not pd.NA)
 
 
@@ -213,8 +208,6 @@ def _read_series(series: "pd.Series", column: Column) -> pa.ChunkedArray:
         listed = _read_series(pd.Series(series.dtype.categories), column).combine_chunks()
         codes = pa.array(series.cat.codes.to_numpy())
         return pa.chunked_array([listed.take(pc.if_else(pc.less(codes, 0), None, codes))], listed.type)
-    if isinstance(series.dtype, pd.SparseDtype):
-        series = series.sparse.to_dense()
     if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biufM":
         numbers = series.astype("float64") if series.dtype.kind == "f" else series
         return as_declared_type(pa.chunked_array([pa.array(numbers, from_pandas=True)]), column)
@@ -250,20 +243,16 @@ def read_column(values: object, column: Column) -> pa.ChunkedArray:
 
 
 def _normalize(values: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
-    return normalize(pa.table({"values": values})).column(0)
+    return normalize_column(values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values]))
 
 
 def _pandas_column(series: "pd.Series") -> pa.ChunkedArray | pa.Array:
     import pandas as pd
 
-    if isinstance(series.dtype, pd.SparseDtype):
-        series = series.sparse.to_dense()
     try:
         values = pa.array(series, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeEncodeError):
-        if isinstance(series.dtype, pd.StringDtype):
-            return pa.array(map(cell_text, series), pa.string())
-        if series.dtype != object:
+        if series.dtype != object and not isinstance(series.dtype, pd.StringDtype):
             raise TableError(
                 f"Column {series.name!r} has dtype {series.dtype}, which has no Arrow type. Convert it first.",
                 column=str(series.name),
@@ -283,8 +272,6 @@ def _pandas_dtype(dtype: object) -> str:
 
     if isinstance(dtype, pd.CategoricalDtype):
         return f"category[{_pandas_dtype(dtype.categories.dtype)}]{' ordered' if dtype.ordered else ''}"
-    if isinstance(dtype, pd.SparseDtype):
-        return str(dtype.subtype)
     if isinstance(dtype, pd.ArrowDtype):
         return "ArrowDtype"
     if isinstance(dtype, pd.StringDtype) and dtype.na_value is pd.NA:
@@ -298,24 +285,22 @@ def to_frame(table: pa.Table, origin: Origin) -> Frame:
     Categories are those of the table's dictionaries, or its sorted values: never those of the original frame.
     """
     table = restyle(table, origin)
+    dtypes = [origin.columns[name].dtype if name in origin.columns else "" for name in table.column_names]
     if origin.library == "pandas":
-        return _to_pandas(table, origin)
+        return _to_pandas(table, dtypes)
     if origin.library == "polars":
-        return _to_polars(table, origin)
+        return _to_polars(table, dtypes)
     return table
 
 
-def _to_pandas(table: pa.Table, origin: Origin) -> "pd.DataFrame":
+def _to_pandas(table: pa.Table, dtypes: Sequence[str]) -> "pd.DataFrame":
     import pandas as pd
 
-    columns = {
-        name: _pandas_series(values, origin.columns[name].dtype if name in origin.columns else "", origin)
-        for name, values in zip(table.column_names, table.columns, strict=True)
-    }
+    columns = dict(zip(table.column_names, map(_pandas_series, table.columns, dtypes), strict=True))
     return pd.DataFrame(columns, index=pd.RangeIndex(table.num_rows), copy=False)
 
 
-def _pandas_series(values: pa.ChunkedArray, dtype: str, origin: Origin) -> "pd.Series":
+def _pandas_series(values: pa.ChunkedArray, dtype: str) -> "pd.Series":
     """One column in a pandas dtype; integers and booleans with nulls take the nullable dtype."""
     import pandas as pd
 
@@ -350,17 +335,16 @@ def _pandas_categorical(values: pa.ChunkedArray, dtype: str, *, ordered: bool) -
     values = values.unify_dictionaries()
     dictionary = values.chunk(0).dictionary if values.num_chunks else pa.array([], values.type.value_type)
     codes = pa.chunked_array([c.indices for c in values.chunks], values.type.index_type)
-    categories = _pandas_series(pa.chunked_array([dictionary]), dtype, Origin(library="pandas", columns={}))
+    categories = _pandas_series(pa.chunked_array([dictionary]), dtype)
     filled = pc.fill_null(codes.cast(pa.int64()), -1).to_numpy()
     return pd.Series(pd.Categorical.from_codes(filled, categories=pd.Index(categories), ordered=ordered))
 
 
-def _to_polars(table: pa.Table, origin: Origin) -> "pl.DataFrame":
+def _to_polars(table: pa.Table, dtypes: Sequence[str]) -> "pl.DataFrame":
     import polars as pl
 
     columns = []
-    for name, values in zip(table.column_names, table.columns, strict=True):
-        dtype = origin.columns[name].dtype if name in origin.columns else ""
+    for name, values, dtype in zip(table.column_names, table.columns, dtypes, strict=True):
         if dtype not in ("Enum", "Categorical"):
             columns.append(pl.Series(name, pl.from_arrow(values)))
             continue

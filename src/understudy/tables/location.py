@@ -34,7 +34,6 @@ class TableLocation:
     """The canonical ending of the file name, or "postgres"."""
     table: str | None = None
     url: str = ""
-    compressed: bool = False
 
     @classmethod
     def parse(cls, source: str | Path) -> "TableLocation":
@@ -55,10 +54,9 @@ class TableLocation:
             raise TableError(f"{path} is a folder, expected a file. Name a file in it.")
         if suffix not in _FORMATS:
             raise TableError(f"{path} ends in {suffix or 'nothing'}, which is not a known format. {_KNOWN}")
-        compressed = path.suffix.lower() in _COMPRESSED
-        if compressed and suffix not in (*TEXT_SUFFIXES, ".jsonl"):
+        if path.suffix.lower() in _COMPRESSED and suffix not in (*TEXT_SUFFIXES, ".jsonl"):
             raise TableError(f"{path}: only text files can be compressed. Decompress it first.")
-        return cls(path, suffix, table, compressed=compressed)
+        return cls(path, suffix, table)
 
     @property
     def _normal_name(self) -> str:
@@ -150,7 +148,7 @@ def explain_errors(location: TableLocation) -> Iterator[None]:
     except UnderstudyError:
         raise
     except MemoryError:
-        raise TableError(f"{location} does not fit into memory.") from None
+        raise TableError(f"{location} does not fit in memory.") from None
     except (pa.ArrowException, duckdb.Error, sqlite3.Error, OSError, ValueError):
         name = {"postgres": "PostgreSQL", ".jsonl": "JSON lines"}.get(location.suffix, location.suffix[1:].capitalize())
         raise TableError(

@@ -7,6 +7,8 @@ from typing import cast
 
 import pyarrow as pa
 
+from understudy.schema.draft import is_text
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnOrigin:
@@ -85,7 +87,10 @@ def style_of(field: pa.Field) -> dict[str, str]:
 
 
 def flat_type(arrow_type: pa.DataType) -> pa.DataType | None:
-    """The type as an origin stores it, with 32-bit dictionary codes however few there are; None for nested types."""
+    """The type as an origin stores it; None for nested types, times and bytes.
+
+    Rare types become the common one that holds the same values: dictionaries have 32-bit codes, however few there are.
+    """
     types = pa.types
     if isinstance(arrow_type, pa.BaseExtensionType):
         return flat_type(arrow_type.storage_type)
@@ -94,14 +99,30 @@ def flat_type(arrow_type: pa.DataType) -> pa.DataType | None:
     if types.is_dictionary(arrow_type):
         values = flat_type(arrow_type.value_type)
         return None if values is None else pa.dictionary(pa.int32(), values, arrow_type.ordered)
-    number = (
-        types.is_integer(arrow_type)
-        or types.is_floating(arrow_type)
-        or types.is_decimal(arrow_type)
-        or types.is_boolean(arrow_type)
-    )
-    text = types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type)
-    return arrow_type if number or text or types.is_date(arrow_type) or types.is_timestamp(arrow_type) else None
+    common = common_type(arrow_type)
+    number = is_number(common) or types.is_decimal(common)
+    return common if number or is_text(common) or types.is_date(common) or types.is_timestamp(common) else None
+
+
+_COMMON = {
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.string_view(): pa.string(),
+    pa.binary_view(): pa.binary(),
+}
+
+
+def common_type(arrow_type: pa.DataType) -> pa.DataType:
+    """The type itself, or the common one in which it is held here: few kernels of Arrow know the others."""
+    if pa.types.is_decimal(arrow_type) and arrow_type.bit_width < 128:
+        return pa.decimal128(arrow_type.precision, arrow_type.scale)
+    is_bytes = pa.types.is_large_binary(arrow_type) or pa.types.is_fixed_size_binary(arrow_type)
+    return pa.binary() if is_bytes else _COMMON.get(arrow_type, arrow_type)
+
+
+def is_number(arrow_type: pa.DataType) -> bool:
+    """Whether an Arrow type is one of integers, floats or booleans."""
+    return any(test(arrow_type) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean))
 
 
 def parse_arrow_type(text: str) -> pa.DataType | None:
@@ -111,18 +132,9 @@ def parse_arrow_type(text: str) -> pa.DataType | None:
         return pa.dictionary(indices, values, match[3] == "1") if values and indices else None
     if match := re.fullmatch(r"timestamp\[(\w+)(?:, tz=(.+))?\]", text):
         return pa.timestamp(match[1], match[2])
-    if match := re.fullmatch(r"decimal(32|64|128|256)\((\d+), (-?\d+)\)", text):
-        return getattr(pa, f"decimal{match[1]}")(int(match[2]), int(match[3]))
-    if match := re.fullmatch(r"(time32|time64|duration)\[(\w+)\]", text):
-        return getattr(pa, match[1])(match[2])
-    plain = {
-        "date32[day]": "date32",
-        "date64[ms]": "date64",
-        "double": "float64",
-        "float": "float32",
-        "halffloat": "float16",
-    }
+    if match := re.fullmatch(r"decimal(128|256)\((\d+), (-?\d+)\)", text):
+        return (pa.decimal128 if match[1] == "128" else pa.decimal256)(int(match[2]), int(match[3]))
     try:
-        return pa.type_for_alias(plain.get(text, text))
+        return pa.type_for_alias({"date32[day]": "date32", "double": "float64", "float": "float32"}.get(text, text))
     except ValueError:
         return None

@@ -9,7 +9,7 @@ import pyarrow as pa
 from understudy.schema import Schema
 from understudy.tables.arrow import read_arrow, read_parquet
 from understudy.tables.cast import conform, normalize, output_schema
-from understudy.tables.databases import read_duckdb, read_postgres, read_sqlite, read_sqlite_cells
+from understudy.tables.databases import read_duckdb, read_postgres, read_sqlite
 from understudy.tables.delimited import read_delimited
 from understudy.tables.frames import Frame, from_frame
 from understudy.tables.infer import infer_types
@@ -25,7 +25,6 @@ _READERS: dict[str, Callable[[TableLocation], pa.Table]] = {
     ".parquet": read_parquet,
     ".feather": read_arrow,
     ".arrow": read_arrow,
-    ".sqlite": read_sqlite,
     ".duckdb": read_duckdb,
     "postgres": read_postgres,
 }
@@ -58,8 +57,8 @@ def read_table(
     with explain_errors(location):
         if location.suffix == ".jsonl" and declared is not None:
             table = read_json_texts(location, [column.name for column in declared.columns if not column.drop])
-        elif location.suffix == ".sqlite" and declared is not None:
-            table, own_types = read_sqlite_cells(location, declared)
+        elif location.suffix == ".sqlite":
+            table, own_types = read_sqlite(location, declared)
         else:
             table = _READERS[location.suffix](location)
     require_names(table.column_names, str(location))

@@ -75,7 +75,7 @@ def _failure_reason(rows: pa.Table, sql: str) -> str:
         _run_sql(nulls, sql)
     except duckdb.Error as error:
         return _first_line(error)
-    return "it fails on some value of the table, which is not shown here; TRY_CAST gives null instead"
+    return "it fails on a value of the table, which is not shown; TRY_CAST returns null instead"
 
 
 def where_columns(expression: str, names: Sequence[str]) -> list[Conjunct]:
@@ -93,21 +93,9 @@ def where_columns(expression: str, names: Sequence[str]) -> list[Conjunct]:
 
 _Tree = dict[str, object]
 
-_ALLOWED_NODES = frozenset(
-    [
-        "COMPARISON",
-        "CONJUNCTION",
-        "CONSTANT",
-        "COLUMN_REF",
-        "FUNCTION",
-        "OPERATOR",
-        "BETWEEN",
-        "CASE",
-        "CAST",
-        "COLLATE",
-        "TYPE",
-    ]
-)
+_ALLOWED_NODES = {"COMPARISON", "CONJUNCTION", "CONSTANT", "COLUMN_REF", "FUNCTION", "OPERATOR"} | {
+    *("BETWEEN", "CASE", "CAST", "COLLATE", "TYPE")
+}
 _ALLOWED_MACROS = frozenset(["nullif", "fmod", "fdiv", "split_part", "days_in_month", "date_add", "if", "now", "today"])
 
 
@@ -242,21 +230,15 @@ _COMPARISONS = {
     "COMPARE_GREATERTHAN": ">",
     "COMPARE_GREATERTHANOREQUALTO": ">=",
 }
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_NEGATED = {
-    "=": "<>",
-    "<>": "=",
-    "<": ">=",
-    "<=": ">",
-    ">": "<=",
-    ">=": "<",
-    "in": "not in",
-    "not in": "in",
-    "between": "not between",
-    "not between": "between",
-    "is null": "is not null",
-    "is not null": "is null",
+_OPERATORS = {
+    "COMPARE_IN": "in",
+    "COMPARE_NOT_IN": "not in",
+    "OPERATOR_IS_NULL": "is null",
+    "OPERATOR_IS_NOT_NULL": "is not null",
 }
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OPPOSITES = {"=": "<>", "<": ">=", ">": "<=", "in": "not in", "between": "not between", "is null": "is not null"}
+_NEGATED = _OPPOSITES | {after: before for before, after in _OPPOSITES.items()}
 
 _Test = tuple[str | None, tuple[Constant, ...]]
 
@@ -274,10 +256,8 @@ def _comparison(tree: _Tree) -> _Test:
         return _against(left, operator, [right])
     if kind == "COMPARE_BETWEEN":
         return _against(cast(_Tree, tree["input"]), "between", [cast(_Tree, tree["lower"]), cast(_Tree, tree["upper"])])
-    if kind in ("COMPARE_IN", "COMPARE_NOT_IN"):
-        return _against(children[0], "in" if kind == "COMPARE_IN" else "not in", children[1:])
-    if kind in ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"):
-        return _against(children[0], "is null" if kind == "OPERATOR_IS_NULL" else "is not null", [])
+    if kind in _OPERATORS:
+        return _against(children[0], _OPERATORS[kind], children[1:])
     return None, ()
 
 
@@ -309,7 +289,6 @@ def _constant(tree: _Tree) -> Constant:
 
 
 def _to_sql_type(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    arrow_type = values.type
-    if pa.types.is_dictionary(arrow_type):
-        return values.cast(arrow_type.value_type)
-    return values.cast(pa.float64()) if pa.types.is_decimal256(arrow_type) else values
+    if pa.types.is_dictionary(values.type):
+        return values.cast(values.type.value_type)
+    return values.cast(pa.float64()) if pa.types.is_decimal256(values.type) else values

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from understudy.errors import TableError
-from understudy.run.atomic import atomic_path, explained, require_free
+from understudy.run.atomic import atomic_path, explain_failure, require_free
 from understudy.tables.arrow import write_arrow, write_parquet
 from understudy.tables.databases import tables_in, write_duckdb, write_sqlite
 from understudy.tables.delimited import write_delimited
@@ -51,7 +51,7 @@ def write_table(table: pa.Table, path: str | Path, *, origin: Origin | None = No
         with atomic_path(location.path, force=force, errors=_ERRORS) as part:
             _WRITERS[location.suffix](table, part)
     elif location.path.exists():  # it holds other tables, so a transaction takes the place of a new file
-        with explained(location.path, *_ERRORS):
+        with explain_failure(location.path, *_ERRORS):
             _DATABASE_WRITERS[location.suffix](table, location.path, location.table)
     else:
         with atomic_path(location.path, errors=_ERRORS) as part:

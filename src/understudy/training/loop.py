@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 OUT_OF_MEMORY = (
-    "The training does not fit into memory. Set a smaller chunk_size (units handled at once: less memory, the same "
-    "guarantee), such as chunk_size=256, or a smaller sampling_rate, which also changes the plan."
+    "The training does not fit in memory. Set a smaller chunk_size, such as chunk_size=256 (fewer units at once: less "
+    "memory, the same guarantee), or a smaller sampling_rate, which also changes the plan."
 )
 
 

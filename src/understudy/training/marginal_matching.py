@@ -65,7 +65,7 @@ class Pairs(eqx.Module):
     weights: Float[Array, "classes_or_one chunks rows groups"]
     """Zero where nothing was measured; the same in all classes, or for each its own."""
     at_once: int = eqx.field(static=True)
-    """So many stretches, drawn anew, are compared in each step; all of them if there are no more."""
+    """The number of stretches, redrawn in each step, that are compared; all of them if there are no more."""
 
     @classmethod
     def of(

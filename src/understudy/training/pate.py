@@ -1,4 +1,4 @@
-"""The rule PATE: teachers on disjoint parts of the rows, a student that hears only their noisy votes.
+"""PATE: teachers on disjoint partitions of the units, and a student that sees only their noisy votes.
 
 Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training data", 2017; as the critic
 of a GAN, Jordon, Yoon and van der Schaar, "PATE-GAN", 2019. One iteration: every teacher takes some steps on its own

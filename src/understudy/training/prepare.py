@@ -43,7 +43,7 @@ MOST_LEVELS = 8
 def check_fractions(marginals_fraction: float, target_fraction: float) -> None:
     """Refuse fractions of the budget that leave nothing for training."""
     if marginals_fraction + target_fraction >= 1:
-        raise ConfigError("marginals_fraction and target_fraction must leave a part of the budget for training.")
+        raise ConfigError("marginals_fraction and target_fraction together leave no budget for training. Lower them.")
 
 
 def target_block(domain: Domain) -> int | None:

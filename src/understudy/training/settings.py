@@ -40,7 +40,7 @@ class GeneratorSettings:
     arch: Annotated[str, KeyOf(GENERATORS)] = "residual"
     """residual or plain."""
     latent: Count = 64
-    """The size of the normal vector that a row is made of."""
+    """The dimension of the normal vector that a row is generated from."""
     generator_widths: Widths = (256, 256)
     gumbel_temperature: Positive = 0.5
     """Temperature of the Gumbel-softmax that makes categories."""
@@ -69,9 +69,9 @@ class AdamSettings:
     """How the networks step, and how the generator is averaged."""
 
     betas: tuple[Fraction, Fraction] = (0.5, 0.9)
-    """Of Adam."""
+    """The betas of Adam."""
     ema_decay: Fraction = 0.99
-    """Decay of the generator's running average, which is what is released."""
+    """Decay of the moving average of the generator, which is released."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,9 +96,9 @@ class SamplingSettings:
     """The batches of private steps."""
 
     sampling_rate: float = 1 / 32
-    """The fraction of the units that enters a step: public, whatever the number of rows."""
+    """The probability that a unit enters a step. Public, and independent of the number of rows."""
     chunk_size: Count | None = None
-    """Units handled at once: fewer need less memory. Left out: nearly every batch at once. Does not affect privacy."""
+    """Units processed at once: fewer need less memory. None: nearly every batch at once. Does not affect privacy."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,14 +108,14 @@ class ClipSettings:
     clip_groups: Count = 1
     """Smart clipping: groups of weights with bounds of their own, by the size of their gradients on generated rows."""
     clip_allocation: Annotated[str, OneOf("uniform", "optimal")] = "optimal"
-    """How noise is shared among groups: uniform, or optimal."""
+    """How noise is allocated to groups: uniform, or optimal."""
     adaptive_clip: Annotated[str, OneOf("none", "public", "quantile", "noisy_norm")] = "none"
     """Where bounds come from: none (fixed), public (or generated) rows, quantile (noisy counts), noisy_norm."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MarginalSettings:
-    """Noisy one-way marginals that regularise the generator."""
+    """Noisy 1-way marginals that regularise the generator."""
 
     marginals_fraction: Fraction = 0.1
     """The fraction of the budget for noisy one-way marginals."""
@@ -125,16 +125,16 @@ class MarginalSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TargetSettings:
-    """Noisy two-way marginals with the target."""
+    """Noisy 2-way marginals with the target."""
 
     target_fraction: Fraction = 0.0
     """The fraction of the budget for noisy marginals of each column with the target, where features are binned and the
-    target is no number and has no more than 8 declared categories."""
+    target is not numeric and has at most 8 declared categories."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConditionSettings:
-    """Of conditional generators."""
+    """Settings of conditional generators."""
 
     max_weight: Annotated[float, Between(1, math.inf)] = 10.0
     """A row's loss is weighted for the rarity of its condition, at most by this, before its gradient is clipped."""
@@ -149,7 +149,7 @@ class CriticStepSettings(SamplingSettings):
     steps: Count = 1000
     """Critic steps; each costs budget."""
     clip_norm: ClipNorm = 1.0
-    """How much one unit may add to a step's gradient; with `adaptive_clip`, where the bound begins."""
+    """The clip norm of one unit's gradient; with `adaptive_clip`, its initial value."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -202,9 +202,12 @@ class Settings(GeneratorSettings, CriticSettings, OptimizerSettings, ClipSetting
                 "generator_widths=[128, 128], or use arch=plain."
             )
         if self.heads == "drawn" and not (is_one_hot(self.blocks).all() and not LOSSES[self.loss].couples_fakes):
-            raise ConfigError(f"heads 'drawn' needs rows of levels alone, and another loss than {self.loss}.")
+            raise ConfigError(f"heads='drawn' needs one-hot columns only, and a loss other than {self.loss}.")
         if self.fake_term == "paired" and LOSSES[self.loss].couples_fakes:
-            raise ConfigError(f"fake_term 'paired' does not go with {self.loss}: its fakes depend on each other.")
+            raise ConfigError(
+                f"fake_term=paired cannot be combined with loss={self.loss}, in which generated rows "
+                "depend on each other."
+            )
 
     @property
     def needs_fakes(self) -> bool:

@@ -23,20 +23,15 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Float, Int
 
-from understudy.errors import ConfigError
 from understudy.models.pool import draw_indices
 
 LEARNING_RATES = ("paper", "sqrt")
 AVERAGES = ("all", "last_window", "sqrt_weighted")
 
-IN_FLOATS = 2**30
-"""The number of bytes up to which values are stored as float32; above, as multiples of 1/255, one byte each."""
 IN_MEMORY = 2 * 2**30
 """The number of bytes up to which values stay in memory; above, in a memory-mapped file."""
 BATCH_SIZE = 8192
 """Rows that critics are evaluated on in one call: one compiled shape for all sample sizes."""
-PIECE = 4
-"""The number of distinguishers whose stored bytes are converted to floats at a time."""
 SURE = 1e-14
 """Rejection sampling clips scores to this distance from 0 and 1."""
 
@@ -67,43 +62,25 @@ class Distinguishers(Protocol):
 
 
 class Values:
-    """Distinguishers whose values are stored, one line each: floats, or bytes that stand for 255ths."""
+    """Distinguishers whose values are stored, one line each."""
 
-    def __init__(self, matrix: np.ndarray):
-        if matrix.ndim != 2 or not matrix.size or matrix.dtype not in (np.uint8, np.float32, np.float64):
-            raise ConfigError(
-                "Values must be a matrix of float32, float64 or uint8 with a line for each distinguisher and a column "
-                f"for each row of the sample, found {matrix.dtype} of shape {matrix.shape}."
-            )
-        self._matrix, self.num_samples = matrix, matrix.shape[1]
-        self._in_bytes = matrix.dtype == np.uint8
-        self.dtype = np.dtype(np.float32) if self._in_bytes else matrix.dtype
-        self._piece = np.empty((min(PIECE, len(matrix)), self.num_samples), np.float32) if self._in_bytes else None
+    def __init__(self, matrix: Float[np.ndarray, "distinguishers samples"]):
+        self._matrix, self.num_samples, self.dtype = matrix, matrix.shape[1], matrix.dtype
 
     def __len__(self) -> int:
         return len(self._matrix)
 
     def means(self, phi: np.ndarray) -> np.ndarray:
-        if self._piece is None:
-            return np.asarray(self._matrix @ phi.astype(self.dtype, copy=False), dtype=np.float64)
-        found = np.empty(len(self))
-        for start in range(0, len(self), len(self._piece)):
-            lines = self._matrix[start : start + len(self._piece)]
-            np.copyto(self._piece[: len(lines)], lines)
-            found[start : start + len(lines)] = self._piece[: len(lines)] @ phi
-        return found / 255
+        return np.asarray(self._matrix @ phi.astype(self.dtype, copy=False), dtype=np.float64)
 
     def add(self, log_weights: np.ndarray, index: int, learning_rate: float) -> None:
-        log_weights += self._line(index) * log_weights.dtype.type(learning_rate)
+        log_weights += self._matrix[index] * log_weights.dtype.type(learning_rate)
 
     def mixture(self, shares: np.ndarray) -> np.ndarray:
         total = np.zeros(self.num_samples)
         for index in np.flatnonzero(shares).tolist():
-            total += shares[index] * self._line(index)
+            total += shares[index] * self._matrix[index]
         return total
-
-    def _line(self, index: int) -> np.ndarray:
-        return self._matrix[index] / np.float32(255) if self._in_bytes else self._matrix[index]
 
 
 class Cells:
@@ -178,43 +155,36 @@ class Together:
         return np.sum([part.mixture(piece) for part, piece in zip(self._parts, pieces, strict=True)], axis=0)
 
 
-def clip_values(values: np.ndarray) -> np.ndarray:
-    """Values within [0, 1]; one half for NaN."""
-    return np.clip(np.where(np.isnan(values), values.dtype.type(0.5), values), 0.0, 1.0)
-
-
 def evaluate_critics(
     critics: Callable[[np.ndarray], Float[np.ndarray, "rows critics"]],
     count: int,
     codes: Int[np.ndarray, "samples columns"],
     *,
     shown: Callable[[slice], np.ndarray] | None = None,
-    in_floats: int = IN_FLOATS,
     in_memory: int = IN_MEMORY,
     progress: Callable[[float], None] | None = None,
 ) -> Values:
-    """The values of `count` critics on every row of a sample.
+    """The values of `count` critics on every row of a sample, within [0, 1]; one half for NaN.
 
     `shown` maps a slice of the sample to the critics' inputs. None: its codes.
     """
     shape = (count, len(codes))
-    dtype = np.dtype(np.float32 if 4 * math.prod(shape) <= in_floats else np.uint8)
-    matrix = np.empty(shape, dtype) if dtype.itemsize * math.prod(shape) <= in_memory else _on_disk(shape, dtype)
+    matrix = np.empty(shape, np.float32) if 4 * math.prod(shape) <= in_memory else _on_disk(shape)
     for start in range(0, len(codes), BATCH_SIZE):
         at = slice(start, start + BATCH_SIZE)
         part = codes[at] if shown is None else shown(at)
         # Always one shape, padded with the first row.
         padded = np.concatenate([part, np.repeat(part[:1], BATCH_SIZE - len(part), axis=0)])
-        values = clip_values(np.asarray(critics(padded), dtype=np.float32))[: len(part)].T
-        matrix[:, start : start + len(part)] = values if dtype == np.float32 else np.rint(255 * values)
+        values = np.nan_to_num(np.asarray(critics(padded), dtype=np.float32), nan=0.5)[: len(part)]
+        matrix[:, start : start + len(part)] = np.clip(values, 0.0, 1.0).T
         if progress is not None:
             progress(min(1.0, (start + BATCH_SIZE) / len(codes)))
     return Values(matrix)
 
 
-def _on_disk(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+def _on_disk(shape: tuple[int, int]) -> np.ndarray:
     with tempfile.TemporaryFile() as file:  # without a name: it is gone when its last reader is
-        return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
+        return np.memmap(file, dtype=np.float32, mode="w+", shape=shape)
 
 
 # ------------------------------------------------------------------------------------------------------------- the game
@@ -278,24 +248,16 @@ def play(
 
 def learning_rates(name: str | float, rounds: int, num_samples: int) -> Float[np.ndarray, " rounds"]:
     """The learning rate of each round."""
-    if not isinstance(name, str | bool) and 0 < name < math.inf:
-        return np.full(rounds, float(name))
-    if name == "paper":
-        return np.full(rounds, 0.5 * math.sqrt(math.log(num_samples) / rounds))
     if name == "sqrt":
         return 1 / np.sqrt(np.arange(1, rounds + 1))
-    raise ConfigError(f"learning_rate must be one of {', '.join(LEARNING_RATES)} or a positive number, found {name!r}.")
+    return np.full(rounds, 0.5 * math.sqrt(math.log(num_samples) / rounds) if name == "paper" else float(name))
 
 
 def averaging_weights(name: str, rounds: int, window: int) -> Float[np.ndarray, " rounds"]:
     """The weight of each round in the average; they sum to one."""
     number = np.arange(1, rounds + 1)
-    known = {"all": np.ones(rounds), "last_window": number > rounds - window, "sqrt_weighted": np.sqrt(number)}
-    if name not in known:
-        raise ConfigError(f"average must be one of {', '.join(AVERAGES)}, found {name!r}.")
-    if name == "last_window" and window < 1:
-        raise ConfigError(f"window must be at least 1 round, found {window}.")
-    return known[name] / known[name].sum()
+    weights = {"all": np.ones(rounds), "last_window": number > rounds - window, "sqrt_weighted": np.sqrt(number)}[name]
+    return weights / weights.sum()
 
 
 def _softmax(log_weights: np.ndarray, dtype: np.dtype) -> np.ndarray:

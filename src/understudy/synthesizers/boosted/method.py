@@ -19,11 +19,12 @@ from understudy.errors import ConfigError
 from understudy.models.pool import Pool
 from understudy.models.protocol import Sample, concatenate
 from understudy.notes import Level, Note
+from understudy.privacy.charges import event_of
 from understudy.privacy.events import Selections
-from understudy.privacy.ledger import Budget, Ledger, Plan, Query
-from understudy.privacy.rows import Clique, PrivateRows, PublicRows
+from understudy.privacy.ledger import Budget, Plan, Query
+from understudy.privacy.rows import Clique
 from understudy.privacy.selection import RowFunctions, noisy_function_selections
-from understudy.progress import Progress, stretch_progress
+from understudy.progress import stretch_progress
 from understudy.schema import Domain
 from understudy.settings import Advice, Count, InnerFraction, Listed, OneOf, Positive, check_settings
 from understudy.synthesizers.boosted.game import (
@@ -42,6 +43,7 @@ from understudy.synthesizers.boosted.game import (
 )
 from understudy.synthesizers.protocol import Capabilities, HasTrajectory, check_trajectory
 from understudy.synthesizers.registry import name_of
+from understudy.synthesizers.run import Run, calibrate_query
 from understudy.training.trajectory import Trajectory
 
 OUTPUTS = ("iid", "distinct")
@@ -56,8 +58,7 @@ LARGE_MISS = 0.2
 
 @dataclasses.dataclass(frozen=True)
 class Boosted:
-    """Rows of many checkpoints of a GAN, reweighted until no critic distinguishes them from real rows, as in
-    boosted(dpgan)."""
+    """Rows of many checkpoints of a GAN, reweighted until no distinguisher separates them from real rows."""
 
     inner: HasTrajectory
     """The method to train: a GAN, or gem. If it has no critics, all distinguishers are cells of marginals."""
@@ -98,14 +99,14 @@ class Boosted:
         check_settings(self)
         if not self.inner.capabilities.critics and self.distinguishers in ("none", ()):
             raise ConfigError(
-                f"{name_of(self.inner)} has no critics, so distinguishers must not be none. Set distinguishers, as in "
+                f"{name_of(self.inner)} has no critics, so distinguishers cannot be none. Set them, as in "
                 "distinguishers=two_way."
             )
         kept = self.inner.num_checkpoints(self.checkpoint_every)
         if not 0 < self._count <= kept:
             raise ConfigError(
-                f"checkpoints asks for the last {max(1, self._count)}, but {name_of(self.inner)} keeps {kept} when one "
-                f"is kept every {self.checkpoint_every} generator steps. Lower one of them, or train longer."
+                f"checkpoints is {max(1, self._count)}, but {name_of(self.inner)} has only {kept} with one every "
+                f"{self.checkpoint_every} generator steps. Lower checkpoints or checkpoint_every, or train longer."
             )
         if self._count * self.samples_per_generator < 2:
             raise ConfigError("A pool of one row cannot be reweighted. Raise samples_per_generator.")
@@ -119,65 +120,52 @@ class Boosted:
     @property
     def _count(self) -> int:
         """The number of checkpoints."""
-        return (
-            min(MANY, self.inner.num_checkpoints(self.checkpoint_every))
-            if self.checkpoints is None
-            else self.checkpoints
-        )
+        return self.checkpoints or min(MANY, self.inner.num_checkpoints(self.checkpoint_every))
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """The selections with their fraction, reserved before the inner method is planned with the rest."""
-        noise = budget.fraction(self.selection_fraction).calibrate(lambda noise: [Selections(1 / noise, self.rounds)])
         count = self._functions(domain).size(domain)
         # The text depends on the settings alone: sizes of columns may be private estimates.
         among = [f"{self._count} critics"] if self.inner.capabilities.critics else []
         among += [f"the cells of {len(cliques)} marginals"] if (cliques := self._cliques(domain)) else []
         if not among:
-            raise ConfigError("There is no marginal to take cells of. Use other distinguishers, as in one_way.")
+            raise ConfigError("There is no such marginal. Use other distinguishers, such as one_way.")
         what = f"{self.rounds} selections among {' and '.join(among)}"
-        query = Query("selections", what, Selections(1 / noise, self.rounds), columns=domain.names)
+        part = budget.fraction(self.selection_fraction)
+        query = calibrate_query("selections", what, lambda noise: Selections(1 / noise, self.rounds), domain, part)
         inner = self.inner.plan(domain, budget.after([query])).under(name_of(self.inner))
         return Plan((*inner.queries, query), (*inner.notes, *self._notes(domain, budget, query, count)))
 
     def _notes(self, domain: Domain, budget: Budget, query: Query, count: int) -> tuple[Note, ...]:
-        assert isinstance(query.event, Selections)
         if not budget.is_private:
             return ()
-        miss = expected_miss(count, query.event.epsilon * domain.num_rows / budget.max_rows_per_unit)
+        miss = expected_miss(count, event_of(query, Selections).epsilon * domain.num_rows / budget.max_rows_per_unit)
         if miss < LARGE_MISS:
-            gains = f"A selection gains within {miss:.2g} of the best one on average; a perfect distinguisher gains 1."
+            gains = (
+                f"On average, the selected distinguisher is within {miss:.2g} of the best one (a perfect "
+                "distinguisher scores 1)."
+            )
             return (Note(gains),)
         text = (
-            f"With {domain.num_rows:,} rows a selection may miss the best one by {min(miss, 1.0):.2g} on average (a "
-            "perfect distinguisher gains 1), so boosting will be hardly better than chance. Raise epsilon or "
-            "selection_fraction, or use fewer rounds."
+            f"With {domain.num_rows:,} rows the selected distinguisher may be {min(miss, 1.0):.2g} worse than the "
+            "best one on average (a perfect distinguisher scores 1), so boosting will hardly be better than chance. "
+            "Raise epsilon or selection_fraction, or use fewer rounds."
         )
         return (Note(text, Level.WARNING),)
 
-    def fit(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        public: PublicRows | None = None,
-        progress: Progress | None = None,
-    ) -> Pool:
+    def fit(self, run: Run) -> Pool:
         """Formal guarantee: the joint cost of the plan's queries: those of the inner method, and the selections.
         Generated rows, their scores by critics, weights and rejection are post-processing."""
-        domain, report = rows.domain, progress or (lambda fraction, phase: None)
-        inner_key, pool_key, shown_key, output_key = jax.random.split(key, 4)
-        trajectory = self.inner.trajectory(
-            rows,
-            Plan(tuple(query for query in plan if query.key != "selections")),
-            ledger.view(ledger.remaining.after([plan["selections"]])),
+        domain, query = run.domain, run.plan["selections"]
+        inner_key, pool_key, shown_key, output_key = jax.random.split(run.key, 4)
+        inner = dataclasses.replace(
+            run,
+            plan=Plan(tuple(each for each in run.plan if each.key != "selections")),
+            ledger=run.ledger.view(run.ledger.remaining.after([query])),
             key=inner_key,
-            checkpoints=self._count,
-            every=self.checkpoint_every,
-            progress=stretch_progress(progress, 0.0, 0.8),
-            **({} if public is None else {"public": public}),
+            progress=stretch_progress(run.progress, 0.0, 0.8),
         )
+        trajectory = self.inner.trajectory(inner, checkpoints=self._count, every=self.checkpoint_every)
         codes, positions = self._pool(trajectory, pool_key)
         critics = None
         if trajectory.critics is not None:
@@ -186,10 +174,10 @@ class Boosted:
                 self._count,
                 codes,
                 shown=trajectory.shown(codes, positions, shown_key),
-                progress=lambda fraction: report(0.8 + 0.1 * fraction, "scoring"),
+                progress=lambda fraction: run.report(0.8 + 0.1 * fraction, "scoring"),
             )
         distinguishers = self._distinguishers(domain, critics, codes)
-        select = noisy_function_selections(rows, self._functions(domain, trajectory), plan["selections"], ledger)
+        select = noisy_function_selections(run.rows, self._functions(domain, trajectory), query, run.ledger)
         outcome = play(
             distinguishers,
             select,
@@ -198,7 +186,7 @@ class Boosted:
             average=self.averaging,
             window=self.window,
             after_update=self.after_update,
-            progress=lambda fraction: report(
+            progress=lambda fraction: run.report(
                 0.9 + 0.1 * fraction, f"round {round(fraction * self.rounds)} of {self.rounds}"
             ),
         )

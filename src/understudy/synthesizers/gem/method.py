@@ -45,6 +45,7 @@ from understudy.settings import (
 from understudy.synthesizers.gem.allocation import LEAST_FRACTION
 from understudy.synthesizers.gem.measurements import MarginalMeasurements
 from understudy.synthesizers.protocol import Capabilities
+from understudy.synthesizers.run import Run
 from understudy.training.critics import one_hot_blocks
 from understudy.training.gan import Hyperparameters, init_from_networks
 from understudy.training.gan import train as train_both
@@ -211,19 +212,26 @@ class GEM:
             return self.mode, f"gem measures its marginals {MODE_TEXTS[self.mode]}, as set."
         pairs, rows = _num_pairs(domain), domain.declared_rows or UNKNOWN_SIZE
         together, selections = stddev * math.sqrt(max(1, pairs)), self._num_selections(domain)
-        size = f"{rows:,} declared rows" if domain.declared_rows else f"{rows:,} rows, assumed since none are declared"
+        size = f"{rows:,} declared rows" if domain.declared_rows else f"an assumed {rows:,} rows (none are declared)"
         mode = "adaptive"
         if pairs <= selections:
             mode, why = "one_shot", f"there are no more than {selections} pairs"
         elif together > TOO_NOISY * rows:
             why = (
-                f"with all {pairs:,} pairs, noise would be {together:.3g} rows a count, above {TOO_NOISY:.0%} of {size}"
+                f"with all {pairs:,} pairs, the standard deviation of a count would be {together:.3g} rows, above "
+                f"{TOO_NOISY:.0%} of {size}"
             )
         elif stddev > TOO_NOISY_ALONE * rows:
-            why = f"noise would be {stddev:.3g} rows for a single pair, above {TOO_NOISY_ALONE:.1%} of {size}"
+            why = (
+                f"the standard deviation of a count would be {stddev:.3g} rows for a single pair, above "
+                f"{TOO_NOISY_ALONE:.1%} of {size}"
+            )
         else:
             mode = "one_shot"
-            why = f"with all {pairs:,} pairs, noise is {together:.3g} rows a count, at most {TOO_NOISY:.0%} of {size}"
+            why = (
+                f"with all {pairs:,} pairs, the standard deviation of a count is {together:.3g} rows, at most "
+                f"{TOO_NOISY:.0%} of {size}"
+            )
         return mode, f"gem measures its marginals {MODE_TEXTS[mode]}: {why}."
 
     def _measures_three_way(self, domain: Domain, mode: str, stddev: float) -> bool:
@@ -262,18 +270,10 @@ class GEM:
         """By settings and the number of columns alone: sizes may be private estimates."""
         return min(self.num_selections or len(domain.names), max(1, _num_pairs(domain)))
 
-    def fit(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        progress: Progress | None = None,
-    ) -> MixtureOfProducts:
+    def fit(self, run: Run) -> MixtureOfProducts:
         """Formal guarantee: the cost of the plan's queries. Groups, the generator and its average are functions of
         noisy answers and public facts."""
-        state, _, model_of = self._train(rows, plan, ledger, progress, key=key)
+        state, _, model_of = self._train(run.rows, run.plan, run.ledger, run.progress, key=run.key)
         return model_of(state)
 
     @property
@@ -289,23 +289,15 @@ class GEM:
         """The number of checkpoints if one is kept after every `every` steps of the last training."""
         return (self.critic_steps if self.has_critics else self.steps) // every
 
-    def trajectory(
-        self,
-        rows: PrivateRows,
-        plan: Plan,
-        ledger: Ledger,
-        *,
-        key: PRNGKeyArray,
-        checkpoints: int,
-        every: int,
-        progress: Progress | None = None,
-    ) -> Trajectory:
+    def trajectory(self, run: Run, *, checkpoints: int, every: int) -> Trajectory:
         """The averaged generators, and critics if any, of the last `checkpoints` states. Formal guarantee: that of
         `fit`."""
-        _, kept, model_of = self._train(rows, plan, ledger, progress, key=key, keep_every=every, keep_last=checkpoints)
+        _, kept, model_of = self._train(
+            run.rows, run.plan, run.ledger, run.progress, key=run.key, keep_every=every, keep_last=checkpoints
+        )
         critics = None
         if self.has_critics:
-            critics = score_by_critics([state.critic for state in kept], one_hot_blocks(rows.domain.sizes))
+            critics = score_by_critics([state.critic for state in kept], one_hot_blocks(run.domain.sizes))
         return Trajectory(tuple(model_of(state) for state in kept), critics)
 
     def _train(
