@@ -71,7 +71,7 @@ def test_the_last_critic_scores_the_last_generator() -> None:
             return Trajectory(("first", "last"), lambda rows: np.tile([0.1, 0.9], (len(rows), 1)))  # type: ignore
 
     once: Any = core._Once(Two(), 5)  # type: ignore[arg-type]
-    both, last = (once.trajectory(None, None, None, checkpoints=count, every=5) for count in (2, 1))
+    both, last = (once.trajectory(None, checkpoints=count, every=5) for count in (2, 1))
     assert (both.models, last.models, calls) == (("first", "last"), ("last",), [2])
     assert both.critics(np.zeros((3, 1))).shape == (3, 2)
     np.testing.assert_array_equal(last.critics(np.zeros((3, 1))), np.full((3, 1), 0.9))

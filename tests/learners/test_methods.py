@@ -33,7 +33,7 @@ def test_the_cost_of_minima_never_depends_on_private_classes() -> None:
     domain = Domain(names=("y", "x"), sizes=(3, 4), num_rows=500, target="y")
     budget = Budget(1.0, 1e-6)
     assert methods.Logistic(method="objective").plan(domain, budget).queries
-    with pytest.raises(ConfigError, match="needs the classes of 'y' declared"):
+    with pytest.raises(ConfigError, match="needs the classes of 'y' to be declared"):
         methods.Logistic(method="objective").plan(dataclasses.replace(domain, estimated=("y",)), budget)
     assert "y" in assumed_domain(Schema(columns=(Column(name="y", kind="categorical"),)), us.Binning()).estimated
 

@@ -28,7 +28,7 @@ def test_a_filter_charges_its_zcdp_budget_first_and_once() -> None:
 def test_a_filter_refuses_rows_of_smaller_units_than_the_ledger_protects() -> None:
     """Its counts would get noise for one row of a unit that may own four."""
     book = ledger(50.0, k=4)
-    with pytest.raises(BudgetExceeded, match=r"bounded to 1 a unit, and a unit may own 4"):
+    with pytest.raises(BudgetExceeded, match="limited to 1 per unit, but the ledger allows 4"):
         ZCDPFilter(untouchable(k=1), Query("r", "r", ZCDP(0.01)), book)
     assert not book.queries
 

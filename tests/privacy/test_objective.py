@@ -268,7 +268,7 @@ def test_queries_are_charged_first() -> None:
     with pytest.raises(BudgetExceeded, match="problems"):
         noisy_minimisers(rows, Line(), [0, 1], Query("m", "m", Pure(0.1)), ledger, **arguments)  # type: ignore[arg-type]
     strict = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(0), max_rows_per_unit=2)
-    with pytest.raises(BudgetExceeded, match="a unit"):
+    with pytest.raises(BudgetExceeded, match="limited to 1 per unit"):
         noisy_minimisers(rows, Line(), [1], Query("m", "m", Pure(0.1)), strict, **arguments)  # type: ignore[arg-type]
     assert not ledger.queries
     assert not strict.queries

@@ -186,7 +186,7 @@ def test_choices_have_the_law_that_was_charged() -> None:
     ]
     np.testing.assert_allclose(scores, expected)
     sensitivity = 3.0 * PER_UNIT
-    assert scale == pytest.approx(2 * sensitivity / epsilon, rel=1e-6)
+    assert 1 <= scale * epsilon / (2 * sensitivity) < 1 + 1e-4  # a little more, for rounding
     tempered = scores / np.ptp(scores) * 2 * scale  # spread out so that every pick occurs
     picks = np.bincount([noise.noisy_argmax(tempered, scale) for _ in range(20_000)], minlength=4)
 
@@ -208,7 +208,7 @@ def test_mean_score_is_the_error_of_an_average_cell() -> None:
         [np.abs(_exact(codes, FOUR, (n,)) - 3000 / s).mean() for n, s in zip(FOUR.names, FOUR.sizes, strict=True)],
     )
     epsilon = method.plan(FOUR, BUDGET)["selections"].event.epsilon  # type: ignore[attr-defined]
-    assert scale == pytest.approx(2 * PER_UNIT / 2 / epsilon, rel=1e-6)  # a row moves the mean over two cells by half
+    assert 1 <= scale * epsilon / PER_UNIT < 1 + 1e-4  # a row moves the mean over two cells by half
 
 
 @pytest.mark.parametrize("seed", range(3))

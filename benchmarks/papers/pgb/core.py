@@ -150,7 +150,7 @@ class _Once:
         self.capabilities = inner.capabilities
 
     def fit(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError("only its trajectory is of use")
+        raise AssertionError("only its trajectory is used")
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         return self._inner.plan(domain, budget)
