@@ -73,7 +73,7 @@ class PrivBayes:
         if count > 1:
             what, part = (
                 f"parents of {count - 1} columns, selected by dependence",
-                budget.fraction(self.selection_fraction),
+                budget.fraction_of_rest(self.selection_fraction),
             )
             queries.append(calibrate_query("network", what, network, domain, part))
         what = f"a marginal of each of {count} columns with its parents"
