@@ -138,7 +138,7 @@ def test_every_draw_has_bits_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
         return read[0]
 
     one = (b"a" * 32, 0, "discrete_laplace", Fraction(5), 12)
-    others = [
+    others: list[tuple[Any, ...]] = [
         (b"b" * 32, *one[1:]),
         (one[0], 1, *one[2:]),
         (*one[:2], "discrete_gaussian", 5.0, 12),
