@@ -56,13 +56,14 @@ def run(path: str, *, teachers: int, steps: int, widths: tuple[int, ...], loop_s
     import jax
     import jax.numpy as jnp
 
+    from understudy.privacy.noise import SeededNoise
     from understudy.privacy.pate import (
         ChargedVotes,
         Partitions,
         Teachers,
         partition_by_teacher,
         teacher_step,
-        vote_scale,
+        vote_stddev,
     )
     from understudy.training.critics import one_hot_blocks
     from understudy.training.gan import Hyperparameters
@@ -93,8 +94,10 @@ def run(path: str, *, teachers: int, steps: int, widths: tuple[int, ...], loop_s
     )
     hyperparameters = Hyperparameters.of(2e-3, 4e-3, np.inf)
     context = Context(marginal=jnp.asarray(loaded["marginal"]))
-    scale = jnp.float32(vote_scale(float(loaded["multiplier"]), steps * voting.queries))
-    charged = ChargedVotes(parts, scale, "gaussian", steps * voting.queries)
+    queries = steps * voting.queries
+    stddev = vote_stddev(float(loaded["multiplier"]), num_queries=queries, num_teachers=teachers)
+    noise = SeededNoise(0).discrete_gaussian(stddev, (queries,))
+    charged = ChargedVotes(parts, jnp.asarray(noise, jnp.int32), 1)
     teaching = teaching_of(settings, voting, None)
     keys = jax.random.split(jax.random.key(0), 3)
     learned = init_learners(settings, voting, hyperparameters, keys[0], context)

@@ -18,6 +18,7 @@ from understudy.privacy import accounting
 from understudy.privacy.events import (
     ZCDP,
     DiscreteGaussian,
+    DiscreteLaplace,
     Event,
     Gaussian,
     Pure,
@@ -35,6 +36,7 @@ EVENTS: tuple[Event, ...] = (
     SubsampledGaussian(0.5, 20.0, 2),
     Selections(0.1, 5),
     Pure(0.1, 2),
+    DiscreteLaplace(0.001, 2),
     ZCDP(0.02),
 )
 

@@ -38,10 +38,10 @@ NOT_COVERED = (
     "Anyone who obtains the secret of the run. All noise is expanded from 256 random bits of the operating "
     "system, and whoever has these bits can subtract it. No release contains them. A checkpoint contains them "
     "until the run has finished, so keep that folder private. (SHAKE-256 expands the secret into the noise of "
-    "counts and selections, and into 64-bit Threefry keys for the noise of trained networks.)",
+    "counts, votes and selections, and into 64-bit Threefry keys for the noise of trained networks.)",
     "The low-order bits of floating-point numbers: of the scores that a private selection compares, and of the noise "
     "added to trained networks. The sums of gradients to which that noise is added are covered, including their "
-    "rounding. Counts have exact discrete noise and are covered in full.",
+    "rounding. Counts, votes of teachers among them, have exact discrete noise and are covered in full.",
 )
 
 LARGE_FRACTION_LOST = 0.02

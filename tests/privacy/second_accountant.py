@@ -282,7 +282,7 @@ def _losses(events: Sequence[Event], removal: bool) -> list[_Loss]:
                 variance += event["count"] / event["stddev"] ** 2
             case "DiscreteGaussian":
                 found.append(_DiscreteNormal(event["stddev"], event["count"]))
-            case "Selections" | "Pure":
+            case "Selections" | "Pure" | "DiscreteLaplace":
                 found.append(_Response(event["epsilon"], event["rounds"]))
             case unknown:
                 raise ValueError(f"no loss distribution of {unknown}")
@@ -372,7 +372,7 @@ def _renyi(event: Event, order: float) -> float:
             return order * event["rho"]
         case "Selections":  # bounded range (Cesar and Rogers 2021)
             return order * event["rounds"] * event["epsilon"] ** 2 / 8
-        case "Pure":
+        case "Pure" | "DiscreteLaplace":
             return order * event["rounds"] * event["epsilon"] ** 2 / 2
         case "SubsampledGaussian":
             return event["steps"] * _subsampled_renyi(event["sampling_rate"], event["noise_multiplier"], order)

@@ -17,6 +17,7 @@ from understudy.privacy.events import (
     ZCDP,
     Count,
     DiscreteGaussian,
+    DiscreteLaplace,
     Event,
     Gaussian,
     Positive,
@@ -35,6 +36,7 @@ ALL = (
     SubsampledGaussian(0.5, 20.0, 2),
     Selections(0.1, 5),
     Pure(0.1, 2),
+    DiscreteLaplace(0.1, 2),
     ZCDP(0.02),
 )
 
@@ -88,6 +90,8 @@ def test_an_accountant_has_a_figure_or_says_that_it_has_none(event: Event) -> No
         (SubsampledGaussian(0.5, 2.0, 3000), "DP-SGD: 3,000 steps, sampling rate 0.5, noise multiplier 2"),
         (Selections(0.1), "1 selection by the exponential mechanism, epsilon 0.1 each"),
         (Pure(0.1, 2), "2 answers, pure epsilon 0.1 each"),
+        (DiscreteLaplace(0.1), "discrete Laplace noise, scale 10 on one count"),
+        (DiscreteLaplace(1e-3, 1200), "discrete Laplace noise, scale 1000 on each of 1,200 counts"),
         (ZCDP(0.5), "zCDP budget of rho 0.5, spent adaptively under a privacy filter"),
     ],
     ids=str,

@@ -8,6 +8,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, cast
 
 import equinox as eqx
@@ -22,10 +23,11 @@ import understudy as us
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import calibrate, pld_epsilon
 from understudy.privacy.charges import charge_votes
-from understudy.privacy.events import Gaussian, Pure
+from understudy.privacy.events import DiscreteLaplace, Gaussian
 from understudy.privacy.ledger import Ledger, Query
-from understudy.privacy.noise import SeededNoise
+from understudy.privacy.noise import FINE, SeededNoise, fine_steps
 from understudy.privacy.pate import (
+    LEAST_STDDEV,
     ChargedVotes,
     Partitions,
     Teachers,
@@ -33,10 +35,9 @@ from understudy.privacy.pate import (
     assign_teachers,
     exact_opinions,
     exact_vote_counts,
-    laplaces,
     noisy_votes,
     partition_by_teacher,
-    vote_scale,
+    vote_stddev,
 )
 from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
@@ -75,8 +76,9 @@ def table() -> tuple[np.ndarray, np.ndarray]:
     return codes, draw.choice([t for t in range(TEACHERS) if t != EMPTY], NUM_ROWS)
 
 
-def charged_votes(rows: np.ndarray, teacher: np.ndarray, *, scale: float = 0.0, queries: int = 10_000) -> ChargedVotes:
-    return ChargedVotes(partition_by_teacher(rows, teacher, TEACHERS), jnp.float32(scale), "gaussian", queries)
+def charged_votes(rows: np.ndarray, teacher: np.ndarray, *, noise: Any = None, steps: int = 1) -> ChargedVotes:
+    noise = np.zeros(10_000) if noise is None else np.asarray(noise)
+    return ChargedVotes(partition_by_teacher(rows, teacher, TEACHERS), jnp.asarray(noise, jnp.int32), steps)
 
 
 def changed(codes: np.ndarray, teacher: np.ndarray) -> np.ndarray:
@@ -126,9 +128,9 @@ def touched_by_steps(parts: list[ChargedVotes], conditions: Conditions | None = 
     return differing(*(walked(part) for part in parts))
 
 
-def fixed_labels(charged: Any, teachers: Any, rows: Array, others: Array, *, against: str, key: Array) -> Array:
+def fixed_labels(charged: Any, teachers: Any, rows: Array, others: Array, *, against: str, first: Array) -> Array:
     """In place of `noisy_votes`: what the learners hear is the same, whatever the teachers say."""
-    return TEACHERS * jax.random.uniform(key, (len(rows),))
+    return TEACHERS * jax.random.uniform(jax.random.fold_in(jax.random.key(2), first), (len(rows),))
 
 
 def compiled(queries: int = 1) -> Callable[[PateState, ChargedVotes], tuple[PateState, Array]]:
@@ -189,32 +191,40 @@ def most_moved(monkeypatch: pytest.MonkeyPatch, assign: Callable[[int], np.ndarr
     return int(np.max(np.abs(np.asarray(votes[0]) - np.asarray(votes[1]))))
 
 
-def noise_pvalue(vote: Callable[..., Array], scale: float) -> float:
-    """Two-sided, by chi-square of the variance: votes of teachers who all say no are noise alone."""
+def noise_pvalue(pay: Callable[..., ChargedVotes]) -> float:
+    """Two-sided, by chi-square of the variance: votes of teachers who all say no are noise alone.
+
+    Against the standard deviation that was charged: s = sqrt(Q / (2 rho)), with the rho that the ledger holds.
+    """
     count = 20_000
-    no = jnp.zeros(count, jnp.int32)
-    found = np.asarray(vote(no, scale=scale, law="gaussian", key=jax.random.key(3)), dtype=np.float64)
-    below = stats.chi2.cdf(np.sum(found**2) / scale**2, count)
+    votes, ledger, _ = charge(pay, count)
+    rho = sum(cast(Gaussian, query.event).rho for query in ledger.queries)
+    found = np.asarray(add_vote_noise(votes, jnp.zeros(count, jnp.int32), 0), dtype=np.float64)
+    # Without a charge the noise would have to be infinite.
+    below = stats.chi2.cdf(np.sum(found**2) * 2 * rho / count, count)
     return 2 * min(below, 1 - below)
 
 
+def noise_times(factor: float) -> Callable[..., ChargedVotes]:
+    """A charge whose noise is too large by this factor."""
+
+    def pay(*args: Any, **more: Any) -> ChargedVotes:
+        votes = charge_votes(*args, **more)
+        return dataclasses.replace(votes, _noise=jnp.rint(votes._noise * factor).astype(jnp.int32))
+
+    return pay
+
+
 def charge(pay: Callable[..., ChargedVotes], queries: int = 400) -> tuple[ChargedVotes, Ledger, Query]:
-    codes, _ = table()
-    rows = PrivateRows(codes, Domain(names=("a", "b", "c"), sizes=(3, 4, 2), num_rows=NUM_ROWS))
+    rows = private_rows()
     ledger = Ledger(us.Guarantee(3.0, 1e-6), noise=SeededNoise(0))
-    event = Gaussian(ledger.remaining.calibrate(lambda noise: [Gaussian(noise, floating=True)]), floating=True)
-    query = Query("votes", "votes", event)
+    query = Query("votes", "votes", Gaussian(ledger.remaining.calibrate(lambda noise: [Gaussian(noise)])))
     return pay(rows, query, ledger, num_teachers=TEACHERS, num_queries=queries), ledger, query
 
 
 def is_charged(pay: Callable[..., ChargedVotes]) -> bool:
-    """Whether the ledger holds one Gaussian query, that of the noise which votes get: s / sqrt(Q)."""
-    votes, ledger, _ = charge(pay)
-    return ledger.queries != () and math.isclose(
-        math.sqrt(sum(1 / (2 * cast(Gaussian, query.event).rho) for query in ledger.queries)),
-        float(votes.scale) / math.sqrt(votes.num_queries),
-        rel_tol=1e-6,  # of float32
-    )
+    """Whether the ledger holds a query of the noise that votes get; false alarms: 1 in 1000 for a fresh seed."""
+    return noise_pvalue(pay) > 1e-3
 
 
 # ----------------------------------------------------------------------------------------------- what the rule promises
@@ -253,21 +263,53 @@ def test_a_teacher_without_rows_votes_no() -> None:
 
 
 def test_noisy_votes_are_the_counts_of_opinions_and_the_charged_noise() -> None:
-    """Without noise they are the counts; with it, these and the noise of the charged scale, by the same key."""
+    """To the last step, from any number of a query on; the float is the nearest to a function of their sum."""
     codes, teacher = table()
     teachers, rows = pate_state().teachers, jax.random.uniform(jax.random.key(8), (40, 9))
-    key = jax.random.key(4)
-    found = {
-        scale: np.asarray(
-            noisy_votes(charged_votes(codes, teacher, scale=scale), teachers, rows, rows, against="median", key=key)
-        )
-        for scale in (0.0, 3.0)
-    }
     says = exact_opinions(teachers, rows, rows, against="median")
-    exact = exact_vote_counts(says, charged_votes(codes, teacher)._partitions._lengths)
-    np.testing.assert_array_equal(found[0.0], exact)
-    np.testing.assert_array_equal(found[3.0], add_vote_noise(exact, scale=3.0, law="gaussian", key=key))
-    assert np.std(found[3.0] - found[0.0]) > 1.5
+    exact = np.asarray(exact_vote_counts(says, charged_votes(codes, teacher)._partitions._lengths), dtype=np.int64)
+    noise = SeededNoise(0).discrete_gaussian(3.0 * 2**20, (100,))
+    assert len(np.unique(exact)) > 2
+    for steps in (1, 2**20):
+        charged = charged_votes(codes, teacher, noise=noise, steps=steps)
+        for first in (0, 17, 60):
+            found = noisy_votes(charged, teachers, rows, rows, against="median", first=first)
+            expected = (exact * steps + noise[first : first + 40]).astype(np.float32) / np.float32(steps)
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("first", [-3, 61, 99, 100, 2**31 - 20])
+def test_a_query_that_was_not_charged_has_no_answer(first: int) -> None:
+    """An index beyond either end must not use the noise of another query again, whatever a slice does there."""
+    noise = np.arange(100)
+    charged = charged_votes(*table(), noise=noise)
+    found = np.asarray(jax.jit(add_vote_noise)(charged, jnp.zeros(40, jnp.int32), jnp.int32(first)))
+    at = first + np.arange(40)
+    inside = (at >= 0) & (at < 100)
+    assert np.isnan(found[~inside]).all()
+    np.testing.assert_array_equal(found[inside], noise[at[inside]])
+
+
+def test_no_noise_is_used_twice_in_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every query of a training, cut in chunks or not, has a number of its own, and its label the noise of it."""
+    asked: list[int] = []
+    sound = pate.noisy_votes
+
+    def votes(charged: Any, teachers: Any, rows: Array, others: Array, *, against: str, first: Array) -> Array:
+        jax.debug.callback(lambda first: asked.extend(int(first) + number for number in range(len(rows))), first)
+        return sound(charged, teachers, rows, others, against=against, first=first)
+
+    monkeypatch.setattr(pate, "noisy_votes", votes)
+    noise = 1000 * np.arange(30)  # exact counts are at most 6, so a label shows which noise it has
+    charged, state = charged_votes(*table(), noise=noise), pate_state()
+    for count in (1, 2, 3):
+        state = eqx.filter_jit(pate.advance)(
+            SETTINGS, VOTING, state, charged, HYPERPARAMETERS, jax.random.key(5), count, Context()
+        )
+    jax.effects_barrier()
+    assert sorted(asked) == list(range(30))
+    labels = np.rint(np.asarray(state.labelled.labels[:30]) * TEACHERS).astype(int)
+    np.testing.assert_array_equal(labels // 1000, np.arange(30))
 
 
 def test_a_teacher_whose_scores_are_no_numbers_votes_no() -> None:
@@ -278,31 +320,96 @@ def test_a_teacher_whose_scores_are_no_numbers_votes_no() -> None:
         assert not np.asarray(exact_opinions(broken, rows, rows, against=against)).any()
 
 
-@pytest.mark.parametrize("law", ["gaussian", "laplace"])
-def test_noisy_votes_are_whole(law: str) -> None:
-    """Fractions would tell the count: not every number is one of these counts and a float32 draw."""
-    noisy = np.asarray(add_vote_noise(jnp.full(500, 20), scale=7.3, law=law, key=jax.random.key(1)))
-    assert np.array_equal(noisy, np.rint(noisy))
-    assert len(np.unique(noisy)) > 20
+class Recorded(SeededNoise):
+    """Remembers what was asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.asked: list[tuple[object, ...]] = []
+
+    def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
+        self.asked.append(("gaussian", stddev, shape, noise := super().discrete_gaussian(stddev, shape)))
+        return noise
+
+    def discrete_laplace(self, scale: Fraction, shape: tuple[int, ...]) -> np.ndarray:
+        self.asked.append(("laplace", scale, shape, noise := super().discrete_laplace(scale, shape)))
+        return noise
+
+
+def private_rows() -> PrivateRows:
+    return PrivateRows(table()[0], Domain(names=("a", "b", "c"), sizes=(3, 4, 2), num_rows=NUM_ROWS))
+
+
+@pytest.mark.parametrize(
+    ("event", "queries"),
+    [(Gaussian(40.0), 19_200), (Gaussian(2.0), 7), (DiscreteLaplace(1 / 5070, 19_200), 19_200)],
+    ids=str,
+)
+def test_vote_noise_is_that_of_the_exact_samplers(event: Gaussian | DiscreteLaplace, queries: int) -> None:
+    """Every vote gets one integer of one draw, made when it is charged, and nothing else is added to the count.
+
+    Scales of thousands of votes are among them: there a lattice of float32 would cost many times what is charged.
+    """
+    source = Recorded()
+    ledger = Ledger(us.Guarantee(100.0, 1e-6), noise=source)
+    votes = charge_votes(
+        private_rows(), Query("votes", "votes", event), ledger, num_teachers=TEACHERS, num_queries=queries
+    )
+    [(law, width, shape, drawn)] = source.asked
+    steps = votes._steps
+    assert shape == (queries,)
+    assert steps.bit_count() == 1
+    if isinstance(event, Gaussian):
+        assert law == "gaussian"
+        assert cast(float, width) >= FINE
+        assert cast(float, width) / steps == pytest.approx(event.noise_multiplier * math.sqrt(queries), rel=1e-12)
+        # Exactly: the squares of the charged multiplier are not rounded to less noise.
+        assert Fraction(cast(float, width)) ** 2 >= queries * (Fraction(event.noise_multiplier) * steps) ** 2
+    else:
+        assert (law, steps) == ("laplace", 1)
+        assert 1 / cast(Fraction, width) == Fraction(event.epsilon)
+    exact = np.arange(queries) % (TEACHERS + 1)
+    found = np.asarray(add_vote_noise(votes, jnp.asarray(exact, jnp.int32), 0))
+    np.testing.assert_array_equal(found, (exact * steps + cast(np.ndarray, drawn)).astype(np.float32) / steps)
+
+
+@pytest.mark.parametrize("teachers", [2, 6, 2000, 10**6])
+@pytest.mark.parametrize("multiplier", [1e-9, 1e-3, 0.1, 7.0, 1e6])
+def test_votes_fit_32_bits(multiplier: float, teachers: int) -> None:
+    """A count and 14 standard deviations, with which noise is never less than was charged."""
+    for queries in (1, 300, 19_200):
+        stddev = vote_stddev(multiplier, num_queries=queries, num_teachers=teachers)
+        assert stddev >= max(multiplier * math.sqrt(queries), LEAST_STDDEV * teachers)
+        assert (teachers + 14 * stddev) * fine_steps(stddev) < 2**31
+
+
+def test_votes_that_pass_32_bits_are_a_function_of_the_sum() -> None:
+    """Noise and sums wrap around alike: votes whose sums agree modulo 2^32 agree."""
+    sums = [
+        np.asarray(add_vote_noise(charged_votes(*table(), noise=[noise]), jnp.asarray([count], jnp.int32), 0))
+        for count, noise in ((3, 2**31 - 1), (2, -(2**31)), (1, -(2**31) + 1))
+    ]
+    assert sums[0] == sums[1] == sums[2] == np.float32(-(2**31) + 2)
+
+
+def test_without_privacy_votes_are_the_counts() -> None:
+    ledger = Ledger(us.Guarantee.not_private(), noise=SeededNoise(0))
+    query = Query("votes", "votes", Gaussian(1e-9))
+    votes = charge_votes(private_rows(), query, ledger, num_teachers=TEACHERS, num_queries=9)
+    assert add_vote_noise(votes, jnp.arange(9, dtype=jnp.int32), 0).tolist() == list(range(9))
 
 
 def test_vote_noise_has_the_charged_scale() -> None:
     """False alarms: 1 in 1000 for a fresh seed. A scale 5 % off is found."""
-    assert noise_pvalue(add_vote_noise, 7.0) > 1e-3
+    assert noise_pvalue(charge_votes) > 1e-3
     for factor in (0.95, 1.05):
-
-        def off(*args: Any, scale: float, factor: float = factor, **more: Any) -> Array:
-            return add_vote_noise(*args, scale=factor * scale, **more)
-
-        assert noise_pvalue(off, 7.0) < 1e-3
+        assert noise_pvalue(noise_times(factor)) < 1e-3
 
 
-def test_laplace_noise_has_its_law() -> None:
-    """Kolmogorov-Smirnov, two-sided, false alarms 1 in 1000 for a fresh seed; neighbouring scales are rejected."""
-    found = np.asarray(laplaces(jax.random.key(0), 20_000), dtype=np.float64)
-    pvalues = [stats.kstest(found, stats.laplace(scale=scale).cdf).pvalue for scale in (0.93, 1.0, 1.07)]
-    assert pvalues[1] > 1e-3
-    assert max(pvalues[0], pvalues[2]) < 1e-3
+def test_noise_on_the_device_is_not_used_for_votes() -> None:
+    """Votes have no key: there is no randomness beside the noise that was charged."""
+    for function in (noisy_votes, add_vote_noise, exact_opinions, exact_vote_counts):
+        assert "key" not in inspect.signature(function).parameters
 
 
 def test_votes_are_charged_as_one_gaussian_query() -> None:
@@ -310,8 +417,10 @@ def test_votes_are_charged_as_one_gaussian_query() -> None:
     votes, ledger, query = charge(charge_votes)
     assert is_charged(charge_votes)
     assert ledger.queries == (query,)
-    each = Gaussian(float(votes.scale), votes.num_queries)
-    assert pld_epsilon([each], 1e-6) == pytest.approx(pld_epsilon([query.event], 1e-6), rel=1e-6)  # of float32
+    multiplier = cast(Gaussian, query.event).noise_multiplier
+    stddev = vote_stddev(multiplier, num_queries=votes.num_queries, num_teachers=TEACHERS)
+    each = Gaussian(stddev, votes.num_queries)
+    assert pld_epsilon([each], 1e-6) == pytest.approx(pld_epsilon([query.event], 1e-6), rel=1e-9)
     assert 0.998 * 3 < ledger.spent().epsilon <= 3
 
 
@@ -321,18 +430,16 @@ def test_votes_are_charged_as_one_gaussian_query() -> None:
 def test_budget_arithmetic(epsilon: float, stddevs: tuple[int, ...]) -> None:
     """Standard deviations in votes that 64 to 32,000 queries need at delta 1e-5: the closed form of the Gaussian."""
     multiplier = calibrate(lambda noise: [Gaussian(noise)], epsilon=epsilon, delta=1e-5)
-    found = [vote_scale(multiplier, queries) for queries in (64, 320, 3200, 32_000)]
+    found = [vote_stddev(multiplier, num_queries=each, num_teachers=100) for each in (64, 320, 3200, 32_000)]
     assert found == pytest.approx(stddevs, rel=0.03, abs=0.5)
 
 
 def test_laplace_votes_cost_their_epsilon_each() -> None:
-    codes, _ = table()
-    rows = PrivateRows(codes, Domain(names=("a", "b", "c"), sizes=(3, 4, 2), num_rows=NUM_ROWS))
+    rows = private_rows()
     ledger = Ledger(us.Guarantee(3.0, 1e-6), noise=SeededNoise(0))
-    query = Query("votes", "votes", Pure(0.25, 8))
-    votes = charge_votes(rows, query, ledger, num_teachers=TEACHERS, num_queries=8)
-    assert votes.law == "laplace"
-    assert 4.0 <= float(votes.scale) < 4.0 * (1 + 1e-6)  # in float32, and rounded up
+    query = Query("votes", "votes", DiscreteLaplace(0.25, 8))
+    assert charge_votes(rows, query, ledger, num_teachers=TEACHERS, num_queries=8).num_queries == 8
+    assert ledger.spent().epsilon == pytest.approx(2.0, abs=1e-3)
     with pytest.raises(BudgetExceeded, match="planned for 8 votes"):
         charge_votes(rows, query, ledger, num_teachers=TEACHERS, num_queries=9)
 
@@ -343,7 +450,7 @@ def test_no_more_queries_than_were_charged() -> None:
         train_by_votes(
             SETTINGS,
             VOTING,
-            charged_votes(codes, teacher, scale=1.0, queries=9),
+            charged_votes(codes, teacher, noise=np.zeros(9)),
             HYPERPARAMETERS,
             jax.random.key(0),
             learned=pate_state().learned,
@@ -494,9 +601,9 @@ def test_uncharged_confident_batches_are_caught(monkeypatch: pytest.MonkeyPatch)
     exact: list[Array] = []
     sound = pate.append_labels
 
-    def votes(charged: Any, teachers: Any, rows: Array, others: Array, *, against: str, key: Array) -> Array:
+    def votes(charged: Any, teachers: Any, rows: Array, others: Array, *, against: str, first: Array) -> Array:
         exact.append(jnp.sum(exact_opinions(teachers, rows, others, against=against), axis=0))
-        return fixed_labels(charged, teachers, rows, others, against=against, key=key)
+        return fixed_labels(charged, teachers, rows, others, against=against, first=first)
 
     def append_labels(voting: Voting, labelled: Any, rows: Array, noisy: Array) -> Any:
         confident = jnp.abs(exact.pop() - TEACHERS / 2) > 1
@@ -518,15 +625,7 @@ def test_a_missing_charge_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_inverted_scale_is_caught() -> None:
-    """Defect 9, where it is drawn and where it is set."""
-
-    def inverted(*args: Any, scale: float, **more: Any) -> Array:
-        return add_vote_noise(*args, scale=1 / scale, **more)
-
-    assert noise_pvalue(inverted, 7.0) < 1e-3
-
-    def upside_down(*args: Any, **more: Any) -> ChargedVotes:
-        votes = charge_votes(*args, **more)
-        return dataclasses.replace(votes, _scale=1 / votes.scale)
-
-    assert not is_charged(upside_down)
+    """Defect 9: noise of 1 / scale."""
+    _, _, query = charge(charge_votes)
+    stddev = vote_stddev(cast(Gaussian, query.event).noise_multiplier, num_queries=20_000, num_teachers=TEACHERS)
+    assert not is_charged(noise_times(1 / stddev**2))

@@ -34,9 +34,7 @@ def opaque_objects() -> list[object]:
     charged = charge_dpsgd(rows, query, ledger())
     law = Law(1.0, 1.0, 1.0, momentum=False)
     updates = charge_langevin(rows, [query], ledger(), schedule=[Stage(2, 1e-3)], law=law, updates_each=1)
-    votes = charge_votes(
-        rows, Query("v", "votes", Gaussian(20.0, floating=True)), ledger(), num_teachers=4, num_queries=3
-    )
+    votes = charge_votes(rows, Query("v", "votes", Gaussian(20.0)), ledger(), num_teachers=4, num_queries=3)
     batches = sample_batches(charged, jax.random.split(jax.random.key(0), 2), end=2, batch_size=50)
     return [rows, charged, updates, votes, batches, charged._units, votes._partitions]
 

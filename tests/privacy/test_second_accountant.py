@@ -14,7 +14,15 @@ import understudy as us
 from tests.privacy import second_accountant
 from tests.privacy.second_accountant import Figures, errors_in, loss_bracket, renyi_epsilon
 from understudy.api import plan
-from understudy.privacy.events import ZCDP, DiscreteGaussian, Gaussian, Pure, Selections, SubsampledGaussian
+from understudy.privacy.events import (
+    ZCDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Gaussian,
+    Pure,
+    Selections,
+    SubsampledGaussian,
+)
 from understudy.privacy.ledger import Guarantee, Query, spent_by
 
 SMALL = "steps=16, latent=4, generator_widths=[16, 16], critic_widths=[8]"
@@ -88,7 +96,7 @@ def test_randomized_response_has_its_binomial() -> None:
         return float(np.maximum(high - math.exp(total) * high[::-1], 0).sum()) - delta
 
     exact = optimize.brentq(excess, 0.0, rounds * epsilon)
-    for event in (Pure(epsilon, rounds), Selections(epsilon, rounds)):
+    for event in (Pure(epsilon, rounds), DiscreteLaplace(epsilon, rounds), Selections(epsilon, rounds)):
         bracket = loss_bracket([event.to_json()], delta)
         assert bracket is not None
         assert bracket.lower <= exact <= bracket.upper < exact + 0.005
@@ -153,7 +161,8 @@ RUN = (
     Query("size", "size", DiscreteGaussian(80.0)),
     Query("categories", "categories", DiscreteGaussian(40.0, 3), delta=1e-7),
     Query("tree", "tree", Selections(0.02, 5)),
-    Query("votes", "votes", Pure(0.01, 6)),
+    Query("votes", "votes", DiscreteLaplace(0.01, 6)),
+    Query("minimum", "minimum", Pure(0.01, 6)),
     Query("sums", "sums", Gaussian(9.0)),
     Query("steps", "steps", SubsampledGaussian(0.05, 2.0, 120)),
 )

@@ -20,6 +20,7 @@ from understudy.privacy import accounting, device_noise, events
 from understudy.privacy.accounting import tail_delta
 from understudy.privacy.events import (
     DiscreteGaussian,
+    DiscreteLaplace,
     Event,
     Gaussian,
     Pure,
@@ -30,10 +31,9 @@ from understudy.privacy.events import (
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.objective import MOST_INPUTS
-from understudy.privacy.pate import laplaces
 
 FLOATING: tuple[Event, ...] = (SubsampledGaussian(0.1, 30.0, 10), Gaussian(30.0, floating=True), Pure(0.01, 5))
-EXACT: tuple[Event, ...] = (DiscreteGaussian(30.0, 2), Gaussian(30.0), Selections(0.01, 5))
+EXACT: tuple[Event, ...] = (DiscreteGaussian(30.0, 2), Gaussian(30.0), Selections(0.01, 5), DiscreteLaplace(0.01, 5))
 
 
 def test_the_samplers_reach_the_ends_that_are_charged() -> None:
@@ -93,11 +93,7 @@ def test_a_step_with_ends_costs_what_one_without_does_and_the_tail(rate: float, 
         assert float(np.maximum(first - math.exp(20.0) * second, 0).sum()) > 0.9 * tail
 
 
-def test_the_laplace_noise_reaches_the_end_that_is_charged() -> None:
-    """44 scales: a vote that ends there does so with less than 2^-63, what a round is charged for each number."""
-    assert math.exp(-44.0) < 2.0**-63
-    draws = np.asarray(laplaces(SeededNoise(0).key(), 200_000))
-    assert np.abs(draws).max() > 10
+def test_a_random_linear_term_has_no_more_numbers_than_are_charged() -> None:
     assert 2 * MOST_INPUTS <= 2**15  # a random linear term has two numbers for each input
     assert Pure(1.0, 3).tail_delta == pytest.approx(3 * (1 + math.e) / 2**48)
 
@@ -144,11 +140,15 @@ def schema(rows: int | None) -> us.Schema:
     )
 
 
-@pytest.mark.parametrize("method", ["dpgan", "pategan", "pategan(vote_noise=laplace, queries=300)", "bayesgan"])
+@pytest.mark.parametrize("method", ["dpgan", "bayesgan"])
 def test_a_plan_refuses_before_any_data(method: str) -> None:
     with pytest.raises(ConfigError, match="below 1e-12"):
         plan(schema(100), method, Guarantee(1.0, 1e-15))
-    plan(schema(100), "mst", Guarantee(1.0, 1e-15))
+
+
+@pytest.mark.parametrize("method", ["mst", "pategan", "pategan(vote_noise=laplace, queries=300)"])
+def test_counts_and_votes_are_planned_at_any_delta(method: str) -> None:
+    assert not tail_delta([query.event for query in plan(schema(100), method, Guarantee(1.0, 1e-15)).queries])
 
 
 def test_a_large_delta_needs_declared_rows() -> None:

@@ -17,9 +17,9 @@ import understudy as us
 from tests.builders import make_ledger as ledger
 from understudy.errors import BudgetExceeded, ConfigError, SchemaError
 from understudy.privacy.events import Gaussian
-from understudy.privacy.filters import FINE, MOST_NOISE, ROOM, GaussianFilter, charge_marginals
+from understudy.privacy.filters import MOST_NOISE, ROOM, GaussianFilter, charge_marginals
 from understudy.privacy.ledger import Budget, Ledger, Query
-from understudy.privacy.noise import SeededNoise
+from understudy.privacy.noise import FINE, SeededNoise
 from understudy.privacy.rows import Grouped, PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.gem.allocation import allocate_extra_precision, allocate_noise

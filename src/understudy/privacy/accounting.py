@@ -45,8 +45,8 @@ def check_tails(events: Sequence[Event], delta: float) -> None:
     if delta < LEAST_FLOATING_DELTA and tail_delta(events) > 0:
         raise ConfigError(
             f"delta {delta:g} is below {LEAST_FLOATING_DELTA:g}, the smallest that floating-point noise (of training "
-            f"steps and votes) supports. Use {LEAST_FLOATING_DELTA:g} or more, or a method that measures counts only, "
-            "such as mst."
+            f"steps and objective perturbation) supports. Use {LEAST_FLOATING_DELTA:g} or more, or a method that "
+            "measures counts only, such as mst."
         )
 
 

@@ -7,18 +7,21 @@ to a training.
 
 import dataclasses
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import TypeVar, overload
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Int64
 
 from understudy.errors import BudgetExceeded
 from understudy.privacy.clipping import noise_multiplier_beside_counts
 from understudy.privacy.dpsgd import ChargedSteps
-from understudy.privacy.events import Gaussian, Pure, SubsampledGaussian
+from understudy.privacy.events import DiscreteLaplace, Gaussian, SubsampledGaussian
 from understudy.privacy.langevin import ChargedUpdates, Law, Stage, step_parameters
 from understudy.privacy.ledger import Ledger, Query
-from understudy.privacy.pate import ChargedVotes, assign_teachers, partition_by_teacher, vote_scale
+from understudy.privacy.noise import NoiseSource, fine_steps
+from understudy.privacy.pate import ChargedVotes, assign_teachers, partition_by_teacher, vote_stddev
 from understudy.privacy.rows import PrivateRows, RowEncoder, arrange_units
 from understudy.privacy.sampling import round_sampling_rate
 
@@ -141,18 +144,19 @@ def charge_votes(
     num_queries: int,
     layout: RowEncoder | None = None,
 ) -> ChargedVotes:
-    """Charges for all votes of a training at once, and assigns the units to teachers.
+    """Charges for all votes of a training at once, draws their noise, and assigns the units to teachers.
 
-    Formal guarantee: the cost of `query`, a `Gaussian` or a `Pure` with a round for each vote, under add/remove of one
-    unit, for at most `num_queries` rows that `noisy_votes` is asked about; it takes law and scale of the noise from
-    what is returned. Provided that a `layout` makes each row's features of that row, public facts and independent
-    randomness. Q Gaussian votes of standard deviation multiplier * sqrt(Q) compose to one query of that multiplier, so
-    neither number changes the cost. A unit has one teacher, with all its rows: however many these are, it moves each
-    count by one at most.
+    Formal guarantee: the cost of `query`, a `Gaussian` or a `DiscreteLaplace` with a round for each vote, under
+    add/remove of one unit, for at most `num_queries` rows that `noisy_votes` is asked about, each under a number of its
+    own: the noise of all of them is drawn here, exactly, and kept in what is returned. Provided that a `layout` makes
+    each row's features of that row, public facts and independent randomness. Q Gaussian votes of standard deviation
+    multiplier * sqrt(Q) compose to one query of that multiplier, so neither number changes the cost. Their noise is
+    discrete, on steps so fine that the curve of the continuous Gaussian accounts for it (`filters.py` has the
+    argument). A unit has one teacher, with all its rows: however many these are, it moves each count by one at most.
     """
-    event = event_of(query, Gaussian, Pure)
-    assert event.tail_delta > 0, "the finite range of floating-point votes must be charged"
-    if isinstance(event, Pure) and num_queries > event.rounds:
+    event = event_of(query, Gaussian, DiscreteLaplace)
+    assert event.tail_delta == 0, "the noise of votes is exact"
+    if isinstance(event, DiscreteLaplace) and num_queries > event.rounds:
         raise BudgetExceeded(
             f"'{query.what}' is planned for {event.rounds} votes, not for {num_queries}. This query was not made."
         )
@@ -161,8 +165,18 @@ def charge_votes(
     encoded = rows._encoded(layout, ledger)
     teacher_of_row = assign_teachers(rows._unit_of_row(), num_teachers, key=ledger.noise.key())
     partitions = partition_by_teacher(encoded, teacher_of_row, num_teachers)
-    scale = vote_scale(event.noise_multiplier, num_queries) if isinstance(event, Gaussian) else 1 / event.epsilon
-    law = "gaussian" if isinstance(event, Gaussian) else "laplace"
-    scale = np.nextafter(np.float32(scale), np.float32(np.inf))  # rounding must not make it less than was charged
-    noise = jnp.asarray(scale if ledger.guarantee.is_private else 0.0, jnp.float32)
-    return ChargedVotes(partitions, noise, law, num_queries)
+    noise, steps = np.zeros(num_queries, dtype=np.int64), 1
+    if ledger.guarantee.is_private:
+        noise, steps = _vote_noise(event, ledger.noise, num_queries=num_queries, num_teachers=num_teachers)
+    return ChargedVotes(partitions, jnp.asarray(noise.astype(np.int32)), steps)
+
+
+def _vote_noise(
+    event: Gaussian | DiscreteLaplace, source: NoiseSource, *, num_queries: int, num_teachers: int
+) -> tuple[Int64[np.ndarray, " queries"], int]:
+    """The noise of each vote in steps, and how many steps a vote has."""
+    if isinstance(event, DiscreteLaplace):
+        return source.discrete_laplace(1 / Fraction(event.epsilon), (num_queries,)), 1
+    stddev = vote_stddev(event.noise_multiplier, num_queries=num_queries, num_teachers=num_teachers)
+    steps = fine_steps(stddev)
+    return source.discrete_gaussian(stddev * steps, (num_queries,)), steps

@@ -288,7 +288,8 @@ class Selections(Rounds):
 
 @dataclasses.dataclass(frozen=True)
 class Pure(Rounds):
-    """`rounds` answers of any other kind, each `epsilon`-DP; nothing else is known of their losses."""
+    """`rounds` answers of any other kind, each `epsilon`-DP; nothing else is known of their losses. Their noise is
+    floating-point."""
 
     @property
     def rho(self) -> float:
@@ -310,6 +311,20 @@ class Pure(Rounds):
 
 
 @dataclasses.dataclass(frozen=True)
+class DiscreteLaplace(Rounds):
+    """`rounds` counts, each with discrete Laplace noise of scale 1 / `epsilon`. One unit moves each count by at most
+    one, so that each is `epsilon`-DP."""
+
+    @property
+    def rho(self) -> float:
+        return self.rounds * self.epsilon**2 / 2  # as for any pure epsilon
+
+    def describe(self) -> str:
+        counts = "one count" if self.rounds == 1 else f"each of {self.rounds:,} counts"
+        return f"discrete Laplace noise, scale {1 / self.epsilon:.4g} on {counts}"
+
+
+@dataclasses.dataclass(frozen=True)
 class ZCDP(Event):
     """A zero-concentrated DP budget of `rho`, spent adaptively under a privacy filter."""
 
@@ -323,7 +338,8 @@ class ZCDP(Event):
 
 
 EVENTS: dict[str, type[Event]] = {
-    cls.__name__: cls for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Selections, Pure, ZCDP)
+    cls.__name__: cls
+    for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Selections, Pure, DiscreteLaplace, ZCDP)
 }
 
 

@@ -17,11 +17,10 @@ from understudy.privacy.charges import check_units, event_of
 from understudy.privacy.counts import count_with_noise
 from understudy.privacy.events import ZCDP, Gaussian
 from understudy.privacy.ledger import Ledger, Query
+from understudy.privacy.noise import fine_steps
 from understudy.privacy.rows import Clique, Grouped, PrivateRows
 from understudy.privacy.selection import Candidates, select_candidates
 
-FINE = 2**20
-"""Steps in a standard deviation, at least."""
 MOST_NOISE = 2.0**40
 """Larger standard deviations are refused: draws must be whole numbers that a float holds exactly."""
 ROOM = 1e-9
@@ -117,7 +116,7 @@ class GaussianFilter:
         if not self._ledger.guarantee.is_private:
             self._private._note_total(exact, 0.0)
             return exact.astype(float)
-        steps = 2.0 ** max(0, math.ceil(math.log2(FINE / stddev)))  # a power of two: dividing by it is exact
+        steps = float(fine_steps(stddev))  # a power of two: dividing by it is exact
         noise = self._ledger.noise.discrete_gaussian(stddev * (1 + ROOM) * steps, exact.shape)
         noisy = exact + noise / steps  # correctly rounded, so a function of the noisy sum alone
         self._private._note_total(noisy, stddev)

@@ -11,6 +11,7 @@ can subtract the noise.
 
 import math
 import secrets
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -18,17 +19,21 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError
-from understudy.privacy.samplers import BitStream, discrete_gaussian, encoded, exponential_choice
+from understudy.privacy.samplers import BitStream, discrete_gaussian, discrete_laplace, encoded, exponential_choice
 
 SECRET_BYTES = 32
 TAG = "understudy noise 1"
 """Separates these bits from any other use of SHAKE-256; the number is the version of the samplers."""
 MOST_STDDEV = 2.0**57
 """A draw passes 2^62 less than once in 10^220; beyond 2^63 the samplers would stop, and show what is added to them."""
+MOST_SCALE = 2**50
+"""Of the discrete Laplace: a draw passes 2^62 less than once in 10^1700."""
 MOST_SUM = 2**62
 """Exact sums are held within it, so that with their noise they fit 64 bits."""
 LEAST_SCALE = 1e-290
-"""The least scale of a selection: smaller ones cannot be represented with full precision."""
+"""The least scale of a selection or of Laplace noise: smaller ones cannot be represented with full precision."""
+FINE = 2**20
+"""Steps in a standard deviation, at least, where discrete Gaussian noise is charged as a continuous one."""
 TAIL = 14  # standard deviations over which the mass function is summed: the mass beyond is below 1e-43
 
 
@@ -53,6 +58,16 @@ class NoiseSource:
         check_stddev(stddev)
         stream = self._next("discrete_gaussian", stddev, *map(int, shape))
         return discrete_gaussian(stream, stddev, math.prod(shape)).reshape(shape)
+
+    def discrete_laplace(self, scale: Fraction, shape: tuple[int, ...]) -> np.ndarray:
+        """Integers with probability proportional to exp(-|x| / scale)."""
+        if not LEAST_SCALE <= scale <= MOST_SCALE:
+            raise ConfigError(
+                f"The scale of Laplace noise must be between {LEAST_SCALE:g} and {float(MOST_SCALE):g}, found "
+                f"{float(scale):g}."
+            )
+        stream = self._next("discrete_laplace", scale.numerator, scale.denominator, *map(int, shape))
+        return discrete_laplace(stream, scale, math.prod(shape)).reshape(shape)
 
     def noisy_argmax(self, scores: np.ndarray, scale: float) -> int:
         """Index of the largest score after Gumbel noise of this scale: probabilities are as exp(score / scale)."""
@@ -103,6 +118,11 @@ def check_stddev(stddev: float) -> None:
             f"The noise of this guarantee does not fit in 64-bit integers (standard deviation {stddev:.2g} steps). "
             "This query was not made. Raise epsilon or delta, or lower max_rows_per_unit."
         )
+
+
+def fine_steps(stddev: float) -> int:
+    """How many steps to divide a count into, so that a standard deviation has `FINE` of them: a power of two."""
+    return 2 ** max(0, math.ceil(math.log2(FINE / stddev)))
 
 
 def with_noise(exact: np.ndarray, stddev: float, source: NoiseSource) -> np.ndarray:

@@ -18,14 +18,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, Int32, PRNGKeyArray, PyTree
 
 from understudy.errors import BudgetExceeded
 from understudy.privacy.clipping import RowLoss, unit_loss
-from understudy.privacy.device_noise import normals, word_pairs
 
-LAWS = ("gaussian", "laplace")
 AGAINST = ("median", "half")
+LEAST_STDDEV = 1e-3
+"""The least standard deviation of Gaussian votes, for each teacher. Below it, fine steps of a count need more than 32
+bits; votes then get more noise than was charged."""
 
 # ---------------------------------------------------------------------------------------------------------- partitions
 
@@ -70,17 +71,17 @@ class ChargedVotes(eqx.Module):
     """Votes that were charged: the partitions of their teachers, and the noise of each vote. Opaque, and a pytree."""
 
     _partitions: Partitions
-    _scale: Float[Array, ""]
-    law: str = eqx.field(static=True)
-    num_queries: int = eqx.field(static=True)
+    _noise: Int32[Array, " queries"]
+    """Of each vote, in steps; zeros in a run that is not private. Whoever saw it could subtract it."""
+    _steps: int = eqx.field(static=True)
+    """Of which a vote has so many: a power of two."""
 
     def __repr__(self) -> str:
         return "ChargedVotes(...)"
 
     @property
-    def scale(self) -> Float[Array, ""]:
-        """Standard deviation of a vote's noise, or the scale of its Laplace law; zero in a run that is not private."""
-        return self._scale
+    def num_queries(self) -> int:
+        return len(self._noise)
 
     @property
     def num_teachers(self) -> int:
@@ -95,9 +96,12 @@ class ChargedVotes(eqx.Module):
             )
 
 
-def vote_scale(noise_multiplier: float, num_queries: int) -> float:
-    """Standard deviation of each of `num_queries` Gaussian votes that together cost one query of this multiplier."""
-    return noise_multiplier * math.sqrt(num_queries)
+def vote_stddev(noise_multiplier: float, *, num_queries: int, num_teachers: int) -> float:
+    """Standard deviation of each of `num_queries` Gaussian votes that together cost one query of this multiplier.
+
+    It is rounded up, and at least `LEAST_STDDEV` for each teacher.
+    """
+    return max(noise_multiplier * math.sqrt(num_queries) * (1 + 2.0**-50), LEAST_STDDEV * num_teachers)
 
 
 # ------------------------------------------------------------------------------------------------------------ teachers
@@ -181,20 +185,20 @@ def noisy_votes(
     others: Float[Array, "pool features"],
     *,
     against: str,
-    key: PRNGKeyArray,
+    first: Int[Array, ""] | int,
 ) -> Float[Array, " queries"]:
-    """How many teachers call each generated row real, with the charged noise.
+    """How many teachers call each generated row real, with the charged noise of the queries from number `first` on.
 
     A teacher compares its score of a row with even odds ("half"), or with the median of its scores of `others`.
 
-    Formal guarantee: for each query a Gaussian mechanism of sensitivity one and noise multiplier `scale`, or a Laplace
-    one of pure epsilon 1 / `scale`, provided that `rows` and `others` depend on private rows through earlier noisy
-    votes alone: an opinion is a function of the teacher's own partition, of these rows and of randomness that no other
-    partition has touched. A teacher without rows votes no, so it is as if it were not there. `key` serves nothing else.
+    Formal guarantee: for each query the mechanism that was charged (`charges.charge_votes`), of sensitivity one,
+    provided that `rows` and `others` depend on private rows through earlier noisy votes alone, and that no number of a
+    query is used twice: an opinion is a function of the teacher's own partition, of these rows and of randomness that
+    no other partition has touched. A teacher without rows votes no, so it is as if it were not there.
     """
     opinions = exact_opinions(teachers, rows, others, against=against)
     exact_votes = exact_vote_counts(opinions, charged._partitions._lengths)
-    return add_vote_noise(exact_votes, scale=charged._scale, law=charged.law, key=key)
+    return add_vote_noise(charged, exact_votes, first)
 
 
 def exact_opinions(
@@ -219,18 +223,14 @@ def exact_vote_counts(
 
 
 def add_vote_noise(
-    exact_votes: Int[Array, " queries"], *, scale: Float[Array, ""] | float, law: str, key: PRNGKeyArray
+    charged: ChargedVotes, exact_votes: Int32[Array, " queries"], first: Int[Array, ""] | int
 ) -> Float[Array, " queries"]:
-    """Counts with noise of this scale: a standard deviation, or that of a Laplace law."""
-    draw = normals if law == "gaussian" else laplaces
-    # A count is whole, so rounding the noise first gives the rounded noisy count, whose low bits reveal nothing.
-    return exact_votes + jnp.rint(scale * draw(key, exact_votes.shape[0]))
+    """Counts with the noise of the queries from number `first` on; NaN for a query that was not charged.
 
-
-def laplaces(key: PRNGKeyArray, count: int) -> Float[Array, " count"]:
-    """Laplace numbers of scale one: an exponential from 63 bits, which ends at 44, and a fair sign."""
-    first, second = word_pairs(key, count)
-    below, half = (first >> 31) == 1, first & np.uint32(0x7FFFFFFF)
-    rest = (second.astype(jnp.float32) + np.float32(0.5)) * np.float32(2**-32)
-    size = -jnp.log((half.astype(jnp.float32) + rest) * np.float32(2**-31))
-    return jnp.where(below, -size, size)
+    What is returned is a function of whole numbers, count * steps + noise. Should one pass 32 bits, it wraps around,
+    which is a function of it as well.
+    """
+    at = first + jnp.arange(len(exact_votes))
+    noisy = exact_votes * charged._steps + jnp.take(charged._noise, at, mode="clip")
+    was_charged = (at >= 0) & (at < charged.num_queries)  # a clipped index would use the noise of another query again
+    return jnp.where(was_charged, noisy.astype(jnp.float32) / charged._steps, jnp.nan)

@@ -6,10 +6,12 @@ of the decisions), more bits of U are read and p is computed with more digits, u
 decision is affected by rounding, and none depends on how a machine computes its floats.
 """
 
+import abc
 import decimal
 import functools
 import hashlib
 import itertools
+import math
 import struct
 from collections.abc import Callable
 from fractions import Fraction
@@ -101,7 +103,7 @@ def exp_bounds(x: Fraction, num_bits: int) -> tuple[Fraction, Fraction]:
     return Fraction(low), Fraction(high)
 
 
-# --------------------------------------------------------------------------------------------------- discrete Gaussian
+# -------------------------------------------------------------------------------------- discrete Gaussian and Laplace
 
 
 def discrete_gaussian(stream: BitStream, stddev: float, count: int) -> Int64[np.ndarray, " count"]:
@@ -116,14 +118,31 @@ def discrete_gaussian(stream: BitStream, stddev: float, count: int) -> Int64[np.
     and negative zero is always rejected. Then P(candidate) P(accept) is proportional to exp(-y^2 / (2 stddev^2)) for
     either sign.
     """
-    law = _GaussianLaw(stddev)
+    return _draw(stream, _GaussianLaw(stddev), count)
+
+
+def discrete_laplace(stream: BitStream, scale: Fraction, count: int) -> Int64[np.ndarray, " count"]:
+    """Integers x with probability proportional to exp(-|x| / scale).
+
+    Rejection from the same layers (Canonne, Kamath and Steinke 2020, algorithm 2, for a scale that is not whole). Let
+    t = ceil(scale). A candidate y = u + t v, as above, is accepted with probability exp(-a),
+
+        a = y / scale - v = (u + v (t - scale)) / scale >= 0,
+
+    and negative zero is always rejected. Then P(candidate) P(accept) is proportional to exp(-y / scale) for either
+    sign.
+    """
+    return _draw(stream, _LaplaceLaw(scale), count)
+
+
+def _draw(stream: BitStream, law: "_Law", count: int) -> Int64[np.ndarray, " count"]:
     chunks = [
         _chunk(stream, law, number, min(CHUNK, count - start)) for number, start in enumerate(range(0, count, CHUNK))
     ]
     return np.concatenate([np.zeros(0, dtype=np.int64), *chunks])
 
 
-def _chunk(stream: BitStream, law: "_GaussianLaw", chunk: int, count: int) -> Int64[np.ndarray, " count"]:
+def _chunk(stream: BitStream, law: "_Law", chunk: int, count: int) -> Int64[np.ndarray, " count"]:
     """Candidates for all cells, then again for the cells whose candidate was rejected, and so on."""
     drawn, left = np.zeros(count, dtype=np.int64), np.arange(count)
     for attempt in itertools.count():
@@ -140,16 +159,23 @@ def _chunk(stream: BitStream, law: "_GaussianLaw", chunk: int, count: int) -> In
     raise AssertionError
 
 
-class _GaussianLaw:
-    """The constants of one standard deviation, and one round of candidates: in arrays, and exactly for a single one."""
+class _Law(abc.ABC):
+    """Layers of one width t, and one round of candidates: in arrays, and exactly for a single one."""
 
-    def __init__(self, stddev: float):
-        self.stddev = stddev
-        self.width = int(stddev) + 1  # t
-        self._fit = 2**63 - 2**63 % self.width
+    def __init__(self, width: int):
+        self.width = width
+        self._fit = 2**63 - 2**63 % width
         """How many of the 63-bit integers to keep, so that their remainders modulo t are uniform."""
-        self._variance = Fraction(stddev) ** 2
-        self._least = self._variance / (2 * self.width**2)
+
+    @abc.abstractmethod
+    def acceptance(
+        self, size: UInt64[np.ndarray, " cells"], layer: UInt64[np.ndarray, " cells"]
+    ) -> tuple[Float[np.ndarray, " cells"], Float[np.ndarray, " cells"]]:
+        """2^64 exp(-a) in floats, and how far from it a uniform word must be for the comparison to be certain."""
+
+    @abc.abstractmethod
+    def exponent(self, size: int, layer: int) -> Fraction:
+        """a, exactly."""
 
     def candidates(
         self, words: UInt64[np.ndarray, "3 cells"]
@@ -167,10 +193,35 @@ class _GaussianLaw:
         value = size.astype(np.int64)
         return np.where(negative, -value, value), accepted, doubtful
 
+    def exact_candidate(self, words: list[int], more: Callable[[int, int], int]) -> int | None:
+        """The same candidate with every decision certain; None: rejected. `more(1 or 2, n)` extends that word."""
+        whole, negative = words[0] >> 1, words[0] & 1
+        if whole >= self._fit:
+            return None
+        uniform, layer = Uniform(words[1], functools.partial(more, 1)), 0
+        while uniform.is_below_exp(Fraction(layer + 1)):
+            layer += 1
+        size = whole % self.width + self.width * layer
+        if negative and size == 0:
+            return None
+        if not Uniform(words[2], functools.partial(more, 2)).is_below_exp(self.exponent(size, layer)):
+            return None
+        return -size if negative else size
+
+
+class _GaussianLaw(_Law):
+    """The constants of one standard deviation."""
+
+    def __init__(self, stddev: float):
+        super().__init__(int(stddev) + 1)
+        self.stddev = stddev
+        self._variance = Fraction(stddev) ** 2
+        self._least = self._variance / (2 * self.width**2)
+
     def acceptance(
         self, size: UInt64[np.ndarray, " cells"], layer: UInt64[np.ndarray, " cells"]
     ) -> tuple[Float[np.ndarray, " cells"], Float[np.ndarray, " cells"]]:
-        """2^64 exp(-a) in floats, and how far from it a uniform word must be for the comparison to be certain.
+        """As declared above.
 
         The half square s = (y / stddev)^2 / 2 has a relative error of at most 5 roundings (y to a float, the division,
         twice each; one product), so a has an absolute error of at most (7 s + 2 v + 2) roundings, and exp adds its own,
@@ -183,21 +234,31 @@ class _GaussianLaw:
         chance = 2.0**64 * np.exp(layer - square - float(self._least))
         return chance, chance * (EPSILON * (8 * square + 4 * layer + 64)) + 4
 
-    def exact_candidate(self, words: list[int], more: Callable[[int, int], int]) -> int | None:
-        """The same candidate with every decision certain; None: rejected. `more(1 or 2, n)` extends that word."""
-        whole, negative = words[0] >> 1, words[0] & 1
-        if whole >= self._fit:
-            return None
-        uniform, layer = Uniform(words[1], functools.partial(more, 1)), 0
-        while uniform.is_below_exp(Fraction(layer + 1)):
-            layer += 1
-        size = whole % self.width + self.width * layer
-        if negative and size == 0:
-            return None
-        exponent = size**2 / (2 * self._variance) - layer + self._least
-        if not Uniform(words[2], functools.partial(more, 2)).is_below_exp(exponent):
-            return None
-        return -size if negative else size
+    def exponent(self, size: int, layer: int) -> Fraction:
+        return size**2 / (2 * self._variance) - layer + self._least
+
+
+class _LaplaceLaw(_Law):
+    """The constants of one scale."""
+
+    def __init__(self, scale: Fraction):
+        super().__init__(math.ceil(scale))
+        self.scale = scale
+
+    def acceptance(
+        self, size: UInt64[np.ndarray, " cells"], layer: UInt64[np.ndarray, " cells"]
+    ) -> tuple[Float[np.ndarray, " cells"], Float[np.ndarray, " cells"]]:
+        """As declared above.
+
+        The quotient x = y / scale has a relative error of at most 3 roundings (y and 1 / scale to floats, one
+        product), so a has an absolute error of at most (4 x + v) roundings; the rest is as for the Gaussian.
+        """
+        quotient = size * float(1 / self.scale)
+        chance = 2.0**64 * np.exp(layer - quotient)
+        return chance, chance * (EPSILON * (8 * quotient + 4 * layer + 64)) + 4
+
+    def exponent(self, size: int, layer: int) -> Fraction:
+        return size / self.scale - layer
 
 
 def _layers(words: UInt64[np.ndarray, " cells"]) -> tuple[UInt64[np.ndarray, " cells"], Bool[np.ndarray, " cells"]]:

@@ -19,9 +19,9 @@ from understudy.errors import ConfigError
 from understudy.models.generator import GeneratorModel
 from understudy.notes import Level, Note
 from understudy.privacy.charges import charge_votes, event_of
-from understudy.privacy.events import Gaussian, Pure
+from understudy.privacy.events import DiscreteLaplace, Gaussian
 from understudy.privacy.ledger import Budget, Plan, Query
-from understudy.privacy.pate import LAWS, vote_scale
+from understudy.privacy.pate import vote_stddev
 from understudy.schema import Domain
 from understudy.settings import Advice, AtLeast, Count, Fraction, OneOf, Positive, Widths
 from understudy.synthesizers.neural import TargetMethod, Trained
@@ -79,7 +79,7 @@ class VoteGAN(
     out: as many as keep the noise at a quarter of the margin, from one to 64 in each iteration."""
     iterations: Count = 300
     """Generator steps. The number of queries is a multiple of it."""
-    vote_noise: Annotated[str, OneOf(*LAWS)] = "gaussian"
+    vote_noise: Annotated[str, OneOf("gaussian", "laplace")] = "gaussian"
     """gaussian, or laplace, which needs a number of queries and costs more for many."""
     cross: bool = True
     """Whether student and teachers see each column also together with the target, where there is one."""
@@ -120,18 +120,18 @@ class VoteGAN(
         target_fraction = self.target_fraction if self._holds_target else 0.0
         planned = plan_marginals(domain, budget, self.marginals_fraction, target_fraction)
         left = budget.after(planned)
-        event: Gaussian | Pure
+        event: Gaussian | DiscreteLaplace
         if self.vote_noise == "gaussian":
-            event = Gaussian(left.calibrate(lambda noise: [Gaussian(noise, floating=True)]), floating=True)
+            event = Gaussian(left.calibrate(lambda noise: [Gaussian(noise)]))
         else:
             rounds = self.queries or 1
-            event = Pure(1 / left.calibrate(lambda noise: [Pure(1 / noise, rounds)]), rounds)
+            event = DiscreteLaplace(1 / left.calibrate(lambda noise: [DiscreteLaplace(1 / noise, rounds)]), rounds)
         teachers, queries = self.chosen(domain, event)
         planned.append(Query("votes", "noisy votes of all teachers on generated rows", event, columns=domain.names))
-        scale = _scale(event, queries) if budget.is_private else 0.0
+        scale = _scale(event, teachers, queries) if budget.is_private else 0.0
         return Plan(tuple(planned), self._notes(domain, teachers, queries, scale))
 
-    def chosen(self, domain: Domain, event: Gaussian | Pure) -> tuple[int, int]:
+    def chosen(self, domain: Domain, event: Gaussian | DiscreteLaplace) -> tuple[int, int]:
         """Teachers and queries, as set, or else by the public number of rows and the noise that the budget leaves.
 
         Only a declared number is refused: a refusal by an estimated one would reveal it without a certificate.
@@ -143,7 +143,7 @@ class VoteGAN(
                 f"{teachers} teachers need at least {teachers} rows, but {domain.declared_rows} are declared. Set "
                 "fewer teachers, or use another method, such as mst."
             )
-        if self.queries is not None or isinstance(event, Pure):
+        if self.queries is not None or isinstance(event, DiscreteLaplace):
             return teachers, self.queries or 1
         enough = (AIM * teachers / 2 / event.noise_multiplier) ** 2
         return teachers, self.iterations * min(max(1, math.floor(enough / self.iterations)), MOST_QUERIES)
@@ -200,7 +200,7 @@ class VoteGAN(
     def _train(self, run: Run, options: RunOptions) -> Trained:
         """Teachers never leave the training: student, generator and averages are post-processing of noisy votes."""
         rows, ledger, domain, query = run.rows, run.ledger, run.domain, run.plan["votes"]
-        teachers, queries = self.chosen(domain, event_of(query, Gaussian, Pure))
+        teachers, queries = self.chosen(domain, event_of(query, Gaussian, DiscreteLaplace))
         prepared = self._prepare(run)
         charged = charge_votes(rows, query, ledger, num_teachers=teachers, num_queries=queries, layout=prepared.encoder)
         cross = None
@@ -254,5 +254,7 @@ class PATEGAN(VoteGAN):
     """A GAN whose student critic sees only noisy votes of teachers, each trained on its own partition of the units."""
 
 
-def _scale(event: Gaussian | Pure, queries: int) -> float:
-    return vote_scale(event.noise_multiplier, queries) if isinstance(event, Gaussian) else 1 / event.epsilon
+def _scale(event: Gaussian | DiscreteLaplace, teachers: int, queries: int) -> float:
+    if isinstance(event, DiscreteLaplace):
+        return 1 / event.epsilon
+    return vote_stddev(event.noise_multiplier, num_queries=queries, num_teachers=teachers)

@@ -246,13 +246,13 @@ def advance(
     def iteration(state: PateState, _: None) -> tuple[PateState, None]:
         learned, labelled, teachers = state.learned, state.labelled, state.teachers
         step_key = jax.random.fold_in(key, learned.iteration)
-        teach_key, ask_key, vote_key, learn_key, generator_key = jax.random.split(step_key, 5)
+        teach_key, ask_key, learn_key, generator_key = jax.random.split(step_key, 4)
         for number in range(voting.teacher_steps):
             fake_key, own_key = jax.random.split(jax.random.fold_in(teach_key, number))
             fakes = sample_rows(settings, learned, voting.teacher_batch, conditions, key=fake_key)
             teachers = teacher_step(charged, teachers, teaching, fakes, key=own_key)
         rows, others = query_batch(settings, voting, learned, conditions, key=ask_key)
-        noisy = noisy_votes(charged, teachers, rows, others, against=voting.against, key=vote_key)
+        noisy = noisy_votes(charged, teachers, rows, others, against=voting.against, first=labelled.count)
         labelled = append_labels(voting, labelled, rows, noisy)
         for number in range(voting.student_steps):
             student_key = jax.random.fold_in(learn_key, number)
@@ -278,8 +278,8 @@ def train_by_votes(
 ) -> tuple[State, list[TrainingCheckpoint]]:
     """All iterations, from these learners; of the final state, what the charged votes cover, and the trajectory.
 
-    `key` makes batches and noise, and must tell nothing of the key that made the learners. A run that would make more
-    queries than were charged is refused.
+    `key` makes batches and generated rows, and must tell nothing of the key that made the learners. A run that would
+    make more queries than were charged is refused.
     """
     context, options = context or Context(), options or RunOptions()
     charged_iterations = charged.num_queries // voting.queries
