@@ -200,7 +200,7 @@ class Untouchable(PrivateRows):
     """Rows that tell when they are looked at."""
 
     def __init__(self) -> None:
-        self.domain, self.max_rows_per_unit = DOMAIN, 1
+        self.domain, self.max_rows_per_unit, self._partition = DOMAIN, 1, None
 
     def __getattr__(self, name: str) -> object:
         raise AssertionError(f"the rows were touched: {name}")
@@ -272,7 +272,7 @@ def test_draws_hold_out_whole_units() -> None:
     cells = np.zeros((60_000, 2), dtype=np.int32)
     units = np.repeat(np.arange(20_000), 3)[np.random.default_rng(0).permutation(60_000)]
     rows = PrivateRows(cells, DOMAIN, max_rows_per_unit=3, units=units)
-    training, held = partition_rows(rows, 0.2, book(k=3))
+    training, held = partition_rows(rows, 0.2, book(k=3), ("training", "held"))
     assert training._units is not None
     assert held._units is not None
     assert not set(training._units) & set(held._units)
@@ -285,13 +285,13 @@ def test_draws_hold_out_whole_units() -> None:
 def test_draws_are_independent_of_each_other() -> None:
     """Neighbours: 19,999 pairs, half alike for fair coins; within five standard deviations of 71."""
     rows = PrivateRows(np.arange(40_000).reshape(-1, 2).astype(np.int32), DOMAIN)
-    _, held = partition_rows(rows, 0.5, book())
+    _, held = partition_rows(rows, 0.5, book(), ("training", "held"))
     heads = np.isin(np.arange(20_000), held._codes[:, 0] // 2)
     assert abs(np.sum(heads[1:] == heads[:-1]) - 10_000) < 5 * 71
-    again = partition_rows(rows, 0.5, book(SeededNoise(1)))[1]
+    again = partition_rows(rows, 0.5, book(SeededNoise(1)), ("training", "held"))[1]
     assert not np.array_equal(held._codes, again._codes)
 
 
 def test_an_empty_table_can_be_split() -> None:
-    training, held = partition_rows(table([]), 0.3, book())
+    training, held = partition_rows(table([]), 0.3, book(), ("training", "held"))
     assert len(training._codes) == len(held._codes) == 0

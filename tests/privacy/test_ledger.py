@@ -245,10 +245,17 @@ def test_a_view_after_earlier_charges_counts_only_its_own() -> None:
     assert len(book.queries) == 2
 
 
+def parted(epsilon: float) -> Ledger:
+    """A ledger whose units have been partitioned into left and right."""
+    book = ledger(epsilon)
+    book._partition_units("left", "right")
+    return book
+
+
 def test_partitions_cost_what_the_most_expensive_one_costs() -> None:
     """Each with its own queries and those on all units, composed; a maximum taken first would be too little."""
     everyone, left, right = counts(30.0, 4), counts(40.0, partition="left"), counts(28.0, partition="right")
-    book = ledger(5.0)
+    book = parted(5.0)
     for query in (left, everyone, right):
         book.charge(query)
     joint = accounting.spent([everyone.event, right.event], 1e-6, grid=accounting.grid_for(5.0))
@@ -259,7 +266,7 @@ def test_partitions_cost_what_the_most_expensive_one_costs() -> None:
 
 def test_partitions_that_different_accountants_hold_still_fit() -> None:
     """A partition that only one accountant can hold does not spoil the figure of the others."""
-    book = ledger(1.0)
+    book = parted(1.0)
     by_pld = book.remaining.calibrate(lambda noise: [DiscreteGaussian(noise, 3)])
     book.charge(counts(by_pld, 3, partition="left"))
     book.charge(Query("filter", "filter", ZCDP(Budget(1.0, 1e-6).rho()), partition="right"))
@@ -271,7 +278,7 @@ def test_partitions_that_different_accountants_hold_still_fit() -> None:
 
 
 def test_deltas_of_one_partition_are_not_taken_from_another() -> None:
-    book = ledger(5.0)
+    book = parted(5.0)
     book.charge(counts(30.0, delta=8e-7, partition="left"))
     book.charge(counts(30.0, delta=8e-7, partition="right"))
     assert book.spent() == accounting.spent([DiscreteGaussian(30.0)], 1e-6 - 8e-7, grid=accounting.grid_for(5.0))
@@ -322,6 +329,7 @@ def test_budgets_subtract_what_stands_before() -> None:
 @pytest.mark.parametrize("source", [SeededNoise(0), SecureNoise()])
 def test_the_statement_says_what_ran_and_survives_json(source: SeededNoise | SecureNoise) -> None:
     book = Ledger(Guarantee(2.0, 1e-6), noise=source)
+    book._partition_units("left", "right")
     extra = (Query("train", "training", SubsampledGaussian(0.01, 20.0, 10), partition="left"), counts(90.0))
     for query in (*PLAN, Query("gauss", "gauss", Gaussian(40.0, 2)), Query("filter", "filter", ZCDP(1e-3)), *extra):
         book.charge(query)

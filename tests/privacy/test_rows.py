@@ -79,7 +79,7 @@ def test_a_unit_is_in_one_partition_with_all_its_rows() -> None:
     numbers = np.repeat(np.arange(2000), 2)
     rows = PrivateRows(numbers[:, None].astype(np.int32), DOMAIN, max_rows_per_unit=2, units=numbers)
     book = Ledger(Guarantee(1.0, 1e-6), noise=SeededNoise(3), max_rows_per_unit=2)
-    kept, held = partition_rows(rows, 0.25, book)
+    kept, held = partition_rows(rows, 0.25, book, ("kept", "held"))
     marks = [set(part._codes[:, 0].tolist()) for part in (kept, held)]
     assert not marks[0] & marks[1]
     assert len(kept._codes) + len(held._codes) == 4000

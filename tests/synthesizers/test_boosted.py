@@ -22,9 +22,10 @@ from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian, Selections
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Query, spent_by
 from understudy.privacy.noise import SeededNoise
-from understudy.privacy.rows import PrivateRows
+from understudy.privacy.rows import PrivateRows, partition_rows
 from understudy.privacy.selection import noisy_closest
 from understudy.schema import Domain
+from understudy.synthesizers import selected
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.drs import DRS
@@ -109,6 +110,25 @@ def test_held_out_units_are_charged_once() -> None:
     assert {query.partition for query in same} == {None}
     assert 0.995 * 0.2 <= spent_by([same["selection"]], guarantee).epsilon <= 0.2
     assert 0.995 <= spent_by(same, guarantee).epsilon <= 1
+
+
+@pytest.mark.parametrize("given", ["all train", "all score", "swapped"])
+@pytest.mark.parametrize("task", ["accuracy", "marginals"])
+def test_held_out_units_score_and_no_others(monkeypatch: pytest.MonkeyPatch, task: str, given: str) -> None:
+    """Were training or scoring to read other rows, its first query would be refused."""
+
+    def wrong(rows: PrivateRows, *others: Any) -> tuple[PrivateRows, PrivateRows]:
+        first, second = partition_rows(rows, *others)
+        return {"all train": (rows, second), "all score": (first, rows), "swapped": (second, first)}[given]
+
+    method, ledger = Selected(Walk(), task=task, checkpoints=5, holdout_fraction=0.2), book(1.0)
+    fitted(method, ledger)
+    assert 0.995 <= ledger.spent().epsilon <= 1
+    monkeypatch.setattr(selected, "partition_rows", wrong)
+    ledger = book(1.0)
+    with pytest.raises(BudgetExceeded, match="would read"):
+        fitted(method, ledger)
+    assert len(ledger.queries) == (1 if given == "all score" else 0)
 
 
 def test_earlier_estimates_count_in_both_parts() -> None:

@@ -20,8 +20,8 @@ from understudy.models.graphical import GraphicalModel
 from understudy.models.quail import QuailModel
 from understudy.privacy.ledger import Budget, spent_by
 from understudy.privacy.noise import SeededNoise
-from understudy.privacy.rows import PrivateRows, arrange_units
-from understudy.synthesizers import LEARNERS, express, learner_class, name_of, read_method
+from understudy.privacy.rows import PrivateRows, arrange_units, partition_rows
+from understudy.synthesizers import LEARNERS, express, learner_class, name_of, quail, read_method
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.independent import Independent
 from understudy.synthesizers.mst import MST
@@ -279,6 +279,23 @@ def test_disjoint_parts_cost_the_larger_one() -> None:
     # 600 coins of 0.7: within 5 standard deviations but once in a million.
     assert abs(len(SEEN[0]._codes) - 420) < 5 * math.sqrt(600 * 0.7 * 0.3)
     assert SEEN[0].domain.num_rows == 420
+
+
+@pytest.mark.parametrize("given", ["all to learn", "all to imitate", "swapped"])
+def test_disjoint_parts_read_no_rows_but_their_own(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    """Were the learners or the inner method to read others, their first query would be refused."""
+
+    def wrong(rows: PrivateRows, *others: Any) -> tuple[PrivateRows, PrivateRows]:
+        first, second = partition_rows(rows, *others)
+        return {"all to learn": (first, rows), "all to imitate": (rows, second), "swapped": (second, first)}[given]
+
+    monkeypatch.setattr(quail, "partition_rows", wrong)
+    method, (rows, _) = Quail(Independent(), learner="prior", disjoint=True), encoded()
+    ledger = us.Ledger(GUARANTEE, noise=SeededNoise(0))
+    plan = method.plan(rows.domain, ledger.remaining)
+    with pytest.raises(us.BudgetExceeded, match="would read"):
+        method.fit(Run(rows, plan, ledger, key=jax.random.key(0)))
+    assert len(ledger.queries) == (1 if given == "all to imitate" else 0)
 
 
 class HoldsOut(Independent):

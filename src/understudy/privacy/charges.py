@@ -44,12 +44,36 @@ def event_of(query: Query, /, *kinds: type) -> object:
     return query.event
 
 
-def check_units(rows: PrivateRows, ledger: Ledger) -> None:
-    """Refuses rows whose noise would be for fewer rows of a unit than the ledger protects."""
+def check_query(rows: PrivateRows, query: Query, ledger: Ledger) -> None:
+    """What every mechanism on rows calls before it charges: refuses a query that is not planned for these rows.
+
+    Formal guarantee: a query that passes reads units of the partition that it names, in the one split of the ledger;
+    one that names none reads rows that were never partitioned. And its noise is for no fewer rows of a unit than the
+    ledger protects.
+    """
+    partition = rows._partition
+    if partition is not None and partition not in ledger._split:
+        raise BudgetExceeded(
+            f"'{query.what}' would read a partition of the units of another run. This query was not made."
+        )
+    _check_partition(query, None if partition is None else partition.name)
     if rows.max_rows_per_unit < ledger.max_rows_per_unit:
         raise BudgetExceeded(
             f"These rows are limited to {rows.max_rows_per_unit} per unit, but the ledger allows "
             f"{ledger.max_rows_per_unit}. This query was not made."
+        )
+
+
+def check_table_query(query: Query) -> None:
+    """The same for mechanisms on a table before its rows are encoded, which has all units."""
+    _check_partition(query, None)
+
+
+def _check_partition(query: Query, read: str | None) -> None:
+    if query.partition != read:
+        planned, found = ("all units" if name is None else f"partition '{name}'" for name in (query.partition, read))
+        raise BudgetExceeded(
+            f"'{query.what}' is planned for {planned}, but would read {found}. This query was not made."
         )
 
 
@@ -91,7 +115,7 @@ def charge_dpsgd(
     noise_multiplier = event.noise_multiplier if ledger.guarantee.is_private else 0.0
     if counts is not None and noise_multiplier:
         noise_multiplier = noise_multiplier_beside_counts(noise_multiplier, counts.num_groups, counts.stddev)
-    check_units(rows, ledger)
+    check_query(rows, query, ledger)
     ledger.charge(query)
     units = arrange_units(rows, rows._encoded(layout, ledger))
     count_stddev = None if counts is None else counts.stddev
@@ -120,7 +144,8 @@ def charge_langevin(
     wanted = [stage.iterations * updates_each for stage in schedule]
     if sum(event.steps for event in events) != sum(wanted) or len({event.sampling_rate for event in events}) != 1:
         raise BudgetExceeded("These updates differ from those in the plan. This query was not made.")
-    check_units(rows, ledger)
+    for query in queries:
+        check_query(rows, query, ledger)
     for query in queries:
         ledger.charge(query)
     units = arrange_units(rows, rows._encoded(layout, ledger))
@@ -160,7 +185,7 @@ def charge_votes(
         raise BudgetExceeded(
             f"'{query.what}' is planned for {event.rounds} votes, not for {num_queries}. This query was not made."
         )
-    check_units(rows, ledger)
+    check_query(rows, query, ledger)
     ledger.charge(query)
     encoded = rows._encoded(layout, ledger)
     teacher_of_row = assign_teachers(rows._unit_of_row(), num_teachers, key=ledger.noise.key())

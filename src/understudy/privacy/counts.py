@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from understudy.errors import BudgetExceeded
-from understudy.privacy.charges import check_units, event_of
+from understudy.privacy.charges import check_query, check_table_query, event_of
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.rows import Box, Clique, PrivateRows
@@ -27,6 +27,7 @@ def noisy_counts(rows: PrivateRows, cliques: Sequence[Clique], query: Query, led
             f"'{query.what}' is planned for {event.count} marginals and {event.sensitivity} rows per unit, not for "
             f"{len(cliques)} and {rows.max_rows_per_unit}. This query was not made."
         )
+    check_query(rows, query, ledger)
     ledger.charge(query)  # before the draw: a refused release must not exist
     return [count_with_noise(rows, clique, event.stddev, ledger) for clique in cliques]
 
@@ -53,7 +54,7 @@ def noisy_answers(rows: PrivateRows, query: Query, ledger: Ledger) -> "ChargedAn
             f"'{query.what}' is planned for {event.sensitivity} rows per unit, not for {rows.max_rows_per_unit}. This "
             "query was not made."
         )
-    check_units(rows, ledger)
+    check_query(rows, query, ledger)
     ledger.charge(query)
     return ChargedAnswers(rows, event.stddev, event.count, ledger)
 
@@ -79,5 +80,6 @@ def noisy_size(table: PrivateTable, query: Query, ledger: Ledger) -> int:
     sensitivity. Provided that the table comes from `limit_units`.
     """
     event = event_of(query, DiscreteGaussian)
+    check_table_query(query)
     ledger.charge(query)
     return max(1, table._table.num_rows + int(ledger.noise.discrete_gaussian(event.stddev, (1,))[0]))

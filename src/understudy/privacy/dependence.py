@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from understudy.errors import BudgetExceeded
-from understudy.privacy.charges import check_units, event_of
+from understudy.privacy.charges import check_query, event_of
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.rows import Clique, PrivateRows
@@ -50,7 +50,7 @@ def noisy_dependence_selections(rows: PrivateRows, query: Query, ledger: Ledger)
     rounding by one step more. Candidates may depend on earlier selections. Not covered: timing, memory.
     """
     event = event_of(query, Selections)
-    check_units(rows, ledger)
+    check_query(rows, query, ledger)
     ledger.charge(query)  # before any count: a refused query must not be made
     return DependenceSelector(rows, event, ledger)
 

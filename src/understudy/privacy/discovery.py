@@ -26,7 +26,7 @@ from scipy import stats
 
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.notes import Note
-from understudy.privacy.charges import event_of
+from understudy.privacy.charges import check_table_query, event_of
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
 from understudy.privacy.noise import discrete_gaussian_tail
@@ -219,6 +219,7 @@ def discover_categories(
     is post-processing of the noisy counts above the threshold. Not covered: timing.
     """
     event = _event_for(query, len(columns._values))
+    check_table_query(query)
     ledger.charge(query)
     threshold = rows_to_be_listed(query)
     kept = {}
@@ -278,6 +279,7 @@ def discover_bounds(
     Formal guarantee: the cost of `query`: one noisy histogram per column over cells that are fixed in advance.
     """
     event = _event_for(query, len(columns._values))
+    check_table_query(query)
     ledger.charge(query)
     found = {}
     for name, column in columns._values.items():
@@ -343,6 +345,7 @@ def discover_histograms(
     noisy counts alone, and a level that splits nothing is charged too.
     """
     event = _event_for(query, sum(levels.values()))
+    check_table_query(query)
     ledger.charge(query)
     return {
         name: _noisy_tree(column, grids[name], levels[name], event.stddev, ledger, num_rows=num_rows)

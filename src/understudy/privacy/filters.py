@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from understudy.errors import BudgetExceeded
-from understudy.privacy.charges import check_units, event_of
+from understudy.privacy.charges import check_query, event_of
 from understudy.privacy.counts import count_with_noise
 from understudy.privacy.events import ZCDP, Gaussian
 from understudy.privacy.ledger import Ledger, Query
@@ -36,7 +36,7 @@ class ZCDPFilter:
 
     def __init__(self, rows: PrivateRows, query: Query, ledger: Ledger):
         event = event_of(query, ZCDP)
-        check_units(rows, ledger)
+        check_query(rows, query, ledger)
         ledger.charge(query)
         self._private, self._ledger, self.rho, self.used = rows, ledger, event.rho, 0.0
 
@@ -74,7 +74,7 @@ def charge_marginals(rows: PrivateRows, query: Query, ledger: Ledger) -> "Gaussi
     memory.
     """
     event = event_of(query, Gaussian)
-    check_units(rows, ledger)
+    check_query(rows, query, ledger)
     ledger.charge(query)  # before the query: a refused one must not happen
     return GaussianFilter(rows, event, ledger)
 

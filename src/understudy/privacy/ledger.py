@@ -155,6 +155,14 @@ class Query:
         return f"{' > '.join(self.path)}: {self.what}" if self.path else self.what
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Partition:
+    """A partition of the units of a run. Rows carry it; it is equal to no other, whatever their names."""
+
+    name: str
+    """As queries give it (`Query.partition`)."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """Every query that a method will make, and its privacy cost: a pure function of public facts."""
@@ -269,6 +277,7 @@ class Ledger:
         self._own = self._queries  # those made through this view; for the ledger itself, all
         self._cap: Budget | None = None
         self._outer: Ledger | None = None
+        self._split: list[Partition] = []  # the partitions of the units; those of the run in every view
 
     @property
     def queries(self) -> tuple[Query, ...]:
@@ -286,8 +295,16 @@ class Ledger:
 
         Formal guarantee: after any number of accepted charges, one of the two accountants holds the composition of all
         of them within the guarantee's epsilon at its delta (less the deltas of thresholded lists, and what the finite
-        range of floating-point noise adds). A refused charge raises before its caller has read a row.
+        range of floating-point noise adds). Queries on different partitions compose in parallel: all partitions are of
+        the one split of the run (`_partition_units`), so a unit is in one of them at most. A refused charge raises
+        before its caller has read a row.
         """
+        if query.partition not in (None, *(partition.name for partition in self._split)):
+            raise BudgetExceeded(
+                f"'{query.what}' is planned for the partition '{query.partition}', but this run has none of that name. "
+                "This query was not made.",
+                query=query.what,
+            )
         covered = query.event.covered_rows
         if covered is not None and covered < self.max_rows_per_unit:
             raise BudgetExceeded(
@@ -312,8 +329,17 @@ class Ledger:
         """The same ledger for a method inside a method: its charges must fit `cap` as well as all that surrounds it."""
         inner = Ledger(self.guarantee, noise=self.noise, max_rows_per_unit=self.max_rows_per_unit, store=self._store)
         inner._queries, inner._cap, inner._outer = self._queries, cap, self
-        inner._own = []
+        inner._own, inner._split = [], self._split
         return inner
+
+    def _partition_units(self, *names: str) -> tuple[Partition, ...]:
+        """The partitions of the one split of this run. A second one is refused: its partitions would share units with
+        those of the first, and queries on them would not compose in parallel."""
+        assert len(set(names)) == len(names)
+        if self._split:
+            raise BudgetExceeded("The units of this run are partitioned already, and can be only once.")
+        self._split.extend(map(Partition, names))
+        return tuple(self._split)
 
     def slot(self) -> Slot | None:
         """Where the training that begins now may keep its state; None in a run that cannot be resumed."""

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.privacy.charges import check_units, event_of
+from understudy.privacy.charges import check_query, event_of
 from understudy.privacy.events import Gaussian
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.noise import MOST_SUM, check_stddev, with_noise
@@ -233,7 +233,7 @@ def _charged_stddevs(
         raise BudgetExceeded(
             f"'{query.what}' is planned for one sum of weights whose squares add up to 1, not for this one."
         )
-    check_units(rows, ledger)
+    check_query(rows, query, ledger)
     check_rows(rows.domain, steps)
     unit = event.noise_multiplier * rows.max_rows_per_unit * (1 + ROOM)
     stddevs = tuple(unit / weight if weight else math.inf for weight in weights)

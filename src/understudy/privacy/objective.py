@@ -14,7 +14,7 @@ from jaxtyping import Float, PRNGKeyArray
 from scipy import special
 
 from understudy.errors import BudgetExceeded, TrainingError
-from understudy.privacy.charges import check_units, event_of
+from understudy.privacy.charges import check_query, event_of
 from understudy.privacy.device_noise import word_pairs
 from understudy.privacy.events import Pure
 from understudy.privacy.ledger import Ledger, Query
@@ -69,7 +69,7 @@ def noisy_minimisers(
     event = event_of(query, Pure)
     if len(positives) > event.rounds:
         raise BudgetExceeded(f"'{query.what}' is planned for {event.rounds} problems, not for {len(positives)}.")
-    check_units(rows, ledger)
+    check_query(rows, query, ledger)
     ledger.charge(query)
     most = float(np.max(class_weights))
     size, unit = rows.domain.num_rows, rows.max_rows_per_unit

@@ -20,11 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from understudy.errors import ConfigError
+from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.totals import Totals
 
 if TYPE_CHECKING:  # these read tables; training alone must not need to
-    from understudy.privacy.ledger import Ledger
+    from understudy.privacy.ledger import Ledger, Partition
     from understudy.schema import Domain, NumericDomain
 
 
@@ -92,6 +92,7 @@ class PrivateRows:
         self.totals = totals or Totals(domain.declared_rows)
         """The number of rows as estimated by the noisy answers about these rows and all their partitions."""
         self._fraction = fraction  # of the table's units, each kept independently at random
+        self._partition: "Partition | None" = None  # None: all units. Set by `partition_rows` and kept by `only`
         self._cache: dict[Counted, np.ndarray] = {}  # exact counts by their query
 
     def __repr__(self) -> str:
@@ -106,7 +107,7 @@ class PrivateRows:
         """The same rows without their other columns. Reads nothing; costs and bounds for a unit do not change."""
         domain = self.domain.only(columns)
         at = [self.domain.index(name) for name in domain.names]
-        return PrivateRows(
+        part = PrivateRows(
             self._codes[:, at],
             domain,
             max_rows_per_unit=self.max_rows_per_unit,
@@ -116,6 +117,8 @@ class PrivateRows:
             totals=self.totals,
             fraction=self._fraction,
         )
+        part._partition = self._partition
+        return part
 
     @property
     def public_num_rows(self) -> int:
@@ -173,8 +176,8 @@ class PrivateRows:
         assert self._units is not None, "the units of rows must be known where they may own several"
         return self._units
 
-    def _part(self, kept: np.ndarray, num_rows: int, fraction: float) -> "PrivateRows":
-        return PrivateRows(
+    def _part(self, kept: np.ndarray, partition: "Partition", num_rows: int, fraction: float) -> "PrivateRows":
+        part = PrivateRows(
             self._codes[kept],
             dataclasses.replace(self.domain, num_rows=num_rows),
             max_rows_per_unit=self.max_rows_per_unit,
@@ -184,6 +187,8 @@ class PrivateRows:
             totals=self.totals,
             fraction=self._fraction * fraction,
         )
+        part._partition = partition
+        return part
 
 
 class PrivateUnits(eqx.Module):
@@ -243,21 +248,27 @@ def arrange_units(rows: PrivateRows, encoded: np.ndarray) -> PrivateUnits:
     return PrivateUnits(jnp.asarray(arranged), jnp.asarray(present))
 
 
-def partition_rows(rows: PrivateRows, fraction: float, ledger: "Ledger") -> tuple[PrivateRows, PrivateRows]:
+def partition_rows(
+    rows: PrivateRows, fraction: float, ledger: "Ledger", names: tuple[str, str]
+) -> tuple[PrivateRows, PrivateRows]:
     """The rows to train on and about `fraction` of them held out, every unit by a coin of its own.
 
     Formal guarantee: a unit's rows are all in one partition, and no other unit moves when it is added or removed, so
-    queries on the two compose in parallel: they cost the larger of both. Provided that each query names the partition
-    that it reads (`Query.partition`), and that a run partitions the same rows once. The sizes of the partitions are
-    public: fractions of the public number of rows.
+    queries on the two compose in parallel: they cost the larger of both. Every query must name the partition of the
+    rows that it reads (`check_query` refuses others), and the ledger refuses to partition units a second time. The
+    sizes of the partitions are public: fractions of the public number of rows.
     """
     if not 0 < fraction < 1:
         raise ConfigError(f"The fraction of held-out units must be between 0 and 1, found {fraction:g}.")
+    if rows._partition is not None:
+        raise BudgetExceeded("These rows are a partition already, and units can be partitioned only once.")
+    partitions = ledger._partition_units(*names)
     numbers, unit_of_row = np.unique(rows._unit_of_row(), return_inverse=True)
     coins = np.asarray(jax.random.bits(ledger.noise.key(), (len(numbers),), np.uint32))
     held = (coins < fraction * 2.0**32)[unit_of_row] if len(numbers) else np.zeros(0, dtype=bool)
     sizes = partition_sizes(rows.domain, fraction)
-    return rows._part(~held, sizes[0], 1 - fraction), rows._part(held, sizes[1], fraction)
+    kept = rows._part(~held, partitions[0], sizes[0], 1 - fraction)
+    return kept, rows._part(held, partitions[1], sizes[1], fraction)
 
 
 def partition_sizes(domain: "Domain", fraction: float) -> tuple[int, int]:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.privacy.charges import check_units, event_of
+from understudy.privacy.charges import check_query, event_of
 from understudy.privacy.events import Selections
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.rows import Clique, Counted, PrivateRows, RowEncoder
@@ -57,7 +57,7 @@ def noisy_selections(rows: PrivateRows, query: Query, ledger: Ledger) -> "Margin
     is added or removed, since an L1 norm moves by no more than its argument.
     """
     event = event_of(query, Selections)
-    check_units(rows, ledger)
+    check_query(rows, query, ledger)
     ledger.charge(query)
     return MarginalSelector(rows, event.epsilon, event.rounds, ledger)
 
@@ -146,7 +146,7 @@ def noisy_function_selections(
     """
     event = event_of(query, Selections)
     _check_rowwise(functions, rows)
-    check_units(rows, ledger)
+    check_query(rows, query, ledger)
     ledger.charge(query)  # before the query: a refused one must not happen
     key = None if functions.layout is None else ledger.noise.key()
     return FunctionSelector(_exact_sums(rows, functions, key), event, rows, ledger)
@@ -202,7 +202,7 @@ def noisy_closest(
     up or down, so it has a range of max_rows_per_unit.
     """
     event = event_of(query, Selections)
-    check_units(rows, ledger)
+    check_query(rows, query, ledger)
     ledger.charge(query)
     exact_scores = np.asarray(
         [

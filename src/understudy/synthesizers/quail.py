@@ -154,13 +154,13 @@ class Quail:
 
     def fit(self, run: Run) -> QuailModel:
         """Formal guarantee: the joint cost of the plan's queries; with `disjoint` the larger of the two, since a unit
-        is in one partition only. The inner method never reads the target, and labels of its rows are
-        post-processing."""
+        is in one partition only and a query on rows of another than its own is refused. The inner method never reads
+        the target, and labels of its rows are post-processing."""
         domain, plan, ledger = run.domain, run.plan, run.ledger
         targets, others = self._columns_of(domain)
         to_learn = to_imitate = run.rows
         if self.disjoint:
-            to_imitate, to_learn = partition_rows(run.rows, self.learner_fraction, ledger)
+            to_imitate, to_learn = partition_rows(run.rows, self.learner_fraction, ledger, (IMITATE, LEARN))
         inner_key, *learner_keys = jax.random.split(run.key, 1 + len(targets))
         models, done = [], 0
         *learned, imitated = plan.parts

@@ -150,11 +150,12 @@ class Selected:
 
     def fit(self, run: Run) -> Model:
         """Formal guarantee: the joint cost of the plan's queries; with a holdout the larger of training and selection,
-        since a unit is in one partition only. Tables of checkpoints and models of the task are post-processing."""
+        since a unit is in one partition only and a query on rows of another than its own is refused. Tables of
+        checkpoints and models of the task are post-processing."""
         train_key, table_key, task_key = jax.random.split(run.key, 3)
         query, ledger = run.plan["selection"], run.ledger
         if self.holdout_fraction:
-            training, scoring = partition_rows(run.rows, self.holdout_fraction, ledger)
+            training, scoring = partition_rows(run.rows, self.holdout_fraction, ledger, (TRAINING, HOLDOUT))
             training_ledger = ledger
         else:
             training = scoring = run.rows
