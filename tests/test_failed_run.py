@@ -179,9 +179,7 @@ def test_the_largest_sizes_bound_what_a_codec_can_get() -> None:
 # --------------------------------------------------------------------------------------------- what fails all the same
 
 
-def test_a_diverged_training_is_a_spending(
-    charged: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_diverged_training_is_a_spending(charged: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNDERSTUDY_DEBUG", "1")  # keeps the cause
     schema, table = numbers()
     with pytest.raises(SpentError) as caught:
