@@ -5,6 +5,7 @@ import importlib.resources
 import itertools
 import json
 import re
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -178,7 +179,8 @@ def test_the_largest_sizes_bound_what_a_codec_can_get() -> None:
 # --------------------------------------------------------------------------------------------- what fails all the same
 
 
-def test_a_diverged_training_is_a_spending(charged: list[str], tmp_path: Path) -> None:
+def test_a_diverged_training_is_a_spending(charged: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNDERSTUDY_DEBUG", "1")  # keeps the cause
     schema, table = numbers()
     with pytest.raises(SpentError) as caught:
         us.fit(table, DIVERGES, ROUGH, schema=schema)
@@ -244,6 +246,22 @@ def test_other_errors_are_spendings_too_and_their_texts_are_not_shown(error: Exc
         us.fit(table, "mwem", GUARANTEE, schema=schema, progress=fails)
     assert "317" not in str(caught.value)
     assert "looked at" not in str(caught.value)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_the_original_error_is_attached_only_for_debugging(debug: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error inside a mechanism may quote the exact number of rows, and a traceback prints what is attached."""
+    monkeypatch.delenv("UNDERSTUDY_DEBUG", raising=False)
+    if debug:
+        monkeypatch.setenv("UNDERSTUDY_DEBUG", "1")
+    monkeypatch.setattr(PrivateRows, "_count_cells", lambda self, query: np.zeros(len(self._codes)) + np.zeros(3))
+    schema = us.Schema(columns=(us.Column(name="a", kind="categorical", categories=("x", "y")),))
+    table = pa.table({"a": ["x"] * 1237})
+    with pytest.raises(SpentError, match=r"internal error of Understudy \(ValueError\)") as caught:
+        us.fit(table, "independent", GUARANTEE, schema=schema)
+    attached = (caught.value.__cause__, caught.value.__context__)
+    assert all(isinstance(each, ValueError) if debug else each is None for each in attached)
+    assert ("(1237,)" in "".join(traceback.format_exception(caught.value))) == debug
 
 
 def test_before_the_first_charge_and_without_a_guarantee_errors_stay_what_they_are(tmp_path: Path) -> None:
@@ -480,6 +498,7 @@ def check_outcome(method: str, data: tuple[us.Schema, pa.Table], binning: us.Bin
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "charge", noted)
+        patch.setenv("UNDERSTUDY_DEBUG", "1")  # keeps the cause
         ended = outcome()
     if isinstance(ended, UnderstudyError) and not charges:
         assert not isinstance(ended, SpentError)

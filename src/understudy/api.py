@@ -125,7 +125,7 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
     synthesizer, reasons = choose_method(options.method, domain, guarantee.budget(data.schema.max_rows_per_unit))
     run = plan_run(data.schema, synthesizer, guarantee, binning)
     notes = (*reasons, *(note for note in run.training.notes if note.level is Level.WARNING))
-    public = read_public_table(options.public, data.given, synthesizer, data.schema)
+    public = read_public_table(options.public, data.source, synthesizer, data.schema)
     if options.progress is not None:
         options.progress(0.0, "encoding the table")
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from understudy._version import __version__
 from understudy.encoding import CategoricalCodec, Codec
 from understudy.notes import Level, Note
-from understudy.privacy import accounting
-from understudy.privacy.accounting import Spent
+from understudy.privacy.accounting import Spent, grid_for, spent
 from understudy.privacy.discovery import rows_to_be_listed
 from understudy.privacy.events import EVENTS, event_from_json
 from understudy.privacy.ledger import Guarantee, Plan, PublicFacts, Query, Statement
@@ -271,8 +270,8 @@ def standalone_epsilon(query: Query, statement: Statement) -> float:
     """Epsilon of one query if it were the only one, at the run's delta."""
     if not math.isfinite(statement.epsilon_target):
         return math.inf
-    grid = accounting.grid_for(statement.epsilon_target)
-    return accounting.spent([query.event], statement.delta - query.delta, grid=grid).epsilon
+    grid = grid_for(statement.epsilon_target)
+    return spent([query.event], statement.delta - query.delta, grid=grid).epsilon
 
 
 def json_schema() -> dict[str, object]:

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Never
 
 from understudy import certificate
 from understudy.certificate import round_up
@@ -53,6 +54,8 @@ def record_failure(
 
     `statement` returns the statement of the whole plan. Runs without a guarantee have no budget to spend. With a
     `checkpoint` the record is written beside it, and file errors pass: such a run can be resumed, like a killed one.
+    The original error is attached only if the environment variable UNDERSTUDY_DEBUG is set: its message may contain
+    private values, and a traceback prints it.
     """
     try:
         yield
@@ -61,7 +64,17 @@ def record_failure(
             raise
         if checkpoint is not None and isinstance(error, CheckpointError | TableError):
             raise
-        raise _write_record(_failure(error), statement(), checkpoint) from error
+        spent = _write_record(_failure(error), statement(), checkpoint)
+        _raise_alone(spent, cause=error if os.environ.get("UNDERSTUDY_DEBUG") else None)
+
+
+def _raise_alone(spent: SpentError, cause: Exception | None) -> Never:
+    """Raises the error without what it was raised from, whose message may quote a size or a value of the table."""
+    try:
+        raise spent from cause
+    except SpentError:
+        spent.__context__ = cause
+        raise
 
 
 def read_record(folder: str | os.PathLike[str]) -> Statement | None:

@@ -18,7 +18,7 @@ from understudy.synthesizers import (
     synthesizer_class,
     takes_public,
 )
-from understudy.tables import Frame, Origin, as_arrow, conform, is_same_source
+from understudy.tables import Frame, Origin, SourceId, as_arrow, conform, is_same_source, source_id
 
 PrivateSource: TypeAlias = "Frame | str | os.PathLike[str]"
 """A pandas, polars or Arrow frame, or the path of a file or database table."""
@@ -34,8 +34,8 @@ class TableToFit:
     schema: Schema
     origin: Origin
     keep_types: bool
-    given: object = dataclasses.field(repr=False)
-    """The frame or path that was given, to compare with that of a public table."""
+    source: SourceId
+    """Where the table was read from, to compare with the source of a public table."""
 
 
 def read_private_table(
@@ -52,11 +52,11 @@ def read_private_table(
         raise SchemaError(
             "The schema leaves no column to model: all are ids, text or dropped. Declare another kind for at least one."
         )
-    return TableToFit(PrivateTable(arrow), schema, origin, keep_types, table)
+    return TableToFit(PrivateTable(arrow), schema, origin, keep_types, source_id(table))
 
 
 def read_public_table(
-    public: "PublicSource | None", private: object, synthesizer: Synthesizer, schema: Schema
+    public: "PublicSource | None", private: SourceId, synthesizer: Synthesizer, schema: Schema
 ) -> PublicTable | None:
     """The public table in the schema's columns, if one is given; refused before any query if it cannot be used.
 
@@ -73,7 +73,7 @@ def read_public_table(
         raise ConfigError(f"{name_of(synthesizer)} cannot use a public table. {_public_methods()}")
     try:
         source = public() if callable(public) else public
-        is_private = is_same_source(source, private)
+        is_private = is_same_source(source_id(source), private)
         table, _ = as_arrow(source, schema)
         match_columns(schema, table.column_names)
     except UnderstudyError as error:

@@ -32,6 +32,7 @@ from understudy.privacy.discovery import Binning
 from understudy.privacy.table import PrivateTable
 from understudy.privacy.table import PublicTable
 from understudy.schema import Schema
+from understudy.sources import TableToFit
 from understudy.synthesizers.dpgan import DPGAN
 from understudy.synthesizers.run import Run
 
@@ -41,6 +42,7 @@ def use(
     public_table: PublicTable,
     encoded: EncodedTable,
     codec: Codec,
+    data: TableToFit,
     schema: Schema,
     binning: Binning,
     private: PrivateRows,
@@ -82,6 +84,8 @@ BAD = (
     "train(settings, charged, hyperparameters, key, network_key=key, context=Context(public=private_units))",
     "train(settings, private_units, hyperparameters, key, network_key=key)",
     "warm_start(settings, private_units, hyperparameters, key, state, context, iterations=1)",
+    "data.given.mean()",  # the frame itself is not kept
+    "data.given.shape[0]",
 )
 
 GOOD = (
@@ -104,7 +108,7 @@ GOOD = (
 
 
 def test_private_and_public_rows_cannot_be_swapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One error of an argument's type in each bad line, and none in the good ones."""
+    """One error of a type in each bad line, and none in the good ones."""
     bad, good = tmp_path / "bad_example.py", tmp_path / "good_example.py"
     for path, lines in ((bad, BAD), (good, GOOD)):
         path.write_text(PREAMBLE + "".join(f"    {line}\n" for line in lines))
@@ -115,6 +119,6 @@ def test_private_and_public_rows_cannot_be_swapped(tmp_path: Path, monkeypatch: 
     errors = [line for line in told.splitlines() if ": error:" in line]
     assert not [line for line in errors if "good_example" in line], told
     first = PREAMBLE.count("\n") + 1
-    found = {int(line.split(":")[1]) - first for line in errors if "[arg-type]" in line}
+    found = {int(line.split(":")[1]) - first for line in errors if "[arg-type]" in line or "[attr-defined]" in line}
     assert found == set(range(len(BAD))), told
     assert len(errors) == len(BAD), told

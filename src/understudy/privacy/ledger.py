@@ -1,8 +1,8 @@
 """The privacy budget of one run: guarantee, plan, ledger, statement.
 
 A `Plan` lists every query on the private rows before any is made. The `Ledger` is the one object here that changes:
-each query is charged on it first, in the same function that draws the noise, and a charge that does not fit is refused
-before the rows are read. A `Statement` says what ran.
+each query is charged on it first, in the function that draws the noise or makes the object that will, and a charge that
+does not fit is refused before the rows are read. A `Statement` says what ran.
 """
 
 import dataclasses

@@ -20,7 +20,9 @@ from understudy.tables.frames import Frame as Frame
 from understudy.tables.frames import from_frame as from_frame
 from understudy.tables.frames import read_column as read_column
 from understudy.tables.frames import to_frame as to_frame
+from understudy.tables.location import SourceId as SourceId
 from understudy.tables.location import is_same_source as is_same_source
+from understudy.tables.location import source_id as source_id
 from understudy.tables.origin import ColumnOrigin as ColumnOrigin
 from understudy.tables.origin import Origin as Origin
 from understudy.tables.reading import as_arrow as as_arrow

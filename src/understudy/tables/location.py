@@ -8,6 +8,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import duckdb
 import pyarrow as pa
@@ -70,11 +71,19 @@ class TableLocation:
         return f"{address}::{self.table}" if self.table else address
 
 
-def is_same_source(first: object, second: object) -> bool:
+SourceId: TypeAlias = TableLocation | int
+"""Identifies a source without holding any of its rows: the location of a path, the `id` of an object."""
+
+
+def source_id(source: object) -> SourceId:
+    """The identity of a frame or path. That of a frame is its own only while the frame exists."""
+    return TableLocation.parse(os.fspath(source)) if isinstance(source, str | os.PathLike) else id(source)
+
+
+def is_same_source(one: SourceId, other: SourceId) -> bool:
     """Whether two sources are the same object, file or database table. Reads no row of either."""
-    if not (isinstance(first, str | os.PathLike) and isinstance(second, str | os.PathLike)):
-        return first is second
-    one, other = (TableLocation.parse(os.fspath(source)) for source in (first, second))
+    if not (isinstance(one, TableLocation) and isinstance(other, TableLocation)):
+        return one == other
     if one.suffix == "postgres" or other.suffix == "postgres":
         same = one.url == other.url
     else:
