@@ -36,6 +36,7 @@ from understudy.tables import Origin, atomic_folder, restyle_within_bounds, to_f
 FORMAT = "understudy-release"
 FORMAT_VERSION = 2
 FILES = ("model.safetensors", "certificate.json", "CERTIFICATE.md")
+RELEASE_FILES = ("release.json", *FILES)
 """The files of a release folder beside release.json."""
 
 
@@ -92,7 +93,7 @@ class Release:
         files = self.to_files()
         if self.checkpoint is not None:
             self.checkpoint.note_release(hashlib.sha256(files["release.json"]).hexdigest())
-        with atomic_folder(folder, force=force, marker="release.json") as inside:
+        with atomic_folder(folder, force=force, contents=RELEASE_FILES) as inside:
             for name, data in files.items():
                 (inside / name).write_bytes(data)
         if self.checkpoint is not None:

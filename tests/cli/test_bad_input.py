@@ -181,7 +181,7 @@ def test_one_row_is_a_table(place: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ("[0.0, 1.0]", "[nan, inf]", "Column 'score'"),
         ('"integer"', '"integr"', "Did you mean 'integer'"),
         ("bounds = [0, 100]", "bound = [0, 100]", "bound"),
-        ("rows = 600", "rows = 0", "rows must be an integer of at least 1"),
+        ("rows = 600", "rows = 0", "rows must be an integer from 1 to"),
         ("rows = 600", 'rows = "many"', "rows must be an integer"),
         ("rows = 600", 'target = "nam"', "Did you mean 'name'"),
         ("rows = 600", 'unit = "nobody"', "there is no such column"),

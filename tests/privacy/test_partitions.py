@@ -175,7 +175,7 @@ MECHANISMS: dict[str, tuple[Event, Mechanism]] = {
         lambda r, q, book: charge_langevin(r, [q], book, Unread(), schedule=TEN_STEPS, law=LAW, updates_each=1),
     ),
     "charge_votes": (
-        Gaussian(9.0, floating=True),
+        Gaussian(9.0),
         lambda r, q, book: charge_votes(r, q, book, num_teachers=3, num_queries=1, layout=Unread()),
     ),
 }

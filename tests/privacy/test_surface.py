@@ -126,7 +126,7 @@ PUBLIC = {
     "moments": {"Moments", "block_weights", "check_rows", "class_blocks"},
     "noise": {"fresh_key"},
     "objective": {"MOST_INPUTS"},
-    "pate": {"AGAINST", "LAWS", "Teaching", "init_teachers", "vote_scale"},
+    "pate": {"AGAINST", "Teaching", "init_teachers", "vote_stddev"},
     "rows": {"Box", "Clique", "Grouped", "PublicRows", "PublicUnits", "RowEncoder", "partition_sizes"},
     "sampling": {"num_slots", "round_sampling_rate"},
     "selection": {"Candidates", "RowFunctions"},

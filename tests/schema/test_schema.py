@@ -86,7 +86,7 @@ def test_messages_of_the_table():
             Schema.from_toml(f'columns.sex = {{ kind = "categorical", categories = ["F", "M"] }}\n[table]\n{table}')
         return str(caught.value)
 
-    assert message("rows = 0") == "The schema: [table] rows must be an integer of at least 1, found 0."
+    assert message("rows = 0") == "The schema: [table] rows must be an integer from 1 to 8,589,934,592, found 0."
     assert message('target = "sexx"') == (
         "The schema: [table] target is \"sexx\", but there is no such column. Did you mean 'sex'?"
         " Name a column of the table, or remove target."

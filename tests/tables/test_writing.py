@@ -140,7 +140,7 @@ def test_an_interrupted_folder_keeps_the_old_one(tmp_path: Path, error: type[Bas
         (inside / "release.json").write_text("new")
         raise error
     assert (path / "release.json").read_text() == "old"
-    with atomic_folder(path, force=True, marker="release.json") as inside:
+    with atomic_folder(path, force=True, contents=("release.json",)) as inside:
         (inside / "release.json").write_text("new")
     assert (path / "release.json").read_text() == "new"
     assert leftovers(tmp_path) == ["release"]
@@ -151,10 +151,16 @@ def test_force_does_not_remove_a_folder_of_another_kind(tmp_path: Path) -> None:
     written(tmp_path / "home", "precious")
     with (
         pytest.raises(TableError, match=r"not empty and has no release\.json"),
-        atomic_folder(tmp_path / "home", force=True, marker="release.json"),
+        atomic_folder(tmp_path / "home", force=True, contents=("release.json",)),
     ):
         pass
-    assert leftovers(tmp_path / "home") == ["people.csv"]
+    (tmp_path / "home" / "release.json").write_text("precious")
+    with (
+        pytest.raises(TableError, match=r"1 file that Understudy did not write"),
+        atomic_folder(tmp_path / "home", force=True, contents=("release.json",)),
+    ):
+        pass
+    assert leftovers(tmp_path / "home") == ["people.csv", "release.json"]
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:

@@ -84,7 +84,8 @@ def demo(
     from understudy.run.atomic import require_free_folder
     from understudy.tables import atomic_folder, write_table
 
-    require_free_folder(out, force=force, marker="schema.toml")
+    contents = ("synthetic.release", "synthetic.csv", "schema.toml", "report.html")
+    require_free_folder(out, force=force, contents=contents)
     guarantee = read_guarantee(epsilon, None, False)
     schema, table = demo_schema(), demo_table()
     echo(f"The embedded survey: {table.num_rows:,} Americans on health and insurance (MEPS 1996; public).", quiet=quiet)
@@ -93,7 +94,7 @@ def demo(
     fake = release.sample_arrow()
     with show_progress(quiet, "evaluating") as progress:
         scores = evaluate(table, {"synthetic": fake}, schema=schema, effort="quick", progress=progress)
-    with atomic_folder(out, force=force, marker="schema.toml") as inside:
+    with atomic_folder(out, force=force, contents=contents) as inside:
         write_table(fake, inside / "synthetic.csv", origin=release.origin)
         release.save(inside / "synthetic.release")
         schema.write(inside / "schema.toml")

@@ -161,12 +161,12 @@ class FitCommand:
 
     def fit_into(self, folder: Path) -> "Release":
         """Fits, and saves the release in this folder. What can be refused is refused before anything is read."""
-        from understudy.release import saved_by
+        from understudy.release import RELEASE_FILES, saved_by
         from understudy.run.atomic import require_free_folder
 
         checkpoint = checkpoint_folder(folder, self.resume)
         finished = self.resume and saved_by(checkpoint, folder)  # killed between its last two acts
-        require_free_folder(folder, force=self.force or finished, marker="release.json")
+        require_free_folder(folder, force=self.force or finished, contents=RELEASE_FILES)
         check_json(self.json_file, self.force)
         release = self._fit(checkpoint)
         release.save(folder, force=self.force or finished)

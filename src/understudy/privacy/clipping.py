@@ -226,8 +226,13 @@ def add_noise(
     within = None
     if count_stddev is not None:
         counts = normals(count_key, len(clip.bounds))
-        within = _with_noise(exact_within, counts, jnp.float32(count_stddev), jnp.float32(COUNT_STEP))
+        within = _with_noise(exact_within, counts, jnp.asarray(_float32_above(count_stddev)), jnp.float32(COUNT_STEP))
     return NoisySum(jax.tree_util.tree_unflatten(structure, noisy), within)
+
+
+def _float32_above(value: float) -> np.float32:
+    nearest = np.float32(value)
+    return nearest if float(nearest) >= value else np.nextafter(nearest, np.float32(np.inf))
 
 
 def _with_noise(exact: Fixed, normal: Array, stddev: Array, step: Array | None) -> Array:

@@ -232,8 +232,12 @@ class Budget:
         return accounting.largest_rho(epsilon=self.epsilon, delta=self._open_delta, already=self._events)
 
     def fraction(self, fraction: float) -> "Budget":
-        """A budget of its own, calibrated alone to (fraction * epsilon, delta)."""
-        return dataclasses.replace(self, epsilon=fraction * self.epsilon, already=())
+        """A budget of its own, calibrated alone, with this fraction of the epsilon that is left.
+
+        >>> Budget(1.0, 1e-6).fraction(0.25).epsilon
+        0.25
+        """
+        return dataclasses.replace(self, epsilon=fraction * max(self.epsilon - self._spent(), 0.0), already=())
 
     def fraction_of_rest(self, fraction: float) -> "Budget":
         """Room for the queries already made and for this fraction of the epsilon that they leave.
@@ -241,10 +245,13 @@ class Budget:
         >>> Budget(1.0, 1e-6).fraction_of_rest(0.5).epsilon
         0.5
         """
-        before = _spent(self).epsilon if self.already and self.is_private else 0.0
+        before = self._spent()
         if not self.is_private or before >= self.epsilon:
             return self  # nothing to divide; where nothing is left, calibration refuses
         return dataclasses.replace(self, epsilon=before + fraction * (self.epsilon - before))
+
+    def _spent(self) -> float:
+        return _spent(self).epsilon if self.already and self.is_private else 0.0
 
     def after(self, queries: Sequence[Query]) -> "Budget":
         """What is left once these queries have been made, or reserved."""

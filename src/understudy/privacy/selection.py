@@ -221,7 +221,9 @@ def noisy_closest(
 
 def _half_distance(rows: PrivateRows, clique: Clique, fractions: Float[np.ndarray, "..."]) -> float:
     """Half the L1 distance of a marginal's exact counts from these fractions of the public number of rows."""
-    return 0.5 * np.abs(rows._exact_counts(clique) - rows.public_num_rows * fractions).sum()
+    exact_counts = rows._exact_counts(clique)
+    assert fractions.shape == exact_counts.shape, "broadcasting would count a row several times"
+    return 0.5 * np.abs(exact_counts - rows.public_num_rows * fractions).sum()
 
 
 def _exact_sums(rows: PrivateRows, functions: RowFunctions, key: PRNGKeyArray | None) -> Int[np.ndarray, " functions"]:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -68,14 +68,14 @@ def atomic_path(
 
 
 @contextlib.contextmanager
-def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, marker: str | None = None) -> Iterator[Path]:
+def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, contents: Sequence[str] = ()) -> Iterator[Path]:
     """A folder to fill; it becomes `path` when the block succeeds, and is deleted if it raises.
 
-    With `force` an existing folder is replaced, and is removed only after the new one is in place. With `marker` it
-    must be empty or contain that file: `--force` with a wrong name must not remove a home folder.
+    With `force` an existing folder is replaced, and is removed only after the new one is in place. It must be
+    empty, or contain the first of `contents` and nothing but them: `--force` must not remove what others wrote.
     """
     path = Path(os.path.realpath(path))
-    require_free_folder(path, force=force, marker=marker)
+    require_free_folder(path, force=force, contents=contents)
     with explain_failure(path):
         work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
         try:
@@ -85,7 +85,7 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, marker: 
             for file in [*new.rglob("*"), new]:
                 sync(file)
             if path.exists():
-                require_free_folder(path, force=force, marker=marker)
+                require_free_folder(path, force=force, contents=contents)
                 os.rename(path, old)
             try:
                 os.rename(new, path)
@@ -98,14 +98,20 @@ def atomic_folder(path: str | os.PathLike[str], *, force: bool = False, marker: 
             shutil.rmtree(work, ignore_errors=True)
 
 
-def require_free_folder(path: str | os.PathLike[str], *, force: bool = False, marker: str | None = None) -> None:
+def require_free_folder(path: str | os.PathLike[str], *, force: bool = False, contents: Sequence[str] = ()) -> None:
     """Raises early what `atomic_folder` would raise: call it before any budget is spent."""
     path = Path(os.path.realpath(path))
     require_free(path, force=force)
     if path.exists() and not path.is_dir():
         raise TableError(f"{path} is a file, expected the name of a folder. Choose another name.")
-    if path.is_dir() and marker and not (path / marker).exists() and any(path.iterdir()):
-        raise TableError(f"{path} is not empty and has no {marker}, so it is not replaced. Choose another name.")
+    found = {file.name for file in path.iterdir()} if path.is_dir() and contents else set()
+    if found and contents[0] not in found:
+        raise TableError(f"{path} is not empty and has no {contents[0]}, so it is not replaced. Choose another name.")
+    if foreign := len(found - set(contents)):
+        raise TableError(
+            f"{path} also contains {foreign} file{'s' * (foreign > 1)} that Understudy did not write, so it is not "
+            "replaced. Move what is yours, or choose another name."
+        )
 
 
 def sync(path: Path) -> None:

@@ -23,6 +23,9 @@ from understudy.schema.toml import (
 )
 from understudy.schema.values import Category, format_list, format_value, is_among, to_python, to_toml_key
 
+MAX_ROWS = 2**33
+"""The fixed-point arithmetic of scores and sums is proven up to here."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schema:
@@ -248,8 +251,10 @@ def _json_safe(entry: dict[str, object]) -> dict[str, object]:
 
 
 def _check_count(value: object, key: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise SchemaError(f"[table] {key} must be an integer of at least 1, found {format_value(value)}.", key=key)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_ROWS:
+        raise SchemaError(
+            f"[table] {key} must be an integer from 1 to {MAX_ROWS:,}, found {format_value(value)}.", key=key
+        )
 
 
 def _columns_are(names: Sequence[str]) -> str:
