@@ -111,6 +111,7 @@ PUBLIC = {
     "dpsgd": {"FakesFn", "PublicSteps", "public_gradient"},
     "events": {
         "DiscreteGaussian",
+        "DiscreteLaplace",
         "EVENTS",
         "Event",
         "Gaussian",

@@ -155,7 +155,7 @@ def columns(draw, name):
 def schemas(draw):
     names = draw(st.lists(odd_text, min_size=1, max_size=5, unique=True))
     made = [draw(columns(name)) for name in names]
-    facts: dict = {"rows": draw(st.none() | st.integers(1, 2**60)), "drafted": draw(st.booleans())}
+    facts: dict = {"rows": draw(st.none() | st.integers(1, 2**33)), "drafted": draw(st.booleans())}
     unit = draw(st.none() | st.sampled_from(names))
     if unit is not None:
         facts |= {"unit": unit, "max_rows_per_unit": draw(st.integers(1, 50))}
