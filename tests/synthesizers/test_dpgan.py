@@ -70,10 +70,9 @@ def test_few_values_of_a_number_are_charged_as_planned() -> None:
     number = us.Column(name="a", kind="integer", bounds=(0, 50), nullable=False)
     schema, binning = us.Schema(columns=(number, listed), rows=1000, target="a"), Binning()
     ledger = us.Ledger(us.Guarantee(1.0, 1e-6), noise=_seeded())
-    planned = plan_marginals(assumed_domain(schema, binning), ledger.remaining, 0.1, 0.1)
-    codec, _ = fit_codec(
-        PrivateTable(table), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
-    )
+    discovery = plan_discovery(schema, ledger.remaining, binning)
+    planned = plan_marginals(assumed_domain(schema, binning), ledger.remaining.after(discovery.queries), 0.1, 0.1)
+    codec, _ = fit_codec(PrivateTable(table), schema, discovery, ledger, binning)
     assert codec.domain.sizes[0] <= MOST_LEVELS
     assert plan_marginals(codec.domain, ledger.remaining, 0.1, 0.1) == planned
 
