@@ -164,7 +164,7 @@ def _cramers_v(table: np.ndarray) -> float:
 
 def _features(train: pd.DataFrame, table: pd.DataFrame, target: str) -> np.ndarray:
     """Numbers standardised, with the median for missing ones, and the rest one-hot, both by the real training rows."""
-    blocks = [np.zeros((len(table), 1))]  # so that there is a feature even if all columns are empty
+    blocks = []
     for name in train.columns.drop(target):
         if not _is_numeric(train[name]):
             blocks.append(_texts(table[name])[:, None] == np.unique(_texts(train[name]))[None])
@@ -173,7 +173,7 @@ def _features(train: pd.DataFrame, table: pd.DataFrame, target: str) -> np.ndarr
         if (known := known[~np.isnan(known)]).size:
             values = np.where(np.isnan(values), np.median(known), values)
             blocks.append(((values - known.mean()) / (known.std() or 1.0))[:, None])
-    return np.concatenate(blocks, axis=1).astype(np.float32)
+    return np.concatenate(blocks or [np.zeros((len(table), 1))], axis=1).astype(np.float32)
 
 
 def _classification(train: pd.DataFrame, test: pd.DataFrame, synthetic: pd.DataFrame, target: str) -> dict[str, float]:
