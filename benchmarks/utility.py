@@ -183,6 +183,7 @@ class Record:
     """The results of a suite, and the files that show them."""
 
     def __init__(self, folder: Path, suite: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.suite = suite
         self.path, self.page = (folder / f"utility_{suite}.{ending}" for ending in ("jsonl", "md"))
         self.results = read_results(self.path) if self.path.exists() else []

@@ -144,6 +144,15 @@ def test_cells_of_a_suite() -> None:
     assert len({utility._key(cell) for cell in cells}) == len(cells)
 
 
+def test_a_cell_has_all_figures() -> None:
+    cells = list(utility.cells_of(["diabetes"], [1.0], ["independent", REAL], 1))
+    real, fake = map(utility.run_cell, cells)
+    assert real.keys() - cells[0].keys() == {"tvd1", "tvd2", "worst2", "v_loss", "v_worst", "r2", "machine"}
+    assert fake.keys() - real.keys() == {"cpu", "wall"}
+    assert real["tvd2"] == 0.0 < fake["tvd2"]
+    assert fake["r2"] < real["r2"]
+
+
 def test_sources_that_are_absent_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
