@@ -18,7 +18,7 @@ from sklearn import linear_model
 from sklearn.metrics import r2_score, roc_auc_score
 
 import understudy as us
-from understudy.benchmark.public_tables import _split, load_task, read_public
+from understudy.benchmark.public_tables import load_task, read_public, split_rows
 from understudy.models.inputs import inputs_of
 from understudy.schema import Column
 
@@ -41,7 +41,7 @@ def bank() -> tuple[us.Schema, pa.Table, pa.Table]:
 def acs(logarithm: bool, narrow: bool) -> tuple[us.Schema, pa.Table, pa.Table]:
     """Income as a number between public bounds, plain (up to 200,000) or as a logarithm (1,000 to 1,000,000)."""
     schema = us.Schema.read(SCHEMAS / "acs_income_2018.toml")
-    train, test = _split(read_public("acs_income_2018"))
+    train, test = split_rows(read_public("acs_income_2018"))
     name = "Income"
     target = Column(name=name, kind="integer", nullable=False, bounds=(0, 200_000))
     if logarithm:

@@ -1,36 +1,48 @@
 """Utility and time of methods on public tables, by a scorer that knows nothing of them.
 
-    UNDERSTUDY_DATA=folder python benchmarks/utility.py gem --scorer score.py --tables adult car --epsilons 1
-    UNDERSTUDY_DATA=folder python benchmarks/utility.py pate --scorer score.py
-    UNDERSTUDY_DATA=folder python benchmarks/utility.py wide --scorer score.py --seeds 1
+    UNDERSTUDY_DATA=folder python benchmarks/utility.py default --jobs 2
+    UNDERSTUDY_DATA=folder python benchmarks/utility.py gem --tables adult car --epsilons 1
+    UNDERSTUDY_DATA=folder python benchmarks/utility.py wide --seeds 1
 
-A suite (`SUITES`) names methods, tables and epsilons; options narrow it. Tables with a target are scored by `--scorer`,
-a Python file with `score(train, test, synthetic, target) -> dict` that gives tvd1, tvd2 and tstr. Tables without one
-(nltcs, accidents, msweb, and the made one of `sizes.py wide`) by the mean total variation distance over all pairs of
-columns, or 500 fixed random ones, and 500 fixed random triples. As many rows are made as there are to learn from,
-50,000 at most. Each cell runs in a process of its own, and a result is written as soon as it is there, into
-results/NAME.jsonl; cells that are already there are not run again, and the page results/NAME.md shows all of them. With
-`--cell` one cell is run and its result printed, with `--gather` such results are taken over: so cells can run
-elsewhere. Runs are seeded, on public data: repeatable, and not private.
+A suite (`SUITES`) names methods, tables and epsilons; options narrow it. Tables are those of the folder UNDERSTUDY_DATA
+and those of `development.py`; what is not there is left out, with a line that says so. The figures are those of
+`scorer.py`. As many rows are made as there are to learn from, 50,000 at most. Each cell runs in a process of its own,
+and a result is written as soon as it is there, into results/utility_SUITE.jsonl; cells that are already there are not
+run again, and the page results/utility_SUITE.md shows all of them. With `--cell` one cell is run and its result
+printed, with `--gather` such results are taken over: so cells can run elsewhere. Runs are seeded, on public data:
+repeatable, and not private.
 """
 
 import argparse
-import datetime
-import importlib.util
 import itertools
 import json
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks import development
+from benchmarks.utility_page import REAL, as_markdown
 
 HERE = Path(__file__).parent
 LABELLED = ("adult", "bank", "shopping", "mushroom", "car", "pums_ca", "acs_income_2018")
 UNLABELLED = {"nltcs": "nltcs_train", "accidents": "accidents_train", "msweb": "msweb"}
-SUITES = {
+SUITES: dict[str, dict[str, Any]] = {
+    "default": {
+        "title": "The default method beside the others",
+        "tables": [*LABELLED, *UNLABELLED, *development.NAMES],
+        "epsilons": [1.0, 0.1, 10.0],
+        "methods": ["auto", "aim", "gem", "mst", "privbayes", "independent", REAL],
+        "seeds": 3,
+        "compare": ("auto", "aim"),
+    },
     "gem": {
         "title": "gem beside the graphical models",
         "tables": [*LABELLED, *UNLABELLED],
@@ -64,33 +76,25 @@ SUITES = {
         ],
     },
 }
-FIGURES = {"auc": "TSTR AUC", "f1": "TSTR F1", "tvd1": "tvd1", "tvd2": "tvd2", "tvd3": "tvd3"}
 KEYS = ("table", "epsilon", "method", "delta", "seed")
-SOME = 500
 MOST_ROWS = 50_000
 """Rows that are made, if the training part has more: three classifiers learn from them."""
 
 
-def run_cell(cell: dict, scorer: str) -> dict:
-    """One fit, one sample, one score."""
+def run_cell(cell: dict) -> dict:
+    """One fit, one sample, one score; of real data the score alone."""
     import understudy as us
+    from benchmarks.scorer import score
 
-    guarantee = us.Guarantee(cell["epsilon"], cell["delta"])
     train, test, schema, target = _task(cell["table"])
-    began, began_cpu = time.monotonic(), time.process_time()
-    release = us.fit(train, cell["method"], guarantee, schema=schema, target=target, seed=cell["seed"])
-    fake = release.sample_arrow(min(train.num_rows, MOST_ROWS), seed=cell["seed"])
-    times = {"cpu": time.process_time() - began_cpu, "wall": time.monotonic() - began}
-    if target is None:
-        return {**cell, **_distances(train, fake), **times, "machine": machine()}
-    spec = importlib.util.spec_from_file_location("scorer", scorer)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    judged = module.score(train.to_pandas(), test.to_pandas(), fake.to_pandas(), target)
-    mean = judged["tstr"]["mean"]
-    figures = {"auc": mean["auc"], "f1": mean["f1"], "tvd1": judged["tvd1"], "tvd2": judged["tvd2"]}
+    times, fake = {}, train
+    if cell["method"] != REAL:
+        guarantee = us.Guarantee(cell["epsilon"], cell["delta"])
+        began, began_cpu = time.monotonic(), time.process_time()
+        release = us.fit(train, cell["method"], guarantee, schema=schema, target=target, seed=cell["seed"])
+        fake = release.sample_arrow(min(train.num_rows, MOST_ROWS), seed=cell["seed"])
+        times = {"cpu": time.process_time() - began_cpu, "wall": time.monotonic() - began}
+    figures = score(train.to_pandas(), None if test is None else test.to_pandas(), fake.to_pandas(), target)
     return {**cell, **figures, **times, "machine": machine()}
 
 
@@ -105,16 +109,18 @@ def machine() -> str:
 
 def delta_for(table: str) -> float:
     """A delta must lie below one over the rows."""
-    return 1e-6 if table == "acs_income_2018" else 1e-5
+    return 1e-6 if table in ("acs_income_2018", "made_long") else 1e-5
 
 
 def _task(name: str) -> tuple:
+    """Training rows, test rows, schema and target; the second and the last are None where nothing is predicted."""
     import understudy as us
+    from benchmarks import sizes
     from understudy.benchmark.public_tables import load_task, read_public
 
+    if name in development.NAMES:
+        return development.load(name)
     if name == "wide":
-        import sizes
-
         table, schema = sizes.wide(30_000, 1_000)
         return table, None, schema, None
     if name in UNLABELLED:
@@ -125,31 +131,45 @@ def _task(name: str) -> tuple:
     return task.train, task.test, us.Schema.read(HERE / "schemas" / f"{name}.toml"), task.target
 
 
-def _distances(real, fake) -> dict:
-    """Mean total variation distances of pairs and triples of boolean columns."""
-    import numpy as np
+def missing_source(table: str) -> str | None:
+    """What this table needs and is not there."""
+    from understudy.benchmark.public_tables import TASKS, VARIABLE
 
-    tables = [np.stack([table.column(name).to_numpy() for name in real.column_names], 1) for table in (real, fake)]
-    draw, width = np.random.default_rng(0), len(real.column_names)
-
-    def distance(columns: tuple[int, ...]) -> float:
-        powers = 2 ** np.arange(len(columns))
-        shares = [np.bincount(t[:, columns] @ powers, minlength=2 ** len(columns)) / len(t) for t in tables]
-        return float(np.abs(shares[0] - shares[1]).sum() / 2)
-
-    pairs = list(itertools.combinations(range(width), 2))
-    if len(pairs) > SOME:
-        pairs = [pairs[at] for at in draw.choice(len(pairs), SOME, replace=False)]
-    triples = [tuple(draw.choice(width, 3, replace=False)) for _ in range(SOME)]
-    return {
-        "tvd1": statistics.fmean(distance((at,)) for at in range(width)),
-        "tvd2": statistics.fmean(map(distance, pairs)),
-        "tvd3": statistics.fmean(map(distance, triples)),
-    }
+    if table == "wide":
+        return None
+    if table in development.NAMES:
+        package = development.missing_package(table)
+        return package and f"{package} is not installed (pip install --group benchmarks)"
+    file = UNLABELLED.get(table) or (f"{table}_train" if TASKS[table].has_split else table)
+    folder = os.environ.get(VARIABLE)
+    if folder and (Path(folder) / f"{file}.parquet").exists():
+        return None
+    return f"not in the folder that {VARIABLE} names" if folder else f"{VARIABLE} is not set"
 
 
-def in_own_process(suite: str, cell: dict, scorer: str, limit: float) -> dict:
-    command = [sys.executable, __file__, suite, "--scorer", scorer, "--cell", json.dumps(cell)]
+def present_tables(tables: list[str]) -> list[str]:
+    """Those that can be loaded; the others are named in a line, by what they lack."""
+    lacking: dict[str | None, list[str]] = {}
+    for table in tables:
+        lacking.setdefault(missing_source(table), []).append(table)
+    present = lacking.pop(None, [])
+    for reason, left_out in lacking.items():
+        print(f"benchmarks/utility.py: left out {', '.join(left_out)}: {reason}.", file=sys.stderr)
+    return present
+
+
+def cells_of(tables: list[str], epsilons: list[float], methods: list[str], seeds: int) -> Iterator[dict]:
+    """Seed by seed, so that an interrupted run has all methods; real data once for each table."""
+    if REAL in methods:
+        for table in tables:
+            yield {"table": table, "epsilon": None, "method": REAL, "delta": None, "seed": 0}
+    private = [method for method in methods if method != REAL]
+    for seed, table, epsilon, method in itertools.product(range(seeds), tables, epsilons, private):
+        yield {"table": table, "epsilon": epsilon, "method": method, "delta": delta_for(table), "seed": seed}
+
+
+def in_own_process(suite: str, cell: dict, limit: float) -> dict:
+    command = [sys.executable, __file__, suite, "--cell", json.dumps(cell)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
     except subprocess.TimeoutExpired:
@@ -159,85 +179,71 @@ def in_own_process(suite: str, cell: dict, scorer: str, limit: float) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def as_markdown(results: list[dict], suite: str) -> str:
-    """One row for each table, epsilon and method: means over seeds."""
-    machines = sorted({row["machine"] for row in results if "machine" in row})
-    lines = [
-        f"# {SUITES[suite]['title']}",
-        "",
-        "Declared schemas, means over the seeds; seeded runs on public data. Delta 1e-5; 1e-6 for acs_income_2018, "
-        "which has more than 100,000 rows. Of tables without a target, tvd2 and tvd3 are over all pairs, or 500 fixed "
-        "ones, and 500 fixed triples. Seconds are those of fitting and sampling, on machines that others used too; "
-        "some runs came one after the other in one process, and did not compile again.",
-        "",
-        f"Command: `python benchmarks/utility.py {suite} --scorer score.py`, in several runs. "
-        f"Date: {datetime.date.today()}. Machines: {'; '.join(machines)}.",
-        "",
-        f"| table | epsilon | method | seeds | {' | '.join(FIGURES.values())} | CPU s | wall s |",
-        "|---|---:|---|---|" + "---:|" * (len(FIGURES) + 2),
-    ]
-    groups: dict[tuple, list[dict]] = {}
-    for result in results:
-        groups.setdefault((result["table"], result["epsilon"], result["method"]), []).append(result)
-    order = {method: place for place, method in enumerate(SUITES[suite]["methods"])}
-    for (table, epsilon, method), rows in sorted(groups.items(), key=lambda item: (*item[0][:2], order[item[0][2]])):
-        good = [row for row in rows if "failed" not in row]
-        if not good:
-            lines.append(f"| {table} | {epsilon:g} | {method} | | {rows[0]['failed']} |")
-            continue
-        shown = [f"{statistics.fmean(r[key] for r in good):.4f}" if key in good[0] else "" for key in FIGURES]
-        shown += [f"{statistics.fmean(row[key] for row in good):.0f}" for key in ("cpu", "wall")]
-        numbers = sorted(row["seed"] for row in good)
-        whole = numbers == list(range(len(numbers))) and len(numbers) > 3
-        seeds = f"0 to {numbers[-1]}" if whole else ", ".join(map(str, numbers))
-        lines.append(f"| {table} | {epsilon:g} | {method} | {seeds} | " + " | ".join(shown) + " |")
-    return "\n".join(lines) + "\n"
+class Record:
+    """The results of a suite, and the files that show them."""
+
+    def __init__(self, folder: Path, suite: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.suite = suite
+        self.path, self.page = (folder / f"utility_{suite}.{ending}" for ending in ("jsonl", "md"))
+        self.results = read_results(self.path) if self.path.exists() else []
+        self.known = {_key(result) for result in self.results}
+
+    def __contains__(self, cell: dict) -> bool:
+        return _key(cell) in self.known
+
+    def add(self, result: dict) -> None:
+        self.results.append(result)
+        self.known.add(_key(result))
+        print(json.dumps(result), flush=True)
+        with self.path.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+        self.page.write_text(as_markdown(self.results, self.suite, SUITES[self.suite]))
+
+
+def read_results(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _key(cell: dict) -> tuple:
+    return tuple(cell[key] for key in KEYS)
+
+
+def run_all(record: Record, cells: list[dict], jobs: int, limit: float) -> None:
+    pool = ThreadPoolExecutor(jobs)  # threads that wait for processes
+    try:
+        for done in as_completed([pool.submit(in_own_process, record.suite, cell, limit) for cell in cells]):
+            record.add(done.result())
+    finally:
+        pool.shutdown(cancel_futures=True)  # an interrupted run begins no further cells
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suite", choices=list(SUITES))
-    parser.add_argument("--scorer", help="Python file with the scoring function")
     parser.add_argument("--tables", nargs="*")
     parser.add_argument("--epsilons", nargs="*", type=float)
     parser.add_argument("--methods", nargs="*")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--jobs", type=int, default=1, help="cells that run at once")
     parser.add_argument("--minutes", type=float, default=15.0, help="most time for one cell")
     parser.add_argument("--out", type=Path, default=HERE / "results")
     parser.add_argument("--cell", help="run this one, given as JSON, and print its result")
     parser.add_argument("--gather", type=Path, nargs="*", default=[], help="files of such results, to be taken over")
     arguments = parser.parse_args()
-    if not arguments.gather and (arguments.scorer is None or not os.environ.get("UNDERSTUDY_DATA")):
-        print(
-            "benchmarks/utility.py: skipped, no --scorer or no UNDERSTUDY_DATA given (see its head for how to run it)."
-        )
-        return
     if arguments.cell:
-        print(json.dumps(run_cell(json.loads(arguments.cell), arguments.scorer)))
+        print(json.dumps(run_cell(json.loads(arguments.cell))))
         return
-    suite = SUITES[arguments.suite]
-    record, page = (arguments.out / f"utility_{arguments.suite}.{ending}" for ending in ("jsonl", "md"))
-    results = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
-
-    def add(result: dict) -> None:
-        results.append(result)
-        print(json.dumps(result), flush=True)
-        with record.open("a") as file:
-            file.write(json.dumps(result) + "\n")
-        page.write_text(as_markdown(results, arguments.suite))
-
-    def is_there(cell: dict) -> bool:
-        return any(all(old[key] == cell[key] for key in KEYS) for old in results)
-
-    for result in [json.loads(line) for path in arguments.gather for line in path.read_text().splitlines()]:
-        if not is_there(result):
-            add(result)
-    axes = (arguments.tables or suite["tables"], arguments.epsilons or suite["epsilons"])
-    wanted = itertools.product(range(arguments.seeds), *axes, arguments.methods or suite["methods"])
-    for seed, table, epsilon, method in () if arguments.gather else wanted:
-        cell = {"table": table, "epsilon": epsilon, "method": method, "delta": delta_for(table), "seed": seed}
-        if not is_there(cell):
-            add(in_own_process(arguments.suite, cell, arguments.scorer, 60 * arguments.minutes))
+    suite, record = SUITES[arguments.suite], Record(arguments.out, arguments.suite)
+    if arguments.gather:
+        for result in itertools.chain.from_iterable(map(read_results, arguments.gather)):
+            if result not in record:
+                record.add(result)
+        return
+    tables = present_tables(arguments.tables or suite["tables"])
+    axes = (arguments.epsilons or suite["epsilons"], arguments.methods or suite["methods"])
+    wanted = cells_of(tables, *axes, arguments.seeds or suite.get("seeds", 5))
+    run_all(record, [cell for cell in wanted if cell not in record], arguments.jobs, 60 * arguments.minutes)
 
 
 if __name__ == "__main__":

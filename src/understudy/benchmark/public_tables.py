@@ -76,11 +76,16 @@ def load_task(name: str) -> Task:
     if recipe.has_split:
         train, test = read_public(f"{name}_train"), read_public(f"{name}_test")
     else:
-        train, test = _split(read_public(name))
+        train, test = split_rows(read_public(name))
     return Task(name, _prepare(train, recipe), _prepare(test, recipe), recipe.target)
 
 
-def _split(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+def split_rows(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """80 % of the rows to learn from and 20 % to test on, at random, the same ones each time.
+
+    >>> [part.num_rows for part in split_rows(pa.table({"a": range(10)}))]
+    [8, 2]
+    """
     order = np.random.default_rng(0).permutation(table.num_rows)
     cut = round(0.8 * table.num_rows)
     return table.take(order[:cut]), table.take(order[cut:])
