@@ -17,12 +17,15 @@ from understudy.privacy.charges import check_query, event_of
 from understudy.privacy.counts import count_with_noise
 from understudy.privacy.events import ZCDP, Gaussian
 from understudy.privacy.ledger import Ledger, Query
-from understudy.privacy.noise import fine_steps
+from understudy.privacy.noise import fine_steps, with_noise
 from understudy.privacy.rows import Clique, Grouped, PrivateRows
 from understudy.privacy.selection import Candidates, select_candidates
 
 MOST_NOISE = 2.0**40
 """Larger standard deviations are refused: draws must be whole numbers that a float holds exactly."""
+MOST_EXPECTED = 2.0**34
+LEAST_ERROR_NOISE = 1 / 8
+"""Noise of errors is at least this: steps then are no finer than 2^23, and those of 2^35 rows fit 64 bits."""
 ROOM = 1e-9
 """Precisions are sums of floats: the noise grows by this, and they may pass the charged sum by half of it."""
 
@@ -105,11 +108,45 @@ class GaussianFilter:
             raise BudgetExceeded(
                 f"Each marginal needs a standard deviation above 0 and up to {MOST_NOISE:g}. This query was not made."
             )
-        wanted = math.fsum(stddev**-2 for stddev in stddevs)
-        if self._used + wanted > self.precision * (1 + ROOM / 2):
-            raise BudgetExceeded("These marginals cost more than is left of their budget. This query was not made.")
-        self._used = math.nextafter(self._used + wanted, math.inf)  # rounded up: no answer is too noisy to count
+        self._spend(math.fsum(stddev**-2 for stddev in stddevs))
         return [self._count(query, stddev) for query, stddev in zip(queries, stddevs, strict=True)]
+
+    def noisy_errors(
+        self, cliques: Sequence[Clique], expected: Sequence[Float[np.ndarray, "..."]], stddev: float
+    ) -> Float[np.ndarray, " cliques"]:
+        """The L1 distance of each marginal from its expected counts, all with noise of one standard deviation.
+
+        A unit of k rows moves each of n distances by k at most, since a norm moves by no more than its argument: a
+        bundle that moves by k sqrt(n) in L2 norm, at the precision n / stddev^2. Expected counts are rounded to the
+        steps of the noise, so distances are whole numbers of steps and their sums exact.
+        """
+        stddev = max(stddev, LEAST_ERROR_NOISE)
+        if len(cliques) != len(expected) or not 0 < stddev <= MOST_NOISE:
+            raise BudgetExceeded(
+                f"Errors need expected counts for each marginal, and a standard deviation up to {MOST_NOISE:g}. This "
+                "query was not made."
+            )
+        for clique, counts in zip(cliques, expected, strict=True):
+            # Another shape would be broadcast, and a row would count several times.
+            assert np.shape(counts) == self._private.shape_of(clique), "expected counts have another shape"
+            assert np.min(counts) >= 0, "expected counts are below zero"
+            assert np.sum(counts) <= MOST_EXPECTED, "expected counts are of more rows than any table has"
+        self._spend(len(cliques) * stddev**-2)
+        steps = fine_steps(stddev)
+        exact = [self._exact_error(clique, counts, steps) for clique, counts in zip(cliques, expected, strict=True)]
+        if not self._ledger.guarantee.is_private:
+            return np.asarray(exact) / steps
+        return with_noise(np.asarray(exact), stddev * (1 + ROOM) * steps, self._ledger.noise) / steps
+
+    def _exact_error(self, clique: Clique, expected: np.ndarray, steps: int) -> int:
+        """In whole steps."""
+        whole = np.rint(expected * steps).astype(np.int64)
+        return int(np.abs(self._private._exact_counts(clique) * steps - whole).sum())
+
+    def _spend(self, precision: float) -> None:
+        if self._used + precision > self.precision * (1 + ROOM / 2):
+            raise BudgetExceeded("These marginals cost more than is left of their budget. This query was not made.")
+        self._used = math.nextafter(self._used + precision, math.inf)  # rounded up: no answer is too noisy to count
 
     def _count(self, query: Clique | Grouped, stddev: float) -> np.ndarray:
         exact = self._private._exact_counts(query)
