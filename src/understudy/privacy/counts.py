@@ -29,15 +29,18 @@ def noisy_counts(rows: PrivateRows, cliques: Sequence[Clique], query: Query, led
         )
     check_query(rows, query, ledger)
     ledger.charge(query)  # before the draw: a refused release must not exist
-    return [count_with_noise(rows, clique, event.stddev, ledger) for clique in cliques]
+    return [count_with_noise(rows, clique, event.stddev, query, ledger) for clique in cliques]
 
 
-def count_with_noise(rows: PrivateRows, query: Clique | Box, stddev: float, ledger: Ledger) -> np.ndarray:
-    """One charged answer. For callers that have charged for it, or counted it against what they charged."""
-    noise = ledger.noise.discrete_gaussian(stddev, rows.shape_of(query))
-    noisy = (rows._exact_counts(query) + noise).astype(float)
-    if not isinstance(query, Box):
+def count_with_noise(
+    rows: PrivateRows, counted: Clique | Box, stddev: float, query: Query, ledger: Ledger
+) -> np.ndarray:
+    """One answer of `query`. For callers that have charged for it, or counted it against what they charged."""
+    noise = ledger.noise.discrete_gaussian(stddev, rows.shape_of(counted))
+    noisy = (rows._exact_counts(counted) + noise).astype(float)
+    if not isinstance(counted, Box):  # a box is one count of a marginal: no list of marginals has it
         rows._note_total(noisy, stddev)
+        ledger._record_marginal(query, counted, noisy.size, stddev)
     return noisy
 
 
@@ -56,21 +59,22 @@ def noisy_answers(rows: PrivateRows, query: Query, ledger: Ledger) -> "ChargedAn
         )
     check_query(rows, query, ledger)
     ledger.charge(query)
-    return ChargedAnswers(rows, event.stddev, event.count, ledger)
+    return ChargedAnswers(rows, query, ledger)
 
 
 class ChargedAnswers:
     """Noisy answers that were charged: a fixed number, each with noise of the same standard deviation."""
 
-    def __init__(self, rows: PrivateRows, stddev: float, count: int, ledger: Ledger):
-        self._private, self._ledger = rows, ledger
-        self.stddev, self.left = stddev, count
+    def __init__(self, rows: PrivateRows, query: Query, ledger: Ledger):
+        event = event_of(query, DiscreteGaussian)
+        self._private, self._query, self._ledger = rows, query, ledger
+        self.stddev, self.left = event.stddev, event.count
 
-    def __call__(self, query: Clique | Box) -> np.ndarray:
+    def __call__(self, counted: Clique | Box) -> np.ndarray:
         if self.left == 0:
             raise BudgetExceeded("All charged answers have been given. This query was not made.")
         self.left -= 1
-        return count_with_noise(self._private, query, self.stddev, self._ledger)
+        return count_with_noise(self._private, counted, self.stddev, self._query, self._ledger)
 
 
 def noisy_size(table: PrivateTable, query: Query, ledger: Ledger) -> int:
