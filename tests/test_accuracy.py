@@ -29,7 +29,8 @@ def _noise(epsilon: float, method: str, order: int, delta: float | None = None) 
         for method in ("independent", "mst", "aim", "privbayes", "mwem", "auto")
         for form in (("1-way 1%", 1, 50.0), ("2-way 0.7 %", 2, 35.0), ("1-way 90 rows", 1, 90.0))
         if (method, form[1]) != ("independent", 2)
-    ],
+    ]
+    + [("gem", "2-way 0.7 %", 2, 35.0)],
 )
 def test_epsilon_is_the_smallest_of_three_digits(method: str, accuracy: str, order: int, limit: float) -> None:
     found = us.guarantee_for(SCHEMA, accuracy, method)

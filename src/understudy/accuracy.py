@@ -39,9 +39,10 @@ def guarantee_for(
     0.001 and 100, and the next smaller one is not enough. (A method that changes its plan with epsilon, as `gem` may,
     can reach the same accuracy at an epsilon far below too.)
 
-    >>> schema = Schema.from_dict({"table": {"rows": 1000}, "columns": {"a": {"kind": "boolean"}}})
+    >>> from understudy.schema import Column
+    >>> schema = Schema(columns=(Column(name="member", kind="boolean"),), rows=1000)
     >>> guarantee_for(schema, "1-way 1%", "independent")
-    Guarantee(epsilon=0.429, delta=None)
+    Guarantee(epsilon=0.341, delta=None)
     """
     wanted = Accuracy.parse(accuracy)
     limit = wanted.in_rows(schema.rows)

@@ -58,6 +58,14 @@ def test_what_was_refused_is_not_listed() -> None:
     assert book.measurements == ()
 
 
+def test_only_a_charged_query_has_a_recorder() -> None:
+    book, query = ledger(), _query(DiscreteGaussian(20.0))
+    with pytest.raises(AssertionError, match="charged first"):
+        book._recorder(query)
+    book.charge(query)
+    book._recorder(query)
+
+
 def test_single_counts_are_not_listed() -> None:
     book = ledger()
     noisy_answers(table(ROWS), _query(DiscreteGaussian(30.0)), book)(Box(("a", "b"), ((0, 1), (0, 2))))

@@ -285,7 +285,7 @@ def test_a_table_to_fit_holds_only_public_facts_beside_the_opaque_table() -> Non
 OFFENCES = {
     "a bundle of answers without a charge": (
         "from understudy.privacy.counts import ChargedAnswers\n"
-        "def fit(run, query): return ChargedAnswers(run.rows, query, run.ledger)(('a',))",
+        "def fit(run): return ChargedAnswers(run.rows, 1e-9, 10**9, run.ledger)(('a',))",
         "uses ChargedAnswers as a value",
     ),
     "a count without a charge": (
@@ -315,7 +315,7 @@ OFFENCES = {
     ),
     "a filter without a charge": (
         "from understudy.privacy.filters import GaussianFilter\n"
-        "def fit(run, query): return GaussianFilter(run.rows, query, run.ledger).noisy_counts([('a',)], [1e-6])",
+        "def fit(run, event): return GaussianFilter(run.rows, event, run.ledger).noisy_counts([('a',)], [1e-6])",
         "uses GaussianFilter as a value",
     ),
     "training steps without a charge": (

@@ -261,7 +261,8 @@ def test_pairs_are_counted_again_where_it_is_worth_it(target: str | None) -> Non
     run = ledger(1.0)
     rows, charged = PrivateRows(codes, domain), GEM().plan(domain, run.remaining)["marginals"]
     run.charge(charged)
-    privacy_filter = Listening(rows, charged, run)
+    assert isinstance(charged.event, Gaussian)
+    privacy_filter = Listening(rows, charged.event, run, run._recorder(charged))
     measurements = MarginalMeasurements(GEM(), domain, privacy_filter, max_pairs=None)
     measurements.measure(privacy_filter, measurements.pairs, measurements.left_for_pairs(privacy_filter) / 2)
     kept = measurements.left_for_pairs(privacy_filter)

@@ -15,7 +15,7 @@ from understudy.notes import Note
 from understudy.privacy import accounting
 from understudy.privacy.accounting import NO_NOISE, Spent
 from understudy.privacy.events import Event
-from understudy.privacy.marginal_noise import ExpectedNoise, MeasuredMarginal
+from understudy.privacy.marginal_noise import ExpectedNoise, MarginalRecorder, MeasuredMarginal
 from understudy.privacy.noise import NoiseSource
 from understudy.run.checkpoint import Slot
 
@@ -343,10 +343,10 @@ class Ledger:
         inner._own, inner._split, inner._measured = [], self._split, self._measured
         return inner
 
-    def _record_marginal(self, query: Query, columns: Sequence[str], cells: int, stddev: float) -> None:
-        """For mechanisms that have charged `query`: a marginal with noise of this standard deviation was released."""
-        stddev = stddev if self.guarantee.is_private else 0.0
-        self._measured.append(MeasuredMarginal(query.key, tuple(columns), cells, stddev, query.partition))
+    def _recorder(self, query: Query) -> MarginalRecorder:
+        """For a mechanism that has charged `query`: lists the marginals that it then measures."""
+        assert query in self._queries, "a query is charged first"
+        return MarginalRecorder(self._measured, query.key, query.partition, self.guarantee.is_private)
 
     def _partition_units(self, *names: str) -> tuple[Partition, ...]:
         """The partitions of the one split of this run. A second one is refused: its partitions would share units with

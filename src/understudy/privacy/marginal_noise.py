@@ -6,6 +6,7 @@ noisy answers, so a list of them is post-processing. No count and no draw of noi
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +26,21 @@ class MeasuredMarginal:
     """The standard deviation of the noise of a cell, in rows; 0 in a run without a guarantee."""
     partition: str | None = None
     """The partition of the units that was counted; None: all units."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MarginalRecorder:
+    """Lists what one charged query measures; made by the ledger (`Ledger._recorder`)."""
+
+    measured: list[MeasuredMarginal]
+    """Those of the whole run."""
+    query: str
+    partition: str | None
+    is_private: bool
+
+    def __call__(self, columns: Sequence[str], cells: int, stddev: float) -> None:
+        noise = stddev if self.is_private else 0.0
+        self.measured.append(MeasuredMarginal(self.query, tuple(columns), cells, noise, self.partition))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
