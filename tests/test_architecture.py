@@ -34,6 +34,7 @@ ORDER = (
     "conditional",
     "release",
     "api",
+    "accuracy",
     "learners.parameters",
     "learners.arrays",
     "learners.sklearn",

@@ -9,12 +9,15 @@ import re
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import understudy as us
+from tests.builders import make_ledger
 from understudy import certificate
 from understudy.privacy import accounting
+from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import (
     ZCDP,
     DiscreteGaussian,
@@ -26,7 +29,10 @@ from understudy.privacy.events import (
     SubsampledGaussian,
 )
 from understudy.privacy.ledger import PublicFacts, Query, Statement
+from understudy.privacy.marginal_noise import MeasuredMarginal
 from understudy.privacy.noise import SecureNoise
+from understudy.privacy.rows import PrivateRows
+from understudy.schema import Domain
 
 PAGE = Path(__file__).parents[1] / "docs" / "certificate.md"
 
@@ -128,6 +134,8 @@ def test_the_published_schema_is_that_of_the_classes(json_schema: dict) -> None:
         (("seeded",), True),
         (("queries", 0, "event", "stddev"), 0),
         (("queries", 0, "event", "kind"), "Laplace"),
+        (("measured_marginals", 0, "stddev"), -1.0),
+        (("measured_marginals", 0, "noisy_counts"), [1]),
         (("extra",), 1),
     ],
 )
@@ -147,6 +155,7 @@ def test_every_field_is_documented(json_schema: dict) -> None:
     words = set(re.findall(r"[\w.]+", " ".join(re.findall(r"`([^`]+)`", page))))
     guarantee = json_schema["$defs"]["guarantee"]["properties"]
     wanted = {*json_schema["properties"], *json_schema["$defs"]["query"]["properties"]} - {"guarantee", "public"}
+    wanted |= {*json_schema["$defs"]["measured_marginal"]["properties"]}
     wanted |= {f"guarantee.{name}" for name in guarantee if name != "unit"}
     wanted |= {"guarantee.unit.column", "guarantee.unit.max_rows"}
     wanted |= {f"public.{name}" for name in json_schema["$defs"]["public"]["properties"]}
@@ -191,6 +200,37 @@ def test_words_say_the_numbers(statement: Statement) -> None:
         assert "At most 3 row(s) of each unit" in words
     for line in certificate.NOT_COVERED:
         assert line in words
+
+
+def test_measured_marginals_are_listed_with_their_noise(statement: Statement) -> None:
+    """Each with the standard deviation of its query, whose columns and noise the certificate states too."""
+    events = {query.key: query.event for query in statement.queries}
+    assert {each.query for each in statement.measurements} == {"one_way", "two_way"}
+    words = certificate.to_markdown(statement)
+    for each in statement.measurements:
+        event = events[each.query]
+        assert isinstance(event, DiscreteGaussian)
+        assert each.stddev == event.stddev
+        names = ", ".join(f"`{name}`" for name in each.columns)
+        percent = "" if (rows := statement.facts.rows_declared) is None else f" {100 * each.stddev / rows:.2g} |"
+        assert f"| {names} | {each.cells} | 1 | {each.stddev:.3g} |{percent}\n" in words
+
+
+def test_a_record_of_a_failed_run_lists_no_marginals() -> None:
+    """Nothing was released, so nothing was measured for anyone."""
+    ledger = make_ledger(2.0)
+    query = Query("m", "counts", DiscreteGaussian(20.0), ("a",))
+    noisy_counts(
+        PrivateRows(np.zeros((3, 1), np.int32), Domain(names=("a",), sizes=(2,), num_rows=3)), [("a",)], query, ledger
+    )
+    assert ledger.statement().measurements == (MeasuredMarginal("m", ("a",), 2, 20.0),)
+    assert ledger.statement(planned=[query]).measurements == ()
+
+
+def test_certificates_without_the_list_are_read() -> None:
+    content = certificate.to_json(_with_every_event())
+    del content["measured_marginals"]
+    assert certificate.from_json(content) == _with_every_event()
 
 
 def test_head_says_not_private() -> None:

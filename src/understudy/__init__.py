@@ -11,6 +11,7 @@ from understudy.synthesizers.registry import SYNTHESIZERS
 
 if TYPE_CHECKING:
     from understudy import learners as learners
+    from understudy.accuracy import guarantee_for as guarantee_for
     from understudy.api import fit as fit
     from understudy.api import plan as plan
     from understudy.encoding import Codec as Codec
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from understudy.synthesizers.registry import *  # noqa: F403 - the class of every method
 
 _NAMES_IN = {
+    "accuracy": ("guarantee_for",),
     "api": ("fit", "plan"),
     "encoding": ("Codec",),
     "errors": (

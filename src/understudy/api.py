@@ -31,6 +31,7 @@ from understudy.run.environment import environment_facts
 from understudy.schema import Schema
 from understudy.sources import PrivateSource, PublicSource, TableToFit, read_private_table, read_public_table
 from understudy.synthesizers import AUTO, Synthesizer, express, too_large_for
+from understudy.synthesizers.protocol import expected_noise_of
 from understudy.synthesizers.run import Run
 
 
@@ -42,7 +43,11 @@ def plan(
     rows: int | None = None,
     binning: Binning | None = None,
 ) -> Plan:
-    """Every query that `fit` would make, with its privacy cost. Reads no data: `rows` is an assumed size for notes."""
+    """Every query that `fit` would make, with its privacy cost. Reads no data: `rows` is an assumed size for notes.
+
+    `expected` of the plan is the noise of the marginals that the method will measure, for methods that know it;
+    `guarantee_for` finds the guarantee for a noise.
+    """
     guarantee = (guarantee or Guarantee(1.0)).with_delta_for(schema.rows)
     binning = binning or Binning()
     if rows is not None:
@@ -50,7 +55,11 @@ def plan(
     domain = assumed_domain(schema, binning, num_rows=rows)
     synthesizer, reasons = choose_method(method, domain, guarantee.budget(schema.max_rows_per_unit))
     run = plan_run(schema, synthesizer, guarantee, binning, num_rows=rows)
-    return Plan(run.queries, reasons + warnings_of(guarantee.warnings) + run.discovery.notes + run.training.notes)
+    notes = reasons + warnings_of(guarantee.warnings) + run.discovery.notes + run.training.notes
+    if not guarantee.is_private:
+        return Plan(run.queries, notes)
+    expected = expected_noise_of(synthesizer, domain.largest, run.training, schema.max_rows_per_unit)
+    return Plan(run.queries, notes, expected=expected)
 
 
 def fit(

@@ -4,6 +4,7 @@ Both are made from a `Statement` alone: what ran, never what was requested, and 
 without noise. The sentences about public facts, which a statement carries, are written here too.
 """
 
+import dataclasses
 import decimal
 import importlib.resources
 import json
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from understudy._version import __version__
 from understudy.encoding import CategoricalCodec, Codec
+from understudy.marginals.measured import measured_from_json, measured_section, measured_to_json
 from understudy.notes import Level, Note
 from understudy.privacy.accounting import Spent, grid_for, spent
 from understudy.privacy.discovery import rows_to_be_listed
@@ -171,6 +173,7 @@ def to_json(statement: Statement) -> dict[str, object]:
         },
         "estimated": list(facts.estimated),
         "queries": [_query_to_json(query, statement) for query in statement.queries],
+        "measured_marginals": [measured_to_json(each) for each in statement.measurements],
         "not_covered": list(NOT_COVERED),
     }
 
@@ -190,6 +193,7 @@ def from_json(content: Mapping) -> Statement:
         seeded=content["seeded"],
         max_rows_per_unit=guarantee["unit"]["max_rows"],
         queries=tuple(_query_from_json(query) for query in content["queries"]),
+        measurements=tuple(measured_from_json(each) for each in content.get("measured_marginals", ())),
         facts=PublicFacts(
             unit=guarantee["unit"]["column"],
             rows_declared=public["rows"],
@@ -236,6 +240,7 @@ def plan_to_json(plan: Plan, statement: Statement) -> dict[str, object]:
         "epsilon_target": _finite(statement.epsilon_target),
         "delta": statement.delta,
         "queries": [_query_to_json(query, statement) for query in plan],
+        "expected": [dataclasses.asdict(each) for each in plan.expected],
         "notes": [note.to_json() for note in plan.notes],
     }
 
@@ -295,7 +300,8 @@ def to_markdown(statement: Statement) -> str:
     if not math.isfinite(statement.epsilon):  # no one is protected, and no budget was spent
         return "\n\n".join(["# Privacy certificate", *_verdict(statement), made]) + "\n"
     parts = ["# Privacy certificate", *_verdict(statement), *_protected(statement), *_public(statement.facts)]
-    parts += [*_queries(statement), *_accounting(statement), "## What this guarantee does not cover"]
+    measured = measured_section(statement.measurements, statement.facts.rows_declared, _code)
+    parts += [*_queries(statement), *measured, *_accounting(statement), "## What this guarantee does not cover"]
     return "\n\n".join([*parts, _bullets(NOT_COVERED), made]) + "\n"
 
 

@@ -66,6 +66,7 @@ COMMANDS = {
     "methods": ["methods"],
     "plan": ["plan", "people.toml", "--epsilon", "1", "--method", "independent"],
     "plan_auto": ["plan", "people.toml", "--epsilon", "1", "--rows", "20000"],
+    "plan_accuracy": ["plan", "people.toml", "--accuracy", "1-way 5%", "--method", "mst"],
     "plan_open": ["plan", "open.toml", "--epsilon", "1", "--method", "mst"],
     "fit": [*FIT[:-1], "-o", "other.release"],
     "certificate": ["certificate", "release"],

@@ -124,6 +124,7 @@ PUBLIC = {
     "langevin": {"Law", "SCHEDULES", "Stage", "StepParameters"}
     | {"langevin_step", "stages", "step_parameters", "zero_momentum"},
     "ledger": {"Budget", "Guarantee", "Plan", "PublicFacts", "Query", "Statement", "spent_by"},
+    "marginal_noise": {"ExpectedNoise", "MeasuredMarginal"},
     "moments": {"Moments", "block_weights", "check_rows", "class_blocks"},
     "noise": {"fresh_key"},
     "objective": {"MOST_INPUTS"},

@@ -507,10 +507,11 @@ def damages(whole: bytes) -> Iterator[bytes | None]:
         yield whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
 
 
-@pytest.mark.parametrize("method", ["mst", "aim(max_rounds=4)"])
+@pytest.mark.parametrize("method", ["mst", "aim(max_rounds=4)", "mwem(rounds=3)", "gem(mode=adaptive, steps=20)"])
 def test_a_marginal_method_killed_anywhere_has_the_release_of_a_whole_run(method: str, tmp_path: Path) -> None:
-    """Seeded, so that a run that was never killed can be compared too."""
+    """Seeded, so that a run that was never killed can be compared too, with its list of measured marginals."""
     us.fit(people(), method, GUARANTEE, seed=7).save(tmp_path / "release")
+    assert json.loads((tmp_path / "release" / "certificate.json").read_text())["measured_marginals"]
     for draw in (1, 4, 9):
         killed = tmp_path / f"killed-{draw}"
         with killed_before_draw(draw), pytest.raises(Killed):

@@ -262,7 +262,7 @@ def test_pairs_are_counted_again_where_it_is_worth_it(target: str | None) -> Non
     rows, charged = PrivateRows(codes, domain), GEM().plan(domain, run.remaining)["marginals"]
     run.charge(charged)
     assert isinstance(charged.event, Gaussian)
-    privacy_filter = Listening(rows, charged.event, run)
+    privacy_filter = Listening(rows, charged.event, run, run._recorder(charged))
     measurements = MarginalMeasurements(GEM(), domain, privacy_filter, max_pairs=None)
     measurements.measure(privacy_filter, measurements.pairs, measurements.left_for_pairs(privacy_filter) / 2)
     kept = measurements.left_for_pairs(privacy_filter)

@@ -28,7 +28,8 @@ from understudy.schema import Domain, NumericDomain
 from understudy.synthesizers.boosted import Boosted
 from understudy.synthesizers.drs import DRS
 from understudy.synthesizers.gem import method as gem_module
-from understudy.synthesizers.gem.method import GEM, critic_inputs
+from understudy.synthesizers.gem.critic_inputs import critic_inputs
+from understudy.synthesizers.gem.method import GEM
 from understudy.synthesizers.run import Run
 from understudy.training.critics import one_hot_blocks, row_loss
 from understudy.training.generation import Context, generate, generator_gradient

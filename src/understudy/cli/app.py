@@ -8,6 +8,7 @@ import typer
 
 from understudy._version import __version__
 from understudy.cli.options import (
+    Accuracy,
     Bins,
     CertificateOf,
     Delta,
@@ -296,6 +297,7 @@ def report(
 def plan(
     schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")],
     epsilon: Epsilon = None,
+    accuracy: Accuracy = None,
     delta: Delta = None,
     method: Method = "auto",
     settings: Settings = None,
@@ -307,16 +309,26 @@ def plan(
     json_file: JsonFile = None,
     force: Force = False,
 ) -> None:
-    """List every private query of a run and its privacy cost. Reads no data."""
+    """List every private query of a run and its privacy cost. Reads no data.
+
+    Methods that know it in advance also show the noise of the marginals that they will measure.
+    """
     from understudy.api import plan as make_plan
     from understudy.schema import Schema
 
-    guarantee = read_guarantee(epsilon, delta, False)
+    if epsilon is not None and accuracy is not None:
+        raise ConfigError("--epsilon and --accuracy cannot be combined. Remove one of them.")
+    guarantee = read_guarantee(epsilon, delta, False) if accuracy is None else None
     declared = Schema.read(schema)
     declared = declared if target is None else declared.with_target(target)
-    synthesizer = read_synthesizer(method, settings)
-    made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=read_binning(bins, max_bins, max_categories))
-    show_plan(made, guarantee.with_delta_for(declared.rows), json_file, force=force)
+    synthesizer, binning = read_synthesizer(method, settings), read_binning(bins, max_bins, max_categories)
+    if guarantee is None:
+        from understudy.accuracy import guarantee_for
+
+        assert accuracy is not None
+        guarantee = guarantee_for(declared, accuracy, synthesizer, delta=delta, rows=rows, binning=binning)
+    made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=binning)
+    show_plan(made, guarantee.with_delta_for(declared.rows), declared.rows, json_file, force=force)
 
 
 @app.command()

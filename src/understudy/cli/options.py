@@ -30,6 +30,14 @@ SchemaFile = Annotated[
 Epsilon = Annotated[
     float | None, typer.Option("--epsilon", help="Privacy budget. Smaller is more private; 1 is common.")
 ]
+Accuracy = Annotated[
+    str | None,
+    typer.Option(
+        "--accuracy",
+        help="Instead of --epsilon: the smallest epsilon with this noise of a typical count, in percent of the "
+        "declared rows or in rows, such as '2-way 1%' or '1-way 20 rows'.",
+    ),
+]
 Delta = Annotated[
     float | None,
     typer.Option(

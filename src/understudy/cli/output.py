@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from understudy.evaluation.scorecard import Scorecard
     from understudy.privacy.ledger import Guarantee, Plan, Statement
+    from understudy.privacy.marginal_noise import ExpectedNoise
     from understudy.release import Release
 
 
@@ -65,8 +66,10 @@ def note_on_draft(release: "Release", quiet: bool, *, given: bool) -> None:
     )
 
 
-def show_plan(made: "Plan", guarantee: "Guarantee", json_file: str | None, *, force: bool) -> None:
-    """Prints every query of a plan with its privacy cost, and the total."""
+def show_plan(
+    made: "Plan", guarantee: "Guarantee", declared_rows: int | None, json_file: str | None, *, force: bool
+) -> None:
+    """Prints every query of a plan with its privacy cost, the total, and the noise to expect."""
     from understudy import certificate as words
     from understudy.privacy.ledger import spent_by
 
@@ -81,24 +84,51 @@ def show_plan(made: "Plan", guarantee: "Guarantee", json_file: str | None, *, fo
     from rich.table import Table
     from rich.text import Text
 
+    total = f"epsilon {words.round_up(spent.epsilon, 4)} of {guarantee.epsilon:g}"
     table = Table(
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         title_justify="left",
-        title=f"Plan: epsilon {spent.epsilon:.4g} of {guarantee.epsilon:g} at delta {guarantee.delta:.2g}",
+        title=f"Plan: {total} at delta {words.round_up(statement.delta, 2)}",
     )
     table.add_column("query")
     table.add_column("mechanism")
     table.add_column("standalone epsilon", justify="right")
     table.add_column("added delta", justify="right")
     for query in made:
-        alone = f"{words.standalone_epsilon(query, statement):.3g}"
-        table.add_row(Text(query.label), query.event.describe(), alone, f"{query.delta:.2g}" if query.delta else "")
+        alone = words.round_up(words.standalone_epsilon(query, statement), 3)
+        added = words.round_up(query.delta, 2) if query.delta else ""
+        table.add_row(Text(query.label), query.event.describe(), alone, added)
     console = Console()
     console.print(table)
+    if made.expected:
+        console.print("Expected noise: the standard deviation of a typical count")
+        console.print(_noise_table(made.expected, declared_rows))
+        if declared_rows:
+            console.print(
+                "Number at 1%: how many marginals the same budget would measure with noise of 1% of all rows."
+            )
     for note in made.notes:
         console.print(f"- {note}", markup=False)
     console.print("Only the schema was read. The standalone costs do not add up; the total is the figure above.")
+
+
+def _noise_table(expected: "Sequence[ExpectedNoise]", declared_rows: int | None) -> "Table":
+    """The noise of a typical count of each kind of marginal, with percentages if the number of rows is declared."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("marginals")
+    for name in ("number", "noise (rows)", *(("% of all rows", "number at 1%") if declared_rows else ())):
+        table.add_column(name, justify="right")
+    for each in expected:
+        lower = "" if each.min_order == each.max_order else f"{each.min_order}- to "
+        cells = [f"{'' if each.exact else 'up to '}{each.marginals:,}", f"{each.stddev:.3g}"]
+        if declared_rows:
+            cells += [f"{100 * each.stddev / declared_rows:.2g}", f"{each.affordable(declared_rows / 100):,}"]
+        table.add_row(f"{lower}{each.max_order}-way", *cells)
+    return table
 
 
 def show_markdown(text: str) -> None:

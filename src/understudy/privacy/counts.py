@@ -11,6 +11,7 @@ from understudy.errors import BudgetExceeded
 from understudy.privacy.charges import check_query, check_table_query, event_of
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Ledger, Query
+from understudy.privacy.marginal_noise import MarginalRecorder
 from understudy.privacy.rows import Box, Clique, PrivateRows
 from understudy.privacy.table import PrivateTable
 
@@ -29,15 +30,19 @@ def noisy_counts(rows: PrivateRows, cliques: Sequence[Clique], query: Query, led
         )
     check_query(rows, query, ledger)
     ledger.charge(query)  # before the draw: a refused release must not exist
-    return [count_with_noise(rows, clique, event.stddev, ledger) for clique in cliques]
+    record = ledger._recorder(query)
+    return [count_with_noise(rows, clique, event.stddev, ledger, record) for clique in cliques]
 
 
-def count_with_noise(rows: PrivateRows, query: Clique | Box, stddev: float, ledger: Ledger) -> np.ndarray:
+def count_with_noise(
+    rows: PrivateRows, query: Clique | Box, stddev: float, ledger: Ledger, record: MarginalRecorder
+) -> np.ndarray:
     """One charged answer. For callers that have charged for it, or counted it against what they charged."""
     noise = ledger.noise.discrete_gaussian(stddev, rows.shape_of(query))
     noisy = (rows._exact_counts(query) + noise).astype(float)
-    if not isinstance(query, Box):
+    if not isinstance(query, Box):  # a box is one count of a marginal: no list of marginals has it
         rows._note_total(noisy, stddev)
+        record(query, noisy.size, stddev)
     return noisy
 
 
@@ -56,21 +61,21 @@ def noisy_answers(rows: PrivateRows, query: Query, ledger: Ledger) -> "ChargedAn
         )
     check_query(rows, query, ledger)
     ledger.charge(query)
-    return ChargedAnswers(rows, event.stddev, event.count, ledger)
+    return ChargedAnswers(rows, event.stddev, event.count, ledger, ledger._recorder(query))
 
 
 class ChargedAnswers:
     """Noisy answers that were charged: a fixed number, each with noise of the same standard deviation."""
 
-    def __init__(self, rows: PrivateRows, stddev: float, count: int, ledger: Ledger):
-        self._private, self._ledger = rows, ledger
+    def __init__(self, rows: PrivateRows, stddev: float, count: int, ledger: Ledger, record: MarginalRecorder):
+        self._private, self._ledger, self._record = rows, ledger, record
         self.stddev, self.left = stddev, count
 
     def __call__(self, query: Clique | Box) -> np.ndarray:
         if self.left == 0:
             raise BudgetExceeded("All charged answers have been given. This query was not made.")
         self.left -= 1
-        return count_with_noise(self._private, query, self.stddev, self._ledger)
+        return count_with_noise(self._private, query, self.stddev, self._ledger, self._record)
 
 
 def noisy_size(table: PrivateTable, query: Query, ledger: Ledger) -> int:

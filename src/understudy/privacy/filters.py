@@ -17,6 +17,7 @@ from understudy.privacy.charges import check_query, event_of
 from understudy.privacy.counts import count_with_noise
 from understudy.privacy.events import ZCDP, Gaussian
 from understudy.privacy.ledger import Ledger, Query
+from understudy.privacy.marginal_noise import MarginalRecorder
 from understudy.privacy.noise import fine_steps, with_noise
 from understudy.privacy.rows import Clique, Grouped, PrivateRows
 from understudy.privacy.selection import Candidates, select_candidates
@@ -41,7 +42,8 @@ class ZCDPFilter:
         event = event_of(query, ZCDP)
         check_query(rows, query, ledger)
         ledger.charge(query)
-        self._private, self._ledger, self.rho, self.used = rows, ledger, event.rho, 0.0
+        self._private, self._ledger, self._record = rows, ledger, ledger._recorder(query)
+        self.rho, self.used = event.rho, 0.0
 
     @property
     def remaining(self) -> float:
@@ -50,7 +52,7 @@ class ZCDPFilter:
     def noisy_counts(self, clique: Clique, stddev: float) -> np.ndarray:
         """One marginal with discrete Gaussian noise, at rho = rows per unit^2 / (2 stddev^2)."""
         self._spend(self._private.max_rows_per_unit**2 / (2 * stddev**2))
-        return count_with_noise(self._private, clique, stddev, self._ledger)
+        return count_with_noise(self._private, clique, stddev, self._ledger, self._record)
 
     def noisy_selection(self, candidates: Candidates, epsilon: float) -> int:
         """One selection by the exponential mechanism, at rho = epsilon^2 / 8 (bounded range)."""
@@ -79,14 +81,14 @@ def charge_marginals(rows: PrivateRows, query: Query, ledger: Ledger) -> "Gaussi
     event = event_of(query, Gaussian)
     check_query(rows, query, ledger)
     ledger.charge(query)  # before the query: a refused one must not happen
-    return GaussianFilter(rows, event, ledger)
+    return GaussianFilter(rows, event, ledger, ledger._recorder(query))
 
 
 class GaussianFilter:
     """What is left of a charged bundle, as precision: the sum of 1 / s^2 that may still be used, for one row a unit."""
 
-    def __init__(self, rows: PrivateRows, event: Gaussian, ledger: Ledger):
-        self._private, self._ledger = rows, ledger
+    def __init__(self, rows: PrivateRows, event: Gaussian, ledger: Ledger, record: MarginalRecorder):
+        self._private, self._ledger, self._record = rows, ledger, record
         self.precision = event.count / event.noise_multiplier**2 / rows.max_rows_per_unit**2
         """Of the whole bundle: marginals with standard deviations s_j fit if their 1 / s_j^2 sum to this or less."""
         self._used = 0.0
@@ -150,6 +152,7 @@ class GaussianFilter:
 
     def _count(self, query: Clique | Grouped, stddev: float) -> np.ndarray:
         exact = self._private._exact_counts(query)
+        self._record(query.clique if isinstance(query, Grouped) else query, exact.size, stddev)
         if not self._ledger.guarantee.is_private:
             self._private._note_total(exact, 0.0)
             return exact.astype(float)

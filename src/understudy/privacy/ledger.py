@@ -15,6 +15,7 @@ from understudy.notes import Note
 from understudy.privacy import accounting
 from understudy.privacy.accounting import NO_NOISE, Spent
 from understudy.privacy.events import Event
+from understudy.privacy.marginal_noise import ExpectedNoise, MarginalRecorder, MeasuredMarginal
 from understudy.privacy.noise import NoiseSource
 from understudy.run.checkpoint import Slot
 
@@ -112,21 +113,16 @@ def default_delta(declared_rows: int | None) -> float:
 def _check_epsilon(epsilon: float) -> None:
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or math.isnan(epsilon):
         raise ConfigError(f"epsilon must be a positive number, found {epsilon}. 1 is a common choice.")
+    hint = "For a baseline without privacy use --not-private (in Python: Guarantee.not_private())."
     if math.isinf(epsilon) and epsilon > 0:
-        raise ConfigError(
-            "epsilon must be finite, found infinity. For a baseline without privacy use --not-private "
-            "(in Python: Guarantee.not_private())."
-        )
+        raise ConfigError(f"epsilon must be finite, found infinity. {hint}")
     if epsilon <= 0:
         raise ConfigError(
             f"epsilon must be a positive number, found {epsilon:g}. Smaller is more private; 1 is a common choice. "
-            "For a baseline without privacy use --not-private (in Python: Guarantee.not_private())."
+            + hint
         )
     if epsilon > 1000:
-        raise ConfigError(
-            f"epsilon {epsilon:g} is too large to give meaningful protection. Use at most 100. For a baseline without "
-            "privacy use --not-private (in Python: Guarantee.not_private())."
-        )
+        raise ConfigError(f"epsilon {epsilon:g} is too large to give meaningful protection. Use at most 100. {hint}")
     if epsilon < 1e-6:
         raise ConfigError(f"epsilon {epsilon:g} is too small: noise would swamp every answer. Use at least 1e-6.")
 
@@ -172,6 +168,8 @@ class Plan:
     """For the reader of the plan: what was chosen, and why."""
     parts: tuple["Plan", ...] = ()
     """Of a wrapper: the plans of the methods that it wraps. Their queries are among `queries`."""
+    expected: tuple[ExpectedNoise, ...] = ()
+    """The noise of the marginals to be measured; empty for methods that measure none, or cannot tell."""
 
     def __getitem__(self, key: str) -> Query:
         return next(query for query in self.queries if query.key == key)
@@ -285,10 +283,16 @@ class Ledger:
         self._cap: Budget | None = None
         self._outer: Ledger | None = None
         self._split: list[Partition] = []  # the partitions of the units; those of the run in every view
+        self._measured: list[MeasuredMarginal] = []  # those of the run in every view
 
     @property
     def queries(self) -> tuple[Query, ...]:
         return tuple(self._queries)
+
+    @property
+    def measurements(self) -> tuple[MeasuredMarginal, ...]:
+        """Every marginal that was measured, in order; one that was measured again is listed again."""
+        return tuple(self._measured)
 
     @property
     def remaining(self) -> Budget:
@@ -336,8 +340,13 @@ class Ledger:
         """The same ledger for a method inside a method: its charges must fit `cap` as well as all that surrounds it."""
         inner = Ledger(self.guarantee, noise=self.noise, max_rows_per_unit=self.max_rows_per_unit, store=self._store)
         inner._queries, inner._cap, inner._outer = self._queries, cap, self
-        inner._own, inner._split = [], self._split
+        inner._own, inner._split, inner._measured = [], self._split, self._measured
         return inner
+
+    def _recorder(self, query: Query) -> MarginalRecorder:
+        """For a mechanism that has charged `query`: lists the marginals that it then measures."""
+        assert query in self._queries, "a query is charged first"
+        return MarginalRecorder(self._measured, query.key, query.partition, self.guarantee.is_private)
 
     def _partition_units(self, *names: str) -> tuple[Partition, ...]:
         """The partitions of the one split of this run. A second one is refused: its partitions would share units with
@@ -387,6 +396,7 @@ class Ledger:
             seeded=self.noise.seeded,
             max_rows_per_unit=self.max_rows_per_unit,
             queries=queries,
+            measurements=self.measurements if planned is None else (),
             released=planned is None,
             warnings=(*self.guarantee.warnings, *warnings),
             method=method,
@@ -426,6 +436,7 @@ class Statement:
     seeded: bool
     max_rows_per_unit: int
     queries: tuple[Query, ...]
+    measurements: tuple[MeasuredMarginal, ...] = ()
     facts: PublicFacts = PublicFacts()
     warnings: tuple[str, ...] = ()
     """Sentences: what a reader should know about this run, from public facts and noisy answers."""

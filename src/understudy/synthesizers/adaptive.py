@@ -22,7 +22,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from understudy.marginals.allocation import MEAN_NOISE, add_precision, needs
+from understudy.marginals.allocation import add_precision, needs
 from understudy.marginals.choice import Candidates, SizeLimit, choose, resolved_cells, resolved_fraction
 from understudy.marginals.errors import ErrorEstimates
 from understudy.marginals.estimation import Measurement, estimate
@@ -125,6 +125,7 @@ class _Fit:
         self.measurements: list[Measurement] = []
         self.precision: dict[Clique, float] = {}
         self.errors = ErrorEstimates()
+        self.first_errors: dict[Clique, float] = {}
         self.pairs = [clique for clique in self._workload() if len(clique) == 2]
         self.larger = [clique for clique in self._workload() if len(clique) > 2]
 
@@ -140,3 +141,174 @@ class _Fit:
             if is_last:
                 break
         return model
+
+    # --- What competes ---
+
+    def _workload(self) -> list[Clique]:
+        """Sets of two columns and more: pairs first, each in the order of the domain."""
+        domain, settings = self.domain, self.settings
+        if settings.workload is not None:
+            subsets = {
+                tuple(sorted(subset, key=domain.index))
+                for clique in settings.workload
+                for size in range(2, len(clique) + 1)
+                for subset in itertools.combinations(clique, size)
+            }
+            return sorted(subsets, key=lambda clique: (len(clique), [domain.index(name) for name in clique]))
+        cliques: list[Clique] = list(itertools.combinations(domain.names, 2))
+        if domain.target is None:
+            return cliques
+        others = [name for name in domain.names if name != domain.target]
+        for size in range(3, settings.interactions + 1):
+            if size > 3 and math.comb(len(others), size - 1) > MOST_CANDIDATES:
+                break
+            cliques += [self._with_target(rest) for rest in itertools.combinations(others, size - 1)]
+        return cliques
+
+    def _with_target(self, rest: Clique) -> Clique:
+        assert self.domain.target is not None
+        return tuple(sorted((self.domain.target, *rest), key=self.domain.index))
+
+    def _weight(self, clique: Clique) -> float:
+        return self.settings.target_weight if self.domain.target in clique else 1.0
+
+    def _candidates(self, number: int) -> list[Clique]:
+        """All pairs in the first round; then also larger cliques, the most promising ones of all.
+
+        A clique of three is a candidate once two of its pairs are measured: before, its error is mostly theirs. Larger
+        ones are asked for in the second round, all at once, since nothing smaller hints at them.
+        """
+        open_pairs: list[Clique] = [pair for pair in self.pairs if pair not in self.precision]
+        if number == 0:
+            return open_pairs
+        most_cells = self._num_rows / 2
+        larger = [
+            clique
+            for clique in self.larger
+            if clique not in self.precision and self.domain.size(clique) <= most_cells and self._is_due(clique, number)
+        ]
+        found = open_pairs + larger
+        if number == 1 and self.settings.interactions > 3:
+            return found
+        keep = max(10, round(self.settings.candidates_per_column * len(self.domain.names)))
+        return sorted(found, key=self._promise, reverse=True)[:keep] if len(found) > keep else found
+
+    def _is_due(self, clique: Clique, number: int) -> bool:
+        if len(clique) > 3:
+            return number == 1 or self.errors.likely(clique) is not None
+        return sum(pair in self.precision for pair in itertools.combinations(clique, 2)) >= 2
+
+    def _promise(self, clique: Clique) -> float:
+        """What its error may well be; for a clique never asked about, as far as its pairs tell."""
+        likely = self.errors.likely(clique)
+        if likely is None:
+            pairs = [self.first_errors.get(pair, 0.0) for pair in itertools.combinations(clique, 2)]
+            likely = sum(pairs) / 2
+        return self._weight(clique) * likely
+
+    def _can_select(self) -> bool:
+        """Whether noisy errors of all pairs could show anything: none is larger than twice the rows."""
+        if not self.pairs:
+            return False
+        budget = self.settings.selection_fraction * FIRST_SCORES * self.filter.precision
+        return math.sqrt(len(self.pairs) / budget) < self._num_rows
+
+    @property
+    def _num_rows(self) -> int:
+        return self._run.rows.public_num_rows
+
+    # --- Rounds ---
+
+    def _measure_one_way(self) -> None:
+        """1-way marginals with the part of the precision that they would need beside all pairs of the workload."""
+        cliques = self.domain.one_way
+        cells = np.array([self.domain.size(clique) for clique in cliques], dtype=float)
+        weights = np.full(len(cliques), max(1.0, ONE_WAY_SHARE * (len(cliques) - 1)))
+        need = needs(weights, cells)
+        part = 1.0
+        if self._can_select():
+            pair_cells = np.array([self.domain.size(pair) for pair in self.pairs], dtype=float)
+            pair_need = needs(np.ones(len(self.pairs)), np.minimum(pair_cells, self._num_rows / 4)).sum()
+            part = (1 - self.settings.selection_fraction) * need.sum() / (need.sum() + pair_need)
+        self._measure(cliques, part * self.filter.precision * need / need.sum())
+
+    def _round(self, model: GraphicalModel, number: int, *, is_last: bool) -> GraphicalModel:
+        """Errors under noise, a choice, precision for it and for what was measured before, and a new model."""
+        rounds = self.settings.rounds
+        is_open = self._can_select()
+        later_scores = self._score_budget(rounds - 1) * (rounds - 1 - number) if is_open and not is_last else 0.0
+        scores = self._score_budget(number) if is_open else 0.0
+        share = (self.filter.left - scores - later_scores) / (1 if is_last else rounds - number)
+        held = list(self.precision)
+        present = np.array([self.precision[clique] for clique in held])
+        stddev = math.sqrt((len(held) + len(self.domain.names)) / (present.sum() + share))
+        cells = np.array([resolved_cells(table, stddev) for table in model.marginals(held)])
+        need = needs(np.array([self._held_weight(clique) for clique in held]), cells)
+        chosen: list[Clique] = []
+        if is_open and (candidates := self._candidates(number)):
+            compared = self._compare(model, candidates, scores, stddev)
+            limit = SizeLimit(
+                self.domain, model, self.settings.max_model_size * CELLS_PER_MEGABYTE * (number + 1) / rounds
+            )
+            final = present.sum() + share * (1 if is_last else rounds - number)
+            picks = choose(
+                compared,
+                limit,
+                total_need=float(need.sum()),
+                precision=final,
+                most=len(self.domain.names),
+                forest=number == 0,
+            )
+            chosen = [candidates[at] for at in picks]
+            need = np.concatenate([need, needs(compared.weights, compared.cells)[picks]])
+        added = add_precision(need, np.concatenate([present, np.zeros(len(chosen))]), share * (1 - 1e-9))
+        self._measure([*held, *chosen], added)
+        return self._estimate(model, LAST_ITERATIONS if is_last else 1)
+
+    def _score_budget(self, number: int) -> float:
+        """The precision of one round's errors."""
+        rounds, budget = self.settings.rounds, self.settings.selection_fraction * self.filter.precision
+        if rounds == 1:
+            return budget
+        return budget * FIRST_SCORES if number == 0 else budget * (1 - FIRST_SCORES) / (rounds - 1)
+
+    def _held_weight(self, clique: Clique) -> float:
+        """The weight of a measured marginal; 1-way marginals carry pairs of the workload that are not measured."""
+        if len(clique) > 1:
+            return self._weight(clique)
+        waiting = sum(clique[0] in pair and pair not in self.precision for pair in self.pairs)
+        return self._weight(clique) * max(1.0, ONE_WAY_SHARE * waiting)
+
+    def _compare(self, model: GraphicalModel, cliques: list[Clique], precision: float, stddev: float) -> Candidates:
+        """Asks for the errors of candidates; only errors in cells that the noise resolves can be removed."""
+        expected = [np.maximum(table, 0.0) for table in model.marginals(cliques)]
+        noise = math.sqrt(len(cliques) / precision)
+        errors = self.errors.add(cliques, expected, self.filter.noisy_errors(cliques, expected, noise), noise)
+        if not self.first_errors:
+            self.first_errors = dict(zip(cliques, errors.tolist(), strict=True))
+        known = np.array([resolved_fraction(table, stddev, self.settings.prior_variance) for table in expected])
+        return Candidates(
+            cliques,
+            errors * known,
+            weights=np.array([self._weight(clique) for clique in cliques]),
+            cells=np.array([resolved_cells(table, stddev) for table in expected]),
+        )
+
+    def _measure(self, cliques: Sequence[Clique], precision: np.ndarray) -> None:
+        wanted = [(clique, float(each)) for clique, each in zip(cliques, precision, strict=True) if each > 0]
+        stddevs = [each**-0.5 for _, each in wanted]
+        tables = self.filter.noisy_counts([clique for clique, _ in wanted], stddevs)
+        for (clique, each), table, stddev in zip(wanted, tables, stddevs, strict=True):
+            self.measurements.append(Measurement(clique, table, stddev))
+            self.precision[clique] = self.precision.get(clique, 0.0) + each
+
+    def _estimate(self, model: GraphicalModel | None, factor: int = 1) -> GraphicalModel:
+        return estimate(
+            self.domain,
+            self.measurements,
+            total=self._num_rows,
+            iterations=factor * self.settings.iterations,
+            entropy=self.settings.entropy,
+            prior_variance=self.settings.prior_variance,
+            warm_start=model,
+        )

@@ -15,12 +15,14 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from understudy.marginals.estimation import Measurement, estimate
+from understudy.marginals.expected import precision_of
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique, count_cells
 from understudy.notes import Note
 from understudy.privacy.events import ZCDP
 from understudy.privacy.filters import ZCDPFilter
 from understudy.privacy.ledger import Budget, Plan, Query
+from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import Candidates
 from understudy.schema import Domain
@@ -74,6 +76,18 @@ class AIM:
             weight = f"have weight {self.target_weight:g} in selections."
             notes.append(Note(f"Marginals with the target {domain.target!r} {weight}"))
         return Plan((query,), tuple(notes))
+
+    def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
+        """1-way marginals have a round each. Selected ones have the noise of the first rounds at most, and are fewer if
+        later rounds get more of the budget."""
+        rounds, columns = self._max_rounds(domain), len(domain.names)
+        precision = precision_of(plan["rounds"].event, max_rows_per_unit) / rounds
+        first = ExpectedNoise(min_order=1, max_order=1, marginals=columns, stddev=precision**-0.5, exact=True)
+        most = max(map(len, self._weights(domain)))
+        if most == 1:
+            return (first,)
+        stddev = (MEASURING_FRACTION * precision) ** -0.5
+        return first, ExpectedNoise(min_order=2, max_order=most, marginals=rounds - columns, stddev=stddev, exact=False)
 
     def _max_rounds(self, domain: Domain) -> int:
         """Enough for all 1-way marginals and at least one selection."""

@@ -6,9 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from understudy.marginals.estimation import estimate, measure
+from understudy.marginals.expected import expected_of_counts
 from understudy.models.graphical import GraphicalModel
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Budget, Plan
+from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.schema import Domain
 from understudy.settings import Positive, check_settings
 from understudy.synthesizers.protocol import Capabilities
@@ -35,6 +37,10 @@ class Independent:
             return DiscreteGaussian(noise, count, budget.max_rows_per_unit)
 
         return Plan((calibrate_query("one_way", f"1-way marginals of {count} columns", counts, domain, budget),))
+
+    def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
+        """The noise of the one query."""
+        return (expected_of_counts(plan["one_way"].event, 1, 1),)
 
     def fit(self, run: Run) -> GraphicalModel:
         """Formal guarantee: the cost of the plan's one query; all else is post-processing."""

@@ -14,11 +14,13 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from understudy.marginals.estimation import Measurement, estimate, measure
+from understudy.marginals.expected import expected_of_counts
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique
 from understudy.notes import Note
 from understudy.privacy.events import DiscreteGaussian, Event, Selections
 from understudy.privacy.ledger import Budget, Plan, Query
+from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.selection import Candidates, MarginalSelector, noisy_selections
 from understudy.schema import Domain
@@ -80,6 +82,14 @@ class MST:
             return ()
         weight = f"have weight {self.target_weight:g} in the selection of the tree."
         return (Note(f"Pairs with the target {domain.target!r} {weight}"),)
+
+    def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
+        """The noise of both bundles of counts."""
+        return tuple(
+            expected_of_counts(plan[key].event, order, order)
+            for order, key in enumerate(("one_way", "two_way"), start=1)
+            if key in plan
+        )
 
     def fit(self, run: Run) -> GraphicalModel:
         """Formal guarantee: the joint cost of the plan's queries; estimation and sampling are post-processing."""

@@ -19,12 +19,14 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from understudy.errors import ConfigError, did_you_mean
+from understudy.marginals.expected import expected_of_counts
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique, junction_tree
 from understudy.notes import Note
 from understudy.privacy.counts import ChargedAnswers, noisy_answers
 from understudy.privacy.events import DiscreteGaussian, Event, Selections
 from understudy.privacy.ledger import Budget, Plan, Query
+from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.privacy.rows import Box
 from understudy.privacy.selection import Candidates, MarginalSelector, noisy_selections
 from understudy.schema import Domain
@@ -194,6 +196,17 @@ class MWEM:
             groups = _automatic_groups(domain)
         # With the longest axis last, sums over the others read memory in order.
         return [tuple(sorted(group, key=lambda name: (domain.shape((name,)), name))) for group in groups]
+
+    def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
+        """1-way marginals, if they are measured first, and those of the workload. Boxes are no marginals."""
+        event, (answers, rounds) = plan["counts"].event, self._num_queries(domain)
+        width = min(self.marginal_width, max(self._group_lengths(domain)))
+        if answers == rounds or not rounds:
+            return (expected_of_counts(event, 1, width),) if self.workload == "cuboid" else ()
+        first = expected_of_counts(event, 1, 1, marginals=answers - rounds)
+        if self.workload != "cuboid" or width == 1:
+            return (first,)
+        return first, expected_of_counts(event, 2, width, marginals=rounds)
 
     def fit(self, run: Run) -> GraphicalModel:
         """Figure 1 of the paper, for all groups at once.

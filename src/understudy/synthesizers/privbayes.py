@@ -20,6 +20,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from understudy.marginals.expected import expected_of_counts
 from understudy.models.network import BayesianNetwork
 from understudy.notes import Note
 from understudy.privacy.charges import event_of
@@ -27,6 +28,7 @@ from understudy.privacy.counts import noisy_counts
 from understudy.privacy.dependence import Dependence, DependenceSelector, noisy_dependence_selections
 from understudy.privacy.events import DiscreteGaussian, Selections
 from understudy.privacy.ledger import Budget, Plan
+from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.privacy.rows import Clique
 from understudy.schema import Domain
 from understudy.settings import Count, InnerFraction, Positive, check_settings
@@ -80,6 +82,11 @@ class PrivBayes:
         queries.append(calibrate_query("marginals", what, bundle, domain, budget.after(queries)))
         cells = self._max_cells(domain, event_of(queries[-1], DiscreteGaussian).stddev)
         return Plan(tuple(queries), (Note(f"A column and its parents have at most {cells:,} cells together."),))
+
+    def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
+        """A marginal has one column, which is drawn first, or a column and its parents; all have the same noise."""
+        most = min(1 + self.max_parents, len(domain.names))
+        return (expected_of_counts(plan["marginals"].event, 1, most),)
 
     def fit(self, run: Run) -> BayesianNetwork:
         """Formal guarantee: the joint cost of the plan's queries. The order of the candidates, the conditionals and all

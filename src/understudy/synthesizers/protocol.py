@@ -15,6 +15,7 @@ from understudy.synthesizers.registry import name_of
 if TYPE_CHECKING:
     from understudy.models import Model
     from understudy.privacy.ledger import Budget, Plan
+    from understudy.privacy.marginal_noise import ExpectedNoise
     from understudy.schema import Domain
     from understudy.synthesizers.run import Run
     from understudy.training.trajectory import Trajectory
@@ -77,6 +78,23 @@ class Limited(Protocol):
 
     def too_large(self, domain: "Domain") -> tuple[str, ...]:
         """Columns that together have too many codes; empty if all fit."""
+
+
+@runtime_checkable
+class ExpectsNoise(Protocol):
+    """A method that knows from its plan how much noise the marginals that it measures will have."""
+
+    def expected_noise(self, domain: "Domain", plan: "Plan", max_rows_per_unit: int) -> "tuple[ExpectedNoise, ...]":
+        """For each kind of marginal that it measures, lowest orders first: a pure function of public facts."""
+
+
+def expected_noise_of(
+    synthesizer: Synthesizer, domain: "Domain", plan: "Plan", max_rows_per_unit: int
+) -> "tuple[ExpectedNoise, ...]":
+    """What a method expects of this plan; empty if it measures no marginals, or cannot tell."""
+    if not isinstance(synthesizer, ExpectsNoise):
+        return ()
+    return synthesizer.expected_noise(domain, plan, max_rows_per_unit)
 
 
 def takes_public(synthesizer: Synthesizer) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from understudy.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:  # `understudy` imports these names from here, so that a new method has one place to register
+    from understudy.synthesizers.adaptive import Adaptive as Adaptive
     from understudy.synthesizers.aim import AIM as AIM
     from understudy.synthesizers.autogan import AutoGAN as AutoGAN
     from understudy.synthesizers.bayesgan import BayesGAN as BayesGAN
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # `understudy` imports these names from here, so that a new m
     from understudy.synthesizers.selected import Selected as Selected
 
 SYNTHESIZERS = {
+    "adaptive": "understudy.synthesizers.adaptive:Adaptive",
     "independent": "understudy.synthesizers.independent:Independent",
     "mst": "understudy.synthesizers.mst:MST",
     "aim": "understudy.synthesizers.aim:AIM",

@@ -6,10 +6,42 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
+from understudy.schema import Domain
+
 LEAST_FRACTION = 0.001
 """The smallest fraction of the budget that a setting may give to anything."""
+ONE_WAY_NOISE = 0.002
+"""The noise of 1-way counts over the number of rows that is aimed at."""
+MAX_FOR_ONE_WAY = 0.4
+"""The largest fraction of the precision for 1-way marginals."""
+ONE_WAY_PER_COLUMN = 3.0
+"""The same with a target, times the number of columns: pairs measure their columns too."""
+TARGET_NOISE = 0.001
+"""The noise of 2-way counts with the target over the number of rows that is aimed at."""
+MAX_FOR_TARGET = 0.35
+"""The largest fraction of the precision for 2-way marginals with the target."""
+MIN_FOR_PAIRS = 0.2
+"""The smallest fraction of the remaining precision that other 2-way marginals keep."""
 PRECISIONS = 1.4 ** -np.arange(40.0)[::-1]
 """The fractions of the extra precision that one pair may get."""
+
+
+def fraction_for_one_way(domain: Domain, precision: float, least: float) -> float:
+    """The fraction of the precision for 1-way marginals: as much as they need, at least `least`, and not too much.
+
+    >>> fraction_for_one_way(Domain(names=("a", "b"), sizes=(2, 2), num_rows=1000), 5.0, 0.1)
+    0.1
+    """
+    enough = len(domain.names) / (ONE_WAY_NOISE * domain.num_rows) ** 2 / precision
+    few = MAX_FOR_ONE_WAY if domain.target is None else ONE_WAY_PER_COLUMN / len(domain.names)
+    return max(min(enough, MAX_FOR_ONE_WAY, few), least)
+
+
+def precision_for_target(domain: Domain, precision: float, least_fraction: float, *, left: float) -> float:
+    """The precision for 2-way marginals with the target, out of what is left after 1-way marginals."""
+    enough = (len(domain.names) - 1) / (TARGET_NOISE * domain.num_rows) ** 2
+    wanted = max(precision * least_fraction, min(enough, precision * MAX_FOR_TARGET))
+    return min(wanted, left * (1 - MIN_FOR_PAIRS))
 
 
 def allocate_noise(precision: float, cells: Sequence[int]) -> list[float]:

@@ -15,7 +15,13 @@ from understudy.privacy.filters import GaussianFilter
 from understudy.privacy.rows import Clique, Grouped
 from understudy.privacy.selection import Candidates, MarginalSelector
 from understudy.schema import Domain
-from understudy.synthesizers.gem.allocation import LEAST_FRACTION, allocate_extra_precision, allocate_noise
+from understudy.synthesizers.gem.allocation import (
+    LEAST_FRACTION,
+    allocate_extra_precision,
+    allocate_noise,
+    fraction_for_one_way,
+    precision_for_target,
+)
 from understudy.synthesizers.gem.groups import (
     Groups,
     TargetMarginals,
@@ -43,20 +49,8 @@ CELLS_AT_ONCE = 2**18
 """The number of cells to compare in one step; if there are more, a random part of them."""
 NOISE_LEVEL = 2.0
 """1-way counts below this many standard deviations of their noise are replaced by a common value."""
-ONE_WAY_NOISE = 0.002
-"""The noise of 1-way counts over the number of rows that is aimed at."""
-MAX_FOR_ONE_WAY = 0.4
-"""The largest fraction of the precision for 1-way marginals."""
-ONE_WAY_PER_COLUMN = 3.0
-"""The same with a target, times the number of columns: pairs measure their columns too."""
 PAIRS_NOISE = 0.0015
 """The noise of 2-way counts over the number of rows below which training takes more steps."""
-TARGET_NOISE = 0.001
-"""The noise of 2-way counts with the target over the number of rows that is aimed at."""
-MAX_FOR_TARGET = 0.35
-"""The largest fraction of the precision for 2-way marginals with the target."""
-MIN_FOR_PAIRS = 0.2
-"""The smallest fraction of the remaining precision that other 2-way marginals keep."""
 MIN_ONE_WAY_GAIN, MAX_ONE_WAY = 0.02, 0.9
 """1-way marginals are measured again if their best fraction of the precision exceeds the present one by the first
 number; it is at most the second."""
@@ -80,13 +74,8 @@ class MarginalMeasurements:
         self._classes: Groups | None = None
         self._target: TargetMarginals | None = None
         self.measured: set[tuple[str, str]] = set()
-        enough = len(domain.names) / (ONE_WAY_NOISE * domain.num_rows) ** 2 / privacy_filter.precision
-        few = MAX_FOR_ONE_WAY if domain.target is None else ONE_WAY_PER_COLUMN / len(domain.names)
-        fraction = min(enough, MAX_FOR_ONE_WAY, few)
-        self._one_way_noise = allocate_noise(
-            privacy_filter.precision * max(fraction, settings.one_way_fraction),
-            [domain.size(clique) for clique in domain.one_way],
-        )
+        fraction = fraction_for_one_way(domain, privacy_filter.precision, settings.one_way_fraction)
+        self._one_way_noise = allocate_noise(privacy_filter.precision * fraction, domain.sizes)
         self._one_way = privacy_filter.noisy_counts(domain.one_way, self._one_way_noise)
         self._domain = domain = dataclasses.replace(domain, num_rows=privacy_filter.public_num_rows)
         self._clean_one_way()
@@ -133,11 +122,9 @@ class MarginalMeasurements:
             classes = self._merge_rarest_classes(target, classes)
         self._classes = classes if max(classes) else None
         others = [name for name in domain.names if name != target]
-        enough = (len(domain.names) - 1) / (TARGET_NOISE * domain.num_rows) ** 2
-        precision = max(
-            privacy_filter.precision * settings.target_fraction, min(enough, privacy_filter.precision * MAX_FOR_TARGET)
+        precision = precision_for_target(
+            domain, privacy_filter.precision, settings.target_fraction, left=privacy_filter.left
         )
-        precision = min(precision, privacy_filter.left * (1 - MIN_FOR_PAIRS))
         stddev = math.sqrt(len(others) / precision)
         groups = {name: self._merge(name, settings.min_signal * stddev * (max(levels) + 1)) for name in others}
         self._target = TargetMarginals(levels, groups, [], [])

@@ -10,14 +10,14 @@ marginals do not determine.
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated
 
 import jax
 import numpy as np
-import scipy.linalg
 from jaxtyping import PRNGKeyArray
 
+from understudy.marginals.expected import precision_of
 from understudy.models.mixture import MixtureOfProducts
 from understudy.notes import Note
 from understudy.privacy.charges import charge_dpsgd
@@ -25,11 +25,12 @@ from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
 from understudy.privacy.events import Gaussian, Selections, SubsampledGaussian
 from understudy.privacy.filters import charge_marginals
 from understudy.privacy.ledger import Budget, Ledger, Plan, Query
+from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.privacy.rows import Clique, PrivateRows
 from understudy.privacy.sampling import round_sampling_rate
 from understudy.privacy.selection import noisy_selections
 from understudy.progress import Progress
-from understudy.schema import Domain, NumericDomain
+from understudy.schema import Domain
 from understudy.settings import (
     Between,
     Count,
@@ -43,6 +44,8 @@ from understudy.settings import (
     check_settings,
 )
 from understudy.synthesizers.gem.allocation import LEAST_FRACTION
+from understudy.synthesizers.gem.critic_inputs import critic_inputs
+from understudy.synthesizers.gem.expected import expected_marginals
 from understudy.synthesizers.gem.measurements import MarginalMeasurements
 from understudy.synthesizers.protocol import Capabilities
 from understudy.synthesizers.run import Run
@@ -91,8 +94,6 @@ UNKNOWN_SIZE = 10_000
 SPREAD, WIDE_SPREAD = 0.1, 1.0
 """The spread of the initial components, without and with a critic. A critic needs distinct components: from equal ones,
 changes of one column show nothing of a parity of four."""
-MIN_STDDEV = 0.1
-"""A lower bound on the standard deviation that critic inputs are divided by."""
 CRITIC_LEARNING_RATE_FACTOR = 0.25
 """The factor of the generator's learning rate in training with a critic."""
 GENERATOR_BATCH = 256
@@ -270,6 +271,19 @@ class GEM:
         """By settings and the number of columns alone: sizes may be private estimates."""
         return min(self.num_selections or len(domain.names), max(1, _num_pairs(domain)))
 
+    def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
+        """At the mean precision of 1-way marginals, of those with the target, and of the others, if none is left out
+        and no codes are merged. The settings and the plan decide how many there are."""
+        precision = precision_of(plan["marginals"].event, max_rows_per_unit)
+        num_pairs = self._num_selections(domain) if "selections" in plan else _num_pairs(domain)
+        three_way_fraction = self._three_way_fraction(plan)
+        return expected_marginals(self, domain, precision, num_pairs=num_pairs, three_way_fraction=three_way_fraction)
+
+    def _three_way_fraction(self, plan: Plan) -> float:
+        """As planned: sizes that are private estimates could decide otherwise in a fit."""
+        wanted = THREE_WAY_FRACTION if self.three_way_fraction is None else self.three_way_fraction
+        return wanted if plan["marginals"].kind == WITH_THREE_WAY else 0.0
+
     def fit(self, run: Run) -> MixtureOfProducts:
         """Formal guarantee: the cost of the plan's queries. Groups, the generator and its average are functions of
         noisy answers and public facts."""
@@ -320,11 +334,8 @@ class GEM:
         select = noisy_selections(rows, plan["selections"], ledger) if "selections" in plan else None
         privacy_filter = charge_marginals(rows, plan["marginals"], ledger)
         max_pairs = None if select is None else self._num_selections(domain)
-        # As planned: sizes that are private estimates could decide otherwise by now.
-        wanted = THREE_WAY_FRACTION if self.three_way_fraction is None else self.three_way_fraction
-        three_way_fraction = wanted if plan["marginals"].kind == WITH_THREE_WAY else 0.0
         measurements = MarginalMeasurements(
-            self, domain, privacy_filter, max_pairs=max_pairs, three_way_fraction=three_way_fraction
+            self, domain, privacy_filter, max_pairs=max_pairs, three_way_fraction=self._three_way_fraction(plan)
         )
         fit = Fit(one_hot_blocks(domain.sizes), (self.width,) * self.depth, self.ema_decay)
         spread = WIDE_SPREAD if self.has_critics else SPREAD
@@ -462,31 +473,6 @@ class GEM:
             return ()
         rounds = min(self.rounds, selections)
         return tuple(selections // rounds + (number < selections % rounds) for number in range(rounds))
-
-
-def critic_inputs(
-    domain: Domain, scales: Sequence[NumericDomain | None], shares: Sequence[np.ndarray]
-) -> tuple[tuple[float, ...], tuple[tuple[float, ...], ...]]:
-    """The inputs of a critic, by estimated 1-way marginals: means of the features, and linear maps of centred features.
-
-    A number is the index of its bin, and whether it is missing; a column of two codes is one indicator; both are
-    divided by their standard deviation. With an input for each bin, noise would hide interactions of three columns.
-    """
-    parts = []
-    for name, scale, share in zip(domain.names, scales, shares, strict=True):
-        size, missing = len(share), scale is not None and scale.nullable
-        inputs = np.eye(size)
-        if name in domain.numeric and size > 2 + missing:
-            bins = np.arange(size - missing) - np.average(np.arange(size - missing), weights=share[: size - missing])
-            inputs = np.concatenate([np.append(bins, 0.0)[None, :size], inputs[size - missing :]])
-        elif size == 2:
-            inputs = inputs[1:]
-        if len(inputs) <= 2:
-            spread = np.sqrt(inputs**2 @ share - (inputs @ share) ** 2)
-            inputs = inputs / np.maximum(spread, MIN_STDDEV)[:, None]
-        parts.append(inputs.T)
-    sums = scipy.linalg.block_diag(*parts)
-    return tuple(np.concatenate(shares).tolist()), tuple(map(tuple, sums.tolist()))
 
 
 MODE_TEXTS = {"one_shot": "all at once", "adaptive": "in rounds, those with the largest error first"}

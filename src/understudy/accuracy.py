@@ -1,0 +1,162 @@
+"""From an accuracy to a guarantee: the smallest epsilon at which a plan expects no more noise than this.
+
+A search over plans, so from public facts alone: no data is read.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Sequence
+
+from understudy.api import plan
+from understudy.errors import BudgetExceeded, ConfigError
+from understudy.privacy.discovery import Binning
+from understudy.privacy.ledger import Guarantee
+from understudy.privacy.marginal_noise import ExpectedNoise
+from understudy.schema import Schema
+from understudy.synthesizers import AUTO, SYNTHESIZERS, Synthesizer, name_of, read_method, synthesizer_class
+from understudy.synthesizers.protocol import ExpectsNoise
+
+LEAST_EPSILON, MOST_EPSILON = 1e-3, 100.0
+"""Where the smallest epsilon is searched."""
+MOST_SECANTS = 8
+"""After this many guesses the search halves its interval instead."""
+
+
+def guarantee_for(
+    schema: Schema,
+    accuracy: str,
+    method: Synthesizer | str = AUTO,
+    *,
+    delta: float | None = None,
+    rows: int | None = None,
+    binning: Binning | None = None,
+) -> Guarantee:
+    """The guarantee with the smallest epsilon at which a plan expects at most this noise. Reads no data.
+
+    `accuracy` is an order of marginals with the standard deviation of the noise of a typical count, in percent of the
+    declared number of rows or in rows: "2-way 1%", "1-way 0.5%", "1-way 20 rows". Epsilon has three digits, is between
+    0.001 and 100, and the next smaller one is not enough. (A method that changes its plan with epsilon, as `gem` may,
+    can reach the same accuracy at an epsilon far below too.)
+
+    >>> from understudy.schema import Column
+    >>> schema = Schema(columns=(Column(name="member", kind="boolean"),), rows=1000)
+    >>> guarantee_for(schema, "1-way 1%", "independent")
+    Guarantee(epsilon=0.341, delta=None)
+    """
+    wanted = Accuracy.parse(accuracy)
+    limit = wanted.in_rows(schema.rows)
+    synthesizer = read_method(method) if isinstance(method, str) and method != AUTO else method
+    if not isinstance(synthesizer, str | ExpectsNoise):
+        able = [name for name in SYNTHESIZERS if issubclass(synthesizer_class(name), ExpectsNoise)]
+        raise ConfigError(
+            f"{name_of(synthesizer)} does not know the noise of marginals in advance, so it takes no accuracy. Give "
+            f"epsilon, or use one of: {', '.join([AUTO, *able])}."
+        )
+
+    def noise(epsilon: float) -> float:
+        try:
+            made = plan(schema, synthesizer, Guarantee(epsilon, delta), rows=rows, binning=binning)
+        except BudgetExceeded:  # too small an epsilon for any noise
+            return math.inf
+        return wanted.stddev_in(made.expected)
+
+    epsilon, found = _smallest_epsilon(noise, limit)
+    if found <= limit:
+        return Guarantee(epsilon, delta)
+    called = method if isinstance(method, str) else name_of(method)
+    if math.isinf(found):
+        raise ConfigError(
+            f"{called} measures no {wanted.order}-way marginals of this schema. Use another order or method."
+        )
+    figure = f"{found:.3g} rows" if not wanted.percent else f"{found / limit * wanted.limit:.3g}%"
+    raise ConfigError(
+        f'{called} does not reach "{wanted}" at any epsilon up to {MOST_EPSILON:g}: at epsilon {epsilon:g} it expects '
+        f'"{wanted.order}-way {figure}". Ask for less accuracy, or drop columns.'
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Accuracy:
+    """A limit on the noise of a typical cell: its standard deviation in marginals of this order is at most so large."""
+
+    order: int
+    limit: float
+    percent: bool
+    """Whether the limit is in percent of the declared number of rows, rather than in rows."""
+
+    @classmethod
+    def parse(cls, text: str) -> "Accuracy":
+        """From "2-way 1%" or "1-way 20 rows".
+
+        >>> Accuracy.parse("2-way 1%")
+        Accuracy(order=2, limit=1.0, percent=True)
+        """
+        found = re.fullmatch(r"\s*([1-9])-way\s+(\d+\.?\d*|\.\d+)\s*(%|rows?)\s*", text)
+        if found is None or float(found[2]) <= 0:
+            raise ConfigError(
+                f'accuracy must be an order and a noise, such as "2-way 1%" or "1-way 20 rows"; found {text!r}.'
+            )
+        return cls(int(found[1]), float(found[2]), found[3] == "%")
+
+    def __str__(self) -> str:
+        return f"{self.order}-way {self.limit:g}{'%' if self.percent else ' rows'}"
+
+    def in_rows(self, declared_rows: int | None) -> float:
+        """The limit in rows."""
+        if not self.percent:
+            return self.limit
+        if declared_rows is None:
+            raise ConfigError(
+                f'accuracy "{self}" is in percent of the rows, and the schema declares no number of rows. Declare it, '
+                f'or give a number of rows: "{self.order}-way 20 rows".'
+            )
+        return self.limit / 100 * declared_rows
+
+    def stddev_in(self, expected: Sequence[ExpectedNoise]) -> float:
+        """The noise of a typical cell of this order; infinite if no marginal of this order is measured."""
+        of_order = (each.stddev for each in expected if each.min_order <= self.order <= each.max_order)
+        return next(of_order, math.inf)
+
+
+def _smallest_epsilon(noise: Callable[[float], float], limit: float) -> tuple[float, float]:
+    """The smallest epsilon of three digits with at most this noise, and its noise; else the largest epsilon and its.
+
+    Noise is close to a power of epsilon, so a line through the logarithms of two points guesses well.
+    """
+    low, high = _index(LEAST_EPSILON) - 1, _index(MOST_EPSILON) + 1
+    at, tried = _index(1.0), dict[int, float]()
+    while high - low > 1 and at not in tried:
+        tried[at] = noise(_epsilon(at))
+        low, high = (low, at) if tried[at] <= limit else (at, high)
+        guess = _guess(tried, limit) if len(tried) <= MOST_SECANTS else None
+        at = min(max((low + high) // 2 if guess is None else guess, low + 1), high - 1)
+    best = min(high, _index(MOST_EPSILON))
+    return _epsilon(best), tried[best]
+
+
+def _guess(tried: dict[int, float], limit: float) -> int | None:
+    """The index at which the noise would be at the limit, by the two points nearest to it."""
+    points = sorted(
+        (abs(math.log(noise / limit)), math.log(_epsilon(index)), math.log(noise / limit))
+        for index, noise in tried.items()
+        if math.isfinite(noise)
+    )
+    if not points:  # maybe at no epsilon: the largest decides
+        return _index(MOST_EPSILON)
+    (_, x, y), *others = points
+    slope = (others[0][2] - y) / (others[0][1] - x) if others else -1.0
+    if not -4 <= slope <= -0.25:  # another kind of plan
+        return None
+    return _index(math.exp(min(max(x - y / slope, math.log(LEAST_EPSILON)), math.log(MOST_EPSILON))))
+
+
+def _index(epsilon: float) -> int:
+    """The place among all numbers of three digits of the first that is not below; 1 is at 0."""
+    exponent = math.floor(math.log10(epsilon) + 1e-12)
+    return 900 * exponent + math.ceil(epsilon / 10.0 ** (exponent - 2) - 1e-6) - 100
+
+
+def _epsilon(index: int) -> float:
+    exponent, digits = divmod(index, 900)
+    return float(f"{100 + digits}e{exponent - 2}")

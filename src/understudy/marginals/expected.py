@@ -1,0 +1,55 @@
+"""The noise that a plan expects in the marginals that it measures.
+
+From public facts alone, before any data is read. Methods that know their noise implement `ExpectsNoise`
+(`synthesizers/protocol.py`) with the functions here.
+"""
+
+import math
+
+from understudy.privacy.events import ZCDP, DiscreteGaussian, Event, Gaussian
+from understudy.privacy.marginal_noise import ExpectedNoise
+from understudy.schema import Domain
+
+
+def expected_of_counts(event: Event, min_order: int, max_order: int, *, marginals: int | None = None) -> ExpectedNoise:
+    """Of a query whose counts all have the same noise; `marginals` of them, by default all of its counts.
+
+    >>> expected_of_counts(DiscreteGaussian(12.0, 5), 1, 1)
+    ExpectedNoise(min_order=1, max_order=1, marginals=5, stddev=12.0, exact=True)
+    """
+    assert isinstance(event, DiscreteGaussian)
+    count = event.count if marginals is None else marginals
+    return ExpectedNoise(min_order=min_order, max_order=max_order, marginals=count, stddev=event.stddev, exact=True)
+
+
+def precision_of(event: Event, max_rows_per_unit: int = 1) -> float:
+    """What marginals may share: those with standard deviations s_j fit if their 1 / s_j^2 sum to this or less.
+
+    >>> precision_of(Gaussian(2.0)), precision_of(ZCDP(0.125)), precision_of(DiscreteGaussian(4.0, 4, 2), 2)
+    (0.25, 0.25, 0.25)
+    """
+    assert isinstance(event, Gaussian | ZCDP | DiscreteGaussian)
+    return 2 * event.rho / max_rows_per_unit**2  # a Gaussian of multiplier m, and one over m^2, have rho = 1 / (2 m^2)
+
+
+def expected_of_precision(
+    domain: Domain, precision: float, one_way_fraction: float, num_pairs: int
+) -> tuple[ExpectedNoise, ...]:
+    """Of a precision that 1-way marginals get a fraction of, and 2-way marginals the rest, each evenly.
+
+    An uneven allocation has this noise at its mean precision.
+
+    >>> domain = Domain(names=("a", "b", "c"), sizes=(2, 2, 2), num_rows=100)
+    >>> [each.stddev for each in expected_of_precision(domain, 0.04, 0.75, 1)]
+    [10.0, 10.0]
+    """
+    one_way = spread_precision(1, len(domain.names), precision * (one_way_fraction if num_pairs else 1.0))
+    return (*one_way, *spread_precision(2, num_pairs, precision * (1 - one_way_fraction)))
+
+
+def spread_precision(order: int, marginals: int, precision: float) -> tuple[ExpectedNoise, ...]:
+    """Of this many marginals with this precision in all; none if there are none."""
+    if not marginals or precision <= 0:
+        return ()
+    stddev = math.sqrt(marginals / precision)
+    return (ExpectedNoise(min_order=order, max_order=order, marginals=marginals, stddev=stddev, exact=False),)
