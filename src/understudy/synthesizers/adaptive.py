@@ -65,7 +65,7 @@ class Adaptive:
     target_weight: Annotated[float, AtLeast(1)] = 2.0
     """The weight of marginals with the target. Without a target it has no effect."""
 
-    rounds: Count = 10
+    rounds: Count = 6
     """The number of rounds after the 1-way marginals."""
 
     selection_fraction: InnerFraction = 0.1
