@@ -48,11 +48,6 @@ class ErrorEstimates:
         known = self._known.get(clique)
         return None if known is None else sum(known)
 
-    def drop(self, cliques: Sequence[Clique]) -> None:
-        """Forgets cliques that were measured."""
-        for clique in cliques:
-            self._answers.pop(clique, None)
-
 
 def posterior_mean(
     noisy: Float[np.ndarray, " n"], stddev: float | Float[np.ndarray, " n"], mean: float

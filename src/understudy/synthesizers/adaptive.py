@@ -131,7 +131,11 @@ class _Fit:
 
     def run(self) -> GraphicalModel:
         """All rounds; the last one spends what is left."""
-        self._measure_one_way()
+        can_select = self._can_select()
+        self._measure_one_way(and_more=can_select)
+        if not can_select:  # nothing is left for rounds, even if noisy counts now tell of more rows than declared
+            self._run.report(1.0, f"{len(self.precision)} marginals measured")
+            return self._estimate(None, LAST_ITERATIONS)
         model = self._estimate(None)
         rounds = self.settings.rounds
         for number in range(rounds):
@@ -178,10 +182,13 @@ class _Fit:
         A clique of three is a candidate once two of its pairs are measured: before, its error is mostly theirs. Larger
         ones are asked for in the second round, all at once, since nothing smaller hints at them.
         """
-        open_pairs: list[Clique] = [pair for pair in self.pairs if pair not in self.precision]
+        most_cells = self.settings.max_model_size * CELLS_PER_MEGABYTE
+        open_pairs: list[Clique] = [
+            pair for pair in self.pairs if pair not in self.precision and self.domain.size(pair) <= most_cells
+        ]
         if number == 0:
             return open_pairs
-        most_cells = self._num_rows / 2
+        most_cells = min(most_cells, self._num_rows / 2)
         larger = [
             clique
             for clique in self.larger
@@ -219,14 +226,14 @@ class _Fit:
 
     # --- Rounds ---
 
-    def _measure_one_way(self) -> None:
-        """1-way marginals with the part of the precision that they would need beside all pairs of the workload."""
+    def _measure_one_way(self, *, and_more: bool) -> None:
+        """1-way marginals with the part of the precision that they would need beside all pairs, or with all of it."""
         cliques = self.domain.one_way
         cells = np.array([self.domain.size(clique) for clique in cliques], dtype=float)
         weights = np.full(len(cliques), max(1.0, ONE_WAY_SHARE * (len(cliques) - 1)))
         need = needs(weights, cells)
         part = 1.0
-        if self._can_select():
+        if and_more:
             pair_cells = np.array([self.domain.size(pair) for pair in self.pairs], dtype=float)
             pair_need = needs(np.ones(len(self.pairs)), np.minimum(pair_cells, self._num_rows / 4)).sum()
             part = (1 - self.settings.selection_fraction) * need.sum() / (need.sum() + pair_need)
@@ -261,6 +268,7 @@ class _Fit:
             )
             chosen = [candidates[at] for at in picks]
             need = np.concatenate([need, needs(compared.weights, compared.cells)[picks]])
+        share = self.filter.left if is_last else share  # what was set aside for errors may be left over
         added = add_precision(need, np.concatenate([present, np.zeros(len(chosen))]), share * (1 - 1e-9))
         self._measure([*held, *chosen], added)
         return self._estimate(model, LAST_ITERATIONS if is_last else 1)
