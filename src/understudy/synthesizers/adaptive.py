@@ -126,8 +126,10 @@ class _Fit:
         self.precision: dict[Clique, float] = {}
         self.errors = ErrorEstimates()
         self.first_errors: dict[Clique, float] = {}
-        self.pairs = [clique for clique in self._workload() if len(clique) == 2]
-        self.larger = [clique for clique in self._workload() if len(clique) > 2]
+        # A column of one code tells nothing beside others.
+        workload = [clique for clique in self._workload() if min(self.domain.shape(clique)) > 1]
+        self.pairs = [clique for clique in workload if len(clique) == 2]
+        self.larger = [clique for clique in workload if len(clique) > 2]
 
     def run(self) -> GraphicalModel:
         """All rounds; the last one spends what is left."""
