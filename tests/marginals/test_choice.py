@@ -8,27 +8,25 @@ import pytest
 
 from tests.joint_tables import make_domain
 from understudy.marginals.choice import Candidates, SizeLimit, choose, resolved_cells, resolved_fraction
-from understudy.marginals.estimation import estimate
 from understudy.models.graphical import GraphicalModel
-from understudy.models.junction import Clique, count_cells
+from understudy.models.junction import Clique, count_cells, junction_tree
 from understudy.schema import Domain
 
 DOMAIN = make_domain({"a": 2, "b": 3, "c": 4, "d": 2, "e": 5, "f": 3})
 
 
-def columns_alone(domain: Domain = DOMAIN) -> GraphicalModel:
-    model = estimate(domain, [])
+def columns_alone(domain: Domain) -> GraphicalModel:
     return GraphicalModel(
         domain=domain,
-        total=model.total,
+        total=1000.0,
         cliques=domain.one_way,
         potentials=tuple(np.zeros(size) for size in domain.sizes),
-        tree=model.tree,
+        tree=junction_tree(domain, domain.one_way),
     )
 
 
 def limit_of(cells: float) -> SizeLimit:
-    return SizeLimit(DOMAIN, columns_alone(), cells)
+    return SizeLimit(DOMAIN, columns_alone(DOMAIN), cells)
 
 
 def pairs_and_triples(seed: int) -> Candidates:
@@ -58,7 +56,7 @@ def naive_choice(
     candidates: Candidates, cells: float, total_need: float, precision: float, most: int, *, forest: bool
 ) -> list[int]:
     """Of all candidates that are left and allowed, the best one by the rule; again until none has a gain."""
-    mean_noise, chosen = math.sqrt(2 / math.pi), []
+    mean_noise, chosen = math.sqrt(2 / math.pi), list[int]()
     need = [(w * m) ** (2 / 3) for w, m in zip(candidates.weights, candidates.cells, strict=True)]
     while len(chosen) < most:
         spent = total_need + sum(need[i] for i in chosen)
@@ -96,10 +94,9 @@ def test_the_choice_is_that_of_the_greedy_rule(seed: int, cells: float, forest: 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_forest_closes_no_cycle(seed: int) -> None:
     candidates = pairs_and_triples(seed)
-    asked = {"total_need": 1.0, "precision": 1e9, "most": 20}
-    found = choose(candidates, limit_of(1e9), **asked, forest=True)
+    found = choose(candidates, limit_of(1e9), total_need=1.0, precision=1e9, most=20, forest=True)
     assert is_forest([candidates.cliques[at] for at in found])
-    every = choose(candidates, limit_of(1e9), **asked, forest=False)
+    every = choose(candidates, limit_of(1e9), total_need=1.0, precision=1e9, most=20, forest=False)
     assert sorted(every) == list(range(20))
     assert len(found) < 6
 
@@ -119,7 +116,7 @@ def test_what_the_model_holds_always_fits() -> None:
         total=1.0,
         cliques=(("a", "b", "c"),),
         potentials=(np.zeros((2, 3, 4)),),
-        tree=estimate(DOMAIN, []).tree.__class__((("a", "b", "c"), ("d",), ("e",), ("f",)), (-1, -1, -1, -1)),
+        tree=junction_tree(DOMAIN, [("a", "b", "c")]),
     )
     limit = SizeLimit(DOMAIN, joint, 5.0)
     assert limit.fits(("c", "a"))
@@ -137,12 +134,14 @@ def test_nothing_is_chosen_where_noise_exceeds_every_error() -> None:
     assert choose(no_errors, limit_of(1e9), total_need=14.0, precision=1e9, most=9, forest=False) == []
 
 
-def test_at_most_so_many_are_chosen_and_the_best_first() -> None:
+def test_at_most_that_number_is_chosen_and_the_best_first() -> None:
     candidates = pairs_and_triples(1)
-    asked = {"total_need": 14.0, "precision": 1e6, "forest": False}
-    every = choose(candidates, limit_of(1e9), **asked, most=20)
-    for most in (0, 1, 4):
-        assert choose(candidates, limit_of(1e9), **asked, most=most) == every[:most]
+    every, *fewer = (
+        choose(candidates, limit_of(1e9), total_need=14.0, precision=1e6, most=most, forest=False)
+        for most in (20, 0, 1, 4)
+    )
+    assert len(every) == 20
+    assert fewer == [every[:most] for most in (0, 1, 4)]
 
 
 def test_cells_count_as_far_as_they_exceed_their_noise() -> None:

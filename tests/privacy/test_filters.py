@@ -255,26 +255,21 @@ def test_less_noise_than_steps_allow_is_raised_and_charged_as_raised() -> None:
 
 def test_errors_that_cannot_be_asked_for_are_refused_untouched_and_uncharged() -> None:
     errors = charge_marginals(untouchable(), bundle(), ledger())
-    asked: list[tuple[list[Clique], Expected, float]] = [
-        ([("a",)], [np.ones(2)], 0.99),  # more than is left
-        ([("a",)] * 5, [np.ones(2)] * 5, 2.2),
-        *(([("a",)], [np.ones(2)], stddev) for stddev in (0.0, -1.0, math.nan, math.inf, 2 * MOST_NOISE)),
-        ([("a",), ("b",)], [np.ones(2)], 10.0),
-        *(
-            ([("a", "b")], [counts], 10.0)
-            for counts in (
-                np.ones((3, 2)),
-                np.ones(6),
-                np.ones((1, 3)),  # broadcast over two rows, each would count twice
-                np.ones((2, 2, 3)),
-                np.float64(1.0),
-                np.full((2, 3), -1e-9),
-                np.full((2, 3), math.nan),
-                np.full((2, 3), math.inf),
-                np.full((2, 3), MOST_EXPECTED / 5),
-            )
-        ),
+    wrong: Expected = [
+        np.ones((3, 2)),
+        np.ones(6),
+        np.ones((1, 3)),  # broadcast over two rows of cells, where a row would count twice
+        np.ones((2, 2, 3)),
+        np.ones(()),
+        np.full((2, 3), -1e-9),
+        np.full((2, 3), math.nan),
+        np.full((2, 3), math.inf),
+        np.full((2, 3), MOST_EXPECTED / 5),
     ]
+    asked: list[tuple[list[Clique], Expected, float]] = [([("a", "b")], [counts], 10.0) for counts in wrong]
+    asked += [([("a",)], [np.ones(2)], stddev) for stddev in (0.0, -1.0, math.nan, math.inf, 2 * MOST_NOISE)]
+    asked += [([("a",), ("b",)], [np.ones(2)], 10.0)]
+    asked += [([("a",)], [np.ones(2)], 0.99), ([("a",)] * 5, [np.ones(2)] * 5, 2.2)]  # more than is left
     for cliques, expected, stddev in asked:
         with pytest.raises(BudgetExceeded, match="This query was not made"):
             errors.noisy_errors(cliques, expected, stddev)

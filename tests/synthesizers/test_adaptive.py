@@ -280,6 +280,8 @@ def test_a_table_is_fitted_and_the_certificate_lists_what_was_measured() -> None
     )
     release = us.fit(table, FAST, make_guarantee(5.0), schema=schema, seed=0)
     assert 0.995 * 5 <= release.statement.epsilon <= 5
+    measured = {each.columns for each in release.statement.measurements}
+    assert {("x",), ("y",), ("z",), ("x", "y")} <= measured
     rows = release.sample(600, seed=1)
     assert np.mean(np.array(rows["x"]) == np.array(rows["y"])) > 0.7
 

@@ -25,6 +25,7 @@ from understudy.privacy.selection import Candidates, select_candidates
 MOST_NOISE = 2.0**40
 """Larger standard deviations are refused: draws must be whole numbers that a float holds exactly."""
 MOST_EXPECTED = 2.0**34
+"""Expected counts of more rows are refused: twice as many as a table may have."""
 LEAST_ERROR_NOISE = 1 / 8
 """Noise of errors is at least this: steps then are no finer than 2^23, and those of 2^35 rows fit 64 bits."""
 ROOM = 1e-9
