@@ -58,7 +58,7 @@ def posterior_mean(
     normal distribution around noisy - stddev^2 / mean, cut off at zero.
 
     >>> posterior_mean(np.array([100.0, 0.0]), 1.0, 10.0).round(2).tolist()  # clear, and next to nothing
-    [99.9, 0.77]
+    [99.9, 0.76]
     """
     deviations = np.broadcast_to(stddev, np.shape(noisy))
     ratio = (noisy - deviations**2 / mean) / deviations
