@@ -14,6 +14,7 @@ value; precision follows needs (`marginals/allocation.py`); cells too small for 
 themselves imply (`marginals/shrinkage.py`).
 """
 
+import collections
 import dataclasses
 import itertools
 import math
@@ -26,14 +27,16 @@ from understudy.marginals.allocation import add_precision, needs
 from understudy.marginals.choice import Candidates, SizeLimit, choose, resolved_cells, resolved_fraction
 from understudy.marginals.errors import ErrorEstimates
 from understudy.marginals.estimation import Measurement, estimate
+from understudy.marginals.expected import expected_of_precision, precision_of
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique
 from understudy.notes import Note
 from understudy.privacy.events import Gaussian
 from understudy.privacy.filters import GaussianFilter, charge_marginals
 from understudy.privacy.ledger import Budget, Plan
+from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.schema import Domain
-from understudy.settings import AtLeast, Between, Count, InnerFraction, Listed, Positive, check_settings
+from understudy.settings import AtLeast, Between, Count, InnerFraction, Listed, Positive, SettingError, check_settings
 from understudy.synthesizers.protocol import Capabilities
 from understudy.synthesizers.run import Run, calibrate_query
 
@@ -44,8 +47,13 @@ ONE_WAY_SHARE = 0.25
 CELLS_PER_MEGABYTE = 2**20 / 8
 LAST_ITERATIONS = 10
 """The factor of the number of iterations in the last estimation."""
+MOST_INTERACTIONS, AUTOMATIC_INTERACTIONS = 8, 6
 MOST_CANDIDATES = 20_000
-"""Larger interactions than three columns are candidates if there are not more of them than this."""
+"""The largest number of marginals of one size with the target: the exact counts of so many take seconds."""
+FEW_CODES = 3
+CLEAR_ERROR = 0.1
+"""The noise of an error over the number of rows up to which larger interactions are tried by themselves: a parity has
+an error of all rows."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,9 +66,10 @@ class Adaptive:
     """The marginals that matter, each a list of columns. None: all pairs of columns, and with a target the marginals of
     it and others, up to `interactions` columns."""
 
-    interactions: Annotated[int, Between(2, 8)] = 3
+    interactions: Annotated[int, Between(2, MOST_INTERACTIONS)] | None = None
     """The largest number of columns of a marginal with the target. A dependence that shows only in four columns
-    together, such as a parity of three and the target, needs 4."""
+    together, such as a target that is the parity of three others, needs 4. None: 3, and up to 6 where no column has
+    more than three codes and errors of that many marginals can be told from noise."""
 
     target_weight: Annotated[float, AtLeast(1)] = 2.0
     """The weight of marginals with the target. Without a target it has no effect."""
@@ -94,6 +103,8 @@ class Adaptive:
         """One Gaussian query, spent as precision. Its cost does not depend on what is measured."""
         for clique in self.workload or ():
             domain.shape(clique)  # refuses unknown columns
+        if domain.target is not None and self.interactions is not None:
+            self._check_interactions(len(domain.names) - 1, self.interactions)
         what = f"1-way marginals, and others chosen in {self.rounds} rounds by their expected error"
         query = calibrate_query("marginals", what, Gaussian, domain, budget)
         notes = [Note(f"The model has at most {self.max_model_size:g} MB.")]
@@ -101,10 +112,59 @@ class Adaptive:
             notes.append(
                 Note(
                     f"Marginals with the target {domain.target!r} have weight {self.target_weight:g}, and up to "
-                    f"{self.interactions} columns."
+                    f"{self.max_interactions(domain, precision_of(query.event, budget.max_rows_per_unit))} columns."
                 )
             )
         return Plan((query,), tuple(notes))
+
+    def _check_interactions(self, others: int, interactions: int) -> None:
+        """Refuses more marginals than can be counted; those of three columns are always tried."""
+        if interactions > 3 and (count := math.comb(others, interactions - 1)) > MOST_CANDIDATES:
+            raise SettingError(
+                "interactions",
+                interactions,
+                f"smaller for {others + 1} columns",
+                f"There would be {count:,} marginals of that size with the target; the limit is {MOST_CANDIDATES:,}.",
+            )
+
+    def max_interactions(self, domain: Domain, precision: float) -> int:
+        """The largest number of columns of a marginal with the target, by public facts."""
+        others = len(domain.names) - 1
+        if self.interactions is not None:
+            return min(self.interactions, others + 1)
+        most = min(3, others + 1)
+        if domain.declared_rows is None or domain.estimated or max(domain.sizes) > FEW_CODES:
+            return most
+        budget = self.score_precision(1, precision)
+        count = math.comb(len(domain.names), 2) + math.comb(others, 2)
+        for size in range(4, min(AUTOMATIC_INTERACTIONS, others + 1) + 1):
+            count += math.comb(others, size - 1)
+            if count > MOST_CANDIDATES or math.sqrt(count / budget) > CLEAR_ERROR * domain.declared_rows:
+                break
+            most = size
+        return most
+
+    def score_precision(self, number: int, precision: float) -> float:
+        """The precision of the errors of one round, from that of the whole query."""
+        budget = self.selection_fraction * precision
+        if self.rounds == 1:
+            return budget
+        return budget * FIRST_SCORES if number == 0 else budget * (1 - FIRST_SCORES) / (self.rounds - 1)
+
+    def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
+        """If about one pair for each column is chosen: which ones, and with how much noise, is decided on the way."""
+        precision = precision_of(plan["marginals"].event, max_rows_per_unit)
+        pairs = list(itertools.combinations(domain.names, 2))
+        part = self.one_way_fraction(domain, pairs, domain.num_rows)
+        return expected_of_precision(
+            domain, precision * (1 - self.selection_fraction), part, min(len(pairs), len(domain.names))
+        )
+
+    def one_way_fraction(self, domain: Domain, pairs: Sequence[Clique], num_rows: int) -> float:
+        """The part of the measuring precision that 1-way marginals need beside all pairs of the workload."""
+        need = _one_way_needs(domain).sum()
+        cells = np.array([domain.size(pair) for pair in pairs], dtype=float)
+        return float(need / (need + needs(np.ones(len(pairs)), np.minimum(cells, num_rows / 4)).sum()))
 
     def fit(self, run: Run) -> GraphicalModel:
         """Formal guarantee: the cost of the plan's Gaussian query.
@@ -113,6 +173,11 @@ class Adaptive:
         model are functions of noisy answers and public facts.
         """
         return _Fit(self, run).run()
+
+
+def _one_way_needs(domain: Domain) -> np.ndarray:
+    cells = np.array(domain.sizes, dtype=float)
+    return needs(np.full(len(cells), max(1.0, ONE_WAY_SHARE * (len(cells) - 1))), cells)
 
 
 class _Fit:
@@ -126,6 +191,7 @@ class _Fit:
         self.precision: dict[Clique, float] = {}
         self.errors = ErrorEstimates()
         self.first_errors: dict[Clique, float] = {}
+        self.interactions = settings.max_interactions(self.domain, self.filter.precision)
         # A column of one code tells nothing beside others.
         workload = [clique for clique in self._workload() if min(self.domain.shape(clique)) > 1]
         self.pairs = [clique for clique in workload if len(clique) == 2]
@@ -165,9 +231,7 @@ class _Fit:
         if domain.target is None:
             return cliques
         others = [name for name in domain.names if name != domain.target]
-        for size in range(3, settings.interactions + 1):
-            if size > 3 and math.comb(len(others), size - 1) > MOST_CANDIDATES:
-                break
+        for size in range(3, self.interactions + 1):
             cliques += [self._with_target(rest) for rest in itertools.combinations(others, size - 1)]
         return cliques
 
@@ -197,7 +261,7 @@ class _Fit:
             if clique not in self.precision and self.domain.size(clique) <= most_cells and self._is_due(clique, number)
         ]
         found = open_pairs + larger
-        if number == 1 and self.settings.interactions > 3:
+        if number == 1 and self.interactions > 3:
             return found
         keep = max(10, round(self.settings.candidates_per_column * len(self.domain.names)))
         return sorted(found, key=self._promise, reverse=True)[:keep] if len(found) > keep else found
@@ -219,7 +283,7 @@ class _Fit:
         """Whether noisy errors of all pairs could show anything: none is larger than twice the rows."""
         if not self.pairs:
             return False
-        budget = self.settings.selection_fraction * FIRST_SCORES * self.filter.precision
+        budget = self.settings.score_precision(0, self.filter.precision)
         return math.sqrt(len(self.pairs) / budget) < self._num_rows
 
     @property
@@ -230,29 +294,28 @@ class _Fit:
 
     def _measure_one_way(self, *, and_more: bool) -> None:
         """1-way marginals with the part of the precision that they would need beside all pairs, or with all of it."""
-        cliques = self.domain.one_way
-        cells = np.array([self.domain.size(clique) for clique in cliques], dtype=float)
-        weights = np.full(len(cliques), max(1.0, ONE_WAY_SHARE * (len(cliques) - 1)))
-        need = needs(weights, cells)
-        part = 1.0
+        need, part = _one_way_needs(self.domain), 1.0
         if and_more:
-            pair_cells = np.array([self.domain.size(pair) for pair in self.pairs], dtype=float)
-            pair_need = needs(np.ones(len(self.pairs)), np.minimum(pair_cells, self._num_rows / 4)).sum()
-            part = (1 - self.settings.selection_fraction) * need.sum() / (need.sum() + pair_need)
-        self._measure(cliques, part * self.filter.precision * need / need.sum())
+            part = self.settings.one_way_fraction(self.domain, self.pairs, self._num_rows)
+            part *= 1 - self.settings.selection_fraction
+        self._measure(self.domain.one_way, part * self.filter.precision * need / need.sum())
 
     def _round(self, model: GraphicalModel, number: int, *, is_last: bool) -> GraphicalModel:
         """Errors under noise, a choice, precision for it and for what was measured before, and a new model."""
         rounds = self.settings.rounds
         is_open = self._can_select()
-        later_scores = self._score_budget(rounds - 1) * (rounds - 1 - number) if is_open and not is_last else 0.0
-        scores = self._score_budget(number) if is_open else 0.0
+        later_scores = (
+            self.settings.score_precision(rounds - 1, self.filter.precision) * (rounds - 1 - number)
+            if is_open and not is_last
+            else 0.0
+        )
+        scores = self.settings.score_precision(number, self.filter.precision) if is_open else 0.0
         share = (self.filter.left - scores - later_scores) / (1 if is_last else rounds - number)
         held = list(self.precision)
         present = np.array([self.precision[clique] for clique in held])
         stddev = math.sqrt((len(held) + len(self.domain.names)) / (present.sum() + share))
         cells = np.array([resolved_cells(table, stddev) for table in model.marginals(held)])
-        need = needs(np.array([self._held_weight(clique) for clique in held]), cells)
+        need = needs(self._held_weights(held), cells)
         chosen: list[Clique] = []
         if is_open and (candidates := self._candidates(number)):
             compared = self._compare(model, candidates, scores, stddev)
@@ -275,19 +338,11 @@ class _Fit:
         self._measure([*held, *chosen], added)
         return self._estimate(model, LAST_ITERATIONS if is_last else 1)
 
-    def _score_budget(self, number: int) -> float:
-        """The precision of one round's errors."""
-        rounds, budget = self.settings.rounds, self.settings.selection_fraction * self.filter.precision
-        if rounds == 1:
-            return budget
-        return budget * FIRST_SCORES if number == 0 else budget * (1 - FIRST_SCORES) / (rounds - 1)
-
-    def _held_weight(self, clique: Clique) -> float:
-        """The weight of a measured marginal; 1-way marginals carry pairs of the workload that are not measured."""
-        if len(clique) > 1:
-            return self._weight(clique)
-        waiting = sum(clique[0] in pair and pair not in self.precision for pair in self.pairs)
-        return self._weight(clique) * max(1.0, ONE_WAY_SHARE * waiting)
+    def _held_weights(self, cliques: Sequence[Clique]) -> np.ndarray:
+        """The weights of measured marginals; 1-way marginals carry the pairs of the workload that are not measured."""
+        waiting = collections.Counter(itertools.chain(*(pair for pair in self.pairs if pair not in self.precision)))
+        factors = [max(1.0, ONE_WAY_SHARE * waiting[clique[0]]) if len(clique) == 1 else 1.0 for clique in cliques]
+        return np.array([self._weight(clique) for clique in cliques]) * factors
 
     def _compare(self, model: GraphicalModel, cliques: list[Clique], precision: float, stddev: float) -> Candidates:
         """Asks for the errors of candidates; only errors in cells that the noise resolves can be removed."""

@@ -56,13 +56,13 @@ LEARNERS = {
 }
 """Learners that are settings inside an expression: `quail(mst, learner=naive_bayes(numbers=gaussian))`."""
 
-AUTO = "auto"
+AUTO, DEFAULT = "auto", "adaptive"
+"""`auto` is another name of the default method, in case a later version has a better one."""
 
 
 def synthesizer_class(name: str) -> type:
     """The class behind a name, or an error with the nearest one."""
-    if name == AUTO:
-        raise ConfigError("auto has no settings. To change a setting, name the method, as in gem(steps=800).")
+    name = DEFAULT if name == AUTO else name
     known = [*SYNTHESIZERS, AUTO]
     if name not in SYNTHESIZERS:
         raise ConfigError(
