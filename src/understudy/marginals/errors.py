@@ -48,11 +48,6 @@ class ErrorEstimates:
         known = self._known.get(clique)
         return None if known is None else sum(known)
 
-    def drop(self, cliques: Sequence[Clique]) -> None:
-        """Forgets cliques that were measured."""
-        for clique in cliques:
-            self._answers.pop(clique, None)
-
 
 def posterior_mean(
     noisy: Float[np.ndarray, " n"], stddev: float | Float[np.ndarray, " n"], mean: float
@@ -63,7 +58,7 @@ def posterior_mean(
     normal distribution around noisy - stddev^2 / mean, cut off at zero.
 
     >>> posterior_mean(np.array([100.0, 0.0]), 1.0, 10.0).round(2).tolist()  # clear, and next to nothing
-    [99.9, 0.77]
+    [99.9, 0.76]
     """
     deviations = np.broadcast_to(stddev, np.shape(noisy))
     ratio = (noisy - deviations**2 / mean) / deviations

@@ -192,12 +192,18 @@ class _Fit:
         self.errors = ErrorEstimates()
         self.first_errors: dict[Clique, float] = {}
         self.interactions = settings.max_interactions(self.domain, self.filter.precision)
-        self.pairs = [clique for clique in self._workload() if len(clique) == 2]
-        self.larger = [clique for clique in self._workload() if len(clique) > 2]
+        # A column of one code tells nothing beside others.
+        workload = [clique for clique in self._workload() if min(self.domain.shape(clique)) > 1]
+        self.pairs = [clique for clique in workload if len(clique) == 2]
+        self.larger = [clique for clique in workload if len(clique) > 2]
 
     def run(self) -> GraphicalModel:
         """All rounds; the last one spends what is left."""
-        self._measure_one_way()
+        can_select = self._can_select()
+        self._measure_one_way(and_more=can_select)
+        if not can_select:  # nothing is left for rounds, even if noisy counts now tell of more rows than declared
+            self._run.report(1.0, f"{len(self.precision)} marginals measured")
+            return self._estimate(None, LAST_ITERATIONS)
         model = self._estimate(None)
         rounds = self.settings.rounds
         for number in range(rounds):
@@ -242,10 +248,13 @@ class _Fit:
         A clique of three is a candidate once two of its pairs are measured: before, its error is mostly theirs. Larger
         ones are asked for in the second round, all at once, since nothing smaller hints at them.
         """
-        open_pairs: list[Clique] = [pair for pair in self.pairs if pair not in self.precision]
+        most_cells = self.settings.max_model_size * CELLS_PER_MEGABYTE
+        open_pairs: list[Clique] = [
+            pair for pair in self.pairs if pair not in self.precision and self.domain.size(pair) <= most_cells
+        ]
         if number == 0:
             return open_pairs
-        most_cells = self._num_rows / 2
+        most_cells = min(most_cells, self._num_rows / 2)
         larger = [
             clique
             for clique in self.larger
@@ -283,10 +292,10 @@ class _Fit:
 
     # --- Rounds ---
 
-    def _measure_one_way(self) -> None:
-        """1-way marginals with the part of the precision that they would need beside all pairs of the workload."""
+    def _measure_one_way(self, *, and_more: bool) -> None:
+        """1-way marginals with the part of the precision that they would need beside all pairs, or with all of it."""
         need, part = _one_way_needs(self.domain), 1.0
-        if self._can_select():
+        if and_more:
             part = self.settings.one_way_fraction(self.domain, self.pairs, self._num_rows)
             part *= 1 - self.settings.selection_fraction
         self._measure(self.domain.one_way, part * self.filter.precision * need / need.sum())
@@ -324,6 +333,7 @@ class _Fit:
             )
             chosen = [candidates[at] for at in picks]
             need = np.concatenate([need, needs(compared.weights, compared.cells)[picks]])
+        share = self.filter.left if is_last else share  # what was set aside for errors may be left over
         added = add_precision(need, np.concatenate([present, np.zeros(len(chosen))]), share * (1 - 1e-9))
         self._measure([*held, *chosen], added)
         return self._estimate(model, LAST_ITERATIONS if is_last else 1)
