@@ -30,7 +30,7 @@ from understudy.marginals.estimation import Measurement, estimate
 from understudy.marginals.expected import expected_of_precision, precision_of
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique
-from understudy.notes import Note
+from understudy.notes import Level, Note
 from understudy.privacy.events import Gaussian
 from understudy.privacy.filters import GaussianFilter, charge_marginals
 from understudy.privacy.ledger import Budget, Plan
@@ -50,6 +50,10 @@ LAST_ITERATIONS = 10
 MOST_INTERACTIONS, AUTOMATIC_INTERACTIONS = 8, 6
 MOST_CANDIDATES = 20_000
 """The largest number of marginals of one size with the target: the exact counts of so many take seconds."""
+MOST_PAIRS = 250_000
+"""The largest number of pairs that compete, about 700 columns; beyond, only 1-way marginals are measured by default."""
+TYPICAL_PAIRS = 3
+"""Marginals of two columns and more that are measured for each column, in most runs."""
 FEW_CODES = 3
 CLEAR_ERROR = 0.1
 """The noise of an error over the number of rows up to which larger interactions are tried by themselves: a parity has
@@ -108,6 +112,9 @@ class Adaptive:
         what = f"1-way marginals, and others chosen in {self.rounds} rounds by their expected error"
         query = calibrate_query("marginals", what, Gaussian, domain, budget)
         notes = [Note(f"The model has at most {self.max_model_size:g} MB.")]
+        if self.workload is None and _has_too_many_pairs(domain):
+            few = f"{len(domain.names):,} columns have too many pairs, so only 1-way marginals are measured."
+            return Plan((query,), (Note(f"{few} Name a workload to change this.", Level.WARNING),))
         if domain.target is not None:
             notes.append(
                 Note(
@@ -152,13 +159,11 @@ class Adaptive:
         return budget * FIRST_SCORES if number == 0 else budget * (1 - FIRST_SCORES) / (self.rounds - 1)
 
     def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
-        """If about one pair for each column is chosen: which ones, and with how much noise, is decided on the way."""
-        precision = precision_of(plan["marginals"].event, max_rows_per_unit)
-        pairs = list(itertools.combinations(domain.names, 2))
-        part = self.one_way_fraction(domain, pairs, domain.num_rows)
-        return expected_of_precision(
-            domain, precision * (1 - self.selection_fraction), part, min(len(pairs), len(domain.names))
-        )
+        """If three pairs for each column are chosen and all are alike; what is, is decided on the way."""
+        precision = precision_of(plan["marginals"].event, max_rows_per_unit) * (1 - self.selection_fraction)
+        columns = len(domain.names)
+        pairs = 0 if _has_too_many_pairs(domain) else min(math.comb(columns, 2), TYPICAL_PAIRS * columns)
+        return expected_of_precision(domain, precision, columns / (columns + pairs), pairs)
 
     def one_way_fraction(self, domain: Domain, pairs: Sequence[Clique], num_rows: int) -> float:
         """The part of the measuring precision that 1-way marginals need beside all pairs of the workload."""
@@ -173,6 +178,10 @@ class Adaptive:
         model are functions of noisy answers and public facts.
         """
         return _Fit(self, run).run()
+
+
+def _has_too_many_pairs(domain: Domain) -> bool:
+    return math.comb(len(domain.names), 2) > MOST_PAIRS
 
 
 def _one_way_needs(domain: Domain) -> np.ndarray:
@@ -227,6 +236,8 @@ class _Fit:
                 for subset in itertools.combinations(clique, size)
             }
             return sorted(subsets, key=lambda clique: (len(clique), [domain.index(name) for name in clique]))
+        if _has_too_many_pairs(domain):
+            return []
         cliques: list[Clique] = list(itertools.combinations(domain.names, 2))
         if domain.target is None:
             return cliques
