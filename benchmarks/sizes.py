@@ -1,11 +1,12 @@
-"""How long a wide table takes `autogan`, and a long one `gem`.
+"""How long tables of several shapes take: a wide one with `autogan`, others with the default method.
 
     python benchmarks/sizes.py wide --write
     python benchmarks/sizes.py long --write
 
 wide: 30,000 rows of 1,000 boolean columns, most of them rare, the shape of patients by codes. long: a million rows of
-15 columns, ten categorical (2 to 40 levels) and five numbers, with a target. Both are drawn here from a mixture of 20
-kinds of rows, so that columns go together.
+15 columns, categorical (2 to 40 levels) but for five numbers, with a target; medium: 30,000 rows of 45 such columns.
+Both are drawn here from a mixture of 20 kinds of rows, so that columns go together. hundred: 20,000 rows of 100
+columns in short chains (`made_tables.py`).
 """
 
 import argparse
@@ -13,6 +14,7 @@ import dataclasses
 import datetime
 import platform
 import resource
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 import understudy as us
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 KINDS = 20
 RESULTS = Path(__file__).parent / "results"
@@ -52,6 +56,12 @@ def long(rows: int, columns: int) -> tuple[pa.Table, us.Schema]:
     return pa.table(made), us.Schema(columns=tuple(declared), rows=rows, target="class_0")
 
 
+def chains(rows: int, columns: int) -> tuple[pa.Table, us.Schema]:
+    from benchmarks.made_tables import made_wide  # which imports this file
+
+    return made_wide(rows, columns)
+
+
 @dataclasses.dataclass(frozen=True)
 class Case:
     make: Callable[[int, int], tuple[pa.Table, us.Schema]]
@@ -60,7 +70,12 @@ class Case:
     method: str
 
 
-CASES = {"wide": Case(wide, 30_000, 1_000, "autogan"), "long": Case(long, 1_000_000, 15, "gem")}
+CASES = {
+    "wide": Case(wide, 30_000, 1_000, "autogan"),
+    "long": Case(long, 1_000_000, 15, "adaptive"),
+    "medium": Case(long, 30_000, 45, "adaptive"),
+    "hundred": Case(chains, 20_000, 100, "adaptive"),
+}
 
 
 def main() -> None:

@@ -207,12 +207,18 @@ def as_markdown(results: Sequence[Result], name: str, suite: Mapping[str, Any]) 
         sections += [
             _wins_section(cells, method, rival, epsilons),
             _lost_section(cells, method, epsilons),
-            _ranks_section(cells, [each for each in suite["methods"] if each != REAL]),
+            _ranks_section(cells, _methods_run(results, suite["methods"])),
             _ratios_section(cells, method, epsilons),
             ["## All results"],
         ]
     sections.append(_results_table(cells, suite["methods"]))
     return "\n\n".join("\n".join(section) for section in sections) + "\n"
+
+
+def _methods_run(results: Sequence[Result], methods: Sequence[str]) -> list[str]:
+    """Those with results, in the order of the suite; the real data is not one of them."""
+    run = {result["method"] for result in results}
+    return [method for method in methods if method in run and method != REAL]
 
 
 def _heading(results: Sequence[Result], name: str, suite: Mapping[str, Any]) -> list[str]:

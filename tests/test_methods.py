@@ -117,7 +117,7 @@ def test_names_survive_being_written(workload: list[list[str]]) -> None:
     ("expression", "words"),
     [
         ("mts", "There is no method 'mts'. Did you mean 'mst'?"),
-        ("MST", "The methods are: independent, mst"),
+        ("MST", "The methods are: adaptive, independent, mst"),
         ("", "The method is empty"),
         ("   ", "The method is empty"),
         ("mst(", "'(' was never closed"),

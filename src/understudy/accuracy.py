@@ -46,8 +46,8 @@ def guarantee_for(
     """
     wanted = Accuracy.parse(accuracy)
     limit = wanted.in_rows(schema.rows)
-    synthesizer = read_method(method) if isinstance(method, str) and method != AUTO else method
-    if not isinstance(synthesizer, str | ExpectsNoise):
+    synthesizer = read_method(method) if isinstance(method, str) else method
+    if not isinstance(synthesizer, ExpectsNoise):
         able = [name for name in SYNTHESIZERS if issubclass(synthesizer_class(name), ExpectsNoise)]
         raise ConfigError(
             f"{name_of(synthesizer)} does not know the noise of marginals in advance, so it takes no accuracy. Give "

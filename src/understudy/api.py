@@ -18,7 +18,7 @@ from understudy.encoding import assumed_domain
 from understudy.errors import ConfigError
 from understudy.models import Model
 from understudy.notes import Level, warnings_of
-from understudy.pipeline import EncodedTable, PlannedRun, choose_method, encode_table, plan_method, plan_run
+from understudy.pipeline import EncodedTable, PlannedRun, encode_table, plan_method, plan_run, synthesizer_of
 from understudy.privacy.digest import table_digest
 from understudy.privacy.discovery import Binning
 from understudy.privacy.ledger import Guarantee, Plan
@@ -53,9 +53,9 @@ def plan(
     if rows is not None:
         check_size(rows, "The assumed number of rows")
     domain = assumed_domain(schema, binning, num_rows=rows)
-    synthesizer, reasons = choose_method(method, domain, guarantee.budget(schema.max_rows_per_unit))
+    synthesizer = synthesizer_of(method)
     run = plan_run(schema, synthesizer, guarantee, binning, num_rows=rows)
-    notes = reasons + warnings_of(guarantee.warnings) + run.discovery.notes + run.training.notes
+    notes = warnings_of(guarantee.warnings) + run.discovery.notes + run.training.notes
     if not guarantee.is_private:
         return Plan(run.queries, notes)
     expected = expected_noise_of(synthesizer, domain.largest, run.training, schema.max_rows_per_unit)
@@ -130,10 +130,9 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
     """The run from a table that was read to its release."""
     assert options.guarantee is not None
     guarantee, binning = options.guarantee.with_delta_for(data.schema.rows), options.binning
-    domain = assumed_domain(data.schema, binning)
-    synthesizer, reasons = choose_method(options.method, domain, guarantee.budget(data.schema.max_rows_per_unit))
+    synthesizer = synthesizer_of(options.method)
     run = plan_run(data.schema, synthesizer, guarantee, binning)
-    notes = (*reasons, *(note for note in run.training.notes if note.level is Level.WARNING))
+    notes = tuple(note for note in run.training.notes if note.level is Level.WARNING)
     public = read_public_table(options.public, data.source, synthesizer, data.schema)
     if options.progress is not None:
         options.progress(0.0, "encoding the table")

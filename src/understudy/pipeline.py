@@ -21,8 +21,7 @@ from understudy.privacy.rows import PrivateRows
 from understudy.privacy.table import PrivateTable
 from understudy.run.checkpoint import Checkpoint
 from understudy.schema import Domain, Schema
-from understudy.synthesizers import AUTO, Synthesizer, name_of, read_method
-from understudy.synthesizers.auto import Facts, choose
+from understudy.synthesizers import Synthesizer, name_of, read_method
 
 
 class Plannable(Protocol):
@@ -67,16 +66,15 @@ def plan_method(method: Plannable, domain: Domain, budget: Budget) -> Plan:
     return dataclasses.replace(made, notes=(*made.notes, Note("This method treats the target like any other column.")))
 
 
-def choose_method(method: Synthesizer | str, domain: Domain, budget: Budget) -> tuple[Synthesizer, tuple[Note, ...]]:
-    """The synthesizer to fit, and why `auto` chose it, from facts known before any query."""
+def synthesizer_of(method: Synthesizer | str) -> Synthesizer:
+    """The synthesizer to fit, given as one or as an expression."""
     if isinstance(method, str):
-        expression, reasons = choose(Facts.of(domain, budget)) if method == AUTO else (method, ())
-        return read_method(expression), reasons
+        return read_method(method)
     if not isinstance(method, Synthesizer):
         raise ConfigError(
             f"method must be a synthesizer or its expression, such as 'mst'; found {type(method).__name__}."
         )
-    return method, ()
+    return method
 
 
 @dataclasses.dataclass(frozen=True)

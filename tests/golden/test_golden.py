@@ -113,6 +113,8 @@ CASES = {
     "mst_undeclared": Case(method="mst(iterations=60)", schema=UNDECLARED, binning=None, epsilon=40.0),
     "aim": Case(method="aim(max_rounds=6, iterations=20)", schema=DECLARED),
     "aim_unit": Case(method="aim(max_rounds=4, iterations=20)"),
+    "adaptive": Case(method="adaptive(rounds=3, iterations=20)", schema=DECLARED),
+    "adaptive_unit": Case(method="adaptive(rounds=2, iterations=20)"),
     "mwem": Case(method="mwem(rounds=6, mw_passes=5)"),
     "mwem_range": Case(method="mwem(workload=range, boxes=60, rounds=4, mw_passes=5, average_rounds=true)"),
     "gem": Case(method=f"{GEM})"),

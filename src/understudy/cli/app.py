@@ -342,7 +342,7 @@ def methods(json_file: JsonFile = None, force: Force = False) -> None:
         if json_file == "-":
             return
     width = max(len(name) for name, _ in described)
-    typer.echo(f"{'auto':<{width}}  The default: chooses one of these from public facts.")
+    typer.echo(f"{'auto':<{width}}  The default: another name of adaptive.")
     for name, line in described:
         typer.echo(f"{name:<{width}}  {line}")
 

@@ -128,14 +128,10 @@ def read_binning(bins: str, max_bins: int, max_categories: int) -> "Binning":
     return Binning(bins=bins, max_bins=max_bins, max_categories=max_categories)
 
 
-def read_synthesizer(expression: str, settings: list[str] | None) -> "Synthesizer | str":
-    """The synthesizer of an expression; `auto` stays a word until the public facts are known."""
-    from understudy.synthesizers import AUTO, read_method, read_setting
+def read_synthesizer(expression: str, settings: list[str] | None) -> "Synthesizer":
+    """The synthesizer of an expression, with changed settings."""
+    from understudy.synthesizers import read_method, read_setting
 
-    if expression == AUTO:
-        if settings:
-            raise ConfigError("--set needs a named method: add --method, such as --method mst.")
-        return AUTO
     return read_method(expression, dict(read_setting(setting) for setting in settings or []))
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from understudy.errors import ConfigError
+from understudy.marginals.shrinkage import Pooled, cell_pulls
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique, Messenger, Ranking, Table, junction_tree
 from understudy.privacy.counts import noisy_counts
@@ -53,6 +54,7 @@ def estimate(
     entropy: float = 0.01,
     tolerance: float = 1e-2,
     warm_start: GraphicalModel | None = None,
+    prior_variance: float | None = None,
 ) -> GraphicalModel:
     """The distribution that fits the measurements best, and otherwise is closest to independent columns.
 
@@ -74,18 +76,24 @@ def estimate(
         tolerance: ends sooner when no cell is further from its balance than this times the root of its curvature,
             which is about its count plus ``entropy * s ** 2``.
         warm_start: a model of an earlier, smaller set of measurements, to begin from.
+        prior_variance: of the logarithm of a cell's count over what independent columns would give; raises the pull
+            on cells too small for their noise (`shrinkage.py`). None: the same pull on all cells.
     """
     if not domain.names:
         raise ConfigError("There is no column to model. Declare at least one that is neither text, id nor dropped.")
     total = max(1.0, noisy_total(measurements) if total is None else float(total))
     pooled = _pool(measurements)
-    one_way: dict[Clique, _Pooled] = {clique: entry for clique, entry in pooled.items() if len(clique) == 1}
+    one_way: dict[Clique, Pooled] = {clique: entry for clique, entry in pooled.items() if len(clique) == 1}
     apart = _Goal(domain, one_way, {}, total, REFERENCE_ENTROPY)
     reference = apart.minimise({}, iterations, tolerance)
     known = {} if warm_start is None else dict(zip(warm_start.cliques, warm_start.potentials, strict=True))
     potentials = {**reference, **known}
+    pulls: dict[Clique, Table] = {}
+    if prior_variance is not None:
+        independent = {c: np.exp(t - t.max()) for c, t in reference.items()}
+        pulls = cell_pulls(domain, pooled, independent, total=total, least=entropy, prior_variance=prior_variance)
     for _ in range(1 if entropy else PROXIMAL_STEPS):
-        joint = _Goal(domain, pooled, reference, total, entropy or PROXIMAL_ENTROPY)
+        joint = _Goal(domain, pooled, reference, total, entropy or PROXIMAL_ENTROPY, pulls)
         reference = potentials = joint.minimise(potentials, iterations, tolerance)
     return GraphicalModel(
         domain=domain, total=total, cliques=tuple(potentials), potentials=tuple(potentials.values()), tree=joint.tree
@@ -101,16 +109,9 @@ def noisy_total(measurements: Sequence[Measurement]) -> float:
     return float(np.average(sums, weights=1 / np.maximum(variances, LEAST_VARIANCE)))
 
 
-class _Pooled(NamedTuple):
-    """The measurements of one marginal combined: counts, and the variance of their noise."""
-
-    counts: Table
-    variance: Table
-
-
-def _pool(measurements: Sequence[Measurement]) -> dict[Clique, _Pooled]:
+def _pool(measurements: Sequence[Measurement]) -> dict[Clique, Pooled]:
     """One entry for each set of columns: repeated measurements are averaged by inverse variance."""
-    pooled: dict[Clique, _Pooled] = {}
+    pooled: dict[Clique, Pooled] = {}
     names = {frozenset(m.clique): m.clique for m in reversed(measurements)}
     for clique, noisy, stddev in measurements:
         first = names[frozenset(clique)]
@@ -122,7 +123,7 @@ def _pool(measurements: Sequence[Measurement]) -> dict[Clique, _Pooled]:
             weight = before.variance / (before.variance + variance)
             counts = before.counts + weight * (counts - before.counts)
             variance = before.variance * (1 - weight)
-        pooled[first] = _Pooled(counts, variance)
+        pooled[first] = Pooled(counts, variance)
     return pooled
 
 
@@ -132,12 +133,13 @@ class _Goal:
     def __init__(
         self,
         domain: Domain,
-        pooled: Mapping[Clique, _Pooled],
+        pooled: Mapping[Clique, Pooled],
         reference: Mapping[Clique, Table],
         total: float,
         entropy: float,
+        pulls: Mapping[Clique, Table] | None = None,
     ) -> None:
-        self.domain, self.cliques, self.total, self.entropy = domain, tuple(pooled), total, entropy
+        self.domain, self.cliques, self.total = domain, tuple(pooled), total
         self.tree = junction_tree(domain, self.cliques)
         self._ranking = Ranking(domain)
         self._messenger = Messenger(self._ranking, self.tree, [self._ranking.axes(c) for c in self.cliques])
@@ -147,7 +149,9 @@ class _Goal:
         self._reference = self._flat(reference)
         self._variance = self._flat({clique: entry.variance for clique, entry in pooled.items()})
         self._counts = self._flat({clique: _centre(entry, total) for clique, entry in pooled.items()})
-        self._scale = 1 / np.sqrt(np.maximum(self._counts, 0) + entropy * self._variance + 1)
+        held = {clique: np.full(entry.counts.shape, entropy) for clique, entry in pooled.items()} | dict(pulls or {})
+        self._pull = self._flat(held) * self._variance
+        self._scale = 1 / np.sqrt(np.maximum(self._counts, 0) + self._pull + 1)
 
     def minimise(self, start: Mapping[Clique, Table], iterations: int, tolerance: float) -> dict[Clique, Table]:
         """The potentials of all cliques, initialised from those of `start`."""
@@ -162,7 +166,7 @@ class _Goal:
         theta = scaled * self._scale
         beliefs = self._messenger.calibrate(self._tables(self._reference + theta))
         marginals = np.concatenate([m.ravel() for m in self._messenger.factor_marginals(beliefs)])
-        return (self.total * marginals - self._counts + self.entropy * self._variance * theta) * self._scale
+        return (self.total * marginals - self._counts + self._pull * theta) * self._scale
 
     def _flat(self, tables: Mapping[Clique, Table]) -> np.ndarray:
         """One vector of all cliques' tables, zero where there is none."""
@@ -177,7 +181,7 @@ class _Goal:
         return [flat[cut].reshape(shape) for cut, shape in zip(self._cuts, self._shapes, strict=True)]
 
 
-def _centre(entry: _Pooled, total: float) -> Table:
+def _centre(entry: Pooled, total: float) -> Table:
     """Counts shifted to the total, in proportion to their variances: this does not change the minimiser."""
     return entry.counts + entry.variance * ((total - entry.counts.sum()) / entry.variance.sum())
 

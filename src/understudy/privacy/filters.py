@@ -18,12 +18,16 @@ from understudy.privacy.counts import count_with_noise
 from understudy.privacy.events import ZCDP, Gaussian
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.marginal_noise import MarginalRecorder
-from understudy.privacy.noise import fine_steps
+from understudy.privacy.noise import fine_steps, with_noise
 from understudy.privacy.rows import Clique, PrivateRows
 from understudy.privacy.selection import Candidates, select_candidates
 
 MOST_NOISE = 2.0**40
 """Larger standard deviations are refused: draws must be whole numbers that a float holds exactly."""
+MOST_EXPECTED = 2.0**34
+"""Expected counts of more rows are refused: twice as many as a table may have."""
+LEAST_ERROR_NOISE = 1 / 8
+"""Noise of errors is at least this: steps then are no finer than 2^23, and those of 2^35 rows fit 64 bits."""
 ROOM = 1e-9
 """Precisions are sums of floats: the noise grows by this, and they may pass the charged sum by half of it."""
 
@@ -68,12 +72,12 @@ def charge_marginals(rows: PrivateRows, query: Query, ledger: Ledger) -> "Gaussi
     """Charges for marginals whose noise is allocated later, and returns the filter that counts them.
 
     Formal guarantee: the cost of `query`, a `Gaussian`, under add/remove of one unit of at most max_rows_per_unit = k
-    rows. A row is in one cell of each marginal, so a unit moves one by k at most in L2 norm; with standard deviations
-    s_j the bundle is one Gaussian query of multiplier (sum_j (k / s_j)^2)^(-1/2). That sum stays within
-    1 / multiplier^2 of the query: what would pass it is refused before a row is read. Marginals and their noise may
-    depend on earlier answers: the sum is a filter for Gaussian privacy (Smith and Thakurta 2022). Other charged queries
-    may happen between answers: interactive queries compose like others (Vadhan and Zhang 2023). Not covered: timing,
-    memory.
+    rows. A row is in one cell of each marginal, so a unit moves one by k at most in L2 norm, and its L1 distance from
+    expected counts by k at most; with standard deviations s_j the bundle of both is one Gaussian query of multiplier
+    (sum_j (k / s_j)^2)^(-1/2). That sum stays within 1 / multiplier^2 of the query: what would pass it is refused
+    before a row is read. Queries and their noise may depend on earlier answers: the sum is a filter for Gaussian
+    privacy (Smith and Thakurta 2022). Other charged queries may happen between answers: interactive queries compose
+    like others (Vadhan and Zhang 2023). Not covered: timing, memory.
     """
     event = event_of(query, Gaussian)
     check_query(rows, query, ledger)
@@ -105,11 +109,50 @@ class GaussianFilter:
             raise BudgetExceeded(
                 f"Each marginal needs a standard deviation above 0 and up to {MOST_NOISE:g}. This query was not made."
             )
-        wanted = math.fsum(stddev**-2 for stddev in stddevs)
-        if self._used + wanted > self.precision * (1 + ROOM / 2):
-            raise BudgetExceeded("These marginals cost more than is left of their budget. This query was not made.")
-        self._used = math.nextafter(self._used + wanted, math.inf)  # rounded up: no answer is too noisy to count
+        self._spend(math.fsum(stddev**-2 for stddev in stddevs))
         return [self._count(query, stddev) for query, stddev in zip(queries, stddevs, strict=True)]
+
+    def noisy_errors(
+        self, cliques: Sequence[Clique], expected: Sequence[Float[np.ndarray, "..."]], stddev: float
+    ) -> Float[np.ndarray, " cliques"]:
+        """The L1 distance of each marginal from its expected counts, all with noise of one standard deviation.
+
+        Without privacy, as they are. A standard deviation below `LEAST_ERROR_NOISE` is raised to it.
+
+        A unit of k rows moves each of n distances by k at most, since a norm moves by no more than its argument: a
+        bundle that moves by k sqrt(n) in L2 norm, at the precision n / stddev^2. Expected counts are rounded to the
+        steps of the noise, so distances are whole numbers of steps and their sums exact.
+        """
+        if len(cliques) != len(expected) or not 0 < stddev <= MOST_NOISE:
+            raise BudgetExceeded(
+                f"Errors need expected counts for each marginal, and a standard deviation above 0 and up to "
+                f"{MOST_NOISE:g}. This query was not made."
+            )
+        for clique, counts in zip(cliques, expected, strict=True):
+            # Another shape would be broadcast, and a row would count several times.
+            same = np.shape(counts) == self._private.shape_of(clique)
+            if not same or not np.min(counts) >= 0 or not np.sum(counts) <= MOST_EXPECTED:
+                raise BudgetExceeded(
+                    f"The expected counts of {clique} must have the shape of its marginal, be at least 0 and sum to "
+                    f"{MOST_EXPECTED:g} or less. This query was not made."
+                )
+        stddev = max(stddev, LEAST_ERROR_NOISE)
+        self._spend(len(cliques) * stddev**-2)
+        steps = fine_steps(stddev)
+        exact = [self._exact_error(clique, counts, steps) for clique, counts in zip(cliques, expected, strict=True)]
+        if not self._ledger.guarantee.is_private:
+            return np.asarray(exact) / steps
+        return with_noise(np.asarray(exact), stddev * (1 + ROOM) * steps, self._ledger.noise) / steps
+
+    def _exact_error(self, clique: Clique, expected: np.ndarray, steps: int) -> int:
+        """In whole steps."""
+        whole = np.rint(expected * steps).astype(np.int64)
+        return int(np.abs(self._private._exact_counts(clique) * steps - whole).sum())
+
+    def _spend(self, precision: float) -> None:
+        if self._used + precision > self.precision * (1 + ROOM / 2):
+            raise BudgetExceeded("These marginals cost more than is left of their budget. This query was not made.")
+        self._used = math.nextafter(self._used + precision, math.inf)  # rounded up: no answer is too noisy to count
 
     def _count(self, query: Clique, stddev: float) -> np.ndarray:
         exact = self._private._exact_counts(query)

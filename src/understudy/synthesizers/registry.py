@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from understudy.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:  # `understudy` imports these names from here, so that a new method has one place to register
+    from understudy.synthesizers.adaptive import Adaptive as Adaptive
     from understudy.synthesizers.aim import AIM as AIM
     from understudy.synthesizers.autogan import AutoGAN as AutoGAN
     from understudy.synthesizers.bayesgan import BayesGAN as BayesGAN
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # `understudy` imports these names from here, so that a new m
     from understudy.synthesizers.selected import Selected as Selected
 
 SYNTHESIZERS = {
+    "adaptive": "understudy.synthesizers.adaptive:Adaptive",
     "independent": "understudy.synthesizers.independent:Independent",
     "mst": "understudy.synthesizers.mst:MST",
     "aim": "understudy.synthesizers.aim:AIM",
@@ -54,13 +56,13 @@ LEARNERS = {
 }
 """Learners that are settings inside an expression: `quail(mst, learner=naive_bayes(numbers=gaussian))`."""
 
-AUTO = "auto"
+AUTO, DEFAULT = "auto", "adaptive"
+"""`auto` is another name of the default method, in case a later version has a better one."""
 
 
 def synthesizer_class(name: str) -> type:
     """The class behind a name, or an error with the nearest one."""
-    if name == AUTO:
-        raise ConfigError("auto has no settings. To change a setting, name the method, as in gem(steps=800).")
+    name = DEFAULT if name == AUTO else name
     known = [*SYNTHESIZERS, AUTO]
     if name not in SYNTHESIZERS:
         raise ConfigError(

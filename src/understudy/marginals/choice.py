@@ -1,0 +1,109 @@
+"""Which marginals to measure next: those whose measurement lowers the expected error most."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from understudy.marginals.allocation import expected_error, needs
+from understudy.models.graphical import GraphicalModel
+from understudy.models.junction import Clique, Table, count_cells
+from understudy.schema import Domain
+
+FAR_BELOW = 4
+"""Models smaller than the limit by this factor need no exact count of their cells."""
+
+
+def resolved_cells(expected: Table, stddev: float) -> float:
+    """The number of cells that noise adds its full error to: a cell that expects less than its noise counts in part."""
+    return max(1.0, float(np.minimum(1.0, expected / stddev).sum()))
+
+
+def resolved_fraction(expected: Table, stddev: float, prior_variance: float) -> float:
+    """The fraction of rows in cells that a measurement tells something about.
+
+    For a count of c and noise of variance s^2, the measurement's part in the best estimate is c^2 v / (c^2 v + s^2),
+    with the prior variance v of `shrinkage.py`.
+    """
+    known = expected**2 * prior_variance
+    return float((expected * known / (known + stddev**2)).sum() / max(1.0, expected.sum()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """Marginals to choose from."""
+
+    cliques: Sequence[Clique]
+    errors: Float[np.ndarray, " n"]
+    """The error of the model that measuring would remove, as far as it is known."""
+    weights: Float[np.ndarray, " n"]
+    cells: Float[np.ndarray, " n"]
+
+
+class SizeLimit:
+    """Keeps a graphical model within a number of cells."""
+
+    def __init__(self, domain: Domain, model: GraphicalModel, limit: float) -> None:
+        self._domain, self._limit = domain, limit
+        self._held = [frozenset(clique) for clique in model.tree.cliques]
+        self._cliques = list(model.cliques)
+        self._cells = count_cells(domain, self._cliques)
+
+    def fits(self, clique: Clique) -> bool:
+        """Whether the model with this clique is within the limit."""
+        if any(node.issuperset(clique) for node in self._held):
+            return True
+        # Adding all but its largest column to every clique of the tree is an upper bound: far below the limit, no
+        # exact count is needed.
+        others = self._domain.size(clique) // max(self._domain.shape(clique))
+        if FAR_BELOW * self._cells * others <= self._limit:
+            return True
+        return count_cells(self._domain, [*self._cliques, clique]) <= self._limit
+
+    def add(self, clique: Clique) -> None:
+        self._cliques.append(clique)
+        self._cells = count_cells(self._domain, self._cliques)
+
+
+def choose(
+    candidates: Candidates, limit: SizeLimit, *, total_need: float, precision: float, most: int, forest: bool
+) -> list[int]:
+    """Candidates by their expected gain, until none has one.
+
+    The gain of a marginal is the weighted error that it removes, less what it adds to the noise of all measured ones,
+    whose needs sum to `total_need`, if `precision` is divided anew among them. Of two equal gains the one that takes
+    less of the precision comes first. With `forest`, no chosen pair closes a cycle: what a chain of pairs implies is
+    unknown before the chain is measured.
+    """
+    need = needs(candidates.weights, candidates.cells)
+    is_open = np.ones(len(candidates.cliques), dtype=bool)
+    part_of: dict[str, str] = {}
+    chosen: list[int] = []
+    while len(chosen) < most:
+        more_noise = expected_error(total_need + need, precision) - expected_error(total_need, precision)
+        gain = candidates.weights * candidates.errors - more_noise
+        order = np.where(is_open & (gain > 0), gain / np.sqrt(need), -np.inf)
+        best = int(order.argmax())
+        if order[best] == -np.inf:
+            break
+        is_open[best] = False
+        clique = candidates.cliques[best]
+        if forest and len({_root(part_of, name) for name in clique}) < len(clique):
+            continue
+        if not limit.fits(clique):
+            continue
+        limit.add(clique)
+        chosen.append(best)
+        total_need += need[best]
+        if forest:
+            for name in clique[1:]:
+                part_of[_root(part_of, name)] = _root(part_of, clique[0])
+    return chosen
+
+
+def _root(part_of: dict[str, str], name: str) -> str:
+    """The column that stands for the connected part which contains this one."""
+    while part_of.get(name, name) != name:
+        name = part_of[name]
+    return name
