@@ -36,7 +36,7 @@ def guarantee_for(
 
     `accuracy` is an order of marginals with the standard deviation of the noise of a typical count, in percent of the
     declared number of rows or in rows: "2-way 1%", "1-way 0.5%", "1-way 20 rows". Epsilon has three digits, is between
-    0.001 and 100, and the next smaller one is not enough. (A method that changes its plan with epsilon, as `gem` may,
+    0.001 and 100, and the next smaller one is not enough. (A method that changes its plan with epsilon, as `auto` may,
     can reach the same accuracy at an epsilon far below too.)
 
     >>> from understudy.schema import Column
