@@ -8,7 +8,7 @@ from scipy import stats
 
 import understudy as us
 from tests.builders import make_ledger as ledger
-from understudy.errors import BudgetExceeded
+from understudy.errors import BudgetExceeded, SchemaError
 from understudy.privacy.events import Gaussian
 from understudy.privacy.filters import MOST_NOISE, ROOM, charge_marginals
 from understudy.privacy.ledger import Ledger, Query
@@ -130,3 +130,27 @@ def test_noise_is_drawn_on_fine_steps(stddev: float) -> None:
     assert (1 + ROOM) ** -2 * (1 + ROOM / 2) < 1  # what the sum may pass its cost by, the noise makes up for
     steps = 2.0 ** round(math.log2(steps))
     np.testing.assert_array_equal(found, rows._exact_counts(("a", "b")) + draws / steps)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int32])
+def test_expected_counts_of_any_precision_move_an_error_by_one_row(kind: type) -> None:
+    """In half precision a hundred rows times the steps of the noise is infinite, and an infinity has no distance."""
+    domain = Domain(names=("a",), sizes=(2,), num_rows=4)
+    answers = []
+    for codes in ([[1], [1], [1]], [[1], [1], [1], [0]]):
+        rows = PrivateRows(np.asarray(codes, dtype=np.int32), domain)
+        answered = charge_marginals(rows, bundle(2.0), Ledger(us.Guarantee(10.0, 1e-6), noise=SeededNoise(0)))
+        answers.append(answered.noisy_errors([("a",)], [np.asarray([100, 3], dtype=kind)], 64.0)[0])
+    assert abs(answers[0] - answers[1]) == pytest.approx(1.0, abs=1e-3)  # the same noise on both
+
+
+def test_precision_is_that_of_double_numbers_and_unknown_columns_cost_nothing() -> None:
+    spent = []
+    for kind in (np.float32, float):
+        answered = charge_marginals(table(20), bundle(2.0), ledger(10.0))
+        answered.noisy_counts([("a",)], [kind(12.3456)])
+        spent.append(answered.precision - answered.left)
+        with pytest.raises(SchemaError, match="no column"):
+            answered.noisy_counts([("nobody",)], [10.0])
+        assert answered.precision - answered.left == spent[-1]
+    assert spent[0] == pytest.approx(float(np.float32(12.3456)) ** -2, rel=1e-12)

@@ -10,7 +10,7 @@ import pytest
 
 import understudy as us
 from tests.builders import make_guarantee, make_ledger
-from understudy.errors import ConfigError, SchemaError
+from understudy.errors import BudgetExceeded, ConfigError, SchemaError
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique, count_cells
 from understudy.privacy.events import Gaussian
@@ -304,3 +304,11 @@ def test_a_table_is_fitted_and_the_certificate_lists_what_was_measured() -> None
 def test_bad_settings_are_refused(setting: dict, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Adaptive(**setting)
+
+
+def test_noise_beyond_any_table_is_refused_before_anything_is_charged() -> None:
+    column = us.Column(name="a", kind="boolean", nullable=False)
+    ids = us.Column(name="who", kind="id")
+    schema = us.Schema(columns=(column, ids), rows=1000, unit="who", max_rows_per_unit=10**8)
+    with pytest.raises(BudgetExceeded, match="Raise epsilon, or lower max_rows_per_unit"):
+        us.plan(schema, "adaptive", us.Guarantee(1e-6, 1e-6))

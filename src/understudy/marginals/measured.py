@@ -10,7 +10,8 @@ MOST_LINES = 40
 """The most marginals that a table lists; certificate.json lists all."""
 EXPLANATION = (
     "Every marginal that was counted with noise, and the standard deviation of the noise of each of its cells. A "
-    "marginal that was measured several times has the noise of the weighted average."
+    "marginal that was measured several times has the noise of the weighted average. Noisy errors and selections, by "
+    "which a method chooses what to measure, are part of its queries and not listed."
 )
 
 

@@ -52,11 +52,13 @@ class ZCDPFilter:
 
     def noisy_counts(self, clique: Clique, stddev: float) -> np.ndarray:
         """One marginal with discrete Gaussian noise, at rho = rows per unit^2 / (2 stddev^2)."""
+        stddev = float(stddev)
         self._spend(self._private.max_rows_per_unit**2 / (2 * stddev**2))
         return count_with_noise(self._private, clique, stddev, self._ledger, self._record)
 
     def noisy_selection(self, candidates: Candidates, epsilon: float) -> int:
         """One selection by the exponential mechanism, at rho = epsilon^2 / 8 (bounded range)."""
+        epsilon = float(epsilon)
         self._spend(epsilon**2 / 8)
         return select_candidates(self._private, candidates, epsilon, self._ledger)[0]
 
@@ -105,6 +107,9 @@ class GaussianFilter:
 
     def noisy_counts(self, queries: Sequence[Clique], stddevs: Sequence[float]) -> list[Float[np.ndarray, "..."]]:
         """The cells of each marginal with noise of its own standard deviation; without privacy, as they are."""
+        stddevs = [float(stddev) for stddev in stddevs]  # in another precision, sums would fall short
+        for query in queries:
+            self._private.domain.shape(query)  # refuses unknown columns
         if len(queries) != len(stddevs) or not all(0 < stddev <= MOST_NOISE for stddev in stddevs):
             raise BudgetExceeded(
                 f"Each marginal needs a standard deviation above 0 and up to {MOST_NOISE:g}. This query was not made."
@@ -123,6 +128,8 @@ class GaussianFilter:
         bundle that moves by k sqrt(n) in L2 norm, at the precision n / stddev^2. Expected counts are rounded to the
         steps of the noise, so distances are whole numbers of steps and their sums exact.
         """
+        stddev = float(stddev)
+        expected = [np.asarray(counts, dtype=np.float64) for counts in expected]  # half precision would overflow
         if len(cliques) != len(expected) or not 0 < stddev <= MOST_NOISE:
             raise BudgetExceeded(
                 f"Errors need expected counts for each marginal, and a standard deviation above 0 and up to "

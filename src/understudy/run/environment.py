@@ -10,7 +10,7 @@ import jax
 
 from understudy._version import __version__
 
-LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "optax", "pyarrow")
+LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "equinox", "optax", "pyarrow", "dp-accounting")
 ARITHMETIC = ("jax_enable_x64", "jax_threefry_partitionable", "jax_default_matmul_precision", "jax_default_prng_impl")
 """Options of JAX that change its arithmetic."""
 

@@ -23,6 +23,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
+from understudy.errors import BudgetExceeded
 from understudy.marginals.allocation import add_precision, needs
 from understudy.marginals.choice import Candidates, SizeLimit, choose, resolved_cells, resolved_fraction
 from understudy.marginals.errors import ErrorEstimates
@@ -52,6 +53,7 @@ MOST_CANDIDATES = 20_000
 """The largest number of marginals of one size with the target: the exact counts of so many take seconds."""
 MOST_PAIRS = 250_000
 """The largest number of pairs that compete, about 700 columns; beyond, only 1-way marginals are measured by default."""
+TOO_MUCH_NOISE = 2.0**30
 TYPICAL_PAIRS = 3
 """Marginals of two columns and more that are measured for each column, in most runs."""
 FEW_CODES = 3
@@ -111,6 +113,11 @@ class Adaptive:
             self._check_interactions(len(domain.names) - 1, self.interactions)
         what = f"1-way marginals, and others chosen in {self.rounds} rounds by their expected error"
         query = calibrate_query("marginals", what, Gaussian, domain, budget)
+        noise = math.sqrt(len(domain.names) / precision_of(query.event, budget.max_rows_per_unit))
+        if noise > TOO_MUCH_NOISE:
+            raise BudgetExceeded(
+                f"The noise of a count would be about {noise:.0e} rows. Raise epsilon, or lower max_rows_per_unit."
+            )
         notes = [Note(f"The model has at most {self.max_model_size:g} MB.")]
         if self.workload is None and _has_too_many_pairs(domain):
             few = f"{len(domain.names):,} columns have too many pairs, so only 1-way marginals are measured."
