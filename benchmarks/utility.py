@@ -50,12 +50,6 @@ SUITES: dict[str, dict[str, Any]] = {
         "epsilons": [1.0, 0.1, 3.0],
         "methods": ["gem", "aim", "mst", "independent"],
     },
-    "recounts": {
-        "title": "gem with and without recounts",
-        "tables": ["adult", "bank", "accidents"],
-        "epsilons": [1.0],
-        "methods": ["gem", "gem(remeasurement_fraction=0)", "gem(remeasurement_fraction=0.5)"],
-    },
     "wide": {
         "title": "30,000 rows of 1,000 boolean columns, most of them rare",
         "tables": ["wide"],

@@ -216,9 +216,10 @@ def as_markdown(results: Sequence[Result], name: str, suite: Mapping[str, Any]) 
 
 
 def _methods_run(results: Sequence[Result], methods: Sequence[str]) -> list[str]:
-    """The methods with results, in the order of the suite, without real data."""
-    run = {result["method"] for result in results}
-    return [method for method in methods if method in run and method != REAL]
+    """The methods with results in at least half of the cells, in the order of the suite, without real data."""
+    cells = {method: {(r["table"], r["epsilon"]) for r in results if r["method"] == method} for method in methods}
+    all_cells = set().union(*(found for method, found in cells.items() if method != REAL))
+    return [method for method in methods if method != REAL and len(cells[method]) >= len(all_cells) / 2]
 
 
 def _heading(results: Sequence[Result], name: str, suite: Mapping[str, Any]) -> list[str]:

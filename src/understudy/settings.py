@@ -271,7 +271,8 @@ def _read_settings(cls: type) -> dict[str, Setting]:
 def _group_settings(group: type, default: object, prefix: str) -> Iterator[tuple[str, Setting]]:
     for name, setting in settings_of(group).items():
         flat = name if setting.is_flat else f"{prefix}{name}"
-        yield flat, setting._replace(default=_value_at(default, setting.path), is_keyword=True)
+        own = default if default is dataclasses.MISSING else _value_at(default, setting.path)
+        yield flat, setting._replace(default=own, is_keyword=True)
 
 
 def _default_of(field: dataclasses.Field[object]) -> object:

@@ -118,10 +118,7 @@ CASES = {
     "mwem": Case(method="mwem(rounds=6, mw_passes=5)"),
     "mwem_range": Case(method="mwem(workload=range, boxes=60, rounds=4, mw_passes=5, average_rounds=true)"),
     "gem": Case(method=f"{GEM})"),
-    "gem_adaptive": Case(method=f"{GEM}, mode=adaptive, rounds=2, num_selections=2)"),
-    "gem_critic": Case(
-        method=f"{GEM}, critic_fraction=0.3, critic_steps=8, critic_sampling_rate=0.3, critic_widths=[6])"
-    ),
+    "gem_rounds": Case(method=f"{GEM}, rounds=2, num_selections=3, workload=[[region, income], [age, level]])"),
     "dpgan": Case(method=f"dpgan({SMALL})", schema=DECLARED, epsilon=0.3),
     "dpgan_undeclared": Case(method=f"dpgan({SMALL})", schema=UNDECLARED, binning=None, epsilon=40.0),
     "dpgan_wgan": Case(method=f"dpgan({SMALL}, loss=wgan, weight_clip=0.1)"),

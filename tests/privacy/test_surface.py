@@ -129,7 +129,7 @@ PUBLIC = {
     "noise": {"fresh_key"},
     "objective": {"MOST_INPUTS"},
     "pate": {"AGAINST", "Teaching", "init_teachers", "vote_stddev"},
-    "rows": {"Box", "Clique", "Grouped", "PublicRows", "PublicUnits", "RowEncoder", "partition_sizes"},
+    "rows": {"Box", "Clique", "PublicRows", "PublicUnits", "RowEncoder", "partition_sizes"},
     "sampling": {"num_slots", "round_sampling_rate"},
     "selection": {"Candidates", "RowFunctions"},
     "table": {"PublicTable"},

@@ -411,7 +411,13 @@ def killed_before_draw(number: int) -> Iterator[None]:
 
 
 TRAINING = f"dpgan(steps=40, sampling_rate=0.25, {NETS})"
-FUZZED = ["mst", "aim(max_rounds=4)", "mwem(rounds=3)", "gem(steps=20)", TRAINING]
+FUZZED = [
+    "mst",
+    "aim(max_rounds=4)",
+    "mwem(rounds=3)",
+    "gem(steps=2, components=20, width=8, num_selections=3)",
+    TRAINING,
+]
 
 
 def released(place: Path, method: str, **how: Any) -> dict[str, bytes]:
@@ -507,7 +513,9 @@ def damages(whole: bytes) -> Iterator[bytes | None]:
         yield whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
 
 
-@pytest.mark.parametrize("method", ["mst", "aim(max_rounds=4)", "mwem(rounds=3)", "gem(mode=adaptive, steps=20)"])
+@pytest.mark.parametrize(
+    "method", ["mst", "aim(max_rounds=4)", "mwem(rounds=3)", "gem(steps=2, components=20, width=8, num_selections=3)"]
+)
 def test_a_marginal_method_killed_anywhere_has_the_release_of_a_whole_run(method: str, tmp_path: Path) -> None:
     """Seeded, so that a run that was never killed can be compared too, with its list of measured marginals."""
     us.fit(people(), method, GUARANTEE, seed=7).save(tmp_path / "release")

@@ -16,7 +16,7 @@ from understudy.models.junction import Clique, count_cells
 from understudy.privacy.events import Gaussian
 from understudy.privacy.filters import LEAST_ERROR_NOISE, ROOM, GaussianFilter
 from understudy.privacy.ledger import Budget, spent_by
-from understudy.privacy.rows import Grouped, PrivateRows
+from understudy.privacy.rows import PrivateRows
 from understudy.schema import Domain
 from understudy.synthesizers.adaptive import CELLS_PER_MEGABYTE, Adaptive, _Fit
 from understudy.synthesizers.run import Run
@@ -87,7 +87,7 @@ def test_answers_add_up_to_what_was_charged(
     heard: list[float] = []
     count, errors = GaussianFilter._count, GaussianFilter.noisy_errors
 
-    def count_heard(privacy_filter: GaussianFilter, query: Clique | Grouped, stddev: float) -> np.ndarray:
+    def count_heard(privacy_filter: GaussianFilter, query: Clique, stddev: float) -> np.ndarray:
         heard.append(stddev**-2)
         return count(privacy_filter, query, stddev)
 

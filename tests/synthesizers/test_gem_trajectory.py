@@ -64,7 +64,7 @@ def test_from_table_to_rows_at_the_cost_of_both(wrapped: Boosted | Selected, tmp
     assert release.statement.queries == planned.queries
     kind = express(wrapped).partition("(")[0]
     *inner, own = planned.queries
-    assert [query.path for query in inner] == [(kind, "gem")]
+    assert [query.path for query in inner] == [(kind, "gem")] * 2
     assert own.path == (kind,)
     assert isinstance(own.event, Selections)
     assert 0.99 * 3 <= release.statement.epsilon <= 3
@@ -83,7 +83,7 @@ def test_from_table_to_rows_at_the_cost_of_both(wrapped: Boosted | Selected, tmp
 
 @pytest.mark.slow
 def test_cells_above_the_measured_order_are_repaired() -> None:
-    """Three columns, independent in pairs, one the exclusive or of the others: gem alone sees nothing of it."""
+    """Three columns, independent in pairs, one the exclusive or of the others: 2-way marginals show nothing of it."""
     draw = np.random.default_rng(0)
     bits = draw.integers(0, 2, (4000, 2))
     codes = np.concatenate([bits, bits.sum(axis=1, keepdims=True) % 2], axis=1).astype(np.int32)

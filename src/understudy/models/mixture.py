@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import jax
@@ -51,6 +52,26 @@ class MixtureOfProducts:
             for start in range(0, max(1, num_rows), BATCH_SIZE)
         ]
         return Sample(np.concatenate(batches), None)
+
+    def marginals(self, cliques: Sequence[Sequence[str]]) -> list[Float[np.ndarray, "..."]]:
+        """The probabilities of the cells of each marginal, in its own order of columns.
+
+        >>> mixture = MixtureOfProducts(("a", "b"), (2, 2), np.array([[1.0, 0, 1, 0], [0, 1, 0, 1]]))
+        >>> mixture.marginals([("a", "b")])[0].tolist()
+        [[0.5, 0.0], [0.0, 0.5]]
+        """
+        parts = np.split(np.asarray(self.probabilities, np.float64), np.cumsum(self.sizes)[:-1], axis=1)
+        columns = dict(zip(self.names, map(np.ascontiguousarray, parts), strict=True))
+        return [self._marginal([columns[name] for name in clique]) for clique in cliques]
+
+    def _marginal(self, columns: list[Float[np.ndarray, "components _"]]) -> Float[np.ndarray, "..."]:
+        """One product of matrices: the largest column, and all others joined."""
+        order = sorted(range(len(columns)), key=lambda at: columns[at].shape[1])
+        joined = np.ones((len(self.probabilities), 1))
+        for at in order[:-1]:
+            joined = (joined[:, :, None] * columns[at][:, None, :]).reshape(len(joined), -1)
+        table = joined.T @ columns[order[-1]] / len(joined)
+        return table.reshape([columns[at].shape[1] for at in order]).transpose(np.argsort(order))
 
     def to_arrays(self) -> tuple[dict[str, object], dict[str, np.ndarray]]:
         structure: dict[str, object] = {"names": list(self.names), "sizes": list(self.sizes)}

@@ -19,7 +19,7 @@ from understudy.privacy.events import ZCDP, Gaussian
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.marginal_noise import MarginalRecorder
 from understudy.privacy.noise import fine_steps, with_noise
-from understudy.privacy.rows import Clique, Grouped, PrivateRows
+from understudy.privacy.rows import Clique, PrivateRows
 from understudy.privacy.selection import Candidates, select_candidates
 
 MOST_NOISE = 2.0**40
@@ -103,9 +103,7 @@ class GaussianFilter:
     def left(self) -> float:
         return max(0.0, self.precision - self._used)
 
-    def noisy_counts(
-        self, queries: Sequence[Clique | Grouped], stddevs: Sequence[float]
-    ) -> list[Float[np.ndarray, "..."]]:
+    def noisy_counts(self, queries: Sequence[Clique], stddevs: Sequence[float]) -> list[Float[np.ndarray, "..."]]:
         """The cells of each marginal with noise of its own standard deviation; without privacy, as they are."""
         if len(queries) != len(stddevs) or not all(0 < stddev <= MOST_NOISE for stddev in stddevs):
             raise BudgetExceeded(
@@ -156,9 +154,9 @@ class GaussianFilter:
             raise BudgetExceeded("These marginals cost more than is left of their budget. This query was not made.")
         self._used = math.nextafter(self._used + precision, math.inf)  # rounded up: no answer is too noisy to count
 
-    def _count(self, query: Clique | Grouped, stddev: float) -> np.ndarray:
+    def _count(self, query: Clique, stddev: float) -> np.ndarray:
         exact = self._private._exact_counts(query)
-        self._record(query.clique if isinstance(query, Grouped) else query, exact.size, stddev)
+        self._record(query, exact.size, stddev)
         if not self._ledger.guarantee.is_private:
             self._private._note_total(exact, 0.0)
             return exact.astype(float)

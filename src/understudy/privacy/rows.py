@@ -50,20 +50,7 @@ class Box:
         return tuple(slice(first, end) for first, end in self.ranges)
 
 
-@dataclasses.dataclass(frozen=True)
-class Grouped:
-    """A marginal whose cells are groups of codes, by facts that are public or already noisy."""
-
-    clique: Clique
-    groups: tuple[tuple[int, ...], ...]
-    """For each column the group of each of its codes, counted from 0."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(max(groups) + 1 for groups in self.groups)
-
-
-Counted = Clique | Box | Grouped
+Counted = Clique | Box
 """What can be counted."""
 
 
@@ -134,9 +121,7 @@ class PrivateRows:
 
     def shape_of(self, query: Counted) -> tuple[int, ...]:
         """The shape of an answer, from public facts."""
-        if isinstance(query, Box):
-            return (1,)
-        return query.shape if isinstance(query, Grouped) else self.domain.shape(query)
+        return (1,) if isinstance(query, Box) else self.domain.shape(query)
 
     def _exact_counts(self, query: Counted) -> np.ndarray:
         """Cells of a marginal, in the clique's own order of columns, or the one count of a box as an array of one."""
@@ -147,15 +132,12 @@ class PrivateRows:
                 self._cache[query] = self._count_cells(query)
         return self._cache[query]
 
-    def _count_cells(self, query: Clique | Grouped) -> np.ndarray:
+    def _count_cells(self, clique: Clique) -> np.ndarray:
         """Every row is in exactly one cell."""
-        clique, shape = query.clique if isinstance(query, Grouped) else query, self.shape_of(query)
+        shape = self.domain.shape(clique)
         flat = np.zeros(len(self._codes), dtype=np.int64)
-        for number, (name, size) in enumerate(zip(clique, shape, strict=True)):
-            codes = self._codes[:, self.domain.index(name)]
-            if isinstance(query, Grouped):
-                codes = np.asarray(query.groups[number], dtype=np.int64)[codes]
-            flat = flat * size + codes
+        for name, size in zip(clique, shape, strict=True):
+            flat = flat * size + self._codes[:, self.domain.index(name)]
         return np.bincount(flat, minlength=math.prod(shape)).reshape(shape)
 
     def _note_total(self, noisy_counts: np.ndarray, stddev: float) -> None:

@@ -148,7 +148,9 @@ class Checkpoint:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-        if error is not None and not self.is_charged:
+        # An interrupted training can continue, also without a guarantee; where nothing was spent, a failed one is over.
+        was_interrupted = not isinstance(error, Exception) and any(self.folder.glob("training-*"))
+        if error is not None and not self.is_charged and not was_interrupted:
             self.delete()
 
     def __reduce__(self) -> tuple[type, tuple[()]]:

@@ -7,7 +7,6 @@ marginals with more cells than the public number of rows are not candidates.
 """
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
@@ -16,6 +15,7 @@ import numpy as np
 
 from understudy.marginals.estimation import Measurement, estimate
 from understudy.marginals.expected import precision_of
+from understudy.marginals.workload import Workload, candidate_weights, scored_by_error
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique, count_cells
 from understudy.notes import Note
@@ -24,9 +24,8 @@ from understudy.privacy.filters import ZCDPFilter
 from understudy.privacy.ledger import Budget, Plan, Query
 from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.selection import Candidates
 from understudy.schema import Domain
-from understudy.settings import AtLeast, Count, Listed, Positive, check_settings
+from understudy.settings import AtLeast, Count, Positive, check_settings
 from understudy.synthesizers.protocol import Capabilities
 from understudy.synthesizers.run import Run
 
@@ -42,7 +41,7 @@ class AIM:
 
     capabilities: ClassVar[Capabilities] = Capabilities(target=True, zcdp=True)
 
-    workload: Annotated[tuple[Annotated[Clique, Listed()], ...], Listed()] | None = None
+    workload: Workload | None = None
     """The cliques to fit. Their subsets are candidates too. None: all 2-way marginals, and with a target all 3-way
     marginals that contain it."""
 
@@ -70,7 +69,7 @@ class AIM:
         """One zCDP budget, which its rounds spend adaptively under a privacy filter."""
         what = f"up to {self._max_rounds(domain)} marginals, each selected and measured under noise"
         query = Query("rounds", what, ZCDP(budget.rho()), columns=domain.names)
-        weights = self._weights(domain)
+        weights = candidate_weights(domain, self.workload, self.target_weight)
         notes = [Note(f"{len(weights)} candidate marginals; the model has at most {self.max_model_size:g} MB.")]
         if domain.target is not None:
             weight = f"have weight {self.target_weight:g} in selections."
@@ -83,7 +82,7 @@ class AIM:
         rounds, columns = self._max_rounds(domain), len(domain.names)
         precision = precision_of(plan["rounds"].event, max_rows_per_unit) / rounds
         first = ExpectedNoise(min_order=1, max_order=1, marginals=columns, stddev=precision**-0.5, exact=True)
-        most = max(map(len, self._weights(domain)))
+        most = max(map(len, candidate_weights(domain, self.workload, self.target_weight)))
         if most == 1:
             return (first,)
         stddev = (MEASURING_FRACTION * precision) ** -0.5
@@ -93,22 +92,6 @@ class AIM:
         """Enough for all 1-way marginals and at least one selection."""
         rounds = self.max_rounds or ROUNDS_PER_COLUMN * len(domain.names)
         return max(rounds, len(domain.names) + 1)
-
-    def _weights(self, domain: Domain) -> dict[Clique, float]:
-        """The candidates and their weights: all subsets of the workload's cliques, smallest first.
-
-        Those with more cells than the public number of rows are left out: their counts would be mostly noise.
-        """
-        workload = self.workload if self.workload is not None else _default_workload(domain)
-        subsets = {
-            tuple(sorted(subset, key=domain.index))
-            for clique in workload
-            for size in range(1, len(clique) + 1)
-            for subset in itertools.combinations(clique, size)
-        }
-        usable = [clique for clique in subsets if len(clique) == 1 or domain.size(clique) <= domain.num_rows]
-        usable.sort(key=lambda clique: (len(clique), [domain.index(name) for name in clique]))
-        return {clique: self.target_weight if domain.target in clique else 1.0 for clique in usable}
 
     def fit(self, run: Run) -> GraphicalModel:
         """Algorithm 4 of the paper, with 1-way marginals measured first.
@@ -121,7 +104,7 @@ class AIM:
         cost = privacy_filter.rho / self._max_rounds(domain)
         first = rows.max_rows_per_unit / math.sqrt(2 * cost)  # without a selection, the whole cost is for counts
         measured = [Measurement(clique, privacy_filter.noisy_counts(clique, first), first) for clique in domain.one_way]
-        weights = self._weights(rows.measured_domain)
+        weights = candidate_weights(rows.measured_domain, self.workload, self.target_weight)
         stddev, epsilon = _divide(cost, rows.max_rows_per_unit)
         model = self._estimate(rows, measured, None, 10 * self.iterations)
         last = False
@@ -131,14 +114,12 @@ class AIM:
                 stddev, epsilon = _divide(cost, rows.max_rows_per_unit)
             cliques = self._candidates(domain, weights, model, (privacy_filter.used + cost) / privacy_filter.rho)
             expected = model.marginals(cliques)
-            # The expected error of measuring: the mean of |noise|, summed over the cells.
-            offsets = [math.sqrt(2 / math.pi) * stddev * domain.size(clique) for clique in cliques]
-            scores = Candidates(cliques, expected, np.array([weights[c] for c in cliques]), np.array(offsets))
-            chosen = privacy_filter.noisy_selection(scores, epsilon)
+            candidates = scored_by_error(domain, cliques, expected, [weights[c] for c in cliques], stddev)
+            chosen = privacy_filter.noisy_selection(candidates, epsilon)
             clique = cliques[chosen]
             measured.append(Measurement(clique, privacy_filter.noisy_counts(clique, stddev), stddev))
             model = self._estimate(rows, measured, model, self.iterations * (10 if last else 1))
-            if np.abs(model.marginal(clique) - expected[chosen]).sum() <= offsets[chosen]:
+            if np.abs(model.marginal(clique) - expected[chosen]).sum() <= candidates.offsets[chosen]:
                 cost *= 4  # the change was within the noise: halve its standard deviation
                 stddev, epsilon = _divide(cost, rows.max_rows_per_unit)
             run.report(min(1.0, privacy_filter.used / privacy_filter.rho), f"{len(measured)} marginals measured")
@@ -180,10 +161,3 @@ def _divide(cost: float, max_rows_per_unit: int) -> tuple[float, float]:
     cost *= 1 - 1e-9  # sums of rounded costs must not exceed the budget
     stddev = max_rows_per_unit / math.sqrt(2 * MEASURING_FRACTION * cost)
     return stddev, math.sqrt(8 * (1 - MEASURING_FRACTION) * cost)
-
-
-def _default_workload(domain: Domain) -> list[Clique]:
-    """All 2-way marginals, and all 3-way marginals with the target."""
-    names = domain.names
-    three_way = [clique for clique in itertools.combinations(names, 3) if domain.target in clique]
-    return [*itertools.combinations(names, min(2, len(names))), *three_way]

@@ -11,10 +11,9 @@ import itertools
 import math
 from typing import Annotated, ClassVar
 
-import numpy as np
-
 from understudy.marginals.estimation import Measurement, estimate, measure
 from understudy.marginals.expected import expected_of_counts
+from understudy.marginals.workload import scored_by_error
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique
 from understudy.notes import Note
@@ -22,7 +21,7 @@ from understudy.privacy.events import DiscreteGaussian, Event, Selections
 from understudy.privacy.ledger import Budget, Plan, Query
 from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.selection import Candidates, MarginalSelector, noisy_selections
+from understudy.privacy.selection import MarginalSelector, noisy_selections
 from understudy.schema import Domain
 from understudy.settings import AtLeast, Count, Positive, check_settings
 from understudy.synthesizers.protocol import Capabilities
@@ -129,11 +128,8 @@ class MST:
         while len(tree) < len(domain.names) - 1:
             open_pairs = [(a, b) for a, b in pairs if component[a] != component[b]]
             weights = [self.target_weight if domain.target in pair else 1.0 for pair in open_pairs]
-            offsets = [math.sqrt(2 / math.pi) * stddev * domain.size(pair) for pair in open_pairs]
-            candidates = Candidates(
-                open_pairs, [expected[pair] for pair in open_pairs], np.asarray(weights), np.asarray(offsets)
-            )
-            a, b = open_pairs[select(candidates)]
+            tables = [expected[pair] for pair in open_pairs]
+            a, b = open_pairs[select(scored_by_error(domain, open_pairs, tables, weights, stddev))]
             tree.append((a, b))
             merged = component[b]
             component = {name: component[a] if each == merged else each for name, each in component.items()}

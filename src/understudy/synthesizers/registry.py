@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # `understudy` imports these names from here, so that a new m
     from understudy.synthesizers.dpctgan import DPCTGAN as DPCTGAN
     from understudy.synthesizers.dpgan import DPGAN as DPGAN
     from understudy.synthesizers.drs import DRS as DRS
-    from understudy.synthesizers.gem.method import GEM as GEM
+    from understudy.synthesizers.gem import GEM as GEM
     from understudy.synthesizers.independent import Independent as Independent
     from understudy.synthesizers.mst import MST as MST
     from understudy.synthesizers.mwem import MWEM as MWEM
@@ -32,7 +32,7 @@ SYNTHESIZERS = {
     "aim": "understudy.synthesizers.aim:AIM",
     "privbayes": "understudy.synthesizers.privbayes:PrivBayes",
     "mwem": "understudy.synthesizers.mwem:MWEM",
-    "gem": "understudy.synthesizers.gem.method:GEM",
+    "gem": "understudy.synthesizers.gem:GEM",
     "dpgan": "understudy.synthesizers.dpgan:DPGAN",
     "dpctgan": "understudy.synthesizers.dpctgan:DPCTGAN",
     "pategan": "understudy.synthesizers.pategan:PATEGAN",

@@ -5,18 +5,14 @@ from collections.abc import Callable, Iterator
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from understudy.encoding.features import is_one_hot, starts
-from understudy.models.networks import GeneratorNetwork, activate, block_log_softmax, sample_features
+from understudy.models.networks import GeneratorNetwork, activate, block_log_softmax
 from understudy.privacy.rows import PublicUnits
 from understudy.training.critics import Conditions
 from understudy.training.losses import LOSSES
 from understudy.training.settings import Settings
-
-ExtraLoss = Callable[[PyTree, PRNGKeyArray], Float[Array, ""]]
-"""A further loss of a generator, of it and of randomness alone: a module, whose arrays are arguments of the program."""
 
 
 class Context(eqx.Module):
@@ -28,8 +24,6 @@ class Context(eqx.Module):
     """Noisy one-way marginals that regularise the generator, above those with each category of the target if any."""
     public: PublicUnits | None = None
     """Rows that clip bounds are taken from; None: generated rows."""
-    extra_loss: ExtraLoss | None = None
-    """What the generator minimises besides the critic's loss."""
 
 
 def generate(
@@ -47,10 +41,7 @@ def generate(
         condition = conditions.draw(condition_key, num_rows)
         inputs = jnp.concatenate([inputs, condition], axis=1)
     logits = jax.vmap(generator)(inputs)
-    if settings.heads == "drawn":
-        features = sample_features(logits, settings.blocks, key=head_key)
-    else:
-        features = activate(logits, settings.blocks, temperature=settings.gumbel_temperature, key=head_key)
+    features = activate(logits, settings.blocks, temperature=settings.gumbel_temperature, key=head_key)
     return logits, features, condition
 
 
@@ -71,20 +62,14 @@ def generator_gradient(
     @eqx.filter_grad
     def gradient(generator: GeneratorNetwork) -> Array:
         logits, features, condition = generate(settings, generator, settings.generator_batch, key, context.conditions)
-        if settings.heads == "soft":
-            value = LOSSES[settings.loss].generator(scores_of(critic_input(features, condition)))
-        else:
-            value = _expected_loss(settings, logits, features, condition, scores_of)
+        value = LOSSES[settings.loss].generator(scores_of(critic_input(features, condition)))
         if condition is not None:
             # The condition is a function of noisy marginals, so nothing private is compared with it.
             logs = block_log_softmax(logits, settings.blocks)
             value = value - settings.condition_weight * jnp.mean(jnp.sum(condition * logs, axis=1))
         for penalty in _marginal_penalties(settings, logits, condition, context):
             value = value - penalty
-        if context.extra_loss is None:
-            return value
-        # 8: `generate` splits the same key into three, and clip bounds are renewed with the seventh.
-        return value + context.extra_loss(generator, jax.random.fold_in(key, 8))
+        return value
 
     return gradient(generator)
 
@@ -106,32 +91,6 @@ def _marginal_penalties(
         pairs = levels[:, begin : begin + size, None] * levels[:, None]
         shares = _mean(pairs.reshape(len(pairs), -1), condition, context.conditions)
         yield weight * jnp.sum(marginal[1:].reshape(-1) * jnp.log(shares + 1e-8))
-
-
-def _expected_loss(
-    settings: Settings,
-    logits: Float[Array, "rows features"],
-    drawn: Float[Array, "rows features"],
-    condition: Array | None,
-    scores_of: Callable[[Array], Array],
-) -> Float[Array, ""]:
-    """A value with the gradient of the expected loss of drawn rows, without bias.
-
-    Within a row columns are drawn independently, so the derivative by the probability of a level is the expected loss
-    of rows with that level: what is drawn, with each level of each column in its place in turn (local expectation
-    gradients, Titsias and Lazaro-Gredilla 2015). A soft row would differ from real ones by its softness.
-    """
-    column = np.repeat(np.arange(len(settings.blocks)), [block.size for block in settings.blocks])
-    loss = LOSSES[settings.loss]
-
-    def with_level(number: Array) -> Float[Array, " rows"]:
-        level = jnp.arange(len(column)) == number
-        rows = jnp.where(jnp.asarray(column) == jnp.asarray(column)[number], level.astype(drawn.dtype), drawn)
-        return jax.vmap(lambda score: loss.generator(score[None]))(scores_of(critic_input(rows, condition)))
-
-    losses = jax.lax.stop_gradient(jax.lax.map(with_level, jnp.arange(len(column))))
-    probabilities = jnp.exp(block_log_softmax(logits, settings.blocks))
-    return jnp.mean(jnp.sum(probabilities * losses.T, axis=1))
 
 
 def one_way(marginal: Array) -> Array:

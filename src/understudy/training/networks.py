@@ -91,16 +91,13 @@ class Autoencoder(eqx.Module):
 
 
 class Centred(eqx.Module):
-    """A critic that sees features less their public or noisy means, or a few sums of these."""
+    """A critic that sees features less their public or noisy means."""
 
     critic: Critic
     centre: Constant
-    sums: Constant | None = None
-    """For each feature its weight in each of the sums, public or noisy; None: features as they are."""
 
     def __call__(self, row: Float[Array, " features"], *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
-        seen = row - self.centre.values
-        return self.critic(seen if self.sums is None else seen @ self.sums.values, key=key)
+        return self.critic(row - self.centre.values, key=key)
 
 
 class CrossedCritic(eqx.Module):

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Annotated
 
-from understudy.encoding.features import FEATURES, MODES, Blocks, is_one_hot
+from understudy.encoding.features import FEATURES, MODES, Blocks
 from understudy.errors import ConfigError
 from understudy.models.networks import GENERATORS
 from understudy.privacy.clipping import LEAST_CLIP, MOST_CLIP
@@ -176,9 +176,6 @@ class Settings(GeneratorSettings, CriticSettings, OptimizerSettings, ClipSetting
     """Units handled at once; None: nearly every batch at once."""
     dropout: float = 0.0
     generator_batch: int = 512
-    heads: Annotated[str, OneOf("soft", "drawn")] = "soft"
-    """soft: Gumbel-softmax, whose gradient the generator follows. drawn: critics see drawn categories, as real rows
-    have them, and the generator learns the loss of every other category; slower, and only for rows of categories."""
     quantile: float = 0.5
     quantile_rate: float = 0.2
     regroup_every: int = 200
@@ -201,8 +198,6 @@ class Settings(GeneratorSettings, CriticSettings, OptimizerSettings, ClipSetting
                 f"The layers of a residual generator have one width, found {list(self.generator_widths)}. Write "
                 "generator_widths=[128, 128], or use arch=plain."
             )
-        if self.heads == "drawn" and not (is_one_hot(self.blocks).all() and not LOSSES[self.loss].couples_fakes):
-            raise ConfigError(f"heads='drawn' needs one-hot columns only, and a loss other than {self.loss}.")
         if self.fake_term == "paired" and LOSSES[self.loss].couples_fakes:
             raise ConfigError(
                 f"fake_term=paired cannot be combined with loss={self.loss}, in which generated rows "
