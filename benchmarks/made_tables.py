@@ -1,4 +1,4 @@
-"""Made-up tables whose dependence is known: many columns, many rows, and parities that only large marginals show."""
+"""Made-up tables with known dependence: many columns, many rows, and parities that only large marginals show."""
 
 import sys
 from pathlib import Path
@@ -12,14 +12,14 @@ import understudy as us
 from benchmarks import sizes
 
 CHAIN = 4
-"""Columns of `made_wide` that depend on each other: each on the one before it, and none on those of other chains."""
+"""The length of the chains of `made_wide`, in which each column depends on the one before it."""
 COPIED = 0.6
-"""The probability that a value follows that of the column before it."""
+"""The probability that a value is determined by that of the column before it."""
 TARGET_PARENTS = ("c000", "c004", "c008")
 CHANCES = np.array([0.1, 0.35, 0.65, 0.9])
 """The probability of a yes if none, one, two or three parents of the target are in the upper half of their values."""
 NUMERIC = 20
-"""The size of the numeric columns of `made_wide`, whose values are spread evenly over as many parts of 0 to 100."""
+"""The size of the numeric columns of `made_wide`, whose codes are intervals of equal width from 0 to 100."""
 
 
 def made_wide(rows: int = 20_000, columns: int = 120) -> tuple[pa.Table, us.Schema]:
@@ -58,9 +58,9 @@ def made_long() -> tuple[pa.Table, us.Schema]:
 
 
 def xor(inputs: int, rows: int = 50_000, columns: int = 20) -> tuple[pa.Table, us.Schema]:
-    """Independent coins, and whether an odd number of the first `inputs` of them are heads.
+    """Independent coins, and a target: whether the first `inputs` coins show an odd number of heads.
 
-    Those are fair, so that no smaller marginal shows the dependence; of the others every second one is.
+    These coins are fair, so that no smaller marginal shows the dependence; of the others every second one is fair.
 
     >>> table, schema = xor(3, rows=50)
     >>> table.num_columns, schema.target

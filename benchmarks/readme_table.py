@@ -1,8 +1,8 @@
-"""The README's figures of Adult, from the results of `utility.py default`.
+"""The figures for Adult in the README, from the results of `utility.py default`.
 
     python benchmarks/readme_table.py
 
-Replaces what stands between the two comments `BEGIN` and `END`.
+Replaces the text between the comments `BEGIN` and `END`.
 """
 
 import argparse
@@ -28,17 +28,17 @@ FIGURES = {
     "v_loss": ("loss of Cramer's V", 3),
     "cpu": ("CPU seconds", 0),
 }
-"""Each figure with its title and its decimals."""
+"""The title of each figure, and the number of its decimals."""
 TEXT = """\
 Measured on Adult (32,561 rows, 15 columns) at epsilon 1 and delta 1e-5 with a declared schema, mean of {seeds} seeds.
-*AUC*: three classifiers trained on synthetic rows and tested on real ones. *2-way error*: total variation distance, the
-mean over all pairs of columns. *Loss of Cramer's V*: how much association of pairs is lost, their mean. *CPU seconds*:
-fit and sample. *Real data*: the training rows in place of synthetic ones. Command, date and machine are in
+*AUC*: three classifiers trained on synthetic rows and tested on real ones. *2-way error*: mean
+total variation distance over all pairs of columns. *Loss of Cramer's V*: mean over all pairs of columns. *CPU seconds*:
+fit and sample. *Real data*: the training rows, scored as if they were synthetic. Command, date and machine are in
 [benchmarks/results](benchmarks/results/utility_default.md), with other tables and epsilons."""
 
 
 def make_block(results: Iterable[Result]) -> str:
-    """The sentences and the table."""
+    """The explanation and the table."""
     cells = group_results(results)
     runs = {**cells.get((TABLE, None), {}), **cells.get((TABLE, EPSILON), {})}
     lacking = [method for method in METHODS if method not in runs or not runs[method].good]

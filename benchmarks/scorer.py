@@ -3,19 +3,20 @@
     python benchmarks/scorer.py REAL SYNTHETIC                                 # CSV or Parquet files; prints JSON
     python benchmarks/scorer.py REAL SYNTHETIC --test TEST --target COLUMN
 
-Uses pandas, NumPy and scikit-learn alone, and knows nothing of the methods. It reads the real rows: its figures are
-not private.
+Uses only pandas, NumPy and scikit-learn, and knows nothing about the methods. It reads the real rows, so its figures
+are not private.
 
-- `tvd1`, `tvd2`, `tvd3`: total variation distance between real and synthetic marginals, the mean over all columns, over
-  all pairs of columns (500 fixed random ones if there are more than 10,000) and, for tables without a target, over 500
-  fixed random triples. Numeric columns are cut into 20 bins of equal width over the real range; other columns are
-  compared value by value. A missing value is a value of its own.
+- `tvd1`, `tvd2`, `tvd3`: mean total variation distance between real and synthetic marginals over all columns, over all
+  pairs of columns (500 fixed random ones if there are more than 10,000) and, for tables without a target, over 500
+  fixed random sets of three columns. Numeric columns are cut into 20 bins of equal width over the real range; other
+  columns are compared value by value. A missing value is a value of its own.
 - `worst2`: the largest distance of a pair. `v_loss`, `v_worst`: the mean and the largest loss of Cramer's V over the
-  pairs, where a larger V of the synthetic rows counts as no loss.
+  pairs, where a larger V in the synthetic rows counts as no loss.
 - `auc`, `f1`: classifiers (logistic regression, gradient boosting, random forest) trained on the synthetic rows and
-  tested on real ones that no method saw, mean of the three. AUC: the rarer of two classes, else the mean over each
-  class against the rest. F1: the rarer of two classes, else the mean over classes.
-- `r2`: the same for a numeric target with ridge regression, gradient boosting and a random forest, each at least -1.
+  tested on real rows that no method saw; the mean of the three. AUC: of the rarer of two classes, or the mean of each
+  class against the rest. F1: of the rarer of two classes, or the mean over classes.
+- `r2`: the same for a numeric target with ridge regression, gradient boosting and a random forest, with each R2 set to
+  at least -1.
 """
 
 import argparse
@@ -48,7 +49,7 @@ MISSING = "<missing>"
 def score(
     train: pd.DataFrame, test: pd.DataFrame | None, synthetic: pd.DataFrame, target: str | None
 ) -> dict[str, float]:
-    """All scores that apply; `test` and `target` are None for a table without anything to predict.
+    """All scores that apply; `test` and `target` are None for a table with nothing to predict.
 
     >>> table = pd.DataFrame({"a": ["x", "y"], "b": [1, 2]})
     >>> score(table, None, table, None)["tvd2"]
@@ -59,7 +60,7 @@ def score(
     scores = _marginal_scores(real, fake, sizes, with_triples=target is None)
     if target is None or test is None:
         return scores
-    with threadpool_limits(1):  # threads of boosting wait for each other, which takes minutes on a busy machine
+    with threadpool_limits(1):  # on a busy machine, threads of boosting spend minutes waiting for each other
         if _is_numeric(train[target]):
             return {**scores, "r2": _regression(train, test, synthetic, target)}
         return {**scores, **_classification(train, test, synthetic, target)}
@@ -67,7 +68,7 @@ def score(
 
 def _check(train: pd.DataFrame, test: pd.DataFrame | None, synthetic: pd.DataFrame, target: str | None) -> None:
     if (test is None) != (target is None):
-        raise ValueError("Expected a target and test rows, or neither of them, found only one. Give both.")
+        raise ValueError("Expected both a target and test rows, or neither of them; found only one. Give both.")
     if target is not None and (target not in train.columns or len(train.columns) < 2):
         raise ValueError(f"Expected the target {target!r} and another column, found {', '.join(train.columns)}.")
     for name, table in {"real": train, "synthetic": synthetic, "test": test}.items():
@@ -76,7 +77,7 @@ def _check(train: pd.DataFrame, test: pd.DataFrame | None, synthetic: pd.DataFra
         if not len(table):
             raise ValueError(f"Expected rows in the {name} table, found none.")
         if absent := [column for column in train.columns if column not in table.columns]:
-            raise ValueError(f"Expected the columns of the real table, not found in the {name} one: {absent}.")
+            raise ValueError(f"Expected the columns of the real table, but these are not in the {name} one: {absent}.")
 
 
 def _is_numeric(column: pd.Series) -> bool:
@@ -84,7 +85,7 @@ def _is_numeric(column: pd.Series) -> bool:
 
 
 def _numbers(column: pd.Series) -> np.ndarray:
-    """Numbers, with NaN for all that is missing or not a finite number."""
+    """Numbers, with NaN for whatever is missing or not finite."""
     values = pd.to_numeric(column, errors="coerce").astype("Float64").to_numpy(dtype=float, na_value=np.nan)
     return np.where(np.isfinite(values), values, np.nan)
 
@@ -94,7 +95,7 @@ def _texts(column: pd.Series) -> np.ndarray:
 
 
 def _codes(train: pd.DataFrame, synthetic: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Both tables as integers on one scale, and the number of values of each column."""
+    """Both tables as codes of one common encoding, and the number of codes of each column."""
     real, fake, sizes = [], [], []
     for name in train.columns:
         if _is_numeric(train[name]):
@@ -110,7 +111,7 @@ def _codes(train: pd.DataFrame, synthetic: pd.DataFrame) -> tuple[np.ndarray, np
 
 
 def _bins(real: np.ndarray, fake: np.ndarray) -> list[np.ndarray]:
-    """Bins of equal width over the real range; values beyond it are in the outermost ones, missing ones in the last."""
+    """Bins of equal width over the real range; values beyond it go to the outermost ones, missing ones to another."""
     known = real[~np.isnan(real)]
     edges = np.linspace(known.min(), known.max(), BINS + 1)[1:-1] if len(known) else np.zeros(0)
     return [np.where(np.isnan(values), BINS, np.digitize(values, edges)) for values in (real, fake)]
@@ -154,7 +155,7 @@ def _distance(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _cramers_v(table: np.ndarray) -> float:
-    """Of the rows and columns that are not empty; 0 if there is only one of either."""
+    """Without empty rows and columns; 0 if only one row or column is left."""
     table = table[table.sum(1) > 0][:, table.sum(0) > 0]
     if min(table.shape) < 2:
         return 0.0
@@ -163,7 +164,7 @@ def _cramers_v(table: np.ndarray) -> float:
 
 
 def _features(train: pd.DataFrame, table: pd.DataFrame, target: str) -> np.ndarray:
-    """Numbers standardised, with the median for missing ones, and the rest one-hot, both by the real training rows."""
+    """Numbers standardised, with the median for missing ones, and the rest one-hot, as in the real training rows."""
     blocks = []
     for name in train.columns.drop(target):
         if not _is_numeric(train[name]):
@@ -183,7 +184,7 @@ def _classification(train: pd.DataFrame, test: pd.DataFrame, synthetic: pd.DataF
         raise ValueError(f"Expected test rows of at least two classes of {target!r}, found one. Give other test rows.")
     if len(classes) == 2:
         positives = [min(classes, key=lambda value: (truth == value).sum())]
-    # A class of one row cannot be divided into a part to learn from and one to stop by, as boosting does.
+    # Boosting splits off rows for early stopping, which is impossible for a class of one row.
     known = np.isin(labels, [value for value in classes if (labels == value).sum() > 1])
     x, y, ahead = _features(train, synthetic, target)[known], labels[known], _features(train, test, target)
     aucs, f1s = [], []

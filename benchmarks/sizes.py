@@ -1,12 +1,12 @@
-"""How long tables of several shapes take: a wide one with `autogan`, others with the default method.
+"""Time and memory for tables of several shapes: a wide one with `autogan`, the others with the default method.
 
     python benchmarks/sizes.py wide --write
     python benchmarks/sizes.py long --write
 
 wide: 30,000 rows of 1,000 boolean columns, most of them rare, the shape of patients by codes. long: a million rows of
-15 columns, categorical (2 to 40 levels) but for five numbers, with a target; medium: 30,000 rows of 45 such columns.
-Both are drawn here from a mixture of 20 kinds of rows, so that columns go together. hundred: 20,000 rows of 100
-columns in short chains (`made_tables.py`).
+15 columns, categorical (2 to 40 categories) but for five numeric ones, with a target; medium: 30,000 rows of 45 such
+columns. Both are drawn from a mixture of 20 kinds of rows, so that columns depend on each other. hundred: 20,000 rows
+of 100 columns in short chains (`made_tables.py`).
 """
 
 import argparse
@@ -96,8 +96,8 @@ def main() -> None:
     release.sample_arrow(real.num_rows, seed=0)
     sampled = time.monotonic() - began
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    machine = f"{platform.machine()}, 2 CPU cores that others may have used too, Python {platform.python_version()}"
-    text = f"""# A {given.case} table: {real.num_rows:,} rows of {real.num_columns:,} columns
+    machine = f"{platform.machine()}, 2 shared CPU cores, Python {platform.python_version()}"
+    text = f"""# The table `{given.case}`: {real.num_rows:,} rows of {real.num_columns:,} columns
 
 `python benchmarks/sizes.py {given.case} --write`, {datetime.date.today()}, {machine}; seed 0. `{method}` at
 epsilon 1 and delta 1e-7.
@@ -107,7 +107,7 @@ epsilon 1 and delta 1e-7.
 | fitting, wall seconds | {fitted:.0f} |
 | fitting, CPU seconds | {cpu:.0f} |
 | sampling as many rows, wall seconds | {sampled:.0f} |
-| most memory of the process, the table included, GB | {memory:.1f} |
+| peak memory of the process, including the table, GB | {memory:.1f} |
 """
     print(text)
     if given.write:

@@ -1,16 +1,17 @@
-"""Utility and time of methods on public tables, by a scorer that knows nothing of them.
+"""Utility and time of methods on public tables, by a scorer that knows nothing about the methods.
 
     UNDERSTUDY_DATA=folder python benchmarks/utility.py default --jobs 2
     UNDERSTUDY_DATA=folder python benchmarks/utility.py gem --tables adult car --epsilons 1
     UNDERSTUDY_DATA=folder python benchmarks/utility.py wide --seeds 1
 
-A suite (`SUITES`) names methods, tables and epsilons; options narrow it. Tables are those of the folder UNDERSTUDY_DATA
-and those of `development.py`; what is not there is left out, with a line that says so. The figures are those of
-`scorer.py`. As many rows are made as there are to learn from, 50,000 at most. Each cell runs in a process of its own,
-and a result is written as soon as it is there, into results/utility_SUITE.jsonl; cells that are already there are not
-run again, and the page results/utility_SUITE.md shows all of them. With `--cell` one cell is run and its result
-printed, with `--gather` such results are taken over: so cells can run elsewhere. Runs are seeded, on public data:
-repeatable, and not private.
+A suite (`SUITES`) names methods, tables and epsilons; options narrow it down. Tables are those in the folder
+UNDERSTUDY_DATA and those of `development.py`; missing ones are skipped with a message. The figures are those of
+`scorer.py`. As many rows are sampled as there are training rows, but at most 50,000.
+
+Each cell runs in its own process, and its result is appended to results/utility_SUITE.jsonl at once; cells that are
+already there are not run again. The page results/utility_SUITE.md shows all of them. `--cell` runs one cell and prints
+its result, and `--gather` adds such results to the file, so that cells can run on other machines. Runs are seeded, on
+public data: repeatable, and not private.
 """
 
 import argparse
@@ -36,7 +37,7 @@ LABELLED = ("adult", "bank", "shopping", "mushroom", "car", "pums_ca", "acs_inco
 UNLABELLED = {"nltcs": "nltcs_train", "accidents": "accidents_train", "msweb": "msweb"}
 SUITES: dict[str, dict[str, Any]] = {
     "default": {
-        "title": "The default method beside the others",
+        "title": "The default method compared with others",
         "tables": [*LABELLED, *UNLABELLED, *development.NAMES],
         "epsilons": [1.0, 0.1, 10.0],
         "methods": ["auto", "aim", "gem", "mst", "privbayes", "independent", REAL],
@@ -72,11 +73,11 @@ SUITES: dict[str, dict[str, Any]] = {
 }
 KEYS = ("table", "epsilon", "method", "delta", "seed")
 MOST_ROWS = 50_000
-"""Rows that are made, if the training part has more: three classifiers learn from them."""
+"""The largest number of sampled rows: three classifiers are trained on them."""
 
 
 def run_cell(cell: dict) -> dict:
-    """One fit, one sample, one score; of real data the score alone."""
+    """Fits, samples and scores; real data are only scored."""
     import understudy as us
     from benchmarks.scorer import score
 
@@ -102,12 +103,12 @@ def machine() -> str:
 
 
 def delta_for(table: str) -> float:
-    """A delta must lie below one over the rows."""
+    """A delta below 1 / rows."""
     return 1e-6 if table in ("acs_income_2018", "made_long") else 1e-5
 
 
 def _task(name: str) -> tuple:
-    """Training rows, test rows, schema and target; the second and the last are None where nothing is predicted."""
+    """Training rows, test rows, schema and target; test rows and target are None if nothing is predicted."""
     import understudy as us
     from benchmarks import sizes
     from understudy.benchmark.public_tables import load_task, read_public
@@ -126,7 +127,7 @@ def _task(name: str) -> tuple:
 
 
 def missing_source(table: str) -> str | None:
-    """What this table needs and is not there."""
+    """What is missing to load this table; None if nothing is."""
     from understudy.benchmark.public_tables import TASKS, VARIABLE
 
     if table == "wide":
@@ -138,22 +139,22 @@ def missing_source(table: str) -> str | None:
     folder = os.environ.get(VARIABLE)
     if folder and (Path(folder) / f"{file}.parquet").exists():
         return None
-    return f"not in the folder that {VARIABLE} names" if folder else f"{VARIABLE} is not set"
+    return f"not found in the folder {VARIABLE}" if folder else f"{VARIABLE} is not set"
 
 
 def present_tables(tables: list[str]) -> list[str]:
-    """Those that can be loaded; the others are named in a line, by what they lack."""
+    """The tables that can be loaded; the others are printed, with the reason."""
     lacking: dict[str | None, list[str]] = {}
     for table in tables:
         lacking.setdefault(missing_source(table), []).append(table)
     present = lacking.pop(None, [])
     for reason, left_out in lacking.items():
-        print(f"benchmarks/utility.py: left out {', '.join(left_out)}: {reason}.", file=sys.stderr)
+        print(f"benchmarks/utility.py: skipped {', '.join(left_out)}: {reason}.", file=sys.stderr)
     return present
 
 
 def cells_of(tables: list[str], epsilons: list[float], methods: list[str], seeds: int) -> Iterator[dict]:
-    """Seed by seed, so that an interrupted run has all methods; real data once for each table."""
+    """Seed by seed, so that an interrupted run includes all methods; real data once for each table."""
     if REAL in methods:
         for table in tables:
             yield {"table": table, "epsilon": None, "method": REAL, "delta": None, "seed": 0}
@@ -167,7 +168,7 @@ def in_own_process(suite: str, cell: dict, limit: float) -> dict:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
     except subprocess.TimeoutExpired:
-        return {**cell, "failed": f"not done in {limit / 60:.0f} minutes"}
+        return {**cell, "failed": f"not finished in {limit / 60:.0f} minutes"}
     if done.returncode != 0:
         return {**cell, "failed": (done.stderr.strip().splitlines() or ["no message"])[-1]}
     return json.loads(done.stdout.splitlines()[-1])
@@ -204,12 +205,12 @@ def _key(cell: dict) -> tuple:
 
 
 def run_all(record: Record, cells: list[dict], jobs: int, limit: float) -> None:
-    pool = ThreadPoolExecutor(jobs)  # threads that wait for processes
+    pool = ThreadPoolExecutor(jobs)  # its threads wait for processes
     try:
         for done in as_completed([pool.submit(in_own_process, record.suite, cell, limit) for cell in cells]):
             record.add(done.result())
     finally:
-        pool.shutdown(cancel_futures=True)  # an interrupted run begins no further cells
+        pool.shutdown(cancel_futures=True)  # an interrupted run starts no further cells
 
 
 def main() -> None:
@@ -219,11 +220,11 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="*", type=float)
     parser.add_argument("--methods", nargs="*")
     parser.add_argument("--seeds", type=int)
-    parser.add_argument("--jobs", type=int, default=1, help="cells that run at once")
-    parser.add_argument("--minutes", type=float, default=15.0, help="most time for one cell")
+    parser.add_argument("--jobs", type=int, default=1, help="number of cells to run at once")
+    parser.add_argument("--minutes", type=float, default=15.0, help="time limit for one cell")
     parser.add_argument("--out", type=Path, default=HERE / "results")
-    parser.add_argument("--cell", help="run this one, given as JSON, and print its result")
-    parser.add_argument("--gather", type=Path, nargs="*", default=[], help="files of such results, to be taken over")
+    parser.add_argument("--cell", help="run only this cell, given as JSON, and print its result")
+    parser.add_argument("--gather", type=Path, nargs="*", default=[], help="files with such results, to be added")
     arguments = parser.parse_args()
     if arguments.cell:
         print(json.dumps(run_cell(json.loads(arguments.cell))))

@@ -1,7 +1,7 @@
-"""The page of a utility benchmark, and what it says of one method against the others. Reads results alone.
+"""The page of a utility benchmark, with a comparison of one method with the others. Reads only results.
 
-A *cell* is a table at an epsilon; its figures are means over seeds. Standard errors are of the difference of two means;
-they are 0 where there is one seed only.
+A *cell* is a table at an epsilon; its figures are means over seeds. Standard errors are those of the difference of two
+means; with a single seed they are 0.
 """
 
 import dataclasses
@@ -25,12 +25,12 @@ FIGURES = {
 }
 HIGHER_IS_BETTER = frozenset({"auc", "f1", "r2"})
 TASK = ("auc", "r2")
-"""The figure of the prediction: of each table the one that it has."""
+"""The figure for prediction; each table has one of them, or none."""
 MARGIN, RATIO, ERRORS = 0.005, 1.05, 2.0
-"""A lost cell: the prediction is worse by more than the margin, or the error larger by more than the ratio, and either
-by more than two standard errors."""
+"""A cell is lost if its prediction is worse by more than the margin, or its error is larger by more than the ratio, in
+both cases by more than two standard errors."""
 REAL = "real data"
-"""The training rows scored as if they were synthetic: has no epsilon, and is compared with nothing."""
+"""The training rows scored as if they were synthetic: they have no epsilon and are left out of comparisons."""
 
 Result = Mapping[str, Any]
 
@@ -54,7 +54,7 @@ class Runs:
         return statistics.fmean(values) if values else math.nan
 
     def squared_error(self, figure: str) -> float:
-        """Of the mean."""
+        """The squared standard error of the mean."""
         values = self.values(figure)
         return statistics.variance(values) / len(values) if len(values) > 1 else 0.0
 
@@ -116,7 +116,7 @@ def best_of(others: Mapping[str, Runs], figure: str) -> str | None:
 
 
 def task_figure(runs: Iterable[Runs]) -> str | None:
-    """What a table without a target has not."""
+    """AUC or R2, whichever these runs have; None for a table without a target."""
     return next((figure for figure in TASK for each in runs if each.values(figure)), None)
 
 
@@ -142,7 +142,7 @@ def lost_cells(cells: Cells, method: str) -> list[Lost]:
 
 
 def count_wins(cells: Cells, method: str, rival: str, figure: str, epsilon: float) -> tuple[int, int, int, int]:
-    """Cells in which the mean of this method is better and worse than the rival's; the same beyond two standard errors.
+    """Cells in which this method's mean is better and worse than the rival's, and those beyond two standard errors.
 
     A method that failed is worse than one that did not.
     """
@@ -160,7 +160,7 @@ def count_wins(cells: Cells, method: str, rival: str, figure: str, epsilon: floa
 def mean_ranks(cells: Cells, methods: Sequence[str]) -> dict[str, tuple[dict[str, float], int]]:
     """The mean rank of each method for the prediction ("task") and for "tvd2", and the number of cells.
 
-    1 is the best. Equal means share their ranks, failed methods the last ones. Cells that lack a method do not count.
+    1 is the best. Equal means share their ranks, failed methods the last ones. Only cells with all methods count.
     """
     ranks: dict[str, list[list[float]]] = {"task": [], "tvd2": []}
     for _, runs in sorted(cells.items(), key=_order):
@@ -198,7 +198,7 @@ def worst_ratios(cells: Cells, method: str, figure: str) -> dict[tuple[str, floa
 
 
 def as_markdown(results: Sequence[Result], name: str, suite: Mapping[str, Any]) -> str:
-    """The page: one line for each cell and method; if the suite names a pair to compare, how these two fare."""
+    """The page: one line for each cell and method, and a comparison if the suite names two methods."""
     cells = group_results(results)
     sections = [_heading(results, name, suite)]
     if "compare" in suite:
@@ -216,7 +216,7 @@ def as_markdown(results: Sequence[Result], name: str, suite: Mapping[str, Any]) 
 
 
 def _methods_run(results: Sequence[Result], methods: Sequence[str]) -> list[str]:
-    """Those with results in at least half of the cells, in the order of the suite; the real data is not one of them."""
+    """The methods with results in at least half of the cells, in the order of the suite, without real data."""
     cells = {method: {(r["table"], r["epsilon"]) for r in results if r["method"] == method} for method in methods}
     all_cells = set().union(*(found for method, found in cells.items() if method != REAL))
     return [method for method in methods if method != REAL and len(cells[method]) >= len(all_cells) / 2]
@@ -227,15 +227,15 @@ def _heading(results: Sequence[Result], name: str, suite: Mapping[str, Any]) -> 
     lines = [
         f"# {suite['title']}",
         "",
-        "Declared schemas, means over the seeds; seeded runs on public data. Delta 1e-5; 1e-6 for tables of more than "
-        "100,000 rows. The figures are explained in [scorer.py](../scorer.py). Seconds are those of fitting and "
-        "sampling, on machines that others used too.",
+        "Seeded runs on public data with declared schemas; means over the seeds. Delta is 1e-5, or 1e-6 for tables of "
+        "more than 100,000 rows. The figures are explained in [scorer.py](../scorer.py). Seconds are for fitting and "
+        "sampling, on shared machines.",
     ]
     if any("worst2" not in result for result in results if "failed" not in result):
         lines[-1] += (
-            " Runs without worst2 are from before that scorer: their tvd2 and tvd3 of tables without a target are over "
-            "all pairs, or 500 fixed ones, and 500 fixed triples, and some came one after the other in one process, "
-            "and did not compile again."
+            " Runs without worst2 predate that scorer: for tables without a target, their tvd2 is over all pairs or "
+            "500 fixed ones, and their tvd3 over 500 fixed sets of three columns. Some ran one after the other in "
+            "one process, and so did not compile again."
         )
     if any(result["method"] == REAL for result in results):
         lines[-1] += f" *{REAL}*: the training rows, scored as if they were synthetic."
@@ -251,8 +251,8 @@ def _wins_section(cells: Cells, method: str, rival: str, epsilons: Sequence[floa
     lines = [
         f"## `{method}` against `{rival}`",
         "",
-        f"Tables of which the mean of `{method}` is better : worse; in parentheses by more than two standard errors of "
-        "the difference. A method that failed is worse than one that did not.",
+        f"The number of tables on which the mean of `{method}` is better : worse; in parentheses, by more than two "
+        "standard errors of the difference. A method that failed is worse than one that did not.",
         "",
         _header(["figure", *(f"epsilon {epsilon:g}" for epsilon in epsilons)], texts=1),
     ]
@@ -271,9 +271,9 @@ def _lost_section(cells: Cells, method: str, epsilons: Sequence[float]) -> list[
     lines = [
         f"## Cells that `{method}` lost",
         "",
-        "A cell is a table at an epsilon. AUC or R2 is lost if it is below that of the best other method by more than "
-        f"{MARGIN:g}, tvd2 if it is above {RATIO:g} times that of the best; both by more than {ERRORS:g} standard "
-        "errors of the difference.",
+        "A cell is a table at an epsilon. AUC or R2 is lost if it is more than "
+        f"{MARGIN:g} below that of the best other method, and tvd2 if it is more than {RATIO:g} times that of the "
+        f"best, in both cases by more than {ERRORS:g} standard errors of the difference.",
         "",
         _header(["lost", *(f"epsilon {epsilon:g}" for epsilon in epsilons), "all"], texts=1),
     ]
@@ -299,7 +299,7 @@ def _ranks_section(cells: Cells, methods: Sequence[str]) -> list[str]:
     lines = [
         "## Mean ranks",
         "",
-        f"1 is the best of {len(methods)}; failed methods share the last ranks. Cells that lack a method do not count.",
+        f"1 is the best of {len(methods)}; failed methods share the last ranks. Only cells with all methods count.",
         "",
         _header(["method", *(f"{labels[key]}, {count} cells" for key, (_, count) in ranks.items())], texts=1),
     ]
@@ -313,8 +313,8 @@ def _ratios_section(cells: Cells, method: str, epsilons: Sequence[float]) -> lis
     lines = [
         "## Largest errors",
         "",
-        f"The mean of `{method}` over that of the best other method, for the largest 2-way error and for the largest "
-        f"loss of Cramer's V. Below 1: `{method}` is the best.",
+        f"The mean of `{method}` divided by that of the best other method, for the largest 2-way error and the largest "
+        f"loss of Cramer's V. Below 1, `{method}` is the best.",
         "",
         _header(["table", *(f"{FIGURES[figure]}, epsilon {epsilon:g}" for figure, epsilon in columns)], texts=1),
     ]
@@ -363,7 +363,7 @@ def _order(item: tuple[tuple[str, float | None], Any]) -> tuple[str, float]:
 
 
 def _header(names: Sequence[str], *, texts: int) -> str:
-    """The first names are over texts, the others over numbers."""
+    """The first `texts` columns contain text, the others numbers."""
     return _line(names) + "\n|" + "---|" * texts + "---:|" * (len(names) - texts)
 
 

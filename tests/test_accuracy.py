@@ -62,7 +62,7 @@ def test_what_cannot_be_reached_says_what_can() -> None:
         us.guarantee_for(SCHEMA, "2-way 0.000001%", "aim")
     with pytest.raises(ConfigError, match="independent measures no 2-way marginals"):
         us.guarantee_for(SCHEMA, "2-way 1%", us.Independent())
-    with pytest.raises(ConfigError, match=r"dpgan does not know the noise.*auto, independent, mst"):
+    with pytest.raises(ConfigError, match=r"dpgan does not know the noise.*auto, adaptive, independent, mst"):
         us.guarantee_for(SCHEMA, "2-way 1%", "dpgan")
 
 

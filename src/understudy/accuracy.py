@@ -1,6 +1,6 @@
-"""From an accuracy to a guarantee: the smallest epsilon at which a plan expects no more noise than this.
+"""From an accuracy to a guarantee: the smallest epsilon at which a plan expects at most a given noise.
 
-A search over plans, so from public facts alone: no data is read.
+A search over plans, which depend on public facts alone: no data is read.
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ from understudy.synthesizers import AUTO, SYNTHESIZERS, Synthesizer, name_of, re
 from understudy.synthesizers.protocol import ExpectsNoise
 
 LEAST_EPSILON, MOST_EPSILON = 1e-3, 100.0
-"""Where the smallest epsilon is searched."""
+"""The range in which the smallest epsilon is searched."""
 MOST_SECANTS = 8
-"""After this many guesses the search halves its interval instead."""
+"""After this many guesses the search bisects its interval instead."""
 
 
 def guarantee_for(
@@ -34,10 +34,10 @@ def guarantee_for(
 ) -> Guarantee:
     """The guarantee with the smallest epsilon at which a plan expects at most this noise. Reads no data.
 
-    `accuracy` is an order of marginals with the standard deviation of the noise of a typical count, in percent of the
+    `accuracy` is an order of marginals and the standard deviation of the noise in a typical count, in percent of the
     declared number of rows or in rows: "2-way 1%", "1-way 0.5%", "1-way 20 rows". Epsilon has three digits, is between
     0.001 and 100, and the next smaller one is not enough. (A method that changes its plan with epsilon, as `auto` may,
-    can reach the same accuracy at an epsilon far below too.)
+    can reach the same accuracy at a much smaller epsilon too.)
 
     >>> from understudy.schema import Column
     >>> schema = Schema(columns=(Column(name="member", kind="boolean"),), rows=1000)
@@ -50,8 +50,8 @@ def guarantee_for(
     if not isinstance(synthesizer, ExpectsNoise):
         able = [name for name in SYNTHESIZERS if issubclass(synthesizer_class(name), ExpectsNoise)]
         raise ConfigError(
-            f"{name_of(synthesizer)} does not know the noise of marginals in advance, so it takes no accuracy. Give "
-            f"epsilon, or use one of: {', '.join([AUTO, *able])}."
+            f"{name_of(synthesizer)} does not know the noise of marginals in advance, so it cannot plan for an "
+            f"accuracy. Give epsilon, or use one of: {', '.join([AUTO, *able])}."
         )
 
     def noise(epsilon: float) -> float:
@@ -78,7 +78,7 @@ def guarantee_for(
 
 @dataclasses.dataclass(frozen=True)
 class Accuracy:
-    """A limit on the noise of a typical cell: its standard deviation in marginals of this order is at most so large."""
+    """An upper limit on the standard deviation of the noise in a typical cell of marginals of this order."""
 
     order: int
     limit: float
@@ -108,21 +108,21 @@ class Accuracy:
             return self.limit
         if declared_rows is None:
             raise ConfigError(
-                f'accuracy "{self}" is in percent of the rows, and the schema declares no number of rows. Declare it, '
-                f'or give a number of rows: "{self.order}-way 20 rows".'
+                f'accuracy "{self}" is in percent of the rows, but the schema declares no number of rows. Declare it, '
+                f'or give the noise in rows: "{self.order}-way 20 rows".'
             )
         return self.limit / 100 * declared_rows
 
     def stddev_in(self, expected: Sequence[ExpectedNoise]) -> float:
-        """The noise of a typical cell of this order; infinite if no marginal of this order is measured."""
+        """The noise in a typical cell of this order; infinite if no marginal of this order is measured."""
         of_order = (each.stddev for each in expected if each.min_order <= self.order <= each.max_order)
         return next(of_order, math.inf)
 
 
 def _smallest_epsilon(noise: Callable[[float], float], limit: float) -> tuple[float, float]:
-    """The smallest epsilon of three digits with at most this noise, and its noise; else the largest epsilon and its.
+    """The smallest epsilon of three digits with at most this noise, else the largest epsilon; and the noise there.
 
-    Noise is close to a power of epsilon, so a line through the logarithms of two points guesses well.
+    Noise is nearly a power of epsilon, so a line through two points on logarithmic scales gives a good guess.
     """
     low, high = _index(LEAST_EPSILON) - 1, _index(MOST_EPSILON) + 1
     at, tried = _index(1.0), dict[int, float]()
@@ -136,23 +136,23 @@ def _smallest_epsilon(noise: Callable[[float], float], limit: float) -> tuple[fl
 
 
 def _guess(tried: dict[int, float], limit: float) -> int | None:
-    """The index at which the noise would be at the limit, by the two points nearest to it."""
+    """The index at which the noise would be at the limit, from the two points nearest to it."""
     points = sorted(
         (abs(math.log(noise / limit)), math.log(_epsilon(index)), math.log(noise / limit))
         for index, noise in tried.items()
         if math.isfinite(noise)
     )
-    if not points:  # maybe at no epsilon: the largest decides
+    if not points:  # no epsilon may be enough: try the largest
         return _index(MOST_EPSILON)
     (_, x, y), *others = points
     slope = (others[0][2] - y) / (others[0][1] - x) if others else -1.0
-    if not -4 <= slope <= -0.25:  # another kind of plan
+    if not -4 <= slope <= -0.25:  # the plan is of another kind at one of the points
         return None
     return _index(math.exp(min(max(x - y / slope, math.log(LEAST_EPSILON)), math.log(MOST_EPSILON))))
 
 
 def _index(epsilon: float) -> int:
-    """The place among all numbers of three digits of the first that is not below; 1 is at 0."""
+    """The index, among numbers of three digits, of the smallest that is at least epsilon; that of 1 is 0."""
     exponent = math.floor(math.log10(epsilon) + 1e-12)
     return 900 * exponent + math.ceil(epsilon / 10.0 ** (exponent - 2) - 1e-6) - 100
 

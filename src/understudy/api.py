@@ -45,8 +45,8 @@ def plan(
 ) -> Plan:
     """Every query that `fit` would make, with its privacy cost. Reads no data: `rows` is an assumed size for notes.
 
-    `expected` of the plan is the noise of the marginals that the method will measure, for methods that know it;
-    `guarantee_for` finds the guarantee for a noise.
+    `expected` of the plan is the noise of the marginals to be measured, for methods that can tell in advance;
+    `guarantee_for` finds the guarantee for a given noise.
     """
     guarantee = (guarantee or Guarantee(1.0)).with_delta_for(schema.rows)
     binning = binning or Binning()

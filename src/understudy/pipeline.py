@@ -67,7 +67,7 @@ def plan_method(method: Plannable, domain: Domain, budget: Budget) -> Plan:
 
 
 def synthesizer_of(method: Synthesizer | str) -> Synthesizer:
-    """The synthesizer to fit, given as one or as an expression."""
+    """The synthesizer to fit, given as a synthesizer or as an expression."""
     if isinstance(method, str):
         return read_method(method)
     if not isinstance(method, Synthesizer):

@@ -158,7 +158,7 @@ def test_sources_that_are_absent_are_named(
 ) -> None:
     monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
     assert utility.present_tables(["adult", "nltcs", "xor3", "wide"]) == ["xor3", "wide"]
-    assert capsys.readouterr().err == "benchmarks/utility.py: left out adult, nltcs: UNDERSTUDY_DATA is not set.\n"
+    assert capsys.readouterr().err == "benchmarks/utility.py: skipped adult, nltcs: UNDERSTUDY_DATA is not set.\n"
     (tmp_path / "adult_train.parquet").touch()
     monkeypatch.setenv("UNDERSTUDY_DATA", str(tmp_path))
     assert utility.present_tables(["adult", "nltcs"]) == ["adult"]

@@ -22,7 +22,7 @@ from understudy.synthesizers import SYNTHESIZERS, read_method, synthesizer_class
 from understudy.synthesizers.protocol import ExpectsNoise, expected_noise_of
 from understudy.synthesizers.run import Run
 
-ABLE = ("independent", "mst", "aim", "privbayes", "mwem", "gem")
+ABLE = ("adaptive", "independent", "mst", "aim", "privbayes", "mwem", "gem")
 DOMAIN = Domain(names=tuple("abcde"), sizes=(2, 3, 4, 8, 6), num_rows=4000, declared_rows=4000)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.joint_tables import make_domain, sum_to
 from understudy.marginals.estimation import Measurement, estimate
-from understudy.marginals.shrinkage import LEAST_COUNT, Pooled, cell_pulls, independent_shares
+from understudy.marginals.shrinkage import LEAST_COUNT, Pooled, cell_pulls, independent_joint
 from understudy.models.junction import Clique
 from understudy.schema import Domain
 
@@ -127,4 +127,4 @@ def test_for_great_noise_the_estimate_is_the_best_linear_one() -> None:
 
 def test_shares_of_independent_columns_multiply() -> None:
     parts = [np.array([0.25, 0.75]), np.array([0.5, 0.3, 0.2]), np.array([0.6, 0.4])]
-    np.testing.assert_allclose(independent_shares(parts), np.einsum("i,j,k->ijk", *parts))
+    np.testing.assert_allclose(independent_joint(parts), np.einsum("i,j,k->ijk", *parts))

@@ -81,7 +81,7 @@ def load_task(name: str) -> Task:
 
 
 def split_rows(table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """80 % of the rows to learn from and 20 % to test on, at random, the same ones each time.
+    """A random split into 80 % of the rows for training and 20 % for testing, the same each time.
 
     >>> [part.num_rows for part in split_rows(pa.table({"a": range(10)}))]
     [8, 2]

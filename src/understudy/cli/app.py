@@ -311,7 +311,7 @@ def plan(
 ) -> None:
     """List every private query of a run and its privacy cost. Reads no data.
 
-    Methods that know it in advance also show the noise of the marginals that they will measure.
+    Also shows the expected noise of the marginals, for methods that can tell in advance.
     """
     from understudy.api import plan as make_plan
     from understudy.schema import Schema
@@ -342,7 +342,7 @@ def methods(json_file: JsonFile = None, force: Force = False) -> None:
         if json_file == "-":
             return
     width = max(len(name) for name, _ in described)
-    typer.echo(f"{'auto':<{width}}  The default: another name of adaptive.")
+    typer.echo(f"{'auto':<{width}}  Another name for the default, adaptive.")
     for name, line in described:
         typer.echo(f"{name:<{width}}  {line}")
 

@@ -34,8 +34,8 @@ Accuracy = Annotated[
     str | None,
     typer.Option(
         "--accuracy",
-        help="Instead of --epsilon: the smallest epsilon with this noise of a typical count, in percent of the "
-        "declared rows or in rows, such as '2-way 1%' or '1-way 20 rows'.",
+        help="Instead of --epsilon: take the smallest epsilon at which a typical count has at most this noise, in "
+        "percent of the declared rows or in rows, such as '2-way 1%' or '1-way 20 rows'.",
     ),
 ]
 Delta = Annotated[

@@ -106,7 +106,7 @@ def show_plan(
         console.print(_noise_table(made.expected, declared_rows))
         if declared_rows:
             console.print(
-                "Number at 1%: how many marginals the same budget would measure with noise of 1% of all rows."
+                "Number at 1%: how many marginals the same budget could measure with noise of 1% of all rows."
             )
     for note in made.notes:
         console.print(f"- {note}", markup=False)

@@ -1,8 +1,8 @@
-"""How much precision each marginal gets: what lowers the expected error of all of them most.
+"""How much precision each marginal gets: the division with the smallest total expected error.
 
-A marginal of m cells with noise of precision p (one over the variance) on each count has an expected L1 error of
-m sqrt(2 / (pi p)). With weights w, the weighted sum over marginals is least, for a given sum of precisions, where
-precisions are in proportion to (w m)^(2/3), the *need* of a marginal.
+A marginal of m cells with noise of precision p (1 / variance) on each count has an expected L1 error of
+m sqrt(2 / (pi p)). For a given sum of precisions, the sum of these errors with weights w is smallest if precisions are
+in proportion to (w m)^(2/3), the *need* of a marginal.
 """
 
 import math
@@ -17,11 +17,11 @@ MEAN_NOISE = math.sqrt(2 / math.pi)
 """The mean of |noise|, for a standard deviation of one."""
 BISECTIONS = 100
 NEGLIGIBLE = 1e-3
-"""Additions below this part of an even share are left out: each would be a query of its own for nothing."""
+"""Additions below this fraction of an even division are left out: each would be a query that hardly helps."""
 
 
 def needs(weights: Float[np.ndarray, " n"], cells: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """The part of the precision that each marginal should have, up to a common factor."""
+    """The fraction of the precision that each marginal should have, up to a common factor."""
     return (weights * cells) ** (2 / 3)
 
 
@@ -37,9 +37,9 @@ def expected_error(total_need: Number, precision: float) -> Number:
 def add_precision(
     need: Float[np.ndarray, " n"], present: Float[np.ndarray, " n"], added: float
 ) -> Float[np.ndarray, " n"]:
-    """Divides more precision so that afterwards all of it is as close to proportional to need as can be.
+    """Divides more precision so that the total of each marginal is as close to proportional to its need as possible.
 
-    Marginals that already have more than their part get nothing; the others are raised to one common level.
+    Marginals that already have more than that get nothing; the others are raised to one precision per need.
 
     >>> add_precision(np.ones(3), np.array([0.0, 1.0, 5.0]), 3.0).tolist()
     [2.0, 1.0, 0.0]

@@ -12,19 +12,19 @@ from understudy.models.junction import Clique, Table, count_cells
 from understudy.schema import Domain
 
 FAR_BELOW = 4
-"""Models smaller than the limit by this factor need no exact count of their cells."""
+"""If an upper bound is below the limit by this factor, the cells need no exact count."""
 
 
 def resolved_cells(expected: Table, stddev: float) -> float:
-    """The number of cells that noise adds its full error to: a cell that expects less than its noise counts in part."""
+    """The number of cells to which noise adds its full error; those that expect less than the noise count in part."""
     return max(1.0, float(np.minimum(1.0, expected / stddev).sum()))
 
 
 def resolved_fraction(expected: Table, stddev: float, prior_variance: float) -> float:
-    """The fraction of rows in cells that a measurement tells something about.
+    """The fraction of rows in cells that a measurement is informative about.
 
-    For a count of c and noise of variance s^2, the measurement's part in the best estimate is c^2 v / (c^2 v + s^2),
-    with the prior variance v of `shrinkage.py`.
+    For a count of c and noise of variance s^2, the weight of the measurement in the best estimate is c^2 v / (c^2 v +
+    s^2), with the prior variance v of `shrinkage.py`.
     """
     known = expected**2 * prior_variance
     return float((expected * known / (known + stddev**2)).sum() / max(1.0, expected.sum()))
@@ -36,7 +36,7 @@ class Candidates:
 
     cliques: Sequence[Clique]
     errors: Float[np.ndarray, " n"]
-    """The error of the model that measuring would remove, as far as it is known."""
+    """The estimated error of the model that measuring would remove."""
     weights: Float[np.ndarray, " n"]
     cells: Float[np.ndarray, " n"]
 
@@ -54,8 +54,8 @@ class SizeLimit:
         """Whether the model with this clique is within the limit."""
         if any(node.issuperset(clique) for node in self._held):
             return True
-        # Adding all but its largest column to every clique of the tree is an upper bound: far below the limit, no
-        # exact count is needed.
+        # Adding all but its largest column to every clique of the tree gives an upper bound. If that is far below the
+        # limit, no exact count is needed.
         others = self._domain.size(clique) // max(self._domain.shape(clique))
         if FAR_BELOW * self._cells * others <= self._limit:
             return True
@@ -69,16 +69,16 @@ class SizeLimit:
 def choose(
     candidates: Candidates, limit: SizeLimit, *, total_need: float, precision: float, most: int, forest: bool
 ) -> list[int]:
-    """Candidates by their expected gain, until none has one.
+    """The indices of candidates by expected gain, until no gain is positive.
 
-    The gain of a marginal is the weighted error that it removes, less what it adds to the noise of all measured ones,
-    whose needs sum to `total_need`, if `precision` is divided anew among them. Of two equal gains the one that takes
-    less of the precision comes first. With `forest`, no chosen pair closes a cycle: what a chain of pairs implies is
+    The gain of a marginal is the weighted error that it removes, minus what it adds to the noise of all measured ones,
+    whose needs sum to `total_need`, if `precision` is divided again among them. Of two equal gains the one that needs
+    less precision comes first. With `forest`, no chosen pair closes a cycle: what a chain of pairs implies is
     unknown before the chain is measured.
     """
     need = needs(candidates.weights, candidates.cells)
     is_open = np.ones(len(candidates.cliques), dtype=bool)
-    part_of: dict[str, str] = {}
+    parent_of: dict[str, str] = {}
     chosen: list[int] = []
     while len(chosen) < most:
         more_noise = expected_error(total_need + need, precision) - expected_error(total_need, precision)
@@ -89,7 +89,7 @@ def choose(
             break
         is_open[best] = False
         clique = candidates.cliques[best]
-        if forest and len({_root(part_of, name) for name in clique}) < len(clique):
+        if forest and len({_root(parent_of, name) for name in clique}) < len(clique):
             continue
         if not limit.fits(clique):
             continue
@@ -98,12 +98,12 @@ def choose(
         total_need += need[best]
         if forest:
             for name in clique[1:]:
-                part_of[_root(part_of, name)] = _root(part_of, clique[0])
+                parent_of[_root(parent_of, name)] = _root(parent_of, clique[0])
     return chosen
 
 
-def _root(part_of: dict[str, str], name: str) -> str:
-    """The column that stands for the connected part which contains this one."""
-    while part_of.get(name, name) != name:
-        name = part_of[name]
+def _root(parent_of: dict[str, str], name: str) -> str:
+    """The column that represents the connected component of this one."""
+    while parent_of.get(name, name) != name:
+        name = parent_of[name]
     return name

@@ -1,4 +1,4 @@
-"""What is known of a model's errors: noisy L1 distances, asked for in several rounds, and what to expect given them."""
+"""Estimates of a model's errors: noisy L1 distances from several rounds, pooled, and their posterior means."""
 
 import dataclasses
 import math
@@ -15,19 +15,19 @@ from understudy.models.junction import Clique, Table
 class ErrorEstimates:
     """Noisy errors of a model that changes between rounds, pooled by clique.
 
-    An earlier answer is about the model of its time, whose error differs from today's by at most the L1 distance of
-    both models' marginals: it counts as an answer with that much more noise.
+    An earlier answer is about an earlier model, whose error differs from the current one by at most the L1 distance
+    between the marginals of both models: it counts as an answer with that much more noise.
     """
 
     mean: float | None = None
-    """The mean error of the first candidates: the prior is an exponential distribution of this mean."""
+    """The mean error of the first candidates: the prior is an exponential distribution with this mean."""
     _answers: dict[Clique, list[tuple[float, float, Table]]] = dataclasses.field(default_factory=dict)
     _known: dict[Clique, tuple[float, float]] = dataclasses.field(default_factory=dict)
 
     def add(
         self, cliques: Sequence[Clique], expected: Sequence[Table], noisy: Float[np.ndarray, " n"], stddev: float
     ) -> Float[np.ndarray, " n"]:
-        """Takes in one round of answers and returns the posterior mean of each error."""
+        """Adds the answers of one round and returns the posterior mean of each error."""
         pooled, deviations = np.zeros(len(cliques)), np.zeros(len(cliques))
         for i, (clique, now, answer) in enumerate(zip(cliques, expected, noisy, strict=True)):
             answers = self._answers.setdefault(clique, [])
@@ -44,7 +44,7 @@ class ErrorEstimates:
         return posterior
 
     def likely(self, clique: Clique) -> float | None:
-        """An error that this clique may well have: one standard deviation above its mean; None if nothing is known."""
+        """A plausibly large error: the posterior mean plus one standard deviation; None without answers."""
         known = self._known.get(clique)
         return None if known is None else sum(known)
 
@@ -54,10 +54,10 @@ def posterior_mean(
 ) -> Float[np.ndarray, " n"]:
     """The mean of an error given its noisy value, if errors are exponentially distributed with this mean.
 
-    The exponential distribution assumes least among those of positive numbers with a known mean. The posterior is a
-    normal distribution around noisy - stddev^2 / mean, cut off at zero.
+    Of all distributions of positive numbers with a known mean, the exponential one has the largest entropy. The
+    posterior is a normal distribution around noisy - stddev^2 / mean, truncated at zero.
 
-    >>> posterior_mean(np.array([100.0, 0.0]), 1.0, 10.0).round(2).tolist()  # clear, and next to nothing
+    >>> posterior_mean(np.array([100.0, 0.0]), 1.0, 10.0).round(2).tolist()  # far above the noise, and within it
     [99.9, 0.76]
     """
     deviations = np.broadcast_to(stddev, np.shape(noisy))

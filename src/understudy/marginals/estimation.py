@@ -76,8 +76,8 @@ def estimate(
         tolerance: ends sooner when no cell is further from its balance than this times the root of its curvature,
             which is about its count plus ``entropy * s ** 2``.
         warm_start: a model of an earlier, smaller set of measurements, to begin from.
-        prior_variance: of the logarithm of a cell's count over what independent columns would give; raises the pull
-            on cells too small for their noise (`shrinkage.py`). None: the same pull on all cells.
+        prior_variance: variance of the logarithm of a cell's count over its count if columns were independent;
+            increases the pull on cells too small for their noise (`shrinkage.py`). None: the same pull on all cells.
     """
     if not domain.names:
         raise ConfigError("There is no column to model. Declare at least one that is neither text, id nor dropped.")

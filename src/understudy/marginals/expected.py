@@ -1,6 +1,6 @@
-"""The noise that a plan expects in the marginals that it measures.
+"""The noise that a plan expects in the marginals to be measured.
 
-From public facts alone, before any data is read. Methods that know their noise implement `ExpectsNoise`
+Computed from public facts alone, before any data is read. Methods that know their noise implement `ExpectsNoise`
 (`synthesizers/protocol.py`) with the functions here.
 """
 
@@ -12,7 +12,7 @@ from understudy.schema import Domain
 
 
 def expected_of_counts(event: Event, min_order: int, max_order: int, *, marginals: int | None = None) -> ExpectedNoise:
-    """Of a query whose counts all have the same noise; `marginals` of them, by default all of its counts.
+    """For a query whose counts all have the same noise. `marginals` is their number, by default that of the event.
 
     >>> expected_of_counts(DiscreteGaussian(12.0, 5), 1, 1)
     ExpectedNoise(min_order=1, max_order=1, marginals=5, stddev=12.0, exact=True)
@@ -23,21 +23,21 @@ def expected_of_counts(event: Event, min_order: int, max_order: int, *, marginal
 
 
 def precision_of(event: Event, max_rows_per_unit: int = 1) -> float:
-    """What marginals may share: those with standard deviations s_j fit if their 1 / s_j^2 sum to this or less.
+    """The precision of a query: marginals with standard deviations s_j fit if the sum of 1 / s_j^2 is at most this.
 
     >>> precision_of(Gaussian(2.0)), precision_of(ZCDP(0.125)), precision_of(DiscreteGaussian(4.0, 4, 2), 2)
     (0.25, 0.25, 0.25)
     """
     assert isinstance(event, Gaussian | ZCDP | DiscreteGaussian)
-    return 2 * event.rho / max_rows_per_unit**2  # a Gaussian of multiplier m, and one over m^2, have rho = 1 / (2 m^2)
+    return 2 * event.rho / max_rows_per_unit**2  # noise multiplier m: rho = 1 / (2 m^2), precision 1 / m^2
 
 
 def expected_of_precision(
     domain: Domain, precision: float, one_way_fraction: float, num_pairs: int
 ) -> tuple[ExpectedNoise, ...]:
-    """Of a precision that 1-way marginals get a fraction of, and 2-way marginals the rest, each evenly.
+    """For a precision of which 1-way marginals get a fraction and 2-way marginals the rest, each divided evenly.
 
-    An uneven allocation has this noise at its mean precision.
+    If it is divided unevenly, this is the noise at the mean precision.
 
     >>> domain = Domain(names=("a", "b", "c"), sizes=(2, 2, 2), num_rows=100)
     >>> [each.stddev for each in expected_of_precision(domain, 0.04, 0.75, 1)]
@@ -48,7 +48,7 @@ def expected_of_precision(
 
 
 def spread_precision(order: int, marginals: int, precision: float) -> tuple[ExpectedNoise, ...]:
-    """Of this many marginals with this precision in all; none if there are none."""
+    """For this many marginals with this total precision; empty if there are none."""
     if not marginals or precision <= 0:
         return ()
     stddev = math.sqrt(marginals / precision)

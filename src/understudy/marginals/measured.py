@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from understudy.privacy.marginal_noise import MeasuredMarginal
 
 MOST_LINES = 40
-"""The most marginals that a table lists; certificate.json lists all."""
+"""The largest number of marginals in the table; certificate.json lists all."""
 EXPLANATION = (
-    "Every marginal that was counted with noise, and the standard deviation of the noise of each of its cells. A "
-    "marginal that was measured several times has the noise of the weighted average. Noisy errors and selections, by "
-    "which a method chooses what to measure, are part of its queries and not listed."
+    "Every marginal that was counted with noise, and the standard deviation of the noise in each of its cells. For a "
+    "marginal that was measured several times, it is that of the weighted average. Noisy errors and selections, by "
+    "which a method chooses what to measure, are part of its queries and are not listed."
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class CombinedMarginal:
-    """All measurements of one marginal together."""
+    """All measurements of one marginal, combined."""
 
     columns: tuple[str, ...]
     cells: int
@@ -28,7 +28,7 @@ class CombinedMarginal:
 
 
 def combine_measurements(measurements: Sequence[MeasuredMarginal]) -> list[CombinedMarginal]:
-    """One entry for each marginal, in the order of first measurements. Precisions (1 / variance) add up.
+    """One entry for each marginal, in the order of their first measurement. Precisions (1 / variance) add up.
 
     >>> twice = [MeasuredMarginal("m", ("a", "b"), 6, 3.0), MeasuredMarginal("m", ("b", "a"), 6, 4.0)]
     >>> combine_measurements(twice)
@@ -54,7 +54,7 @@ def measured_section(
 ) -> list[str]:
     """The section of a certificate, in Markdown: a table, cut if it is long. Empty if no marginal was measured.
 
-    With percentages if the number of rows is public. `code` quotes the name of a column.
+    The table has percentages if the number of rows is public. `code` quotes the name of a column.
     """
     if not measurements:
         return []
@@ -72,7 +72,7 @@ def measured_section(
 
 
 def measured_to_json(measurement: MeasuredMarginal) -> dict[str, object]:
-    """The fields by name, columns as a list."""
+    """The fields by name, with the columns as a list."""
     return {**dataclasses.asdict(measurement), "columns": list(measurement.columns)}
 
 

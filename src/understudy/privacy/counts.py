@@ -40,7 +40,7 @@ def count_with_noise(
     """One charged answer. For callers that have charged for it, or counted it against what they charged."""
     noise = ledger.noise.discrete_gaussian(stddev, rows.shape_of(query))
     noisy = (rows._exact_counts(query) + noise).astype(float)
-    if not isinstance(query, Box):  # a box is one count of a marginal: no list of marginals has it
+    if not isinstance(query, Box):  # a box is a single count, so it is not listed among marginals
         rows._note_total(noisy, stddev)
         record(query, noisy.size, stddev)
     return noisy

@@ -25,9 +25,9 @@ from understudy.privacy.selection import Candidates, select_candidates
 MOST_NOISE = 2.0**40
 """Larger standard deviations are refused: draws must be whole numbers that a float holds exactly."""
 MOST_EXPECTED = 2.0**34
-"""Expected counts of more rows are refused: twice as many as a table may have."""
+"""Expected counts that sum to more are refused: this is twice the largest number of rows of a table."""
 LEAST_ERROR_NOISE = 1 / 8
-"""Noise of errors is at least this: steps then are no finer than 2^23, and those of 2^35 rows fit 64 bits."""
+"""The smallest noise of errors: a row is then at most 2^23 steps, and the steps of 2^35 rows fit 64 bits."""
 ROOM = 1e-9
 """Precisions are sums of floats: the noise grows by this, and they may pass the charged sum by half of it."""
 
@@ -74,12 +74,12 @@ def charge_marginals(rows: PrivateRows, query: Query, ledger: Ledger) -> "Gaussi
     """Charges for marginals whose noise is allocated later, and returns the filter that counts them.
 
     Formal guarantee: the cost of `query`, a `Gaussian`, under add/remove of one unit of at most max_rows_per_unit = k
-    rows. A row is in one cell of each marginal, so a unit moves one by k at most in L2 norm, and its L1 distance from
-    expected counts by k at most; with standard deviations s_j the bundle of both is one Gaussian query of multiplier
-    (sum_j (k / s_j)^2)^(-1/2). That sum stays within 1 / multiplier^2 of the query: what would pass it is refused
-    before a row is read. Queries and their noise may depend on earlier answers: the sum is a filter for Gaussian
-    privacy (Smith and Thakurta 2022). Other charged queries may happen between answers: interactive queries compose
-    like others (Vadhan and Zhang 2023). Not covered: timing, memory.
+    rows. A row is in one cell of each marginal, so a unit changes a marginal by at most k in L2 norm, and its L1
+    distance from expected counts by at most k; with standard deviations s_j all answers together are one Gaussian query
+    with noise multiplier (sum_j (k / s_j)^2)^(-1/2). That sum stays within 1 / noise_multiplier^2 of `query`: an answer
+    that would exceed it is refused before a row is read. Queries and their noise may depend on earlier answers: the sum
+    is a filter for Gaussian privacy (Smith and Thakurta 2022). Other charged queries may happen between answers:
+    interactive queries compose like others (Vadhan and Zhang 2023). Not covered: timing, memory.
     """
     event = event_of(query, Gaussian)
     check_query(rows, query, ledger)
@@ -122,11 +122,11 @@ class GaussianFilter:
     ) -> Float[np.ndarray, " cliques"]:
         """The L1 distance of each marginal from its expected counts, all with noise of one standard deviation.
 
-        Without privacy, as they are. A standard deviation below `LEAST_ERROR_NOISE` is raised to it.
+        Without privacy, they have no noise. A standard deviation below `LEAST_ERROR_NOISE` is raised to it.
 
-        A unit of k rows moves each of n distances by k at most, since a norm moves by no more than its argument: a
-        bundle that moves by k sqrt(n) in L2 norm, at the precision n / stddev^2. Expected counts are rounded to the
-        steps of the noise, so distances are whole numbers of steps and their sums exact.
+        A unit of k rows changes each of n distances by at most k, by the triangle inequality, and so all of them by at
+        most k sqrt(n) in L2 norm: they use precision n / stddev^2. Expected counts are rounded to the steps of the
+        noise, so distances are whole numbers of steps and their sums are exact.
         """
         stddev = float(stddev)
         expected = [np.asarray(counts, dtype=np.float64) for counts in expected]  # half precision would overflow
@@ -136,7 +136,7 @@ class GaussianFilter:
                 f"{MOST_NOISE:g}. This query was not made."
             )
         for clique, counts in zip(cliques, expected, strict=True):
-            # Another shape would be broadcast, and a row would count several times.
+            # Counts of another shape would be broadcast, and a row would count several times.
             same = np.shape(counts) == self._private.shape_of(clique)
             if not same or not np.min(counts) >= 0 or not np.sum(counts) <= MOST_EXPECTED:
                 raise BudgetExceeded(
@@ -152,7 +152,7 @@ class GaussianFilter:
         return with_noise(np.asarray(exact), stddev * (1 + ROOM) * steps, self._ledger.noise) / steps
 
     def _exact_error(self, clique: Clique, expected: np.ndarray, steps: int) -> int:
-        """In whole steps."""
+        """The L1 distance in whole steps."""
         whole = np.rint(expected * steps).astype(np.int64)
         return int(np.abs(self._private._exact_counts(clique) * steps - whole).sum())
 

@@ -169,7 +169,7 @@ class Plan:
     parts: tuple["Plan", ...] = ()
     """Of a wrapper: the plans of the methods that it wraps. Their queries are among `queries`."""
     expected: tuple[ExpectedNoise, ...] = ()
-    """The noise of the marginals to be measured; empty for methods that measure none, or cannot tell."""
+    """The noise of the marginals to be measured; empty if the method measures none or cannot tell in advance."""
 
     def __getitem__(self, key: str) -> Query:
         return next(query for query in self.queries if query.key == key)
@@ -283,7 +283,7 @@ class Ledger:
         self._cap: Budget | None = None
         self._outer: Ledger | None = None
         self._split: list[Partition] = []  # the partitions of the units; those of the run in every view
-        self._measured: list[MeasuredMarginal] = []  # those of the run in every view
+        self._measured: list[MeasuredMarginal] = []  # one list for the whole run, shared by all views
 
     @property
     def queries(self) -> tuple[Query, ...]:
@@ -344,7 +344,7 @@ class Ledger:
         return inner
 
     def _recorder(self, query: Query) -> MarginalRecorder:
-        """For a mechanism that has charged `query`: lists the marginals that it then measures."""
+        """For a mechanism that has charged `query`: records the marginals that it then measures."""
         assert query in self._queries, "a query is charged first"
         return MarginalRecorder(self._measured, query.key, query.partition, self.guarantee.is_private)
 

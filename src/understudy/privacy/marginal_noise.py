@@ -1,7 +1,7 @@
 """The noise of marginals: of those that a run measured, and of those that a plan expects to measure.
 
 Public numbers only. Which marginals a run measures, and with how much noise, follows from its plan, public facts and
-noisy answers, so a list of them is post-processing. No count and no draw of noise is among them.
+noisy answers, so the list is post-processing. It contains no counts and no drawn noise.
 """
 
 import dataclasses
@@ -11,29 +11,29 @@ from collections.abc import Sequence
 
 @dataclasses.dataclass(frozen=True)
 class MeasuredMarginal:
-    """One measurement of a marginal: its columns, the number of its cells, and the noise of each.
+    """One measurement of a marginal: its columns, the number of its cells, and the noise in each.
 
     >>> MeasuredMarginal("two_way", ("age", "sex"), 20, 12.5).stddev
     12.5
     """
 
     query: str
-    """The key of the query that it belongs to."""
+    """The key of its query."""
     columns: tuple[str, ...]
     cells: int
     """Codes that a method merged count as one, so there may be fewer cells than combinations of codes."""
     stddev: float
-    """The standard deviation of the noise of a cell, in rows; 0 in a run without a guarantee."""
+    """The standard deviation of the noise in each cell, in rows; 0 in a run without a guarantee."""
     partition: str | None = None
     """The partition of the units that was counted; None: all units."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MarginalRecorder:
-    """Lists what one charged query measures; made by the ledger (`Ledger._recorder`)."""
+    """Records the marginals that a charged query measures; made by the ledger (`Ledger._recorder`)."""
 
     measured: list[MeasuredMarginal]
-    """Those of the whole run."""
+    """The measurements of the whole run."""
     query: str
     partition: str | None
     is_private: bool
@@ -45,7 +45,7 @@ class MarginalRecorder:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExpectedNoise:
-    """The noise that a plan expects in a cell of the marginals that it measures.
+    """The noise that a plan expects in the cells of the marginals to be measured.
 
     >>> pairs = ExpectedNoise(min_order=2, max_order=2, marginals=10, stddev=20.0, exact=True)
     >>> pairs.affordable(10.0)
@@ -53,15 +53,16 @@ class ExpectedNoise:
     """
 
     min_order: int
+    """The smallest number of columns of these marginals."""
     max_order: int
-    """The numbers of columns that these marginals have."""
+    """The largest number of columns of these marginals."""
     marginals: int
-    """How many are measured; the most that are, unless `exact`."""
+    """The number that is measured; an upper limit unless `exact`."""
     stddev: float
-    """The standard deviation of the noise of a typical cell, in rows: the one of all cells, or else the one at the mean
-    precision (1 / variance) of the marginals."""
+    """The standard deviation of the noise in a typical cell, in rows: that of all cells or, if they differ, that at the
+    mean precision (1 / variance) of the marginals."""
     exact: bool
-    """Whether every one of these marginals has this noise. False: a run sets number and noise as it goes."""
+    """Whether all of these marginals have this noise. False: the run sets number and noise as it goes."""
 
     def affordable(self, stddev: float) -> int:
         """How many marginals the same budget would measure with this noise instead."""

@@ -1,17 +1,17 @@
 """Adaptive marginals: select, measure and estimate in rounds, every decision by expected error. The default method.
 
-One Gaussian budget pays for everything, as precision: the sum of 1 / stddev^2 over all answers. 1-way marginals come
-first. Each round then asks for the model's errors under noise, chooses marginals whose measurement lowers the expected
-error of the workload, divides the round's precision among these and all that were measured before, and estimates the
-graphical model again. Where noise would drown every dependence, nothing is chosen, and all precision goes to the 1-way
-marginals.
+One Gaussian query covers all answers. Its budget is precision: the sum of 1 / stddev^2 over all answers. 1-way
+marginals are measured first. Each round then queries the model's errors with noise, chooses marginals whose measurement
+lowers the expected error of the workload, divides the round's precision among these and all that were measured before,
+and estimates the graphical model again. Where noise hides every dependence, no marginal is chosen, and all precision
+goes to the 1-way marginals.
 
-The parts come from the literature: rounds of selection by error from MWEM (Hardt, Ligett and McSherry 2012) and AIM
-(McKenna et al. 2022), whose trade of error against noise this extends to all marginals at once; estimation from
-Private-PGM (McKenna, Sheldon and Miklau 2019). What differs: errors are published under Gaussian noise instead of used
-by the exponential mechanism, so that answers of several rounds add up and the decision not to measure is an expected
-value; precision follows needs (`marginals/allocation.py`); cells too small for their noise stay as the columns by
-themselves imply (`marginals/shrinkage.py`).
+The components come from the literature: rounds of selection by error from MWEM (Hardt, Ligett and McSherry 2012) and
+AIM (McKenna et al. 2022), whose trade-off between error and noise is extended to all marginals at once; estimation from
+Private-PGM (McKenna, Sheldon and Miklau 2019). What differs: errors are released with Gaussian noise instead of being
+used in the exponential mechanism, so that answers of several rounds can be pooled and the decision not to measure
+follows from an expected value; precision is divided by need (`marginals/allocation.py`); cells too small for their
+noise are shrunk towards what independent columns imply (`marginals/shrinkage.py`).
 """
 
 import collections
@@ -42,12 +42,12 @@ from understudy.synthesizers.protocol import Capabilities
 from understudy.synthesizers.run import Run, calibrate_query
 
 FIRST_SCORES = 0.5
-"""The part of the selection budget for the first round, in which all pairs compete."""
-ONE_WAY_SHARE = 0.25
-"""The part of a pair's error that is put down to the noise of each of its columns, as long as it is not measured."""
+"""The fraction of the selection budget for the first round, in which all pairs are candidates."""
+ONE_WAY_ERROR_FRACTION = 0.25
+"""The fraction of a pair's error that is attributed to the noise of each of its columns until the pair is measured."""
 CELLS_PER_MEGABYTE = 2**20 / 8
 LAST_ITERATIONS = 10
-"""The factor of the number of iterations in the last estimation."""
+"""The last estimation has this many times the iterations of the others."""
 MOST_INTERACTIONS, AUTOMATIC_INTERACTIONS = 8, 6
 MOST_CANDIDATES = 20_000
 """The largest number of marginals of one size with the target: the exact counts of so many take seconds."""
@@ -55,27 +55,27 @@ MOST_PAIRS = 250_000
 """The largest number of pairs that compete, about 700 columns; beyond, only 1-way marginals are measured by default."""
 TOO_MUCH_NOISE = 2.0**30
 TYPICAL_PAIRS = 3
-"""Marginals of two columns and more that are measured for each column, in most runs."""
+"""The typical number of measured marginals of two or more columns, for each column of the table."""
 FEW_CODES = 3
 CLEAR_ERROR = 0.1
-"""The noise of an error over the number of rows up to which larger interactions are tried by themselves: a parity has
-an error of all rows."""
+"""The largest noise of an error, as a fraction of the rows, at which larger interactions are tried by default: the
+error of a parity is as large as the number of rows."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Adaptive:
-    """The default: marginals chosen round by round by the error that measuring them is expected to remove."""
+    """The default: marginals chosen round by round, by the error that measuring them is expected to remove."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(target=True)
 
     workload: Annotated[tuple[Annotated[Clique, Listed(2, distinct=True)], ...], Listed()] | None = None
-    """The marginals that matter, each a list of columns. None: all pairs of columns, and with a target the marginals of
-    it and others, up to `interactions` columns."""
+    """The marginals that matter, each a list of columns. None: all pairs of columns, and with a target all
+    marginals that contain it, of up to `interactions` columns."""
 
     interactions: Annotated[int, Between(2, MOST_INTERACTIONS)] | None = None
     """The largest number of columns of a marginal with the target. A dependence that shows only in four columns
-    together, such as a target that is the parity of three others, needs 4. None: 3, and up to 6 where no column has
-    more than three codes and errors of that many marginals can be told from noise."""
+    together, such as a target that is the parity of three others, needs 4. None: 3, or up to 6 if no column has
+    more than three codes and the errors of that many marginals can be distinguished from noise."""
 
     target_weight: Annotated[float, AtLeast(1)] = 2.0
     """The weight of marginals with the target. Without a target it has no effect."""
@@ -87,14 +87,14 @@ class Adaptive:
     """The fraction of the precision for the model's errors, half of it in the first round."""
 
     candidates_per_column: Positive = 6.0
-    """The number of candidates in later rounds, for each column: the most promising ones."""
+    """The number of candidates per column in later rounds: the most promising ones."""
 
     prior_variance: Positive = 2.0
-    """The variance of log-ratios between counts and what independent columns imply: the smaller, the more strongly
-    small cells are pulled towards independence."""
+    """The variance of log-ratios between counts and what independent columns imply. The smaller it is, the more
+    small cells are shrunk towards independence."""
 
     entropy: Positive = 0.01
-    """The weight of the entropy term, which pulls all cells towards independence."""
+    """The weight of the entropy term, which shrinks all cells towards independence."""
 
     max_model_size: Positive = 8.0
     """The size of the finished model's tables in megabytes; the limit rises evenly from round to round."""
@@ -118,21 +118,21 @@ class Adaptive:
             raise BudgetExceeded(
                 f"The noise of a count would be about {noise:.0e} rows. Raise epsilon, or lower max_rows_per_unit."
             )
-        notes = [Note(f"The model has at most {self.max_model_size:g} MB.")]
+        notes = [Note(f"The tables of the model take at most {self.max_model_size:g} MB.")]
         if self.workload is None and _has_too_many_pairs(domain):
             few = f"{len(domain.names):,} columns have too many pairs, so only 1-way marginals are measured."
             return Plan((query,), (Note(f"{few} Name a workload to change this.", Level.WARNING),))
         if domain.target is not None:
             notes.append(
                 Note(
-                    f"Marginals with the target {domain.target!r} have weight {self.target_weight:g}, and up to "
+                    f"Marginals with the target {domain.target!r} have weight {self.target_weight:g} and up to "
                     f"{self.max_interactions(domain, precision_of(query.event, budget.max_rows_per_unit))} columns."
                 )
             )
         return Plan((query,), tuple(notes))
 
     def _check_interactions(self, others: int, interactions: int) -> None:
-        """Refuses more marginals than can be counted; those of three columns are always tried."""
+        """Refuses more marginals than can be counted; 3-way marginals are always allowed."""
         if interactions > 3 and (count := math.comb(others, interactions - 1)) > MOST_CANDIDATES:
             raise SettingError(
                 "interactions",
@@ -142,7 +142,7 @@ class Adaptive:
             )
 
     def max_interactions(self, domain: Domain, precision: float) -> int:
-        """The largest number of columns of a marginal with the target, by public facts."""
+        """The largest number of columns of a marginal with the target, from public facts."""
         others = len(domain.names) - 1
         if self.interactions is not None:
             return min(self.interactions, others + 1)
@@ -159,21 +159,21 @@ class Adaptive:
         return most
 
     def score_precision(self, number: int, precision: float) -> float:
-        """The precision of the errors of one round, from that of the whole query."""
+        """The precision for the errors of one round, given that of the whole query."""
         budget = self.selection_fraction * precision
         if self.rounds == 1:
             return budget
         return budget * FIRST_SCORES if number == 0 else budget * (1 - FIRST_SCORES) / (self.rounds - 1)
 
     def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
-        """If three pairs for each column are chosen and all are alike; what is, is decided on the way."""
+        """An estimate that assumes `TYPICAL_PAIRS` pairs per column, all with the same noise; the run decides both."""
         precision = precision_of(plan["marginals"].event, max_rows_per_unit) * (1 - self.selection_fraction)
         columns = len(domain.names)
         pairs = 0 if _has_too_many_pairs(domain) else min(math.comb(columns, 2), TYPICAL_PAIRS * columns)
         return expected_of_precision(domain, precision, columns / (columns + pairs), pairs)
 
     def one_way_fraction(self, domain: Domain, pairs: Sequence[Clique], num_rows: int) -> float:
-        """The part of the measuring precision that 1-way marginals need beside all pairs of the workload."""
+        """The fraction of the measuring precision that 1-way marginals need if all of these pairs are measured."""
         need = _one_way_needs(domain).sum()
         cells = np.array([domain.size(pair) for pair in pairs], dtype=float)
         return float(need / (need + needs(np.ones(len(pairs)), np.minimum(cells, num_rows / 4)).sum()))
@@ -181,7 +181,7 @@ class Adaptive:
     def fit(self, run: Run) -> GraphicalModel:
         """Formal guarantee: the cost of the plan's Gaussian query.
 
-        Every answer passes its filter, which adds up the exact precision of each; candidates, choices, noise and the
+        Every answer passes its filter, which adds up their exact precision; candidates, choices, noise levels and the
         model are functions of noisy answers and public facts.
         """
         return _Fit(self, run).run()
@@ -193,11 +193,11 @@ def _has_too_many_pairs(domain: Domain) -> bool:
 
 def _one_way_needs(domain: Domain) -> np.ndarray:
     cells = np.array(domain.sizes, dtype=float)
-    return needs(np.full(len(cells), max(1.0, ONE_WAY_SHARE * (len(cells) - 1))), cells)
+    return needs(np.full(len(cells), max(1.0, ONE_WAY_ERROR_FRACTION * (len(cells) - 1))), cells)
 
 
 class _Fit:
-    """One fit: what was measured, with how much precision, and the model of it."""
+    """The state of one fit: what was measured, with how much precision, and the estimated errors."""
 
     def __init__(self, settings: Adaptive, run: Run) -> None:
         self.settings, self._run = settings, run
@@ -208,7 +208,7 @@ class _Fit:
         self.errors = ErrorEstimates()
         self.first_errors: dict[Clique, float] = {}
         self.interactions = settings.max_interactions(self.domain, self.filter.precision)
-        # A column of one code tells nothing beside others.
+        # A column of one code depends on no other.
         workload = [clique for clique in self._workload() if min(self.domain.shape(clique)) > 1]
         self.pairs = [clique for clique in workload if len(clique) == 2]
         self.larger = [clique for clique in workload if len(clique) > 2]
@@ -217,7 +217,7 @@ class _Fit:
         """All rounds; the last one spends what is left."""
         can_select = self._can_select()
         self._measure_one_way(and_more=can_select)
-        if not can_select:  # nothing is left for rounds, even if noisy counts now tell of more rows than declared
+        if not can_select:  # nothing is left for rounds, even if noisy counts now suggest more rows than declared
             self._run.report(1.0, f"{len(self.precision)} marginals measured")
             return self._estimate(None, LAST_ITERATIONS)
         model = self._estimate(None)
@@ -230,10 +230,10 @@ class _Fit:
                 break
         return model
 
-    # --- What competes ---
+    # --- Candidates ---
 
     def _workload(self) -> list[Clique]:
-        """Sets of two columns and more: pairs first, each in the order of the domain."""
+        """Cliques of two or more columns: pairs first, each in the order of the domain."""
         domain, settings = self.domain, self.settings
         if settings.workload is not None:
             subsets = {
@@ -261,10 +261,10 @@ class _Fit:
         return self.settings.target_weight if self.domain.target in clique else 1.0
 
     def _candidates(self, number: int) -> list[Clique]:
-        """All pairs in the first round; then also larger cliques, the most promising ones of all.
+        """All pairs in the first round; later the most promising pairs and larger cliques.
 
-        A clique of three is a candidate once two of its pairs are measured: before, its error is mostly theirs. Larger
-        ones are asked for in the second round, all at once, since nothing smaller hints at them.
+        A clique of three is a candidate once two of its pairs are measured: before that, its error is mostly theirs.
+        Larger ones are candidates in the second round, all at once, since no smaller marginal shows them.
         """
         most_cells = self.settings.max_model_size * CELLS_PER_MEGABYTE
         open_pairs: list[Clique] = [
@@ -290,7 +290,7 @@ class _Fit:
         return sum(pair in self.precision for pair in itertools.combinations(clique, 2)) >= 2
 
     def _promise(self, clique: Clique) -> float:
-        """What its error may well be; for a clique never asked about, as far as its pairs tell."""
+        """A plausibly large error, weighted; for a clique without answers, estimated from its pairs."""
         likely = self.errors.likely(clique)
         if likely is None:
             pairs = [self.first_errors.get(pair, 0.0) for pair in itertools.combinations(clique, 2)]
@@ -311,15 +311,15 @@ class _Fit:
     # --- Rounds ---
 
     def _measure_one_way(self, *, and_more: bool) -> None:
-        """1-way marginals with the part of the precision that they would need beside all pairs, or with all of it."""
-        need, part = _one_way_needs(self.domain), 1.0
+        """Measures 1-way marginals with the precision that they need if all pairs are measured, or with all of it."""
+        need, fraction = _one_way_needs(self.domain), 1.0
         if and_more:
-            part = self.settings.one_way_fraction(self.domain, self.pairs, self._num_rows)
-            part *= 1 - self.settings.selection_fraction
-        self._measure(self.domain.one_way, part * self.filter.precision * need / need.sum())
+            fraction = self.settings.one_way_fraction(self.domain, self.pairs, self._num_rows)
+            fraction *= 1 - self.settings.selection_fraction
+        self._measure(self.domain.one_way, fraction * self.filter.precision * need / need.sum())
 
     def _round(self, model: GraphicalModel, number: int, *, is_last: bool) -> GraphicalModel:
-        """Errors under noise, a choice, precision for it and for what was measured before, and a new model."""
+        """Queries errors, chooses marginals, measures these and earlier ones, and estimates the model again."""
         rounds = self.settings.rounds
         is_open = self._can_select()
         later_scores = (
@@ -328,10 +328,10 @@ class _Fit:
             else 0.0
         )
         scores = self.settings.score_precision(number, self.filter.precision) if is_open else 0.0
-        share = (self.filter.left - scores - later_scores) / (1 if is_last else rounds - number)
+        available = (self.filter.left - scores - later_scores) / (1 if is_last else rounds - number)
         held = list(self.precision)
         present = np.array([self.precision[clique] for clique in held])
-        stddev = math.sqrt((len(held) + len(self.domain.names)) / (present.sum() + share))
+        stddev = math.sqrt((len(held) + len(self.domain.names)) / (present.sum() + available))
         cells = np.array([resolved_cells(table, stddev) for table in model.marginals(held)])
         need = needs(self._held_weights(held), cells)
         chosen: list[Clique] = []
@@ -340,8 +340,8 @@ class _Fit:
             limit = SizeLimit(
                 self.domain, model, self.settings.max_model_size * CELLS_PER_MEGABYTE * (number + 1) / rounds
             )
-            final = present.sum() + share * (1 if is_last else rounds - number)
-            picks = choose(
+            final = present.sum() + available * (1 if is_last else rounds - number)
+            indices = choose(
                 compared,
                 limit,
                 total_need=float(need.sum()),
@@ -349,21 +349,23 @@ class _Fit:
                 most=len(self.domain.names),
                 forest=number == 0,
             )
-            chosen = [candidates[at] for at in picks]
-            need = np.concatenate([need, needs(compared.weights, compared.cells)[picks]])
-        share = self.filter.left if is_last else share  # what was set aside for errors may be left over
-        added = add_precision(need, np.concatenate([present, np.zeros(len(chosen))]), share * (1 - 1e-9))
+            chosen = [candidates[at] for at in indices]
+            need = np.concatenate([need, needs(compared.weights, compared.cells)[indices]])
+        available = self.filter.left if is_last else available  # precision reserved for errors may be left over
+        added = add_precision(need, np.concatenate([present, np.zeros(len(chosen))]), available * (1 - 1e-9))
         self._measure([*held, *chosen], added)
         return self._estimate(model, LAST_ITERATIONS if is_last else 1)
 
     def _held_weights(self, cliques: Sequence[Clique]) -> np.ndarray:
-        """The weights of measured marginals; 1-way marginals carry the pairs of the workload that are not measured."""
+        """The weights of measured marginals; 1-way marginals also stand for pairs that are not measured."""
         waiting = collections.Counter(itertools.chain(*(pair for pair in self.pairs if pair not in self.precision)))
-        factors = [max(1.0, ONE_WAY_SHARE * waiting[clique[0]]) if len(clique) == 1 else 1.0 for clique in cliques]
+        factors = [
+            max(1.0, ONE_WAY_ERROR_FRACTION * waiting[clique[0]]) if len(clique) == 1 else 1.0 for clique in cliques
+        ]
         return np.array([self._weight(clique) for clique in cliques]) * factors
 
     def _compare(self, model: GraphicalModel, cliques: list[Clique], precision: float, stddev: float) -> Candidates:
-        """Asks for the errors of candidates; only errors in cells that the noise resolves can be removed."""
+        """Queries the errors of candidates; only errors in cells larger than the noise can be removed."""
         expected = [np.maximum(table, 0.0) for table in model.marginals(cliques)]
         noise = math.sqrt(len(cliques) / precision)
         errors = self.errors.add(cliques, expected, self.filter.noisy_errors(cliques, expected, noise), noise)

@@ -77,8 +77,8 @@ class AIM:
         return Plan((query,), tuple(notes))
 
     def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
-        """1-way marginals have a round each. Selected ones have the noise of the first rounds at most, and are fewer if
-        later rounds get more of the budget."""
+        """1-way marginals take a round each. Selected ones have at most the noise of the first rounds; there are fewer
+        if later rounds get more of the budget."""
         rounds, columns = self._max_rounds(domain), len(domain.names)
         precision = precision_of(plan["rounds"].event, max_rows_per_unit) / rounds
         first = ExpectedNoise(min_order=1, max_order=1, marginals=columns, stddev=precision**-0.5, exact=True)

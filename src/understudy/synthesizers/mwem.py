@@ -198,7 +198,7 @@ class MWEM:
         return [tuple(sorted(group, key=lambda name: (domain.shape((name,)), name))) for group in groups]
 
     def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
-        """1-way marginals, if they are measured first, and those of the workload. Boxes are no marginals."""
+        """That of 1-way marginals, if they are measured first, and of the workload. Boxes are not marginals."""
         event, (answers, rounds) = plan["counts"].event, self._num_queries(domain)
         width = min(self.marginal_width, max(self._group_lengths(domain)))
         if answers == rounds or not rounds:

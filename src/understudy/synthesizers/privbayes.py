@@ -84,7 +84,7 @@ class PrivBayes:
         return Plan(tuple(queries), (Note(f"A column and its parents have at most {cells:,} cells together."),))
 
     def expected_noise(self, domain: Domain, plan: Plan, max_rows_per_unit: int) -> tuple[ExpectedNoise, ...]:
-        """A marginal has one column, which is drawn first, or a column and its parents; all have the same noise."""
+        """Marginals of the first column and of each other column with its parents, all with the same noise."""
         most = min(1 + self.max_parents, len(domain.names))
         return (expected_of_counts(plan["marginals"].event, 1, most),)
 

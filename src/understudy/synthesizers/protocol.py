@@ -82,16 +82,16 @@ class Limited(Protocol):
 
 @runtime_checkable
 class ExpectsNoise(Protocol):
-    """A method that knows from its plan how much noise the marginals that it measures will have."""
+    """A method that can tell from its plan how much noise its marginals will have."""
 
     def expected_noise(self, domain: "Domain", plan: "Plan", max_rows_per_unit: int) -> "tuple[ExpectedNoise, ...]":
-        """For each kind of marginal that it measures, lowest orders first: a pure function of public facts."""
+        """The noise of each kind of marginal to be measured, lowest order first: a function of public facts alone."""
 
 
 def expected_noise_of(
     synthesizer: Synthesizer, domain: "Domain", plan: "Plan", max_rows_per_unit: int
 ) -> "tuple[ExpectedNoise, ...]":
-    """What a method expects of this plan; empty if it measures no marginals, or cannot tell."""
+    """The noise that a method expects for this plan; empty if it measures no marginals or cannot tell in advance."""
     if not isinstance(synthesizer, ExpectsNoise):
         return ()
     return synthesizer.expected_noise(domain, plan, max_rows_per_unit)

@@ -57,7 +57,7 @@ LEARNERS = {
 """Learners that are settings inside an expression: `quail(mst, learner=naive_bayes(numbers=gaussian))`."""
 
 AUTO, DEFAULT = "auto", "adaptive"
-"""`auto` is another name of the default method, in case a later version has a better one."""
+"""`auto` is another name for the default method, which may be a different one in a later version."""
 
 
 def synthesizer_class(name: str) -> type:
