@@ -36,8 +36,8 @@ def guarantee_for(
 
     `accuracy` is an order of marginals and the standard deviation of the noise in a typical count, in percent of the
     declared number of rows or in rows: "2-way 1%", "1-way 0.5%", "1-way 20 rows". Epsilon has three digits, is between
-    0.001 and 100, and the next smaller one is not enough. (A method that changes its plan with epsilon, as `auto` may,
-    can reach the same accuracy at a much smaller epsilon too.)
+    0.001 and 100, and the next smaller one is not enough. (A method that changes its plan with epsilon can reach
+    the same accuracy at a much smaller epsilon too.)
 
     >>> from understudy.schema import Column
     >>> schema = Schema(columns=(Column(name="member", kind="boolean"),), rows=1000)

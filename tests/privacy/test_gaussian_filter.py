@@ -148,7 +148,7 @@ def test_precision_is_that_of_double_numbers_and_unknown_columns_cost_nothing() 
     spent = []
     for kind in (np.float32, float):
         answered = charge_marginals(table(20), bundle(2.0), ledger(10.0))
-        answered.noisy_counts([("a",)], [kind(12.3456)])
+        answered.noisy_counts([("a",)], [kind(12.3456)])  # type: ignore[list-item]
         spent.append(answered.precision - answered.left)
         with pytest.raises(SchemaError, match="no column"):
             answered.noisy_counts([("nobody",)], [10.0])
