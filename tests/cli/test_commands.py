@@ -352,10 +352,12 @@ def test_settings_and_target(place: Path, tmp_path: Path) -> None:
     assert us.Release.load(place / "r").schema.target == "member"
 
 
-def test_set_needs_a_method(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_set_changes_the_default_method_too(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["fit", *_in(place, "people.csv"), *_declared(place), "-o", str(tmp_path / "r")]
-    assert run([*arguments, "--set", "iterations=50"]) == 2
-    assert "--method" in capsys.readouterr().err
+    assert run([*arguments, "--set", "nonsense=50"]) == 2
+    assert "nonsense" in capsys.readouterr().err
+    assert run([*arguments, "--set", "iterations=50"]) == 0
+    assert us.Release.load(tmp_path / "r").statement.method == "adaptive(iterations=50)"
 
 
 def test_where_and_rows_in_one_go(place: Path, tmp_path: Path) -> None:
