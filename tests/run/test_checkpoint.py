@@ -228,7 +228,7 @@ def test_resume_is_refused_to_every_other_run(unfinished: Path, monkeypatch: pyt
         "understudy.run.environment.__version__": "0.0",
         "importlib.metadata.version": lambda name: "0.0",
     }
-    for (place, value), name in zip(others_versions.items(), ("understudy", "equinox"), strict=True):
+    for (place, value), name in zip(others_versions.items(), ("understudy", "dp-accounting"), strict=True):
         with monkeypatch.context() as patch:
             patch.setattr(place, value)
             with pytest.raises(CheckpointError, match=f"version of {name} differs"):
