@@ -1,18 +1,14 @@
-"""Draws the pictures of the README from real runs on the embedded survey.
+"""Draws the picture of the README from a real run on the embedded survey.
 
 python docs/make_images.py
 """
 
-import os
-import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pandas as pd
-from rich.console import Console
-from rich.text import Text
 
 IMAGES = Path(__file__).parent / "images"
 EDUCATION = {
@@ -30,27 +26,12 @@ REAL, SYNTHETIC, INK, GRID = "#1b1b1b", "#0f7cb8", "#333", "#ddd"
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", "from understudy.cli import main; main()", "demo", "-o", "understudy-demo"]
-        shown = subprocess.run(
-            command, cwd=folder, env={**os.environ, "COLUMNS": "84"}, capture_output=True, text=True, check=True
-        ).stderr
+        subprocess.run(command, cwd=folder, check=True)
         real, fake = (
             pd.read_csv(Path(folder, "understudy-demo", name), keep_default_na=False)
             for name in ("survey.csv", "synthetic.csv")
         )
-    (IMAGES / "demo.svg").write_text(draw_terminal(shown))
     (IMAGES / "real_and_synthetic.svg").write_text(draw_shares(real, fake))
-
-
-def draw_terminal(shown: str) -> str:
-    """What the demo printed."""
-    lines = [line for line in shown.splitlines() if not re.match(r"\s*\d+%", line)]  # the progress bar, as plain lines
-    console = Console(record=True, width=84, file=open(os.devnull, "w"))  # noqa: SIM115  (lives as long as the script)
-    console.print(Text("$ make demo", style="bold green"))
-    for line in lines:
-        console.print(Text(line))
-    drawing = console.export_svg(title="understudy demo")
-    # The drawing must not fetch fonts from elsewhere; any monospaced one will do.
-    return re.sub(r"@font-face \{.*?\}\s*", "", drawing, flags=re.DOTALL)
 
 
 def draw_shares(real: pd.DataFrame, fake: pd.DataFrame) -> str:
