@@ -3,6 +3,7 @@
 python docs/make_images.py
 """
 
+import itertools
 import subprocess
 import sys
 import tempfile
@@ -39,7 +40,7 @@ def draw_shares(real: pd.DataFrame, fake: pd.DataFrame) -> str:
     for table in (real, fake):
         table["degree"] = table["education"].map(EDUCATION)
         table["years"] = pd.cut(table["age"], AGES, right=False)
-    names = [f"{low} to {high - 1}" for low, high in zip(AGES, AGES[1:], strict=False)]
+    names = [f"{low} to {high - 1}" for low, high in itertools.pairwise(AGES)]
     panels = [
         ("Insured, by degree", "insurance", "degree", list(EDUCATION.values()), list(EDUCATION.values())),
         ("Insured, by age", "insurance", "years", list(real["years"].cat.categories), names),
