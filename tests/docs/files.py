@@ -49,7 +49,7 @@ categories = ["low", "high"]
 
 
 def write_files(folder: Path) -> None:
-    """people (csv, parquet, sqlite, toml; test.parquet: others of the same kind), cars and visits."""
+    """people (csv, parquet, sqlite, toml; test.parquet: others of the same kind), cars, visits, and metadata.json."""
     people = _people(ROWS, seed=0)
     people.to_csv(folder / "people.csv", index=False)
     people.to_parquet(folder / "people.parquet", index=False)
@@ -58,6 +58,7 @@ def write_files(folder: Path) -> None:
         people.to_sql("people", database, index=False)
     database.close()
     (folder / "people.toml").write_text(PEOPLE)
+    (folder / "metadata.json").write_text('{"age": 85, "sex": 2}')  # a domain of mbi
     draw = np.random.default_rng(2)
     _write_categories(folder, "cars", {"doors": "234", "seats": "246", "class": ("bad", "good")}, draw)
     _write_categories(folder, "visits", {f"code_{number}": "01" for number in range(40)}, draw)
