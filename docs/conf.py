@@ -25,12 +25,13 @@ root_doc = "docs/index"
 include_patterns = ["docs/**", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/results/*.md"]
 exclude_patterns = ["docs/_*", "docs/make_images.py", "site", "build", ".venv", "src", "tests"]
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 
 # Pages are written for GitHub too: headings are link targets by their text, as there.
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 suppress_warnings = ["config.cache"]
+smartquotes = False  # --resume must not become a dash
 
 # Docstrings are plain text with Markdown's backticks.
 default_role = "code"

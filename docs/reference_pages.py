@@ -1,5 +1,6 @@
 """The pages of the reference that are written from the code, when the site is built: commands.md and python.md."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,11 @@ def write_reference() -> None:
 def commands_page() -> str:
     """The help of every command, from the command line itself."""
     command = [sys.executable, "-m", "typer", "understudy.cli.app", "utils", "docs", "--name", "understudy"]
-    return subprocess.run([*command, "--title", "Commands"], capture_output=True, text=True, check=True).stdout
+    page = subprocess.run([*command, "--title", "Commands"], capture_output=True, text=True, check=True).stdout
+    # Its list of commands ends in dots; ours has their first sentences, and links.
+    sentences = re.findall(r"^## `understudy (\w+)`\n\n(.*?)(?=\. |\.\n)", page, flags=re.MULTILINE | re.DOTALL)
+    listed = "".join(f"- [{name}](#understudy-{name}): {' '.join(text.split())}.\n" for name, text in sentences)
+    return re.sub(r"^\*\*Commands\*\*:\n\n(\* .*\n)+", listed, page, count=1, flags=re.MULTILINE)
 
 
 def python_page() -> str:
