@@ -59,6 +59,11 @@ def is_run(page: Path) -> bool:
     return any(block.language in RUN and block.not_run is None for block in blocks_of(page))
 
 
+def commands_of(page: Path) -> list[str]:
+    """The commands of all `sh` blocks."""
+    return [command for block in blocks_of(page) if block.language == "sh" for command in _commands(block.text)]
+
+
 def run_page(page: Path) -> None:
     """Runs the blocks of a page in the current folder; an AssertionError names the line that failed."""
     names: dict[str, object] = {}

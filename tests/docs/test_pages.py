@@ -1,21 +1,29 @@
 """Every command and every line of Python in README and docs/ is run; see pages.py for the rules.
 
-Pages that take longer are marked `docs`: `make docs-test` runs all.
+A few pages are run with the default suite, most with `make docs-test` (marked `docs`), those that train networks for
+minutes with `make slow`; `make docs-test` checks that the commands of these can be planned.
 """
 
+import itertools
+import shlex
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.docs.files import write_files
-from tests.docs.pages import ROOT, RUN, blocks_of, is_run, run_page
+from tests.docs.pages import ROOT, RUN, blocks_of, commands_of, is_run, run_page
+from understudy.cli import run
 
 GENERATED = {ROOT / "docs" / "reference" / name for name in ("commands.md", "python.md")}
 PAGES = [page for page in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))) if page not in GENERATED]
 
-QUICK = {"README.md", "docs/schema.md", "docs/tables.md", "docs/privacy.md", "docs/certificate.md"}
+QUICK = {"docs/schema.md", "docs/howto/schema.md", "docs/tables.md", "docs/certificate.md"}
 """Run with the default suite."""
+
+NETWORKS = "autogan bayesgan boosted dpctgan dpgan drs gem pategan quail selected"
+TRAINED = {f"docs/methods/{name}.md" for name in NETWORKS.split()}
+"""Run with the slow tests."""
 
 REASONS = {
     "it installs": ("README.md", "docs/install.md"),
@@ -29,13 +37,15 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+def marks_of(page: Path) -> list[pytest.MarkDecorator]:
+    if name_of(page) in TRAINED:
+        return [pytest.mark.slow]
+    return [] if name_of(page) in QUICK else [pytest.mark.docs]
+
+
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, id=name_of(page), marks=[] if name_of(page) in QUICK else [pytest.mark.docs])
-        for page in PAGES
-        if is_run(page)
-    ],
+    [pytest.param(page, id=name_of(page), marks=marks_of(page)) for page in PAGES if is_run(page)],
 )
 def test_what_a_page_shows_works(page, tmp_path, monkeypatch):
     write_files(tmp_path)
@@ -43,6 +53,20 @@ def test_what_a_page_shows_works(page, tmp_path, monkeypatch):
     started = time.monotonic()
     run_page(page)
     print(f"{name_of(page)}: {time.monotonic() - started:.0f} s")
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize("page", sorted(TRAINED))
+def test_what_takes_minutes_can_be_planned(page, tmp_path, monkeypatch):
+    write_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for words in map(shlex.split, commands_of(ROOT / page)):
+        given = dict(itertools.pairwise(words))
+        schema = given["plan"] if words[1] == "plan" else given["--schema"]
+        options = [
+            word for name in ("--epsilon", "--method", "--target") if name in given for word in (name, given[name])
+        ]
+        assert run(["plan", schema, *options]) == 0
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
