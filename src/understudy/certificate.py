@@ -398,9 +398,9 @@ def _protected(statement: Statement) -> list[str]:
     who = "The privacy unit is one row. A person with several rows is protected less: each row is protected separately."
     if facts.unit is not None:
         who = (
-            f"The privacy unit is all rows with the same value of {_code(facts.unit)}. At most the first "
-            f"{statement.max_rows_per_unit} row(s) of each unit were used; further rows, and rows without a value there, "
-            "were left out."
+            f"The privacy unit is all rows with the same value of {_code(facts.unit)}. At most "
+            f"{statement.max_rows_per_unit} row(s) of each unit were used, the first ones in the table. Further rows, and "
+            "rows without a value there, were left out."
         )
         if any(isinstance(query.event, UnitHistogram) for query in statement.queries):
             who += (

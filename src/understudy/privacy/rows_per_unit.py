@@ -10,8 +10,8 @@ from understudy.privacy.table import PrivateTable
 from understudy.schema import Schema
 
 BUDGET_FRACTION = 0.1
-"""Of epsilon. Costs compose by their squares (zCDP), so this is about 1% of the budget: the noise of all other queries
-grows by about 0.5%."""
+"""Of epsilon. Costs compose by their squares (zCDP), so this is less than 2% of the budget: the noise of all other queries
+grows by less than 1%."""
 MAX_BINS = 1000
 """Units with more rows are counted with those that have this many, so that the histogram stays small."""
 
