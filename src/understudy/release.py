@@ -21,7 +21,7 @@ from jaxtyping import PRNGKeyArray
 from understudy import certificate
 from understudy._version import __version__
 from understudy.conditional import rows_meeting, sample_where
-from understudy.encoding import Codec, group_into_units
+from understudy.encoding import Codec, group_into_units, pool_factor
 from understudy.errors import ConfigError, ReleaseError, SchemaError
 from understudy.failed_run import read_record
 from understudy.models import Model, load_model, save_model
@@ -84,12 +84,12 @@ class Release:
         row_key, unit_key = jax.random.split(key) if is_linked else (key, key)
         is_valid = None
         if where is None:
-            rows = self._draw(num_rows, row_key, None)
+            rows = self._draw(num_rows * (pool_factor(self.codec, num_rows) if is_linked else 1), row_key, None)
         else:
             rows = sample_where(self._draw, num_rows, where, codec=self.codec, origin=self.origin, key=row_key)
             is_valid = functools.partial(rows_meeting, where, codec=self.codec, origin=self.origin)
         if is_linked:
-            rows = group_into_units(rows, self.codec, key=unit_key, is_valid=is_valid)
+            rows = group_into_units(rows, num_rows, self.codec, key=unit_key, is_valid=is_valid)
         return restyle_within_bounds(rows, self.origin, self.schema)
 
     def _draw(self, num_rows: int, key: PRNGKeyArray, allowed: Allowed | None) -> pa.Table:

@@ -1,6 +1,8 @@
 """Synthetic units: which synthetic rows belong together, and the values that they share. Post-processing."""
 
+import math
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import jax
 import numpy as np
@@ -12,59 +14,97 @@ from understudy.encoding.columns import ColumnCodec, NumericCodec
 from understudy.notes import Note
 from understudy.schema import Schema
 
+ROWS_PER_GROUP = 10
+MOST_POOLED = 100_000
+"""A pool has this many rows for each combination of shared codes, but no more in all than this, or than are wanted."""
 MOST_LISTED = 10
 """The most numbers of rows whose percentages are listed."""
 
 
+def pool_factor(codec: Codec, num_rows: int) -> int:
+    """How many times more rows to sample than are wanted, so that rows which agree in the shared columns are found."""
+    combinations = math.prod(column.size for column in shared_columns(codec))
+    if combinations == 1:
+        return 1
+    return max(1, min(-(-ROWS_PER_GROUP * combinations // num_rows), MOST_POOLED // num_rows))
+
+
 def group_into_units(
-    rows: pa.Table,
+    pool: pa.Table,
+    num_rows: int,
     codec: Codec,
     *,
     key: PRNGKeyArray,
     is_valid: Callable[[pa.Table], Bool[np.ndarray, " rows"]] | None = None,
 ) -> pa.Table:
-    """The same number of rows as units of 1, 2, ... rows, with new ids. A unit's rows stand together.
+    """`num_rows` rows of the pool as units of 1, 2, ... rows, with new ids. A unit's rows stand together.
 
     The sizes of units are drawn by `codec.rows_per_unit`, independently of all values; the last one drawn may be cut.
-    Rows are sorted by their codes in the `per_unit` columns, and each unit takes the next ones. Only where a unit
-    crosses the border of two groups do its rows differ in these columns: all of them then get the values of one of its
-    rows, chosen at random, so that every row's values are expected to be used once. Other columns stay as sampled.
+    Without shared (`per_unit`) columns, each unit takes the next rows. Else the pool, whose size is a multiple of
+    `num_rows`, is sorted by the codes of the shared columns, and each unit has a stretch of it in proportion to its size.
+    A row of the stretch, chosen at random, is its donor, and the unit takes rows beside the donor, with equal codes if
+    there are enough. All of them get the donor's values in the shared columns; other columns stay as sampled. So shared
+    columns keep the distribution of the pool, and so do the rows given their codes, except where codes differ.
 
-    A row that is not valid with these values (by `is_valid`, the condition of the sample) keeps its own, as a unit of one
-    row.
+    A row that is not valid with the donor's values (by `is_valid`, the condition of the sample) keeps its own, as a unit
+    of one row.
     """
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     shared = shared_columns(codec)
-    sizes = _draw_sizes(codec.rows_per_unit, rows.num_rows, generator)
+    sizes = _draw_sizes(codec.rows_per_unit, num_rows, generator)
     units = np.repeat(np.arange(len(sizes)), sizes)
     if not shared:
-        return _number_ids(rows, codec.schema, units)
-    order = _sort_rows(rows, shared, generator)
-    donors = order[np.cumsum(sizes) - sizes + generator.integers(sizes)][units]
+        return _number_ids(pool, codec.schema, units)
+    order, run_starts, run_ends = _sort_rows(pool, shared, generator)
+    chosen, at_donors = _choose_rows(sizes, pool.num_rows // num_rows, run_starts, run_ends, generator)
+    members, donors = order[chosen], order[at_donors][units]
     if is_valid is not None:
-        alone = ~is_valid(_share(rows, shared, order, donors))
-        donors = np.where(alone, order, donors)
+        alone = ~is_valid(_share(pool, shared, members, donors))
+        donors = np.where(alone, members, donors)
         units = np.where(alone, units[-1] + np.cumsum(alone), units)  # every other unit still has its donor
     units = generator.permutation(units.max() + 1)[units]  # the order of units must not follow their values
     together = np.argsort(units, kind="stable")
-    return _number_ids(_share(rows, shared, order[together], donors[together]), codec.schema, units[together])
+    return _number_ids(_share(pool, shared, members[together], donors[together]), codec.schema, units[together])
 
 
 def shared_columns(codec: Codec) -> tuple[ColumnCodec, ...]:
     """The `per_unit` columns in the order by which rows are sorted: categorical before numeric, few codes before many.
 
-    The last ones are those in which the rows of a unit differ most often, and then by neighbouring bins.
+    The last ones are those in which neighbouring rows differ most often, and numeric ones then by neighbouring bins.
     """
     shared = [column for column in codec.columns if codec.schema[column.name].per_unit]
     return tuple(sorted(shared, key=lambda column: (isinstance(column, NumericCodec), column.size)))
 
 
+Indices: TypeAlias = Int[np.ndarray, " _"]
+
+
 def _sort_rows(
     rows: pa.Table, shared: Sequence[ColumnCodec], generator: np.random.Generator
-) -> Int[np.ndarray, " rows"]:
-    """Indices of the rows, those with equal codes in random order."""
+) -> tuple[Indices, Indices, Indices]:
+    """Indices of the rows, those with equal codes in random order; and for each place where its run of equal codes
+    starts and ends."""
     codes = [column.encode(rows.column(column.name)) for column in reversed(shared)]
-    return np.lexsort((generator.random(rows.num_rows), *codes))
+    order = np.lexsort((generator.random(rows.num_rows), *codes))
+    is_first = np.ones(rows.num_rows, dtype=bool)
+    is_first[1:] = np.any([each[order[1:]] != each[order[:-1]] for each in codes], axis=0)
+    starts = np.flatnonzero(is_first)
+    run = np.cumsum(is_first) - 1
+    return order, starts[run], np.r_[starts[1:], rows.num_rows][run]
+
+
+def _choose_rows(
+    sizes: Indices, factor: int, run_starts: Indices, run_ends: Indices, generator: np.random.Generator
+) -> tuple[Indices, Indices]:
+    """Places in the sorted pool: the rows of all units, unit by unit, and the donor of each."""
+    stretch_starts = factor * (np.cumsum(sizes) - sizes)
+    donors = stretch_starts + generator.integers(factor * sizes)
+    starts = donors - generator.integers(sizes)  # the donor may be any row of its unit
+    starts = np.minimum(np.maximum(starts, run_starts[donors]), run_ends[donors] - sizes)
+    first, last = np.maximum(stretch_starts, donors - sizes + 1), stretch_starts + (factor - 1) * sizes
+    starts = np.clip(starts, first, np.minimum(last, donors))
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.repeat(starts, sizes) + within, donors
 
 
 def _draw_sizes(
