@@ -306,9 +306,10 @@ def test_the_plan_is_what_is_charged(release: us.Release) -> None:
     planned = us.plan(schema(), "mst", us.Guarantee(2.0, 1e-6))
     assert planned.queries == release.statement.queries
     assert errors_in(Figures.of(certificate.to_json(release.statement))) == []
-    assert planned["rows_per_unit"].event == us.plan(schema(max_rows_per_unit=2), "mst", us.Guarantee(2.0, 1e-6))[
-        "rows_per_unit"
-    ].event
+    assert (
+        planned["rows_per_unit"].event
+        == us.plan(schema(max_rows_per_unit=2), "mst", us.Guarantee(2.0, 1e-6))["rows_per_unit"].event
+    )
 
 
 def test_plan_run_and_certificate_say_it(release: us.Release) -> None:

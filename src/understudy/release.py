@@ -80,15 +80,14 @@ class Release:
         check_size(num_rows, "The number of synthetic rows")
         check_seed(seed)
         num_rows, key = int(num_rows), fresh_key() if seed is None else jax.random.key(seed)
-        is_linked = bool(self.codec.rows_per_unit)
-        row_key, unit_key = jax.random.split(key) if is_linked else (key, key)
+        row_key, unit_key = jax.random.split(key) if self.codec.rows_per_unit else (key, None)
         is_valid = None
         if where is None:
-            rows = self._draw(num_rows * (pool_factor(self.codec, num_rows) if is_linked else 1), row_key, None)
+            rows = self._draw(num_rows * pool_factor(self.codec, num_rows), row_key, None)
         else:
             rows = sample_where(self._draw, num_rows, where, codec=self.codec, origin=self.origin, key=row_key)
             is_valid = functools.partial(rows_meeting, where, codec=self.codec, origin=self.origin)
-        if is_linked:
+        if unit_key is not None:
             rows = group_into_units(rows, num_rows, self.codec, key=unit_key, is_valid=is_valid)
         return restyle_within_bounds(rows, self.origin, self.schema)
 

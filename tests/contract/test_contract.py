@@ -363,9 +363,7 @@ def test_charges_are_those_of_the_plan(how: str, method: str, request: pytest.Fi
     release = made.release if isinstance(made, Fitted) else made
     planned = plan(method, undeclared(method) if how == "with_nothing" else declared(method))
     assert planned.queries == release.statement.queries
-    assert {query.path[0] for query in planned if query.path != ("discovery",)} == {
-        name_of(read_method(method))
-    }
+    assert {query.path[0] for query in planned if query.path != ("discovery",)} == {name_of(read_method(method))}
 
 
 def test_assumed_rows_move_no_charge(with_nothing: Fitted, method: str) -> None:

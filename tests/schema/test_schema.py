@@ -87,8 +87,16 @@ def test_a_bad_key_of_the_table_is_named(key, table):
         ('unit = "who"', "columns.who.per_unit = true", "this is the unit itself, which each unit has one value of"),
         ('unit = "who"', "columns.note.per_unit = true", "the column has kind 'text' and so is not modelled. Remove"),
         ('unit = "who"', "columns.card.per_unit = true", "the column has kind 'id' and so is not modelled. Remove"),
-        ('unit = "who"', "columns.sex = { per_unit = true, drop = true }", "the column is dropped and so is not modelled"),
-        ('unit = "who"', "columns.who.drop = true\ncolumns.sex.per_unit = true", "the unit column 'who' is dropped, so"),
+        (
+            'unit = "who"',
+            "columns.sex = { per_unit = true, drop = true }",
+            "the column is dropped and so is not modelled",
+        ),
+        (
+            'unit = "who"',
+            "columns.who.drop = true\ncolumns.sex.per_unit = true",
+            "the unit column 'who' is dropped, so",
+        ),
         ('unit = "who"', "columns.sex.per_unit = 1", "expected true or false, found 1."),
     ],
 )

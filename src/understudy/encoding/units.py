@@ -23,9 +23,10 @@ MOST_LISTED = 10
 
 def pool_factor(codec: Codec, num_rows: int) -> int:
     """How many times more rows to sample than are wanted, so that rows which agree in the shared columns are found."""
-    combinations = math.prod(column.size for column in shared_columns(codec))
-    if combinations == 1:
+    shared = shared_columns(codec)
+    if not (shared and codec.rows_per_unit):
         return 1
+    combinations = math.prod(column.size for column in shared)
     return max(1, min(-(-ROWS_PER_GROUP * combinations // num_rows), MOST_POOLED // num_rows))
 
 
