@@ -92,7 +92,7 @@ def assert_shared(rows: pd.DataFrame) -> None:
         assert rows.groupby("who")[name].nunique(dropna=False).max() == 1, name
 
 
-# ------------------------------------------------------------------------------------------------------- rows per unit
+# -------------------------------------------------------------------------------------------------------- rows per unit
 
 
 def test_rows_per_unit_are_those_of_the_people(release: us.Release) -> None:
@@ -298,7 +298,7 @@ def test_rows_under_a_condition(release: us.Release, where: str) -> None:
     assert _distance(frame, free, ["sex", "ward"]) < 0.04
 
 
-# ------------------------------------------------------------------------------------------- plan, certificate, releases
+# ------------------------------------------------------------------------------------------ plan, certificate, releases
 
 
 def test_the_plan_is_what_is_charged(release: us.Release) -> None:
@@ -314,9 +314,9 @@ def test_the_plan_is_what_is_charged(release: us.Release) -> None:
 
 def test_plan_run_and_certificate_say_it(release: us.Release) -> None:
     said = (
-        "At most the first 4 rows of each unit ('who') are used; further rows are left out. A synthetic unit has 1 to 4 "
-        "rows, drawn from a noisy histogram of rows per unit. One value per unit: sex, born. All other values are drawn "
-        "row by row."
+        "At most the first 4 rows of each unit ('who') are used; further rows are left out. A synthetic unit has 1 to "
+        "4 rows, drawn from a noisy histogram of rows per unit. One value per unit: sex, born. All other values are "
+        "drawn row by row."
     )
     assert describe_units(schema()) == said
     assert said in [note.text for note in us.plan(schema(), "mst", us.Guarantee(2.0, 1e-6)).notes]
@@ -400,7 +400,7 @@ def test_the_command_line_counts_rows_and_says_how_they_are_linked(
     assert err.count("At most the first 4 rows of each unit ('who') are used; further rows are left out.") == 2
 
 
-# -------------------------------------------------------------------------------------------------------------- edge cases
+# ----------------------------------------------------------------------------------------------------------- edge cases
 
 
 def test_an_empty_table_and_rows_without_units() -> None:

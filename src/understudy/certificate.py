@@ -399,13 +399,13 @@ def _protected(statement: Statement) -> list[str]:
     if facts.unit is not None:
         who = (
             f"The privacy unit is all rows with the same value of {_code(facts.unit)}. At most "
-            f"{statement.max_rows_per_unit} row(s) of each unit were used, the first ones in the table. Further rows, and "
-            "rows without a value there, were left out."
+            f"{statement.max_rows_per_unit} row(s) of each unit were used, the first ones in the table. Further rows, "
+            "and rows without a value there, were left out."
         )
         if any(isinstance(query.event, UnitHistogram) for query in statement.queries):
             who += (
-                f" A synthetic unit has 1 to {statement.max_rows_per_unit} rows, drawn from a noisy histogram of rows per "
-                "unit; its rows are independent of each other, given the columns with one value per unit."
+                f" A synthetic unit has 1 to {statement.max_rows_per_unit} rows, drawn from a noisy histogram of rows "
+                "per unit; its rows are independent of each other, given the columns with one value per unit."
             )
     relation = "Neighbouring tables differ by adding or removing one unit. The number of rows is protected as well."
     if facts.rows_declared is not None:

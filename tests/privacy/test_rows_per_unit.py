@@ -97,7 +97,7 @@ def test_the_charge_comes_first() -> None:
     assert book.queries == (query,)
 
 
-# -------------------------------------------------------------------------------------------------------------- the plan
+# ------------------------------------------------------------------------------------------------------------- the plan
 
 
 def schema(k: int, **facts: object) -> us.Schema:
@@ -142,7 +142,7 @@ def test_a_learner_does_not_make_the_query() -> None:
     assert [query.key for query in learner.fit(table).statement_.queries] == ["classes"]
 
 
-# ------------------------------------------------------------------------------------------------------- post-processing
+# ------------------------------------------------------------------------------------------------------ post-processing
 
 
 @settings(max_examples=60, deadline=None)

@@ -41,14 +41,15 @@ def group_into_units(
     """`num_rows` rows of the pool as units of 1, 2, ... rows, with new ids. A unit's rows stand together.
 
     The sizes of units are drawn by `codec.rows_per_unit`, independently of all values; the last one drawn may be cut.
-    Without shared (`per_unit`) columns, each unit takes the next rows. Else the pool, whose size is a multiple of
-    `num_rows`, is sorted by the codes of the shared columns, and each unit has a stretch of it in proportion to its size.
-    A row of the stretch, chosen at random, is its donor, and the unit takes rows beside the donor, with equal codes if
-    there are enough. All of them get the donor's values in the shared columns; other columns stay as sampled. So shared
-    columns keep the distribution of the pool, and so do the rows given their codes, except where codes differ.
+    Without shared (`per_unit`) columns, each unit takes the next rows. Otherwise the pool, whose size is a multiple of
+    `num_rows`, is sorted by the codes of the shared columns, and each unit has a stretch of it in proportion to its
+    size. A row of the stretch, chosen at random, is its donor, and the unit takes rows beside the donor, with equal
+    codes if there are enough. All of them get the donor's values in the shared columns; other columns stay as sampled.
+    So shared columns keep the distribution of the pool, and other columns keep theirs given the shared codes, except
+    in rows whose codes differ from the donor's.
 
-    A row that is not valid with the donor's values (by `is_valid`, the condition of the sample) keeps its own, as a unit
-    of one row.
+    A row that is not valid with the donor's values (by `is_valid`, the condition of the sample) keeps its own, as a
+    unit of one row.
     """
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     shared = shared_columns(codec)
@@ -138,7 +139,7 @@ def _number_ids(rows: pa.Table, schema: Schema, units: Int[np.ndarray, " rows"])
     return rows
 
 
-# ------------------------------------------------------------------------------------------------------------ for people
+# ----------------------------------------------------------------------------------------------------------- for people
 
 
 def describe_units(schema: Schema) -> str:

@@ -173,8 +173,8 @@ class DiscreteGaussian(Concentrated):
 
 @dataclasses.dataclass(frozen=True)
 class UnitHistogram(Concentrated):
-    """One histogram of the units, each of which is in at most one bin, with discrete Gaussian noise of standard deviation
-    `stddev` on every count. One unit moves it by at most one, whatever the number of its rows."""
+    """One histogram of the units, each of which is in at most one bin, with discrete Gaussian noise of standard
+    deviation `stddev` on every count. One unit moves it by at most one, whatever the number of its rows."""
 
     stddev: Positive
 

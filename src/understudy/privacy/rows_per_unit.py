@@ -10,8 +10,8 @@ from understudy.privacy.table import PrivateTable
 from understudy.schema import Schema
 
 BUDGET_FRACTION = 0.1
-"""Of epsilon. Costs compose by their squares (zCDP), so this is less than 2% of the budget: the noise of all other queries
-grows by less than 1%."""
+"""Of epsilon. Costs compose by their squares (zCDP), so this is less than 2% of the budget: the noise of all other
+queries grows by less than 1%."""
 MAX_BINS = 1000
 """Units with more rows are counted with those that have this many, so that the histogram stays small."""
 
@@ -36,11 +36,11 @@ def plan_rows_per_unit(schema: Schema, budget: Budget) -> tuple[Query, ...]:
 def noisy_rows_per_unit(table: PrivateTable, bins: int, query: Query, ledger: Ledger) -> Int[np.ndarray, " bins"]:
     """How many units own 1, 2, ... `bins` (or more) of the rows that are used, with discrete Gaussian noise.
 
-    Formal guarantee: the cost of `query`, a `UnitHistogram`, under add/remove of one unit. Which rows of a unit are used
-    depends on its own rows alone (`rows_within_units`). A unit of which c >= 1 rows are used adds one to bin min(c, bins)
-    and nothing to any other bin; a unit of which none is used adds nothing. So adding or removing a unit moves at most
-    one bin, by one: the L1 and the L2 sensitivity are 1, whatever `max_rows_per_unit` is. Provided that the table comes
-    from `limit_units`. Not covered: timing.
+    Formal guarantee: the cost of `query`, a `UnitHistogram`, under add/remove of one unit. Which rows of a unit are
+    used depends on its own rows alone (`rows_within_units`). A unit of which c >= 1 rows are used adds one to bin
+    min(c, bins) and nothing to any other bin; a unit of which none is used adds nothing. So adding or removing a unit
+    moves at most one bin, by one: the L1 and the L2 sensitivity are 1, whatever `max_rows_per_unit` is. Provided that
+    the table comes from `limit_units`. Not covered: timing.
     """
     event = event_of(query, UnitHistogram)
     check_table_query(query)
