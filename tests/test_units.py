@@ -327,7 +327,7 @@ def test_plan_run_and_certificate_say_it(release: us.Release) -> None:
     for words in (
         estimated,
         "At most 4 row(s) of each unit were used, the first ones in the table. Further rows,",
-        "A synthetic unit has 1 to 4 rows",
+        "The number of rows of a synthetic unit is drawn from a noisy histogram of rows per unit; its rows are indep",
         "number of units with 1 to 4 rows",
     ):
         assert words in release.certificate
@@ -343,6 +343,9 @@ def test_other_schemas_say_what_holds_for_them() -> None:
         "'who' is dropped, so synthetic rows belong to no unit."
     )
     assert describe_units(us.Schema(columns=plain.columns)) == ""
+    many = describe_units(schema(max_rows_per_unit=5000))
+    assert "At most the first 5,000 rows of each unit" in many
+    assert "A synthetic unit has 1 to 1,000 rows" in many
     assert describe_rows_per_unit([1 / 12] * 12) == "6.5 on average, at most 12"
 
 

@@ -404,8 +404,8 @@ def _protected(statement: Statement) -> list[str]:
         )
         if any(isinstance(query.event, UnitHistogram) for query in statement.queries):
             who += (
-                f" A synthetic unit has 1 to {statement.max_rows_per_unit} rows, drawn from a noisy histogram of rows "
-                "per unit; its rows are independent of each other, given the columns with one value per unit."
+                " The number of rows of a synthetic unit is drawn from a noisy histogram of rows per unit; its rows "
+                "are independent of each other, given the columns with one value per unit."
             )
     relation = "Neighbouring tables differ by adding or removing one unit. The number of rows is protected as well."
     if facts.rows_declared is not None:

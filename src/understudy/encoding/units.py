@@ -12,6 +12,7 @@ from jaxtyping import Bool, Int, PRNGKeyArray
 from understudy.encoding.codec import Codec
 from understudy.encoding.columns import ColumnCodec, NumericCodec
 from understudy.notes import Note
+from understudy.privacy.rows_per_unit import num_bins
 from understudy.schema import Schema
 
 ROWS_PER_GROUP = 10
@@ -56,7 +57,7 @@ def group_into_units(
     sizes = _draw_sizes(codec.rows_per_unit, num_rows, generator)
     units = np.repeat(np.arange(len(sizes)), sizes)
     if not shared:
-        return _number_ids(pool, codec.schema, units)
+        return number_ids(pool, codec.schema, units)
     order, run_starts, run_ends = _sort_rows(pool, shared, generator)
     chosen, at_donors = _choose_rows(sizes, pool.num_rows // num_rows, run_starts, run_ends, generator)
     members, donors = order[chosen], order[at_donors][units]
@@ -66,7 +67,7 @@ def group_into_units(
         units = np.where(alone, units[-1] + np.cumsum(alone), units)  # every other unit still has its donor
     units = generator.permutation(units.max() + 1)[units]  # the order of units must not follow their values
     together = np.argsort(units, kind="stable")
-    return _number_ids(_share(pool, shared, members[together], donors[together]), codec.schema, units[together])
+    return number_ids(_share(pool, shared, members[together], donors[together]), codec.schema, units[together])
 
 
 def shared_columns(codec: Codec) -> tuple[ColumnCodec, ...]:
@@ -130,8 +131,8 @@ def _share(rows: pa.Table, shared: Sequence[ColumnCodec], order: np.ndarray, don
     return grouped
 
 
-def _number_ids(rows: pa.Table, schema: Schema, units: Int[np.ndarray, " rows"]) -> pa.Table:
-    """The ids of units, and the other id columns numbered row by row."""
+def number_ids(rows: pa.Table, schema: Schema, units: Int[np.ndarray, " rows"]) -> pa.Table:
+    """New ids from 1 on: in the unit column for the unit of each row, in other id columns for each row."""
     for at, name in enumerate(rows.column_names):
         if schema[name].kind == "id":
             ids = units + 1 if name == schema.unit else np.arange(1, rows.num_rows + 1)
@@ -156,8 +157,8 @@ def describe_units(schema: Schema) -> str:
     names = [column.name for column in schema.columns if column.per_unit]
     shared = f"One value per unit: {', '.join(names)}." if names else "No column is declared per_unit."
     return (
-        f"{used} A synthetic unit has 1 to {most:,} rows, drawn from a noisy histogram of rows per unit. {shared} All "
-        "other values are drawn row by row."
+        f"{used} A synthetic unit has 1 to {num_bins(schema):,} rows, drawn from a noisy histogram of rows per unit. "
+        f"{shared} All other values are drawn row by row."
     )
 
 
