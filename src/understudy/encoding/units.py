@@ -16,8 +16,9 @@ from understudy.privacy.rows_per_unit import num_bins
 from understudy.schema import Schema
 
 ROWS_PER_GROUP = 10
+"""The number of rows that a pool should have for each combination of shared codes."""
 MOST_POOLED = 100_000
-"""A pool has this many rows for each combination of shared codes, but no more in all than this, or than are wanted."""
+"""The largest pool, unless more rows are wanted."""
 MOST_LISTED = 10
 """The most numbers of rows whose percentages are listed."""
 
