@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from jaxtyping import PRNGKeyArray
 
 from understudy import certificate
-from understudy.encoding import assumed_domain
+from understudy.encoding import assumed_domain, unit_notes
 from understudy.errors import ConfigError
 from understudy.models import Model
 from understudy.notes import Level, warnings_of
@@ -55,7 +55,7 @@ def plan(
     domain = assumed_domain(schema, binning, num_rows=rows)
     synthesizer = synthesizer_of(method)
     run = plan_run(schema, synthesizer, guarantee, binning, num_rows=rows)
-    notes = warnings_of(guarantee.warnings) + run.discovery.notes + run.training.notes
+    notes = warnings_of(guarantee.warnings) + unit_notes(schema) + run.discovery.notes + run.training.notes
     if not guarantee.is_private:
         return Plan(run.queries, notes)
     expected = expected_noise_of(synthesizer, domain.largest, run.training, schema.max_rows_per_unit)
@@ -154,7 +154,7 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
             model = _fit_model(synthesizer, encoded, public, key=noise.key(), progress=options.progress)
             statement = encoded.statement()
             estimates = certificate.estimation_notes(run.discovery, encoded.codec)
-            notes = (*notes, *warnings_of(statement.warnings), *estimates)
+            notes = (*notes, *warnings_of(statement.warnings), *unit_notes(data.schema), *estimates)
             release = Release(model, encoded.codec, statement, data.origin, checkpoint, notes)
             if checkpoint is not None:
                 checkpoint.keep(release.to_files())

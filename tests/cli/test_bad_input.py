@@ -187,6 +187,7 @@ def test_one_row_is_a_table(place: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ("rows = 600", 'target = "nam"', "Did you mean 'name'"),
         ("rows = 600", 'unit = "nobody"', "there is no such column"),
         ("rows = 600", "max_rows_per_unit = 3", "needs unit"),
+        ("bounds = [0, 100]", "bounds = [0, 100]\nper_unit = true", r"Column 'age', per_unit: needs \[table\] unit"),
         ('["ann", "bob"]', '["ann", "ann"]', "more than once"),
         ('["ann", "bob"]', "[]", "empty list"),
         ('["ann", "bob"]', '["ann", 1]', "expected all strings"),

@@ -38,11 +38,13 @@ from understudy.cli.options import (
 )
 from understudy.cli.output import (
     note_on_draft,
+    note_on_units,
     show_comparison,
     show_markdown,
     show_plan,
     show_scores,
     show_spent,
+    synthetic_size,
     warn_if_not_private,
     write_certificate_json,
     write_json,
@@ -140,7 +142,7 @@ def synth(
         ) from None
     write_table(fake, out, origin=release.origin, force=options.force)
     note_on_draft(release, options.quiet, given=options.schema is not None)
-    written = f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'CERTIFICATE.md'}"
+    written = f"Wrote {synthetic_size(fake, release)} to {out}; certificate: {folder / 'CERTIFICATE.md'}"
     echo(written, quiet=options.quiet)
     write_certificate_json(release.statement, options.json_file, options.force)
 
@@ -182,7 +184,8 @@ def sample(
     fake = release.sample_arrow(rows, where=where, seed=seed)
     write_table(fake, out, origin=release.origin, force=force)
     warn_if_not_private(release)
-    echo(f"Wrote {fake.num_rows:,} synthetic rows to {out}", quiet=quiet)
+    note_on_units(release, quiet)
+    echo(f"Wrote {synthetic_size(fake, release)} to {out}", quiet=quiet)
 
 
 @app.command()

@@ -28,6 +28,7 @@ from understudy.privacy.discovery import (
 )
 from understudy.privacy.ledger import Ledger, Plan
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.rows_per_unit import noisy_rows_per_unit, num_bins, to_probabilities
 from understudy.privacy.table import PrivateTable, convert_columns, encode_rows, limit_units
 from understudy.schema import BOUNDED, Category, Column, Domain, Schema
 
@@ -97,10 +98,11 @@ def fit_codec(
     num_rows = noisy_size(table, plan["size"], ledger) if schema.rows is None else schema.rows
     categories = _estimate_categories(table, plan, ledger, binning)
     histograms = _histograms(table, schema, plan, ledger, binning, num_rows=num_rows)
+    rows_per_unit = _estimate_rows_per_unit(table, schema, plan, ledger)
 
     def codec_of(categories: Mapping[str, Collection[Category]]) -> Codec:
         columns = tuple(_column_codec(column, categories, histograms, binning) for column in schema.modelled)
-        return Codec(columns, schema, num_rows)
+        return Codec(columns, schema, num_rows, rows_per_unit)
 
     if too_large is not None:
         categories = merge_rarest(codec_of(categories).domain, categories, too_large)
@@ -133,6 +135,13 @@ def merge_rarest(
         sizes = [size - gone * (name == longest) for name, size in zip(domain.names, domain.sizes, strict=True)]
         domain = dataclasses.replace(domain, sizes=tuple(sizes))
     return kept
+
+
+def _estimate_rows_per_unit(table: PrivateTable, schema: Schema, plan: Plan, ledger: Ledger) -> tuple[float, ...]:
+    if "rows_per_unit" not in plan:
+        return ()
+    noisy = noisy_rows_per_unit(table, num_bins(schema), plan["rows_per_unit"], ledger)
+    return tuple(to_probabilities(noisy).tolist())
 
 
 def _estimate_categories(

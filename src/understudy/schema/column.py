@@ -20,7 +20,7 @@ BOUNDED = ("integer", "real", "datetime", "date")
 MAX_DECIMALS = 15
 """More digits are those of a binary fraction, not a precision."""
 
-_REQUIRED = ("kind", "nullable", "drop")
+_REQUIRED = ("kind", "nullable", "drop", "per_unit")
 
 _APPLIES_TO = {
     "format": ("datetime", "date", "boolean"),
@@ -71,6 +71,9 @@ class Column:
     drop: bool = False
     """Whether it is left out of the synthetic table."""
 
+    per_unit: bool = False
+    """Whether all rows of a synthetic unit have the same value, as for a sex or a year of birth. Needs a unit."""
+
     format: str | None = None
     """How text files write it: a `strptime` format for a datetime or date; for a boolean its words for false and true,
     as in "no/yes". None: a boolean is written "false/true"; true, t, yes, y, 1 and their opposites are read."""
@@ -84,6 +87,7 @@ class Column:
             "kind": self._check_kind,
             "nullable": _check_flag,
             "drop": _check_flag,
+            "per_unit": _check_flag,
             "format": self._check_format,
             "decimals": _check_decimals,
             "categories": _check_categories,

@@ -83,6 +83,11 @@ class Schema:
         """The columns that a synthesizer learns, in order."""
         return tuple(column for column in self.columns if column.modelled)
 
+    @property
+    def links_rows(self) -> bool:
+        """Whether synthetic rows are linked: units may own several rows, and their ids are in the synthetic table."""
+        return self.unit is not None and self.max_rows_per_unit > 1 and not self[self.unit].drop
+
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:
             if column.name == name:
@@ -157,6 +162,7 @@ class Schema:
 
     def _check_unit(self) -> None:
         _check_count(self.max_rows_per_unit, "max_rows_per_unit")
+        self._check_per_unit()
         if self.unit is None:
             if self.max_rows_per_unit != 1:
                 raise SchemaError(NEEDS_UNIT, key="max_rows_per_unit")
@@ -165,6 +171,27 @@ class Schema:
         # Whatever kind was declared: as an identifier it cannot be modelled by mistake.
         as_id = Column(name=column.name, kind="id", nullable=column.nullable, drop=column.drop)
         object.__setattr__(self, "columns", tuple(as_id if c is column else c for c in self.columns))
+
+    def _check_per_unit(self) -> None:
+        """Refuses columns that cannot have one value per synthetic unit."""
+        for column in self.columns:
+            if not column.per_unit:
+                continue
+            if self.unit is None:
+                problem = "needs [table] unit, the column that names the privacy unit. Add unit, or remove per_unit."
+            elif column.name == self.unit:
+                problem = "this is the unit itself, which each unit has one value of anyway. Remove per_unit."
+            elif not column.modelled:
+                why = "is dropped" if column.drop else f"has kind {column.kind!r}"
+                problem = f"the column {why} and so is not modelled. Remove per_unit."
+            elif self.unit in self.names and self[self.unit].drop:
+                problem = (
+                    f"the unit column {self.unit!r} is dropped, so synthetic rows belong to no unit. Remove drop there,"
+                    " or per_unit here."
+                )
+            else:
+                continue
+            raise SchemaError(f"Column {column.name!r}, per_unit: {problem}", column=column.name, key="per_unit")
 
     def _check_target(self) -> None:
         if self.target is None:

@@ -124,6 +124,7 @@ def format_schema(
 
 _COMMENTS = {
     "drop": "left out of the synthetic table",
+    "per_unit": "one value for all rows of a synthetic unit",
     "nullable": "declared public: no category for nulls",
     "format": "how text files write it",
     "decimals": "digits after the decimal point in text files",
