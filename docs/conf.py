@@ -45,6 +45,7 @@ python_maximum_signature_line_length = 80
 # Notebooks are stored without outputs and run when the site is built; one that raises fails the build.
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(ROOT / "build" / "notebooks")
+nb_execution_in_temp = True  # they write files
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
