@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -47,8 +47,12 @@ from understudy.cli.output import (
     write_certificate_json,
     write_json,
 )
+from understudy.cli.reading import takes_reading_options
 from understudy.cli.terminal import echo, show_progress
 from understudy.errors import ConditionError, ConfigError
+
+if TYPE_CHECKING:
+    from understudy.tables import ReadOptions
 
 app = typer.Typer(
     name="understudy",
@@ -109,6 +113,7 @@ def demo(
 
 
 @app.command()
+@takes_reading_options
 @takes_fit_options()
 def synth(
     options: FitCommand,
@@ -144,6 +149,7 @@ def synth(
 
 
 @app.command()
+@takes_reading_options
 @takes_fit_options(without=("rows", "where"))
 def fit(
     options: FitCommand, out: Annotated[Path, typer.Option("-o", "--out", help="The release folder to write.")]
@@ -201,9 +207,11 @@ def certificate(
 
 
 @app.command()
+@takes_reading_options
 def evaluate(
     real: Annotated[str, typer.Argument(help="The real table.")],
     synthetic: Annotated[list[str], typer.Argument(help="Synthetic tables, each a file or NAME=FILE.")],
+    reading: "ReadOptions",
     schema: Annotated[
         Path | None, typer.Option("--schema", help="Schema file (TOML). Default: inferred from the real table.")
     ] = None,
@@ -255,6 +263,7 @@ def evaluate(
             metrics=metrics,
             effort="quick" if quick else "full" if full else "default",
             constraints=constraints or (),
+            reading=reading,
             progress=progress,
         )
     if json_file is not None:
@@ -348,9 +357,11 @@ def methods(json_file: JsonFile = None, force: Force = False) -> None:
 
 
 @schema_app.command("draft")
+@takes_reading_options
 def schema_draft(
     source: Source,
     out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
+    reading: "ReadOptions",
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -358,21 +369,25 @@ def schema_draft(
     from understudy.schema import Schema
     from understudy.tables import read_table
 
-    table, _ = read_table(source)
+    table, _ = read_table(source, reading=reading)
     Schema.draft(table.schema).write(out, force=force)
     echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
 
 
 @schema_app.command("check")
-def schema_check(source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) -> None:
+@takes_reading_options
+def schema_check(
+    source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")], reading: "ReadOptions"
+) -> None:
     """Compare a table with its schema. For the steward only: the findings are computed from the rows, NOT private."""
     from understudy.schema import Schema
     from understudy.schema.check import check
     from understudy.tables import read_table
 
     declared = Schema.read(schema)
-    table, _ = read_table(source)
-    findings = check(declared, table, read_table(source, schema=declared)[0])
+    as_fitted, _ = read_table(source, schema=declared, reading=reading)
+    table, _ = read_table(source, reading=reading.of_named(source))
+    findings = check(declared, table, as_fitted)
     typer.echo("For the steward only: these findings are computed from the rows and are not private.")
     for finding in findings:
         typer.echo(str(finding))

@@ -68,6 +68,9 @@ class Column:
     bounds: tuple[Bound, Bound] | None = None
     """Of an integer, real, datetime or date column: lower and upper bound. None: estimated privately."""
 
+    missing: tuple[str | int | float, ...] | None = None
+    """Words and numbers that stand for a missing value, such as "unknown" or 99: they are read as null."""
+
     drop: bool = False
     """Whether it is left out of the synthetic table."""
 
@@ -89,6 +92,7 @@ class Column:
             "categories": _check_categories,
             "unknown": self._check_unknown,
             "bounds": self._check_bounds,
+            "missing": self._check_missing,
         }
         for key, check in checks.items():
             value = getattr(self, key)
@@ -154,6 +158,21 @@ class Column:
                 f"{did_you_mean(unknown, self.categories)} Add it to categories, or choose one of them.",
             )
         return unknown
+
+    def _check_missing(self, missing: object) -> tuple[Category, ...]:
+        if isinstance(missing, (str, Mapping, Set)) or not isinstance(missing, Iterable):
+            raise SchemaError(f'expected a list such as ["unknown", 99], found {format_value(missing)}.')
+        words = tuple(to_python(word) for word in missing)
+        for word in words:
+            if isinstance(word, bool) or not isinstance(word, (str, int, float)) or word != word:
+                raise SchemaError(f"expected strings or numbers, found {format_value(word)}.")
+            if isinstance(word, str):
+                _check_text(word, "a word")
+            if self.categories is not None and is_among(word, self.categories):
+                raise SchemaError(
+                    f"{format_value(word)} is one of the categories too. Remove it from categories, or from missing."
+                )
+        return tuple(word.strip() if isinstance(word, str) else word for word in words)
 
     def _check_bounds(self, bounds: Sequence[Bound]) -> tuple[Bound, Bound]:
         if isinstance(bounds, str) or not isinstance(bounds, Sequence) or len(bounds) != 2:

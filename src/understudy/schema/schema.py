@@ -163,7 +163,7 @@ class Schema:
             return
         column = self._column_of("unit", self.unit)
         # Whatever kind was declared: as an identifier it cannot be modelled by mistake.
-        as_id = Column(name=column.name, kind="id", nullable=column.nullable, drop=column.drop)
+        as_id = Column(name=column.name, kind="id", nullable=column.nullable, drop=column.drop, missing=column.missing)
         object.__setattr__(self, "columns", tuple(as_id if c is column else c for c in self.columns))
 
     def _check_target(self) -> None:

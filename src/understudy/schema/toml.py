@@ -90,6 +90,7 @@ _HEADER = """\
 # Column names and kinds are public. Every other line below is DECLARED public: a person vouches for it.
 # What is absent (shown as a comment where it matters) is ESTIMATED PRIVATELY with part of the privacy budget.
 # For any column: nullable = false (no category for nulls), drop = true (leave it out);
+# missing = ["unknown", 99] (words and numbers that are read as null);
 # for a categorical one: unknown = "..." (the category that undeclared values become; absent: the first).
 # How text files write a real column: decimals = 2 (digits after the decimal point; absent: as many as needed);
 # a date or datetime: format = "%d.%m.%Y"; a boolean: format = "no/yes" (absent: "false/true")."""
@@ -130,6 +131,7 @@ _COMMENTS = {
     "bounds": "declared public",
     "categories": "declared public",
     "unknown": "what undeclared values become",
+    "missing": "read as null",
 }
 _EXAMPLES = {"bounds": "[lower, upper]", "categories": '["...", "..."]'}
 
