@@ -47,7 +47,7 @@ from understudy.cli.output import (
     write_certificate_json,
     write_json,
 )
-from understudy.cli.reading import takes_reading_options
+from understudy.cli.reading import hint_at_decimals, takes_reading_options
 from understudy.cli.terminal import echo, show_progress
 from understudy.errors import ConditionError, ConfigError
 
@@ -362,15 +362,29 @@ def schema_draft(
     source: Source,
     out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
     reading: "ReadOptions",
+    trust_labels: Annotated[
+        bool,
+        typer.Option(
+            "--trust-labels",
+            help="Declare the value labels of a Stata or SPSS file as categories. Only for labels from a code book: "
+            "some tools write those that occur in the data.",
+        ),
+    ] = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the names and kinds of a table's columns, for a person to complete. No value is written."""
+    """Write the names and kinds of a table's columns, for a person to complete. No value is written.
+
+    Value labels of a Stata or SPSS file are written as comments.
+    """
     from understudy.schema import Schema
+    from understudy.schema.draft import describe_labels
     from understudy.tables import read_table
 
     table, _ = read_table(source, reading=reading)
-    Schema.draft(table.schema).write(out, force=force)
+    found = describe_labels(table.schema, trusted=trust_labels)
+    Schema.draft(table.schema, trust_labels=trust_labels).write(out, force=force, found=found)
+    hint_at_decimals(table, reading)
     echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
 
 
@@ -385,10 +399,13 @@ def schema_check(
     from understudy.tables import read_table
 
     declared = Schema.read(schema)
-    as_fitted, _ = read_table(source, schema=declared, reading=reading)
-    table, _ = read_table(source, reading=reading.of_named(source))
+    table, _ = read_table(source, reading=reading)
+    as_fitted, _ = read_table(source, schema=declared, reading=reading.of_named(source))
+    if reading.header is False:  # both are matched with the schema in order
+        table = table.rename_columns(as_fitted.column_names)
     findings = check(declared, table, as_fitted)
     typer.echo("For the steward only: these findings are computed from the rows and are not private.")
+    hint_at_decimals(table, reading)
     for finding in findings:
         typer.echo(str(finding))
     counted = "1 finding." if len(findings) == 1 else f"{len(findings)} findings."

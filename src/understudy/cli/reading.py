@@ -3,9 +3,14 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from understudy.tables import ReadOptions
 
 _OPTIONS: dict[str, tuple[object, object]] = {
     "header": (
@@ -70,3 +75,16 @@ def takes_reading_options(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def hint_at_decimals(table: "pa.Table", reading: "ReadOptions") -> None:
+    """Says which columns look like numbers with decimal commas. Reads values: for the steward only."""
+    from understudy.tables.infer import with_decimal_commas
+
+    names = with_decimal_commas(table) if reading.decimal is None else []
+    if names:
+        columns = "Column" if len(names) == 1 else "Columns"
+        listed = f"{', '.join(map(repr, names[:5]))}{' and others' * (len(names) > 5)}"
+        typer.echo(
+            f"{columns} {listed}: the values look like numbers with decimal commas. Give --decimal ','.", err=True
+        )

@@ -108,6 +108,7 @@ def format_schema(
     target: str | None,
     positive: Category | None,
     drafted: bool,
+    found: Mapping[str, str],
 ) -> str:
     """TOML whose comments say what is declared public and what will be estimated privately."""
     lines = ["[table]"]
@@ -120,7 +121,8 @@ def format_schema(
     lines.append(_line("target", target, "the column that matters most", '"..."', "absent: no column is favoured"))
     if positive is not None:
         lines.append(_line("positive", positive, "the positive class of the target"))
-    return "\n\n".join([_HEADER, "\n".join(lines), *map(_format_column, columns)]) + "\n"
+    sections = [_format_column(column, found.get(column.name)) for column in columns]
+    return "\n\n".join([_HEADER, "\n".join(lines), *sections]) + "\n"
 
 
 _COMMENTS = {
@@ -136,7 +138,7 @@ _COMMENTS = {
 _EXAMPLES = {"bounds": "[lower, upper]", "categories": '["...", "..."]'}
 
 
-def _format_column(column: Column) -> str:
+def _format_column(column: Column, found: str | None) -> str:
     never = {"text": "text is never modelled", "id": "identifiers are never modelled"}.get(column.kind, "")
     lines = [f"[columns.{to_toml_key(column.name)}]", _line("kind", column.kind, never)]
     comments = _COMMENTS | ({"format": "how text files write false and true"} if column.kind == "boolean" else {})
@@ -146,6 +148,8 @@ def _format_column(column: Column) -> str:
             lines.append(_line(key, getattr(column, key), comment))
         elif column.estimated == key:
             lines.append(_line(key, None, "", _EXAMPLES[key], _NOT_DECLARED))
+    if found is not None:
+        lines.append(f"# {found}".replace("\n", " "))
     return "\n".join(lines)
 
 

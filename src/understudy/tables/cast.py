@@ -45,7 +45,7 @@ def conform(table: pa.Table, schema: Schema) -> pa.Table:
     columns: list[pa.ChunkedArray] = []
     fields: list[pa.Field] = []
     for field, values in zip(table.schema, table.columns, strict=True):
-        style = {key: value for key, value in style_of(field).items() if key != "untyped"}
+        style = {key: value for key, value in style_of(field).items() if key not in ("untyped", "labels")}
         decimal = style.pop("decimal", None)  # the reader's, not inferred
         if field.name in schema and schema[field.name].modelled:
             column = schema[field.name]

@@ -18,6 +18,7 @@ _Rule = Callable[[pa.Array, pa.Array], tuple[pa.Array, dict[str, str]] | None]
 NULL_WORDS = (
     *("", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "nan", "nat", "null", "nil", "none", "unknown", "unk", "missing"),
     *("not available", "not applicable", "not known", "no data", "?", "-", "--", ".", ".."),
+    *("#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!"),
 )
 """Read as null in columns of numbers, booleans and dates, in any case; in a text column only the empty field is."""
 
@@ -82,6 +83,8 @@ def infer_types(columns: list[pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
             columns[i], style = convert_distinct(columns[i], infer)
             if decimal == "," and pa.types.is_floating(columns[i].type):
                 style["decimal"] = decimal
+            if b"labels" in field.metadata:
+                style["labels"] = field.metadata[b"labels"].decode()
             fields[i] = pa.field(field.name, columns[i].type, metadata=style or None)
     return pa.table(columns, schema=pa.schema(fields, schema.metadata))
 
@@ -142,6 +145,19 @@ def plain_numbers(texts: pa.Array, decimal: str) -> pa.Array:
     bare = pc.replace_substring_regex(texts, f"[{re.escape(''.join(marks))}]", "")
     plain = pc.replace_substring(bare, decimal, ".")
     return pc.if_else(is_number, plain, pa.scalar(None, pa.string()))
+
+
+def with_decimal_commas(table: pa.Table) -> list[str]:
+    """The text columns all of whose values are written as numbers, some of them with a decimal comma."""
+    return [field.name for field, values in zip(table.schema, table.columns, strict=True) if _has_commas(values)]
+
+
+def _has_commas(values: pa.ChunkedArray) -> bool:
+    if not pa.types.is_string(values.type):
+        return False
+    present = _without_null_words(pc.unique(values)).drop_null()
+    has_comma = pc.any(pc.match_substring(present, ",")).as_py()
+    return bool(has_comma) and plain_numbers(present, ",").null_count == 0
 
 
 def looks_like_date(text: str) -> bool:

@@ -11,6 +11,7 @@ from understudy.tables.arrow import read_arrow, read_parquet
 from understudy.tables.cast import conform, normalize, output_schema
 from understudy.tables.databases import read_duckdb, read_postgres, read_sqlite
 from understudy.tables.delimited import read_delimited
+from understudy.tables.excel import read_excel
 from understudy.tables.frames import Frame, from_frame
 from understudy.tables.infer import infer_types
 from understudy.tables.jsonlines import read_json_lines, read_json_texts
@@ -24,6 +25,7 @@ from understudy.tables.location import (
 )
 from understudy.tables.options import ReadOptions
 from understudy.tables.origin import Origin
+from understudy.tables.statistics_files import STATISTICS_SUFFIXES, read_statistics_file
 
 _READERS: dict[str, Callable[[TableLocation], pa.Table]] = {
     ".jsonl": read_json_lines,
@@ -78,6 +80,10 @@ def read_table(
             table = read_json_texts(location, [column.name for column in declared.columns if not column.drop])
         elif location.suffix == ".sqlite":
             table, own_types = read_sqlite(location, declared)
+        elif location.suffix == ".xlsx":
+            table = read_excel(location, schema, reading)
+        elif location.suffix in STATISTICS_SUFFIXES:
+            table = read_statistics_file(location, schema)
         elif location.suffix in TEXT_SUFFIXES:
             table = read_delimited(location, reading, None if schema is None else schema.names)
         else:
