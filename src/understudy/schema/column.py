@@ -124,6 +124,14 @@ class Column:
             return "bounds"
         return None
 
+    @property
+    def is_two_integers(self) -> bool:
+        """Whether the declared bounds span two integers, such as 0 and 1: then it is treated as two categories."""
+        if self.kind != "integer" or self.bounds is None:
+            return False
+        lower, upper = self.bounds
+        return upper - lower == 1  # type: ignore[operator]
+
     def _check_kind(self, kind: object) -> object:
         if kind not in KINDS:
             meant = next((here for here, names in _NAMES_ELSEWHERE.items() if str(kind).lower() in names), kind)

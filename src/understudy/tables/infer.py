@@ -89,6 +89,24 @@ def infer_types(columns: list[pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields, schema.metadata))
 
 
+def infer_text_dates(table: pa.Table, own: pa.Schema, *, besides: Sequence[str] = ()) -> tuple[pa.Table, pa.Schema]:
+    """Infers dates and datetimes in columns that the source holds as text; and the types of the source, with style.
+
+    `own` are the types of the source. They stay: what was text comes back as text, in the same format. In columns of
+    it that are marked untyped all rules apply. Columns `besides` are left as they are.
+    """
+    texts = [field.name for field in table.schema if pa.types.is_string(field.type) and field.name not in besides]
+    mixed = [name for name in texts if is_untyped(own.field(name))]
+    fields = [
+        mark_untyped(field, only_dates=field.name not in mixed) if field.name in texts else field
+        for field in table.schema
+    ]
+    read = infer_types(list(table.columns), pa.schema(fields, table.schema.metadata))
+    styled = [field.with_metadata(read.field(field.name).metadata) if field.name in texts else field for field in own]
+    styled = [field.with_type(read.field(field.name).type) if field.name in mixed else field for field in styled]
+    return read, pa.schema(styled, own.metadata)
+
+
 def convert_distinct(
     values: pa.ChunkedArray, convert: Callable[[pa.Array], tuple[pa.Array, dict[str, str]] | None]
 ) -> tuple[pa.ChunkedArray, dict[str, str]]:

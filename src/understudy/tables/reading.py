@@ -13,7 +13,7 @@ from understudy.tables.databases import read_duckdb, read_postgres, read_sqlite
 from understudy.tables.delimited import read_delimited
 from understudy.tables.excel import read_excel
 from understudy.tables.frames import Frame, from_frame
-from understudy.tables.infer import infer_types
+from understudy.tables.infer import infer_text_dates, infer_types, is_untyped
 from understudy.tables.jsonlines import read_json_lines, read_json_texts
 from understudy.tables.location import (
     TEXT_SUFFIXES,
@@ -97,4 +97,6 @@ def read_table(
     columns, fields = list(table.columns), table.schema
     del table  # frees the texts of each column as soon as it is converted
     table = infer_types(columns, fields)
-    return normalize(table), Origin.of(table.schema, "file")
+    untyped = [field.name for field in fields if is_untyped(field)]
+    table, own = infer_text_dates(normalize(table), table.schema, besides=untyped)
+    return table, Origin.of(own, "file")
