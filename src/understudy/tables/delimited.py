@@ -208,7 +208,7 @@ def require_encoding(location: TableLocation, encoding: str = "utf-8", *, can_ch
     with pa.input_stream(str(location.path), compression="detect") as stream:
         content = bytes(stream.read())
     try:
-        content.decode(encoding).encode()
+        codecs.getincrementaldecoder(encoding)().decode(content, final=True).encode()
     except UnicodeDecodeError as error:
         line = 1 + content[: error.start].count(b"\n")
         name = "UTF-8" if encoding == "utf-8" else encoding
@@ -219,7 +219,7 @@ def require_encoding(location: TableLocation, encoding: str = "utf-8", *, can_ch
             advice = ": it ends inside a character."
         raise TableError(f"{location} is not {name} (line {line}, byte {error.start}){advice}", line=line) from None
     except UnicodeError:
-        raise TableError(f"{location} is not {encoding}. Give another --encoding.") from None
+        raise TableError(f"{location} is not {encoding}. Give another --encoding (encoding=...).") from None
 
 
 def _physical_line(location: TableLocation, row: int | None, delimiter: str, options: ReadOptions) -> int | None:
