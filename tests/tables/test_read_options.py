@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import understudy as us
-from tests.tables.table_examples import CANARY, written
+from tests.tables.table_examples import CANARY, refuse_reading, written
 from understudy.cli import run
 from understudy.errors import ConfigError, SchemaError, TableError
 from understudy.schema import Column, Schema
@@ -25,16 +25,6 @@ from understudy.tables.infer import NULL_WORDS, plain_numbers
 
 SCHEMA = Schema(columns=(Column(name="name", kind="categorical"), Column(name="age", kind="integer", bounds=(0, 120))))
 any_folder = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-
-
-def refusal(path: Path, **options: object) -> str:
-    """The one line with which a file is refused. It never holds the canary."""
-    schema = options.pop("schema", None)
-    with pytest.raises(TableError) as caught:
-        read_table(path, schema=schema, reading=ReadOptions(**options))  # type: ignore[arg-type]
-    assert CANARY not in str(caught.value)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 # -------------------------------------------------------------------------------------------------------------- header
@@ -67,7 +57,7 @@ NAMES = [
 @pytest.mark.parametrize("field", VALUES)
 def test_values_in_the_first_line_are_refused(tmp_path: Path, field: str) -> None:
     path = written(tmp_path, f'{CANARY.replace("4711", "")},"{field}"\nbob,2\n')
-    said = refusal(path)
+    said = refuse_reading(path)
     assert "field 2 looks like" in said
     assert "--no-header" in said
     assert "--header" in said
@@ -114,7 +104,9 @@ def test_no_header(tmp_path: Path) -> None:
     named, _ = read_table(path, reading=ReadOptions(header=True))
     assert named.column_names == [CANARY, "30"]
     wider = written(tmp_path, f"{CANARY},30,1\nbob,41,2\n")
-    assert "has 3 fields in its first line, but the schema declares 2" in refusal(wider, header=False, schema=SCHEMA)
+    assert "has 3 fields in its first line, but the schema declares 2" in refuse_reading(
+        wider, header=False, schema=SCHEMA
+    )
 
 
 def test_with_a_schema_the_first_line_holds_its_names(tmp_path: Path) -> None:
@@ -123,10 +115,10 @@ def test_with_a_schema_the_first_line_holds_its_names(tmp_path: Path) -> None:
         table, _ = read_table(written(tmp_path, f"{header}\n{row}\n"), schema=SCHEMA)
         assert table.select(["name", "age"]).to_pydict() == {"name": ["bob"], "age": [41]}
     path = written(tmp_path, f"{CANARY},30\nbob,41\n")
-    said = refusal(path, schema=SCHEMA)
+    said = refuse_reading(path, schema=SCHEMA)
     assert "does not hold the column names of the schema: field 1 is none of them. It lacks 'name', 'age'" in said
     assert "--no-header" in said
-    misspelt = refusal(written(tmp_path, "name,agee\nbob,41\n"), schema=SCHEMA)
+    misspelt = refuse_reading(written(tmp_path, "name,agee\nbob,41\n"), schema=SCHEMA)
     assert "field 2 is none of them. Did you mean 'age'?" in misspelt
     assert "agee" not in misspelt
     years = Schema(columns=(Column(name="2020", kind="integer"), Column(name="2021", kind="integer")))
@@ -135,10 +127,10 @@ def test_with_a_schema_the_first_line_holds_its_names(tmp_path: Path) -> None:
 
 def test_duplicate_and_empty_names_are_not_repeated(tmp_path: Path) -> None:
     for options in ({}, {"header": True}, {"schema": SCHEMA}):
-        twice = refusal(written(tmp_path, f"{CANARY},x,{CANARY}\n1,2,3\n"), **options)
+        twice = refuse_reading(written(tmp_path, f"{CANARY},x,{CANARY}\n1,2,3\n"), **options)
         assert "duplicate column names: columns 1 and 3" in twice
         assert "--no-header" in twice
-        assert "Column 2 of" in refusal(written(tmp_path, f"{CANARY}, ,z\n1,2,3\n"), **options)
+        assert "Column 2 of" in refuse_reading(written(tmp_path, f"{CANARY}, ,z\n1,2,3\n"), **options)
 
 
 def test_every_command_takes_the_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,13 +202,13 @@ def test_large_files_in_other_encodings(tmp_path: Path) -> None:
 
 def test_encodings_that_do_not_fit(tmp_path: Path) -> None:
     latin = written(tmp_path, f"a,b\n1,2\n{CANARY},M\xfcller\n".encode("latin-1"))
-    assert "is not UTF-8 (line 3, byte 27). Give its encoding, often --encoding cp1252" in refusal(latin)
-    assert "is not ascii (line 3, byte 27). Give its encoding" in refusal(latin, encoding="ascii")
-    assert "is not utf-16" in refusal(written(tmp_path, f"a,b\n1,{CANARY}\n"), encoding="utf-16")
+    assert "is not UTF-8 (line 3, byte 27). Give its encoding, often --encoding cp1252" in refuse_reading(latin)
+    assert "is not ascii (line 3, byte 27). Give its encoding" in refuse_reading(latin, encoding="ascii")
+    assert "is not utf-16" in refuse_reading(written(tmp_path, f"a,b\n1,{CANARY}\n"), encoding="utf-16")
     wide = written(tmp_path, f"a,b\n1,{CANARY}\n".encode("utf-16"))
-    assert "is UTF-16, expected UTF-8. Give --encoding utf-16" in refusal(wide)
+    assert "is UTF-16, expected UTF-8. Give --encoding utf-16" in refuse_reading(wide)
     named = written(tmp_path, f"gr\xf6\xdfe,b\n1,{CANARY}\n".encode("latin-1"))
-    assert "is not UTF-8 (line 1" in refusal(named)
+    assert "is not UTF-8 (line 1" in refuse_reading(named)
 
 
 # -------------------------------------------------------------------------------------------------------------- numbers
@@ -280,7 +272,9 @@ def test_without_the_option_commas_are_text(tmp_path: Path, capsys: pytest.Captu
 
 def test_a_decimal_sign_that_separates_fields(tmp_path: Path) -> None:
     path = written(tmp_path, "a,b\n1,2\n")
-    assert "the decimal sign ',' is also the separator of its fields. Give the separator" in refusal(path, decimal=",")
+    assert "the decimal sign ',' is also the separator of its fields. Give the separator" in refuse_reading(
+        path, decimal=","
+    )
     with pytest.raises(ConfigError, match="both ','"):
         ReadOptions(decimal=",", separator=",")
     one = written(tmp_path, "weight\n1,5\n2,5\n")
@@ -313,10 +307,33 @@ def test_options_that_make_no_sense(options: dict[str, object], words: str) -> N
         ReadOptions(**options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("content", "options", "words"),
+    [
+        (f"{CANARY},7\nbob,8\n".encode(), [], "give --no-header"),
+        (f"{CANARY},{CANARY}\nbob,8\n".encode(), [], "duplicate column names"),
+        ("größe,b\n1,2\n".encode("cp1252"), [], "--encoding cp1252"),
+        (b"a,b\n1,2\n", ["--decimal", ","], "--separator"),
+        (b"a,b\n1,2\n", ["--encoding", "klingon"], "is not an encoding"),
+    ],
+)
+def test_bad_input_is_one_line_on_the_command_line(
+    tmp_path: Path, content: bytes, options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = str(written(tmp_path, content)), tmp_path / "out"
+    for command in (["synth", path, "--epsilon", "1", "-o", f"{out}.csv"], ["schema", "draft", path, "-o", str(out)]):
+        assert run([*command, *options]) == 2
+        said = capsys.readouterr().err
+        assert words in said
+        assert len(said.splitlines()) == 1
+        assert CANARY not in said
+    assert [file.name for file in tmp_path.iterdir()] == ["people.csv"]
+
+
 def test_options_without_a_use_are_refused(tmp_path: Path) -> None:
     pa.parquet.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
-    assert "decimal is an option for CSV and TSV files only" in refusal(tmp_path / "t.parquet", decimal=",")
-    assert "sheet is an option for Excel workbooks only" in refusal(written(tmp_path, "a\n1\n"), sheet="x")
+    assert "decimal is an option for CSV and TSV files only" in refuse_reading(tmp_path / "t.parquet", decimal=",")
+    assert "sheet is an option for Excel workbooks only" in refuse_reading(written(tmp_path, "a\n1\n"), sheet="x")
     with pytest.raises(TableError, match="The table: encoding is an option for CSV"):
         us.fit(pa.table({"a": [1]}), "mst", us.Guarantee(1.0), reading=ReadOptions(encoding="latin-1"))
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pyreadstat
 import pytest
 
 import understudy as us
-from tests.tables.table_examples import CANARY, written
+from tests.tables.table_examples import CANARY, refuse_reading, written
 from tests.tables.test_reading_is_rowwise import ALSO_UNMODELLED, check_rowwise
 from understudy.cli import run
 from understudy.errors import TableError
@@ -32,18 +33,9 @@ def workbook(path: Path, rows: list[list], *, sheet: str = "people", **more: lis
     return path
 
 
-def refusal(source: str | Path, **options: object) -> str:
-    schema = options.pop("schema", None)
-    with pytest.raises(TableError) as caught:
-        read_table(source, schema=schema, reading=ReadOptions(**options))  # type: ignore[arg-type]
-    assert CANARY not in str(caught.value)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 # ---------------------------------------------------------------------------------------------------------------- Excel
 
-ROWS = [
+ROWS: list[list] = [
     ["age", "weight", "born", "seen", "smoker", "ward"],
     [34, 71.5, dt.date(1990, 1, 2), dt.datetime(2020, 1, 2, 10, 30), True, "A"],
     ["unknown", 80, dt.date(1970, 5, 6), dt.datetime(2020, 1, 3), False, None],
@@ -71,35 +63,35 @@ def test_sheet(tmp_path: Path) -> None:
 
 def test_sheets_are_chosen_by_name(tmp_path: Path) -> None:
     path = workbook(tmp_path / "t.xlsx", ROWS, codes=[["a", "b"], [1, CANARY]])
-    said = refusal(path)
+    said = refuse_reading(path)
     assert "has 2 sheets: 'people', 'codes'. Choose one with --sheet NAME, or as t.xlsx::NAME" in said
-    for source, options in ((path, {"sheet": "codes"}), (f"{path}::codes", {})):
-        assert read_table(source, reading=ReadOptions(**options))[0].to_pydict() == {"a": [1], "b": [CANARY]}
-    assert "has no sheet 'x'. It has: 'people', 'codes'." in refusal(path, sheet="x")
-    assert "two different sheets" in refusal(f"{path}::codes", sheet="people")
+    for source, options in ((path, ReadOptions(sheet="codes")), (f"{path}::codes", ReadOptions())):
+        assert read_table(source, reading=options)[0].to_pydict() == {"a": [1], "b": [CANARY]}
+    assert "has no sheet 'x'. It has: 'people', 'codes'." in refuse_reading(path, sheet="x")
+    assert "two different sheets" in refuse_reading(f"{path}::codes", sheet="people")
 
 
 def test_header_of_a_sheet(tmp_path: Path) -> None:
     path = workbook(tmp_path / "t.xlsx", [[CANARY, 34], ["bob", 51]])
-    assert "field 2 looks like a number" in refusal(path).replace("field 1", "")
+    assert "field 2 looks like a number" in refuse_reading(path).replace("field 1", "")
     assert read_table(path, reading=ReadOptions(header=False))[0].to_pydict() == {
         "column_1": [CANARY, "bob"],
         "column_2": [34, 51],
     }
     schema = Schema(columns=(Column(name="name", kind="categorical"), Column(name="age", kind="integer")))
-    assert "field 1 is none of them" in refusal(path, schema=schema)
+    assert "field 1 is none of them" in refuse_reading(path, schema=schema)
     twice = workbook(tmp_path / "t.xlsx", [[CANARY, CANARY], [1, 2]])
-    assert "duplicate column names: columns 1 and 2" in refusal(twice)
-    assert "Column 1 of" in refusal(workbook(tmp_path / "t.xlsx", [[None, "b"], [1, 2]]))
-    assert "empty sheet" in refusal(workbook(tmp_path / "t.xlsx", []))
+    assert "duplicate column names: columns 1 and 2" in refuse_reading(twice)
+    assert "Column 1 of" in refuse_reading(workbook(tmp_path / "t.xlsx", [[None, "b"], [1, 2]]))
+    assert "empty sheet" in refuse_reading(workbook(tmp_path / "t.xlsx", []))
 
 
 def test_workbooks_that_cannot_be_read(tmp_path: Path) -> None:
     locked = written(tmp_path, b"\xd0\xcf\x11\xe0" + CANARY.encode() * 50, "t.xlsx")
-    assert "is protected by a password, or is an old .xls file" in refusal(locked)
-    assert "cannot be read as Excel: it is damaged" in refusal(written(tmp_path, f"PK{CANARY}", "t.xlsx"))
+    assert "is protected by a password, or is an old .xls file" in refuse_reading(locked)
+    assert "cannot be read as Excel: it is damaged" in refuse_reading(written(tmp_path, f"PK{CANARY}", "t.xlsx"))
     for name in ("t.xls", "t.ods", "t.xlsb", "t.xls::people"):
-        assert "Save it as .xlsx or CSV" in refusal(str(tmp_path / name))
+        assert "Save it as .xlsx or CSV" in refuse_reading(str(tmp_path / name))
     for name, form in (("t.xlsx", "Excel"), ("t.sav", "SPSS"), ("t.dta", "Stata"), ("t.sas7bdat", "SAS")):
         with pytest.raises(TableError, match=f"{form} files can only be read"):
             check_writable(tmp_path / name, table=True)
@@ -139,7 +131,11 @@ READ: dict[str, list] = {
     "seen": [dt.datetime(2020, 1, 2, 10, 30), dt.datetime(1955, 1, 3), None],
     "ward": ["A", None, "Köln"],
 }
-WRITERS = {"t.dta": pyreadstat.write_dta, "t.sav": pyreadstat.write_sav, "t.xpt": pyreadstat.write_xport}
+WRITERS: dict[str, Callable[..., None]] = {
+    "t.dta": pyreadstat.write_dta,
+    "t.sav": pyreadstat.write_sav,
+    "t.xpt": pyreadstat.write_xport,
+}
 
 
 def statistics_file(folder: Path, name: str, frame: pd.DataFrame = FRAME, labels: dict | None = None) -> Path:
@@ -206,7 +202,8 @@ def test_statistics_files_are_read_row_by_row(tmp_path: Path, name: str, kind: s
     """A tool that adds a word makes the column one of text; labels and formats of columns may grow."""
     cells: list[object] = [1, 2, 0, None]
     files = []
-    for i, odd in enumerate(([], [1.5], [1e300], ["x"], [None])):
+    odds: list[list[object]] = [[], [1.5], [1e300], ["x"], [None]]
+    for i, odd in enumerate(odds):
         folder = tmp_path / str(i)
         folder.mkdir()
         frame = pd.DataFrame({"x": pd.Series([*cells, *odd], dtype=object if odd == ["x"] else float), "y": 1})
@@ -230,7 +227,7 @@ def test_dates_beyond_all_years_are_clamped(tmp_path: Path) -> None:
 
 def test_damaged_statistics_files(tmp_path: Path) -> None:
     for name, form in (("t.sav", "SPSS"), ("t.dta", "Stata"), ("t.sas7bdat", "SAS"), ("t.xpt", "SAS")):
-        assert f"cannot be read as {form}: it is damaged" in refusal(written(tmp_path, CANARY * 100, name))
+        assert f"cannot be read as {form}: it is damaged" in refuse_reading(written(tmp_path, CANARY * 100, name))
 
 
 def test_two_readers_agree_with_pandas(tmp_path: Path) -> None:

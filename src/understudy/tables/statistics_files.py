@@ -52,9 +52,9 @@ def read_statistics_file(location: TableLocation, schema: Schema | None) -> pa.T
     columns, formats, labels = _read_file(location)
     read: dict[str, Sequence[object]] = {}
     found: dict[str, str] = {}
-    for name, cells in columns.items():
+    for name, raw in columns.items():
         texts = labels.get(name, {})
-        cells = _with_dates(cells, formats.get(name) or "", location.suffix)
+        cells = _with_dates(raw, formats.get(name) or "", location.suffix)
         if texts and _reads_labels(cells, texts, None if schema is None or name not in schema else schema[name]):
             listed = None if schema is None or name not in schema else schema[name].categories
             usable = {code: label for code, label in texts.items() if listed is None or label in listed}
