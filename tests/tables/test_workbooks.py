@@ -97,8 +97,19 @@ def test_workbooks_that_cannot_be_read(tmp_path: Path) -> None:
             check_writable(tmp_path / name, table=True)
 
 
-CELLS = [1, 0, 1.5, "1", "yes", True, "2020-01-01", dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 10), "a", 2]
-ODD_CELLS: list[object] = ["x", 1e300, -(2**62), dt.date(1900, 1, 1), dt.time(10), " ", "#DIV/0!", "31.02.2020", False]
+CELLS = [1, 0, 1.5, "1", "yes", True, "2020-01-01", dt.date(2020, 1, 1), "a", 2]
+ODD_CELLS: list[object] = [
+    dt.datetime(2020, 1, 1, 10),
+    "x",
+    1e300,
+    -(2**62),
+    dt.date(1900, 1, 1),
+    dt.time(10),
+    " ",
+    "#DIV/0!",
+    "31.02.2020",
+    False,
+]
 
 
 @pytest.mark.parametrize("kind", ALSO_UNMODELLED)
