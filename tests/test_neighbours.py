@@ -17,11 +17,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import duckdb
+import openpyxl
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+import pyreadstat
 import pytest
 
 import understudy as us
@@ -142,6 +144,24 @@ def write_duckdb(folder: Path, values: Sequence[str]) -> str:
     return "t.duckdb::t"
 
 
+def write_excel(folder: Path, values: Sequence[str]) -> str:
+    book = openpyxl.Workbook()
+    for row in [(HEAD, "x"), *((int(OTHER), number(value)) for value in values)]:
+        book.worksheets[0].append(row)
+    book.save(folder / "t.xlsx")
+    return "t.xlsx"
+
+
+def write_spss(folder: Path, values: Sequence[str]) -> str:
+    pyreadstat.write_sav(pd.read_csv(folder / write_csv(folder, values)), str(folder / "t.sav"))
+    return "t.sav"
+
+
+def write_stata(folder: Path, values: Sequence[str]) -> str:
+    pyreadstat.write_dta(pd.read_csv(folder / write_csv(folder, values)), str(folder / "t.dta"))
+    return "t.dta"
+
+
 SOURCES: dict[str, Callable[[Path, Sequence[str]], str]] = {
     "CSV": write_csv,
     "JSON lines": write_json_lines,
@@ -151,8 +171,14 @@ SOURCES: dict[str, Callable[[Path, Sequence[str]], str]] = {
     "Parquet by pyarrow": write_pyarrow,
     "SQLite": write_sqlite,
     "DuckDB": write_duckdb,
+    "Excel": write_excel,
+    "SPSS": write_spss,
+    "Stata": write_stata,
 }
-TOOL_ERRORS = (pa.ArrowException, pl.exceptions.PolarsError, duckdb.Error, ValueError, OverflowError)
+TOOL_ERRORS = (
+    *(pa.ArrowException, pl.exceptions.PolarsError, duckdb.Error, ValueError, OverflowError),
+    *(pyreadstat.PyreadstatError, pyreadstat.ReadstatError),
+)
 
 
 # ------------------------------------------------------------------------------------------------------------- outcomes
@@ -275,6 +301,12 @@ PAIRS = [
     ("DuckDB", "real", "huge number"),
     ("DuckDB", "boolean", "missing"),
     ("DuckDB", "datetime", "old date"),
+    ("Excel", "integer", "word"),
+    ("Excel", "real", "fraction"),
+    ("Excel", "categorical", "huge number"),
+    ("SPSS", "integer", "word"),
+    ("SPSS", "categorical of texts", "missing"),
+    ("Stata", "real", "word"),
 ]
 
 

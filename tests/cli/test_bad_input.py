@@ -98,7 +98,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "too wide": (f"name,age,score\nann,1,0.5\nbob,2,3,{SECRET}\n".encode(), "line 3: expected 3 fields .* found 4"),
     "not UTF-8": (f"name,age,score\n{SECRET}\xff,1,0.5\n".encode("latin1"), r"is not UTF-8 \(line 2"),
     "UTF-16": (f"name,age,score\n{SECRET},1,0.5\n".encode("utf-16"), "UTF-16, expected UTF-8"),
-    "names twice": (f"name,age,age\n{SECRET},1,2\n".encode(), "duplicate column names: 'age'"),
+    "names twice": (f"name,age,age\n{SECRET},1,2\n".encode(), "duplicate column names: columns 2 and 3"),
     "no name": (f"name,,score\n{SECRET},1,2\n".encode(), "has no name"),
     "open quote": (f'name,age,score\n"{SECRET},1,2\nann,1,2\n'.encode(), "quote"),
 }
@@ -139,7 +139,9 @@ def test_missing_file(command: str, said) -> None:
         ("bad.feather", b"PAR1", "cannot be read as Feather"),
         ("bad.jsonl", f'{{"a": 1}}\n{SECRET}\n'.encode(), "not a JSON object"),
         ("bad.sqlite", b"SQLite format 3\x00 but no more", "bad.sqlite"),
-        ("bad.xlsx", b"PK", "is not a known format"),
+        ("bad.docx", b"PK", "is not a known format"),
+        ("bad.xlsx", b"PK", "cannot be read as Excel"),
+        ("bad.xls", b"PK", "Save it as .xlsx or CSV"),
         ("bad", b"a,b\n1,2\n", "is not a known format"),
         ("bad.csv.gz", b"\x1f\x8b broken", "cannot be read"),
     ],
@@ -192,11 +194,11 @@ def test_one_row_is_a_table(place: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ('["ann", "bob"]', "[]", "empty list"),
         ('["ann", "bob"]', '["ann", 1]', "expected all strings"),
         ("[columns.age]", "[columns.age", "not valid TOML"),
-        ("[columns.age]", "[columns.height]", "Column 'height' is in the schema but not in the table"),
+        ("[columns.age]", "[columns.height]", "first line does not hold .* field 2 is none of them. It lacks 'height'"),
         (
             '[columns.age]\nkind = "integer"\nbounds = [0, 100]\n',
             "",
-            "Column 'age' is in the table but not in the schema",
+            "first line does not hold the column names of the schema: field 2 is none of them",
         ),
     ],
 )

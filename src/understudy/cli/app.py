@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -49,8 +49,12 @@ from understudy.cli.output import (
     write_certificate_json,
     write_json,
 )
+from understudy.cli.reading import hint_at_decimals, takes_reading_options
 from understudy.cli.terminal import echo, show_progress
 from understudy.errors import ConditionError, ConfigError
+
+if TYPE_CHECKING:
+    from understudy.tables import ReadOptions
 
 app = typer.Typer(
     name="understudy",
@@ -113,6 +117,7 @@ def demo(
 
 
 @app.command()
+@takes_reading_options
 @takes_fit_options()
 def synth(
     options: FitCommand,
@@ -148,6 +153,7 @@ def synth(
 
 
 @app.command()
+@takes_reading_options
 @takes_fit_options(without=("rows", "where"))
 def fit(
     options: FitCommand, out: Annotated[Path, typer.Option("-o", "--out", help="The release folder to write.")]
@@ -206,9 +212,11 @@ def certificate(
 
 
 @app.command()
+@takes_reading_options
 def evaluate(
     real: Annotated[str, typer.Argument(help="The real table.")],
     synthetic: Annotated[list[str], typer.Argument(help="Synthetic tables, each a file or NAME=FILE.")],
+    reading: "ReadOptions",
     schema: Annotated[
         Path | None, typer.Option("--schema", help="Schema file (TOML). Default: inferred from the real table.")
     ] = None,
@@ -260,6 +268,7 @@ def evaluate(
             metrics=metrics,
             effort="quick" if quick else "full" if full else "default",
             constraints=constraints or (),
+            reading=reading,
             progress=progress,
         )
     if json_file is not None:
@@ -353,32 +362,55 @@ def methods(json_file: JsonFile = None, force: Force = False) -> None:
 
 
 @schema_app.command("draft")
+@takes_reading_options
 def schema_draft(
     source: Source,
     out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
+    reading: "ReadOptions",
+    trust_labels: Annotated[
+        bool,
+        typer.Option(
+            "--trust-labels",
+            help="Declare the value labels of a Stata or SPSS file as categories. Only for labels from a code book: "
+            "some tools write those that occur in the data.",
+        ),
+    ] = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the names and kinds of a table's columns, for a person to complete. No value is written."""
+    """Write the names and kinds of a table's columns, for a person to complete. No value is written.
+
+    Value labels of a Stata or SPSS file are written as comments.
+    """
     from understudy.schema import Schema
+    from understudy.schema.draft import describe_labels
     from understudy.tables import read_table
 
-    table, _ = read_table(source)
-    Schema.draft(table.schema).write(out, force=force)
+    table, _ = read_table(source, reading=reading)
+    found = describe_labels(table.schema, trusted=trust_labels)
+    Schema.draft(table.schema, trust_labels=trust_labels).write(out, force=force, found=found)
+    hint_at_decimals(table, reading)
     echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
 
 
 @schema_app.command("check")
-def schema_check(source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) -> None:
+@takes_reading_options
+def schema_check(
+    source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")], reading: "ReadOptions"
+) -> None:
     """Compare a table with its schema. For the steward only: the findings are computed from the rows, NOT private."""
     from understudy.schema import Schema
     from understudy.schema.check import check
     from understudy.tables import read_table
 
     declared = Schema.read(schema)
-    table, _ = read_table(source)
-    findings = check(declared, table, read_table(source, schema=declared)[0])
+    table, _ = read_table(source, reading=reading)
+    as_fitted, _ = read_table(source, schema=declared, reading=reading.of_named(source))
+    if reading.header is False:  # both are matched with the schema in order
+        table = table.rename_columns(as_fitted.column_names)
+    findings = check(declared, table, as_fitted)
     typer.echo("For the steward only: these findings are computed from the rows and are not private.")
+    hint_at_decimals(table, reading)
     for finding in findings:
         typer.echo(str(finding))
     counted = "1 finding." if len(findings) == 1 else f"{len(findings)} findings."

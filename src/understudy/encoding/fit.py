@@ -73,7 +73,7 @@ def _max_sizes(schema: Schema, binning: Binning) -> tuple[int, ...]:
         elif column.kind == "categorical":
             size = binning.max_categories + 1 if column.categories is None else len(column.categories)  # with "other"
         else:
-            size = binning.max_bins
+            size = 2 if column.is_two_integers else binning.max_bins
         sizes.append(size + column.nullable)
     return tuple(sizes)
 
@@ -171,8 +171,11 @@ def _histograms(
     }
     if "histograms" not in plan:
         return {name: Histogram.flat(grid, num_cells=binning.max_bins) for name, grid in grids.items()}
-    levels = {column.name: charged_levels(column, binning) for column in numeric}
-    return discover_histograms(numbers, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
+    # Estimated bounds may turn out to span two integers: what was charged for them is then not queried.
+    two = {name: Histogram.flat(grid, num_cells=2) for name, grid in grids.items() if grid.is_two_integers}
+    levels = {column.name: charged_levels(column, binning) for column in numeric if column.name not in two}
+    queried = numbers.only(tuple(levels))
+    return two | discover_histograms(queried, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
 
 
 def _known_numbers(values: pa.ChunkedArray, *, kind: str) -> np.ndarray:
