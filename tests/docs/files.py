@@ -49,7 +49,9 @@ categories = ["low", "high"]
 
 
 def write_files(folder: Path) -> None:
-    """people (csv, parquet, sqlite, toml; test.parquet: others of the same kind), cars, visits, and metadata.json."""
+    """people (csv, parquet, sqlite, xlsx, toml; export.csv: with decimal commas; test.parquet: others of the same
+    kind), cars, visits, and metadata.json.
+    """
     people = _people(ROWS, seed=0)
     people.to_csv(folder / "people.csv", index=False)
     people.to_parquet(folder / "people.parquet", index=False)
@@ -58,6 +60,8 @@ def write_files(folder: Path) -> None:
         people.to_sql("people", database, index=False)
     database.close()
     (folder / "people.toml").write_text(PEOPLE)
+    people.to_csv(folder / "export.csv", index=False, sep=";", decimal=",", encoding="cp1252")
+    people.head(300).to_excel(folder / "people.xlsx", index=False)
     (folder / "metadata.json").write_text('{"age": 85, "sex": 2}')  # a domain of mbi
     draw = np.random.default_rng(2)
     _write_categories(folder, "cars", {"doors": "234", "seats": "246", "class": ("bad", "good")}, draw)
