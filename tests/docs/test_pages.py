@@ -18,7 +18,7 @@ from understudy.cli import run
 GENERATED = {ROOT / "docs" / "reference" / name for name in ("commands.md", "python.md")}
 PAGES = [page for page in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))) if page not in GENERATED]
 
-QUICK = {"docs/schema.md", "docs/howto/schema.md", "docs/tables.md", "docs/certificate.md"}
+QUICK = {"docs/schema.md", "docs/howto/schema.md", "docs/certificate.md"}
 """Run with the default suite."""
 
 NETWORKS = "autogan bayesgan boosted dpctgan dpgan drs gem pategan quail selected"
