@@ -23,7 +23,8 @@ RUN = ("sh", "console", "python")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 _BLOCK = re.compile(
-    r"(?:^<!-- (?P<kind>file|not run): (?P<note>.*?) -->\n)?^```(?P<language>\{[a-z-]+\}|[a-z]*)[^\n`]*\n(?P<text>.*?)^```$",
+    r"(?:^<!-- (?P<kind>file|not run): (?P<note>.*?) -->\n)?"
+    r"^```(?P<language>\{[a-z-]+\}|[a-z]*)[^\n`]*\n(?P<text>.*?)^```$",
     flags=re.MULTILINE | re.DOTALL,
 )
 
