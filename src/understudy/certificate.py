@@ -22,7 +22,7 @@ from understudy.privacy.events import EVENTS, event_from_json
 from understudy.privacy.ledger import Guarantee, Plan, PublicFacts, Query, Statement
 from understudy.privacy.rows import PrivateRows
 from understudy.run.atomic import json_bytes
-from understudy.schema import Schema
+from understudy.schema import Column, Schema
 
 FORMAT = "understudy-certificate"
 FORMAT_VERSION = 2
@@ -68,7 +68,7 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
     """What the schema declares, one sentence for each kind of fact."""
     facts = [] if schema.rows is None else [f"number of rows: {schema.rows:,}"]
     modelled = schema.modelled
-    listed = [f"{c.name} ({len(c.categories)})" for c in modelled if c.categories is not None]
+    listed = [f"{c.name} ({_extent(c)})" for c in modelled if c.categories is not None]
     bounded = [f"{c.name} ({c.bounds[0]} to {c.bounds[1]})" for c in modelled if c.bounds is not None]
     kept = [c for c in schema.columns if not c.drop]
     groups = {
@@ -84,6 +84,14 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
         ],
     }
     return (*facts, *(_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names))
+
+
+def _extent(column: Column) -> str:
+    """The number of declared categories, and what is added to them."""
+    assert column.categories is not None
+    assert column.listed is not None
+    added = ["other" if value is not None else "null" for value in column.listed[len(column.categories) :]]
+    return " and ".join([str(len(column.categories)), *added])
 
 
 def estimated_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:

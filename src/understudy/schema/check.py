@@ -162,9 +162,10 @@ def _check_categories(column: Column, values: pa.ChunkedArray) -> Iterator[Findi
     values = values.cast(declared.type, safe=False)
     outside = pc.invert(pc.is_in(values, declared))
     if num := _num_true(outside):
+        named = "the closed list of categories" if column.closed else "the declared categories"
         message = (
-            f"{_count(num, 'value is', 'values are')} outside the declared categories{_examples(values, outside)} and"
-            f" will become {_default_of(column)}."
+            f"{_count(num, 'value is', 'values are')} outside {named}{_examples(values, outside)} and will become"
+            f" {_default_of(column)}."
         )
         yield Finding("warning", "outside categories", column.name, message, num)
     unused = pc.invert(pc.is_in(declared, values.unique()))
@@ -211,10 +212,11 @@ def _decode(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _default_of(column: Column) -> str:
     """The fixed public value that replaces one that the schema does not allow."""
-    if column.unknown is not None:
-        return format_value(column.unknown)
     if column.categories is not None:
-        return f"the first category, {format_value(column.categories[0])}"
+        value = column.replacement
+        if column.closed and value is not None:
+            return f"the first category, {format_value(value)}"
+        return "null" if value is None else format_value(value)
     return {"boolean": "false", "categorical": '"other"'}.get(column.kind, "the lower bound")
 
 
