@@ -29,6 +29,8 @@ ORDER = (
     "synthesizers",
     "certificate",
     "failed_run",
+    "composition",
+    "table_size",
     "pipeline",
     "sources",
     "conditional",

@@ -52,9 +52,14 @@ LARGE_FRACTION_LOST = 0.02
 # ------------------------------------------------------------------------------------------------------ public facts
 
 
-def public_facts(schema: Schema, *, types_kept: bool = False, public_table: int | None = None) -> PublicFacts:
+def public_facts(
+    schema: Schema, *, file_name: str | None = None, types_kept: bool = False, public_table: int | None = None
+) -> PublicFacts:
     """What a run with this schema takes as public. `public_table`: the rows of a public table to start from."""
     return PublicFacts(
+        name=schema.name or file_name,
+        responsible=schema.responsible,
+        contact=schema.contact,
         unit=schema.unit,
         rows_declared=schema.rows,
         public_table=public_table,
@@ -173,6 +178,9 @@ def to_json(statement: Statement) -> dict[str, object]:
             "replace_one": {"epsilon": _finite(replace_epsilon), "delta": replace_delta},
         },
         "public": {
+            "name": facts.name,
+            "responsible": facts.responsible,
+            "contact": facts.contact,
             "rows": facts.rows_declared,
             "kinds_drafted": facts.drafted,
             "storage_types_kept": facts.types_kept,
@@ -203,6 +211,9 @@ def from_json(content: Mapping) -> Statement:
         queries=tuple(_query_from_json(query) for query in content["queries"]),
         measurements=tuple(measured_from_json(each) for each in content.get("measured_marginals", ())),
         facts=PublicFacts(
+            name=public.get("name"),
+            responsible=public.get("responsible"),
+            contact=public.get("contact"),
             unit=guarantee["unit"]["column"],
             rows_declared=public["rows"],
             public_table=public["table_rows"],

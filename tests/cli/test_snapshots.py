@@ -39,6 +39,7 @@ categories = ["none", "school"]
 kind = "categorical"
 nullable = false
 categories = ["no", "yes"]
+closed = true
 """
 
 FIT = ["fit", "people.csv", "--schema", "people.toml", "--epsilon", "1", "--method", "independent", "--seed", "0", "-q"]

@@ -90,7 +90,7 @@ def test_an_empty_table_is_fitted_like_any_other(learner: Any) -> None:
 
 def test_unknown_labels_become_the_declared_unknown() -> None:
     unknown = dataclasses.replace(
-        SCHEMA, columns=(*SCHEMA.columns[:3], dataclasses.replace(SCHEMA["level"], unknown="middle"))
+        SCHEMA, columns=(*SCHEMA.columns[:3], dataclasses.replace(SCHEMA["level"], unknown="middle", closed=False))
     )
     fitted = us.learners.ClassPrior(schema=unknown, guarantee=OPEN).fit(TABLE.assign(level="unheard of"))
     assert fitted.predict(TEST)[0] == "middle"

@@ -302,7 +302,7 @@ def plan(
     method: Method = "auto",
     settings: Settings = None,
     target: Target = None,
-    rows: Annotated[int | None, typer.Option("--rows", help="Assumed number of rows, used in the notes.")] = None,
+    rows: Annotated[int | None, typer.Option("--rows", help="Assumed number of rows; replaces a declared one.")] = None,
     bins: Bins = "tree",
     max_bins: MaxBins = 32,
     max_categories: MaxCategories = 1000,
@@ -313,6 +313,7 @@ def plan(
 
     Also shows the expected noise of the marginals, for methods that can tell in advance.
     """
+    from understudy.api import assume_rows
     from understudy.api import plan as make_plan
     from understudy.schema import Schema
 
@@ -328,7 +329,8 @@ def plan(
         assert accuracy is not None
         guarantee = guarantee_for(declared, accuracy, synthesizer, delta=delta, rows=rows, binning=binning)
     made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=binning)
-    show_plan(made, guarantee.with_delta_for(declared.rows), declared.rows, json_file, force=force)
+    guarantee = guarantee.with_delta_for(assume_rows(declared, rows).rows)
+    show_plan(made, guarantee, rows or declared.rows, json_file, force=force)
 
 
 @app.command()

@@ -396,6 +396,12 @@ class Ledger:
 class PublicFacts:
     """What a run took as public, and what it estimated privately where the schema left a fact open."""
 
+    name: str | None = None
+    """The data set: its declared name, else that of its file; None: a frame without a declared name."""
+    responsible: str | None = None
+    """Who answers for the release, as declared."""
+    contact: str | None = None
+    """Where to ask about it, as declared."""
     unit: str | None = None
     """The column that identifies the privacy unit; None: every row is one."""
     rows_declared: int | None = None
