@@ -358,11 +358,18 @@ def schema_draft(
 ) -> None:
     """Write the names and kinds of a table's columns, for a person to complete. No value is written."""
     from understudy.schema import Schema
+    from understudy.schema.identifiers import find_identifiers
     from understudy.tables import read_table
 
     table, _ = read_table(source)
-    Schema.draft(table.schema).write(out, force=force)
+    draft = Schema.draft(table.schema)
+    draft.write(out, force=force)
     echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
+    hints = list(find_identifiers(draft, table))
+    if hints:
+        echo("For the steward only, and not in the file: what follows was computed from the rows.", quiet=quiet)
+    for hint in hints:
+        echo(str(hint), quiet=quiet)
 
 
 @schema_app.command("check")
