@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from understudy.schema import Schema as Schema
     from understudy.synthesizers.protocol import Synthesizer as Synthesizer
     from understudy.synthesizers.registry import *  # noqa: F403 - the class of every method
+    from understudy.table_preview import Preview as Preview
+    from understudy.table_preview import preview as preview
     from understudy.tables import ReadOptions as ReadOptions
 
 _NAMES_IN = {
@@ -63,6 +65,7 @@ _NAMES_IN = {
     "report": ("write_report",),
     "schema": ("Column", "Domain", "Schema"),
     "synthesizers.protocol": ("Synthesizer",),
+    "table_preview": ("Preview", "preview"),
     "tables": ("ReadOptions",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names} | {

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import json
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from jaxtyping import PRNGKeyArray
@@ -17,11 +18,12 @@ from understudy import certificate
 from understudy.encoding import assumed_domain, unit_notes
 from understudy.errors import ConfigError
 from understudy.models import Model
-from understudy.notes import Level, warnings_of
+from understudy.notes import Level, Note, warnings_of
 from understudy.pipeline import EncodedTable, PlannedRun, encode_table, plan_method, plan_run, synthesizer_of
 from understudy.privacy.digest import table_digest
 from understudy.privacy.discovery import Binning
 from understudy.privacy.ledger import Guarantee, Plan
+from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.privacy.noise import noise_source
 from understudy.privacy.table import PublicTable
 from understudy.progress import Progress
@@ -33,6 +35,7 @@ from understudy.sources import PrivateSource, PublicSource, TableToFit, read_pri
 from understudy.synthesizers import AUTO, Synthesizer, express, too_large_for
 from understudy.synthesizers.protocol import expected_noise_of
 from understudy.synthesizers.run import Run
+from understudy.table_size import Requirements
 from understudy.tables import ReadOptions
 
 
@@ -44,23 +47,40 @@ def plan(
     rows: int | None = None,
     binning: Binning | None = None,
 ) -> Plan:
-    """Every query that `fit` would make, with its privacy cost. Reads no data: `rows` is an assumed size for notes.
+    """Every query that `fit` would make, with its privacy cost. Reads no data.
+
+    `rows` is an assumed number of rows, used in place of a declared one and, if none is declared, for notes.
 
     `expected` of the plan is the noise of the marginals to be measured, for methods that can tell in advance;
     `guarantee_for` finds the guarantee for a given noise.
     """
-    guarantee = (guarantee or Guarantee(1.0)).with_delta_for(schema.rows)
-    binning = binning or Binning()
-    if rows is not None:
-        check_size(rows, "The assumed number of rows")
-    domain = assumed_domain(schema, binning, num_rows=rows)
+    replaced = assume_rows(schema, rows)
+    guarantee = (guarantee or Guarantee(1.0)).with_delta_for(replaced.rows)
     synthesizer = synthesizer_of(method)
-    run = plan_run(schema, synthesizer, guarantee, binning, num_rows=rows)
+    run = plan_run(replaced, synthesizer, guarantee, binning or Binning(), num_rows=rows)
     notes = warnings_of(guarantee.warnings) + unit_notes(schema) + run.discovery.notes + run.training.notes
+    if replaced != schema:
+        notes += (Note(f"Planned with {rows:,} rows in place of the {schema.rows:,} that the schema declares."),)
     if not guarantee.is_private:
         return Plan(run.queries, notes)
-    expected = expected_noise_of(synthesizer, domain.largest, run.training, schema.max_rows_per_unit)
-    return Plan(run.queries, notes, expected=expected)
+    expected = _expected_noise(synthesizer, run, num_rows=rows)
+    few = Requirements.of(run.discovery, expected).note(rows or schema.rows, epsilon=guarantee.epsilon)
+    return Plan(run.queries, notes if few is None else (*notes, few), expected=expected)
+
+
+def assume_rows(schema: Schema, rows: int | None) -> Schema:
+    """The schema with an assumed number of rows in place of the declared one, if it declares one."""
+    if rows is None:
+        return schema
+    check_size(rows, "The assumed number of rows")
+    return schema if schema.rows is None else dataclasses.replace(schema, rows=int(rows))
+
+
+def _expected_noise(
+    synthesizer: Synthesizer, run: PlannedRun, *, num_rows: int | None = None
+) -> tuple[ExpectedNoise, ...]:
+    domain = assumed_domain(run.schema, run.binning, num_rows=num_rows)
+    return expected_noise_of(synthesizer, domain.largest, run.training, run.schema.max_rows_per_unit)
 
 
 def fit(
@@ -118,6 +138,8 @@ class FitOptions:
     checkpoint: "str | os.PathLike[str] | None"
     resume: bool
     progress: Progress | None
+    tell: Callable[[Note], None] | None = None
+    """Receives what a person should know before anything is charged, from public facts alone."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.guarantee, Guarantee):
@@ -137,6 +159,10 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
     run = plan_run(data.schema, synthesizer, guarantee, binning)
     notes = tuple(note for note in run.training.notes if note.level is Level.WARNING)
     public = read_public_table(options.public, data.source, synthesizer, data.schema)
+    if options.tell is not None and guarantee.is_private:
+        requirements = Requirements.of(run.discovery, _expected_noise(synthesizer, run))
+        if (few := requirements.note(data.schema.rows, epsilon=guarantee.epsilon)) is not None:
+            options.tell(few)
     if options.progress is not None:
         options.progress(0.0, "encoding the table")
 
@@ -151,8 +177,12 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
             too_large=functools.partial(too_large_for, synthesizer),
             checkpoint=checkpoint,
             method=express(synthesizer),
-            types_kept=data.keep_types,
-            public_table=None if public is None else public.table.num_rows,
+            facts=certificate.public_facts(
+                data.schema,
+                file_name=data.file_name,
+                types_kept=data.keep_types,
+                public_table=None if public is None else public.table.num_rows,
+            ),
         ) as encoded:
             model = _fit_model(synthesizer, encoded, public, key=noise.key(), progress=options.progress)
             statement = encoded.statement()

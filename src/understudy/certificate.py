@@ -22,7 +22,7 @@ from understudy.privacy.events import EVENTS, UnitHistogram, event_from_json
 from understudy.privacy.ledger import Guarantee, Plan, PublicFacts, Query, Statement
 from understudy.privacy.rows import PrivateRows
 from understudy.run.atomic import json_bytes
-from understudy.schema import Schema
+from understudy.schema import Column, Schema
 
 FORMAT = "understudy-certificate"
 FORMAT_VERSION = 2
@@ -52,9 +52,14 @@ LARGE_FRACTION_LOST = 0.02
 # ------------------------------------------------------------------------------------------------------ public facts
 
 
-def public_facts(schema: Schema, *, types_kept: bool = False, public_table: int | None = None) -> PublicFacts:
+def public_facts(
+    schema: Schema, *, file_name: str | None = None, types_kept: bool = False, public_table: int | None = None
+) -> PublicFacts:
     """What a run with this schema takes as public. `public_table`: the rows of a public table to start from."""
     return PublicFacts(
+        name=schema.name or file_name,
+        responsible=schema.responsible,
+        contact=schema.contact,
         unit=schema.unit,
         rows_declared=schema.rows,
         public_table=public_table,
@@ -68,7 +73,7 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
     """What the schema declares, one sentence for each kind of fact."""
     facts = [] if schema.rows is None else [f"number of rows: {schema.rows:,}"]
     modelled = schema.modelled
-    listed = [f"{c.name} ({len(c.categories)})" for c in modelled if c.categories is not None]
+    listed = [f"{c.name} ({_extent(c)})" for c in modelled if c.categories is not None]
     bounded = [f"{c.name} ({c.bounds[0]} to {c.bounds[1]})" for c in modelled if c.bounds is not None]
     kept = [c for c in schema.columns if not c.drop]
     groups = {
@@ -85,6 +90,14 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
         ],
     }
     return (*facts, *(_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names))
+
+
+def _extent(column: Column) -> str:
+    """The number of declared categories, and what is added to them."""
+    assert column.categories is not None
+    assert column.listed is not None
+    added = ["other" if value is not None else "null" for value in column.listed[len(column.categories) :]]
+    return " and ".join([str(len(column.categories)), *added])
 
 
 def estimated_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
@@ -168,6 +181,9 @@ def to_json(statement: Statement) -> dict[str, object]:
             "replace_one": {"epsilon": _finite(replace_epsilon), "delta": replace_delta},
         },
         "public": {
+            "name": facts.name,
+            "responsible": facts.responsible,
+            "contact": facts.contact,
             "rows": facts.rows_declared,
             "kinds_drafted": facts.drafted,
             "storage_types_kept": facts.types_kept,
@@ -198,6 +214,9 @@ def from_json(content: Mapping) -> Statement:
         queries=tuple(_query_from_json(query) for query in content["queries"]),
         measurements=tuple(measured_from_json(each) for each in content.get("measured_marginals", ())),
         facts=PublicFacts(
+            name=public.get("name"),
+            responsible=public.get("responsible"),
+            contact=public.get("contact"),
             unit=guarantee["unit"]["column"],
             rows_declared=public["rows"],
             public_table=public["table_rows"],

@@ -39,6 +39,7 @@ categories = ["none", "school"]
 kind = "categorical"
 nullable = false
 categories = ["no", "yes"]
+closed = true
 """
 
 VISITS = "person,sex,ward\n" + "".join(
@@ -81,6 +82,7 @@ COMMANDS = {
             "evaluate",
             "report",
             "plan",
+            "preview",
             "methods",
             "schema",
             "schema draft",
@@ -94,6 +96,8 @@ COMMANDS = {
     "plan_accuracy": ["plan", "people.toml", "--accuracy", "1-way 5%", "--method", "mst"],
     "plan_open": ["plan", "open.toml", "--epsilon", "1", "--method", "mst"],
     "plan_units": ["plan", "visits.toml", "--epsilon", "1", "--method", "independent"],
+    "plan_weak": ["plan", "people.toml", "--epsilon", "20", "--method", "independent", "--rows", "10"],
+    "preview": ["preview", "people.csv", "--schema", "open.toml", "--epsilon", "1", "--method", "independent"],
     "fit": [*FIT[:-1], "-o", "other.release"],
     "certificate": ["certificate", "release"],
     "sample": ["sample", "release", "-n", "8", "--seed", "1", "-o", "fake.csv"],

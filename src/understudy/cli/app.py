@@ -21,6 +21,7 @@ from understudy.cli.options import (
     Method,
     NumRows,
     Quiet,
+    SchemaFile,
     Settings,
     Source,
     Target,
@@ -49,6 +50,7 @@ from understudy.cli.output import (
     write_certificate_json,
     write_json,
 )
+from understudy.cli.preview import show_preview
 from understudy.cli.reading import hint_at_decimals, takes_reading_options
 from understudy.cli.terminal import echo, show_progress
 from understudy.errors import ConditionError, ConfigError
@@ -316,7 +318,7 @@ def plan(
     method: Method = "auto",
     settings: Settings = None,
     target: Target = None,
-    rows: Annotated[int | None, typer.Option("--rows", help="Assumed number of rows, used in the notes.")] = None,
+    rows: Annotated[int | None, typer.Option("--rows", help="Assumed number of rows; replaces a declared one.")] = None,
     bins: Bins = "tree",
     max_bins: MaxBins = 32,
     max_categories: MaxCategories = 1000,
@@ -327,6 +329,7 @@ def plan(
 
     Also shows the expected noise of the marginals, for methods that can tell in advance.
     """
+    from understudy.api import assume_rows
     from understudy.api import plan as make_plan
     from understudy.schema import Schema
 
@@ -342,7 +345,40 @@ def plan(
         assert accuracy is not None
         guarantee = guarantee_for(declared, accuracy, synthesizer, delta=delta, rows=rows, binning=binning)
     made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=binning)
-    show_plan(made, guarantee.with_delta_for(declared.rows), declared.rows, json_file, force=force)
+    guarantee = guarantee.with_delta_for(assume_rows(declared, rows).rows)
+    show_plan(made, guarantee, rows or declared.rows, json_file, force=force)
+
+
+@app.command()
+@takes_reading_options
+def preview(
+    source: Source,
+    reading: "ReadOptions",
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    schema: SchemaFile = None,
+    method: Method = "auto",
+    settings: Settings = None,
+    target: Target = None,
+    bins: Bins = "tree",
+    max_bins: MaxBins = 32,
+    max_categories: MaxCategories = 1000,
+) -> None:
+    """Show what a release would keep of a table, before anything is spent. Reads real rows: the output is NOT private.
+
+    Prints what is expected to survive of each column, the fraction of "other", the noise of a count, and the same for
+    epsilon 0.1 to 10. Writes nothing. Choices made from it are not covered by the guarantee.
+    """
+    from understudy.schema import Schema
+    from understudy.table_preview import preview as make_preview
+
+    guarantee = read_guarantee(epsilon, delta, False)
+    declared = None if schema is None else Schema.read(schema)
+    synthesizer, binning = read_synthesizer(method, settings), read_binning(bins, max_bins, max_categories)
+    made = make_preview(
+        source, synthesizer, guarantee, schema=declared, target=target, binning=binning, reading=reading
+    )
+    show_preview(made)
 
 
 @app.command()
@@ -384,13 +420,19 @@ def schema_draft(
     """
     from understudy.schema import Schema
     from understudy.schema.draft import describe_labels
+    from understudy.schema.identifiers import find_identifiers
     from understudy.tables import read_table
 
     table, _ = read_table(source, reading=reading)
-    found = describe_labels(table.schema, trusted=trust_labels)
-    Schema.draft(table.schema, trust_labels=trust_labels).write(out, force=force, found=found)
+    draft = Schema.draft(table.schema, trust_labels=trust_labels)
+    draft.write(out, force=force, found=describe_labels(table.schema, trusted=trust_labels))
     hint_at_decimals(table, reading)
     echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
+    hints = list(find_identifiers(draft, table))
+    if hints:
+        echo("For the steward only, and not in the file: what follows was computed from the rows.", quiet=quiet)
+    for hint in hints:
+        echo(str(hint), quiet=quiet)
 
 
 @schema_app.command("check")
