@@ -223,7 +223,7 @@ class Column:
             if isinstance(word, bool) or not isinstance(word, (str, int, float)) or word != word:
                 raise SchemaError(f"expected strings or numbers, found {format_value(word)}.")
             if isinstance(word, str):
-                _check_text(word, "a word")
+                check_text(word, "a word")
             if self.categories is not None and is_among(word, self.categories):
                 raise SchemaError(
                     f"{format_value(word)} is one of the categories too. Remove it from categories, or from missing."
