@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from jaxtyping import PRNGKeyArray
 
 from understudy import certificate
-from understudy.encoding import assumed_domain
+from understudy.encoding import assumed_domain, unit_notes
 from understudy.errors import ConfigError
 from understudy.models import Model
 from understudy.notes import Level, Note, warnings_of
@@ -36,6 +36,7 @@ from understudy.synthesizers import AUTO, Synthesizer, express, too_large_for
 from understudy.synthesizers.protocol import expected_noise_of
 from understudy.synthesizers.run import Run
 from understudy.table_size import Requirements
+from understudy.tables import ReadOptions
 
 
 def plan(
@@ -57,7 +58,7 @@ def plan(
     guarantee = (guarantee or Guarantee(1.0)).with_delta_for(replaced.rows)
     synthesizer = synthesizer_of(method)
     run = plan_run(replaced, synthesizer, guarantee, binning or Binning(), num_rows=rows)
-    notes = warnings_of(guarantee.warnings) + run.discovery.notes + run.training.notes
+    notes = warnings_of(guarantee.warnings) + unit_notes(schema) + run.discovery.notes + run.training.notes
     if replaced != schema:
         notes += (Note(f"Planned with {rows:,} rows in place of the {schema.rows:,} that the schema declares."),)
     if not guarantee.is_private:
@@ -93,6 +94,7 @@ def fit(
     seed: int | None = None,
     public: "PublicSource | None" = None,
     keep_types: bool = False,
+    reading: ReadOptions | None = None,
     progress: Progress | None = None,
     checkpoint: "str | os.PathLike[str] | None" = None,
     resume: bool = False,
@@ -107,7 +109,8 @@ def fit(
     compared.
 
     With a declared schema the synthetic columns have the types of the declared kinds. With `keep_types` they have the
-    types of the columns of `table`, which are then treated as public: the certificate says so.
+    types of the columns of `table`, which are then treated as public: the certificate says so. `reading` says what a
+    text file or workbook does not say itself: its encoding, its decimal sign, whether it has a header, the sheet.
 
     `checkpoint` names a folder in which the run keeps the secret of its noise and the state of its training: if it is
     killed, the same call with `resume=True` continues to the same release. Saving the release deletes the folder;
@@ -120,7 +123,7 @@ def fit(
     schema declares public, timing and memory.
     """
     options = FitOptions(method, guarantee, binning or Binning(), seed, public, checkpoint, resume, progress)
-    return fit_table(read_private_table(table, schema, target=target, keep_types=keep_types), options)
+    return fit_table(read_private_table(table, schema, target=target, keep_types=keep_types, reading=reading), options)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +187,7 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
             model = _fit_model(synthesizer, encoded, public, key=noise.key(), progress=options.progress)
             statement = encoded.statement()
             estimates = certificate.estimation_notes(run.discovery, encoded.codec)
-            notes = (*notes, *warnings_of(statement.warnings), *estimates)
+            notes = (*notes, *warnings_of(statement.warnings), *unit_notes(data.schema), *estimates)
             release = Release(model, encoded.codec, statement, data.origin, checkpoint, notes)
             if checkpoint is not None:
                 checkpoint.keep(release.to_files())

@@ -25,7 +25,7 @@ from understudy.schema import BOUNDED, Column, Schema, match_columns
 from understudy.sources import PrivateSource
 from understudy.synthesizers import AUTO, Synthesizer
 from understudy.table_size import Requirements
-from understudy.tables import as_arrow, conform
+from understudy.tables import ReadOptions, as_arrow, conform
 
 WARNING = (
     "NOT PRIVATE: this preview is computed from the real rows, for the steward only. Do not share it. It spends and "
@@ -95,6 +95,7 @@ def preview(
     schema: Schema | None = None,
     target: str | None = None,
     binning: Binning | None = None,
+    reading: ReadOptions | None = None,
 ) -> Preview:
     """What a release of this table would keep, at this guarantee and others. For the steward only.
 
@@ -107,7 +108,7 @@ def preview(
     (2, 0.005)
     """
     guarantee, binning = guarantee or Guarantee(1.0), binning or Binning()
-    arrow, _ = as_arrow(table, schema)
+    arrow, _ = as_arrow(table, schema, reading=reading)
     if schema is None:
         schema = Schema.draft(arrow.schema)
         arrow = conform(arrow, schema)

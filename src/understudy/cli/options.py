@@ -21,8 +21,14 @@ if TYPE_CHECKING:
     from understudy.release import Release
     from understudy.sources import TableToFit
     from understudy.synthesizers import Synthesizer
+    from understudy.tables import ReadOptions
 
-Source = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, Arrow or JSON lines file, or DATABASE::TABLE.")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="CSV, TSV, Excel, Parquet, Arrow, JSON lines, Stata, SPSS or SAS file, or DATABASE::TABLE.",
+    ),
+]
 SchemaFile = Annotated[
     Path | None,
     typer.Option(
@@ -146,6 +152,7 @@ class FitCommand:
     delta: Delta = None
     not_private: NotPrivate = False
     schema: SchemaFile = None
+    reading: "ReadOptions | None" = None
     method: Method = "auto"
     settings: Settings = None
     target: Target = None
@@ -196,7 +203,9 @@ class FitCommand:
                 options = FitOptions(
                     synthesizer, guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress, tell
                 )
-                data = read_private_table(self.source, schema, target=self.target, keep_types=self.keep_types)
+                data = read_private_table(
+                    self.source, schema, target=self.target, keep_types=self.keep_types, reading=self.reading
+                )
                 if self.where is not None:  # checked before any budget is spent
                     where_columns(self.where, [column.name for column in data.schema.modelled])
                 if not self.resume and self.seed is None and guarantee.is_private:  # a resumed run spends once
