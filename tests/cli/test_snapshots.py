@@ -57,11 +57,13 @@ kind = "id"
 [columns.sex]
 kind = "categorical"
 categories = ["f", "m"]
+closed = true
 nullable = false
 per_unit = true
 [columns.ward]
 kind = "categorical"
 categories = ["a", "b", "c"]
+closed = true
 nullable = false
 """
 
@@ -95,9 +97,9 @@ COMMANDS = {
     "plan_auto": ["plan", "people.toml", "--epsilon", "1", "--rows", "20000"],
     "plan_accuracy": ["plan", "people.toml", "--accuracy", "1-way 5%", "--method", "mst"],
     "plan_open": ["plan", "open.toml", "--epsilon", "1", "--method", "mst"],
-    "plan_units": ["plan", "visits.toml", "--epsilon", "1", "--method", "independent"],
     "plan_weak": ["plan", "people.toml", "--epsilon", "20", "--method", "independent", "--rows", "10"],
     "preview": ["preview", "people.csv", "--schema", "open.toml", "--epsilon", "1", "--method", "independent"],
+    "plan_units": ["plan", "visits.toml", "--epsilon", "1", "--method", "independent"],
     "fit": [*FIT[:-1], "-o", "other.release"],
     "certificate": ["certificate", "release"],
     "sample": ["sample", "release", "-n", "8", "--seed", "1", "-o", "fake.csv"],

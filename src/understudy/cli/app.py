@@ -373,10 +373,9 @@ def preview(
     guarantee = read_guarantee(epsilon, delta, False)
     declared = None if schema is None else Schema.read(schema)
     synthesizer, binning = read_synthesizer(method, settings), read_binning(bins, max_bins, max_categories)
-    made = make_preview(
-        source, synthesizer, guarantee, schema=declared, target=target, binning=binning, reading=reading
+    show_preview(
+        make_preview(source, synthesizer, guarantee, schema=declared, target=target, binning=binning, reading=reading)
     )
-    show_preview(made)
 
 
 @app.command()
@@ -422,8 +421,9 @@ def schema_draft(
     from understudy.tables import read_table
 
     table, _ = read_table(source, reading=reading)
+    found = describe_labels(table.schema, trusted=trust_labels)
     draft = Schema.draft(table.schema, trust_labels=trust_labels)
-    draft.write(out, force=force, found=describe_labels(table.schema, trusted=trust_labels))
+    draft.write(out, force=force, found=found)
     hint_at_decimals(table, reading)
     echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
     hints = list(find_identifiers(draft, table))
