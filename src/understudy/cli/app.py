@@ -54,7 +54,6 @@ app = typer.Typer(
     name="understudy",
     help="Generate synthetic tables with a differential-privacy guarantee.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -13,6 +13,7 @@ import typer
 from understudy.cli.output import show_spent
 from understudy.cli.terminal import Interrupted, show_progress
 from understudy.errors import CheckpointError, ConfigError, TableError
+from understudy.synthesizers.registry import AUTO, SYNTHESIZERS
 
 if TYPE_CHECKING:
     from understudy.privacy.discovery import Binning
@@ -48,7 +49,12 @@ NotPrivate = Annotated[
     bool, typer.Option("--not-private", help="Instead of --epsilon: a baseline without noise and without a guarantee.")
 ]
 Method = Annotated[
-    str, typer.Option("--method", help="A method, or an expression such as 'boosted(dpgan)'. See 'understudy methods'.")
+    str,
+    typer.Option(
+        "--method",
+        help="A method, or an expression such as 'boosted(dpgan)'. See 'understudy methods'.",
+        autocompletion=lambda incomplete: [name for name in (AUTO, *SYNTHESIZERS) if name.startswith(incomplete)],
+    ),
 ]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of the method: name=value. Repeatable.")]
 Target = Annotated[
