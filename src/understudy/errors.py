@@ -9,6 +9,16 @@ class UnderstudyError(Exception):
     """Anything the caller can fix: the command line prints the message as one line and exits with code 2."""
 
 
+class UnderstudyWarning(UserWarning):
+    """What the caller of `fit`, `plan` or `evaluate` should know; the command line prints it in its own way.
+
+    To silence or to promote these warnings alone:
+
+    >>> import warnings
+    >>> warnings.filterwarnings("ignore", category=UnderstudyWarning)
+    """
+
+
 class SchemaError(UnderstudyError):
     """The schema is malformed, or does not match the columns of the table."""
 

@@ -312,7 +312,7 @@ def plan(
 
     Also shows the expected noise of the marginals, for methods that can tell in advance.
     """
-    from understudy.api import plan as make_plan
+    from understudy.api import make_plan
     from understudy.schema import Schema
 
     if epsilon is not None and accuracy is not None:

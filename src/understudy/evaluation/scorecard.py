@@ -65,6 +65,11 @@ class Scorecard(Mapping[str, object]):
         """Why there is no number, as a sentence; empty if there is one."""
         return self._entry(key)["values"][self.methods[0] if method is None else method]["why"]
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader should know before trusting the scores, one sentence each."""
+        return tuple(self._content.get("warnings", ()))
+
     def to_json(self) -> Json:
         """The whole document."""
         return self._content

@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -208,6 +209,31 @@ class Schema:
             column=str(name),
             key=key,
         )
+
+
+SchemaSource: TypeAlias = Schema | Mapping[str, object] | str | os.PathLike[str]
+"""A schema, its content as a dict, or the path of its file."""
+
+
+def as_schema(given: SchemaSource) -> Schema:
+    """The schema that a caller gave: itself, read from a file, or made from a dict.
+
+    A dict has the sections of a schema file, or is what `Schema.to_dict` returns.
+
+    >>> as_schema({"table": {"rows": 100}, "columns": {"age": {"kind": "integer"}}}).rows
+    100
+    """
+    if isinstance(given, Schema):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return Schema.read(given)
+    if isinstance(given, Mapping):
+        if isinstance(given.get("columns"), list):
+            return Schema.from_dict(given)
+        return Schema._from_parts(*read_sections(given))
+    raise SchemaError(
+        f"A schema is a us.Schema, the path of a schema file or a dict of its sections, found {type(given).__name__}."
+    )
 
 
 def match_columns(schema: Schema, column_names: Sequence[str]) -> None:
