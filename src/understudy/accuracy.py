@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from understudy.api import make_plan
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.discovery import Binning
-from understudy.privacy.ledger import Guarantee
+from understudy.privacy.ledger import MOST_EPSILON, Guarantee
 from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.schema import SchemaSource, as_schema
 from understudy.synthesizers import AUTO, SYNTHESIZERS, Synthesizer, name_of, read_method, synthesizer_class
 from understudy.synthesizers.protocol import ExpectsNoise
 
-LEAST_EPSILON, MOST_EPSILON = 1e-3, 100.0
-"""The range in which the smallest epsilon is searched."""
+LEAST_EPSILON = 1e-3
+"""From here to the largest epsilon that a guarantee may have, the smallest epsilon is searched."""
 MOST_SECANTS = 8
 """After this many guesses the search bisects its interval instead."""
 

@@ -2,6 +2,9 @@
 
 PEOPLE = """
 [table]
+name = "Census 1994"
+responsible = "Jane Doe, Census Bureau"
+contact = "census@example.org"
 rows = 32561
 unit = "person_id"
 max_rows_per_unit = 3

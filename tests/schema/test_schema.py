@@ -15,6 +15,8 @@ def test_reads_every_key():
     assert schema.names == ("person_id", "age", "workclass", "income", "seen", "born", "weight", "notes")
     assert (schema.rows, schema.unit, schema.max_rows_per_unit) == (32561, "person_id", 3)
     assert (schema.target, schema.positive, schema.drafted) == ("income", ">50K", False)
+    declared = ("Census 1994", "Jane Doe, Census Bureau", "census@example.org")
+    assert (schema.name, schema.responsible, schema.contact) == declared
     assert schema["age"] == Column(name="age", kind="integer", bounds=(17, 90))
     assert schema["workclass"].unknown == "Other"
     assert not schema["workclass"].nullable
@@ -49,6 +51,10 @@ def test_the_unit_becomes_an_identifier_whatever_was_declared():
         ("rows", "rows = 0"),
         ("rows", "rows = 1.5"),
         ("rows", "rows = true"),
+        ("name", "name = 3"),
+        ("name", 'name = " "'),
+        ("responsible", 'responsible = "Jane\\nDoe"'),
+        ("contact", 'contact = ["a@b"]'),
         ("unit", 'unit = "persn"'),
         ("unit", "unit = 3"),
         ("max_rows_per_unit", "max_rows_per_unit = 1"),

@@ -156,6 +156,8 @@ def schemas(draw):
     names = draw(st.lists(odd_text, min_size=1, max_size=5, unique=True))
     made = [draw(columns(name)) for name in names]
     facts: dict = {"rows": draw(st.none() | st.integers(1, 2**33)), "drafted": draw(st.booleans())}
+    for title in ("name", "responsible", "contact"):
+        facts[title] = draw(st.none() | odd_text.filter(lambda text: text.strip() and len(text.splitlines()) == 1))
     unit = draw(st.none() | st.sampled_from(names))
     if unit is not None:
         facts |= {"unit": unit, "max_rows_per_unit": draw(st.integers(1, 50))}

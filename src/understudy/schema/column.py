@@ -79,7 +79,7 @@ class Column:
     """Of a real column: digits after the decimal point. None: as many as a value needs."""
 
     def __post_init__(self) -> None:
-        _check_text(self.name, "A column name")
+        check_text(self.name, "A column name")
         checks: dict[str, Callable[..., object]] = {
             "kind": self._check_kind,
             "nullable": _check_flag,
@@ -238,7 +238,7 @@ def _check_categories(categories: object) -> tuple[Category, ...]:
         )
     for value in values:
         if isinstance(value, str):
-            _check_text(value, "a category")
+            check_text(value, "a category")
         elif isinstance(value, float) and not math.isfinite(value):
             raise SchemaError(f"{value} cannot be a category. Remove it; for nulls set nullable = true.")
     repeated = [value for value, count in Counter(values).items() if count > 1]
@@ -247,7 +247,7 @@ def _check_categories(categories: object) -> tuple[Category, ...]:
     return values
 
 
-def _check_text(value: object, what: str) -> None:
+def check_text(value: object, what: str) -> None:
     """Raises unless the value is a string that a file can hold."""
     if not isinstance(value, str):
         raise SchemaError(f"{what} must be a string, found {format_value(value)}.")

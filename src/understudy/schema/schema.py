@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from understudy.errors import SchemaError, did_you_mean
 from understudy.run.atomic import atomic_write
-from understudy.schema.column import Column
+from understudy.schema.column import Column, check_text
 from understudy.schema.draft import draft_column
 from understudy.schema.toml import (
     NEEDS_UNIT,
@@ -57,6 +57,15 @@ class Schema:
     drafted: bool = False
     """Whether the kinds were drafted from the table and not yet confirmed by a person."""
 
+    name: str | None = None
+    """The name of the data set. Declared public, as the next two: they stand in the certificate."""
+
+    responsible: str | None = None
+    """Who answers for the release: a person or an office."""
+
+    contact: str | None = None
+    """Where to ask about the release, such as an e-mail address."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
         if not self.columns:
@@ -72,6 +81,8 @@ class Schema:
             raise SchemaError(
                 f"[table] drafted must be true or false, found {format_value(self.drafted)}.", key="drafted"
             )
+        for key in ("name", "responsible", "contact"):
+            _check_title(getattr(self, key), key)
         self._check_unit()
         self._check_target()
 
@@ -131,7 +142,7 @@ class Schema:
 
     def to_toml(self) -> str:
         """Commented TOML that says what is declared public and what will be estimated privately. Deterministic."""
-        return format_schema(**vars(self))
+        return format_schema(self.columns, vars(self))
 
     @classmethod
     def from_dict(cls, content: Mapping[str, object]) -> "Schema":
@@ -281,6 +292,21 @@ def _check_count(value: object, key: str) -> None:
         raise SchemaError(
             f"[table] {key} must be an integer from 1 to {MAX_ROWS:,}, found {format_value(value)}.", key=key
         )
+
+
+def _check_title(value: object, key: str) -> None:
+    """Raises unless the value is absent or one line of text."""
+    if value is None:
+        return
+    if not isinstance(value, str) or not value.strip() or len(value.splitlines()) > 1:
+        raise SchemaError(
+            f'[table] {key} must be one line of text, such as {key} = "{_TITLES[key]}", found {format_value(value)}.',
+            key=key,
+        )
+    check_text(value, f"[table] {key}")
+
+
+_TITLES = {"name": "Hospital stays 2024", "responsible": "Jane Doe", "contact": "data@example.org"}
 
 
 def _columns_are(names: Sequence[str]) -> str:
