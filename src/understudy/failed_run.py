@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Never
 
-from understudy import certificate
+from understudy import certificate, certificate_page
 from understudy.certificate import round_up
 from understudy.errors import CheckpointError, TableError, TrainingError, UnderstudyError
 from understudy.privacy.ledger import Ledger, Statement
@@ -42,7 +42,7 @@ class SpentError(UnderstudyError):
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes the record, a certificate without a model, as a folder: completely or not at all."""
         with atomic_folder(folder) as inside:
-            for name, data in certificate.to_files(self.statement).items():
+            for name, data in certificate_page.to_files(self.statement).items():
                 (inside / name).write_bytes(data)
 
 

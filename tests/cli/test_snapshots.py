@@ -4,6 +4,7 @@ After an intended change of a text, write the files again and read the differenc
 `UPDATE_SNAPSHOTS=1 pytest tests/cli/test_snapshots.py`.
 """
 
+import datetime
 import os
 import re
 from importlib.metadata import version
@@ -110,6 +111,7 @@ def test_output(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys
         parts.append(f"[{WRITTEN[name]}]\n{(folder / WRITTEN[name]).read_text()}")
     parts.append(f"[exit code {code}]")
     text = "\n".join(part.rstrip("\n") for part in parts if part).replace(__version__, "VERSION") + "\n"
+    text = text.replace(datetime.date.today().isoformat(), "DATE")
     lines = [line.rstrip() for line in text.split("\n") if not line.endswith(" s)")]  # without progress and its time
     text = "\n".join(lines)
     path = SNAPSHOTS / f"{name}.txt"

@@ -123,7 +123,7 @@ PUBLIC = {
     },
     "langevin": {"Law", "SCHEDULES", "Stage", "StepParameters"}
     | {"langevin_step", "stages", "step_parameters", "zero_momentum"},
-    "ledger": {"Budget", "Guarantee", "Plan", "PublicFacts", "Query", "Statement", "spent_by"},
+    "ledger": {"Budget", "Guarantee", "MOST_EPSILON", "Plan", "PublicFacts", "Query", "Statement", "Strength", "spent_by"},
     "marginal_noise": {"ExpectedNoise", "MeasuredMarginal"},
     "moments": {"Moments", "block_weights", "check_rows", "class_blocks"},
     "noise": {"fresh_key"},
@@ -132,6 +132,7 @@ PUBLIC = {
     "rows": {"Box", "Clique", "PublicRows", "PublicUnits", "RowEncoder", "partition_sizes"},
     "sampling": {"num_slots", "round_sampling_rate"},
     "selection": {"Candidates", "RowFunctions"},
+    "statement": {"round_up"},
     "table": {"PublicTable"},
 }
 """By module: settings, public facts and tables, plans, and functions of these alone."""

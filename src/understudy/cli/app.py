@@ -26,6 +26,7 @@ from understudy.cli.options import (
     Target,
     Terse,
     Where,
+    check_json,
     check_outputs,
     named_tables,
     read_binning,
@@ -34,6 +35,7 @@ from understudy.cli.options import (
     read_synthesizer,
     refuse_own_input,
     release_folder,
+    sidecar_of,
     takes_fit_options,
 )
 from understudy.cli.output import (
@@ -136,10 +138,13 @@ def synth(
             column=error.column,
         ) from None
     write_table(fake, out, origin=release.origin, force=options.force)
+    if sidecar_of(out) is not None:  # a file of its own, and not a table of a database that others may change
+        release = release.with_table(out)
+        release.save(folder, force=True)
     note_on_draft(release, options.quiet, given=options.schema is not None)
-    written = f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'CERTIFICATE.md'}"
+    written = f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'certificate.html'}"
     echo(written, quiet=options.quiet)
-    write_certificate_json(release.statement, options.json_file, options.force)
+    write_certificate_json(release.statement, release.checksums, options.json_file, options.force)
 
 
 @app.command()
@@ -155,7 +160,7 @@ def fit(
     release = options.fit_into(out)
     note_on_draft(release, options.quiet, given=options.schema is not None)
     echo(f"Wrote {out}. Next: understudy sample {out} -o fake.csv", quiet=options.quiet)
-    write_certificate_json(release.statement, options.json_file, options.force)
+    write_certificate_json(release.statement, release.checksums, options.json_file, options.force)
 
 
 @app.command()
@@ -170,14 +175,22 @@ def sample(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Sample rows from a release, as often as you like: sampling has no privacy cost."""
-    from understudy.release import Release
+    """Sample rows from a release, as often as you like: sampling has no privacy cost.
+
+    OUT.certificate.json, written beside the table, has its checksum, that of the release, and the guarantee.
+    """
+    from understudy.release import Release, sample_record
     from understudy.tables import check_writable, write_table
 
     check_writable(out, force=force, table=True)
+    sidecar = sidecar_of(out)
+    if sidecar is not None:
+        check_writable(sidecar, force=force)
     release = Release.load(folder)
     fake = release.sample_arrow(rows, where=where, seed=seed)
     write_table(fake, out, origin=release.origin, force=force)
+    if sidecar is not None:
+        write_json(sample_record(release, folder, out, fake.num_rows, where), sidecar, force=force)
     warn_if_not_private(release)
     echo(f"Wrote {fake.num_rows:,} synthetic rows to {out}", quiet=quiet)
 
@@ -185,18 +198,33 @@ def sample(
 @app.command()
 def certificate(
     folder: Annotated[Path, typer.Argument(help="A release folder, or the record of a failed run (OUT.spent/).")],
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write a page to publish or print: one HTML file.")
+    ] = None,
     json_file: JsonFile = None,
     force: Force = False,
 ) -> None:
-    """Show the guarantee of a release, or what a failed run has spent, as text or JSON."""
+    """Show the guarantee of a release, or what a failed run has spent, as text, HTML or JSON."""
     from understudy.certificate import to_markdown
+    from understudy.certificate_page import to_html
     from understudy.failed_run import read_record
     from understudy.release import Release
+    from understudy.tables import atomic_write, check_writable
 
-    statement = read_record(folder) or Release.load(folder).statement
+    check_json(json_file, force)
+    if html is not None:
+        check_writable(html, force=force)
+    if (statement := read_record(folder)) is not None:
+        checksums: dict[str, str] = {}
+    else:
+        release = Release.load(folder)
+        statement, checksums = release.statement, release.checksums
     if json_file != "-":
-        show_markdown(to_markdown(statement))
-    write_certificate_json(statement, json_file, force)
+        show_markdown(to_markdown(statement, checksums))
+    if html is not None:
+        with atomic_write(html, force=force) as file:
+            file.write(to_html(statement, checksums).encode())
+    write_certificate_json(statement, checksums, json_file, force)
 
 
 @app.command()

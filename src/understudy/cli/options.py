@@ -269,6 +269,11 @@ def release_folder(out: str) -> Path:
     return place.with_name(f"{stem}-{table}.release" if table else f"{stem}.release")
 
 
+def sidecar_of(out: str) -> str | None:
+    """fake.csv -> fake.csv.certificate.json; None for a table of a database, which is no file of its own."""
+    return None if "::" in out else f"{out}.certificate.json"
+
+
 def read_statement(release: str | None, names: Sequence[str]) -> "tuple[Statement | None, str | None]":
     """The statement in --release, given as FOLDER or NAME=FOLDER, and the name of its table."""
     from understudy.errors import did_you_mean
