@@ -77,7 +77,8 @@ class Release(Summarized):
         about = self.statement._summary()
         size = f"{'about ' if self.schema.rows is None else ''}{self.codec.num_rows:,}"
         columns = [(column.name, column.kind) for column in self.schema.columns if not column.drop]
-        facts = {"guarantee": about.title, **about.facts, "rows": size}
+        word = about.title if self.statement.strength is None else self.statement.strength.value
+        facts = {"guarantee": word, **about.facts, "rows": size}
         return Summary(f"Release{named}", facts, ("column", "kind"), columns)
 
     @property

@@ -40,13 +40,13 @@ class Summary:
 
     def to_html(self) -> str:
         """A fragment without scripts, classes or colours of its own, so that it fits light and dark notebooks."""
-        facts = " &nbsp; ".join(f"{_esc(name)}: <b>{_esc(_short(value))}</b>" for name, value in self.facts.items())
+        facts = " &nbsp; ".join(f"{_esc(name)}:&nbsp;<b>{_esc(_short(value))}</b>" for name, value in self.facts.items())
         parts = [f"<strong>{_esc(_short(self.title, 100))}</strong>"]
         parts += [f'<div style="opacity:.85">{facts}</div>'] if facts else []
         if self.rows:
             head = "".join(f'<th style="text-align:left">{_esc(each)}</th>' for each in self.head)
             body = "".join(
-                f"<tr>{''.join(f'<td {_LEFT}>{_esc(_short(cell))}</td>' for cell in row)}</tr>"
+                f"<tr>{''.join(f'<td {_LEFT}>{_esc(_short(cell, 120))}</td>' for cell in row)}</tr>"
                 for row in self.rows[:MOST_ROWS]
             )
             parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
