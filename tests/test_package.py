@@ -61,6 +61,15 @@ def test_public_name_loads(name: str) -> None:
     assert name in dir(understudy)
 
 
+@pytest.mark.parametrize("name", understudy.__all__[1:])
+def test_public_name_has_help_with_an_example(name: str) -> None:
+    """The examples run with the doctests of `src`."""
+    text = inspect.getdoc(getattr(understudy, name)) or ""
+    first = text.partition("\n")[0]
+    assert first.endswith((".", ":")) and len(first) > 20, "the first line says what it is"
+    assert "\n>>> " in text
+
+
 def test_every_method_is_a_public_name() -> None:
     for place in SYNTHESIZERS.values():
         module, _, name = place.partition(":")

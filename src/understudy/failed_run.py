@@ -26,7 +26,16 @@ ENDING = ".spent"
 
 
 class SpentError(UnderstudyError):
-    """A run that failed after its first query: its planned privacy cost is spent, and nothing was released."""
+    """A run that failed after its first query: its planned privacy cost is spent, and nothing was released.
+
+    `statement` has the cost, `save` writes the record, and `failure` says what happened.
+
+    >>> import pyarrow as pa, understudy as us
+    >>> schema = {"columns": {"member": {"kind": "boolean"}}}
+    >>> statement = us.fit(pa.table({"member": [True]}), "independent", epsilon=1, schema=schema).statement
+    >>> str(SpentError("Training diverged.", statement)).startswith("Training diverged. Nothing was released, but epsilon")
+    True
+    """
 
     def __init__(self, failure: str, statement: Statement, record: Path | None = None):
         super().__init__(failure, statement, record)  # all arguments, so that the error can be copied and pickled

@@ -40,7 +40,7 @@ class Summary:
 
     def to_html(self) -> str:
         """A fragment without scripts, classes or colours of its own, so that it fits light and dark notebooks."""
-        facts = " &nbsp; ".join(f"{_esc(name)}:&nbsp;<b>{_esc(_short(value))}</b>" for name, value in self.facts.items())
+        facts = " &nbsp; ".join(f"{_esc(name)}:&nbsp;<b>{_esc(_short(text))}</b>" for name, text in self.facts.items())
         parts = [f"<strong>{_esc(_short(self.title, 100))}</strong>"]
         parts += [f'<div style="opacity:.85">{facts}</div>'] if facts else []
         if self.rows:

@@ -123,7 +123,17 @@ PUBLIC = {
     },
     "langevin": {"Law", "SCHEDULES", "Stage", "StepParameters"}
     | {"langevin_step", "stages", "step_parameters", "zero_momentum"},
-    "ledger": {"Budget", "Guarantee", "MOST_EPSILON", "Plan", "PublicFacts", "Query", "Statement", "Strength", "spent_by"},
+    "ledger": {
+        "Budget",
+        "Guarantee",
+        "MOST_EPSILON",
+        "Plan",
+        "PublicFacts",
+        "Query",
+        "Statement",
+        "Strength",
+        "spent_by",
+    },
     "marginal_noise": {"ExpectedNoise", "MeasuredMarginal"},
     "moments": {"Moments", "block_weights", "check_rows", "class_blocks"},
     "noise": {"fresh_key"},

@@ -240,7 +240,15 @@ class StateStore(Protocol):
 
 
 class Ledger:
-    """Append-only record of what one run has spent. Owns the source of noise."""
+    """Append-only record of what one run has spent. Owns the source of noise.
+
+    `fit` opens one for each run; a method charges every query on it before the query is made.
+
+    >>> from understudy.privacy.noise import noise_source
+    >>> ledger = Ledger(Guarantee(1.0, 1e-6), noise=noise_source(seed=0))
+    >>> ledger.remaining.epsilon, ledger.queries
+    (1.0, ())
+    """
 
     def __init__(
         self, guarantee: Guarantee, *, noise: NoiseSource, max_rows_per_unit: int = 1, store: StateStore | None = None

@@ -41,11 +41,8 @@ class Plan(Summarized):
 
     >>> import understudy as us
     >>> schema = {"table": {"rows": 1000}, "columns": {"a": {"kind": "boolean"}, "b": {"kind": "boolean"}}}
-    >>> us.plan(schema, "independent", epsilon=1)
-    Plan of 1 query
-    <BLANKLINE>
-    query                                      mechanism
-    independent: 1-way marginals of 2 columns  discrete Gaussian noise, standard deviation 5.231 on ever...
+    >>> [query.label for query in us.plan(schema, "independent", epsilon=1)]
+    ['independent: 1-way marginals of 2 columns']
     """
 
     queries: tuple[Query, ...] = ()

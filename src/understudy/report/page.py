@@ -44,6 +44,12 @@ def write_report(
         statement: A release, or its statement; the certificate is then added at the end of the page.
         force: Replace the file.
         of: The name of the table that was sampled from this release, if several were evaluated.
+
+    >>> import pathlib, tempfile, pyarrow as pa, understudy as us
+    >>> table = pa.table({"member": ["yes", "no"] * 50})
+    >>> scores = us.evaluate(table, table, holdout=table, metrics=["tv1"], effort="quick")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(pathlib.Path(folder) / "report.html", scores)
     """
     refuse_release(path)
     page = render(scores, statement, of=of)
