@@ -66,7 +66,8 @@ def test_public_name_has_help_with_an_example(name: str) -> None:
     """The examples run with the doctests of `src`."""
     text = inspect.getdoc(getattr(understudy, name)) or ""
     first = text.partition("\n")[0]
-    assert first.endswith((".", ":")) and len(first) > 20, "the first line says what it is"
+    assert first.endswith((".", ":"))
+    assert len(first) > 20
     assert "\n>>> " in text
 
 
