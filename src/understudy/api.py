@@ -179,7 +179,7 @@ def _run_warnings(release: Release) -> Iterator[str]:
 def _warn(texts: Iterable[str]) -> None:
     """Raises warnings that point at the line that called `fit` or `plan`."""
     for text in texts:
-        warnings.warn(text, UnderstudyWarning, stacklevel=3)
+        warnings.warn(text[:1].upper() + text[1:], UnderstudyWarning, stacklevel=3)
 
 
 @dataclasses.dataclass(frozen=True)
