@@ -32,6 +32,8 @@ ORDER = (
     "certificate",
     "certificate_page",
     "failed_run",
+    "composition",
+    "table_size",
     "pipeline",
     "sources",
     "conditional",

@@ -117,11 +117,8 @@ def test_the_head_names_data_set_date_person_and_files() -> None:
     assert "- Contact: privacy_office@hospital.example\n" in text
     assert f"- SHA-256 of model.safetensors: `{64 * 'a'}`\n" in text
     content = certificate.to_json(made_up(1.0), CHECKSUM)
-    assert content["dataset"] == {
-        "name": FACTS.name,
-        "responsible": FACTS.responsible,
-        "contact": FACTS.contact,
-    }
+    declared = [content["public"][key] for key in ("name", "responsible", "contact")]  # type: ignore[index]
+    assert declared == [FACTS.name, FACTS.responsible, FACTS.contact]
     assert content["date"] == "2026-03-31"
     assert content["checksums"] == CHECKSUM
     assert certificate.from_json(content) == made_up(1.0)
@@ -204,7 +201,7 @@ def test_synth_certifies_the_model_and_the_table(folder: Path) -> None:
         "model.safetensors": _digest(folder / "fake.release" / "model.safetensors"),
         "fake.csv": _digest(folder / "fake.csv"),
     }
-    assert content["dataset"]["name"] == "Members 2023"
+    assert content["public"]["name"] == "Members 2023"
     assert content["date"] == datetime.date.today().isoformat()
     for name in ("CERTIFICATE.md", "certificate.html"):
         assert _digest(folder / "fake.csv") in (folder / "fake.release" / name).read_text(encoding="utf-8")

@@ -71,6 +71,23 @@ def test_notes_say_what_estimated_lists_and_bounds_lost() -> None:
     assert cut.text.startswith("Bounds of numbers and dates were estimated privately: n 0 to ")
 
 
+def test_an_unknown_sex_is_other_and_never_the_first_category() -> None:
+    """Exact without noise. Closed lists have no "other": a null, or the first category where there is none."""
+    table = pa.table({"sex": ["female", "male", "male", "intersex", None] * 20})
+    shares = {}
+    for closed, nullable in [(False, True), (False, False), (True, True), (True, False)]:
+        listed = ("female", "male")
+        column = us.Column(name="sex", kind="categorical", categories=listed, closed=closed, nullable=nullable)
+        schema = us.Schema(columns=(column,), rows=100)
+        release = us.fit(table, "independent", us.Guarantee.not_private(), schema=schema, seed=0)
+        found = release.sample(20_000, seed=0)["sex"].to_pylist()
+        shares[closed, nullable] = {value: round(found.count(value) / len(found), 1) for value in {*found}}
+    assert shares[False, True] == {"female": 0.2, "male": 0.4, "other": 0.2, None: 0.2}
+    assert shares[False, False] == {"female": 0.2, "male": 0.4, "other": 0.4}
+    assert shares[True, True] == {"female": 0.2, "male": 0.4, None: 0.4}
+    assert shares[True, False] == {"female": 0.6, "male": 0.4}
+
+
 def test_columns_that_lost_most_come_first() -> None:
     """Behind the target, which comes before all; and no more than eight."""
     names = [f"c{number}" for number in range(10)]

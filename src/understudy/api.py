@@ -10,7 +10,7 @@ import functools
 import json
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 
 from jaxtyping import PRNGKeyArray
@@ -19,11 +19,12 @@ from understudy import certificate
 from understudy.encoding import assumed_domain
 from understudy.errors import ConfigError, UnderstudyWarning
 from understudy.models import Model
-from understudy.notes import Level, warnings_of
+from understudy.notes import Level, Note, warnings_of
 from understudy.pipeline import EncodedTable, PlannedRun, encode_table, plan_method, plan_run, synthesizer_of
 from understudy.privacy.digest import table_digest
 from understudy.privacy.discovery import Binning
 from understudy.privacy.ledger import Guarantee, Plan
+from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.privacy.noise import noise_source
 from understudy.privacy.table import PublicTable
 from understudy.progress import Progress, ShowProgress, open_progress
@@ -35,6 +36,7 @@ from understudy.sources import PrivateSource, PublicSource, TableToFit, read_pri
 from understudy.synthesizers import AUTO, Synthesizer, express, too_large_for
 from understudy.synthesizers.protocol import expected_noise_of
 from understudy.synthesizers.run import Run
+from understudy.table_size import Requirements
 
 
 def plan(
@@ -47,7 +49,9 @@ def plan(
     rows: int | None = None,
     binning: Binning | None = None,
 ) -> Plan:
-    """Every query that `fit` would make, with its privacy cost. Reads no data: `rows` is an assumed size for notes.
+    """Every query that `fit` would make, with its privacy cost. Reads no data.
+
+    `rows` is an assumed number of rows, used in place of a declared one and, if none is declared, for notes.
 
     `schema` is a `Schema`, a dict of its sections or the path of its file. Give `epsilon` (and `delta`), or
     `guarantee`; the default is epsilon 1. `expected` of the plan is the noise of the marginals to be measured, for
@@ -71,18 +75,33 @@ def make_plan(
     binning: Binning | None = None,
 ) -> Plan:
     """The plan, without raising its warnings: they are among its notes."""
-    guarantee = (guarantee or Guarantee(1.0)).with_delta_for(schema.rows)
-    binning = binning or Binning()
-    if rows is not None:
-        check_size(rows, "The assumed number of rows")
-    domain = assumed_domain(schema, binning, num_rows=rows)
+    replaced = assume_rows(schema, rows)
+    guarantee = (guarantee or Guarantee(1.0)).with_delta_for(replaced.rows)
     synthesizer = synthesizer_of(method)
-    run = plan_run(schema, synthesizer, guarantee, binning, num_rows=rows)
+    run = plan_run(replaced, synthesizer, guarantee, binning or Binning(), num_rows=rows)
     notes = warnings_of(guarantee.warnings) + run.discovery.notes + run.training.notes
+    if replaced != schema:
+        notes += (Note(f"Planned with {rows:,} rows in place of the {schema.rows:,} that the schema declares."),)
     if not guarantee.is_private:
         return Plan(run.queries, notes)
-    expected = expected_noise_of(synthesizer, domain.largest, run.training, schema.max_rows_per_unit)
-    return Plan(run.queries, notes, expected=expected)
+    expected = _expected_noise(synthesizer, run, num_rows=rows)
+    few = Requirements.of(run.discovery, expected).note(rows or schema.rows, epsilon=guarantee.epsilon)
+    return Plan(run.queries, notes if few is None else (*notes, few), expected=expected)
+
+
+def assume_rows(schema: Schema, rows: int | None) -> Schema:
+    """The schema with an assumed number of rows in place of the declared one, if it declares one."""
+    if rows is None:
+        return schema
+    check_size(rows, "The assumed number of rows")
+    return schema if schema.rows is None else dataclasses.replace(schema, rows=int(rows))
+
+
+def _expected_noise(
+    synthesizer: Synthesizer, run: PlannedRun, *, num_rows: int | None = None
+) -> tuple[ExpectedNoise, ...]:
+    domain = assumed_domain(run.schema, run.binning, num_rows=num_rows)
+    return expected_noise_of(synthesizer, domain.largest, run.training, run.schema.max_rows_per_unit)
 
 
 def fit(
@@ -139,7 +158,7 @@ def fit(
     """
     wanted = _read_guarantee(guarantee, epsilon, delta)
     with open_progress(progress, "fitting") as report:
-        options = FitOptions(method, wanted, binning or Binning(), seed, public, checkpoint, resume, report)
+        options = FitOptions(method, wanted, binning or Binning(), seed, public, checkpoint, resume, report, _tell)
         declared = None if schema is None else as_schema(schema)
         release = fit_table(read_private_table(table, declared, target=target, keep_types=keep_types), options)
     _warn(_run_warnings(release))
@@ -176,6 +195,12 @@ def _run_warnings(release: Release) -> Iterator[str]:
     yield from (note.text for note in release.notes if note.level is Level.WARNING)
 
 
+def _tell(note: Note) -> None:
+    """Raises a warning while the run has charged nothing yet; it points at the line that called `fit`."""
+    if note.level is Level.WARNING:
+        warnings.warn(note.text, UnderstudyWarning, stacklevel=4)  # above: fit_table, fit, and that line
+
+
 def _warn(texts: Iterable[str]) -> None:
     """Raises warnings that point at the line that called `fit` or `plan`."""
     for text in texts:
@@ -194,6 +219,8 @@ class FitOptions:
     checkpoint: "str | os.PathLike[str] | None"
     resume: bool
     progress: Progress | None
+    tell: Callable[[Note], None] | None = None
+    """Receives what a person should know before anything is charged, from public facts alone."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.guarantee, Guarantee):
@@ -216,6 +243,10 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
     run = plan_run(data.schema, synthesizer, guarantee, binning)
     notes = tuple(note for note in run.training.notes if note.level is Level.WARNING)
     public = read_public_table(options.public, data.source, synthesizer, data.schema)
+    if options.tell is not None and guarantee.is_private:
+        requirements = Requirements.of(run.discovery, _expected_noise(synthesizer, run))
+        if (few := requirements.note(data.schema.rows, epsilon=guarantee.epsilon)) is not None:
+            options.tell(few)
     if options.progress is not None:
         options.progress(0.0, "encoding the table")
 
@@ -230,8 +261,12 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
             too_large=functools.partial(too_large_for, synthesizer),
             checkpoint=checkpoint,
             method=express(synthesizer),
-            types_kept=data.keep_types,
-            public_table=None if public is None else public.table.num_rows,
+            facts=certificate.public_facts(
+                data.schema,
+                file_name=data.file_name,
+                types_kept=data.keep_types,
+                public_table=None if public is None else public.table.num_rows,
+            ),
         ) as encoded:
             model = _fit_model(synthesizer, encoded, public, key=noise.key(), progress=options.progress)
             statement = encoded.statement()

@@ -28,7 +28,7 @@ from understudy.privacy.discovery import rows_to_be_listed
 from understudy.privacy.ledger import Plan, PublicFacts, Statement, Strength
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.statement import round_up as round_up
-from understudy.schema import Schema
+from understudy.schema import Column, Schema
 
 NO_CHECKSUMS: Mapping[str, str] = {}
 
@@ -39,18 +39,20 @@ LARGE_FRACTION_LOST = 0.02
 # ------------------------------------------------------------------------------------------------------ public facts
 
 
-def public_facts(schema: Schema, *, types_kept: bool = False, public_table: int | None = None) -> PublicFacts:
+def public_facts(
+    schema: Schema, *, file_name: str | None = None, types_kept: bool = False, public_table: int | None = None
+) -> PublicFacts:
     """What a run with this schema takes as public. `public_table`: the rows of a public table to start from."""
     return PublicFacts(
+        name=schema.name or file_name,
+        responsible=schema.responsible,
+        contact=schema.contact,
         unit=schema.unit,
         rows_declared=schema.rows,
         public_table=public_table,
         drafted=schema.drafted,
         types_kept=types_kept,
         declared=_declared_facts(schema),
-        name=schema.name,
-        responsible=schema.responsible,
-        contact=schema.contact,
         date=datetime.date.today().isoformat(),
     )
 
@@ -59,7 +61,7 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
     """What the schema declares, one sentence for each kind of fact."""
     facts = [] if schema.rows is None else [f"number of rows: {schema.rows:,}"]
     modelled = schema.modelled
-    listed = [f"{c.name} ({len(c.categories)})" for c in modelled if c.categories is not None]
+    listed = [f"{c.name} ({_extent(c)})" for c in modelled if c.categories is not None]
     bounded = [f"{c.name} ({c.bounds[0]} to {c.bounds[1]})" for c in modelled if c.bounds is not None]
     kept = [c for c in schema.columns if not c.drop]
     groups = {
@@ -75,6 +77,14 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
         ],
     }
     return (*facts, *(_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names))
+
+
+def _extent(column: Column) -> str:
+    """The number of declared categories, and what is added to them."""
+    assert column.categories is not None
+    assert column.listed is not None
+    added = ["other" if value is not None else "null" for value in column.listed[len(column.categories) :]]
+    return " and ".join([str(len(column.categories)), *added])
 
 
 def estimated_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:

@@ -47,7 +47,6 @@ def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) ->
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "understudy_version": __version__,
-        "dataset": {"name": facts.name, "responsible": facts.responsible, "contact": facts.contact},
         "date": facts.date,
         "checksums": dict(checksums or {}),
         "private": statement.is_private,
@@ -69,6 +68,9 @@ def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) ->
             "replace_one": {"epsilon": _finite(replace_epsilon), "delta": replace_delta},
         },
         "public": {
+            "name": facts.name,
+            "responsible": facts.responsible,
+            "contact": facts.contact,
             "rows": facts.rows_declared,
             "kinds_drafted": facts.drafted,
             "storage_types_kept": facts.types_kept,
@@ -86,7 +88,7 @@ def from_json(content: Mapping) -> Statement:
     """The statement that a certificate was made from."""
     if content["format_version"] != FORMAT_VERSION:
         raise ValueError(f"certificate format {content['format_version']}, expected {FORMAT_VERSION}")
-    guarantee, public, dataset = content["guarantee"], content["public"], content.get("dataset", {})
+    guarantee, public = content["guarantee"], content["public"]
     return Statement(
         epsilon_target=_number(guarantee["epsilon_target"]),
         delta=guarantee["delta"],
@@ -106,9 +108,9 @@ def from_json(content: Mapping) -> Statement:
             types_kept=public["storage_types_kept"],
             declared=tuple(public["declared"]),
             estimated=tuple(content["estimated"]),
-            name=dataset.get("name"),
-            responsible=dataset.get("responsible"),
-            contact=dataset.get("contact"),
+            name=public.get("name"),
+            responsible=public.get("responsible"),
+            contact=public.get("contact"),
             date=content.get("date"),
         ),
         warnings=tuple(content["warnings"]),

@@ -33,8 +33,8 @@ class SpentError(UnderstudyError):
     >>> import pyarrow as pa, understudy as us
     >>> schema = {"columns": {"member": {"kind": "boolean"}}}
     >>> statement = us.fit(pa.table({"member": [True]}), "independent", epsilon=1, schema=schema).statement
-    >>> str(SpentError("Training diverged.", statement)).startswith("Training diverged. Nothing was released, but epsilon")
-    True
+    >>> str(SpentError("Training diverged.", statement))[:40]
+    'Training diverged. Nothing was released,'
     """
 
     def __init__(self, failure: str, statement: Statement, record: Path | None = None):

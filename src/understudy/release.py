@@ -186,7 +186,7 @@ def sample_record(
         "format": "understudy-sample",
         "format_version": 1,
         "understudy_version": __version__,
-        "dataset": certified["dataset"],
+        "dataset": statement.facts.name,
         "date": datetime.date.today().isoformat(),
         "table": {"file": Path(path).name, "sha256": _digest_of(path), "rows": num_rows, "where": where},
         "release": {

@@ -50,6 +50,7 @@ bounds = [2020-01-01T00:00:00, 2022-01-01T00:00:00]
 kind = "categorical"
 nullable = false
 categories = ["no", "yes"]
+closed = true
 """
 
 QUICK = ["--method", "gem", "--set", "steps=50"]

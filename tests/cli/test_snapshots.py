@@ -40,6 +40,7 @@ categories = ["none", "school"]
 kind = "categorical"
 nullable = false
 categories = ["no", "yes"]
+closed = true
 """
 
 NAMED = '[table]\nname = "Members 2023"\nresponsible = "A. Weber"\ncontact = "a.weber@office.example"'

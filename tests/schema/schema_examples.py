@@ -27,6 +27,7 @@ categories = ["Private", "State-gov", "Other"]
 [columns.income]
 kind = "categorical"
 categories = ["<=50K", ">50K"]
+closed = true
 
 [columns.seen]
 kind = "datetime"

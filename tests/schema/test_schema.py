@@ -19,6 +19,7 @@ def test_reads_every_key():
     assert (schema.name, schema.responsible, schema.contact) == declared
     assert schema["age"] == Column(name="age", kind="integer", bounds=(17, 90))
     assert schema["workclass"].unknown == "Other"
+    assert schema["income"].closed
     assert not schema["workclass"].nullable
     assert schema["born"].bounds == (date(1900, 1, 1), date(2020, 12, 31))
     assert schema["born"].format == "%d.%m.%Y"

@@ -35,7 +35,7 @@ def test_refused_files():
     assert refuse('[columns]\nage = "integer"').column == "age"
     error = refuse('[columns.x]\nkind = "integer"\nzzz = 1')
     assert (error.column, error.key) == ("x", "zzz")
-    assert "The keys are kind, nullable, categories, unknown, bounds, drop, format, decimals." in str(error)
+    assert "The keys are kind, nullable, categories, unknown, closed, bounds, drop, format, decimals." in str(error)
     assert "unknown key 'bound'. Did you mean 'bounds'?" in str(refuse('[columns.x]\nkind = "integer"\nbound = [1, 2]'))
     assert "has no kind. Add kind = one of categorical" in str(refuse("[columns.x]\nnullable = true"))
 
@@ -142,6 +142,7 @@ def columns(draw, name):
         facts["categories"] = draw(st.none() | category_lists)
         if facts["categories"] is not None:
             facts["unknown"] = draw(st.none() | st.sampled_from(facts["categories"]))
+            facts["closed"] = facts["unknown"] is None and draw(st.booleans())
     if kind in ("date", "datetime"):
         facts["format"] = draw(st.none() | st.text(max_size=8).map("%Y{}".format))
     if kind == "boolean":

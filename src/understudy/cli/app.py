@@ -329,7 +329,7 @@ def plan(
     method: Method = "auto",
     settings: Settings = None,
     target: Target = None,
-    rows: Annotated[int | None, typer.Option("--rows", help="Assumed number of rows, used in the notes.")] = None,
+    rows: Annotated[int | None, typer.Option("--rows", help="Assumed number of rows; replaces a declared one.")] = None,
     bins: Bins = "tree",
     max_bins: MaxBins = 32,
     max_categories: MaxCategories = 1000,
@@ -340,7 +340,7 @@ def plan(
 
     Also shows the expected noise of the marginals, for methods that can tell in advance.
     """
-    from understudy.api import make_plan
+    from understudy.api import assume_rows, make_plan
     from understudy.schema import Schema
 
     if epsilon is not None and accuracy is not None:
@@ -355,7 +355,8 @@ def plan(
         assert accuracy is not None
         guarantee = guarantee_for(declared, accuracy, synthesizer, delta=delta, rows=rows, binning=binning)
     made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=binning)
-    show_plan(made, guarantee.with_delta_for(declared.rows), declared.rows, json_file, force=force)
+    guarantee = guarantee.with_delta_for(assume_rows(declared, rows).rows)
+    show_plan(made, guarantee, rows or declared.rows, json_file, force=force)
 
 
 @app.command()
@@ -383,11 +384,18 @@ def schema_draft(
 ) -> None:
     """Write the names and kinds of a table's columns, for a person to complete. No value is written."""
     from understudy.schema import Schema
+    from understudy.schema.identifiers import find_identifiers
     from understudy.tables import read_table
 
     table, _ = read_table(source)
-    Schema.draft(table.schema).write(out, force=force)
+    draft = Schema.draft(table.schema)
+    draft.write(out, force=force)
     echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
+    hints = list(find_identifiers(draft, table))
+    if hints:
+        echo("For the steward only, and not in the file: what follows was computed from the rows.", quiet=quiet)
+    for hint in hints:
+        echo(str(hint), quiet=quiet)
 
 
 @schema_app.command("check")

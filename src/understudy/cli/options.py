@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli.output import show_spent
-from understudy.cli.terminal import Interrupted, show_progress
+from understudy.cli.terminal import Interrupted, echo, show_progress
 from understudy.errors import CheckpointError, ConfigError, TableError
 from understudy.synthesizers.registry import AUTO, SYNTHESIZERS
 
 if TYPE_CHECKING:
+    from understudy.notes import Note
     from understudy.privacy.discovery import Binning
     from understudy.privacy.ledger import Guarantee, Statement
     from understudy.release import Release
+    from understudy.sources import TableToFit
     from understudy.synthesizers import Synthesizer
 
 Source = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, Arrow or JSON lines file, or DATABASE::TABLE.")]
@@ -178,12 +180,12 @@ class FitCommand:
         finished = self.resume and saved_by(checkpoint, folder)  # killed between its last two acts
         require_free_folder(folder, force=self.force or finished, contents=RELEASE_FILES)
         check_json(self.json_file, self.force)
-        release = self._fit(checkpoint)
+        release = self._fit(folder, checkpoint)
         release.save(folder, force=self.force or finished)
         show_spent(release, self.quiet)
         return release
 
-    def _fit(self, checkpoint: Path) -> "Release":
+    def _fit(self, folder: Path, checkpoint: Path) -> "Release":
         """Fits with a progress bar; after Ctrl-C it says how to resume."""
         from understudy.api import FitOptions, fit_table, read_private_table
         from understudy.run.checkpoint import is_unfinished
@@ -194,14 +196,17 @@ class FitCommand:
         binning = read_binning(self.bins, self.max_bins, self.max_categories)
         schema = None if self.schema is None else Schema.read(self.schema)
         synthesizer = read_synthesizer(self.method, self.settings)
+        tell = functools.partial(_tell, quiet=self.quiet)
         try:
             with show_progress(self.quiet, "fitting") as progress:
                 options = FitOptions(
-                    synthesizer, guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress
+                    synthesizer, guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress, tell
                 )
                 data = read_private_table(self.source, schema, target=self.target, keep_types=self.keep_types)
                 if self.where is not None:  # checked before any budget is spent
                     where_columns(self.where, [column.name for column in data.schema.modelled])
+                if not self.resume and self.seed is None and guarantee.is_private:  # a resumed run spends once
+                    say_total(folder, data, guarantee.with_delta_for(data.schema.rows))
                 return fit_table(data, options)
         except KeyboardInterrupt:
             if not is_unfinished(checkpoint):
@@ -210,6 +215,22 @@ class FitCommand:
                 "interrupted; nothing was released. To continue, run the same command with --resume. "
                 f"{checkpoint}{os.sep} holds the secret of the run: never share it."
             ) from None
+
+
+def _tell(note: "Note", *, quiet: bool) -> None:
+    echo(str(note), quiet=quiet)
+
+
+def say_total(folder: Path, data: "TableToFit", guarantee: "Guarantee") -> None:
+    """Says what earlier releases of this table in the same place and this run will have spent together."""
+    from understudy.composition import NextRelease, describe_total, earlier_releases
+
+    name = data.schema.name or data.file_name
+    assert guarantee.delta is not None
+    now = NextRelease(name, data.schema.unit, guarantee.epsilon, guarantee.delta)
+    total = describe_total(earlier_releases(folder, name), now)
+    if total is not None:
+        typer.echo(total, err=True)
 
 
 def takes_fit_options(*, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

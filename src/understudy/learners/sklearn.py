@@ -271,7 +271,7 @@ class PrivateClassifier(ClassifierMixin, Estimator):
         """The probability of each of `classes_`."""
         codes, positions = self._encode(X)
         assert isinstance(self.model_, Classifier)
-        # A missing label has its own code, and is not a class.
+        # A missing or undeclared label has its own code, and is not a class.
         probabilities = self.model_.predict_proba(codes, positions)[:, self._order]
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
@@ -313,12 +313,13 @@ class PrivateClassifier(ClassifierMixin, Estimator):
         listed = tuple(each.item() if isinstance(each, np.generic) else each for each in self.classes)
         if len(listed) < 2:
             raise ConfigError("There is only one class. Declare at least two.")
-        return Column(name=name, kind="categorical", nullable=False, categories=listed)
+        return Column(name=name, kind="categorical", nullable=False, categories=listed, closed=True)
 
     def _describe(self) -> None:
         column = self._target_codec()
         assert isinstance(column, CategoricalCodec)
-        classes = np.asarray(column.categories)  # declared, so all of one type
+        listed = self.codec_.schema[column.name].categories  # without "other", which is not a class
+        classes = np.asarray(column.categories if listed is None else listed)  # declared, so all of one type
         self._order = np.argsort(classes, kind="stable")
         self.classes_ = classes[self._order]
         if isinstance(self.model_, LogitModel | OneVersusRest) and len(self.model_.layers.weights) == 1:
@@ -334,7 +335,7 @@ class PrivateClassifier(ClassifierMixin, Estimator):
 
 
 def _weights_by_code(class_weight: ClassWeight, target: Column) -> methods.ClassWeight:
-    """Weights given by class name, or in the declared order, as one weight per code; a missing label weighs one."""
+    """Weights given by class name, or in the declared order, as one weight per code; other labels weigh one."""
     if class_weight is None or isinstance(class_weight, str):
         return class_weight
     classes = (False, True) if target.kind == "boolean" else target.categories
@@ -350,7 +351,8 @@ def _weights_by_code(class_weight: ClassWeight, target: Column) -> methods.Class
             raise ConfigError(
                 f"class_weight needs one number for each of the {len(classes)} classes, found {len(weights)}."
             )
-    return (*weights, *([1.0] if target.nullable else []))
+    num_codes = len(target.listed or classes) + target.nullable
+    return (*weights, *[1.0] * (num_codes - len(weights)))
 
 
 @estimator()

@@ -47,10 +47,11 @@ class PublicFacts:
     estimated: tuple[str, ...] = ()
     """Sentences: what the schema left open, and the noisy answers."""
     name: str | None = None
-    """The declared name of the data set."""
+    """The data set: its declared name, else that of its file; None: a frame without a declared name."""
     responsible: str | None = None
     """Who answers for the release, as declared."""
     contact: str | None = None
+    """Where to ask about it, as declared."""
     date: str | None = None
     """The day of the run, as in 2026-03-31."""
 

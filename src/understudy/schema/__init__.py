@@ -8,6 +8,7 @@ table.
 
 from understudy.schema.column import BOUNDED as BOUNDED
 from understudy.schema.column import KINDS as KINDS
+from understudy.schema.column import OTHER as OTHER
 from understudy.schema.column import Column as Column
 from understudy.schema.domain import MERGED_SIZE as MERGED_SIZE
 from understudy.schema.domain import Clique as Clique

@@ -17,10 +17,13 @@ KINDS = ("categorical", "integer", "real", "boolean", "datetime", "date", "text"
 BOUNDED = ("integer", "real", "datetime", "date")
 """The kinds that have bounds."""
 
+OTHER = "other"
+"""The category of values that are not in a list of texts."""
+
 MAX_DECIMALS = 15
 """More digits are those of a binary fraction, not a precision."""
 
-_REQUIRED = ("kind", "nullable", "drop")
+_REQUIRED = ("kind", "nullable", "drop", "closed")
 
 _APPLIES_TO = {
     "format": ("datetime", "date", "boolean"),
@@ -63,7 +66,11 @@ class Column:
     """Of a categorical column: all of its values, of one type. None: estimated privately."""
 
     unknown: Category | None = None
-    """The category that undeclared values become. None: the first one."""
+    """The category that undeclared values become. None: "other", which `listed` adds unless the list is closed."""
+
+    closed: bool = False
+    """Whether the declared categories are complete, so that there is no "other". Undeclared values then become null
+    where the column is nullable, else the first category."""
 
     bounds: tuple[Bound, Bound] | None = None
     """Of an integer, real, datetime or date column: lower and upper bound. None: estimated privately."""
@@ -88,6 +95,7 @@ class Column:
             "decimals": _check_decimals,
             "categories": _check_categories,
             "unknown": self._check_unknown,
+            "closed": self._check_closed,
             "bounds": self._check_bounds,
         }
         for key, check in checks.items():
@@ -119,6 +127,42 @@ class Column:
         if self.kind in BOUNDED and self.bounds is None:
             return "bounds"
         return None
+
+    @property
+    def listed(self) -> tuple[Category | None, ...] | None:
+        """The declared categories and, unless they are closed or one is named for undeclared values, "other".
+
+        A declared "other" (in any case) takes that role. In a list of numbers or booleans "other" is a null: None, if
+        nulls do not have a code already. None instead of a list: estimated privately.
+
+        >>> Column(name="sex", kind="categorical", categories=("female", "male")).listed
+        ('female', 'male', 'other')
+        >>> Column(name="sex", kind="categorical", categories=("female", "male"), closed=True).listed
+        ('female', 'male')
+        """
+        if self.categories is None or self.closed or self.unknown is not None or self._declared_other is not None:
+            return self.categories
+        if isinstance(self.categories[0], str):
+            return (*self.categories, OTHER)
+        return self.categories if self.nullable else (*self.categories, None)
+
+    @property
+    def replacement(self) -> Category | None:
+        """The category that an undeclared value becomes; None: a null."""
+        assert self.categories is not None
+        if self.unknown is not None:
+            return self.unknown
+        if self.closed:
+            return None if self.nullable else self.categories[0]
+        if isinstance(self.categories[0], str):
+            return OTHER if self._declared_other is None else self._declared_other
+        return None
+
+    @property
+    def _declared_other(self) -> str | None:
+        """The declared category that is called "other": spelt so, else in any case."""
+        texts = [category for category in self.categories or () if isinstance(category, str)]
+        return OTHER if OTHER in texts else next((text for text in texts if text.casefold() == OTHER), None)
 
     def _check_kind(self, kind: object) -> object:
         if kind not in KINDS:
@@ -154,6 +198,16 @@ class Column:
                 f"{did_you_mean(unknown, self.categories)} Add it to categories, or choose one of them.",
             )
         return unknown
+
+    def _check_closed(self, closed: object) -> object:
+        _check_flag(closed)
+        if closed and self.categories is None:
+            raise SchemaError("needs categories, the complete list. Declare them, or remove closed.")
+        if closed and self.unknown is not None:
+            raise SchemaError(
+                "cannot be combined with unknown: a complete list has no undeclared values. Remove one of them."
+            )
+        return closed
 
     def _check_bounds(self, bounds: Sequence[Bound]) -> tuple[Bound, Bound]:
         if isinstance(bounds, str) or not isinstance(bounds, Sequence) or len(bounds) != 2:

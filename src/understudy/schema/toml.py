@@ -90,7 +90,8 @@ _HEADER = """\
 # Column names and kinds are public. Every other line below is DECLARED public: a person vouches for it.
 # What is absent (shown as a comment where it matters) is ESTIMATED PRIVATELY with part of the privacy budget.
 # For any column: nullable = false (no category for nulls), drop = true (leave it out);
-# for a categorical one: unknown = "..." (the category that undeclared values become; absent: the first).
+# for a categorical one: unknown = "..." (the category that undeclared values become; absent: "other", which is added),
+# closed = true (the list is complete, so there is no "other").
 # How text files write a real column: decimals = 2 (digits after the decimal point; absent: as many as needed);
 # a date or datetime: format = "%d.%m.%Y"; a boolean: format = "no/yes" (absent: "false/true")."""
 
@@ -134,6 +135,7 @@ _COMMENTS = {
     "bounds": "declared public",
     "categories": "declared public",
     "unknown": "what undeclared values become",
+    "closed": 'declared public: the list is complete, there is no "other"',
 }
 _EXAMPLES = {"bounds": "[lower, upper]", "categories": '["...", "..."]'}
 

@@ -60,6 +60,16 @@ class TableLocation:
         return cls(path, suffix, table)
 
     @property
+    def name(self) -> str:
+        """The name of the file or of the table in a database, without folder or address.
+
+        >>> TableLocation.parse("data/clinic.sqlite::patients").name
+        'clinic.sqlite::patients'
+        """
+        parts = (self.path.name, self.table)
+        return "::".join(part for part in parts if part) or "postgresql"
+
+    @property
     def _normal_name(self) -> str:
         """The table name without the default database schema; in file databases, in lower case."""
         if self.suffix == "postgres":
