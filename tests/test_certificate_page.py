@@ -6,14 +6,12 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import understudy as us
-from tests.report import browser
 from understudy import certificate
 from understudy.certificate_page import to_html
 from understudy.cli import run
@@ -140,40 +138,6 @@ def test_the_page_says_what_the_text_says() -> None:
     page = re.sub(r"<style>.*?</style>|<[^>]+>", " ", to_html(statement, CHECKSUM), flags=re.DOTALL)
     shown = set(re.findall(r"\w+", page))
     assert set(re.findall(r"\w+", certificate.to_markdown(statement, CHECKSUM))) <= shown
-
-
-# --- In a browser ---
-
-
-@pytest.fixture(scope="module")
-def tab() -> Iterator[browser.Browser]:
-    if browser.CHROMIUM is None:
-        pytest.skip("No Chromium was found: this test looks at the page in a real browser.")
-    with browser.browser() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("certificate") / "certificate.html"
-    path.write_text(to_html(made_up(1.0), CHECKSUM), encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_nothing_sticks_out(tab: browser.Browser, page: Path, width: int) -> None:
-    tab.open(page, width=width)
-    assert tab.complaints() == []
-    assert tab.requests() == [page.resolve().as_uri()]
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_the_first_printed_page_is_enough_for_a_board(tab: browser.Browser, page: Path) -> None:
-    """Name, strength, meaning, date, person and checksum stand on it."""
-    tab.open(page)
-    first = "".join(browser.pdf_pages(tab.pdf())[0].split())
-    for words in ("Strong guarantee", "learns almost the same", "2026-03-31", "Data Protection", 64 * "a"):
-        assert "".join(words.split()) in first
 
 
 # --- Files ---
