@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from understudy.schema import Schema as Schema
     from understudy.synthesizers.protocol import Synthesizer as Synthesizer
     from understudy.synthesizers.registry import *  # noqa: F403 - the class of every method
+    from understudy.table_preview import Preview as Preview
+    from understudy.table_preview import preview as preview
 
 _NAMES_IN = {
     "accuracy": ("guarantee_for",),
@@ -64,6 +66,7 @@ _NAMES_IN = {
     "report": ("write_report",),
     "schema": ("Column", "Domain", "Schema"),
     "synthesizers.protocol": ("Synthesizer",),
+    "table_preview": ("Preview", "preview"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names} | {
     place.partition(":")[2]: place.partition(":")[0].removeprefix("understudy.") for place in SYNTHESIZERS.values()

@@ -156,6 +156,7 @@ def test_a_new_kind_needs_nothing_outside_its_class(monkeypatch: pytest.MonkeyPa
         (0.003, 12.0, 1e-5),
         (-math.expm1(-2e-3), 1.3, 1e-4),  # the least loss is a point of the grid
         (1.0, 4.0, 1e-4),
+        (1.0, 0.3, 1e-5),
     ],
 )
 def test_subsampled_losses_are_those_of_the_library(sampling_rate: float, noise_multiplier: float, grid: float) -> None:

@@ -21,6 +21,7 @@ from understudy.cli.options import (
     Method,
     NumRows,
     Quiet,
+    SchemaFile,
     Settings,
     Source,
     Target,
@@ -49,6 +50,7 @@ from understudy.cli.output import (
     write_certificate_json,
     write_json,
 )
+from understudy.cli.preview import show_preview
 from understudy.cli.terminal import echo, show_progress
 from understudy.errors import ConditionError, ConfigError
 
@@ -357,6 +359,33 @@ def plan(
     made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=binning)
     guarantee = guarantee.with_delta_for(assume_rows(declared, rows).rows)
     show_plan(made, guarantee, rows or declared.rows, json_file, force=force)
+
+
+@app.command()
+def preview(
+    source: Source,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    schema: SchemaFile = None,
+    method: Method = "auto",
+    settings: Settings = None,
+    target: Target = None,
+    bins: Bins = "tree",
+    max_bins: MaxBins = 32,
+    max_categories: MaxCategories = 1000,
+) -> None:
+    """Show what a release would keep of a table, before anything is spent. Reads real rows: the output is NOT private.
+
+    Prints what is expected to survive of each column, the fraction of "other", the noise of a count, and the same for
+    epsilon 0.1 to 10. Writes nothing. Choices made from it are not covered by the guarantee.
+    """
+    from understudy.schema import Schema
+    from understudy.table_preview import preview as make_preview
+
+    guarantee = read_guarantee(epsilon, delta, False)
+    declared = None if schema is None else Schema.read(schema)
+    synthesizer, binning = read_synthesizer(method, settings), read_binning(bins, max_bins, max_categories)
+    show_preview(make_preview(source, synthesizer, guarantee, schema=declared, target=target, binning=binning))
 
 
 @app.command()

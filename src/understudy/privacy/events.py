@@ -185,9 +185,7 @@ class Gaussian(Concentrated):
         return True
 
     def pld(self, grid: float) -> pld.PrivacyLossDistribution:
-        return pld.from_gaussian_mechanism(
-            self.noise_multiplier / math.sqrt(self.count), value_discretization_interval=grid
-        )
+        return _subsampled_gaussian(1.0, self.noise_multiplier / math.sqrt(self.count), grid)
 
     @property
     def gaussian_mu_squared(self) -> float:
@@ -366,13 +364,10 @@ def normal_escape(shift: float, *, end: float = NORMAL_END, coordinates: int = M
 
 def _subsampled_gaussian(sampling_rate: float, noise_multiplier: float, grid: float) -> pld.PrivacyLossDistribution:
     """One step, bit for bit as `pld.from_gaussian_mechanism` has it, which inverts the loss at one point at a time."""
-    if sampling_rate == 1:
-        return pld.from_gaussian_mechanism(noise_multiplier, value_discretization_interval=grid)
-    remove, add = (
-        _subsampled_losses(sampling_rate, noise_multiplier, side, grid)
-        for side in (AdjacencyType.REMOVE, AdjacencyType.ADD)
+    sides = (AdjacencyType.REMOVE,) if sampling_rate == 1 else (AdjacencyType.REMOVE, AdjacencyType.ADD)
+    return pld.PrivacyLossDistribution(
+        *(_subsampled_losses(sampling_rate, noise_multiplier, side, grid) for side in sides)
     )
-    return pld.PrivacyLossDistribution(remove, add)
 
 
 def _subsampled_losses(
@@ -385,9 +380,10 @@ def _subsampled_losses(
     epsilons = np.arange(lowest, highest + 1) * grid
     removes = side == AdjacencyType.REMOVE
     signed = epsilons if removes else -epsilons
-    inside = signed > math.log1p(-sampling_rate)  # below it the divergence is that of any two distributions
+    least = math.log1p(-sampling_rate) if sampling_rate < 1 else -math.inf
+    inside = signed > least  # below it the divergence is that of any two distributions
     deltas = -np.expm1(epsilons) if removes else np.zeros(len(epsilons))
-    at = _inverse_loss(signed[inside], sampling_rate)
+    at = _inverse_loss(signed[inside], sampling_rate) if sampling_rate < 1 else signed
     at = -0.5 - at * noise_multiplier**2 if removes else 1.0 + (-0.5 + at * noise_multiplier**2)
     deltas[inside] = loss.mu_upper_cdf(at) - np.exp(epsilons[inside] + loss.mu_lower_log_cdf(at))
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, lowest, highest, np.clip(deltas, 0, 1))
