@@ -61,7 +61,7 @@ def plan(
     >>> [query.what for query in plan(schema, "independent", epsilon=1)]
     ['1-way marginals of 2 columns']
     """
-    made = make_plan(as_schema(schema), method, _read_guarantee(guarantee, epsilon, delta), rows=rows, binning=binning)
+    made = make_plan(as_schema(schema), method, read_guarantee(guarantee, epsilon, delta), rows=rows, binning=binning)
     _warn(note.text for note in made.notes if note.level is Level.WARNING)
     return made
 
@@ -156,7 +156,7 @@ def fit(
     >>> release.sample(3).column_names
     ['member']
     """
-    wanted = _read_guarantee(guarantee, epsilon, delta)
+    wanted = read_guarantee(guarantee, epsilon, delta)
     with open_progress(progress, "fitting") as report:
         options = FitOptions(method, wanted, binning or Binning(), seed, public, checkpoint, resume, report, _tell)
         declared = None if schema is None else as_schema(schema)
@@ -165,7 +165,7 @@ def fit(
     return release
 
 
-def _read_guarantee(guarantee: Guarantee | None, epsilon: float | None, delta: float | None) -> Guarantee | None:
+def read_guarantee(guarantee: Guarantee | None, epsilon: float | None, delta: float | None) -> Guarantee | None:
     """The guarantee, given as one or by its figures."""
     if not isinstance(guarantee, Guarantee | None):
         raise ConfigError(
