@@ -28,6 +28,7 @@ kind = "id"
 kind = "categorical"
 nullable = false
 categories = ["00123", "01000", "99999"]
+closed = true
 [columns.age]
 kind = "integer"
 bounds = [18, 80]
@@ -478,7 +479,7 @@ def test_schema_check(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert run(["schema", "check", *_in(place, "people.csv"), str(tmp_path / "narrow.toml")]) == 0
     said = capsys.readouterr().out
     assert "outside the bounds [18, 30]" in said
-    assert "outside the declared categories" in said
+    assert "outside the closed list of categories" in said
     (tmp_path / "fewer.toml").write_text(SCHEMA.replace('[columns.age]\nkind = "integer"\nbounds = [18, 80]\n', ""))
     assert run(["schema", "check", *_in(place, "people.csv"), str(tmp_path / "fewer.toml")]) == 1
     assert "'age' is in the table but not in the schema" in capsys.readouterr().out
