@@ -150,9 +150,13 @@ def test_the_command_line_prints_each_warning_once(
         warnings.simplefilter("error")
         arguments = ["fit", str(tmp_path / "people.csv"), "--epsilon", "1", "--method", "independent"]
         assert run([*arguments, "-o", str(tmp_path / "release")]) == 0
-    said = capsys.readouterr().err
-    assert said.count("Category lists were estimated privately") == 1
-    assert "UnderstudyWarning" not in said
+        said = capsys.readouterr().err
+        assert said.count("Category lists were estimated privately") == 1
+        people[:5].to_csv(tmp_path / "few.csv", index=False)
+        files = [str(tmp_path / "people.csv"), str(tmp_path / "few.csv")]
+        assert run(["evaluate", *files, "--holdout", files[0], "--metric", "tv1", "--quick"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("synthetic table has 5 rows") == 1
 
 
 # --- Progress ---
