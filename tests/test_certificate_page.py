@@ -177,19 +177,6 @@ def test_a_loaded_release_writes_the_same_files(folder: Path) -> None:
     assert us.Release.load(folder / "fake.release").to_files() == written
 
 
-def test_a_release_of_an_earlier_version_has_no_page(folder: Path, tmp_path: Path) -> None:
-    release = us.Release.load(folder / "fake.release")
-    release.save(tmp_path / "old.release")
-    content = json.loads((tmp_path / "old.release" / "release.json").read_bytes())
-    del content["sha256"]["certificate.html"], content["sha256_above"]
-    from understudy.run.atomic import json_bytes
-
-    content["sha256_above"] = hashlib.sha256(json_bytes(content)).hexdigest()
-    (tmp_path / "old.release" / "release.json").write_bytes(json_bytes(content))
-    (tmp_path / "old.release" / "certificate.html").unlink()
-    assert us.Release.load(tmp_path / "old.release").statement == release.statement
-
-
 def test_a_later_sample_names_its_release(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "more.parquet"
     sample = ["sample", str(folder / "fake.release"), "-n", "5", "--where", "age < 60", "-q", "-o"]

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from understudy.synthesizers.registry import *  # noqa: F403 - the class of every method
     from understudy.table_preview import Preview as Preview
     from understudy.table_preview import preview as preview
+    from understudy.tables import ReadOptions as ReadOptions
 
 _NAMES_IN = {
     "accuracy": ("guarantee_for",),
@@ -67,6 +68,7 @@ _NAMES_IN = {
     "schema": ("Column", "Domain", "Schema"),
     "synthesizers.protocol": ("Synthesizer",),
     "table_preview": ("Preview", "preview"),
+    "tables": ("ReadOptions",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names} | {
     place.partition(":")[2]: place.partition(":")[0].removeprefix("understudy.") for place in SYNTHESIZERS.values()

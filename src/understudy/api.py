@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from jaxtyping import PRNGKeyArray
 
 from understudy import certificate
-from understudy.encoding import assumed_domain
+from understudy.encoding import assumed_domain, unit_notes
 from understudy.errors import ConfigError, UnderstudyWarning
 from understudy.models import Model
 from understudy.notes import Level, Note, warnings_of
@@ -37,6 +37,7 @@ from understudy.synthesizers import AUTO, Synthesizer, express, too_large_for
 from understudy.synthesizers.protocol import expected_noise_of
 from understudy.synthesizers.run import Run
 from understudy.table_size import Requirements
+from understudy.tables import ReadOptions
 
 
 def plan(
@@ -79,7 +80,7 @@ def make_plan(
     guarantee = (guarantee or Guarantee(1.0)).with_delta_for(replaced.rows)
     synthesizer = synthesizer_of(method)
     run = plan_run(replaced, synthesizer, guarantee, binning or Binning(), num_rows=rows)
-    notes = warnings_of(guarantee.warnings) + run.discovery.notes + run.training.notes
+    notes = warnings_of(guarantee.warnings) + unit_notes(schema) + run.discovery.notes + run.training.notes
     if replaced != schema:
         notes += (Note(f"Planned with {rows:,} rows in place of the {schema.rows:,} that the schema declares."),)
     if not guarantee.is_private:
@@ -117,6 +118,7 @@ def fit(
     seed: int | None = None,
     public: "PublicSource | None" = None,
     keep_types: bool = False,
+    reading: ReadOptions | None = None,
     progress: ShowProgress = None,
     checkpoint: "str | os.PathLike[str] | None" = None,
     resume: bool = False,
@@ -137,7 +139,8 @@ def fit(
     raised as `UnderstudyWarning`, and is among the `notes` of the release.
 
     With a declared schema the synthetic columns have the types of the declared kinds. With `keep_types` they have the
-    types of the columns of `table`, which are then treated as public: the certificate says so.
+    types of the columns of `table`, which are then treated as public: the certificate says so. `reading` says what a
+    text file or workbook does not say itself: its encoding, its decimal sign, whether it has a header, the sheet.
 
     `checkpoint` names a folder in which the run keeps the secret of its noise and the state of its training: if it is
     killed, the same call with `resume=True` continues to the same release. Saving the release deletes the folder;
@@ -160,7 +163,8 @@ def fit(
     with open_progress(progress, "fitting") as report:
         options = FitOptions(method, wanted, binning or Binning(), seed, public, checkpoint, resume, report, _tell)
         declared = None if schema is None else as_schema(schema)
-        release = fit_table(read_private_table(table, declared, target=target, keep_types=keep_types), options)
+        data = read_private_table(table, declared, target=target, keep_types=keep_types, reading=reading)
+        release = fit_table(data, options)
     _warn(_run_warnings(release))
     return release
 
@@ -271,7 +275,7 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
             model = _fit_model(synthesizer, encoded, public, key=noise.key(), progress=options.progress)
             statement = encoded.statement()
             estimates = certificate.estimation_notes(run.discovery, encoded.codec)
-            notes = (*notes, *warnings_of(statement.warnings), *estimates)
+            notes = (*notes, *warnings_of(statement.warnings), *unit_notes(data.schema), *estimates)
             release = Release(model, encoded.codec, statement, data.origin, checkpoint, notes)
             if checkpoint is not None:
                 checkpoint.keep(release.to_files())

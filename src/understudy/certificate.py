@@ -21,10 +21,11 @@ from understudy.certificate_json import standalone_epsilon as standalone_epsilon
 from understudy.certificate_json import statement_conditions as statement_conditions
 from understudy.certificate_json import to_json as to_json
 from understudy.certificate_json import write_json_schema as write_json_schema
-from understudy.encoding import CategoricalCodec, Codec
+from understudy.encoding import CategoricalCodec, Codec, describe_rows_per_unit
 from understudy.marginals.measured import measured_section
 from understudy.notes import Level, Note
 from understudy.privacy.discovery import rows_to_be_listed
+from understudy.privacy.events import UnitHistogram
 from understudy.privacy.ledger import Plan, PublicFacts, Statement, Strength
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.statement import round_up as round_up
@@ -71,6 +72,7 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
         "formats": [f"{c.name} ({c.format})" for c in modelled if c.format is not None],
         "never null": [c.name for c in modelled if not c.nullable],
         "privacy unit, read only to group rows": [schema.unit] if schema.unit else [],
+        "one value per unit": [c.name for c in modelled if c.per_unit],
         "replaced by fresh numbers, not modelled": [c.name for c in kept if c.kind == "id"],
         "left out, never read": [
             c.name for c in schema.columns if (c.drop or c.kind == "text") and c.name != schema.unit
@@ -90,6 +92,8 @@ def _extent(column: Column) -> str:
 def estimated_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
     """What the schema leaves open, with the noisy answers, which are free to show."""
     facts = [f"number of rows: about {codec.num_rows:,}"] if schema.rows is None else []
+    if codec.rows_per_unit:
+        facts.append(f"rows per unit: {describe_rows_per_unit(codec.rows_per_unit)}")
     columns = {column.name: column for column in codec.columns}
     found: dict[str, list[str]] = {"categories": [], "bounds": []}
     for column in schema.modelled:
@@ -267,8 +271,14 @@ def _protected(statement: Statement) -> list[str]:
     if facts.unit is not None:
         who = (
             f"The privacy unit is all rows with the same value of {_code(facts.unit)}. At most "
-            f"{statement.max_rows_per_unit} row(s) of each unit were used. Rows without a value there were left out."
+            f"{statement.max_rows_per_unit} row(s) of each unit were used, the first ones in the table. Further rows, "
+            "and rows without a value there, were left out."
         )
+        if any(isinstance(query.event, UnitHistogram) for query in statement.queries):
+            who += (
+                " The number of rows of a synthetic unit is drawn from a noisy histogram of rows per unit; its rows "
+                "are independent of each other, given the columns with one value per unit."
+            )
     relation = "Neighbouring tables differ by adding or removing one unit. The number of rows is protected as well."
     if facts.rows_declared is not None:
         relation = (

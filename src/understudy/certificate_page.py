@@ -5,13 +5,14 @@ Like the text, it is made from a `Statement` and checksums alone.
 
 import html
 import importlib.resources
+import os
 from collections.abc import Mapping
 
 from markdown_it import MarkdownIt
 
 from understudy.certificate import NO_CHECKSUMS, head_facts, round_up, sections, to_json, to_markdown, verdict
 from understudy.privacy.ledger import Statement
-from understudy.run.atomic import json_bytes
+from understudy.run.atomic import atomic_write, json_bytes
 
 CERTIFICATE_FILES = ("certificate.json", "CERTIFICATE.md", "certificate.html")
 
@@ -49,6 +50,14 @@ def to_html(statement: Statement, checksums: Mapping[str, str] = NO_CHECKSUMS) -
         f'<dl>{facts}{digests}</dl><section class="details">{markdown_to_html(_blocks(sections(statement)))}</section>'
         "</main></body></html>\n"
     )
+
+
+def write_page(
+    path: str | os.PathLike[str], statement: Statement, checksums: Mapping[str, str], *, force: bool = False
+) -> None:
+    """Writes the page, whole or not at all."""
+    with atomic_write(path, force=force) as file:
+        file.write(to_html(statement, checksums).encode())
 
 
 def _facts(statement: Statement) -> list[tuple[str, str]]:

@@ -25,7 +25,7 @@ from understudy.schema import BOUNDED, Column, Schema, SchemaSource, as_schema, 
 from understudy.sources import PrivateSource
 from understudy.synthesizers import AUTO, Synthesizer
 from understudy.table_size import Requirements
-from understudy.tables import as_arrow, conform
+from understudy.tables import ReadOptions, as_arrow, conform
 
 WARNING = (
     "NOT PRIVATE: this preview is computed from the real rows, for the steward only. Do not share it. It spends and "
@@ -102,6 +102,7 @@ def preview(
     schema: SchemaSource | None = None,
     target: str | None = None,
     binning: Binning | None = None,
+    reading: ReadOptions | None = None,
 ) -> Preview:
     """What a release of this table would keep, at this guarantee and others. For the steward only.
 
@@ -115,7 +116,7 @@ def preview(
     """
     guarantee, binning = read_guarantee(guarantee, epsilon, delta) or Guarantee(1.0), binning or Binning()
     declared = None if schema is None else as_schema(schema)
-    arrow, _ = as_arrow(table, declared)
+    arrow, _ = as_arrow(table, declared, reading=reading)
     if declared is None:
         declared = Schema.draft(arrow.schema)
         arrow = conform(arrow, declared)

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,6 +31,7 @@ from understudy.cli.options import (
     check_outputs,
     named_tables,
     read_binning,
+    read_certified,
     read_guarantee,
     read_statement,
     read_synthesizer,
@@ -41,18 +42,24 @@ from understudy.cli.options import (
 )
 from understudy.cli.output import (
     note_on_draft,
+    note_on_units,
     show_comparison,
     show_markdown,
     show_plan,
     show_scores,
     show_spent,
+    synthetic_size,
     warn_if_not_private,
     write_certificate_json,
     write_json,
 )
 from understudy.cli.preview import show_preview
+from understudy.cli.reading import hint_at_decimals, takes_reading_options
 from understudy.cli.terminal import echo, show_progress
 from understudy.errors import ConditionError, ConfigError
+
+if TYPE_CHECKING:
+    from understudy.tables import ReadOptions
 
 app = typer.Typer(
     name="understudy",
@@ -112,6 +119,7 @@ def demo(
 
 
 @app.command()
+@takes_reading_options
 @takes_fit_options()
 def synth(
     options: FitCommand,
@@ -144,12 +152,13 @@ def synth(
         release = release.with_table(out)
         release.save(folder, force=True)
     note_on_draft(release, options.quiet, given=options.schema is not None)
-    written = f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'certificate.html'}"
+    written = f"Wrote {synthetic_size(fake, release)} to {out}; certificate: {folder / 'certificate.html'}"
     echo(written, quiet=options.quiet)
     write_certificate_json(release.statement, release.checksums, options.json_file, options.force)
 
 
 @app.command()
+@takes_reading_options
 @takes_fit_options(without=("rows", "where"))
 def fit(
     options: FitCommand, out: Annotated[Path, typer.Option("-o", "--out", help="The release folder to write.")]
@@ -194,7 +203,8 @@ def sample(
     if sidecar is not None:
         write_json(sample_record(release, folder, out, fake.num_rows, where), sidecar, force=force)
     warn_if_not_private(release)
-    echo(f"Wrote {fake.num_rows:,} synthetic rows to {out}", quiet=quiet)
+    note_on_units(release, quiet)
+    echo(f"Wrote {synthetic_size(fake, release)} to {out}", quiet=quiet)
 
 
 @app.command()
@@ -208,31 +218,26 @@ def certificate(
 ) -> None:
     """Show the guarantee of a release, or what a failed run has spent, as text, HTML or JSON."""
     from understudy.certificate import to_markdown
-    from understudy.certificate_page import to_html
-    from understudy.failed_run import read_record
-    from understudy.release import Release
-    from understudy.tables import atomic_write, check_writable
+    from understudy.certificate_page import write_page
+    from understudy.tables import check_writable
 
     check_json(json_file, force)
     if html is not None:
         check_writable(html, force=force)
-    if (statement := read_record(folder)) is not None:
-        checksums: dict[str, str] = {}
-    else:
-        release = Release.load(folder)
-        statement, checksums = release.statement, release.checksums
+    statement, checksums = read_certified(folder)
     if json_file != "-":
         show_markdown(to_markdown(statement, checksums))
     if html is not None:
-        with atomic_write(html, force=force) as file:
-            file.write(to_html(statement, checksums).encode())
+        write_page(html, statement, checksums, force=force)
     write_certificate_json(statement, checksums, json_file, force)
 
 
 @app.command()
+@takes_reading_options
 def evaluate(
     real: Annotated[str, typer.Argument(help="The real table.")],
     synthetic: Annotated[list[str], typer.Argument(help="Synthetic tables, each a file or NAME=FILE.")],
+    reading: "ReadOptions",
     schema: Annotated[
         Path | None, typer.Option("--schema", help="Schema file (TOML). Default: inferred from the real table.")
     ] = None,
@@ -284,6 +289,7 @@ def evaluate(
             metrics=metrics,
             effort="quick" if quick else "full" if full else "default",
             constraints=constraints or (),
+            reading=reading,
             progress=progress,
         )
     if json_file is not None:
@@ -362,8 +368,10 @@ def plan(
 
 
 @app.command()
+@takes_reading_options
 def preview(
     source: Source,
+    reading: "ReadOptions",
     epsilon: Epsilon = None,
     delta: Delta = None,
     schema: SchemaFile = None,
@@ -385,7 +393,9 @@ def preview(
     guarantee = read_guarantee(epsilon, delta, False)
     declared = None if schema is None else Schema.read(schema)
     synthesizer, binning = read_synthesizer(method, settings), read_binning(bins, max_bins, max_categories)
-    show_preview(make_preview(source, synthesizer, guarantee, schema=declared, target=target, binning=binning))
+    show_preview(
+        make_preview(source, synthesizer, guarantee, schema=declared, target=target, binning=binning, reading=reading)
+    )
 
 
 @app.command()
@@ -405,20 +415,36 @@ def methods(json_file: JsonFile = None, force: Force = False) -> None:
 
 
 @schema_app.command("draft")
+@takes_reading_options
 def schema_draft(
     source: Source,
     out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
+    reading: "ReadOptions",
+    trust_labels: Annotated[
+        bool,
+        typer.Option(
+            "--trust-labels",
+            help="Declare the value labels of a Stata or SPSS file as categories. Only for labels from a code book: "
+            "some tools write those that occur in the data.",
+        ),
+    ] = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the names and kinds of a table's columns, for a person to complete. No value is written."""
+    """Write the names and kinds of a table's columns, for a person to complete. No value is written.
+
+    Value labels of a Stata or SPSS file are written as comments.
+    """
     from understudy.schema import Schema
+    from understudy.schema.draft import describe_labels
     from understudy.schema.identifiers import find_identifiers
     from understudy.tables import read_table
 
-    table, _ = read_table(source)
-    draft = Schema.draft(table.schema)
-    draft.write(out, force=force)
+    table, _ = read_table(source, reading=reading)
+    found = describe_labels(table.schema, trusted=trust_labels)
+    draft = Schema.draft(table.schema, trust_labels=trust_labels)
+    draft.write(out, force=force, found=found)
+    hint_at_decimals(table, reading)
     echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
     hints = list(find_identifiers(draft, table))
     if hints:
@@ -428,16 +454,23 @@ def schema_draft(
 
 
 @schema_app.command("check")
-def schema_check(source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) -> None:
+@takes_reading_options
+def schema_check(
+    source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")], reading: "ReadOptions"
+) -> None:
     """Compare a table with its schema. For the steward only: the findings are computed from the rows, NOT private."""
     from understudy.schema import Schema
     from understudy.schema.check import check
     from understudy.tables import read_table
 
     declared = Schema.read(schema)
-    table, _ = read_table(source)
-    findings = check(declared, table, read_table(source, schema=declared)[0])
+    table, _ = read_table(source, reading=reading)
+    as_fitted, _ = read_table(source, schema=declared, reading=reading.of_named(source))
+    if reading.header is False:  # both are matched with the schema in order
+        table = table.rename_columns(as_fitted.column_names)
+    findings = check(declared, table, as_fitted)
     typer.echo("For the steward only: these findings are computed from the rows and are not private.")
+    hint_at_decimals(table, reading)
     for finding in findings:
         typer.echo(str(finding))
     counted = "1 finding." if len(findings) == 1 else f"{len(findings)} findings."

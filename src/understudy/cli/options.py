@@ -22,8 +22,14 @@ if TYPE_CHECKING:
     from understudy.release import Release
     from understudy.sources import TableToFit
     from understudy.synthesizers import Synthesizer
+    from understudy.tables import ReadOptions
 
-Source = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, Arrow or JSON lines file, or DATABASE::TABLE.")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="CSV, TSV, Excel, Parquet, Arrow, JSON lines, Stata, SPSS or SAS file, or DATABASE::TABLE.",
+    ),
+]
 SchemaFile = Annotated[
     Path | None,
     typer.Option(
@@ -152,6 +158,7 @@ class FitCommand:
     delta: Delta = None
     not_private: NotPrivate = False
     schema: SchemaFile = None
+    reading: "ReadOptions | None" = None
     method: Method = "auto"
     settings: Settings = None
     target: Target = None
@@ -202,7 +209,9 @@ class FitCommand:
                 options = FitOptions(
                     synthesizer, guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress, tell
                 )
-                data = read_private_table(self.source, schema, target=self.target, keep_types=self.keep_types)
+                data = read_private_table(
+                    self.source, schema, target=self.target, keep_types=self.keep_types, reading=self.reading
+                )
                 if self.where is not None:  # checked before any budget is spent
                     where_columns(self.where, [column.name for column in data.schema.modelled])
                 if not self.resume and self.seed is None and guarantee.is_private:  # a resumed run spends once
@@ -288,6 +297,17 @@ def release_folder(out: str) -> Path:
     while Path(stem).suffix.lower() in TABLE_ENDINGS:
         stem = Path(stem).stem
     return place.with_name(f"{stem}-{table}.release" if table else f"{stem}.release")
+
+
+def read_certified(folder: Path) -> "tuple[Statement, dict[str, str]]":
+    """The statement of a release and its checksums, or that of a failed run."""
+    from understudy.failed_run import read_record
+    from understudy.release import Release
+
+    if (failed := read_record(folder)) is not None:
+        return failed, {}
+    release = Release.load(folder)
+    return release.statement, release.checksums
 
 
 def sidecar_of(out: str) -> str | None:

@@ -20,6 +20,7 @@ from understudy.evaluation.scorecard import FORMAT, REAL, VERSION, WARNING, Scor
 from understudy.evaluation.scores import CATALOGUE, Json, Metric, Result, Score, Status, no_scores
 from understudy.progress import Progress, ShowProgress, open_progress, stretch_progress
 from understudy.schema import SchemaSource, as_schema
+from understudy.tables import ReadOptions
 
 COMPARABLE = 0.9
 """A reference with a smaller fraction than this of a synthetic table's rows scores worse by chance alone."""
@@ -36,6 +37,7 @@ def evaluate(
     effort: str = "default",
     constraints: Sequence[str] = (),
     seed: int = 0,
+    reading: ReadOptions | None = None,
     progress: ShowProgress = None,
 ) -> Scorecard:
     """Evaluate one synthetic table, or several by name, against the real one. Not private: it reads all real rows.
@@ -51,6 +53,7 @@ def evaluate(
         effort: "quick", "default" or "full".
         constraints: SQL conditions that every row should meet.
         seed: Of subsamples, splits, bootstraps and models; from 0 to 2^32 - 1.
+        reading: How to read text files and workbooks. Its decimal sign is for all tables, the rest for the real ones.
         progress: True for a progress bar, or a function of the fraction done and what is being computed.
 
     Warnings, such as of a holdout that is part of the real table, are raised as `UnderstudyWarning`.
@@ -65,10 +68,10 @@ def evaluate(
     chosen = _select_groups(metrics)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
         raise ConfigError(f"seed must be a whole number from 0 to 2^32 - 1, found {seed!r}.")
-    messages = Messages()
+    messages, reading = Messages(), reading or ReadOptions()
     declared = None if schema is None else as_schema(schema)
-    real_tables = inputs.read_real(real, declared, holdout, int(seed), messages)
-    tables = inputs.read_synthetic(synthetic, real_tables, int(seed), messages)
+    real_tables = inputs.read_real(real, declared, holdout, int(seed), messages, reading)
+    tables = inputs.read_synthetic(synthetic, real_tables, int(seed), messages, reading)
     column = inputs.find_target(real_tables.layout, target)
     comparison = Comparison(
         **vars(real_tables),

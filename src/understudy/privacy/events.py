@@ -172,6 +172,28 @@ class DiscreteGaussian(Concentrated):
 
 
 @dataclasses.dataclass(frozen=True)
+class UnitHistogram(Concentrated):
+    """One histogram of the units, each of which is in at most one bin, with discrete Gaussian noise of standard
+    deviation `stddev` on every count. One unit moves it by at most one, whatever the number of its rows."""
+
+    stddev: Positive
+
+    @property
+    def has_pld(self) -> bool:
+        return True
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution:
+        return pld.from_discrete_gaussian_mechanism(self.stddev, value_discretization_interval=grid)
+
+    @property
+    def rho(self) -> float:
+        return 1 / (2 * self.stddev**2)  # as for `DiscreteGaussian`
+
+    def describe(self) -> str:
+        return f"discrete Gaussian noise, standard deviation {self.stddev:.4g} on every count of units"
+
+
+@dataclasses.dataclass(frozen=True)
 class Gaussian(Concentrated):
     """`count` sums with Gaussian noise, whose standard deviation is `noise_multiplier` times the L2 sensitivity.
     `floating`: whether the noise is a vector of floating-point normals, or else integers on a fine grid."""
@@ -337,7 +359,7 @@ class ZCDP(Event):
 
 EVENTS: dict[str, type[Event]] = {
     cls.__name__: cls
-    for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Selections, Pure, DiscreteLaplace, ZCDP)
+    for cls in (DiscreteGaussian, UnitHistogram, Gaussian, SubsampledGaussian, Selections, Pure, DiscreteLaplace, ZCDP)
 }
 
 

@@ -90,6 +90,7 @@ _HEADER = """\
 # Column names and kinds are public. Every other line below is DECLARED public: a person vouches for it.
 # What is absent (shown as a comment where it matters) is ESTIMATED PRIVATELY with part of the privacy budget.
 # For any column: nullable = false (no category for nulls), drop = true (leave it out);
+# missing = ["unknown", 99] (words and numbers that are read as null);
 # for a categorical one: unknown = "..." (the category that undeclared values become; absent: "other", which is added),
 # closed = true (the list is complete, so there is no "other").
 # How text files write a real column: decimals = 2 (digits after the decimal point; absent: as many as needed);
@@ -99,10 +100,10 @@ _COMMENT_COLUMN = 40
 _NOT_DECLARED = "absent: estimated privately with part of the budget"
 
 
-def format_schema(columns: Sequence[Column], table: Mapping[str, object]) -> str:
+def format_schema(columns: Sequence[Column], table: Mapping[str, object], found: Mapping[str, str]) -> str:
     """TOML whose comments say what is declared public and what will be estimated privately.
 
-    `table` has the other fields of a schema.
+    `table` has the other fields of a schema; `found` comments for columns by name.
     """
     lines = ["[table]"]
     if table["drafted"]:
@@ -119,7 +120,8 @@ def format_schema(columns: Sequence[Column], table: Mapping[str, object]) -> str
     lines.append(_line("target", table["target"], "the column that matters most", '"..."', favoured))
     if table["positive"] is not None:
         lines.append(_line("positive", table["positive"], "the positive class of the target"))
-    return "\n\n".join([_HEADER, "\n".join(lines), *map(_format_column, columns)]) + "\n"
+    sections = [_format_column(column, found.get(column.name)) for column in columns]
+    return "\n\n".join([_HEADER, "\n".join(lines), *sections]) + "\n"
 
 
 _TITLES = {
@@ -129,6 +131,7 @@ _TITLES = {
 }
 _COMMENTS = {
     "drop": "left out of the synthetic table",
+    "per_unit": "one value for all rows of a synthetic unit",
     "nullable": "declared public: no category for nulls",
     "format": "how text files write it",
     "decimals": "digits after the decimal point in text files",
@@ -136,11 +139,12 @@ _COMMENTS = {
     "categories": "declared public",
     "unknown": "what undeclared values become",
     "closed": 'declared public: the list is complete, there is no "other"',
+    "missing": "read as null",
 }
 _EXAMPLES = {"bounds": "[lower, upper]", "categories": '["...", "..."]'}
 
 
-def _format_column(column: Column) -> str:
+def _format_column(column: Column, found: str | None) -> str:
     never = {"text": "text is never modelled", "id": "identifiers are never modelled"}.get(column.kind, "")
     lines = [f"[columns.{to_toml_key(column.name)}]", _line("kind", column.kind, never)]
     comments = _COMMENTS | ({"format": "how text files write false and true"} if column.kind == "boolean" else {})
@@ -150,6 +154,8 @@ def _format_column(column: Column) -> str:
             lines.append(_line(key, getattr(column, key), comment))
         elif column.estimated == key:
             lines.append(_line(key, None, "", _EXAMPLES[key], _NOT_DECLARED))
+    if found is not None:
+        lines.append(f"# {found}".replace("\n", " "))
     return "\n".join(lines)
 
 
