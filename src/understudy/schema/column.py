@@ -137,14 +137,6 @@ class Column:
         return None
 
     @property
-    def is_two_integers(self) -> bool:
-        """Whether the declared bounds span two integers, such as 0 and 1: then it is treated as two categories."""
-        if self.kind != "integer" or self.bounds is None:
-            return False
-        lower, upper = self.bounds
-        return upper - lower == 1  # type: ignore[operator]
-
-    @property
     def listed(self) -> tuple[Category | None, ...] | None:
         """The declared categories and, unless they are closed or one is named for undeclared values, "other".
 
@@ -179,6 +171,14 @@ class Column:
         """The declared category that is called "other": spelt so, else in any case."""
         texts = [category for category in self.categories or () if isinstance(category, str)]
         return OTHER if OTHER in texts else next((text for text in texts if text.casefold() == OTHER), None)
+
+    @property
+    def is_two_integers(self) -> bool:
+        """Whether the declared bounds span two integers, such as 0 and 1: then it is treated as two categories."""
+        if self.kind != "integer" or self.bounds is None:
+            return False
+        lower, upper = self.bounds
+        return upper - lower == 1  # type: ignore[operator]
 
     def _check_kind(self, kind: object) -> object:
         if kind not in KINDS:
@@ -215,6 +215,16 @@ class Column:
             )
         return unknown
 
+    def _check_closed(self, closed: object) -> object:
+        _check_flag(closed)
+        if closed and self.categories is None:
+            raise SchemaError("needs categories, the complete list. Declare them, or remove closed.")
+        if closed and self.unknown is not None:
+            raise SchemaError(
+                "cannot be combined with unknown: a complete list has no undeclared values. Remove one of them."
+            )
+        return closed
+
     def _check_missing(self, missing: object) -> tuple[Category, ...]:
         if isinstance(missing, (str, Mapping, Set)) or not isinstance(missing, Iterable):
             raise SchemaError(f'expected a list such as ["unknown", 99], found {format_value(missing)}.')
@@ -229,16 +239,6 @@ class Column:
                     f"{format_value(word)} is one of the categories too. Remove it from categories, or from missing."
                 )
         return tuple(word.strip() if isinstance(word, str) else word for word in words)
-
-    def _check_closed(self, closed: object) -> object:
-        _check_flag(closed)
-        if closed and self.categories is None:
-            raise SchemaError("needs categories, the complete list. Declare them, or remove closed.")
-        if closed and self.unknown is not None:
-            raise SchemaError(
-                "cannot be combined with unknown: a complete list has no undeclared values. Remove one of them."
-            )
-        return closed
 
     def _check_bounds(self, bounds: Sequence[Bound]) -> tuple[Bound, Bound]:
         if isinstance(bounds, str) or not isinstance(bounds, Sequence) or len(bounds) != 2:

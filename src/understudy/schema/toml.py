@@ -103,7 +103,7 @@ _NOT_DECLARED = "absent: estimated privately with part of the budget"
 def format_schema(columns: Sequence[Column], table: Mapping[str, object], found: Mapping[str, str]) -> str:
     """TOML whose comments say what is declared public and what will be estimated privately.
 
-    `table` has the other fields of a schema, and `found` comments on columns.
+    `table` has the other fields of a schema; `found` comments for columns by name.
     """
     lines = ["[table]"]
     if table["drafted"]:
@@ -138,8 +138,8 @@ _COMMENTS = {
     "bounds": "declared public",
     "categories": "declared public",
     "unknown": "what undeclared values become",
-    "missing": "read as null",
     "closed": 'declared public: the list is complete, there is no "other"',
+    "missing": "read as null",
 }
 _EXAMPLES = {"bounds": "[lower, upper]", "categories": '["...", "..."]'}
 
