@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import understudy as us
-from understudy import certificate
+from understudy import certificate_page
 from understudy.cli import run
 from understudy.composition import NextRelease, describe_total, earlier_releases
 from understudy.privacy.ledger import PublicFacts, Statement
@@ -82,7 +82,7 @@ def test_releases_are_found_by_the_name_of_their_table(tmp_path: Path) -> None:
         "e.release": dataclasses.replace(STATEMENT, facts=PublicFacts()),
     }.items():
         (tmp_path / folder).mkdir()
-        for name, data in certificate.to_files(statement).items():
+        for name, data in certificate_page.to_files(statement).items():
             (tmp_path / folder / name).write_bytes(data)
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "certificate.json").write_text('{"format_version": 2}')

@@ -304,7 +304,7 @@ def test_the_checkpoint_of_a_failed_run_serves_the_identical_run_alone(tmp_path:
     first = fit()
     assert first.record == tmp_path / "run.spent"
     record = {path.name: path.read_bytes() for path in first.record.iterdir()}
-    assert set(record) == {"certificate.json", "CERTIFICATE.md"}
+    assert set(record) == {"certificate.json", "CERTIFICATE.md", "certificate.html"}
     noise = (folder / "run.json").read_bytes()
     again = fit(resume=True)
     assert str(again) == str(first)

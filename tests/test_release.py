@@ -177,7 +177,7 @@ def test_frames_are_not_changed() -> None:
 
 
 def test_guarantee_has_to_be_given() -> None:
-    with pytest.raises(us.ConfigError, match=r"us\.Guarantee\(epsilon=1\.0\)"):
+    with pytest.raises(us.ConfigError, match="Set the privacy budget: epsilon=1"):
         us.fit(demo_table())
 
 

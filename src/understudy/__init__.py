@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from understudy.errors import SchemaError as SchemaError
     from understudy.errors import TableError as TableError
     from understudy.errors import UnderstudyError as UnderstudyError
+    from understudy.errors import UnderstudyWarning as UnderstudyWarning
     from understudy.evaluation.evaluate import evaluate as evaluate
     from understudy.evaluation.scorecard import Scorecard as Scorecard
     from understudy.failed_run import SpentError as SpentError
@@ -55,6 +56,7 @@ _NAMES_IN = {
         "SchemaError",
         "TableError",
         "UnderstudyError",
+        "UnderstudyWarning",
     ),
     "evaluation.evaluate": ("evaluate",),
     "evaluation.scorecard": ("Scorecard",),

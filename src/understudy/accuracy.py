@@ -8,12 +8,12 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
-from understudy.api import plan
+from understudy.api import make_plan
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.discovery import Binning
 from understudy.privacy.ledger import MOST_EPSILON, Guarantee
 from understudy.privacy.marginal_noise import ExpectedNoise
-from understudy.schema import Schema
+from understudy.schema import SchemaSource, as_schema
 from understudy.synthesizers import AUTO, SYNTHESIZERS, Synthesizer, name_of, read_method, synthesizer_class
 from understudy.synthesizers.protocol import ExpectsNoise
 
@@ -24,7 +24,7 @@ MOST_SECANTS = 8
 
 
 def guarantee_for(
-    schema: Schema,
+    schema: SchemaSource,
     accuracy: str,
     method: Synthesizer | str = AUTO,
     *,
@@ -39,13 +39,13 @@ def guarantee_for(
     is between 0.001 and 100, and the next smaller one is not enough. (A method that changes its plan with epsilon can
     reach the same accuracy at a much smaller epsilon too.)
 
-    >>> from understudy.schema import Column
-    >>> schema = Schema(columns=(Column(name="member", kind="boolean"),), rows=1000)
+    >>> schema = {"table": {"rows": 1000}, "columns": {"member": {"kind": "boolean"}}}
     >>> guarantee_for(schema, "1-way 1%", "independent")
     Guarantee(epsilon=0.341, delta=None)
     """
     wanted = Accuracy.parse(accuracy)
-    limit = wanted.in_rows(rows or schema.rows)
+    declared = as_schema(schema)
+    limit = wanted.in_rows(rows or declared.rows)
     synthesizer = read_method(method) if isinstance(method, str) else method
     if not isinstance(synthesizer, ExpectsNoise):
         able = [name for name in SYNTHESIZERS if issubclass(synthesizer_class(name), ExpectsNoise)]
@@ -56,7 +56,7 @@ def guarantee_for(
 
     def noise(epsilon: float) -> float:
         try:
-            made = plan(schema, synthesizer, Guarantee(epsilon, delta), rows=rows, binning=binning)
+            made = make_plan(declared, synthesizer, Guarantee(epsilon, delta), rows=rows, binning=binning)
         except BudgetExceeded:  # too small an epsilon for any noise
             return math.inf
         return wanted.stddev_in(made.expected)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import stats
 
-from understudy.api import plan
+from understudy.api import make_plan, read_guarantee
 from understudy.encoding.arrow import as_numbers, bound_numbers, comparable, plain_array
 from understudy.errors import BudgetExceeded
 from understudy.notes import Note
@@ -21,7 +21,7 @@ from understudy.privacy.discovery import Binning, rows_to_be_listed
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Guarantee, Plan
 from understudy.privacy.units import rows_within_units
-from understudy.schema import BOUNDED, Column, Schema, match_columns
+from understudy.schema import BOUNDED, Column, Schema, SchemaSource, as_schema, match_columns
 from understudy.sources import PrivateSource
 from understudy.synthesizers import AUTO, Synthesizer
 from understudy.table_size import Requirements
@@ -76,7 +76,12 @@ class Outlook:
 
 @dataclasses.dataclass(frozen=True)
 class Preview:
-    """What a release would keep of a table. NOT private: for the steward only."""
+    """What a release would keep of a table. NOT private: for the steward only.
+
+    >>> table = pa.table({"town": ["north"] * 900 + ["south"] * 100})
+    >>> preview(table, "independent", epsilon=1).num_rows
+    1000
+    """
 
     num_rows: int
     used_rows: int
@@ -92,7 +97,9 @@ def preview(
     method: Synthesizer | str = AUTO,
     guarantee: Guarantee | None = None,
     *,
-    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    schema: SchemaSource | None = None,
     target: str | None = None,
     binning: Binning | None = None,
     reading: ReadOptions | None = None,
@@ -103,16 +110,17 @@ def preview(
     release declares public.
 
     >>> table = pa.table({"town": ["north"] * 900 + ["south"] * 95 + ["east"] * 5})
-    >>> found = preview(table, "independent", Guarantee(1.0))
+    >>> found = preview(table, "independent", epsilon=1)
     >>> round(found.chosen.columns[0].values_kept), round(found.chosen.columns[0].other, 3)
     (2, 0.005)
     """
-    guarantee, binning = guarantee or Guarantee(1.0), binning or Binning()
-    arrow, _ = as_arrow(table, schema, reading=reading)
-    if schema is None:
-        schema = Schema.draft(arrow.schema)
-        arrow = conform(arrow, schema)
-    schema = schema if target is None else schema.with_target(target)
+    guarantee, binning = read_guarantee(guarantee, epsilon, delta) or Guarantee(1.0), binning or Binning()
+    declared = None if schema is None else as_schema(schema)
+    arrow, _ = as_arrow(table, declared, reading=reading)
+    if declared is None:
+        declared = Schema.draft(arrow.schema)
+        arrow = conform(arrow, declared)
+    schema = declared if target is None else declared.with_target(target)
     match_columns(schema, arrow.column_names)
     used = arrow
     if schema.unit is not None:
@@ -166,7 +174,7 @@ def _outlook(
     counts: Mapping[str, _Counts],
 ) -> Outlook:
     try:
-        made = plan(schema, method, guarantee, binning=binning)
+        made = make_plan(schema, method, guarantee, binning=binning)
     except BudgetExceeded:
         return Outlook(guarantee.epsilon, None, None, None)
     stddev = min((each.stddev for each in made.expected), default=None)

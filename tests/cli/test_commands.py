@@ -277,11 +277,12 @@ def test_synth_seed_fixes_release_and_table(place: Path, tmp_path: Path) -> None
     """Byte by byte; as fit and sample with the same seed have it. Other seeds, and none, differ."""
     told = [*_in(place, "people.csv"), *_declared(place), "--method", "independent", "--quiet"]
     for name, seed in {"a": ["--seed", "5"], "b": ["--seed", "5"], "c": ["--seed", "6"], "d": [], "e": []}.items():
-        assert run(["synth", *told, "-o", str(tmp_path / f"{name}.csv"), *seed]) == 0
-    a, b, c, d, e = ((tmp_path / f"{name}.csv").read_bytes() for name in "abcde")
+        (tmp_path / name).mkdir()
+        assert run(["synth", *told, "-o", str(tmp_path / name / "fake.csv"), *seed]) == 0
+    a, b, c, d, e = ((tmp_path / name / "fake.csv").read_bytes() for name in "abcde")
     assert a == b
     assert len({a, c, d, e}) == 4
-    releases = [(tmp_path / f"{name}.release" / "release.json").read_bytes() for name in "ab"]
+    releases = [(tmp_path / name / "fake.release" / "release.json").read_bytes() for name in "ab"]
     assert releases[0] == releases[1]
     assert run(["fit", *told, "-o", str(tmp_path / "r"), "--seed", "5"]) == 0
     assert run(["sample", str(tmp_path / "r"), "-o", str(tmp_path / "f.csv"), "--seed", "5", "--quiet"]) == 0

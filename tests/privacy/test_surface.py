@@ -126,7 +126,17 @@ PUBLIC = {
     },
     "langevin": {"Law", "SCHEDULES", "Stage", "StepParameters"}
     | {"langevin_step", "stages", "step_parameters", "zero_momentum"},
-    "ledger": {"MOST_EPSILON", "Budget", "Guarantee", "Plan", "PublicFacts", "Query", "Statement", "spent_by"},
+    "ledger": {
+        "Budget",
+        "Guarantee",
+        "MOST_EPSILON",
+        "Plan",
+        "PublicFacts",
+        "Query",
+        "Statement",
+        "Strength",
+        "spent_by",
+    },
     "marginal_noise": {"ExpectedNoise", "MeasuredMarginal"},
     "moments": {"Moments", "block_weights", "check_rows", "class_blocks"},
     "noise": {"fresh_key"},
@@ -136,6 +146,7 @@ PUBLIC = {
     "rows_per_unit": {"num_bins", "plan_rows_per_unit", "to_probabilities"},
     "sampling": {"num_slots", "round_sampling_rate"},
     "selection": {"Candidates", "RowFunctions"},
+    "statement": {"round_up"},
     "table": {"PublicTable"},
 }
 """By module: settings, public facts and tables, plans, and functions of these alone."""

@@ -27,14 +27,17 @@ from understudy.cli.options import (
     Target,
     Terse,
     Where,
+    check_json,
     check_outputs,
     named_tables,
     read_binning,
+    read_certified,
     read_guarantee,
     read_statement,
     read_synthesizer,
     refuse_own_input,
     release_folder,
+    sidecar_of,
     takes_fit_options,
 )
 from understudy.cli.output import (
@@ -62,7 +65,6 @@ app = typer.Typer(
     name="understudy",
     help="Generate synthetic tables with a differential-privacy guarantee.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -146,10 +148,13 @@ def synth(
             column=error.column,
         ) from None
     write_table(fake, out, origin=release.origin, force=options.force)
+    if sidecar_of(out) is not None:  # a file of its own, and not a table of a database that others may change
+        release = release.with_table(out)
+        release.save(folder, force=True)
     note_on_draft(release, options.quiet, given=options.schema is not None)
-    written = f"Wrote {synthetic_size(fake, release)} to {out}; certificate: {folder / 'CERTIFICATE.md'}"
+    written = f"Wrote {synthetic_size(fake, release)} to {out}; certificate: {folder / 'certificate.html'}"
     echo(written, quiet=options.quiet)
-    write_certificate_json(release.statement, options.json_file, options.force)
+    write_certificate_json(release.statement, release.checksums, options.json_file, options.force)
 
 
 @app.command()
@@ -166,7 +171,7 @@ def fit(
     release = options.fit_into(out)
     note_on_draft(release, options.quiet, given=options.schema is not None)
     echo(f"Wrote {out}. Next: understudy sample {out} -o fake.csv", quiet=options.quiet)
-    write_certificate_json(release.statement, options.json_file, options.force)
+    write_certificate_json(release.statement, release.checksums, options.json_file, options.force)
 
 
 @app.command()
@@ -181,14 +186,22 @@ def sample(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Sample rows from a release, as often as you like: sampling has no privacy cost."""
-    from understudy.release import Release
+    """Sample rows from a release, as often as you like: sampling has no privacy cost.
+
+    OUT.certificate.json, written beside the table, has its checksum, that of the release, and the guarantee.
+    """
+    from understudy.release import Release, sample_record
     from understudy.tables import check_writable, write_table
 
     check_writable(out, force=force, table=True)
+    sidecar = sidecar_of(out)
+    if sidecar is not None:
+        check_writable(sidecar, force=force)
     release = Release.load(folder)
     fake = release.sample_arrow(rows, where=where, seed=seed)
     write_table(fake, out, origin=release.origin, force=force)
+    if sidecar is not None:
+        write_json(sample_record(release, folder, out, fake.num_rows, where), sidecar, force=force)
     warn_if_not_private(release)
     note_on_units(release, quiet)
     echo(f"Wrote {synthetic_size(fake, release)} to {out}", quiet=quiet)
@@ -197,18 +210,26 @@ def sample(
 @app.command()
 def certificate(
     folder: Annotated[Path, typer.Argument(help="A release folder, or the record of a failed run (OUT.spent/).")],
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write a page to publish or print: one HTML file.")
+    ] = None,
     json_file: JsonFile = None,
     force: Force = False,
 ) -> None:
-    """Show the guarantee of a release, or what a failed run has spent, as text or JSON."""
+    """Show the guarantee of a release, or what a failed run has spent, as text, HTML or JSON."""
     from understudy.certificate import to_markdown
-    from understudy.failed_run import read_record
-    from understudy.release import Release
+    from understudy.certificate_page import write_page
+    from understudy.tables import check_writable
 
-    statement = read_record(folder) or Release.load(folder).statement
+    check_json(json_file, force)
+    if html is not None:
+        check_writable(html, force=force)
+    statement, checksums = read_certified(folder)
     if json_file != "-":
-        show_markdown(to_markdown(statement))
-    write_certificate_json(statement, json_file, force)
+        show_markdown(to_markdown(statement, checksums))
+    if html is not None:
+        write_page(html, statement, checksums, force=force)
+    write_certificate_json(statement, checksums, json_file, force)
 
 
 @app.command()
@@ -327,8 +348,7 @@ def plan(
 
     Also shows the expected noise of the marginals, for methods that can tell in advance.
     """
-    from understudy.api import assume_rows
-    from understudy.api import plan as make_plan
+    from understudy.api import assume_rows, make_plan
     from understudy.schema import Schema
 
     if epsilon is not None and accuracy is not None:

@@ -13,6 +13,7 @@ import typer
 from understudy.cli.output import show_spent
 from understudy.cli.terminal import Interrupted, echo, show_progress
 from understudy.errors import CheckpointError, ConfigError, TableError
+from understudy.synthesizers.registry import AUTO, SYNTHESIZERS
 
 if TYPE_CHECKING:
     from understudy.notes import Note
@@ -56,7 +57,12 @@ NotPrivate = Annotated[
     bool, typer.Option("--not-private", help="Instead of --epsilon: a baseline without noise and without a guarantee.")
 ]
 Method = Annotated[
-    str, typer.Option("--method", help="A method, or an expression such as 'boosted(dpgan)'. See 'understudy methods'.")
+    str,
+    typer.Option(
+        "--method",
+        help="A method, or an expression such as 'boosted(dpgan)'. See 'understudy methods'.",
+        autocompletion=lambda incomplete: [name for name in (AUTO, *SYNTHESIZERS) if name.startswith(incomplete)],
+    ),
 ]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of the method: name=value. Repeatable.")]
 Target = Annotated[
@@ -291,6 +297,22 @@ def release_folder(out: str) -> Path:
     while Path(stem).suffix.lower() in TABLE_ENDINGS:
         stem = Path(stem).stem
     return place.with_name(f"{stem}-{table}.release" if table else f"{stem}.release")
+
+
+def read_certified(folder: Path) -> "tuple[Statement, dict[str, str]]":
+    """The statement of a release and its checksums, or that of a failed run."""
+    from understudy.failed_run import read_record
+    from understudy.release import Release
+
+    if (failed := read_record(folder)) is not None:
+        return failed, {}
+    release = Release.load(folder)
+    return release.statement, release.checksums
+
+
+def sidecar_of(out: str) -> str | None:
+    """fake.csv -> fake.csv.certificate.json; None for a table of a database, which is no file of its own."""
+    return None if "::" in out else f"{out}.certificate.json"
 
 
 def read_statement(release: str | None, names: Sequence[str]) -> "tuple[Statement | None, str | None]":

@@ -229,11 +229,13 @@ def _cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
 
 
-def write_certificate_json(statement: "Statement", json_file: str | None, force: bool) -> None:
+def write_certificate_json(
+    statement: "Statement", checksums: Mapping[str, str], json_file: str | None, force: bool
+) -> None:
     from understudy.certificate import to_json
 
     if json_file is not None:
-        write_json(to_json(statement), json_file, force=force)
+        write_json(to_json(statement, checksums), json_file, force=force)
 
 
 def write_json(content: object, json_file: str, *, force: bool) -> None:

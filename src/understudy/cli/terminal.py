@@ -4,13 +4,12 @@ import contextlib
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import typer
 
 from understudy.errors import UnderstudyError
-from understudy.progress import Compiling, Progress
+from understudy.progress import Progress, open_progress
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -29,11 +28,12 @@ def echo(message: str, *, quiet: bool) -> None:
 @contextlib.contextmanager
 def show_progress(quiet: bool, task: str) -> Iterator[Progress]:
     """Gives a function that reports progress; it also ends the work if Ctrl-C was pressed."""
-    with _catch_interrupts() as check, _progress_display(quiet, task) as show:
+    with _catch_interrupts() as check, open_progress(not quiet, task) as show:
 
         def report(fraction: float, now: str) -> None:
             check()
-            show(fraction, now)
+            if show is not None:
+                show(fraction, now)
 
         yield report
 
@@ -66,53 +66,3 @@ def _catch_interrupts() -> Iterator[Callable[[], None]]:
     finally:
         signal.signal(signal.SIGINT, usual)
         sys.unraisablehook = print_others
-
-
-@contextlib.contextmanager
-def _progress_display(quiet: bool, task: str) -> Iterator[Progress]:
-    """A bar with the time left on a terminal, plain lines elsewhere, nothing when quiet."""
-    if quiet:
-        yield lambda fraction, now: None
-    elif sys.stderr.isatty():
-        with _bar(task) as report:
-            yield report
-    else:
-        yield _Lines().report
-
-
-@contextlib.contextmanager
-def _bar(task: str) -> Iterator[Progress]:
-    from rich import progress as bars
-    from rich.console import Console
-
-    columns = [
-        bars.TextColumn("{task.description}", markup=False),  # table names must not be read as markup
-        bars.BarColumn(),
-        bars.TimeElapsedColumn(),
-        bars.TextColumn("left"),
-        bars.TimeRemainingColumn(),
-    ]
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        number = bar.add_task(task, total=1.0)
-        yield lambda fraction, now: bar.update(number, completed=fraction, description=now)
-
-
-class _Lines:
-    """A line for every tenth of the work, with the time left once the program has compiled."""
-
-    def __init__(self) -> None:
-        self._began, self._last = time.monotonic(), -1.0
-        self._first: tuple[float, float] | None = None
-        """Fraction and time of the first report after compilation, from which the rate is estimated."""
-
-    def report(self, fraction: float, now: str) -> None:
-        compiles = isinstance(now, Compiling) and self._first is None
-        if not (fraction >= self._last + 0.1 or fraction >= 1.0 > self._last or compiles):
-            return
-        self._last, at = fraction, time.monotonic()
-        left = ""
-        if self._first is not None and self._first[0] < fraction < 1:
-            left = f", {(1 - fraction) * (at - self._first[1]) / (fraction - self._first[0]):.0f} s left"
-        elif fraction > 0 and self._first is None:
-            self._first = (fraction, at)
-        print(f"{fraction:4.0%}  {now}  ({at - self._began:.0f} s{left})", file=sys.stderr)

@@ -40,7 +40,7 @@ from understudy.privacy.ledger import Guarantee, Statement
 from understudy.privacy.noise import noise_source
 from understudy.privacy.table import PrivateTable
 from understudy.release import check_seed
-from understudy.schema import Category, Column, Schema, match_columns
+from understudy.schema import Category, Column, Schema, SchemaSource, as_schema, match_columns
 from understudy.tables import conform, read_column
 
 if TYPE_CHECKING:
@@ -64,8 +64,9 @@ class Estimator(BaseEstimator, abc.ABC):
 
     guarantee: Guarantee | None = None
     """The privacy guarantee. Required by `fit`."""
-    schema: Schema | None = None
-    """The public facts of a table: kinds, categories, bounds, number of rows, target."""
+    schema: SchemaSource | None = None
+    """The public facts of a table: kinds, categories, bounds, number of rows, target. A `Schema`, a dict of its
+    sections, or the path of its file."""
     target: str | None = None
     """The column to predict. None: the target of the schema."""
     bounds: "ArrayLike | None" = None
@@ -96,10 +97,6 @@ class Estimator(BaseEstimator, abc.ABC):
             raise ConfigError(
                 "Set the guarantee: guarantee=us.Guarantee(epsilon=1.0), or us.Guarantee.not_private(), found "
                 f"{self.guarantee!r}."
-            )
-        if not isinstance(self.schema, Schema | None):
-            raise ConfigError(
-                f"schema must be a us.Schema, found {type(self.schema).__name__}. To read a file: us.Schema.read(path)."
             )
         schema, table = self._declared_table(X, y)
         assert schema.target is not None
@@ -164,10 +161,11 @@ class Estimator(BaseEstimator, abc.ABC):
     def _declared_table(self, X: Data, y: Data) -> tuple[Schema, pa.Table]:
         if self.schema is None:
             return self._declared_array(X, y)
-        target = self.target or self.schema.target
+        declared = as_schema(self.schema)
+        target = self.target or declared.target
         if target is None:
             raise ConfigError("There is no target. Name the column to predict: target=..., or target in the schema.")
-        schema = self.schema.with_target(target)
+        schema = declared.with_target(target)
         arrow = read_frame(X, schema)
         if y is not None:
             if target in arrow.column_names:

@@ -6,7 +6,6 @@ does not fit is refused before the rows are read. A `Statement` says what ran.
 """
 
 import dataclasses
-import enum
 import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -19,6 +18,10 @@ from understudy.privacy.marginal_noise import MarginalRecorder, MeasuredMarginal
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan as Plan
 from understudy.privacy.plan import Query as Query
+from understudy.privacy.statement import PublicFacts as PublicFacts
+from understudy.privacy.statement import Statement as Statement
+from understudy.privacy.statement import Strength as Strength
+from understudy.privacy.statement import strength as strength
 from understudy.run.checkpoint import Slot
 
 DEFAULT_DELTA = 1e-6
@@ -27,25 +30,6 @@ LARGE_DELTA = 1e-4
 """A larger delta needs a declared number of rows to compare with, and causes a warning in the certificate."""
 MOST_EPSILON = 100.0
 """A larger epsilon is refused: it protects nobody."""
-
-
-class Strength(enum.Enum):
-    """How strong a guarantee is, by its epsilon alone."""
-
-    STRONG = "strong"
-    MODERATE = "moderate"
-    LIMITED = "limited"
-    WEAK = "weak"
-
-
-def strength(epsilon: float) -> Strength:
-    """Up to 1 strong, up to 3 moderate, up to 10 limited, above weak.
-
-    >>> strength(1.0).value, strength(20.0).value
-    ('strong', 'weak')
-    """
-    limits = {Strength.STRONG: 1.0, Strength.MODERATE: 3.0, Strength.LIMITED: 10.0}
-    return next((word for word, most in limits.items() if epsilon <= most), Strength.WEAK)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +140,8 @@ def _factor(epsilon: float) -> str:
 
 def _check_epsilon(epsilon: float) -> None:
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or math.isnan(epsilon):
-        raise ConfigError(f"epsilon must be a positive number, found {epsilon}. 1 is a common choice.")
+        found = f"the text {epsilon!r}. Write it without quotes" if isinstance(epsilon, str) else repr(epsilon)
+        raise ConfigError(f"epsilon must be a number, found {found}. 1 is a common choice.")
     hint = "For a baseline without privacy use --not-private (in Python: Guarantee.not_private())."
     if math.isinf(epsilon) and epsilon > 0:
         raise ConfigError(f"epsilon must be finite, found infinity. {hint}")
@@ -255,7 +240,15 @@ class StateStore(Protocol):
 
 
 class Ledger:
-    """Append-only record of what one run has spent. Owns the source of noise."""
+    """Append-only record of what one run has spent. Owns the source of noise.
+
+    `fit` opens one for each run; a method charges every query on it before the query is made.
+
+    >>> from understudy.privacy.noise import noise_source
+    >>> ledger = Ledger(Guarantee(1.0, 1e-6), noise=noise_source(seed=0))
+    >>> ledger.remaining.epsilon, ledger.queries
+    (1.0, ())
+    """
 
     def __init__(
         self, guarantee: Guarantee, *, noise: NoiseSource, max_rows_per_unit: int = 1, store: StateStore | None = None
@@ -355,12 +348,12 @@ class Ledger:
 
     def statement(
         self,
-        facts: "PublicFacts | None" = None,
+        facts: PublicFacts | None = None,
         *,
         method: str = "",
         planned: Sequence[Query] | None = None,
         warnings: tuple[str, ...] = (),
-    ) -> "Statement":
+    ) -> Statement:
         """What was charged, for the certificate.
 
         With `planned`: the statement of a run that failed. Nothing was released, and every planned query counts.
@@ -390,65 +383,6 @@ class Ledger:
             method=method,
             facts=facts or PublicFacts(),
         )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PublicFacts:
-    """What a run took as public, and what it estimated privately where the schema left a fact open."""
-
-    name: str | None = None
-    """The data set: its declared name, else that of its file; None: a frame without a declared name."""
-    responsible: str | None = None
-    """Who answers for the release, as declared."""
-    contact: str | None = None
-    """Where to ask about it, as declared."""
-    unit: str | None = None
-    """The column that identifies the privacy unit; None: every row is one."""
-    rows_declared: int | None = None
-    public_table: int | None = None
-    """Rows of the table, declared public, that training started from; None: there was none."""
-    drafted: bool = False
-    """Kinds were inferred from the table rather than declared by a person."""
-    types_kept: bool = False
-    """Synthetic columns have the storage types of the source, which were taken as public."""
-    declared: tuple[str, ...] = ()
-    """Sentences: what the schema declares to be public."""
-    estimated: tuple[str, ...] = ()
-    """Sentences: what the schema left open, and the noisy answers."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Statement:
-    """What a run spent, on what, under which guarantee. Made from what ran, never from what was requested."""
-
-    epsilon_target: float
-    delta: float
-    epsilon: float
-    epsilon_pld: float
-    epsilon_rdp: float
-    accountant: str
-    seeded: bool
-    max_rows_per_unit: int
-    queries: tuple[Query, ...]
-    measurements: tuple[MeasuredMarginal, ...] = ()
-    facts: PublicFacts = PublicFacts()
-    warnings: tuple[str, ...] = ()
-    """Sentences: what a reader should know about this run, from public facts and noisy answers."""
-    method: str = ""
-    released: bool = True
-    """False: the run failed after its first query. The statement has its planned cost, and nothing was released."""
-
-    @property
-    def is_private(self) -> bool:
-        """Whether the guarantee holds: finite epsilon, and noise that cannot be reproduced."""
-        return math.isfinite(self.epsilon) and not self.seeded
-
-    @property
-    def replace_one(self) -> tuple[float, float]:
-        """The same guarantee for replacing one unit by another: a removal followed by an addition."""
-        if not math.isfinite(self.epsilon):
-            return math.inf, 1.0
-        return 2 * self.epsilon, min(1.0, (1 + math.exp(self.epsilon)) * self.delta)
 
 
 def _partitions(queries: Sequence[Query]) -> list[list[Query]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from understudy.notes import Note
 from understudy.privacy.events import Event
 from understudy.privacy.marginal_noise import ExpectedNoise
+from understudy.summary import Summarized, Summary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,9 +33,17 @@ class Query:
         return f"{' > '.join(self.path)}: {self.what}" if self.path else self.what
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """Every query that a method will make, and its privacy cost: a pure function of public facts."""
+@dataclasses.dataclass(frozen=True, repr=False)
+class Plan(Summarized):
+    """Every query that a method will make, and its privacy cost: a pure function of public facts.
+
+    `understudy.plan` makes one without reading data; it is a sequence of queries.
+
+    >>> import understudy as us
+    >>> schema = {"table": {"rows": 1000}, "columns": {"a": {"kind": "boolean"}, "b": {"kind": "boolean"}}}
+    >>> [query.label for query in us.plan(schema, "independent", epsilon=1)]
+    ['independent: 1-way marginals of 2 columns']
+    """
 
     queries: tuple[Query, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -65,3 +74,8 @@ class Plan:
         """The same plan with each query changed, in its parts too."""
         parts = tuple(part.each(change) for part in self.parts)
         return dataclasses.replace(self, queries=tuple(map(change, self.queries)), parts=parts)
+
+    def _summary(self) -> Summary:
+        title = f"Plan of {len(self.queries)} {'query' if len(self.queries) == 1 else 'queries'}"
+        rows = [(query.label, query.event.describe()) for query in self.queries]
+        return Summary(title, {}, ("query", "mechanism"), rows, [str(note) for note in self.notes])

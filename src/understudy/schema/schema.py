@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -22,13 +23,14 @@ from understudy.schema.toml import (
     read_text,
 )
 from understudy.schema.values import Category, format_list, format_value, is_among, to_python, to_toml_key
+from understudy.summary import Summarized, Summary
 
 MAX_ROWS = 2**33
 """The fixed-point arithmetic of scores and sums is proven up to here."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Schema:
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Schema(Summarized):
     """What is public about a table. Immutable; `dataclasses.replace` makes a changed copy and checks it.
 
     >>> schema = Schema.from_toml('[columns.age]\\nkind = "integer"\\nbounds = [17, 90]')
@@ -110,6 +112,17 @@ class Schema:
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns)
+
+    def _summary(self) -> Summary:
+        facts = {
+            "rows": "estimated privately" if self.rows is None else f"{self.rows:,}",
+            "privacy unit": "one row" if self.unit is None else f"{self.unit}, at most {self.max_rows_per_unit} row(s)",
+            **({} if self.target is None else {"target": self.target}),
+        }
+        named = "" if self.name is None else f" of {self.name}"
+        title = f"{'Drafted schema' if self.drafted else 'Schema'}{named}: {len(self.columns)} column(s)"
+        rows = [(column.name, "dropped" if column.drop else column.kind, _declared(column)) for column in self.columns]
+        return Summary(title, facts, ("column", "kind", "declared"), rows)
 
     def with_target(self, target: str | None, positive: Category | None = None) -> "Schema":
         """A copy with another target; the positive class is kept only if the target stays the same."""
@@ -256,6 +269,31 @@ class Schema:
         )
 
 
+SchemaSource: TypeAlias = Schema | Mapping[str, object] | str | os.PathLike[str]
+"""A schema, its content as a dict, or the path of its file."""
+
+
+def as_schema(given: SchemaSource) -> Schema:
+    """The schema that a caller gave: itself, read from a file, or made from a dict.
+
+    A dict has the sections of a schema file, or is what `Schema.to_dict` returns.
+
+    >>> as_schema({"table": {"rows": 100}, "columns": {"age": {"kind": "integer"}}}).rows
+    100
+    """
+    if isinstance(given, Schema):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return Schema.read(given)
+    if isinstance(given, Mapping):
+        if isinstance(given.get("columns"), list):
+            return Schema.from_dict(given)
+        return Schema._from_parts(*read_sections(given))
+    raise SchemaError(
+        f"A schema is a us.Schema, the path of a schema file or a dict of its sections, found {type(given).__name__}."
+    )
+
+
 def match_columns(schema: Schema, column_names: Sequence[str]) -> None:
     """Raises unless a table with these columns has those of the schema, in any order. Names are public.
 
@@ -316,6 +354,15 @@ def _check_title(value: object, key: str) -> None:
 
 
 _TITLES = {"name": "Hospital stays 2024", "responsible": "Jane Doe", "contact": "data@example.org"}
+
+
+def _declared(column: Column) -> str:
+    """What is declared about a column beside its kind, in a few words."""
+    if column.categories is not None:
+        return f"{len(column.categories)} categories"
+    if column.bounds is not None:
+        return f"{column.bounds[0]} to {column.bounds[1]}"
+    return "" if column.estimated is None else f"{column.estimated} estimated privately"
 
 
 def _columns_are(names: Sequence[str]) -> str:
