@@ -88,6 +88,19 @@ def test_an_unknown_sex_is_other_and_never_the_first_category() -> None:
     assert shares[True, False] == {"female": 0.6, "male": 0.4}
 
 
+def test_a_weak_guarantee_is_called_weak_in_plan_run_and_certificate() -> None:
+    table = pa.table({"sex": ["f", "m"] * 100})
+    column = us.Column(name="sex", kind="categorical", categories=("f", "m"), closed=True)
+    schema = us.Schema(columns=(column,), rows=200)
+    for epsilon, is_weak in ((10.0, False), (20.0, True)):
+        guarantee = us.Guarantee(epsilon)
+        release = us.fit(table, "independent", guarantee, schema=schema, seed=0)
+        texts = [str(note) for note in us.plan(schema, "independent", guarantee).notes]
+        assert any(text.startswith("Warning: This is a weak guarantee.") for text in texts) == is_weak
+        assert any(str(note).startswith("Warning: This is a weak guarantee.") for note in release.notes) == is_weak
+        assert ("This is a weak guarantee." in release.certificate) == is_weak
+
+
 def test_columns_that_lost_most_come_first() -> None:
     """Behind the target, which comes before all; and no more than eight."""
     names = [f"c{number}" for number in range(10)]

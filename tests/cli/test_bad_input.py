@@ -535,6 +535,19 @@ def test_check_tells_the_steward(
     assert "For the steward only" in out
 
 
+@pytest.mark.parametrize("command", ["fit", "synth", "preview"])
+def test_an_epsilon_above_100_is_refused_before_anything_is_read(
+    command: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Even if there is no such table; and no checkpoint is left behind."""
+    monkeypatch.chdir(place)
+    before = _contents(place)
+    out = [] if command == "preview" else ["-o", "r.csv"]
+    assert run([command, "absent.csv", "--epsilon", "1000", *out]) == 2
+    assert "epsilon 1000 is too large to give meaningful protection. Use at most 100" in capsys.readouterr().err
+    assert _contents(place) == before
+
+
 def test_many_distinct_strings(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
