@@ -48,4 +48,4 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/marginals.py $(if $(SCORER),--scorer $(SCORER))
 
 clean:
-	rm -rf .venv site build .jax_cache .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv site build jupyter_execute .jax_cache .mypy_cache .ruff_cache .pytest_cache
