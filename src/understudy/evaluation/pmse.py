@@ -27,6 +27,8 @@ RIDGE = 1e-6
 MAX_ITERATIONS = 200
 ALIASED = 1e-9
 """A column is aliased when the others leave less than this fraction of its variance unexplained."""
+FEW_COLUMNS, MAX_GRADIENTS = 200, 40
+"""With no more columns every Newton step has a factor of its own; so has one that needs more conjugate gradients."""
 MAX_COLUMNS = 10_000
 """Beyond this the Hessian would take gigabytes."""
 ROWS_PER_COLUMN = 10
@@ -226,6 +228,44 @@ def _gram(
     return out
 
 
+class _Curvature:
+    """Solves for Newton steps: directly, or by conjugate gradients with the factor of an earlier curvature."""
+
+    def __init__(self, design: sparse.csr_array, transposed: sparse.csr_array, penalty: np.ndarray) -> None:
+        self._design, self._transposed, self._penalty = design, transposed, penalty
+        self._factor: tuple[np.ndarray, bool] | None = None
+
+    def solve(self, weights: Float[np.ndarray, " rows"], side: np.ndarray) -> np.ndarray:
+        """The solution x of (X' W X + penalty) x = side."""
+        if self._factor is not None and len(side) > FEW_COLUMNS:
+            found = self._by_gradients(weights, side)
+            if found is not None:
+                return found
+        curvature = _gram(self._transposed, self._design, weights)
+        # The jitter guards the factorisation; it changes the path to the optimum, not the optimum.
+        np.fill_diagonal(curvature, curvature.diagonal() * (1 + 1e-12) + self._penalty)
+        self._factor = linalg.cho_factor(curvature, overwrite_a=True, check_finite=False)
+        return linalg.cho_solve(self._factor, side, check_finite=False)
+
+    def _by_gradients(self, weights: np.ndarray, side: np.ndarray) -> np.ndarray | None:
+        """Preconditioned conjugate gradients (Hestenes and Stiefel, 1952); None: too slow, a new factor is needed."""
+        assert self._factor is not None
+        found, rest = np.zeros_like(side), side.copy()
+        scaled = linalg.cho_solve(self._factor, rest, check_finite=False)
+        move, size = scaled, float(rest @ scaled)
+        goal = 1e-12 * size  # on the scale of chi-square, relative to the step
+        for _ in range(MAX_GRADIENTS):
+            turned = self._transposed @ (weights * (self._design @ move)) + self._penalty * move
+            length = size / float(move @ turned)
+            found, rest = found + length * move, rest - length * turned
+            scaled = linalg.cho_solve(self._factor, rest, check_finite=False)
+            before, size = size, float(rest @ scaled)
+            if size <= goal:
+                return found
+            move = scaled + size / before * move
+        return None
+
+
 @dataclasses.dataclass(frozen=True)
 class _Fit:
     fitted: Float[np.ndarray, " rows"]
@@ -237,6 +277,9 @@ class _Fit:
 
 def _fit_logit(slopes: sparse.csr_array, labels: Bool[np.ndarray, " rows"]) -> _Fit:
     """Newton's method (IRLS) from the intercept alone; steps are halved until the penalised likelihood grows.
+
+    With many columns the steps are found by conjugate gradients: sums of outer products are by far the slowest part, and
+    the factor of one of them serves many iterations.
 
     Convergence is checked before the first step, so that the fitted probabilities of tables with equal column sums are
     exactly c.
@@ -254,12 +297,10 @@ def _fit_logit(slopes: sparse.csr_array, labels: Bool[np.ndarray, " rows"]) -> _
 
     logits, iterations, converged = np.full(num_rows, start), 0, False
     fitted = np.full(num_rows, fraction)
+    solver = _Curvature(design, transposed, penalty)
     while not converged and iterations < MAX_ITERATIONS:
         gradient = transposed @ (labels - fitted) - penalty * weights
-        curvature = _gram(transposed, design, fitted * (1 - fitted))
-        # The jitter guards the factorisation; it changes the path to the optimum, not the optimum.
-        np.fill_diagonal(curvature, curvature.diagonal() * (1 + 1e-12) + penalty)
-        step = linalg.solve(curvature, gradient, assume_a="pos", overwrite_a=True)
+        step = solver.solve(fitted * (1 - fitted), gradient)
         converged = gradient @ step < 1e-8  # on the scale of chi-square; one more step squares the distance
         if gradient @ step < 1e-18:  # rounding
             break
