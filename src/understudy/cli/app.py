@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from understudy._version import __version__
+from understudy.cli.evaluation import find_release, note_schema, say_schema, show_verdict
 from understudy.cli.options import (
     Accuracy,
     Bins,
@@ -21,6 +22,7 @@ from understudy.cli.options import (
     Method,
     NumRows,
     Quiet,
+    ReleaseOf,
     Settings,
     Source,
     Target,
@@ -205,14 +207,23 @@ def evaluate(
     real: Annotated[str, typer.Argument(help="The real table.")],
     synthetic: Annotated[list[str], typer.Argument(help="Synthetic tables, each a file or NAME=FILE.")],
     schema: Annotated[
-        Path | None, typer.Option("--schema", help="Schema file (TOML). Default: inferred from the real table.")
+        Path | None,
+        typer.Option(
+            "--schema",
+            help="Schema file (TOML). Default: that of the release beside the synthetic table (fake.release for "
+            "fake.csv), else inferred from the real table.",
+        ),
     ] = None,
-    target: Annotated[str | None, typer.Option("--target", help="The column to predict.")] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="The column to predict. Default: the schema's.")
+    ] = None,
     holdout: Annotated[
         str | None,
         typer.Option("--holdout", help="Real rows that were not used for fitting. Default: a fifth of REAL."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fast: marginals, one classifier, logistic pMSE.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fast: marginals, dependences, one classifier, on at most 10,000 rows.")
+    ] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Slow: all rows, pairwise interactions, 1,000 bootstrap samples.")
     ] = False,
@@ -223,7 +234,7 @@ def evaluate(
         list[str] | None, typer.Option("--constraint", help="An SQL condition that every row should meet. Repeatable.")
     ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")] = None,
-    release: CertificateOf = None,
+    release: ReleaseOf = None,
     json_file: JsonFile = None,
     force: Force = False,
     quiet: Terse = False,
@@ -232,24 +243,21 @@ def evaluate(
     from understudy.evaluation.evaluate import evaluate
     from understudy.evaluation.scorecard import WARNING
     from understudy.report import write_report
-    from understudy.schema import Schema
 
     if quick and full:
         raise ConfigError("--quick and --full cannot be combined. Give one of them, or neither.")
-    if release is not None and report is None:
-        raise ConfigError("--release adds a certificate to the report: give --report too.")
     tables = named_tables(synthetic)
     check_outputs(
         {"--report": report, "--json": None if json_file == "-" else json_file},
         [real, *tables.values(), holdout, schema],
         force=force,
     )
-    statement, of = read_statement(release, list(tables))
+    known = find_release(tables, release, schema)
     with show_progress(quiet, "evaluating") as progress:
         scorecard = evaluate(
             real,
             tables,
-            schema=None if schema is None else Schema.read(schema),
+            schema=known.schema,
             target=target,
             holdout=holdout,
             metrics=metrics,
@@ -257,15 +265,18 @@ def evaluate(
             constraints=constraints or (),
             progress=progress,
         )
+    scorecard = note_schema(scorecard, known)
     if json_file is not None:
         write_json(scorecard.to_json(), json_file, force=force)
     if report is not None:
-        write_report(report, scorecard, statement, of=of, force=force)
+        write_report(report, scorecard, known.statement, of=known.of, force=force)
     warnings = [f"Warning: {sentence}" for sentence in scorecard.to_json()["warnings"]]
     if json_file == "-":  # standard output is the document, which holds all of this too
         typer.echo("\n".join([WARNING, *warnings]), err=True)
         return
     typer.echo(WARNING)
+    say_schema(known)
+    show_verdict(scorecard)
     show_scores(scorecard, all_of_them=metrics is not None)
     for warning in warnings:
         typer.echo(warning)

@@ -91,6 +91,14 @@ CertificateOf = Annotated[
         help="A release folder whose certificate is added to the report; with several tables, NAME=FOLDER.",
     ),
 ]
+ReleaseOf = Annotated[
+    str | None,
+    typer.Option(
+        "--release",
+        help="A release folder: its schema is used, and the report shows its certificate. With several tables, "
+        "NAME=FOLDER. Default: the folder beside the synthetic table.",
+    ),
+]
 Bins = Annotated[str, typer.Option("--bins", help="How numeric columns are binned: tree, equal or uniform.")]
 MaxBins = Annotated[int, typer.Option("--max-bins", help="Maximum number of bins of a numeric column.")]
 MaxCategories = Annotated[

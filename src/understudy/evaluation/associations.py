@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import weakref
 from collections.abc import Sequence
 
 import numpy as np
@@ -153,8 +154,18 @@ def _value_pair(
     }
 
 
+_known: "weakref.WeakKeyDictionary[EncodedTable, np.ndarray]" = weakref.WeakKeyDictionary()
+"""The associations of tables that are still in use: those of the real one are needed for every synthetic one."""
+
+
 def _associations(table: EncodedTable) -> Float[np.ndarray, "columns columns"]:
     """NaN where undefined; ones on the diagonal."""
+    if table not in _known:
+        _known[table] = _compute_associations(table)
+    return _known[table]
+
+
+def _compute_associations(table: EncodedTable) -> Float[np.ndarray, "columns columns"]:
     specs = table.layout.columns
     numeric = [axis for axis, spec in enumerate(specs) if spec.is_numeric]
     discrete = [axis for axis, spec in enumerate(specs) if not spec.is_numeric]

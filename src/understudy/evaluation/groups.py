@@ -24,7 +24,7 @@ from understudy.evaluation import (
 )
 from understudy.evaluation.inputs import RealTables
 from understudy.evaluation.parallel import report_part
-from understudy.evaluation.scores import Metric, Result, Status, metrics_of, no_scores
+from understudy.evaluation.scores import Metric, Result, Score, Status, metrics_of, no_scores
 from understudy.evaluation.table import ColumnSpec, EncodedTable
 
 
@@ -50,6 +50,10 @@ class Effort:
     """The same for metrics that fit two models per column, or compare a table with its own other half."""
     cart_rows: int | None = None
     """The same for classification trees."""
+    permutations: int = 50
+    """How often labels are shuffled to learn what trees score by chance."""
+    cells: int | None = None
+    """The most rows times features that models are fitted to: wide tables are cut to fewer rows; None: no limit."""
     models: tuple[str, ...] = (*learning.QUAIL, "gradient_boosting", learning.OPTIONAL)
     interactions: int = 0
     """Order of the interactions in the logistic pMSE."""
@@ -59,23 +63,26 @@ class Effort:
 
 _SLOW = (
     "nist", "pmse_cart", "pca", "wasserstein", "jensen_shannon", "dimension_prediction", "parallel_rmse", "inception",
-    "dcr_ratio",
+    "dcr_ratio", "tsts",
 )  # fmt: skip
 EFFORTS = {
     effort.name: effort
     for effort in (
         Effort(
             name="quick", bootstrap=20, rows=10_000, matched=True, dependence_rows=50_000, test_rows=5_000,
-            slow_rows=3_000, mlp_rows=3_000, light_rows=3_000, cart_rows=1_000, models=("random_forest",),
-            skipped=_SLOW,
+            slow_rows=5_000, mlp_rows=5_000, light_rows=5_000, cart_rows=1_000, cells=3_500_000,
+            models=("random_forest",), skipped=_SLOW,
         ),
         Effort(
             name="default", bootstrap=50, rows=20_000, matched=True, dependence_rows=100_000, test_rows=10_000,
-            slow_rows=10_000, mlp_rows=4_000, light_rows=5_000, cart_rows=3_000,
+            slow_rows=20_000, mlp_rows=4_000, light_rows=10_000, cart_rows=3_000, permutations=20,
+            cells=5_000_000,
         ),
         Effort(name="full", bootstrap=1_000, interactions=1),
     )
 }  # fmt: skip
+FEWEST_FITTED = 1_000
+"""Wide tables are not cut to fewer rows than this."""
 FEW_HELD_OUT = 200
 """With fewer held-out rows than this, synthetic tables are not cut down to as many: too little would be left."""
 
@@ -120,6 +127,18 @@ class Comparison(RealTables):
     def sample(self) -> EncodedTable:
         """The real rows that tables are compared with, by metrics that compare two tables."""
         return self.train.at_most(self.effort.rows, seed=self.seed)
+
+    @cached_property
+    def large_sample(self) -> EncodedTable:
+        """The real rows in which dependence between columns is looked for."""
+        return self.train.at_most(self.effort.dependence_rows, seed=self.seed)
+
+    def limit(self, rows: int | None, part: float = 1.0) -> int | None:
+        """The most rows for models, which are fewer for wide tables; `part` of the cells that the effort allows."""
+        if rows is None or self.effort.cells is None:
+            return rows
+        features = sum(spec.num_features for spec in self.layout.columns)
+        return min(rows, max(FEWEST_FITTED, int(part * self.effort.cells / features)))
 
     def cut(self, table: EncodedTable) -> EncodedTable:
         """The rows of a table that metrics use whose value depends on its size."""
@@ -205,9 +224,8 @@ def _gaussians(comparison: Comparison, synthetic: EncodedTable, table: pa.Table)
 def _correlations(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
     """Differences over tables of limited size, for comparison; dependences over as many rows as time allows."""
     found = associations.correlations(comparison.sample, comparison.cut(synthetic))
-    real, fake = (part.at_most(comparison.effort.dependence_rows, seed=comparison.seed)
-                  for part in (comparison.train, synthetic))  # fmt: skip
-    kept = associations.dependences(real, fake)
+    fake = synthetic.at_most(comparison.effort.dependence_rows, seed=comparison.seed)
+    kept = associations.dependences(comparison.large_sample, fake)
     return Result(
         scores={**found.scores, **kept.scores},
         settings={**found.settings, **kept.settings},
@@ -230,9 +248,14 @@ def _pmse_logit(comparison: Comparison, synthetic: EncodedTable) -> Result:
 
 
 def _pmse_cart(comparison: Comparison, synthetic: EncodedTable) -> Result:
-    limits = [limit for limit in (_balanced(comparison, synthetic), comparison.effort.cart_rows) if limit is not None]
+    limits = [_balanced(comparison, synthetic), comparison.limit(comparison.effort.cart_rows, 0.2)]
+    known = [limit for limit in limits if limit is not None]
     return pmse.pmse_cart(
-        comparison.sample, synthetic, max_rows=min(limits, default=None), seed=comparison.seed
+        comparison.sample,
+        synthetic,
+        num_permutations=comparison.effort.permutations,
+        max_rows=min(known, default=None),
+        seed=comparison.seed,
     )
 
 
@@ -256,7 +279,7 @@ def _inception(comparison: Comparison, synthetic: EncodedTable, table: pa.Table)
         return no_scores("inception", NO_TARGET, Status.MISSING_INPUT)
     if target.is_numeric:
         return no_scores("inception", NUMERIC_TARGET, Status.NOT_APPLICABLE)
-    limit, seed = comparison.effort.slow_rows, comparison.seed
+    limit, seed = comparison.limit(comparison.effort.slow_rows), comparison.seed
     train, rows = (part.at_most(limit, seed=seed) for part in (comparison.train, synthetic))
     probabilities = learning.class_probabilities(train, rows, target=target.name, seed=seed)
     if probabilities is None:
@@ -276,18 +299,25 @@ def _learning(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) 
     if comparison.target.is_numeric:
         return dataclasses.replace(trained, scores=scores)
     real = comparison.real_learning
-    first, second = synthetic.split(0.5, seed=comparison.seed)
     with report_part(0.6, 1.0):
-        within = _learn(
-            dataclasses.replace(comparison, test=second),
-            first.at_most(comparison.effort.light_rows, seed=comparison.seed),
-        )
-    scores |= {f"tsts_{key}": within.scores[key] for key in ("accuracy", "f1", "auc")}
+        scores |= _learn_within(comparison, synthetic)
     scores["sra"] = learning.sra(_aucs(real), _aucs(trained))
     importances = real.details["importance"], trained.details["importance"]
     scores["importance_agreement"] = learning.importance_agreement(*importances)
     details = {**trained.details, "difference": learning.difference(trained, real, "auc")}
     return dataclasses.replace(trained, scores=scores, details=details)
+
+
+def _learn_within(comparison: Comparison, synthetic: EncodedTable) -> dict[str, Score]:
+    """Train on one half of the synthetic rows and test on the other."""
+    keys = ("accuracy", "f1", "auc")
+    if comparison.skips("tsts"):
+        skipped = Score.none(f"Skipped by the {comparison.effort.name} scorecard.", Status.SKIPPED)
+        return {f"tsts_{key}": skipped for key in keys}
+    first, second = synthetic.split(0.5, seed=comparison.seed)
+    halves = dataclasses.replace(comparison, test=second)
+    within = _learn(halves, first.at_most(comparison.limit(comparison.effort.light_rows, 0.5), seed=comparison.seed))
+    return {f"tsts_{key}": within.scores[key] for key in keys}
 
 
 def _learning_reference(comparison: Comparison) -> Result:
@@ -296,7 +326,7 @@ def _learning_reference(comparison: Comparison) -> Result:
     with report_part(0.0, 0.6):
         real = comparison.real_learning
     scores = {f"tstr_{key}": score for key, score in real.scores.items()}
-    if not comparison.target.is_numeric:
+    if not comparison.target.is_numeric and not comparison.skips("tsts"):
         with report_part(0.6, 1.0):
             within = _learn_within_real(comparison)
         scores |= {f"tsts_{key}": within.scores[key] for key in ("accuracy", "f1", "auc")}
@@ -309,7 +339,7 @@ def _learn(comparison: Comparison, train: EncodedTable) -> Result:
     effort, target, test, seed = comparison.effort, comparison.target.name, comparison.scored, comparison.seed
     if comparison.target.is_numeric:
         return regression.learn_numeric(
-            train, test, target=target, max_rows=effort.slow_rows, bootstrap=effort.bootstrap, seed=seed
+            train, test, target=target, max_rows=comparison.limit(effort.slow_rows), bootstrap=effort.bootstrap, seed=seed
         )
     return learning.learn(
         train,
@@ -317,7 +347,9 @@ def _learn(comparison: Comparison, train: EncodedTable) -> Result:
         target=target,
         positive=comparison.positive,
         models=effort.models,
-        max_rows={name: effort.mlp_rows if name == "mlp" else effort.slow_rows for name in effort.models},
+        max_rows={
+            name: comparison.limit(effort.mlp_rows if name == "mlp" else effort.slow_rows) for name in effort.models
+        },
         bootstrap=effort.bootstrap,
         seed=seed,
     )
@@ -325,9 +357,10 @@ def _learn(comparison: Comparison, train: EncodedTable) -> Result:
 
 def _learn_within_real(comparison: Comparison) -> Result:
     """The reference of training and testing on synthetic rows: as many real rows to learn from, scored on the test."""
-    effort, train = comparison.effort, comparison.train
-    num_rows = min(comparison.synthetic_rows // 2, effort.light_rows or comparison.synthetic_rows)
-    if num_rows >= min(train.num_rows, effort.slow_rows or train.num_rows):
+    train = comparison.train
+    most, all_rows = comparison.limit(comparison.effort.light_rows, 0.5), comparison.limit(comparison.effort.slow_rows)
+    num_rows = min(comparison.synthetic_rows // 2, most or comparison.synthetic_rows)
+    if num_rows >= min(train.num_rows, all_rows or train.num_rows):
         return comparison.real_learning
     return _learn(comparison, train.at_most(max(1, num_rows), seed=comparison.seed))
 
@@ -366,7 +399,7 @@ GROUPS = (
     _two_table_group("nist", lambda c, fake: marginals.nist(c.sample, fake, seed=c.seed)),
     _two_table_group("cell_accuracy", lambda c, fake: cells.cell_accuracy(c.sample, fake)),
     _row_group(
-        "pca", lambda c, fake, _: geometry.pca_marginal(c.sample, fake, max_rows=c.effort.slow_rows, seed=c.seed)
+        "pca", lambda c, fake, _: geometry.pca_marginal(c.sample, fake, max_rows=c.limit(c.effort.slow_rows), seed=c.seed)
     ),
     _row_group("wasserstein", lambda c, fake, _: geometry.wasserstein(c.sample, fake, seed=c.seed)),
     _two_table_group(
@@ -376,7 +409,7 @@ GROUPS = (
     Group(
         "dimension_prediction",
         lambda c, fake, _: regression.dimension_prediction(
-            c.train, fake, c.scored, max_rows=c.effort.light_rows, seed=c.seed
+            c.train, fake, c.scored, max_rows=c.limit(c.effort.light_rows, 0.4), seed=c.seed
         ),
         None,
         cost=10.0,

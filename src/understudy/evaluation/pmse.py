@@ -67,8 +67,10 @@ def pmse_logit(
     if design.shape[1] > MAX_COLUMNS:
         why = f"The regression would have {design.shape[1]:,} columns, more than {MAX_COLUMNS:,}."
         return no_scores("pmse_logit", why, settings=settings)
-    design = design[:, _independent_columns(design)]
-    fit = _fit_logit(design, labels)
+    gram = _gram(design.T.tocsr(), design, np.ones(len(labels)))
+    kept = _independent_columns(design, gram)
+    design = design[:, kept]
+    fit = _fit_logit(design, labels, gram[np.ix_(kept, kept)])
     fraction, num_rows, num_slopes = float(labels.mean()), len(labels), design.shape[1]
     per_slope = (1 - fraction) ** 2 * fraction / num_rows
     pmse = float(np.mean((fit.fitted - fraction) ** 2))
@@ -205,13 +207,14 @@ def _standardise(design: sparse.csr_array) -> sparse.csr_array:
     return (design[:, np.flatnonzero(varies)] @ sparse.diags_array(1 / stddevs)).tocsr()
 
 
-def _independent_columns(design: sparse.csr_array) -> Int[np.ndarray, " kept"]:
+def _independent_columns(
+    design: sparse.csr_array, gram: Float[np.ndarray, "columns columns"]
+) -> Int[np.ndarray, " kept"]:
     """Columns that span all others and the intercept, by pivoted Cholesky of the correlations."""
     if not design.shape[1]:
         return np.zeros(0, np.int64)
     means = design.mean(axis=0)
-    correlations = _gram(design.T.tocsr(), design, np.full(design.shape[0], 1 / design.shape[0]))
-    correlations -= np.outer(means, means)
+    correlations = gram / design.shape[0] - np.outer(means, means)
     _, pivots, rank, _ = linalg.lapack.dpstrf(correlations, tol=ALIASED, overwrite_a=True)
     return np.sort(pivots[:rank] - 1)
 
@@ -231,8 +234,12 @@ def _gram(
 class _Curvature:
     """Solves for Newton steps: directly, or by conjugate gradients with the factor of an earlier curvature."""
 
-    def __init__(self, design: sparse.csr_array, transposed: sparse.csr_array, penalty: np.ndarray) -> None:
+    def __init__(
+        self, design: sparse.csr_array, transposed: sparse.csr_array, penalty: np.ndarray, first: np.ndarray
+    ) -> None:
+        """`first` is the curvature at the start, without the penalty."""
         self._design, self._transposed, self._penalty = design, transposed, penalty
+        self._first: np.ndarray | None = first
         self._factor: tuple[np.ndarray, bool] | None = None
 
     def solve(self, weights: Float[np.ndarray, " rows"], side: np.ndarray) -> np.ndarray:
@@ -241,7 +248,8 @@ class _Curvature:
             found = self._by_gradients(weights, side)
             if found is not None:
                 return found
-        curvature = _gram(self._transposed, self._design, weights)
+        known, self._first = self._first, None
+        curvature = _gram(self._transposed, self._design, weights) if known is None else known
         # The jitter guards the factorisation; it changes the path to the optimum, not the optimum.
         np.fill_diagonal(curvature, curvature.diagonal() * (1 + 1e-12) + self._penalty)
         self._factor = linalg.cho_factor(curvature, overwrite_a=True, check_finite=False)
@@ -275,7 +283,9 @@ class _Fit:
     notes: tuple[str, ...]
 
 
-def _fit_logit(slopes: sparse.csr_array, labels: Bool[np.ndarray, " rows"]) -> _Fit:
+def _fit_logit(
+    slopes: sparse.csr_array, labels: Bool[np.ndarray, " rows"], gram: Float[np.ndarray, "slopes slopes"]
+) -> _Fit:
     """Newton's method (IRLS) from the intercept alone; steps are halved until the penalised likelihood grows.
 
     With many columns the steps are found by conjugate gradients: sums of outer products are by far the slowest part, and
@@ -297,7 +307,9 @@ def _fit_logit(slopes: sparse.csr_array, labels: Bool[np.ndarray, " rows"]) -> _
 
     logits, iterations, converged = np.full(num_rows, start), 0, False
     fitted = np.full(num_rows, fraction)
-    solver = _Curvature(design, transposed, penalty)
+    sums = np.r_[float(num_rows), slopes.sum(axis=0)]
+    first = fraction * (1 - fraction) * np.block([[sums[:1, None], sums[None, 1:]], [sums[1:, None], gram]])
+    solver = _Curvature(design, transposed, penalty, first)
     while not converged and iterations < MAX_ITERATIONS:
         gradient = transposed @ (labels - fitted) - penalty * weights
         step = solver.solve(fitted * (1 - fitted), gradient)
