@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from understudy._version import __version__
-from understudy.cli.evaluation import find_release, note_schema, say_schema, show_verdict
+from understudy.cli.evaluation import find_release, note_schema, say_sources, show_verdict
 from understudy.cli.options import (
     Accuracy,
     Bins,
@@ -34,6 +34,7 @@ from understudy.cli.options import (
     read_guarantee,
     read_statement,
     read_synthesizer,
+    read_unit,
     refuse_own_input,
     release_folder,
     takes_fit_options,
@@ -162,6 +163,44 @@ def fit(
 
 
 @app.command()
+def split(
+    source: Source,
+    out: Annotated[str, typer.Option("-o", "--out", help="The table to fit. Its extension sets the format.")],
+    holdout: Annotated[str, typer.Option("--holdout", help="The rows to hold out, for 'evaluate --holdout'.")],
+    test: Annotated[float, typer.Option("--test", help="The probability that a unit is held out.")] = 0.2,
+    unit: Annotated[
+        str | None, typer.Option("--unit", help="The column that names the privacy unit: its rows stay together.")
+    ] = None,
+    schema: Annotated[Path | None, typer.Option("--schema", help="Schema file (TOML) that names the unit.")] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Split a table into rows to fit and rows to hold out: one coin for each privacy unit. Both files are private."""
+    from understudy.cli.holdout import only_for_owner
+    from understudy.splitting import check_fraction, expected_rows, split_arrow
+    from understudy.tables import check_writable, read_table, write_table
+
+    check_fraction(test, "--test")
+    places = [os.path.realpath(place) for place in (source, out, holdout)]
+    if len(set(places)) < len(places):
+        raise ConfigError("SOURCE, --out and --holdout must be three different files.")
+    for place in (out, holdout):
+        check_writable(place, force=force, table=True)
+    unit, declared = read_unit(unit, schema)
+    table, origin = read_table(source)
+    train, held = split_arrow(table, test, unit)
+    with only_for_owner():
+        write_table(train, out, origin=origin, force=force)
+        write_table(held, holdout, origin=origin, force=force)
+    whose = f"all rows of one {unit!r} are in one of them" if unit else "each row counts as one person (else: --unit)"
+    echo(f"Wrote {out} and {holdout}; {whose}. Both hold real rows: never share them.", quiet=quiet)
+    if declared is not None:
+        echo(f"The schema declares {declared:,} rows; about {expected_rows(declared, test):,} of them are in {out}. "
+             "Declare that number to fit it.", quiet=quiet)  # fmt: skip
+    echo(f"Next: understudy synth {out} --epsilon 1 -o fake.csv", quiet=quiet)
+
+
+@app.command()
 def sample(
     folder: Annotated[Path, typer.Argument(help="A release folder.")],
     out: Annotated[str, typer.Option("-o", "--out", help="The synthetic table. Its extension sets the format.")],
@@ -219,7 +258,11 @@ def evaluate(
     ] = None,
     holdout: Annotated[
         str | None,
-        typer.Option("--holdout", help="Real rows that were not used for fitting. Default: a fifth of REAL."),
+        typer.Option(
+            "--holdout",
+            help="Real rows that were not fitted. Default: those that 'synth --split' held out (fake.holdout.csv for "
+            "fake.csv), else a fifth of REAL.",
+        ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Fast: marginals, dependences, one classifier, on at most 10,000 rows.")
@@ -259,7 +302,7 @@ def evaluate(
             tables,
             schema=known.schema,
             target=target,
-            holdout=holdout,
+            holdout=known.holdout if holdout is None else holdout,
             metrics=metrics,
             effort="quick" if quick else "full" if full else "default",
             constraints=constraints or (),
@@ -275,7 +318,7 @@ def evaluate(
         typer.echo("\n".join([WARNING, *warnings]), err=True)
         return
     typer.echo(WARNING)
-    say_schema(known)
+    say_sources(known, holdout)
     show_verdict(scorecard)
     show_scores(scorecard, all_of_them=metrics is not None)
     for warning in warnings:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from understudy.cli.holdout import holdout_file
 from understudy.cli.options import read_statement, release_folder
 from understudy.errors import ConfigError, ReleaseError, TableError
 
@@ -27,6 +28,8 @@ class KnownRelease:
     statement: "Statement | None" = None
     of: str | None = None
     """The table whose certificate the report shows."""
+    holdout: str | None = None
+    """The rows that `synth --split` has held out, beside its table."""
 
 
 def find_release(tables: Mapping[str, str], given: str | None, schema: Path | None) -> KnownRelease:
@@ -58,12 +61,15 @@ def find_release(tables: Mapping[str, str], given: str | None, schema: Path | No
             f"The releases beside the synthetic tables ({', '.join(map(str, found.values()))}) have different schemas. "
             "Say which one to use: --schema FILE, or --release NAME=FOLDER."
         )
-    certified = len(tables) == 1
+    if len(tables) > 1:
+        return KnownRelease(releases[first].schema, str(found[first]))
+    held = holdout_file(found[first])
     return KnownRelease(
         releases[first].schema,
         str(found[first]),
-        releases[first].statement if certified else None,
-        first if certified else None,
+        releases[first].statement,
+        first,
+        str(held) if held.is_file() else None,
     )
 
 
@@ -130,6 +136,9 @@ def note_schema(scorecard: "Scorecard", known: KnownRelease) -> "Scorecard":
     return Scorecard({**content, "schema": f"of the release {known.schema_from}", "notes": [note, *content["notes"]]})
 
 
-def say_schema(known: KnownRelease) -> None:
+def say_sources(known: KnownRelease, holdout: str | None) -> None:
+    """Says what was found beside the synthetic table."""
     if known.schema_from:
         typer.echo(f"The schema is that of the release {known.schema_from}.")
+    if known.holdout is not None and holdout is None:
+        typer.echo(f"Held-out rows: {known.holdout}.")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from understudy.cli.holdout import HeldOut, HoldoutFile, Split
 from understudy.cli.output import show_spent
 from understudy.cli.terminal import Interrupted, show_progress
-from understudy.errors import CheckpointError, ConfigError, TableError
+from understudy.errors import CheckpointError, ConfigError, TableError, UnderstudyError
 
 if TYPE_CHECKING:
     from understudy.privacy.discovery import Binning
@@ -155,6 +156,8 @@ class FitCommand:
     method: Method = "auto"
     settings: Settings = None
     target: Target = None
+    split: Split = None
+    holdout: HoldoutFile = None
     rows: NumRows = None
     where: Where = None
     bins: Bins = "tree"
@@ -180,12 +183,15 @@ class FitCommand:
         finished = self.resume and saved_by(checkpoint, folder)  # killed between its last two acts
         require_free_folder(folder, force=self.force or finished, contents=RELEASE_FILES)
         check_json(self.json_file, self.force)
-        release = self._fit(checkpoint)
+        held = HeldOut.read(self.split, self.holdout, folder, force=self.force, resume=self.resume)
+        release = self._fit(checkpoint, held)
         release.save(folder, force=self.force or finished)
         show_spent(release, self.quiet)
+        if held is not None:
+            held.finish(self.quiet)
         return release
 
-    def _fit(self, checkpoint: Path) -> "Release":
+    def _fit(self, checkpoint: Path, held: HeldOut | None) -> "Release":
         """Fits with a progress bar; after Ctrl-C it says how to resume."""
         from understudy.api import FitOptions, fit_table, read_private_table
         from understudy.run.checkpoint import is_unfinished
@@ -204,14 +210,30 @@ class FitCommand:
                 data = read_private_table(self.source, schema, target=self.target, keep_types=self.keep_types)
                 if self.where is not None:  # checked before any budget is spent
                     where_columns(self.where, [column.name for column in data.schema.modelled])
-                return fit_table(data, options)
+                return fit_table(data if held is None else held.take(data), options)
         except KeyboardInterrupt:
             if not is_unfinished(checkpoint):
+                if held is not None:
+                    held.remove()
                 raise
             raise Interrupted(
                 "interrupted; nothing was released. To continue, run the same command with --resume. "
                 f"{checkpoint}{os.sep} holds the secret of the run: never share it."
             ) from None
+        except UnderstudyError:
+            if held is not None and not is_unfinished(checkpoint):
+                held.remove()
+            raise
+
+
+def read_unit(unit: str | None, schema: Path | None) -> tuple[str | None, int | None]:
+    """The unit column of --unit or of a schema, and the schema's number of rows."""
+    from understudy.schema import Schema
+
+    declared = None if schema is None else Schema.read(schema)
+    if declared is not None and unit is not None and declared.unit != unit:
+        raise ConfigError(f"--unit is {unit!r}, but the schema names {declared.unit!r}. Remove one of them.")
+    return (unit, None) if declared is None else (declared.unit, declared.rows)
 
 
 def takes_fit_options(*, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -55,6 +55,8 @@ class Effort:
     cells: int | None = None
     """The most rows times features that models are fitted to: wide tables are cut to fewer rows; None: no limit."""
     models: tuple[str, ...] = (*learning.QUAIL, "gradient_boosting", learning.OPTIONAL)
+    learning_cost: float = 16.0
+    """Measured seconds of the group `learning`, as the `cost` of groups."""
     interactions: int = 0
     """Order of the interactions in the logistic pMSE."""
     skipped: tuple[str, ...] = ()
@@ -71,14 +73,14 @@ EFFORTS = {
         Effort(
             name="quick", bootstrap=20, rows=10_000, matched=True, dependence_rows=50_000, test_rows=5_000,
             slow_rows=5_000, mlp_rows=5_000, light_rows=5_000, cart_rows=1_000, cells=3_500_000,
-            models=("random_forest",), skipped=_SLOW,
+            models=("random_forest",), learning_cost=1.2, skipped=_SLOW,
         ),
         Effort(
             name="default", bootstrap=50, rows=20_000, matched=True, dependence_rows=100_000, test_rows=10_000,
             slow_rows=20_000, mlp_rows=4_000, light_rows=10_000, cart_rows=3_000, permutations=20,
             cells=5_000_000,
         ),
-        Effort(name="full", bootstrap=1_000, interactions=1),
+        Effort(name="full", bootstrap=1_000, interactions=1, learning_cost=200.0),
     )
 }  # fmt: skip
 FEWEST_FITTED = 1_000
@@ -174,6 +176,12 @@ class Group:
 
     applies: Callable[[Comparison], bool] = lambda comparison: True
     """Whether a scorecard of all metrics has it: experiments of papers are for certain tables only."""
+
+    def cost_for(self, comparison: Comparison) -> float:
+        """The cost for one table under the effort of a comparison; 0 if it is skipped."""
+        if comparison.skips(self.name):
+            return 0.0
+        return comparison.effort.learning_cost if self.name == "learning" else self.cost
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -385,26 +393,28 @@ GROUPS = (
     _two_table_group(
         "one_way",
         lambda c, fake: marginals.one_way(c.sample, fake, bootstrap=c.effort.bootstrap, seed=c.seed),
-        cost=0.7,
+        cost=0.8,
     ),
-    _two_table_group("two_way", lambda c, fake: marginals.two_way(c.sample, fake), cost=0.4),
+    _two_table_group("two_way", lambda c, fake: marginals.two_way(c.sample, fake), cost=0.2),
     _two_table_group("three_way", lambda c, fake: marginals.three_way(c.sample, fake, seed=c.seed)),
-    dataclasses.replace(_row_group("correlations", _correlations, cost=1.0), cut=True),
+    dataclasses.replace(_row_group("correlations", _correlations, cost=0.9), cut=True),
     _two_table_group("dimension_probability", lambda c, fake: marginals.dimension_probability(c.sample, fake)),
     _row_group("validity", lambda c, fake, _: validity.validity(c.train, fake), cost=0.3),
     _row_group("constraints", _constraints),
-    _two_table_group("pmse_logit", _pmse_logit, cost=1.0),
-    Group("learning", _learning, _learning_reference, "trained on real rows", replaces_table=False, cost=20.0),
-    _two_table_group("pmse_cart", _pmse_cart, cost=5.0),
+    _two_table_group("pmse_logit", _pmse_logit, cost=1.2),
+    Group("learning", _learning, _learning_reference, "trained on real rows", replaces_table=False),
+    _two_table_group("pmse_cart", _pmse_cart, cost=2.0),
     _two_table_group("nist", lambda c, fake: marginals.nist(c.sample, fake, seed=c.seed)),
     _two_table_group("cell_accuracy", lambda c, fake: cells.cell_accuracy(c.sample, fake)),
     _row_group(
-        "pca", lambda c, fake, _: geometry.pca_marginal(c.sample, fake, max_rows=c.limit(c.effort.slow_rows), seed=c.seed)
+        "pca", lambda c, fake, _: geometry.pca_marginal(c.sample, fake, max_rows=c.limit(c.effort.slow_rows), seed=c.seed),
+        cost=1.8,
     ),
-    _row_group("wasserstein", lambda c, fake, _: geometry.wasserstein(c.sample, fake, seed=c.seed)),
+    _row_group("wasserstein", lambda c, fake, _: geometry.wasserstein(c.sample, fake, seed=c.seed), cost=1.0),
     _two_table_group(
         "jensen_shannon",
         lambda c, fake: geometry.jensen_shannon(c.sample, fake, max_rows=c.effort.slow_rows, seed=c.seed),
+        cost=1.2,
     ),
     Group(
         "dimension_prediction",
@@ -412,7 +422,7 @@ GROUPS = (
             c.train, fake, c.scored, max_rows=c.limit(c.effort.light_rows, 0.4), seed=c.seed
         ),
         None,
-        cost=10.0,
+        cost=8.5,
     ),
     Group("parallel_rmse", _parallel_rmse, None),
     _row_group("inception", _inception),

@@ -21,6 +21,9 @@ WORST_PAIRS = 10
 REAL_ROWS_PER_QUERY = 50
 """The most real rows searched for each row in `closest_record`: bounds its time."""
 
+PART_OF = 0.99
+"""A holdout is part of the real table if this fraction of its rows is in it; numbers may have been rounded in between."""
+
 NOT_PRIVACY = "Distances to real rows and counts of copies measure fidelity. They are no evidence of privacy."
 
 
@@ -222,6 +225,25 @@ def seen_fraction(real: EncodedTable, holdout: EncodedTable) -> tuple[float, flo
     known = fingerprints(real)
     _, index, counts = np.unique(known, return_inverse=True, return_counts=True)
     return float(np.isin(fingerprints(holdout), known).mean()), float((counts[index] > 1).mean())
+
+
+def rows_without(real: EncodedTable, holdout: EncodedTable) -> np.ndarray | None:
+    """The real rows without those of a holdout that is part of the table; None: it is not, or chance may explain it.
+
+    Twins count: a row that is held out once takes away one of its twins.
+    """
+    known, asked = fingerprints(real), fingerprints(holdout)
+    if holdout.num_rows >= real.num_rows or len(np.unique(known)) < real.num_rows / 2:
+        return None
+    found, counts = np.unique(asked, return_counts=True)
+    order = np.argsort(known, kind="stable")
+    ordered = known[order]
+    rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)  # 0 for the first of its twins
+    at = np.minimum(np.searchsorted(found, ordered), len(found) - 1)
+    taken = (found[at] == ordered) & (rank < counts[at])
+    if taken.sum() < PART_OF * holdout.num_rows:
+        return None
+    return np.sort(order[~taken])
 
 
 def fingerprints(table: EncodedTable) -> UInt64[np.ndarray, " rows"]:
