@@ -31,6 +31,7 @@ ORDER = (
     "failed_run",
     "pipeline",
     "sources",
+    "splitting",
     "conditional",
     "release",
     "api",

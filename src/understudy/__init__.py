@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from understudy.schema import Column as Column
     from understudy.schema import Domain as Domain
     from understudy.schema import Schema as Schema
+    from understudy.splitting import split as split
     from understudy.synthesizers.protocol import Synthesizer as Synthesizer
     from understudy.synthesizers.registry import *  # noqa: F403 - the class of every method
 
@@ -61,6 +62,7 @@ _NAMES_IN = {
     "release": ("Release",),
     "report": ("write_report",),
     "schema": ("Column", "Domain", "Schema"),
+    "splitting": ("split",),
     "synthesizers.protocol": ("Synthesizer",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names} | {

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from understudy.errors import ConfigError, SchemaError, did_you_mean
-from understudy.privacy.table import hold_out
-from understudy.privacy.units import choose_units
+from understudy.privacy.table import hold_out, split_units
 from understudy.schema import Schema
 from understudy.sources import PrivateSource, TableToFit
 from understudy.tables import Frame, as_arrow, to_frame
@@ -48,9 +47,7 @@ def split_arrow(table: pa.Table, test: float, unit: str | None) -> tuple[pa.Tabl
     check_fraction(test, "test")
     if unit is not None and unit not in table.column_names:
         raise SchemaError(f"The table has no column {unit!r}.{did_you_mean(unit, table.column_names)}", column=unit)
-    ids = None if unit is None else table.column(unit)
-    held = pa.array(choose_units(ids, table.num_rows, test, np.random.default_rng(secrets.randbits(128))))
-    return table.filter(pa.compute.invert(held)), table.filter(held)
+    return split_units(table, unit, test, np.random.default_rng(secrets.randbits(128)))
 
 
 def split_private(data: TableToFit, fraction: float, secret: int) -> tuple[TableToFit, pa.Table]:

@@ -22,8 +22,8 @@ Split = Annotated[
     float | None,
     typer.Option(
         "--split",
-        help="Hold out about this fraction of SOURCE before fitting, for 'evaluate --holdout': one coin for each privacy "
-        "unit.",
+        help="Hold out about this fraction of SOURCE before fitting, for 'evaluate --holdout': one coin for each "
+        "privacy unit.",
     ),
 ]
 HoldoutFile = Annotated[
@@ -50,7 +50,9 @@ class HeldOut:
     resume: bool
 
     @classmethod
-    def read(cls, split: float | None, path: str | None, folder: Path, *, force: bool, resume: bool) -> "HeldOut | None":
+    def read(
+        cls, split: float | None, path: str | None, folder: Path, *, force: bool, resume: bool
+    ) -> "HeldOut | None":
         """From the options of a command that writes to this release folder; refused before anything is read."""
         from understudy.splitting import check_fraction
         from understudy.tables import check_writable
@@ -94,8 +96,8 @@ class HeldOut:
         """After the release is saved: the secret is deleted, and the file is named."""
         self._secret_file.unlink(missing_ok=True)
         echo(
-            f"Held out about {self.fraction:.0%} for 'understudy evaluate --holdout {self.path}'. These rows are real and "
-            "were not fitted: never share them.",
+            f"Held out about {self.fraction:.0%} for 'understudy evaluate --holdout {self.path}'. These rows are real "
+            "and were not fitted: never share them.",
             quiet=quiet,
         )
 

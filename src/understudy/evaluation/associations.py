@@ -18,7 +18,7 @@ NOTICEABLE = 0.1
 KEPT, LOST = 0.8, 0.5
 """The fraction of an association that a table must have to have kept it, and below which it has lost it."""
 NOTICEABLE_VALUES, FEWEST_ROWS, WORST = 0.2, 10, 10
-"""Of single categories: the weakest correlation, the fewest real rows, and how many pairs are named."""
+"""Of single categories: the weakest correlation, the fewest real rows with and without each, and how many are named."""
 
 
 def correlations(real: EncodedTable, synthetic: EncodedTable) -> Result:
@@ -93,9 +93,9 @@ def _corrected(associations: np.ndarray, table: EncodedTable) -> Float[np.ndarra
 def _chances(table: EncodedTable) -> Float[np.ndarray, "columns columns"]:
     """The expected square of the association of each pair if its columns were independent.
 
-    With r and c occupied categories chi-square has the mean (r - 1)(c - 1), and V^2 is chi-square / (n min(r - 1, c -
-    1)); eta^2 has the mean (r - 1) / n, and the square of Pearson's correlation 1 / n. A numeric column counts as one of
-    two categories.
+    With r and c occupied categories chi-square has the mean (r - 1)(c - 1), and V^2 is chi-square / (n min(r - 1,
+    c - 1)); eta^2 has the mean (r - 1) / n, and the square of Pearson's correlation 1 / n. A numeric column counts as
+    one of two categories.
     """
     sizes = [
         1 if spec.is_numeric else max(1, np.count_nonzero(np.bincount(table[spec.name])) - 1)
@@ -118,8 +118,11 @@ def _lost_values(real: EncodedTable, synthetic: EncodedTable) -> list[dict[str, 
             counting.dense_counts((table[a.name], table[b.name]), sizes).reshape(sizes) for table in (real, synthetic)
         ]
         ours, theirs = map(_indicator_correlations, counts)
-        lost = np.where((ours >= NOTICEABLE_VALUES) & (counts[0] >= FEWEST_ROWS), ours - theirs, 0.0)
-        cell = np.unravel_index(np.argmax(lost), sizes)
+        margins = counts[0].sum(axis=1, keepdims=True), counts[0].sum(axis=0, keepdims=True)
+        enough = [np.minimum(margin, real.num_rows - margin) >= FEWEST_ROWS for margin in margins]
+        lost = np.where((ours >= NOTICEABLE_VALUES) & enough[0] & enough[1], ours - theirs, 0.0)
+        # Of two values and their opposites, which correlate as much, the rarer ones are named.
+        cell = np.unravel_index(np.argmax(lost * (1 - 1e-6 * counts[0] / real.num_rows)), sizes)
         if lost[cell] > 0 and theirs[cell] < LOST * ours[cell]:
             found.append((float(lost[cell]), _value_pair(a, b, cell, counts, (ours[cell], theirs[cell]))))
     found.sort(key=lambda pair: -pair[0])

@@ -63,9 +63,11 @@ class Effort:
     """Groups and metrics that are computed only when they are asked for."""
 
 
+TSTS = ("tsts_accuracy", "tsts_f1", "tsts_auc")
+"""Models that are trained and tested on synthetic rows."""
 _SLOW = (
     "nist", "pmse_cart", "pca", "wasserstein", "jensen_shannon", "dimension_prediction", "parallel_rmse", "inception",
-    "dcr_ratio", "tsts",
+    "dcr_ratio", *TSTS,
 )  # fmt: skip
 EFFORTS = {
     effort.name: effort
@@ -318,14 +320,12 @@ def _learning(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) 
 
 def _learn_within(comparison: Comparison, synthetic: EncodedTable) -> dict[str, Score]:
     """Train on one half of the synthetic rows and test on the other."""
-    keys = ("accuracy", "f1", "auc")
-    if comparison.skips("tsts"):
-        skipped = Score.none(f"Skipped by the {comparison.effort.name} scorecard.", Status.SKIPPED)
-        return {f"tsts_{key}": skipped for key in keys}
+    if comparison.skips(TSTS[0]):
+        return dict.fromkeys(TSTS, Score.none(f"Skipped by the {comparison.effort.name} scorecard.", Status.SKIPPED))
     first, second = synthetic.split(0.5, seed=comparison.seed)
     halves = dataclasses.replace(comparison, test=second)
     within = _learn(halves, first.at_most(comparison.limit(comparison.effort.light_rows, 0.5), seed=comparison.seed))
-    return {f"tsts_{key}": within.scores[key] for key in keys}
+    return {key: within.scores[key.removeprefix("tsts_")] for key in TSTS}
 
 
 def _learning_reference(comparison: Comparison) -> Result:
@@ -334,10 +334,10 @@ def _learning_reference(comparison: Comparison) -> Result:
     with report_part(0.0, 0.6):
         real = comparison.real_learning
     scores = {f"tstr_{key}": score for key, score in real.scores.items()}
-    if not comparison.target.is_numeric and not comparison.skips("tsts"):
+    if not comparison.target.is_numeric and not comparison.skips(TSTS[0]):
         with report_part(0.6, 1.0):
             within = _learn_within_real(comparison)
-        scores |= {f"tsts_{key}": within.scores[key] for key in ("accuracy", "f1", "auc")}
+        scores |= {key: within.scores[key.removeprefix("tsts_")] for key in TSTS}
     return dataclasses.replace(real, scores=scores)
 
 
@@ -347,7 +347,12 @@ def _learn(comparison: Comparison, train: EncodedTable) -> Result:
     effort, target, test, seed = comparison.effort, comparison.target.name, comparison.scored, comparison.seed
     if comparison.target.is_numeric:
         return regression.learn_numeric(
-            train, test, target=target, max_rows=comparison.limit(effort.slow_rows), bootstrap=effort.bootstrap, seed=seed
+            train,
+            test,
+            target=target,
+            max_rows=comparison.limit(effort.slow_rows),
+            bootstrap=effort.bootstrap,
+            seed=seed,
         )
     return learning.learn(
         train,
@@ -407,7 +412,8 @@ GROUPS = (
     _two_table_group("nist", lambda c, fake: marginals.nist(c.sample, fake, seed=c.seed)),
     _two_table_group("cell_accuracy", lambda c, fake: cells.cell_accuracy(c.sample, fake)),
     _row_group(
-        "pca", lambda c, fake, _: geometry.pca_marginal(c.sample, fake, max_rows=c.limit(c.effort.slow_rows), seed=c.seed),
+        "pca",
+        lambda c, fake, _: geometry.pca_marginal(c.sample, fake, max_rows=c.limit(c.effort.slow_rows), seed=c.seed),
         cost=1.8,
     ),
     _row_group("wasserstein", lambda c, fake, _: geometry.wasserstein(c.sample, fake, seed=c.seed), cost=1.0),

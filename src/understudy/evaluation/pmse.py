@@ -288,8 +288,8 @@ def _fit_logit(
 ) -> _Fit:
     """Newton's method (IRLS) from the intercept alone; steps are halved until the penalised likelihood grows.
 
-    With many columns the steps are found by conjugate gradients: sums of outer products are by far the slowest part, and
-    the factor of one of them serves many iterations.
+    With many columns the steps are found by conjugate gradients: sums of outer products are by far the slowest part,
+    and the factor of one of them serves many iterations.
 
     Convergence is checked before the first step, so that the fitted probabilities of tables with equal column sums are
     exactly c.

@@ -22,7 +22,7 @@ REAL_ROWS_PER_QUERY = 50
 """The most real rows searched for each row in `closest_record`: bounds its time."""
 
 PART_OF = 0.99
-"""A holdout is part of the real table if this fraction of its rows is in it; numbers may have been rounded in between."""
+"""A holdout is part of the real table if this fraction of its rows is in it; numbers may have been rounded."""
 
 NOT_PRIVACY = "Distances to real rows and counts of copies measure fidelity. They are no evidence of privacy."
 
@@ -227,13 +227,14 @@ def seen_fraction(real: EncodedTable, holdout: EncodedTable) -> tuple[float, flo
     return float(np.isin(fingerprints(holdout), known).mean()), float((counts[index] > 1).mean())
 
 
-def rows_without(real: EncodedTable, holdout: EncodedTable) -> np.ndarray | None:
+def rows_without(real: pa.Table, holdout: pa.Table) -> np.ndarray | None:
     """The real rows without those of a holdout that is part of the table; None: it is not, or chance may explain it.
 
-    Twins count: a row that is held out once takes away one of its twins.
+    Rows are compared in all columns that both tables have, ids too. Twins count: a row that is held out once takes away
+    one of its twins.
     """
-    known, asked = fingerprints(real), fingerprints(holdout)
-    if holdout.num_rows >= real.num_rows or len(np.unique(known)) < real.num_rows / 2:
+    known, asked = _row_keys(real, holdout)
+    if len(asked) >= len(known) or len(np.unique(known)) < len(known) / 2:
         return None
     found, counts = np.unique(asked, return_counts=True)
     order = np.argsort(known, kind="stable")
@@ -241,9 +242,23 @@ def rows_without(real: EncodedTable, holdout: EncodedTable) -> np.ndarray | None
     rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)  # 0 for the first of its twins
     at = np.minimum(np.searchsorted(found, ordered), len(found) - 1)
     taken = (found[at] == ordered) & (rank < counts[at])
-    if taken.sum() < PART_OF * holdout.num_rows:
+    if taken.sum() < PART_OF * len(asked):
         return None
     return np.sort(order[~taken])
+
+
+def _row_keys(*tables: pa.Table) -> list[np.ndarray]:
+    """One number for each row, equal where the texts of all common columns are equal."""
+    names = [name for name in tables[0].column_names if all(name in table.column_names for table in tables)]
+    codes: list[list[np.ndarray]] = [[] for _ in tables]
+    sizes = []
+    for name in names:
+        texts = pa.chunked_array([part for table in tables for part in table.column(name).cast(pa.string()).chunks])
+        indices = texts.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False) + 1
+        sizes.append(int(indices.max(initial=0)) + 1)
+        for each, part in zip(codes, np.split(indices, np.cumsum([t.num_rows for t in tables])[:-1]), strict=True):
+            each.append(part)
+    return joint_keys(codes, sizes)
 
 
 def fingerprints(table: EncodedTable) -> UInt64[np.ndarray, " rows"]:

@@ -71,9 +71,20 @@ def hold_out(
 
     Formal guarantee: that of `choose_units`.
     """
-    ids = None if unit is None else table._table.column(unit)
-    held = pa.array(choose_units(ids, table._table.num_rows, fraction, coins))
-    return PrivateTable(table._table.filter(pc.invert(held))), table._table.filter(held)
+    rest, held = split_units(table._table, unit, fraction, coins)
+    return PrivateTable(rest), held
+
+
+def split_units(
+    table: pa.Table, unit: str | None, fraction: float, coins: np.random.Generator
+) -> tuple[pa.Table, pa.Table]:
+    """The rows that are not held out and those that are. Both are private: for files of the steward.
+
+    Formal guarantee: that of `choose_units`.
+    """
+    ids = None if unit is None else table.column(unit)
+    held = pa.array(choose_units(ids, table.num_rows, fraction, coins))
+    return table.filter(pc.invert(held)), table.filter(held)
 
 
 def limit_units(table: PrivateTable, unit: str | None, max_rows_per_unit: int) -> PrivateTable:

@@ -92,7 +92,9 @@ def _lost_values(card: Json, methods: Sequence[Style]) -> str:
     rows = []
     for style in methods:
         for pair in detail(card, "correlations", style.name).get("values") or ():
-            first, second = (f"{column} = {value}" for column, value in zip(pair["columns"], pair["values"], strict=True))
+            first, second = (
+                f"{column} = {value}" for column, value in zip(pair["columns"], pair["values"], strict=True)
+            )
             whose = f"<td>{style.heading(20)}</td>" if len(methods) > 1 else ""
             numbers = "".join(
                 f"<td class=n>{format_fraction(pair[key])}</td>" for key in ("real_fraction", "synthetic_fraction")

@@ -63,9 +63,9 @@ def render(
         raise ConfigError(f"No table named {quote(of)} was evaluated, only {known}. Name one of these.")
     drawn = [
         ("verdict", "Verdict", _verdict(card, methods)),
+        ("key", "Key scores", score_sections.key_scores(card, methods)),
         ("findings", "Findings", _findings(card, methods)),
         ("tables", "Tables", _tables(card, methods)),
-        ("key", "Key scores", score_sections.key_scores(card, methods)),
         ("scores", "Scores compared with real rows", score_sections.bars(card, methods)),
         ("columns", "Single columns", chart_sections.columns(card, methods)),
         ("pairs", "Pairs of columns", chart_sections.pairs(card, methods)),
@@ -115,9 +115,10 @@ def _head(card: Json, methods: Sequence[Style]) -> str:
     what = "One synthetic table" if count == 1 else f"{_COUNTS.get(count, count)} synthetic tables"
     tables = [f"{style.heading()} ({count_of(table['rows'], 'row')})"
               for style, table in zip(methods, card["synthetic"], strict=True)]  # fmt: skip
+    real = f"{esc(card['real'].get('file') or card['real']['name'])} ({count_of(card['real']['rows'], 'row')})"
     return (
         f'<header><h1>{what} compared with the real one</h1><p class="tables">{", ".join(tables)}; real: '
-        f"{esc(card['real'].get('file') or card['real']['name'])} ({count_of(card['real']['rows'], 'row')})</p></header>"
+        f"{real}</p></header>"
     )
 
 
@@ -151,7 +152,9 @@ def _rows_used(card: Json) -> str:
     rows: dict[int, list[str]] = {}
     for group, settings in (card.get("settings") or {}).items():
         used = [settings.get(key) for key in ("synthetic_rows", "dependence_synthetic_rows")]
-        used += list((settings.get("train_rows") or {}).values()) if isinstance(settings.get("train_rows"), Mapping) else []
+        used += (
+            list((settings.get("train_rows") or {}).values()) if isinstance(settings.get("train_rows"), Mapping) else []
+        )
         known = [number for number in used if isinstance(number, int)]
         if known:
             rows.setdefault(max(known), []).append(model_name(group))

@@ -216,11 +216,12 @@ def _remark(card: Json, metric: Json, methods: Sequence[Style]) -> str:
     """What a score means here, where its number alone misleads; HTML."""
     if metric["key"] != "exact_copies":
         return ""
-    found = {style: summary.chance_of_copies(card, style.name) for style in methods}
-    several = len(methods) > 1
-    return "".join(
-        f"<small>{f'{style.heading(20)}: ' if several else ''}{esc(text)}</small>" for style, text in found.items() if text
-    )
+    parts = []
+    for style in methods:
+        whose = f"{style.heading(20)}: " if len(methods) > 1 else ""
+        if text := summary.chance_of_copies(card, style.name):
+            parts.append(f"<small>{whose}{esc(text)}</small>")
+    return "".join(parts)
 
 
 def _row(metric: Json, methods: Sequence[Style], usual: str, remark: str) -> str:

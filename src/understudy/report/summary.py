@@ -1,5 +1,6 @@
-"""The verdict on one synthetic table in four sentences: what is good, what is lost, which rules are broken, and what the
-table should not be used for. They follow from the scores by the rules of this file.
+"""The verdict on one synthetic table: what is good, what is lost, which rules are broken, what it should not be used for.
+
+Four sentences that follow from the scores by the rules of this file.
 """
 
 import dataclasses
