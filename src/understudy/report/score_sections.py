@@ -166,7 +166,8 @@ def _bar_card(metric: Json, methods: Sequence[Style], usual: str, remark: str) -
     return (
         f'<div class="bar-card" tabindex="0" data-tip="{esc(metric["meaning"])}"><h4>{esc(metric["title"])}</h4>'
         f'<p class="small">{_direction_text(metric)} · {text}</p><dl>{"".join(rows)}'
-        f'<dt></dt><dd class="ends"><span><i>{_end(metric, low)}</i><i>{_end(metric, high)}</i></span></dd></dl>{remark}</div>'
+        f'<dt></dt><dd class="ends"><span><i>{_end(metric, low)}</i><i>{_end(metric, high)}</i></span></dd></dl>'
+        f"{remark}</div>"
     )
 
 

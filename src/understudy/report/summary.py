@@ -1,4 +1,4 @@
-"""The verdict on one synthetic table: what is good, what is lost, which rules are broken, what it should not be used for.
+"""The verdict on one synthetic table: what is good, what is lost, which rules are broken, and what it is not for.
 
 Four sentences that follow from the scores by the rules of this file.
 """
