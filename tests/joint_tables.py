@@ -36,7 +36,7 @@ def whole_table(model: GraphicalModel) -> np.ndarray:
         code = dict(zip(names, cell, strict=True))
         for clique, table in zip(model.cliques, model.potentials, strict=True):
             logs[cell] += table[tuple(code[name] for name in clique)]
-    joint = np.exp(logs)
+    joint = np.exp(logs - logs.max())
     return joint / joint.sum()
 
 

@@ -17,11 +17,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import duckdb
+import openpyxl
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+import pyreadstat
 import pytest
 
 import understudy as us
@@ -142,6 +144,24 @@ def write_duckdb(folder: Path, values: Sequence[str]) -> str:
     return "t.duckdb::t"
 
 
+def write_excel(folder: Path, values: Sequence[str]) -> str:
+    book = openpyxl.Workbook()
+    for row in [(HEAD, "x"), *((int(OTHER), number(value)) for value in values)]:
+        book.worksheets[0].append(row)
+    book.save(folder / "t.xlsx")
+    return "t.xlsx"
+
+
+def write_spss(folder: Path, values: Sequence[str]) -> str:
+    pyreadstat.write_sav(pd.read_csv(folder / write_csv(folder, values)), str(folder / "t.sav"))
+    return "t.sav"
+
+
+def write_stata(folder: Path, values: Sequence[str]) -> str:
+    pyreadstat.write_dta(pd.read_csv(folder / write_csv(folder, values)), str(folder / "t.dta"))
+    return "t.dta"
+
+
 SOURCES: dict[str, Callable[[Path, Sequence[str]], str]] = {
     "CSV": write_csv,
     "JSON lines": write_json_lines,
@@ -151,8 +171,14 @@ SOURCES: dict[str, Callable[[Path, Sequence[str]], str]] = {
     "Parquet by pyarrow": write_pyarrow,
     "SQLite": write_sqlite,
     "DuckDB": write_duckdb,
+    "Excel": write_excel,
+    "SPSS": write_spss,
+    "Stata": write_stata,
 }
-TOOL_ERRORS = (pa.ArrowException, pl.exceptions.PolarsError, duckdb.Error, ValueError, OverflowError)
+TOOL_ERRORS = (
+    *(pa.ArrowException, pl.exceptions.PolarsError, duckdb.Error, ValueError, OverflowError),
+    *(pyreadstat.PyreadstatError, pyreadstat.ReadstatError),
+)
 
 
 # ------------------------------------------------------------------------------------------------------------- outcomes
@@ -176,6 +202,7 @@ def without_noise(name: str, content: object) -> object:
         if column["type"] == "categorical":  # the list may be noisy, the type of its values may not
             column["categories"] = sorted({type(value).__name__ for value in column["categories"]})
     codec = {**codec, "columns": columns, "num_rows": type(codec["num_rows"]).__name__}
+    codec["rows_per_unit"] = len(codec["rows_per_unit"])  # the bins are public, what is in them is noisy
     model = {**content["model"], "structure": sorted(content["model"]["structure"])}
     return {key: value for key, value in content.items() if not key.startswith("sha256")} | {
         "codec": codec,
@@ -274,6 +301,12 @@ PAIRS = [
     ("DuckDB", "real", "huge number"),
     ("DuckDB", "boolean", "missing"),
     ("DuckDB", "datetime", "old date"),
+    ("Excel", "integer", "word"),
+    ("Excel", "real", "fraction"),
+    ("Excel", "categorical", "huge number"),
+    ("SPSS", "integer", "word"),
+    ("SPSS", "categorical of texts", "missing"),
+    ("Stata", "real", "word"),
 ]
 
 
@@ -294,6 +327,39 @@ def test_the_pairs_cover_all_sources_kinds_and_odd_rows() -> None:
 @pytest.mark.parametrize("source", SOURCES)
 def test_all_odd_rows(folder: Path, source: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert check_pair(folder, source, kind, list(ODD), capsys) > len(ODD) / 2
+
+
+# ------------------------------------------------------------------------------------------------------ one more unit
+
+UNITS = """
+table = { unit = "who", max_rows_per_unit = 3 }
+columns.who.kind = "id"
+columns.sex = { kind = "categorical", categories = ["f", "m"], per_unit = true }
+columns.x = { kind = "integer", bounds = [0, 9] }
+"""
+MORE = {
+    "one row": [("new", "f", "1")],
+    "as many as are used": [("new", "f", "1")] * 3,
+    "more than are used": [("new", "f", "1")] * 50,
+    "two sexes": [("new", "f", "1"), ("new", "m", "2")],
+    "an odd sex": [("new", "?", "1")],
+    "no value": [("new", "", "")],
+    "no unit": [("", "f", "1")] * 2,
+}
+
+
+@pytest.mark.parametrize("more", MORE)
+def test_one_more_unit_changes_noise_only(folder: Path, more: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever the number of its rows, and whether or not they agree in what is declared once per unit."""
+    (folder / "schema.toml").write_text(UNITS)
+    lines = [(f"p{at // 2}", "fm"[at % 4 // 2], str(at % 10)) for at in range(NUM_ROWS)]
+    found = []
+    for rows in (lines, lines + MORE[more]):
+        (folder / "t.csv").write_text("\n".join(map(",".join, [("who", "sex", "x"), *rows])) + "\n")
+        found.append(outcome(folder, "t.csv", capsys))
+    assert found[0]["exit code"] == 0, found[0]["standard error"]
+    assert found[0]["release.json"]["codec"]["rows_per_unit"] == 3  # type: ignore[index]
+    assert found[0] == found[1]
 
 
 # ------------------------------------------------------------------------------------------------ nobody, or one person

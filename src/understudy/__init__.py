@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from understudy.splitting import split as split
     from understudy.synthesizers.protocol import Synthesizer as Synthesizer
     from understudy.synthesizers.registry import *  # noqa: F403 - the class of every method
+    from understudy.tables import ReadOptions as ReadOptions
 
 _NAMES_IN = {
     "accuracy": ("guarantee_for",),
@@ -64,6 +65,7 @@ _NAMES_IN = {
     "schema": ("Column", "Domain", "Schema"),
     "splitting": ("split",),
     "synthesizers.protocol": ("Synthesizer",),
+    "tables": ("ReadOptions",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names} | {
     place.partition(":")[2]: place.partition(":")[0].removeprefix("understudy.") for place in SYNTHESIZERS.values()

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from jaxtyping import PRNGKeyArray
 
 from understudy import certificate
-from understudy.encoding import assumed_domain
+from understudy.encoding import assumed_domain, unit_notes
 from understudy.errors import ConfigError
 from understudy.models import Model
 from understudy.notes import Level, warnings_of
@@ -33,6 +33,7 @@ from understudy.sources import PrivateSource, PublicSource, TableToFit, read_pri
 from understudy.synthesizers import AUTO, Synthesizer, express, too_large_for
 from understudy.synthesizers.protocol import expected_noise_of
 from understudy.synthesizers.run import Run
+from understudy.tables import ReadOptions
 
 
 def plan(
@@ -55,7 +56,7 @@ def plan(
     domain = assumed_domain(schema, binning, num_rows=rows)
     synthesizer = synthesizer_of(method)
     run = plan_run(schema, synthesizer, guarantee, binning, num_rows=rows)
-    notes = warnings_of(guarantee.warnings) + run.discovery.notes + run.training.notes
+    notes = warnings_of(guarantee.warnings) + unit_notes(schema) + run.discovery.notes + run.training.notes
     if not guarantee.is_private:
         return Plan(run.queries, notes)
     expected = expected_noise_of(synthesizer, domain.largest, run.training, schema.max_rows_per_unit)
@@ -73,6 +74,7 @@ def fit(
     seed: int | None = None,
     public: "PublicSource | None" = None,
     keep_types: bool = False,
+    reading: ReadOptions | None = None,
     progress: Progress | None = None,
     checkpoint: "str | os.PathLike[str] | None" = None,
     resume: bool = False,
@@ -87,7 +89,8 @@ def fit(
     compared.
 
     With a declared schema the synthetic columns have the types of the declared kinds. With `keep_types` they have the
-    types of the columns of `table`, which are then treated as public: the certificate says so.
+    types of the columns of `table`, which are then treated as public: the certificate says so. `reading` says what a
+    text file or workbook does not say itself: its encoding, its decimal sign, whether it has a header, the sheet.
 
     `checkpoint` names a folder in which the run keeps the secret of its noise and the state of its training: if it is
     killed, the same call with `resume=True` continues to the same release. Saving the release deletes the folder;
@@ -100,7 +103,7 @@ def fit(
     schema declares public, timing and memory.
     """
     options = FitOptions(method, guarantee, binning or Binning(), seed, public, checkpoint, resume, progress)
-    return fit_table(read_private_table(table, schema, target=target, keep_types=keep_types), options)
+    return fit_table(read_private_table(table, schema, target=target, keep_types=keep_types, reading=reading), options)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +157,7 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
             model = _fit_model(synthesizer, encoded, public, key=noise.key(), progress=options.progress)
             statement = encoded.statement()
             estimates = certificate.estimation_notes(run.discovery, encoded.codec)
-            notes = (*notes, *warnings_of(statement.warnings), *estimates)
+            notes = (*notes, *warnings_of(statement.warnings), *unit_notes(data.schema), *estimates)
             release = Release(model, encoded.codec, statement, data.origin, checkpoint, notes)
             if checkpoint is not None:
                 checkpoint.keep(release.to_files())

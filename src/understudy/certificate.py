@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from understudy._version import __version__
-from understudy.encoding import CategoricalCodec, Codec
+from understudy.encoding import CategoricalCodec, Codec, describe_rows_per_unit
 from understudy.marginals.measured import measured_from_json, measured_section, measured_to_json
 from understudy.notes import Level, Note
 from understudy.privacy.accounting import Spent, grid_for, spent
 from understudy.privacy.discovery import rows_to_be_listed
-from understudy.privacy.events import EVENTS, event_from_json
+from understudy.privacy.events import EVENTS, UnitHistogram, event_from_json
 from understudy.privacy.ledger import Guarantee, Plan, PublicFacts, Query, Statement
 from understudy.privacy.rows import PrivateRows
 from understudy.run.atomic import json_bytes
@@ -78,6 +78,7 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
         "formats": [f"{c.name} ({c.format})" for c in modelled if c.format is not None],
         "never null": [c.name for c in modelled if not c.nullable],
         "privacy unit, read only to group rows": [schema.unit] if schema.unit else [],
+        "one value per unit": [c.name for c in modelled if c.per_unit],
         "replaced by fresh numbers, not modelled": [c.name for c in kept if c.kind == "id"],
         "left out, never read": [
             c.name for c in schema.columns if (c.drop or c.kind == "text") and c.name != schema.unit
@@ -89,6 +90,8 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
 def estimated_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
     """What the schema leaves open, with the noisy answers, which are free to show."""
     facts = [f"number of rows: about {codec.num_rows:,}"] if schema.rows is None else []
+    if codec.rows_per_unit:
+        facts.append(f"rows per unit: {describe_rows_per_unit(codec.rows_per_unit)}")
     columns = {column.name: column for column in codec.columns}
     found: dict[str, list[str]] = {"categories": [], "bounds": []}
     for column in schema.modelled:
@@ -396,8 +399,14 @@ def _protected(statement: Statement) -> list[str]:
     if facts.unit is not None:
         who = (
             f"The privacy unit is all rows with the same value of {_code(facts.unit)}. At most "
-            f"{statement.max_rows_per_unit} row(s) of each unit were used. Rows without a value there were left out."
+            f"{statement.max_rows_per_unit} row(s) of each unit were used, the first ones in the table. Further rows, "
+            "and rows without a value there, were left out."
         )
+        if any(isinstance(query.event, UnitHistogram) for query in statement.queries):
+            who += (
+                " The number of rows of a synthetic unit is drawn from a noisy histogram of rows per unit; its rows "
+                "are independent of each other, given the columns with one value per unit."
+            )
     relation = "Neighbouring tables differ by adding or removing one unit. The number of rows is protected as well."
     if facts.rows_declared is not None:
         relation = (

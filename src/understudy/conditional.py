@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Bool, PRNGKeyArray
 
-from understudy.encoding import CategoricalCodec, Codec, NumericCodec
+from understudy.encoding import CategoricalCodec, Codec, NumericCodec, number_ids
 from understudy.errors import ConditionError
 from understudy.models.protocol import Allowed
 from understudy.models.rejection import propose_until
@@ -37,25 +37,20 @@ Draw: TypeAlias = Callable[[int, PRNGKeyArray, Allowed | None], pa.Table]
 def sample_where(draw: Draw, num_rows: int, where: str, *, codec: Codec, origin: Origin, key: PRNGKeyArray) -> pa.Table:
     """`num_rows` rows that meet the condition in the form in which they are written. Ids are numbered from 1."""
     allowed = allowed_codes(where, codec, origin)
-    names = [column.name for column in codec.columns]
 
     def propose(size: int, batch_key: PRNGKeyArray) -> tuple[pa.Table, int]:
         rows = draw(size, batch_key, allowed)
-        output = restyle_within_bounds(rows.select(names), origin, codec.schema)
-        rows = rows.filter(pa.array(filter_where(output, where)))
+        rows = rows.filter(pa.array(rows_meeting(where, rows, codec, origin)))
         return rows, rows.num_rows
 
-    accepted = pa.concat_tables(propose_until(num_rows, propose, key=key))
-    return _number_ids(accepted.slice(0, num_rows), codec.schema)
+    accepted = pa.concat_tables(propose_until(num_rows, propose, key=key)).slice(0, num_rows)
+    return number_ids(accepted, codec.schema, np.arange(num_rows))  # not those of the proposed rows
 
 
-def _number_ids(rows: pa.Table, schema: Schema) -> pa.Table:
-    """Ids count the rows that are returned, not those that were proposed."""
-    for column in schema.columns:
-        if column.kind == "id" and column.name in rows.column_names:
-            at = rows.column_names.index(column.name)
-            rows = rows.set_column(at, rows.field(at), pa.array(np.arange(1, rows.num_rows + 1)))
-    return rows
+def rows_meeting(where: str, rows: pa.Table, codec: Codec, origin: Origin) -> Bool[np.ndarray, " rows"]:
+    """Which decoded rows meet the condition in the form in which they are written."""
+    modelled = rows.select([column.name for column in codec.columns])
+    return filter_where(restyle_within_bounds(modelled, origin, codec.schema), where)
 
 
 def allowed_codes(where: str, codec: Codec, origin: Origin) -> dict[str, np.ndarray]:

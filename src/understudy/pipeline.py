@@ -18,6 +18,7 @@ from understudy.privacy.discovery import Binning, plan_discovery
 from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, PublicFacts, Query, Statement
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.rows_per_unit import plan_rows_per_unit
 from understudy.privacy.table import PrivateTable
 from understudy.run.checkpoint import Checkpoint
 from understudy.schema import Domain, Schema
@@ -53,6 +54,9 @@ def plan_run(
     """Plans every query of a run. Refuses what exceeds the budget, and what would not fit at the largest sizes."""
     budget = guarantee.budget(schema.max_rows_per_unit)
     discovery = plan_discovery(schema, budget, binning)
+    if isinstance(method, Synthesizer):  # a learner makes no rows
+        queries = (*discovery.queries, *plan_rows_per_unit(schema, budget))
+        discovery = dataclasses.replace(discovery, queries=queries)
     domain = assumed_domain(schema, binning, num_rows=num_rows)
     training = plan_method(method, domain, budget.after(discovery.queries))
     return PlannedRun(schema, guarantee, binning, discovery, training)

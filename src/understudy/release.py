@@ -4,6 +4,7 @@ On disk it is a folder of readable JSON and plain arrays. Loading one runs no co
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -19,8 +20,8 @@ from jaxtyping import PRNGKeyArray
 
 from understudy import certificate
 from understudy._version import __version__
-from understudy.conditional import sample_where
-from understudy.encoding import Codec
+from understudy.conditional import rows_meeting, sample_where
+from understudy.encoding import Codec, group_into_units, pool_factor
 from understudy.errors import ConfigError, ReleaseError, SchemaError
 from understudy.failed_run import read_record
 from understudy.models import Model, load_model, save_model
@@ -34,7 +35,7 @@ from understudy.schema import Schema
 from understudy.tables import Origin, atomic_folder, restyle_within_bounds, to_frame
 
 FORMAT = "understudy-release"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FILES = ("model.safetensors", "certificate.json", "CERTIFICATE.md")
 RELEASE_FILES = ("release.json", *FILES)
 """The files of a release folder beside release.json."""
@@ -65,6 +66,7 @@ class Release:
     def sample(self, num_rows: int | None = None, *, where: str | None = None, seed: int | None = None) -> Any:
         """Synthetic rows in the kind of frame that `fit` was given. Post-processing: free, as often as wanted.
 
+        With a privacy unit that may own several rows, these are rows of synthetic units: see `group_into_units`.
         `where` is an SQL condition over the columns; rows then follow the model given that condition. `seed` makes the
         sample reproducible and does not affect the guarantee.
         """
@@ -78,10 +80,15 @@ class Release:
         check_size(num_rows, "The number of synthetic rows")
         check_seed(seed)
         num_rows, key = int(num_rows), fresh_key() if seed is None else jax.random.key(seed)
+        row_key, unit_key = jax.random.split(key) if self.codec.rows_per_unit else (key, None)
+        is_valid = None
         if where is None:
-            rows = self._draw(num_rows, key, None)
+            rows = self._draw(num_rows * pool_factor(self.codec, num_rows), row_key, None)
         else:
-            rows = sample_where(self._draw, num_rows, where, codec=self.codec, origin=self.origin, key=key)
+            rows = sample_where(self._draw, num_rows, where, codec=self.codec, origin=self.origin, key=row_key)
+            is_valid = functools.partial(rows_meeting, where, codec=self.codec, origin=self.origin)
+        if unit_key is not None:
+            rows = group_into_units(rows, num_rows, self.codec, key=unit_key, is_valid=is_valid)
         return restyle_within_bounds(rows, self.origin, self.schema)
 
     def _draw(self, num_rows: int, key: PRNGKeyArray, allowed: Allowed | None) -> pa.Table:

@@ -18,7 +18,7 @@ from understudy.synthesizers import (
     synthesizer_class,
     takes_public,
 )
-from understudy.tables import Frame, Origin, SourceId, as_arrow, conform, is_same_source, source_id
+from understudy.tables import Frame, Origin, ReadOptions, SourceId, as_arrow, conform, is_same_source, source_id
 
 PrivateSource: TypeAlias = "Frame | str | os.PathLike[str]"
 """A pandas, polars or Arrow frame, or the path of a file or database table."""
@@ -39,10 +39,15 @@ class TableToFit:
 
 
 def read_private_table(
-    table: PrivateSource, schema: Schema | None = None, *, target: str | None = None, keep_types: bool = False
+    table: PrivateSource,
+    schema: Schema | None = None,
+    *,
+    target: str | None = None,
+    keep_types: bool = False,
+    reading: ReadOptions | None = None,
 ) -> TableToFit:
     """Reads a table by its schema, or drafts one from its types."""
-    arrow, origin = as_arrow(table, schema, keep_types=keep_types)
+    arrow, origin = as_arrow(table, schema, keep_types=keep_types, reading=reading)
     if schema is None:
         schema = Schema.draft(arrow.schema)
         arrow = conform(arrow, schema)

@@ -41,7 +41,32 @@ nullable = false
 categories = ["no", "yes"]
 """
 
+VISITS = "person,sex,ward\n" + "".join(
+    f"{number // 3},{'fm'[number // 3 % 2]},{'abc'[number * number % 3]}\n" for number in range(1, 301)
+)
+
+VISITS_SCHEMA = """
+[table]
+rows = 300
+unit = "person"
+max_rows_per_unit = 3
+
+[columns.person]
+kind = "id"
+[columns.sex]
+kind = "categorical"
+categories = ["f", "m"]
+nullable = false
+per_unit = true
+[columns.ward]
+kind = "categorical"
+categories = ["a", "b", "c"]
+nullable = false
+"""
+
 FIT = ["fit", "people.csv", "--schema", "people.toml", "--epsilon", "1", "--method", "independent", "--seed", "0", "-q"]
+
+FIT_VISITS = ["--schema", "visits.toml", "--epsilon", "1", "--method", "independent", "--seed", "0"]
 
 COMMANDS = {
     "help": ["--help"],
@@ -68,30 +93,43 @@ COMMANDS = {
     "plan_auto": ["plan", "people.toml", "--epsilon", "1", "--rows", "20000"],
     "plan_accuracy": ["plan", "people.toml", "--accuracy", "1-way 5%", "--method", "mst"],
     "plan_open": ["plan", "open.toml", "--epsilon", "1", "--method", "mst"],
+    "plan_units": ["plan", "visits.toml", "--epsilon", "1", "--method", "independent"],
     "fit": [*FIT[:-1], "-o", "other.release"],
     "certificate": ["certificate", "release"],
     "sample": ["sample", "release", "-n", "8", "--seed", "1", "-o", "fake.csv"],
     "sample_where": ["sample", "release", "-n", "8", "--seed", "1", "-o", "some.csv", "--where", "age < 40"],
+    "synth_units": ["synth", "visits.csv", *FIT_VISITS, "-n", "8", "-o", "visits_fake.csv"],
+    "sample_units": ["sample", "visits.release", "-n", "8", "--seed", "1", "-o", "more_visits.csv"],
+    "certificate_units": ["certificate", "visits.release"],
     "schema_draft": ["schema", "draft", "people.csv", "-o", "draft.toml"],
     "schema_check": ["schema", "check", "people.csv", "people.toml"],
 }
 
-WRITTEN = {"sample": "fake.csv", "sample_where": "some.csv", "schema_draft": "draft.toml"}
+WRITTEN = {
+    "sample": "fake.csv",
+    "sample_where": "some.csv",
+    "synth_units": "visits_fake.csv",
+    "sample_units": "more_visits.csv",
+    "schema_draft": "draft.toml",
+}
 """Commands whose output file is part of the snapshot."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a table, a schema that declares everything, one that does not, and a seeded release."""
+    """A folder with tables, schemas that declare everything, one that does not, and seeded releases."""
     folder = tmp_path_factory.mktemp("snapshots")
     (folder / "people.csv").write_text(TABLE)
     (folder / "people.toml").write_text(SCHEMA)
+    (folder / "visits.csv").write_text(VISITS)
+    (folder / "visits.toml").write_text(VISITS_SCHEMA)
     (folder / "open.toml").write_text(
         SCHEMA.replace('categories = ["none", "school"]\n', "").replace("rows = 200\n", "")
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert run([*FIT, "-o", "release"]) == 0
+        assert run(["fit", "visits.csv", *FIT_VISITS, "-q", "-o", "visits.release"]) == 0
     return folder
 
 

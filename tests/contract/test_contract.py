@@ -58,9 +58,9 @@ KINDS = {
 }
 
 FACTS: dict[str, dict[str, object]] = {
-    "degree": {"categories": ("none", "school", "college", "other"), "unknown": "other"},
+    "degree": {"categories": ("none", "school", "college", "other"), "unknown": "other", "per_unit": True},
     "grade": {"categories": (1, 2, 3), "nullable": False},
-    "age": {"bounds": (18, 90), "nullable": False},
+    "age": {"bounds": (18, 90), "nullable": False, "per_unit": True},
     "balance": {"bounds": (-(10**9), 10**9)},
     "income": {"bounds": (0.0, 250.0)},
     "member": {"nullable": False},
@@ -273,7 +273,20 @@ def assert_obeys(fake: pa.Table, schema: us.Schema) -> None:
         if column.bounds is not None:
             found = pc.min_max(values).as_py()
             assert column.bounds[0] <= found["min"] <= found["max"] <= column.bounds[1], name
-    assert fake.column("person").to_pylist() == list(range(1, len(fake) + 1))
+    assert_units(fake, schema)
+
+
+def assert_units(fake: pa.Table, schema: us.Schema) -> None:
+    """Ids count the units; no unit has more rows than allowed, some have several, and all share per_unit values."""
+    units = fake.column("person").to_numpy()
+    numbers, first, sizes = np.unique(units, return_index=True, return_counts=True)
+    assert numbers.tolist() == list(range(1, len(numbers) + 1))
+    assert sizes.max() == schema.max_rows_per_unit
+    assert np.array_equal(np.repeat(numbers, sizes), units)  # the rows of a unit stand together
+    for column in schema.columns:
+        if column.per_unit:
+            values = fake.column(column.name)
+            assert values.equals(values.take(np.repeat(first, sizes))), column.name
 
 
 def test_rows_obey_the_schema(with_declared: Fitted) -> None:
@@ -290,6 +303,8 @@ def test_rows_obey_the_drafted_schema(with_nothing: Fitted) -> None:
         for n in fake.column_names
     ]
     assert pc.all(pc.is_finite(fake.column("income").drop_null())).as_py()
+    if undeclared(with_nothing.method).unit is not None:
+        assert_units(fake, undeclared(with_nothing.method))
 
 
 def test_a_second_accountant_confirms_epsilon(with_declared: Fitted, with_nothing: Fitted) -> None:
@@ -348,9 +363,7 @@ def test_charges_are_those_of_the_plan(how: str, method: str, request: pytest.Fi
     release = made.release if isinstance(made, Fitted) else made
     planned = plan(method, undeclared(method) if how == "with_nothing" else declared(method))
     assert planned.queries == release.statement.queries
-    assert {query.path[0] for query in planned if query.key not in ("size", "categories", "bounds", "histograms")} == {
-        name_of(read_method(method))
-    }
+    assert {query.path[0] for query in planned if query.path != ("discovery",)} == {name_of(read_method(method))}
 
 
 def test_assumed_rows_move_no_charge(with_nothing: Fitted, method: str) -> None:
@@ -566,7 +579,13 @@ def test_saved_and_loaded_sample_alike(with_declared: Fitted, with_nothing: Fitt
         assert loaded.schema == fitted.release.schema
         assert loaded.sample(300, seed=7).equals(fitted.release.sample(300, seed=7))
         where = "age > 40 AND degree IS NOT NULL"
-        assert loaded.sample(20, where=where, seed=7).equals(fitted.release.sample(20, where=where, seed=7))
+        sampled = loaded.sample(20, where=where, seed=7)
+        assert sampled.equals(fitted.release.sample(20, where=where, seed=7))
+        assert sampled.num_rows == 20
+        if loaded.schema.max_rows_per_unit > 1:
+            assert_units(sampled, loaded.schema)
+            assert pc.min(sampled.column("age")).as_py() > 40
+            assert sampled.column("degree").null_count == 0
 
 
 def test_folder_holds_four_files(with_declared: Fitted) -> None:

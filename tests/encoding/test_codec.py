@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import understudy as us
 from tests.builders import encode
 from understudy.encoding import (
     CategoricalCodec,
@@ -394,3 +395,43 @@ def test_the_assumed_domain_reads_no_data() -> None:
     assert domain.size(("weight",)) == 20
     assert domain.size(("born",)) == 21
     assert assumed_domain(Schema(columns=(Column(name="x", kind="real"),)), Binning(), num_rows=7).num_rows == 7
+
+
+# ------------------------------------------------------------------------------------------------------- two integers
+
+
+def test_two_declared_integers_need_no_histogram() -> None:
+    """500 columns of 0 and 1 are two categories each: nothing about them is estimated, and nothing is charged."""
+    flags = tuple(Column(name=f"c{i}", kind="integer", bounds=(0, 1)) for i in range(500))
+    schema = Schema(columns=flags, rows=100)
+    for bins in ("tree", "equal", "uniform"):
+        binning = Binning(bins=bins)
+        assert not plan_discovery(schema, Guarantee(1.0, 1e-6).budget(1), binning).queries
+        assert set(assumed_domain(schema, binning).sizes) == {3}
+    mixed = Schema(columns=(*flags, Column(name="age", kind="integer", bounds=(0, 90))), rows=100)
+    (query,) = plan_discovery(mixed, Guarantee(1.0, 1e-6).budget(1), Binning()).queries
+    assert (query.columns, query.what) == (("age",), "fine histograms of 1 column")
+    alone = plan_discovery(Schema(columns=mixed.columns[-1:], rows=100), Guarantee(1.0, 1e-6).budget(1), Binning())
+    assert query.event == alone["histograms"].event
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_two_integers_are_two_bins(declared: bool) -> None:
+    """Also if the bounds are estimated: then the worst case is charged, as planned, and no histogram is drawn."""
+    table = pa.table({"x": [0] * 300 + [1] * 20 + [None] * 5})
+    bounds = (0, 1) if declared else None
+    schema = Schema(columns=(Column(name="x", kind="integer", bounds=bounds),), rows=325)
+    guarantee = Guarantee(10.0, 1e-6)
+    release = us.fit(table, "independent", guarantee, schema=schema, seed=1)
+    (column,) = release.codec.columns
+    assert isinstance(column, NumericCodec)
+    assert (column.extent, column.num_bins) == ("0 to 1", 2)
+    assert column.histogram.masses.tolist() == [0.5, 0.5]
+    codes = release.codec.encode(pa.table({"x": [-5, 0, 1, 7, None]}))[:, 0]
+    assert codes.tolist() == [0, 0, 1, 1, 2]
+    charged = [(query.what, query.event) for query in release.statement.queries]
+    planned = [(query.what, query.event) for query in us.plan(schema, "independent", guarantee).queries]
+    assert charged == planned
+    assert ("fine histograms of 1 column" in dict(charged)) == (not declared)
+    shares = np.mean([value == 1 for value in release.sample_arrow(20_000, seed=0).column("x").to_pylist()])
+    assert shares == pytest.approx(20 / 325, abs=0.02)

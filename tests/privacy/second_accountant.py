@@ -277,11 +277,15 @@ def _losses(events: Sequence[Event], removal: bool) -> list[_Loss]:
                 variance += event["steps"] / event["noise_multiplier"] ** 2
             case "SubsampledGaussian":
                 found.append(_Subsampled(event["sampling_rate"], event["noise_multiplier"], event["steps"], removal))
+            case "UnitHistogram" if event["stddev"] > 1e5:
+                variance += 1 / event["stddev"] ** 2
             case "DiscreteGaussian" if event["stddev"] * math.sqrt(event["count"]) > 1e5:
                 # Mass functions differ by a factor of 1 + k^2 / (24 stddev^2) at k standard deviations.
                 variance += event["count"] / event["stddev"] ** 2
             case "DiscreteGaussian":
                 found.append(_DiscreteNormal(event["stddev"], event["count"]))
+            case "UnitHistogram":
+                found.append(_DiscreteNormal(event["stddev"], 1))
             case "Selections" | "Pure" | "DiscreteLaplace":
                 found.append(_Response(event["epsilon"], event["rounds"]))
             case unknown:
@@ -366,6 +370,8 @@ def _renyi(event: Event, order: float) -> float:
     match event["kind"]:
         case "DiscreteGaussian":
             return order * event["count"] * (event["sensitivity"] / event["stddev"]) ** 2 / 2
+        case "UnitHistogram":
+            return order / (2 * event["stddev"] ** 2)
         case "Gaussian":
             return order * event["count"] / event["noise_multiplier"] ** 2 / 2
         case "ZCDP":

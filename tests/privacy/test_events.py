@@ -24,6 +24,7 @@ from understudy.privacy.events import (
     Pure,
     Selections,
     SubsampledGaussian,
+    UnitHistogram,
     event_from_json,
 )
 from understudy.privacy.ledger import Guarantee, Ledger, Query
@@ -32,6 +33,7 @@ from understudy.privacy.noise import SecureNoise
 ALL = (
     DiscreteGaussian(12.5, 3, 2),
     DiscreteGaussian(12.5, 3),
+    UnitHistogram(12.5),
     Gaussian(20.0, 4, floating=True),
     SubsampledGaussian(0.5, 20.0, 2),
     Selections(0.1, 5),
@@ -86,6 +88,7 @@ def test_an_accountant_has_a_figure_or_says_that_it_has_none(event: Event) -> No
             "discrete Gaussian noise, standard deviation 2.5 on every count of 3 histograms, scaled to 2 rows per unit",
         ),
         (DiscreteGaussian(3.0), "discrete Gaussian noise, standard deviation 3 on every count"),
+        (UnitHistogram(3.0), "discrete Gaussian noise, standard deviation 3 on every count of units"),
         (Gaussian(2.0), "Gaussian noise, noise multiplier 2"),
         (SubsampledGaussian(0.5, 2.0, 3000), "DP-SGD: 3,000 steps, sampling rate 0.5, noise multiplier 2"),
         (Selections(0.1), "1 selection by the exponential mechanism, epsilon 0.1 each"),
@@ -98,6 +101,17 @@ def test_an_accountant_has_a_figure_or_says_that_it_has_none(event: Event) -> No
 )
 def test_descriptions(event: Event, words: str) -> None:
     assert event.describe() == words
+
+
+def test_a_histogram_of_units_costs_as_one_of_rows_with_one_row_per_unit() -> None:
+    """And covers units of any number of rows."""
+    units, rows = UnitHistogram(7.0), DiscreteGaussian(7.0)
+    np.testing.assert_array_equal(units.rdp(), rows.rdp())
+    assert accounting.pld_epsilon([units], 1e-6, 1e-4) == accounting.pld_epsilon([rows], 1e-6, 1e-4)
+    ledger = Ledger(Guarantee(5.0, 1e-6), noise=SecureNoise(), max_rows_per_unit=9)
+    ledger.charge(Query("u", "units", units))
+    with pytest.raises(BudgetExceeded, match="covers 1 row"):
+        ledger.charge(Query("r", "rows", rows))
 
 
 # --- A new kind of event: its class, a line in EVENTS, and a test such as this one ---
@@ -156,6 +170,7 @@ def test_a_new_kind_needs_nothing_outside_its_class(monkeypatch: pytest.MonkeyPa
         (0.003, 12.0, 1e-5),
         (-math.expm1(-2e-3), 1.3, 1e-4),  # the least loss is a point of the grid
         (1.0, 4.0, 1e-4),
+        (1.0, 0.3, 1e-5),
     ],
 )
 def test_subsampled_losses_are_those_of_the_library(sampling_rate: float, noise_multiplier: float, grid: float) -> None:

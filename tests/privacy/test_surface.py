@@ -47,6 +47,7 @@ CHARGES = {
     "noisy_gram",
     "noisy_minimisers",
     "noisy_moments",
+    "noisy_rows_per_unit",
     "noisy_selections",
     "noisy_size",
 }
@@ -120,6 +121,7 @@ PUBLIC = {
         "Pure",
         "Selections",
         "SubsampledGaussian",
+        "UnitHistogram",
         "ZCDP",
         "event_from_json",
     },
@@ -132,6 +134,7 @@ PUBLIC = {
     "objective": {"MOST_INPUTS"},
     "pate": {"AGAINST", "Teaching", "init_teachers", "vote_stddev"},
     "rows": {"Box", "Clique", "PublicRows", "PublicUnits", "RowEncoder", "partition_sizes"},
+    "rows_per_unit": {"num_bins", "plan_rows_per_unit", "to_probabilities"},
     "sampling": {"num_slots", "round_sampling_rate"},
     "selection": {"Candidates", "RowFunctions"},
     "table": {"PublicTable"},

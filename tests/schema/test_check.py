@@ -196,6 +196,18 @@ def test_units_with_too_many_rows():
     assert str(found["no unit"]) == "warning: Column 'who': 1 row has no unit and will not be used."
 
 
+def test_units_with_several_values_where_one_is_declared():
+    schema = Schema.from_toml(
+        'table = {rows = 6, unit = "who", max_rows_per_unit = 2}\ncolumns.who.kind = "id"\n'
+        'columns.sex = {kind = "categorical", categories = ["f", "m"], per_unit = true}'
+    )
+    table = pa.table({"who": ["a", "a", "b", "b", "c", None], "sex": ["f", "m", "m", None, "f", "m"]})
+    found = {f.topic: f for f in check_as_read(schema, table)}
+    assert (found["per_unit"].column, found["per_unit"].count, found["per_unit"].level) == ("sex", 2, "warning")
+    same = table.set_column(1, "sex", [["f", "f", "m", "m", "f", "m"]])
+    assert "per_unit" not in {f.topic for f in check_as_read(schema, same)}
+
+
 def test_missing_columns_are_findings_not_errors():
     schema = Schema.from_toml('[table]\nrows = 1\n[columns.a]\nkind = "integer"')
     (finding,) = check_as_read(schema, pa.table({"b": [1]}))

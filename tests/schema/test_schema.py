@@ -80,6 +80,45 @@ def test_a_bad_key_of_the_table_is_named(key, table):
     assert caught.value.key == key
 
 
+@pytest.mark.parametrize(
+    ("table", "columns", "words"),
+    [
+        ("", "columns.sex.per_unit = true", "needs [table] unit, the column that names the privacy unit. Add unit, or"),
+        ('unit = "who"', "columns.who.per_unit = true", "this is the unit itself, which each unit has one value of"),
+        ('unit = "who"', "columns.note.per_unit = true", "the column has kind 'text' and so is not modelled. Remove"),
+        ('unit = "who"', "columns.card.per_unit = true", "the column has kind 'id' and so is not modelled. Remove"),
+        (
+            'unit = "who"',
+            "columns.sex = { per_unit = true, drop = true }",
+            "the column is dropped and so is not modelled",
+        ),
+        (
+            'unit = "who"',
+            "columns.who.drop = true\ncolumns.sex.per_unit = true",
+            "the unit column 'who' is dropped, so",
+        ),
+        ('unit = "who"', "columns.sex.per_unit = 1", "expected true or false, found 1."),
+    ],
+)
+def test_per_unit_where_it_cannot_be(table, columns, words):
+    kinds = {"who": "integer", "sex": "boolean", "note": "text", "card": "id"}
+    lines = [f'columns.{name}.kind = "{kind}"' for name, kind in kinds.items() if f"{name} = {{" not in columns]
+    with pytest.raises(SchemaError) as caught:
+        Schema.from_toml("\n".join([*lines, columns, "[table]", table]))
+    assert caught.value.key == "per_unit"
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_rows_are_linked_where_units_own_several_and_have_ids():
+    columns = (Column(name="who", kind="id"), Column(name="sex", kind="boolean", per_unit=True))
+    assert Schema(columns=columns, unit="who", max_rows_per_unit=2).links_rows
+    assert not Schema(columns=columns, unit="who").links_rows
+    without_ids = (Column(name="who", kind="id", drop=True), Column(name="sex", kind="boolean"))
+    assert not Schema(columns=without_ids, unit="who", max_rows_per_unit=2).links_rows
+    assert not Schema(columns=without_ids).links_rows
+
+
 def test_messages_of_the_table():
     def message(table: str) -> str:
         with pytest.raises(SchemaError) as caught:

@@ -1,5 +1,6 @@
 """Schema files: what is read, what is refused, and that writing loses nothing."""
 
+import dataclasses
 import json
 import os
 import stat
@@ -35,7 +36,9 @@ def test_refused_files():
     assert refuse('[columns]\nage = "integer"').column == "age"
     error = refuse('[columns.x]\nkind = "integer"\nzzz = 1')
     assert (error.column, error.key) == ("x", "zzz")
-    assert "The keys are kind, nullable, categories, unknown, bounds, drop, format, decimals." in str(error)
+    assert "The keys are kind, nullable, categories, unknown, bounds, missing, drop, per_unit, format, decimals." in str(
+        error
+    )
     assert "unknown key 'bound'. Did you mean 'bounds'?" in str(refuse('[columns.x]\nkind = "integer"\nbound = [1, 2]'))
     assert "has no kind. Add kind = one of categorical" in str(refuse("[columns.x]\nnullable = true"))
 
@@ -159,6 +162,12 @@ def schemas(draw):
     unit = draw(st.none() | st.sampled_from(names))
     if unit is not None:
         facts |= {"unit": unit, "max_rows_per_unit": draw(st.integers(1, 50))}
+        if not made[names.index(unit)].drop:
+            may_share = [column.modelled and column.name != unit for column in made]
+            made = [
+                dataclasses.replace(column, per_unit=may and draw(st.booleans()))
+                for column, may in zip(made, may_share, strict=True)
+            ]
     targets = [column for column in made if column.modelled and column.name != unit]
     if targets:
         target = draw(st.none() | st.sampled_from(targets))

@@ -1,12 +1,14 @@
 """Small text files, and how they are read."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from understudy.errors import TableError
-from understudy.tables import read_table
+from understudy.schema import Schema
+from understudy.tables import ReadOptions, read_table
 
 CANARY = "Canary-Zebra-4711"
 
@@ -42,3 +44,12 @@ def refuse(folder: Path, content: str | bytes, name: str = "people.csv") -> Tabl
     assert "\n" not in str(caught.value)
     assert CANARY not in str(caught.value)
     return caught.value
+
+
+def refuse_reading(source: str | Path, schema: Schema | None = None, **options: Any) -> str:
+    """The one line with which a source is refused under these reading options; it holds no canary."""
+    with pytest.raises(TableError) as caught:
+        read_table(source, schema=schema, reading=ReadOptions(**options))
+    assert CANARY not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

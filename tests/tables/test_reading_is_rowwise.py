@@ -25,7 +25,7 @@ from understudy.errors import SchemaError
 from understudy.privacy.discovery import Grid, Histogram
 from understudy.privacy.units import rows_within_units
 from understudy.schema import Column, Schema
-from understudy.tables import Origin, conform, from_frame, read_table, to_frame, write_table
+from understudy.tables import Origin, ReadOptions, conform, from_frame, read_table, to_frame, write_table
 from understudy.tables.sql import connect, sandbox
 
 Read = Callable[..., tuple[pa.Table, Origin]]
@@ -50,6 +50,7 @@ COLUMNS = {
     "reals": Column(name="x", kind="categorical", categories=(1.5, 2.0)),
     "truths": Column(name="x", kind="categorical", categories=(True, False)),
     "bought": Column(name="x", kind="categorical"),
+    "missing": Column(name="x", kind="integer", bounds=(0, 10), missing=(2, "yes", "a")),
 }
 ALSO_UNMODELLED = {**COLUMNS, "id": Column(name="x", kind="id"), "text": Column(name="x", kind="text")}
 
@@ -316,6 +317,32 @@ def test_text_files(tmp_path: Path, kind: str) -> None:
     check_rowwise([partial(read_table, f) for f in files], ALSO_UNMODELLED[kind], len(TEXTS))
 
 
+WRITTEN = {
+    "decimal comma": (ReadOptions(decimal=","), ["1,5", "1.234", "1.5", "0", "1.000.000,25", "-,5", "1.23"]),
+    "thousands": (ReadOptions(decimal="."), ["1.5", "1,234", "1,5", "0", "1 000 000.25", "-.5", "1,23"]),
+    "no header": (ReadOptions(header=False), TEXTS),
+    "UTF-16": (ReadOptions(encoding="utf-16"), TEXTS),
+    "separator": (ReadOptions(separator="|"), TEXTS),
+}
+
+
+@pytest.mark.parametrize("how", WRITTEN)
+@pytest.mark.parametrize("kind", ["integer", "real", "boolean", "date", "texts", "bought", "id", "missing"])
+def test_text_files_with_options(tmp_path: Path, kind: str, how: str) -> None:
+    reading, texts = WRITTEN[how]
+    mark = reading.separator or ";"
+
+    def csv(i: int, more: list[str]) -> Path:
+        path = tmp_path / f"{i}.csv"
+        rows = "".join(f"{text}{mark}1\n" for text in [*texts, *more])
+        path.write_text(("" if reading.header is False else f"x{mark}y\n") + rows, encoding=reading.encoding)
+        return path
+
+    column = ALSO_UNMODELLED[kind]
+    files = [csv(i, more) for i, more in enumerate([[], ODD_TEXTS, ["1.5"], ["1,5"], ["unknown"]])]
+    check_rowwise([partial(read_table, file, reading=reading) for file in files], column, len(texts))
+
+
 @pytest.mark.parametrize("kind", ALSO_UNMODELLED)
 def test_json_lines(tmp_path: Path, kind: str) -> None:
     base = [*(json.dumps({"x": x, "y": 1}) for x in (1, 1.0, "1", True, None, "2020-01-01", [1])), '{"y": 1}']
@@ -437,7 +464,7 @@ def test_types_given_back_by_pandas_follow_from_kinds() -> None:
     wanted = {
         **{"integer": "int64", "real": "float64", "boolean": "bool", "words": "bool", "date": "datetime64[us]"},
         **{"written date": "datetime64[us]", "datetime": "datetime64[us]", "zoned": "datetime64[us, UTC]"},
-        **{"integers": "int64", "reals": "float64", "truths": "bool", "id": "int64"},
+        **{"integers": "int64", "reals": "float64", "truths": "bool", "id": "int64", "missing": "int64"},
     }
     for kind, column in ALSO_UNMODELLED.items():
         schema = Schema(columns=(column,))

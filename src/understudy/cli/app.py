@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -41,17 +41,23 @@ from understudy.cli.options import (
 )
 from understudy.cli.output import (
     note_on_draft,
+    note_on_units,
     show_comparison,
     show_markdown,
     show_plan,
     show_scores,
     show_spent,
+    synthetic_size,
     warn_if_not_private,
     write_certificate_json,
     write_json,
 )
+from understudy.cli.reading import hint_at_decimals, takes_reading_options
 from understudy.cli.terminal import echo, show_progress
 from understudy.errors import ConditionError, ConfigError
+
+if TYPE_CHECKING:
+    from understudy.tables import ReadOptions
 
 app = typer.Typer(
     name="understudy",
@@ -112,6 +118,7 @@ def demo(
 
 
 @app.command()
+@takes_reading_options
 @takes_fit_options()
 def synth(
     options: FitCommand,
@@ -141,12 +148,13 @@ def synth(
         ) from None
     write_table(fake, out, origin=release.origin, force=options.force)
     note_on_draft(release, options.quiet, given=options.schema is not None)
-    written = f"Wrote {fake.num_rows:,} synthetic rows to {out}; certificate: {folder / 'CERTIFICATE.md'}"
+    written = f"Wrote {synthetic_size(fake, release)} to {out}; certificate: {folder / 'CERTIFICATE.md'}"
     echo(written, quiet=options.quiet)
     write_certificate_json(release.statement, options.json_file, options.force)
 
 
 @app.command()
+@takes_reading_options
 @takes_fit_options(without=("rows", "where"))
 def fit(
     options: FitCommand, out: Annotated[Path, typer.Option("-o", "--out", help="The release folder to write.")]
@@ -163,10 +171,12 @@ def fit(
 
 
 @app.command()
+@takes_reading_options
 def split(
     source: Source,
     out: Annotated[str, typer.Option("-o", "--out", help="The table to fit. Its extension sets the format.")],
     holdout: Annotated[str, typer.Option("--holdout", help="The rows to hold out, for 'evaluate --holdout'.")],
+    reading: "ReadOptions",
     test: Annotated[float, typer.Option("--test", help="The probability that a unit is held out.")] = 0.2,
     unit: Annotated[
         str | None, typer.Option("--unit", help="The column that names the privacy unit: its rows stay together.")
@@ -187,7 +197,7 @@ def split(
     for place in (out, holdout):
         check_writable(place, force=force, table=True)
     unit, declared = read_unit(unit, schema)
-    table, origin = read_table(source)
+    table, origin = read_table(source, reading=reading)
     train, held = split_arrow(table, test, unit)
     with only_for_owner():
         write_table(train, out, origin=origin, force=force)
@@ -221,7 +231,8 @@ def sample(
     fake = release.sample_arrow(rows, where=where, seed=seed)
     write_table(fake, out, origin=release.origin, force=force)
     warn_if_not_private(release)
-    echo(f"Wrote {fake.num_rows:,} synthetic rows to {out}", quiet=quiet)
+    note_on_units(release, quiet)
+    echo(f"Wrote {synthetic_size(fake, release)} to {out}", quiet=quiet)
 
 
 @app.command()
@@ -242,9 +253,11 @@ def certificate(
 
 
 @app.command()
+@takes_reading_options
 def evaluate(
     real: Annotated[str, typer.Argument(help="The real table.")],
     synthetic: Annotated[list[str], typer.Argument(help="Synthetic tables, each a file or NAME=FILE.")],
+    reading: "ReadOptions",
     schema: Annotated[
         Path | None,
         typer.Option(
@@ -306,6 +319,7 @@ def evaluate(
             metrics=metrics,
             effort="quick" if quick else "full" if full else "default",
             constraints=constraints or (),
+            reading=reading,
             progress=progress,
         )
     scorecard = note_schema(scorecard, known)
@@ -402,32 +416,55 @@ def methods(json_file: JsonFile = None, force: Force = False) -> None:
 
 
 @schema_app.command("draft")
+@takes_reading_options
 def schema_draft(
     source: Source,
     out: Annotated[Path, typer.Option("-o", "--out", help="The schema file to write.")],
+    reading: "ReadOptions",
+    trust_labels: Annotated[
+        bool,
+        typer.Option(
+            "--trust-labels",
+            help="Declare the value labels of a Stata or SPSS file as categories. Only for labels from a code book: "
+            "some tools write those that occur in the data.",
+        ),
+    ] = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the names and kinds of a table's columns, for a person to complete. No value is written."""
+    """Write the names and kinds of a table's columns, for a person to complete. No value is written.
+
+    Value labels of a Stata or SPSS file are written as comments.
+    """
     from understudy.schema import Schema
+    from understudy.schema.draft import describe_labels
     from understudy.tables import read_table
 
-    table, _ = read_table(source)
-    Schema.draft(table.schema).write(out, force=force)
+    table, _ = read_table(source, reading=reading)
+    found = describe_labels(table.schema, trusted=trust_labels)
+    Schema.draft(table.schema, trust_labels=trust_labels).write(out, force=force, found=found)
+    hint_at_decimals(table, reading)
     echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
 
 
 @schema_app.command("check")
-def schema_check(source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")]) -> None:
+@takes_reading_options
+def schema_check(
+    source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")], reading: "ReadOptions"
+) -> None:
     """Compare a table with its schema. For the steward only: the findings are computed from the rows, NOT private."""
     from understudy.schema import Schema
     from understudy.schema.check import check
     from understudy.tables import read_table
 
     declared = Schema.read(schema)
-    table, _ = read_table(source)
-    findings = check(declared, table, read_table(source, schema=declared)[0])
+    table, _ = read_table(source, reading=reading)
+    as_fitted, _ = read_table(source, schema=declared, reading=reading.of_named(source))
+    if reading.header is False:  # both are matched with the schema in order
+        table = table.rename_columns(as_fitted.column_names)
+    findings = check(declared, table, as_fitted)
     typer.echo("For the steward only: these findings are computed from the rows and are not private.")
+    hint_at_decimals(table, reading)
     for finding in findings:
         typer.echo(str(finding))
     counted = "1 finding." if len(findings) == 1 else f"{len(findings)} findings."

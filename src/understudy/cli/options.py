@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from understudy.privacy.ledger import Guarantee, Statement
     from understudy.release import Release
     from understudy.synthesizers import Synthesizer
+    from understudy.tables import ReadOptions
 
-Source = Annotated[str, typer.Argument(help="CSV, TSV, Parquet, Arrow or JSON lines file, or DATABASE::TABLE.")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="CSV, TSV, Excel, Parquet, Arrow, JSON lines, Stata, SPSS or SAS file, or DATABASE::TABLE.",
+    ),
+]
 SchemaFile = Annotated[
     Path | None,
     typer.Option(
@@ -153,6 +159,7 @@ class FitCommand:
     delta: Delta = None
     not_private: NotPrivate = False
     schema: SchemaFile = None
+    reading: "ReadOptions | None" = None
     method: Method = "auto"
     settings: Settings = None
     target: Target = None
@@ -207,7 +214,9 @@ class FitCommand:
                 options = FitOptions(
                     synthesizer, guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress
                 )
-                data = read_private_table(self.source, schema, target=self.target, keep_types=self.keep_types)
+                data = read_private_table(
+                    self.source, schema, target=self.target, keep_types=self.keep_types, reading=self.reading
+                )
                 if self.where is not None:  # checked before any budget is spent
                     where_columns(self.where, [column.name for column in data.schema.modelled])
                 return fit_table(data if held is None else held.take(data), options)

@@ -46,6 +46,21 @@ def show_spent(release: "Release", quiet: bool) -> None:
         )
 
 
+def note_on_units(release: "Release", quiet: bool) -> None:
+    """States which rows of a unit were used, and what synthetic units are."""
+    from understudy.encoding import describe_units
+
+    if release.schema.unit is not None:
+        echo(describe_units(release.schema), quiet=quiet)
+
+
+def synthetic_size(table: "pa.Table", release: "Release") -> str:
+    """The number of synthetic rows and, where they are linked, of units."""
+    if not release.codec.rows_per_unit:
+        return f"{table.num_rows:,} synthetic rows"
+    return f"{table.num_rows:,} synthetic rows of {len(table.column(release.schema.unit).unique()):,} units"
+
+
 def note_on_draft(release: "Release", quiet: bool, *, given: bool) -> None:
     """States what was assumed by a run without a schema, or with an unreviewed draft."""
     if not release.schema.drafted:

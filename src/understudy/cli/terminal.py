@@ -1,6 +1,7 @@
 """Progress, interrupts and plain lines on the terminal."""
 
 import contextlib
+import datetime
 import signal
 import sys
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 import typer
 
 from understudy.errors import UnderstudyError
-from understudy.progress import Compiling, Progress
+from understudy.progress import Compiling, Progress, TimeLeft
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
@@ -84,17 +85,29 @@ def _progress_display(quiet: bool, task: str) -> Iterator[Progress]:
 def _bar(task: str) -> Iterator[Progress]:
     from rich import progress as bars
     from rich.console import Console
+    from rich.text import Text
+
+    left = TimeLeft(time.monotonic())
+
+    class Left(bars.ProgressColumn):
+        def render(self, task: bars.Task) -> Text:
+            seconds = left.seconds(time.monotonic())
+            return Text("" if seconds is None else f"about {datetime.timedelta(seconds=round(seconds))} left")
 
     columns = [
         bars.TextColumn("{task.description}", markup=False),  # table names must not be read as markup
         bars.BarColumn(),
         bars.TimeElapsedColumn(),
-        bars.TextColumn("left"),
-        bars.TimeRemainingColumn(),
+        Left(),
     ]
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         number = bar.add_task(task, total=1.0)
-        yield lambda fraction, now: bar.update(number, completed=fraction, description=now)
+
+        def report(fraction: float, now: str) -> None:
+            left.report(fraction, time.monotonic())
+            bar.update(number, completed=fraction, description=now)
+
+        yield report
 
 
 class _Lines:

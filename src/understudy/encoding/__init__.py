@@ -9,3 +9,9 @@ from understudy.encoding.fit import OTHER as OTHER
 from understudy.encoding.fit import assumed_domain as assumed_domain
 from understudy.encoding.fit import fit_codec as fit_codec
 from understudy.encoding.fit import merge_rarest as merge_rarest
+from understudy.encoding.units import describe_rows_per_unit as describe_rows_per_unit
+from understudy.encoding.units import describe_units as describe_units
+from understudy.encoding.units import group_into_units as group_into_units
+from understudy.encoding.units import number_ids as number_ids
+from understudy.encoding.units import pool_factor as pool_factor
+from understudy.encoding.units import unit_notes as unit_notes

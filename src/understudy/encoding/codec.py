@@ -23,6 +23,8 @@ class Codec:
     schema: Schema
     num_rows: int
     """The public number of rows: declared, or estimated privately."""
+    rows_per_unit: tuple[float, ...] = ()
+    """The probability that a synthetic unit owns 1, 2, ... rows, estimated privately. Empty: rows are not linked."""
 
     @property
     def domain(self) -> Domain:
@@ -77,13 +79,19 @@ class Codec:
 
     def to_dict(self) -> dict[str, object]:
         columns = [column.to_dict() for column in self.columns]
-        return {"columns": columns, "schema": self.schema.to_dict(), "num_rows": self.num_rows}
+        return {
+            "columns": columns,
+            "schema": self.schema.to_dict(),
+            "num_rows": self.num_rows,
+            "rows_per_unit": list(self.rows_per_unit),
+        }
 
     @classmethod
     def from_dict(cls, content: Mapping) -> "Codec":
         types: dict[str, type[ColumnCodec]] = {"categorical": CategoricalCodec, "numeric": NumericCodec}
         columns = tuple(types[column["type"]].from_dict(column) for column in content["columns"])
-        return cls(columns, Schema.from_dict(content["schema"]), content["num_rows"])
+        schema, rows_per_unit = Schema.from_dict(content["schema"]), tuple(content["rows_per_unit"])
+        return cls(columns, schema, content["num_rows"], rows_per_unit)
 
 
 def estimated_columns(schema: Schema) -> tuple[str, ...]:

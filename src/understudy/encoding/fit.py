@@ -28,6 +28,7 @@ from understudy.privacy.discovery import (
 )
 from understudy.privacy.ledger import Ledger, Plan
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.rows_per_unit import noisy_rows_per_unit, num_bins, to_probabilities
 from understudy.privacy.table import PrivateTable, convert_columns, encode_rows, limit_units
 from understudy.schema import BOUNDED, Category, Column, Domain, Schema
 
@@ -72,7 +73,7 @@ def _max_sizes(schema: Schema, binning: Binning) -> tuple[int, ...]:
         elif column.kind == "categorical":
             size = binning.max_categories + 1 if column.categories is None else len(column.categories)  # with "other"
         else:
-            size = binning.max_bins
+            size = 2 if column.is_two_integers else binning.max_bins
         sizes.append(size + column.nullable)
     return tuple(sizes)
 
@@ -97,10 +98,11 @@ def fit_codec(
     num_rows = noisy_size(table, plan["size"], ledger) if schema.rows is None else schema.rows
     categories = _estimate_categories(table, plan, ledger, binning)
     histograms = _histograms(table, schema, plan, ledger, binning, num_rows=num_rows)
+    rows_per_unit = _estimate_rows_per_unit(table, schema, plan, ledger)
 
     def codec_of(categories: Mapping[str, Collection[Category]]) -> Codec:
         columns = tuple(_column_codec(column, categories, histograms, binning) for column in schema.modelled)
-        return Codec(columns, schema, num_rows)
+        return Codec(columns, schema, num_rows, rows_per_unit)
 
     if too_large is not None:
         categories = merge_rarest(codec_of(categories).domain, categories, too_large)
@@ -135,6 +137,13 @@ def merge_rarest(
     return kept
 
 
+def _estimate_rows_per_unit(table: PrivateTable, schema: Schema, plan: Plan, ledger: Ledger) -> tuple[float, ...]:
+    if "rows_per_unit" not in plan:
+        return ()
+    noisy = noisy_rows_per_unit(table, num_bins(schema), plan["rows_per_unit"], ledger)
+    return tuple(to_probabilities(noisy).tolist())
+
+
 def _estimate_categories(
     table: PrivateTable, plan: Plan, ledger: Ledger, binning: Binning
 ) -> dict[str, dict[Category, int]]:
@@ -162,8 +171,11 @@ def _histograms(
     }
     if "histograms" not in plan:
         return {name: Histogram.flat(grid, num_cells=binning.max_bins) for name, grid in grids.items()}
-    levels = {column.name: charged_levels(column, binning) for column in numeric}
-    return discover_histograms(numbers, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
+    # Estimated bounds may turn out to span two integers: what was charged for them is then not queried.
+    two = {name: Histogram.flat(grid, num_cells=2) for name, grid in grids.items() if grid.is_two_integers}
+    levels = {column.name: charged_levels(column, binning) for column in numeric if column.name not in two}
+    queried = numbers.only(tuple(levels))
+    return two | discover_histograms(queried, grids, levels, plan["histograms"], ledger, num_rows=num_rows)
 
 
 def _known_numbers(values: pa.ChunkedArray, *, kind: str) -> np.ndarray:

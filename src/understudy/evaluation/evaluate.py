@@ -21,6 +21,7 @@ from understudy.evaluation.scorecard import FORMAT, REAL, VERSION, WARNING, Scor
 from understudy.evaluation.scores import CATALOGUE, Json, Metric, Result, Score, Status, no_scores
 from understudy.progress import Progress, stretch_progress
 from understudy.schema import Schema
+from understudy.tables import ReadOptions
 
 COMPARABLE = 0.9
 """A reference with a smaller fraction than this of a synthetic table's rows scores worse by chance alone."""
@@ -39,6 +40,7 @@ def evaluate(
     effort: str = "default",
     constraints: Sequence[str] = (),
     seed: int = 0,
+    reading: ReadOptions | None = None,
     progress: Progress | None = None,
 ) -> Scorecard:
     """Evaluate one synthetic table, or several by name, against the real one. Not private: it reads all real rows.
@@ -53,6 +55,7 @@ def evaluate(
         effort: "quick", "default" or "full".
         constraints: SQL conditions that every row should meet.
         seed: Of subsamples, splits, bootstraps and models; from 0 to 2^32 - 1.
+        reading: How to read text files and workbooks. Its decimal sign is for all tables, the rest for the real ones.
         progress: Called with the fraction done and what is being computed.
     """
     level = _find_effort(effort)
@@ -61,11 +64,11 @@ def evaluate(
         raise ConfigError(f"seed must be a whole number from 0 to 2^32 - 1, found {seed!r}.")
     if isinstance(schema, str | os.PathLike):
         schema = Schema.read(schema)
-    messages = Messages()
+    messages, reading = Messages(), reading or ReadOptions()
     report = stretch_progress(progress, 0.0, 1.0)
     report(0.0, "reading the tables")
-    real_tables = inputs.read_real(real, schema, holdout, int(seed), messages)
-    tables = inputs.read_synthetic(synthetic, real_tables, int(seed), messages)
+    real_tables = inputs.read_real(real, schema, holdout, int(seed), messages, reading)
+    tables = inputs.read_synthetic(synthetic, real_tables, int(seed), messages, reading)
     column = inputs.find_target(real_tables.layout, target)
     comparison = Comparison(
         **vars(real_tables),

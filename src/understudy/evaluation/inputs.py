@@ -16,7 +16,7 @@ from understudy.evaluation.scorecard import REAL
 from understudy.evaluation.table import REAL_TABLE, ColumnSpec, EncodedTable, Layout
 from understudy.schema import Schema
 from understudy.schema.values import format_list, to_python
-from understudy.tables import Frame, as_arrow
+from understudy.tables import Frame, ReadOptions, as_arrow
 
 Source: TypeAlias = "Frame | str | os.PathLike[str]"
 
@@ -59,14 +59,19 @@ class Messages:
 
 
 def read_real(
-    real: Source, schema: Schema | None, holdout: "Source | None", seed: int, messages: Messages
+    real: Source,
+    schema: Schema | None,
+    holdout: "Source | None",
+    seed: int,
+    messages: Messages,
+    reading: ReadOptions,
 ) -> RealTables:
     """Read the real table and its holdout; without one, hold out a fifth of the real rows."""
     for source, what in ((real, REAL_TABLE), *([] if holdout is None else [(holdout, "holdout")])):
         messages.warnings.extend(warn_of_order(path_of(source), what))
-    table = _read(real, schema, REAL_TABLE, messages)
+    table = _read(real, schema, REAL_TABLE, messages, reading)
     kinds = dataclasses.replace(Schema.draft(table.schema), drafted=False) if schema is None else schema
-    test_table = None if holdout is None else _read(holdout, kinds, "holdout", messages)
+    test_table = None if holdout is None else _read(holdout, kinds, "holdout", messages, reading)
     layout = Layout.of(table, schema, *([] if test_table is None else [test_table]))
     layout = dataclasses.replace(layout, schema=dataclasses.replace(layout.schema, drafted=False))
     messages.notes.extend(layout.notes)
@@ -98,7 +103,11 @@ def read_real(
 
 
 def read_synthetic(
-    synthetic: "Source | Mapping[str, Source]", real: RealTables, seed: int, messages: Messages
+    synthetic: "Source | Mapping[str, Source]",
+    real: RealTables,
+    seed: int,
+    messages: Messages,
+    reading: ReadOptions,
 ) -> dict[str, SyntheticTable]:
     """Read the synthetic tables by name; those with more rows than the real one are subsampled to its size."""
     named = _name_tables(synthetic)
@@ -106,7 +115,7 @@ def read_synthetic(
     limit = real.real.num_rows
     for name, source in named.items():
         what = f"synthetic table {name!r}" if len(named) > 1 else "synthetic table"
-        table = _read(source, real.schema, what, messages)
+        table = _read(source, real.schema, what, messages, reading, is_synthetic=True)
         encoded = real.layout.read(table, what)
         messages.warnings.extend(warn_of_size(encoded.num_rows, limit, what))
         messages.warnings.extend(warn_of_other(table, real.layout, what))
@@ -178,13 +187,25 @@ def _name_tables(synthetic: "Source | Mapping[str, Source]") -> dict[str, Source
     return dict(synthetic)
 
 
-def _read(source: Source, schema: Schema | None, what: str, messages: Messages) -> pa.Table:
+def _read(
+    source: Source,
+    schema: Schema | None,
+    what: str,
+    messages: Messages,
+    reading: ReadOptions,
+    *,
+    is_synthetic: bool = False,
+) -> pa.Table:
     """The table with the schema's kinds; warns of cells that cannot be read as their kind."""
     if (path := path_of(source)) is not None and not path.exists():
         raise TableError(f"The {what} cannot be read. {path} does not exist. Check the spelling and the folder.")
     try:
-        nulls = {} if schema is None else _null_counts(as_arrow(source)[0])
-        table = as_arrow(source, schema)[0]
+        reading = reading.of_synthetic(source) if is_synthetic else reading
+        if schema is None:
+            nulls, table = {}, as_arrow(source, reading=reading)[0]
+        else:  # its columns may be more than those of the schema, which are then ignored
+            nulls = _null_counts(as_arrow(source, reading=reading)[0])
+            table = as_arrow(source, schema, reading=reading.of_named(source))[0]
     except (TableError, SchemaError) as error:
         raise type(error)(f"The {what} cannot be read. {error}") from None
     if not table.num_rows:

@@ -20,6 +20,7 @@ Axes = tuple[int, ...]  # a clique by the ranks of its columns, ascending: see `
 Table = Float[np.ndarray, "..."]
 
 MOST_KEPT_CELLS = 2**22
+LARGEST_RANGE = 600.0  # of logarithms that one exponential holds: exp(-600) is far above the smallest float
 LEAST_SUM = 1e-280  # below, a quotient could overflow; the cells are impossible for every purpose
 
 
@@ -239,10 +240,13 @@ class Messenger:
         sums: list[Table] = [np.ones(())] * len(logs)
         for i in reversed(range(len(logs))):
             table, parent, into = logs[i], self.parents[i], self._into[i]
-            highest = float(table.max())
+            peaks = np.asarray(table.max(axis=self._up[i].summed))
+            highest: Table = peaks.max()
             if highest == -math.inf:
                 raise ConditionError("No row can meet this condition: the model gives it probability zero.")
-            np.subtract(table, highest, out=table)
+            if peaks.min() < highest - LARGEST_RANGE:  # scaled by one maximum, whole separator cells would underflow
+                highest = np.where(peaks == -math.inf, highest, peaks)
+            np.subtract(table, highest.reshape(self._up[i].shape) if highest.ndim else highest, out=table)
             np.exp(table, out=table)
             if into is None:
                 table /= table.sum()

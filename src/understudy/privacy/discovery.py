@@ -6,9 +6,9 @@ At most four queries, each planned before any value is read and each over all th
 - *categories*: the values whose noisy count passes a threshold that a value of one unit alone passes with probability
   at most delta_c (Korolova et al. 2009, with the tail of the discrete Gaussian that is actually drawn);
 - *bounds*: noisy counts over a public grid (powers of two, or years), of which the outermost heavy cells are kept;
-- *histograms*: for each numeric column noisy counts over a tree of cells; only heavy cells are split further (the idea
-  of PrivTree, Zhang et al. 2016, but with a fixed number of levels and discrete Gaussian noise, so that it composes
-  with everything else). A value that many rows share gets a cell of its own.
+- *histograms*: for each numeric column, unless its bounds span two integers, noisy counts over a tree of cells; only
+  heavy cells are split further (the idea of PrivTree, Zhang et al. 2016, but with a fixed number of levels and discrete
+  Gaussian noise, so that it composes with everything else). A value that many rows share gets a cell of its own.
 
 Each *Formal guarantee* below is for columns of a table from `limit_units`: a unit has at most `sensitivity` rows in it.
 """
@@ -107,6 +107,11 @@ class Grid:
         width = -(-span // finest)
         return cls(int(lower), int(upper), True, -(-span // width), width)
 
+    @property
+    def is_two_integers(self) -> bool:
+        """Whether it has two cells of one integer each: two bins, whatever their counts."""
+        return self.integral and self.num_cells == 2 and self.width == 1
+
     def cells(self, values: np.ndarray) -> np.ndarray:
         """The index of each value's cell; values outside the bounds are clamped."""
         if not self.integral:
@@ -164,7 +169,7 @@ def plan_discovery(schema: Schema, budget: Budget, binning: Binning) -> Plan:
     bounded = [column for column in schema.modelled if column.estimated == "bounds"]
     add("bounds", f"bounds of {_columns(bounded)}", bounded, len(bounded))
     if binning.bins != "uniform":
-        numeric = [column for column in schema.modelled if column.kind in BOUNDED]
+        numeric = [c for c in schema.modelled if c.kind in BOUNDED and charged_levels(c, binning)]
         vectors = sum(charged_levels(column, binning) for column in numeric)
         add("histograms", f"fine histograms of {_columns(numeric)}", numeric, vectors)
     plan = Plan(tuple(queries))
@@ -190,7 +195,12 @@ def _columns(columns: Sequence[Column]) -> str:
 
 
 def charged_levels(column: Column, binning: Binning) -> int:
-    """The levels of the tree that are charged: by the declared bounds, or the worst case if they are estimated."""
+    """The levels of the tree that are charged: by the declared bounds, or the worst case if they are estimated.
+
+    None for two integers: each is a bin of its own, whatever its count.
+    """
+    if column.is_two_integers:
+        return 0
     if binning.bins == "equal":
         return 1
     if column.bounds is not None and column.kind == "integer":

@@ -172,6 +172,28 @@ class DiscreteGaussian(Concentrated):
 
 
 @dataclasses.dataclass(frozen=True)
+class UnitHistogram(Concentrated):
+    """One histogram of the units, each of which is in at most one bin, with discrete Gaussian noise of standard
+    deviation `stddev` on every count. One unit moves it by at most one, whatever the number of its rows."""
+
+    stddev: Positive
+
+    @property
+    def has_pld(self) -> bool:
+        return True
+
+    def pld(self, grid: float) -> pld.PrivacyLossDistribution:
+        return pld.from_discrete_gaussian_mechanism(self.stddev, value_discretization_interval=grid)
+
+    @property
+    def rho(self) -> float:
+        return 1 / (2 * self.stddev**2)  # as for `DiscreteGaussian`
+
+    def describe(self) -> str:
+        return f"discrete Gaussian noise, standard deviation {self.stddev:.4g} on every count of units"
+
+
+@dataclasses.dataclass(frozen=True)
 class Gaussian(Concentrated):
     """`count` sums with Gaussian noise, whose standard deviation is `noise_multiplier` times the L2 sensitivity.
     `floating`: whether the noise is a vector of floating-point normals, or else integers on a fine grid."""
@@ -185,9 +207,7 @@ class Gaussian(Concentrated):
         return True
 
     def pld(self, grid: float) -> pld.PrivacyLossDistribution:
-        return pld.from_gaussian_mechanism(
-            self.noise_multiplier / math.sqrt(self.count), value_discretization_interval=grid
-        )
+        return _subsampled_gaussian(1.0, self.noise_multiplier / math.sqrt(self.count), grid)
 
     @property
     def gaussian_mu_squared(self) -> float:
@@ -339,7 +359,7 @@ class ZCDP(Event):
 
 EVENTS: dict[str, type[Event]] = {
     cls.__name__: cls
-    for cls in (DiscreteGaussian, Gaussian, SubsampledGaussian, Selections, Pure, DiscreteLaplace, ZCDP)
+    for cls in (DiscreteGaussian, UnitHistogram, Gaussian, SubsampledGaussian, Selections, Pure, DiscreteLaplace, ZCDP)
 }
 
 
@@ -366,13 +386,10 @@ def normal_escape(shift: float, *, end: float = NORMAL_END, coordinates: int = M
 
 def _subsampled_gaussian(sampling_rate: float, noise_multiplier: float, grid: float) -> pld.PrivacyLossDistribution:
     """One step, bit for bit as `pld.from_gaussian_mechanism` has it, which inverts the loss at one point at a time."""
-    if sampling_rate == 1:
-        return pld.from_gaussian_mechanism(noise_multiplier, value_discretization_interval=grid)
-    remove, add = (
-        _subsampled_losses(sampling_rate, noise_multiplier, side, grid)
-        for side in (AdjacencyType.REMOVE, AdjacencyType.ADD)
+    sides = (AdjacencyType.REMOVE,) if sampling_rate == 1 else (AdjacencyType.REMOVE, AdjacencyType.ADD)
+    return pld.PrivacyLossDistribution(
+        *(_subsampled_losses(sampling_rate, noise_multiplier, side, grid) for side in sides)
     )
-    return pld.PrivacyLossDistribution(remove, add)
 
 
 def _subsampled_losses(
@@ -385,9 +402,10 @@ def _subsampled_losses(
     epsilons = np.arange(lowest, highest + 1) * grid
     removes = side == AdjacencyType.REMOVE
     signed = epsilons if removes else -epsilons
-    inside = signed > math.log1p(-sampling_rate)  # below it the divergence is that of any two distributions
+    least = math.log1p(-sampling_rate) if sampling_rate < 1 else -math.inf
+    inside = signed > least  # below it the divergence is that of any two distributions
     deltas = -np.expm1(epsilons) if removes else np.zeros(len(epsilons))
-    at = _inverse_loss(signed[inside], sampling_rate)
+    at = _inverse_loss(signed[inside], sampling_rate) if sampling_rate < 1 else signed
     at = -0.5 - at * noise_multiplier**2 if removes else 1.0 + (-0.5 + at * noise_multiplier**2)
     deltas[inside] = loss.mu_upper_cdf(at) - np.exp(epsilons[inside] + loss.mu_lower_log_cdf(at))
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, lowest, highest, np.clip(deltas, 0, 1))

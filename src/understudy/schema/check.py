@@ -100,6 +100,22 @@ def _check_units(schema: Schema, unit: str, table: pa.Table) -> Iterator[Finding
             f" {pc.max(rows_of_unit)} rows. A larger max_rows_per_unit keeps more rows and needs more noise."
         )
         yield Finding("warning", "rows per unit", unit, message, len(surplus))
+    for column in schema.columns:
+        if column.per_unit and column.name in table.column_names:
+            yield from _check_shared(column, units, _decode(table.column(column.name)))
+
+
+def _check_shared(column: Column, units: pa.ChunkedArray, values: pa.ChunkedArray) -> Iterator[Finding]:
+    """Units whose rows differ in a column that is declared per_unit. A null differs from a value."""
+    pairs = pa.table({"unit": units, "value": values}).filter(pc.is_valid(units))
+    found = pairs.group_by("unit").aggregate([("value", "count_distinct", pc.CountOptions("all"))])
+    several = pc.sum(pc.greater(found.column("value_count_distinct"), 1)).as_py() or 0
+    if several:
+        message = (
+            f"{_count(several, 'unit has', 'units have')} several values here, but per_unit is true. Each row is used "
+            "with its own value; synthetic units have one value each."
+        )
+        yield Finding("warning", "per_unit", column.name, message, several)
 
 
 def _check_values(column: Column, values: pa.ChunkedArray, read: pa.ChunkedArray) -> Iterator[Finding]:

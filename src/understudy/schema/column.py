@@ -20,7 +20,7 @@ BOUNDED = ("integer", "real", "datetime", "date")
 MAX_DECIMALS = 15
 """More digits are those of a binary fraction, not a precision."""
 
-_REQUIRED = ("kind", "nullable", "drop")
+_REQUIRED = ("kind", "nullable", "drop", "per_unit")
 
 _APPLIES_TO = {
     "format": ("datetime", "date", "boolean"),
@@ -68,8 +68,14 @@ class Column:
     bounds: tuple[Bound, Bound] | None = None
     """Of an integer, real, datetime or date column: lower and upper bound. None: estimated privately."""
 
+    missing: tuple[str | int | float, ...] | None = None
+    """Words and numbers that stand for a missing value, such as "unknown" or 99: they are read as null."""
+
     drop: bool = False
     """Whether it is left out of the synthetic table."""
+
+    per_unit: bool = False
+    """Whether all rows of a synthetic unit have the same value, as for a sex or a year of birth. Needs a unit."""
 
     format: str | None = None
     """How text files write it: a `strptime` format for a datetime or date; for a boolean its words for false and true,
@@ -84,11 +90,13 @@ class Column:
             "kind": self._check_kind,
             "nullable": _check_flag,
             "drop": _check_flag,
+            "per_unit": _check_flag,
             "format": self._check_format,
             "decimals": _check_decimals,
             "categories": _check_categories,
             "unknown": self._check_unknown,
             "bounds": self._check_bounds,
+            "missing": self._check_missing,
         }
         for key, check in checks.items():
             value = getattr(self, key)
@@ -119,6 +127,14 @@ class Column:
         if self.kind in BOUNDED and self.bounds is None:
             return "bounds"
         return None
+
+    @property
+    def is_two_integers(self) -> bool:
+        """Whether the declared bounds span two integers, such as 0 and 1: then it is treated as two categories."""
+        if self.kind != "integer" or self.bounds is None:
+            return False
+        lower, upper = self.bounds
+        return upper - lower == 1  # type: ignore[operator]
 
     def _check_kind(self, kind: object) -> object:
         if kind not in KINDS:
@@ -154,6 +170,21 @@ class Column:
                 f"{did_you_mean(unknown, self.categories)} Add it to categories, or choose one of them.",
             )
         return unknown
+
+    def _check_missing(self, missing: object) -> tuple[Category, ...]:
+        if isinstance(missing, (str, Mapping, Set)) or not isinstance(missing, Iterable):
+            raise SchemaError(f'expected a list such as ["unknown", 99], found {format_value(missing)}.')
+        words = tuple(to_python(word) for word in missing)
+        for word in words:
+            if isinstance(word, bool) or not isinstance(word, (str, int, float)) or word != word:
+                raise SchemaError(f"expected strings or numbers, found {format_value(word)}.")
+            if isinstance(word, str):
+                _check_text(word, "a word")
+            if self.categories is not None and is_among(word, self.categories):
+                raise SchemaError(
+                    f"{format_value(word)} is one of the categories too. Remove it from categories, or from missing."
+                )
+        return tuple(word.strip() if isinstance(word, str) else word for word in words)
 
     def _check_bounds(self, bounds: Sequence[Bound]) -> tuple[Bound, Bound]:
         if isinstance(bounds, str) or not isinstance(bounds, Sequence) or len(bounds) != 2:

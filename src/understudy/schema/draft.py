@@ -1,19 +1,48 @@
 """Kinds drafted from Arrow types. Reads no value."""
 
+import json
+
 import pyarrow as pa
 
 from understudy.schema.column import Column
+from understudy.schema.values import to_toml
+
+_LISTED = 50
+"""The most labels that a comment lists."""
 
 
-def draft_column(field: pa.Field) -> Column:
-    """Name and kind of a field; `kind`, `format` and `decimals` in its metadata take precedence."""
+def draft_column(field: pa.Field, *, trust_labels: bool = False) -> Column:
+    """Name and kind of a field; `kind`, `format` and `decimals` in its metadata take precedence.
+
+    With `trust_labels` the `labels` in its metadata become the categories of a categorical column.
+    """
     facts = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
     kind = facts.get("kind") or _kind_of(field.type)
     if kind is None:  # there is no kind for lists, structs and bytes
         return Column(name=field.name, kind="text", drop=True)
     text_format = facts.get("format") if kind in ("datetime", "date", "boolean") else None
     decimals = int(facts["decimals"]) if kind == "real" and facts.get("decimals", "").isdecimal() else None
-    return Column(name=field.name, kind=kind, format=text_format, decimals=decimals)
+    labels = tuple(dict.fromkeys(found_labels(field).values())) if kind == "categorical" and trust_labels else ()
+    return Column(name=field.name, kind=kind, format=text_format, decimals=decimals, categories=labels or None)
+
+
+def found_labels(field: pa.Field) -> dict[str, str]:
+    """The labels that the source has for values of this column, by the text of the value."""
+    return json.loads((field.metadata or {}).get(b"labels", b"{}"))
+
+
+def describe_labels(arrow_schema: pa.Schema, *, trusted: bool) -> dict[str, str]:
+    """For each column with value labels a comment that lists them, for the person who completes the draft."""
+    comments = {}
+    for field in arrow_schema:
+        labels = found_labels(field)
+        advice = "" if trusted else ". If they come from a code book: --trust-labels declares them"
+        if _kind_of(field.type) != "categorical":
+            advice = ". Codes that mean a missing value: missing = [99]"
+        listed = ", ".join(f"{code} = {to_toml(label)}" for code, label in list(labels.items())[:_LISTED])
+        if labels:
+            comments[field.name] = f"labels in the file: {listed}{', ...' * (len(labels) > _LISTED)}{advice}"
+    return comments
 
 
 def _kind_of(arrow_type: pa.DataType) -> str | None:

@@ -83,6 +83,11 @@ class Schema:
         """The columns that a synthesizer learns, in order."""
         return tuple(column for column in self.columns if column.modelled)
 
+    @property
+    def links_rows(self) -> bool:
+        """Whether synthetic rows are linked: units may own several rows, and their ids are in the synthetic table."""
+        return self.unit is not None and self.max_rows_per_unit > 1 and not self[self.unit].drop
+
     def __getitem__(self, name: str) -> Column:
         for column in self.columns:
             if column.name == name:
@@ -102,22 +107,30 @@ class Schema:
         return dataclasses.replace(self, target=target, positive=positive)
 
     @classmethod
-    def draft(cls, arrow_schema: pa.Schema) -> "Schema":
+    def draft(cls, arrow_schema: pa.Schema, *, trust_labels: bool = False) -> "Schema":
         """Names and kinds from Arrow types alone: reads no value, no distinct count and no number of rows.
 
-        A field's metadata `kind`, `format` and `decimals` are used: the reader of text files puts them there.
+        A field's metadata `kind`, `format` and `decimals` are used: the reader of text files puts them there. With
+        `trust_labels` the value labels of Stata and SPSS files are declared as categories: only for labels that come
+        from a code book, since some tools write those that occur in the data.
         """
-        return cls(columns=tuple(draft_column(field) for field in arrow_schema), drafted=True)
+        columns = tuple(draft_column(field, trust_labels=trust_labels) for field in arrow_schema)
+        return cls(columns=columns, drafted=True)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Schema":
         """Reads a TOML file."""
         return cls.from_toml(read_text(path), source=str(path))
 
-    def write(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Writes a TOML file, whole or not at all. An existing file is replaced only with `force`."""
+    def write(
+        self, path: str | os.PathLike[str], *, force: bool = False, found: Mapping[str, str] | None = None
+    ) -> None:
+        """Writes a TOML file, whole or not at all. An existing file is replaced only with `force`.
+
+        `found` are comments on columns: what the source says about them and is not declared.
+        """
         with atomic_write(path, force=force) as file:
-            file.write(self.to_toml().encode())
+            file.write(self.to_toml(found).encode())
 
     @classmethod
     def from_toml(cls, text: str, *, source: str = "The schema") -> "Schema":
@@ -128,9 +141,9 @@ class Schema:
         except SchemaError as error:
             raise error.in_file(source) from None
 
-    def to_toml(self) -> str:
+    def to_toml(self, found: Mapping[str, str] | None = None) -> str:
         """Commented TOML that says what is declared public and what will be estimated privately. Deterministic."""
-        return format_schema(**vars(self))
+        return format_schema(**vars(self), found=found or {})
 
     @classmethod
     def from_dict(cls, content: Mapping[str, object]) -> "Schema":
@@ -157,14 +170,36 @@ class Schema:
 
     def _check_unit(self) -> None:
         _check_count(self.max_rows_per_unit, "max_rows_per_unit")
+        self._check_per_unit()
         if self.unit is None:
             if self.max_rows_per_unit != 1:
                 raise SchemaError(NEEDS_UNIT, key="max_rows_per_unit")
             return
         column = self._column_of("unit", self.unit)
         # Whatever kind was declared: as an identifier it cannot be modelled by mistake.
-        as_id = Column(name=column.name, kind="id", nullable=column.nullable, drop=column.drop)
+        as_id = Column(name=column.name, kind="id", nullable=column.nullable, drop=column.drop, missing=column.missing)
         object.__setattr__(self, "columns", tuple(as_id if c is column else c for c in self.columns))
+
+    def _check_per_unit(self) -> None:
+        """Refuses columns that cannot have one value per synthetic unit."""
+        for column in self.columns:
+            if not column.per_unit:
+                continue
+            if self.unit is None:
+                problem = "needs [table] unit, the column that names the privacy unit. Add unit, or remove per_unit."
+            elif column.name == self.unit:
+                problem = "this is the unit itself, which each unit has one value of anyway. Remove per_unit."
+            elif not column.modelled:
+                why = "is dropped" if column.drop else f"has kind {column.kind!r}"
+                problem = f"the column {why} and so is not modelled. Remove per_unit."
+            elif self.unit in self.names and self[self.unit].drop:
+                problem = (
+                    f"the unit column {self.unit!r} is dropped, so synthetic rows belong to no unit. Remove drop there,"
+                    " or per_unit here."
+                )
+            else:
+                continue
+            raise SchemaError(f"Column {column.name!r}, per_unit: {problem}", column=column.name, key="per_unit")
 
     def _check_target(self) -> None:
         if self.target is None:

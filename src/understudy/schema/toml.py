@@ -90,6 +90,7 @@ _HEADER = """\
 # Column names and kinds are public. Every other line below is DECLARED public: a person vouches for it.
 # What is absent (shown as a comment where it matters) is ESTIMATED PRIVATELY with part of the privacy budget.
 # For any column: nullable = false (no category for nulls), drop = true (leave it out);
+# missing = ["unknown", 99] (words and numbers that are read as null);
 # for a categorical one: unknown = "..." (the category that undeclared values become; absent: the first).
 # How text files write a real column: decimals = 2 (digits after the decimal point; absent: as many as needed);
 # a date or datetime: format = "%d.%m.%Y"; a boolean: format = "no/yes" (absent: "false/true")."""
@@ -107,6 +108,7 @@ def format_schema(
     target: str | None,
     positive: Category | None,
     drafted: bool,
+    found: Mapping[str, str],
 ) -> str:
     """TOML whose comments say what is declared public and what will be estimated privately."""
     lines = ["[table]"]
@@ -119,22 +121,25 @@ def format_schema(
     lines.append(_line("target", target, "the column that matters most", '"..."', "absent: no column is favoured"))
     if positive is not None:
         lines.append(_line("positive", positive, "the positive class of the target"))
-    return "\n\n".join([_HEADER, "\n".join(lines), *map(_format_column, columns)]) + "\n"
+    sections = [_format_column(column, found.get(column.name)) for column in columns]
+    return "\n\n".join([_HEADER, "\n".join(lines), *sections]) + "\n"
 
 
 _COMMENTS = {
     "drop": "left out of the synthetic table",
+    "per_unit": "one value for all rows of a synthetic unit",
     "nullable": "declared public: no category for nulls",
     "format": "how text files write it",
     "decimals": "digits after the decimal point in text files",
     "bounds": "declared public",
     "categories": "declared public",
     "unknown": "what undeclared values become",
+    "missing": "read as null",
 }
 _EXAMPLES = {"bounds": "[lower, upper]", "categories": '["...", "..."]'}
 
 
-def _format_column(column: Column) -> str:
+def _format_column(column: Column, found: str | None) -> str:
     never = {"text": "text is never modelled", "id": "identifiers are never modelled"}.get(column.kind, "")
     lines = [f"[columns.{to_toml_key(column.name)}]", _line("kind", column.kind, never)]
     comments = _COMMENTS | ({"format": "how text files write false and true"} if column.kind == "boolean" else {})
@@ -144,6 +149,8 @@ def _format_column(column: Column) -> str:
             lines.append(_line(key, getattr(column, key), comment))
         elif column.estimated == key:
             lines.append(_line(key, None, "", _EXAMPLES[key], _NOT_DECLARED))
+    if found is not None:
+        lines.append(f"# {found}".replace("\n", " "))
     return "\n".join(lines)
 
 

@@ -23,6 +23,7 @@ from understudy.tables.frames import to_frame as to_frame
 from understudy.tables.location import SourceId as SourceId
 from understudy.tables.location import is_same_source as is_same_source
 from understudy.tables.location import source_id as source_id
+from understudy.tables.options import ReadOptions as ReadOptions
 from understudy.tables.origin import ColumnOrigin as ColumnOrigin
 from understudy.tables.origin import Origin as Origin
 from understudy.tables.reading import as_arrow as as_arrow

@@ -45,23 +45,27 @@ def conform(table: pa.Table, schema: Schema) -> pa.Table:
     columns: list[pa.ChunkedArray] = []
     fields: list[pa.Field] = []
     for field, values in zip(table.schema, table.columns, strict=True):
-        style = {key: value for key, value in style_of(field).items() if key != "untyped"}
+        style = {key: value for key, value in style_of(field).items() if key not in ("untyped", "labels")}
+        decimal = style.pop("decimal", None)  # the reader's, not inferred
         if field.name in schema and schema[field.name].modelled:
             column = schema[field.name]
             if schema.drafted:
-                values, inferred = _as_drafted(values, column)
+                values, inferred = _as_drafted(values, column, decimal)
             else:
-                values, style, inferred = as_declared_type(values, column), {}, {}
+                values, style, inferred = as_declared_type(values, column, decimal), {}, {}
             style = style | inferred | _declared_style(column)
+            if decimal == "," and pa.types.is_floating(values.type):
+                style["decimal"] = decimal
         elif field.name == schema.unit and not schema.drafted:
-            values = _as_unit(values)
+            values = _as_unit(values, schema[field.name])
         columns.append(values)
         fields.append(field.with_type(values.type).with_metadata(style or None))
     return pa.table(columns, schema=pa.schema(fields, table.schema.metadata))
 
 
-def _as_unit(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def _as_unit(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     """Integers and strings are compared as they are, everything else as text."""
+    values = _without_missing(values, column)
     arrow_type = _value_type(values.type)
     return values if pa.types.is_integer(arrow_type) or is_text(arrow_type) else as_declared_type(values, _AS_TEXT)
 
@@ -128,10 +132,10 @@ def _declared_style(column: Column) -> dict[str, str]:
 _NO_RULE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
-def _as_drafted(values: pa.ChunkedArray, column: Column) -> tuple[pa.ChunkedArray, dict[str, str]]:
+def _as_drafted(values: pa.ChunkedArray, column: Column, decimal: str | None) -> tuple[pa.ChunkedArray, dict[str, str]]:
     """One column as the drafted kind, and the style of its values; refuses a type without values of that kind."""
     try:
-        return _as_declared(values, column, drafted=True)
+        return _as_declared(values, column, decimal, drafted=True)
     except _NO_RULE:
         arrow_type = _value_type(values.type)
         # Field names inside nested values may be names of people.
@@ -145,12 +149,20 @@ def _as_drafted(values: pa.ChunkedArray, column: Column) -> tuple[pa.ChunkedArra
 
 
 def _as_declared(
-    values: pa.ChunkedArray, column: Column, *, drafted: bool = False
+    values: pa.ChunkedArray, column: Column, decimal: str | None = None, *, drafted: bool = False
 ) -> tuple[pa.ChunkedArray, dict[str, str]]:
     """One column as its declared kind, with nulls for values that cannot be read as such; and the style, if `drafted`.
 
     Raises one of `_NO_RULE` for a type that no value of that kind can have.
     """
+    read, style = _read_declared(_without_missing(values, column), column, decimal, drafted=drafted)
+    return _without_missing(read, column), style  # a number is missing however it is written: 9, 9.0 or 9,00
+
+
+def _read_declared(
+    values: pa.ChunkedArray, column: Column, decimal: str | None, *, drafted: bool
+) -> tuple[pa.ChunkedArray, dict[str, str]]:
+    """The same before missing values are taken out."""
     kind, arrow_type = value_kind(column), _value_type(values.type)
     if pa.types.is_null(arrow_type):
         values, arrow_type = pa.chunked_array([pa.nulls(len(values), pa.string())]), pa.string()
@@ -160,8 +172,8 @@ def _as_declared(
         values = values.cast(pa.dictionary(pa.int32(), pa.string())) if arrow_type != pa.string() else values
 
         def convert(texts: pa.Array) -> tuple[pa.Array, dict[str, str]]:
-            read = read_as(texts, kind, column.format, zoned=is_zoned(column))
-            return read, infer_style(texts, kind) if drafted else {}
+            read = read_as(texts, kind, column.format, zoned=is_zoned(column), decimal=decimal)
+            return read, infer_style(texts, kind, decimal) if drafted else {}
 
         return convert_distinct(values, convert)
     if kind == "categorical" and drafted and column.categories is None and is_number(arrow_type):
@@ -169,7 +181,24 @@ def _as_declared(
     return _as_kind(values, arrow_type, kind), {}
 
 
-def as_declared_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+def _without_missing(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+    """Nulls for the values that are declared missing, each compared by its own text."""
+    if not column.missing:
+        return values
+    words = pa.array([cell_text(word) for word in column.missing], pa.string())
+
+    def convert(distinct: pa.Array) -> tuple[pa.Array, dict[str, str]] | None:
+        try:
+            texts = distinct if is_text(distinct.type) else arrow_texts(distinct)
+        except _NO_RULE:
+            return None
+        is_missing = pc.is_in(pc.utf8_trim_whitespace(texts), words)
+        return pc.if_else(is_missing, pa.scalar(None, distinct.type), distinct), {}
+
+    return convert_distinct(values, convert)[0]
+
+
+def as_declared_type(values: pa.ChunkedArray, column: Column, decimal: str | None = None) -> pa.ChunkedArray:
     """A typed column in the one type of its declared kind; all nulls if no value of its type can be read as such.
 
     Each value is read as in a column of any other type: datetimes with a zone in UTC, and bytes as text.
@@ -180,7 +209,8 @@ def as_declared_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray
             values = as_text(values)
         elif pa.types.is_date(target) and pa.types.is_timestamp(arrow_type):
             values = microseconds(values.cast(arrow_type)).cast(pa.timestamp("us"))
-        read, _ = _as_declared(values, column if column.modelled else _AS_TEXT)
+        as_text_column = Column(name=column.name, kind="categorical", missing=column.missing)
+        read, _ = _as_declared(values, column if column.modelled else as_text_column, decimal)
     except _NO_RULE:
         return pa.chunked_array([pa.nulls(len(values), target)])
     if pa.types.is_timestamp(target):
@@ -392,7 +422,7 @@ def read_cells(cells: Sequence[object] | np.ndarray, column: Column) -> pa.Chunk
         with contextlib.suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
             return as_declared_type(pa.chunked_array([pa.array(cells, plain, from_pandas=True)]), column)
     if pa.types.is_string(target):
-        return pa.chunked_array([pa.array(map(cell_text, cells), target)])
+        return _without_missing(pa.chunked_array([pa.array(map(cell_text, cells), target)]), column)
     typed = [_typed_cell(cell) for cell in cells]
     chunks: list[pa.Array] = []
     order = np.full(len(typed), -1)

@@ -27,7 +27,7 @@ def to_plain(cell: object) -> object:
     """
     if isinstance(cell, np.datetime64):
         stamps = int(cell.astype("datetime64[us]").astype("int64"))
-        return None if stamps == INT64_MIN else _moment(stamps)
+        return None if stamps == INT64_MIN else moment_of(stamps)
     if isinstance(cell, np.generic):
         cell = cell.item()
     if isinstance(cell, Decimal):
@@ -74,13 +74,14 @@ def _plain_moment(cell: datetime) -> datetime | None:
     if unit is None:
         zoned = cell.tzinfo is not None and cell.utcoffset() is not None
         stamps = (cell - (_EPOCH.replace(tzinfo=UTC) if zoned else _EPOCH.replace(tzinfo=cell.tzinfo))) // _MICROSECOND
-        return _moment(stamps, zoned=zoned)
+        return moment_of(stamps, zoned=zoned)
     stamps = int(cell.asm8.astype("int64"))  # type: ignore[attr-defined]
     stamps = stamps // 1000 if unit == "ns" else stamps * {"s": 10**6, "ms": 10**3, "us": 1}[unit]
-    return _moment(stamps, zoned=cell.tzinfo is not None)
+    return moment_of(stamps, zoned=cell.tzinfo is not None)
 
 
-def _moment(microseconds: int, *, zoned: bool = False) -> datetime:
+def moment_of(microseconds: int, *, zoned: bool = False) -> datetime:
+    """The moment so many microseconds after 1970, clamped to the years 1 to 9999."""
     moment = _EPOCH + min(max(microseconds, FIRST_MOMENT), LAST_MOMENT) * _MICROSECOND
     return moment.replace(tzinfo=UTC) if zoned else moment
 
@@ -108,7 +109,7 @@ def arrow_texts(distinct: pa.Array) -> pa.Array:
     cells: Sequence[object]
     if types.is_timestamp(arrow_type):
         stamps = microseconds(distinct).to_pylist()
-        cells = [None if stamp is None else _moment(stamp, zoned=arrow_type.tz is not None) for stamp in stamps]
+        cells = [None if stamp is None else moment_of(stamp, zoned=arrow_type.tz is not None) for stamp in stamps]
     elif types.is_date(arrow_type):
         days = distinct.cast(pa.date32(), safe=False).cast(pa.int32()).to_pylist()
         cells = [None if d is None else date.fromordinal(min(max(d + 719_163, 1), date.max.toordinal())) for d in days]

@@ -1,35 +1,49 @@
 """Delimited text files: CSV and TSV."""
 
+import codecs
 import contextlib
 import csv
 import io
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.csv
 
 from understudy.errors import TableError
 from understudy.tables.formatting import format_in_sql, text_sql
+from understudy.tables.header import check_header, names_without_header
 from understudy.tables.infer import mark_untyped
-from understudy.tables.location import TEXT_SUFFIXES, TableLocation, require_names
+from understudy.tables.location import TEXT_SUFFIXES, TableLocation
+from understudy.tables.options import ReadOptions
 from understudy.tables.sql import quote_text
 
+_PLAIN = ReadOptions()
 _END = "end"
 """The content of every field of an extra row that is appended to the file and then removed."""
 
 
-def read_delimited(location: TableLocation) -> pa.Table:
-    """All columns as text, without types; an empty field is null."""
-    header, delimiter = _read_header(location)
-    require_names(header, str(location))
+class _FirstLine(NamedTuple):
+    """What the first line that is not blank decides, besides the options."""
+
+    names: list[str]
+    delimiter: str
+    is_header: bool
+    """Whether that line holds the names, and not a row."""
+
+
+def read_delimited(
+    location: TableLocation, options: ReadOptions = _PLAIN, declared: Sequence[str] | None = None
+) -> pa.Table:
+    """All columns as text, without types; an empty field is null. `declared` are the names of a schema."""
+    first = _read_first_line(location, options, declared)
     try:
-        table = _parse(location, header, delimiter)
-    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        require_utf8(location)
-        _require_equal_fields(location, header, delimiter)
+        table = _parse(location, first, options)
+    except (pa.ArrowInvalid, UnicodeError) as error:
+        require_encoding(location, options.encoding)
+        _require_equal_fields(location, first, options)
         if "straddling" in str(error):
             raise TableError(f"{location} has a row longer than 16 MB. Check for a missing closing quote.") from None
         raise
@@ -39,32 +53,36 @@ def read_delimited(location: TableLocation) -> pa.Table:
         raise TableError(
             f"{location}: a quote is never closed, so the last field extends to the end of the file. Close it."
         )
-    mark = {"delimiter": delimiter} if delimiter != "," else None
-    return table.slice(0, rows).cast(pa.schema([mark_untyped(field) for field in table.schema], mark))
+    mark = {"delimiter": first.delimiter} if first.delimiter != "," else None
+    fields = [mark_untyped(field, decimal=options.decimal) for field in table.schema]
+    return table.slice(0, rows).cast(pa.schema(fields, mark))
 
 
 def _parse(
     location: TableLocation,
-    header: Sequence[str],
-    delimiter: str,
+    first: _FirstLine,
+    options: ReadOptions,
     *,
     threads: bool = True,
     on_ragged: Callable[[pa.csv.InvalidRow], str] | None = None,
 ) -> pa.Table:
     """The table with one extra row, which holds `_END`."""
-    with pa.input_stream(str(location.path), compression="detect") as stream:
+    names = first.names
+    with _open(location, options) as stream:
         return pa.csv.read_csv(
-            _StreamWithLastLine(stream, delimiter.join([_END] * len(header)).encode()),
-            read_options=pa.csv.ReadOptions(use_threads=threads, block_size=1 << 24),
+            _StreamWithLastLine(stream, first.delimiter.join([_END] * len(names)).encode()),
+            read_options=pa.csv.ReadOptions(
+                use_threads=threads, block_size=1 << 24, column_names=None if first.is_header else names
+            ),
             parse_options=pa.csv.ParseOptions(
-                delimiter=delimiter,
+                delimiter=first.delimiter,
                 newlines_in_values=True,
-                ignore_empty_lines=len(header) > 1,  # in a single column an empty line is a null
+                ignore_empty_lines=len(names) > 1,  # in a single column an empty line is a null
                 # None unless needed: with a handler, pyarrow prints an error of its own for a row that is not UTF-8.
                 invalid_row_handler=on_ragged,
             ),
             convert_options=pa.csv.ConvertOptions(
-                column_types={name: pa.string() for name in header},
+                column_types={name: pa.string() for name in names},
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=True,
@@ -72,10 +90,37 @@ def _parse(
         )
 
 
+@contextlib.contextmanager
+def _open(location: TableLocation, options: ReadOptions) -> "Iterator[pa.NativeFile | _AsUtf8]":
+    """The bytes of a text file, in UTF-8."""
+    with pa.input_stream(str(location.path), compression="detect") as stream:
+        yield stream if options.is_utf8 else _AsUtf8(stream, options.encoding)
+
+
+class _AsUtf8:
+    """A stream in another encoding, as UTF-8. Raises a `UnicodeError` for bytes that do not fit it."""
+
+    def __init__(self, stream: pa.NativeFile, encoding: str):
+        self._stream, self._decoder, self._bytes = stream, codecs.getincrementaldecoder(encoding)(), b""
+        self._at_end = False
+
+    def read(self, size: int | None = None) -> bytes:
+        pieces, held = [self._bytes], len(self._bytes)
+        while not self._at_end and (size is None or held < size):
+            piece = bytes(self._stream.read(1 << 20))
+            self._at_end = not piece
+            pieces.append(self._decoder.decode(piece, final=self._at_end).encode())
+            held += len(pieces[-1])
+        whole = b"".join(pieces)
+        size = len(whole) if size is None else size
+        self._bytes = whole[size:]
+        return whole[:size]
+
+
 class _StreamWithLastLine(io.RawIOBase):
     """A stream with one line appended, after a line break if the last line has none."""
 
-    def __init__(self, stream: pa.NativeFile, line: bytes):
+    def __init__(self, stream: "pa.NativeFile | _AsUtf8", line: bytes):
         self._stream, self._line, self._last = stream, line + b"\n", b""
 
     def readable(self) -> bool:
@@ -94,7 +139,7 @@ class _StreamWithLastLine(io.RawIOBase):
         return b"".join(pieces)
 
 
-def _require_equal_fields(location: TableLocation, header: Sequence[str], delimiter: str) -> None:
+def _require_equal_fields(location: TableLocation, first: _FirstLine, options: ReadOptions) -> None:
     """Raises for the first line with too few or too many fields. Reads in one thread, which knows the line number."""
     ragged: list[tuple[int, int, int | None]] = []
 
@@ -103,58 +148,86 @@ def _require_equal_fields(location: TableLocation, header: Sequence[str], delimi
         return "error"
 
     with contextlib.suppress(pa.ArrowInvalid):
-        _parse(location, header, delimiter, threads=False, on_ragged=on_ragged)
+        _parse(location, first, options, threads=False, on_ragged=on_ragged)
     if ragged:
-        expected, found, line = ragged[0]
-        line = _physical_line(location, line, delimiter)
+        expected, found, row = ragged[0]
+        line = _physical_line(location, row, first.delimiter, options)
+        where = "header" if first.is_header else "first line"
         raise TableError(
-            f"{location}, line {line or 'unknown'}: expected {expected} fields as in the header, found {found}. Correct"
-            f" that line; a field that contains {delimiter!r} needs quotes.",
+            f"{location}, line {line or 'unknown'}: expected {expected} fields as in the {where}, found {found}."
+            f" Correct that line; a field that contains {first.delimiter!r} needs quotes.",
             line=line,
         ) from None  # the parser's own error quotes rows
 
 
-def _read_header(location: TableLocation) -> tuple[list[str], str]:
-    """The names in the first line that is not blank, and the delimiter."""
+def _read_first_line(location: TableLocation, options: ReadOptions, declared: Sequence[str] | None) -> _FirstLine:
+    """The column names, from the first line that is not blank or in place of it, and the delimiter."""
     with pa.input_stream(str(location.path), compression="detect") as stream:
-        start = bytes(stream.read(1 << 20))
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise TableError(
-            f"{location} is UTF-16, expected UTF-8. Convert it: iconv -f UTF-16 -t UTF-8 {location.path.name} > new.csv"
-        )
+        start = bytes(stream.read(4))
+    if options.is_utf8 and start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise TableError(f'{location} is UTF-16, expected UTF-8. Give --encoding utf-16 (encoding="utf-16").')
+    try:
+        with _open(location, options) as file:
+            start = bytes(file.read(1 << 20))
+    except UnicodeError:
+        require_encoding(location, options.encoding)
+        raise
     lines = io.StringIO(start.decode("utf-8-sig", errors="replace"), newline=None).read().lstrip("\n")
     if not lines.strip():
         raise TableError(f"{location} has no header line. Expected column names in the first line.")
-    delimiter = TEXT_SUFFIXES[location.suffix]
-    first = lines.split("\n", 1)[0]
-    if location.suffix == ".csv" and "," not in first:
-        delimiter = next((mark for mark in ";\t|" if mark in first), ",")
-    names = next(csv.reader(io.StringIO(lines), delimiter=delimiter))
-    if "\ufffd" in "".join(names):
-        require_utf8(location)
-    return names, delimiter
+    delimiter = _choose_delimiter(lines.split("\n", 1)[0], location, options)
+    fields = next(csv.reader(io.StringIO(lines), delimiter=delimiter))
+    if "\ufffd" in "".join(fields):
+        require_encoding(location, options.encoding)
+    if options.header is False:
+        return _FirstLine(names_without_header(len(fields), declared, str(location)), delimiter, False)
+    check_header(fields, str(location), declared=declared, is_header=options.header)
+    return _FirstLine(fields, delimiter, True)
 
 
-def require_utf8(location: TableLocation) -> None:
-    """Raises for the first byte that is not UTF-8. Called only after a failure."""
+def _choose_delimiter(line: str, location: TableLocation, options: ReadOptions) -> str:
+    """The separator given, else by the ending; a .csv without a comma in its first line may use another.
+
+    With a decimal comma the other separators come first, since the first line may hold numbers.
+    """
+    delimiter = options.separator or TEXT_SUFFIXES[location.suffix]
+    if options.separator is None and location.suffix == ".csv" and ("," not in line or options.decimal == ","):
+        delimiter = next((mark for mark in ";\t|" if mark in line), ",")
+    if delimiter == options.decimal == "," and "," not in line:  # a single column
+        return ";"
+    if delimiter == options.decimal:
+        raise TableError(
+            f"{location}: the decimal sign {delimiter!r} is also the separator of its fields. Give the separator with"
+            ' --separator (separator=";"), or leave --decimal out.'
+        )
+    return delimiter
+
+
+def require_encoding(location: TableLocation, encoding: str = "utf-8", *, can_choose: bool = True) -> None:
+    """Raises for the first byte that does not fit the encoding. Called only after a failure."""
     with pa.input_stream(str(location.path), compression="detect") as stream:
         content = bytes(stream.read())
     try:
-        content.decode()
+        codecs.getincrementaldecoder(encoding)().decode(content, final=True).encode()
     except UnicodeDecodeError as error:
         line = 1 + content[: error.start].count(b"\n")
+        name = "UTF-8" if encoding == "utf-8" else encoding
         advice = f". Convert it: iconv -f LATIN1 -t UTF-8 {location.path.name} > new"
+        if can_choose:
+            advice = '. Give its encoding, often --encoding cp1252 (encoding="cp1252"); others are latin-1 and utf-16.'
         if error.reason == "unexpected end of data":
             advice = ": it ends inside a character."
-        raise TableError(f"{location} is not UTF-8 (line {line}, byte {error.start}){advice}", line=line) from None
+        raise TableError(f"{location} is not {name} (line {line}, byte {error.start}){advice}", line=line) from None
+    except UnicodeError:
+        raise TableError(f"{location} is not {encoding}. Give another --encoding (encoding=...).") from None
 
 
-def _physical_line(location: TableLocation, row: int | None, delimiter: str) -> int | None:
+def _physical_line(location: TableLocation, row: int | None, delimiter: str, options: ReadOptions) -> int | None:
     """The line of the file where a record starts: quoted fields may span lines. Called only after a failure."""
     if row is None:
         return None
     with contextlib.suppress(csv.Error), pa.input_stream(str(location.path), compression="detect") as stream:
-        text = io.TextIOWrapper(cast(io.BufferedReader, stream), encoding="utf-8", newline="")
+        text = io.TextIOWrapper(cast(io.BufferedReader, stream), encoding=options.encoding, newline="")
         reader = csv.reader(text, delimiter=delimiter)
         end_of_last, records = 0, 0
         for record in reader:

@@ -138,7 +138,9 @@ def text_sql(c: str, arrow_type: pa.DataType, style: dict[str, str]) -> str:
         no, yes = map(quote_text, style.get("format", "false/true").split("/"))
         return f"CASE WHEN {c} THEN {yes} WHEN NOT {c} THEN {no} END"
     if types.is_floating(arrow_type):
-        return f"CASE WHEN NOT isnan({c}) THEN {_real_sql(c, style)} END"
+        text = _real_sql(c, style)
+        text = f"replace({text}, '.', ',')" if style.get("decimal") == "," else text
+        return f"CASE WHEN NOT isnan({c}) THEN {text} END"
     if types.is_date(arrow_type) or types.is_timestamp(arrow_type):
         return datetime_sql(c, arrow_type, style)
     return f"CAST({c} AS VARCHAR)"

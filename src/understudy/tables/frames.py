@@ -29,6 +29,7 @@ from understudy.tables.cast import (
 )
 from understudy.tables.cells import cell_text
 from understudy.tables.formatting import restyle
+from understudy.tables.infer import infer_text_dates, mark_untyped
 from understudy.tables.location import require_names, require_types
 from understudy.tables.origin import Origin
 
@@ -112,6 +113,7 @@ def _to_internal(
     internal = normalize(table)
     if schema is None:
         require_types(table, "The table")
+        internal, own = infer_text_dates(internal, own)
         return internal, Origin.of(own, library, dtypes=dtypes)
     conformed = conform(internal, schema)
     back = output_schema(own, conformed.schema, schema, keep_types=keep_types)
@@ -164,8 +166,14 @@ def _from_pandas(frame: "pd.DataFrame", schema: Schema | None, *, keep_types: bo
             arrow_type, dtypes[name] = pa.int64() if column.kind == "id" else columns[name].type, _dtype_of_kind(column)
             if keep_types:
                 arrow_type, dtypes[name] = _own_type(series, column, arrow_type)
-        own.append(pa.field(name, arrow_type))
+        field = pa.field(name, arrow_type)
+        own.append(mark_untyped(field) if schema is None and _is_mixed(series, arrow_type) else field)
     return _to_internal(pa.table(columns), "pandas", dtypes, schema=schema, keep_types=keep_types, own=pa.schema(own))
+
+
+def _is_mixed(series: "pd.Series", arrow_type: pa.DataType) -> bool:
+    """Whether a column that becomes text holds objects of other types too, such as numbers and "unknown"."""
+    return series.dtype == object and is_text(arrow_type) and not {*map(type, series.dropna())} <= {str}
 
 
 def _is_typed_by_values(dtype: object) -> bool:

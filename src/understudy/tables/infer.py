@@ -15,8 +15,12 @@ from understudy.tables.sql import compute_sql, quote_text
 _UNTYPED = b"untyped"
 _Rule = Callable[[pa.Array, pa.Array], tuple[pa.Array, dict[str, str]] | None]
 
-_NULL_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?")
-"""Read as null in columns of numbers, booleans and dates; in a text column only the empty field is null."""
+NULL_WORDS = (
+    *("", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "nan", "nat", "null", "nil", "none", "unknown", "unk", "missing"),
+    *("not available", "not applicable", "not known", "no data", "?", "-", "--", ".", ".."),
+    *("#div/0!", "#value!", "#ref!", "#name?", "#num!", "#null!"),
+)
+"""Read as null in columns of numbers, booleans and dates, in any case; in a text column only the empty field is."""
 
 _INTEGER = r"(?:0|-?[1-9][0-9]*)"
 _REAL = r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
@@ -57,9 +61,10 @@ _UNAMBIGUOUS = ("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y")
 """Formats of a declared date without a `format`, tried on each value separately."""
 
 
-def mark_untyped(field: pa.Field, *, only_dates: bool = False) -> pa.Field:
-    """The field, marked as one whose source has no type for it."""
-    return field.with_metadata({_UNTYPED: b"dates" if only_dates else b"any"})
+def mark_untyped(field: pa.Field, *, only_dates: bool = False, decimal: str | None = None) -> pa.Field:
+    """The field, marked as one whose source has no type for it; `decimal` is the sign that its numbers are read by."""
+    mark = {_UNTYPED: b"dates" if only_dates else b"any"}
+    return field.with_metadata(mark if decimal is None else {**mark, b"decimal": decimal.encode()})
 
 
 def is_untyped(field: pa.Field) -> bool:
@@ -73,9 +78,33 @@ def infer_types(columns: list[pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
     for i, field in enumerate(fields):
         if is_untyped(field):
             rules = (_infer_datetime,) if field.metadata[_UNTYPED] == b"dates" else _RULES
-            columns[i], style = convert_distinct(columns[i], functools.partial(_infer_type, rules=rules))
+            decimal = field.metadata.get(b"decimal", b"").decode() or None
+            infer = functools.partial(_infer_type, rules=rules, decimal=decimal)
+            columns[i], style = convert_distinct(columns[i], infer)
+            if decimal == "," and pa.types.is_floating(columns[i].type):
+                style["decimal"] = decimal
+            if b"labels" in field.metadata:
+                style["labels"] = field.metadata[b"labels"].decode()
             fields[i] = pa.field(field.name, columns[i].type, metadata=style or None)
     return pa.table(columns, schema=pa.schema(fields, schema.metadata))
+
+
+def infer_text_dates(table: pa.Table, own: pa.Schema, *, besides: Sequence[str] = ()) -> tuple[pa.Table, pa.Schema]:
+    """Infers dates and datetimes in columns that the source holds as text; and the types of the source, with style.
+
+    `own` are the types of the source. They stay: what was text comes back as text, in the same format. In columns of
+    it that are marked untyped all rules apply. Columns `besides` are left as they are.
+    """
+    texts = [field.name for field in table.schema if pa.types.is_string(field.type) and field.name not in besides]
+    mixed = [name for name in texts if is_untyped(own.field(name))]
+    fields = [
+        mark_untyped(field, only_dates=field.name not in mixed) if field.name in texts else field
+        for field in table.schema
+    ]
+    read = infer_types(list(table.columns), pa.schema(fields, table.schema.metadata))
+    styled = [field.with_metadata(read.field(field.name).metadata) if field.name in texts else field for field in own]
+    styled = [field.with_type(read.field(field.name).type) if field.name in mixed else field for field in styled]
+    return read, pa.schema(styled, own.metadata)
 
 
 def convert_distinct(
@@ -92,14 +121,20 @@ def convert_distinct(
     return pa.chunked_array([array.take(chunk.indices) for chunk in coded.chunks], array.type), style
 
 
-def _infer_type(texts: pa.Array, *, rules: Sequence[_Rule]) -> tuple[pa.Array, dict[str, str]] | None:
+def _infer_type(
+    texts: pa.Array, *, rules: Sequence[_Rule], decimal: str | None = None
+) -> tuple[pa.Array, dict[str, str]] | None:
     """The texts as integers, reals, booleans, dates or datetimes, if all are written as such; None: they stay text."""
     trimmed = _without_null_words(texts)
-    present = trimmed.drop_null()
-    if not len(present):
+    if trimmed.null_count == len(trimmed):
         return None
+    numbers = trimmed if decimal is None else plain_numbers(trimmed, decimal)
     for find in rules:
-        found = find(trimmed, present)
+        of_numbers = find in (_infer_integer, _infer_real)
+        if of_numbers and numbers.null_count > trimmed.null_count:
+            continue
+        values = numbers if of_numbers else trimmed
+        found = find(values, values.drop_null())
         if found is not None:
             return found
     return None
@@ -107,7 +142,45 @@ def _infer_type(texts: pa.Array, *, rules: Sequence[_Rule]) -> tuple[pa.Array, d
 
 def _without_null_words(texts: pa.Array) -> pa.Array:
     trimmed = pc.utf8_trim_whitespace(texts)
-    return pc.if_else(pc.is_in(trimmed, pa.array(_NULL_WORDS)), pa.scalar(None, pa.string()), trimmed)
+    return pc.if_else(pc.is_in(pc.utf8_lower(trimmed), pa.array(NULL_WORDS)), pa.scalar(None, pa.string()), trimmed)
+
+
+_SPACES = " '\u2019\u00a0\u202f"
+"""Thousands separators of either decimal sign: spaces and apostrophes."""
+
+
+def plain_numbers(texts: pa.Array, decimal: str) -> pa.Array:
+    """Numbers with this decimal sign, perhaps with thousands separators, as computers write them; all else is null.
+
+    >>> plain_numbers(pa.array(["1.234,5", "0,5", "1 234 567", "1.5", "1.2345,6"]), ",").to_pylist()
+    ['1234.5', '0.5', '1234567', None, None]
+    """
+    marks = [*_SPACES, "." if decimal == "," else ","]
+    grouped = "|".join(rf"[0-9]{{1,3}}(?:{re.escape(mark)}[0-9]{{3}})+" for mark in marks)
+    sign = re.escape(decimal)
+    number = rf"[+-]?(?:(?:[0-9]+|{grouped})(?:{sign}[0-9]*)?|{sign}[0-9]+)(?:[eE][+-]?[0-9]+)?|{_INFINITY}"
+    is_number = pc.match_substring_regex(texts, f"^(?:{number})$")
+    bare = pc.replace_substring_regex(texts, f"[{re.escape(''.join(marks))}]", "")
+    plain = pc.replace_substring(bare, decimal, ".")
+    return pc.if_else(is_number, plain, pa.scalar(None, pa.string()))
+
+
+def with_decimal_commas(table: pa.Table) -> list[str]:
+    """The text columns all of whose values are written as numbers, some of them with a decimal comma."""
+    return [field.name for field, values in zip(table.schema, table.columns, strict=True) if _has_commas(values)]
+
+
+def _has_commas(values: pa.ChunkedArray) -> bool:
+    if not pa.types.is_string(values.type):
+        return False
+    present = _without_null_words(pc.unique(values)).drop_null()
+    has_comma = pc.any(pc.match_substring(present, ",")).as_py()
+    return bool(has_comma) and plain_numbers(present, ",").null_count == 0
+
+
+def looks_like_date(text: str) -> bool:
+    """Whether a text has the form of a date or a datetime, in any of the known formats."""
+    return any(re.fullmatch(pattern, text, re.ASCII) for pattern, _ in (*_DATES, *_MOMENTS))
 
 
 def _all_match(texts: pa.Array, pattern: str) -> bool:
@@ -200,14 +273,19 @@ def _to_dates(
     return moments, style
 
 
-def read_as(texts: pa.Array, kind: str, text_format: str | None = None, *, zoned: bool = False) -> pa.Array:
+def read_as(
+    texts: pa.Array, kind: str, text_format: str | None = None, *, zoned: bool = False, decimal: str | None = None
+) -> pa.Array:
     """Texts read as the declared kind, each separately; null if that fails. Datetimes are in UTC if `zoned`.
 
-    The type of the result depends on the other arguments alone, not on the texts.
+    `decimal` is the decimal sign; None: a point, and no thousands separators. The type of the result depends on the
+    other arguments alone, not on the texts.
     """
     if kind == "boolean" and text_format is not None:
         return _read_boolean(texts, text_format)
     trimmed = _without_null_words(texts)
+    if decimal is not None and kind in ("integer", "real"):
+        trimmed = plain_numbers(trimmed, decimal)
     if kind in _READ_SQL:
         return compute_sql(_READ_SQL[kind], trimmed)
     if text_format is None:
@@ -247,11 +325,11 @@ def _read_unformatted(texts: pa.Array, kind: str, *, zoned: bool) -> pa.Array:
     return moments.cast(pa.date32(), safe=False) if kind == "date" else moments
 
 
-def infer_style(texts: pa.Array, kind: str) -> dict[str, str]:
+def infer_style(texts: pa.Array, kind: str, decimal: str | None = None) -> dict[str, str]:
     """Decimals of reals and words of booleans, inferred from the values. For drafted schemas only."""
     present = _without_null_words(texts).drop_null()
     if kind == "real":
-        return _decimals(present)
+        return _decimals(present if decimal is None else plain_numbers(present, decimal).drop_null())
     return _boolean_style(present) if kind == "boolean" else {}
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from understudy.errors import TableError
-from understudy.tables.delimited import require_utf8
+from understudy.tables.delimited import require_encoding
 from understudy.tables.formatting import datetime_sql, format_in_sql, require_case_insensitive_names
 from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TableLocation
@@ -37,7 +37,7 @@ def read_json_lines(location: TableLocation) -> pa.Table:
             table = parse(pa.schema([field.with_type(pa.string()) for field in moments])).select(table.column_names)
         table.validate(full=True)  # the parser accepts strings that are not UTF-8
     except pa.ArrowInvalid as error:
-        require_utf8(location)
+        require_encoding(location, can_choose=False)
         mixed = re.search(r"Column\(/([^)]*)\) changed from (\w+) to (\w+)", str(error))
         if mixed:
             name, before, after = mixed.groups()
@@ -78,7 +78,7 @@ def _read_chunks(location: TableLocation, num_lines: int = 1 << 16) -> Iterator[
             while lines := list(itertools.islice(text, num_lines)):
                 yield lines
         except UnicodeDecodeError:
-            require_utf8(location)
+            require_encoding(location, can_choose=False)
             raise
 
 

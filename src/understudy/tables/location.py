@@ -19,11 +19,20 @@ TEXT_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 POSTGRES = ("postgresql://", "postgres://")
 
 _SUFFIXES = (".csv", ".tsv", ".parquet", ".feather", ".arrow", ".jsonl", ".ndjson", ".sqlite", ".duckdb")
-_FORMATS = (*TEXT_SUFFIXES, ".jsonl", ".parquet", ".feather", ".arrow", ".sqlite", ".duckdb")
-_ALIASES = {".pq": ".parquet", ".ipc": ".arrow", ".ndjson": ".jsonl", ".sqlite3": ".sqlite", ".ddb": ".duckdb"}
+_READ_ONLY = {".xlsx": "Excel", ".dta": "Stata", ".sav": "SPSS", ".sas7bdat": "SAS", ".xpt": "SAS"}
+"""Formats that can be read and not written."""
+_OTHER_SHEETS = (".xls", ".xlsb", ".ods", ".numbers")
+_FORMATS = (*TEXT_SUFFIXES, ".jsonl", ".parquet", ".feather", ".arrow", ".sqlite", ".duckdb", *_READ_ONLY)
+_ALIASES = {
+    **{".pq": ".parquet", ".ipc": ".arrow", ".ndjson": ".jsonl", ".sqlite3": ".sqlite", ".ddb": ".duckdb"},
+    **{".xlsm": ".xlsx", ".zsav": ".sav"},
+}
 _COMPRESSED = (".gz", ".zst", ".bz2")
 TABLE_ENDINGS = frozenset((*_SUFFIXES, *_FORMATS, *_ALIASES, *_COMPRESSED))
-_KNOWN = f"Known endings: {', '.join(_SUFFIXES)} (text also with .gz), and postgresql://user@host/db::table."
+_KNOWN = (
+    f"Known endings: {', '.join(_SUFFIXES)} (text also with .gz), and postgresql://user@host/db::table; to read only:"
+    f" {', '.join(_READ_ONLY)}."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +53,7 @@ class TableLocation:
         url, table = (before, after or None) if mark else (text, None)
         if url.startswith(POSTGRES):
             return cls(Path(), "postgres", table, url)
-        if mark and _suffix_of(Path(before)) in (".sqlite", ".duckdb", ".db"):
+        if mark and _suffix_of(Path(before)) in (".sqlite", ".duckdb", ".db", ".xlsx", *_OTHER_SHEETS):
             path = Path(before)
         else:
             path, table = Path(text), None
@@ -53,11 +62,18 @@ class TableLocation:
             suffix = _database_kind(path)
         if path.is_dir():
             raise TableError(f"{path} is a folder, expected a file. Name a file in it.")
+        if suffix in _OTHER_SHEETS:
+            raise TableError(f"{path} ends in {suffix}, which cannot be read. Save it as .xlsx or CSV.")
         if suffix not in _FORMATS:
             raise TableError(f"{path} ends in {suffix or 'nothing'}, which is not a known format. {_KNOWN}")
         if path.suffix.lower() in _COMPRESSED and suffix not in (*TEXT_SUFFIXES, ".jsonl"):
             raise TableError(f"{path}: only text files can be compressed. Decompress it first.")
         return cls(path, suffix, table)
+
+    @property
+    def read_only(self) -> str | None:
+        """The name of the format if it cannot be written."""
+        return "PostgreSQL" if self.suffix == "postgres" else _READ_ONLY.get(self.suffix)
 
     @property
     def _normal_name(self) -> str:
@@ -159,7 +175,8 @@ def explain_errors(location: TableLocation) -> Iterator[None]:
     except MemoryError:
         raise TableError(f"{location} does not fit in memory.") from None
     except (pa.ArrowException, duckdb.Error, sqlite3.Error, OSError, ValueError):
-        name = {"postgres": "PostgreSQL", ".jsonl": "JSON lines"}.get(location.suffix, location.suffix[1:].capitalize())
+        names = {"postgres": "PostgreSQL", ".jsonl": "JSON lines", **_READ_ONLY}
+        name = names.get(location.suffix, location.suffix[1:].capitalize())
         raise TableError(
             f"{location} cannot be read as {name}: it is damaged, truncated, or in another format."
         ) from None

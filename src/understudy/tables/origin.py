@@ -21,7 +21,8 @@ class ColumnOrigin:
     """Its type in the frame library, without categories."""
 
     style: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """How text files write it: `format` of dates and booleans, `decimals` of reals, and `padded` if all have as many.
+    """How text files write it: `format` of dates and booleans; of reals `decimals`, `padded` if all have as many, and
+    the `decimal` sign if it is a comma.
 
     With a declared schema this is what the schema declares, and nothing of it is inferred from the values.
     """
@@ -72,7 +73,7 @@ class Origin:
             field.name: ColumnOrigin(
                 arrow=str(flat_type(field.type)),
                 dtype=(dtypes or {}).get(field.name, ""),
-                style={k: v for k, v in style_of(field).items() if k in ("format", "decimals", "padded")},
+                style={k: v for k, v in style_of(field).items() if k in ("format", "decimals", "padded", "decimal")},
             )
             for field in schema
             if flat_type(field.type) is not None

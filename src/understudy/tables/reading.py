@@ -11,16 +11,23 @@ from understudy.tables.arrow import read_arrow, read_parquet
 from understudy.tables.cast import conform, normalize, output_schema
 from understudy.tables.databases import read_duckdb, read_postgres, read_sqlite
 from understudy.tables.delimited import read_delimited
+from understudy.tables.excel import read_excel
 from understudy.tables.frames import Frame, from_frame
-from understudy.tables.infer import infer_types
+from understudy.tables.infer import infer_text_dates, infer_types, is_untyped
 from understudy.tables.jsonlines import read_json_lines, read_json_texts
-from understudy.tables.location import TableLocation, explain_errors, require_file, require_names, require_types
+from understudy.tables.location import (
+    TEXT_SUFFIXES,
+    TableLocation,
+    explain_errors,
+    require_file,
+    require_names,
+    require_types,
+)
+from understudy.tables.options import ReadOptions
 from understudy.tables.origin import Origin
+from understudy.tables.statistics_files import STATISTICS_SUFFIXES, read_statistics_file
 
 _READERS: dict[str, Callable[[TableLocation], pa.Table]] = {
-    ".csv": read_delimited,
-    ".tsv": read_delimited,
-    ".tab": read_delimited,
     ".jsonl": read_json_lines,
     ".parquet": read_parquet,
     ".feather": read_arrow,
@@ -31,24 +38,38 @@ _READERS: dict[str, Callable[[TableLocation], pa.Table]] = {
 
 
 def as_arrow(
-    table: "Frame | str | os.PathLike[str]", schema: Schema | None = None, *, keep_types: bool = False
+    table: "Frame | str | os.PathLike[str]",
+    schema: Schema | None = None,
+    *,
+    keep_types: bool = False,
+    reading: ReadOptions | None = None,
 ) -> tuple[pa.Table, Origin]:
     """Reads a data frame, or the file or database table that a path names."""
     if isinstance(table, str | os.PathLike):
-        return read_table(table if isinstance(table, str) else Path(table), schema=schema, keep_types=keep_types)
+        path = table if isinstance(table, str) else Path(table)
+        return read_table(path, schema=schema, keep_types=keep_types, reading=reading)
+    if reading is not None:
+        reading.require_use("", "The table")
     return from_frame(table, schema=schema, keep_types=keep_types)
 
 
 def read_table(
-    source: str | Path, *, schema: Schema | None = None, keep_types: bool = False
+    source: str | Path,
+    *,
+    schema: Schema | None = None,
+    keep_types: bool = False,
+    reading: ReadOptions | None = None,
 ) -> tuple[pa.Table, Origin]:
     """Reads a file or a database table: `people.csv`, `people.sqlite::patients`, `postgresql://me@host/db::public.people`.
 
     With a schema each column is read as the declared kind, and a value that cannot be read is null, never an error.
     With a declared schema (not a drafted one) the types and styles of the origin follow from the schema alone.
-    `keep_types` keeps the types of the source, if it has any.
+    `keep_types` keeps the types of the source, if it has any. `reading` says what a text file or workbook does not.
+
+    >>> read_table("people.csv", reading=ReadOptions(encoding="cp1252", decimal=","))  # doctest: +SKIP
     """
-    location = TableLocation.parse(source)
+    location, reading = TableLocation.parse(source), reading or ReadOptions()
+    reading.require_use(location.suffix, str(location))
     declared = schema if schema is not None and not schema.drafted else None
     if location.suffix != "postgres":
         # A JSON lines file without rows is an empty file.
@@ -59,6 +80,12 @@ def read_table(
             table = read_json_texts(location, [column.name for column in declared.columns if not column.drop])
         elif location.suffix == ".sqlite":
             table, own_types = read_sqlite(location, declared)
+        elif location.suffix == ".xlsx":
+            table = read_excel(location, schema, reading)
+        elif location.suffix in STATISTICS_SUFFIXES:
+            table = read_statistics_file(location, schema)
+        elif location.suffix in TEXT_SUFFIXES:
+            table = read_delimited(location, reading, None if schema is None else schema.names)
         else:
             table = _READERS[location.suffix](location)
     require_names(table.column_names, str(location))
@@ -70,4 +97,6 @@ def read_table(
     columns, fields = list(table.columns), table.schema
     del table  # frees the texts of each column as soon as it is converted
     table = infer_types(columns, fields)
-    return normalize(table), Origin.of(table.schema, "file")
+    untyped = [field.name for field in fields if is_untyped(field)]
+    table, own = infer_text_dates(normalize(table), table.schema, besides=untyped)
+    return table, Origin.of(own, "file")

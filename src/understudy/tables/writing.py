@@ -70,6 +70,8 @@ def check_writable(path: str | os.PathLike[str], *, force: bool = False, table: 
     location = TableLocation.parse(str(path))
     if location.suffix == "postgres":
         raise TableError("PostgreSQL tables can only be read. Write a file, and load it with the database's own tools.")
+    if location.read_only is not None:
+        raise TableError(f"{location.path}: {location.read_only} files can only be read. Write CSV or Parquet.")
     if location.path.suffix.lower() == ".bz2":
         raise TableError(f"{location.path}: .bz2 files can only be read. Write plain text, .gz or .zst.")
     if location.suffix not in (".sqlite", ".duckdb"):

@@ -1,0 +1,78 @@
+"""Sheets of Excel workbooks."""
+
+import importlib.util
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from understudy.errors import TableError
+from understudy.schema import Schema
+from understudy.tables.cell_tables import table_of_cells
+from understudy.tables.cells import cell_text
+from understudy.tables.header import check_header, names_without_header
+from understudy.tables.location import TableLocation
+from understudy.tables.options import ReadOptions
+
+_OLD_FORMAT = b"\xd0\xcf\x11\xe0"
+"""The first bytes of an .xls file, and of an encrypted .xlsx file."""
+
+
+def read_excel(location: TableLocation, schema: Schema | None, reading: ReadOptions) -> pa.Table:
+    """One sheet. Its columns are those of its header; what lies to the right of it and empty rows are not read."""
+    rows = [row for row in _read_rows(location, reading) if any(cell != "" for cell in row)]
+    if not rows:
+        raise TableError(f"{location} has an empty sheet. Expected column names in its first row.")
+    first = list(rows[0])
+    while first and first[-1] == "":
+        first.pop()
+    names = None if schema is None else schema.names
+    if reading.header is False:
+        width = len(first) if names is None else len(names)
+        header = names_without_header(width, names, str(location))
+    else:
+        header, rows = [cell_text(cell) or "" for cell in first], rows[1:]
+        check_header(header, str(location), declared=names, is_header=reading.header)
+    columns = {
+        name: [None if len(row) <= at or row[at] == "" else row[at] for row in rows] for at, name in enumerate(header)
+    }
+    return table_of_cells(columns, None if schema is None or schema.drafted else schema)
+
+
+def _read_rows(location: TableLocation, reading: ReadOptions) -> Sequence[Sequence[object]]:
+    if importlib.util.find_spec("python_calamine") is None:
+        raise TableError(
+            f"{location}: Excel files need the package python-calamine: pip install 'understudy[excel]'. Or save the "
+            "sheet as CSV."
+        )
+    import python_calamine as calamine
+
+    with location.path.open("rb") as file:
+        if file.read(4) == _OLD_FORMAT:
+            raise TableError(
+                f"{location} is protected by a password, or is an old .xls file. In Excel, save it as .xlsx without a "
+                "password, or as CSV."
+            )
+    try:
+        with calamine.CalamineWorkbook.from_path(location.path) as workbook:
+            sheets = [sheet.name for sheet in workbook.sheets_metadata if sheet.typ == calamine.SheetTypeEnum.WorkSheet]
+            return workbook.get_sheet_by_name(_choose_sheet(location, reading, sheets)).to_python()
+    except (calamine.CalamineError, calamine.XmlError, calamine.ZipError):
+        raise ValueError("not a workbook") from None  # explained by the caller
+
+
+def _choose_sheet(location: TableLocation, reading: ReadOptions, sheets: Sequence[str]) -> str:
+    """The named sheet, or the only one."""
+    if location.table is not None and reading.sheet is not None and location.table != reading.sheet:
+        raise TableError(f"{location} and --sheet name two different sheets. Name one of them.")
+    name = location.table or reading.sheet
+    names = ", ".join(map(repr, sheets))
+    if name is None:
+        if len(sheets) == 1:
+            return sheets[0]
+        raise TableError(
+            f"{location} has {len(sheets)} sheets: {names}. Choose one with --sheet NAME, or as"
+            f" {location.path.name}::NAME."
+        )
+    if name not in sheets:
+        raise TableError(f"{location.path} has no sheet {name!r}. It has: {names}.")
+    return name

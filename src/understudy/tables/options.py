@@ -1,0 +1,108 @@
+"""How a file is to be read, where the file itself does not say."""
+
+import codecs
+import dataclasses
+import os
+
+from understudy.errors import ConfigError, TableError
+from understudy.tables.location import TEXT_SUFFIXES, TableLocation
+
+COMMON_ENCODINGS = ("utf-8", "cp1252", "latin-1", "utf-16")
+DECIMALS = (".", ",")
+
+_FOR = {
+    "header": ("text", "excel"),
+    "encoding": ("text",),
+    "separator": ("text",),
+    "decimal": ("text",),
+    "sheet": ("excel",),
+}
+_FORM_OF = {**dict.fromkeys(TEXT_SUFFIXES, "text"), ".xlsx": "excel"}
+_FORMATS = {"text": "CSV and TSV files", "excel": "Excel workbooks"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How to read a file that does not say so itself. Each option is public; none of them follows from the rows.
+
+    >>> ReadOptions(encoding="cp1252", decimal=",").encoding
+    'cp1252'
+    """
+
+    header: bool | None = None
+    """Whether the first line holds column names. None: with a schema it must hold the declared names; without one it
+    is refused if it looks like values. False: the names are those of the schema, else column_1, column_2, ..."""
+
+    encoding: str = "utf-8"
+    """The encoding of a text file, by its Python name."""
+
+    separator: str | None = None
+    """The character between the fields of a text file. None: by the file's ending and its first line."""
+
+    decimal: str | None = None
+    """The decimal sign of a text file, "." or ",". If given, thousands separators are read too."""
+
+    sheet: str | None = None
+    """The sheet of a workbook. None: its only one."""
+
+    def __post_init__(self) -> None:
+        if self.header not in (None, True, False):
+            raise ConfigError(f"header must be True, False or None, found {self.header!r}.")
+        if self.sheet is not None and (not isinstance(self.sheet, str) or not self.sheet):
+            raise ConfigError(f"The sheet must be named, found {self.sheet!r}.")
+        if self.decimal is not None and self.decimal not in DECIMALS:
+            raise ConfigError(f'The decimal sign must be "." or ",", found {self.decimal!r}.')
+        _check_encoding(self.encoding)
+        if self.separator is not None:
+            separator = {"tab": "\t", "\\t": "\t"}.get(self.separator, self.separator)
+            if not isinstance(separator, str) or len(separator) != 1 or separator.isalnum() or separator in "\r\n\"'":
+                raise ConfigError(
+                    f"The separator must be one character such as ';' or '|', or 'tab'; found {self.separator!r}."
+                )
+            object.__setattr__(self, "separator", separator)
+        if self.separator is not None and self.separator == self.decimal:
+            raise ConfigError(
+                f"--separator and --decimal are both {self.separator!r}, expected two different characters. Change one"
+                " of them."
+            )
+
+    @property
+    def is_utf8(self) -> bool:
+        return codecs.lookup(self.encoding).name in ("utf-8", "utf-8-sig")
+
+    def require_use(self, suffix: str, where: str) -> None:
+        """Raises for an option that a file with this ending has no use for: it would be ignored without a word."""
+        form = _FORM_OF.get(suffix)
+        for field in dataclasses.fields(self):
+            if getattr(self, field.name) != field.default and form not in _FOR[field.name]:
+                forms = " and ".join(_FORMATS[known] for known in _FOR[field.name])
+                raise TableError(f"{where}: {field.name} is an option for {forms} only. Leave --{field.name} out.")
+
+    def of_named(self, source: object) -> "ReadOptions":
+        """The same for a source whose first line is known to hold names."""
+        if self.header is None and _form_of(source) is not None:
+            return dataclasses.replace(self, header=True)
+        return self
+
+    def of_synthetic(self, source: object) -> "ReadOptions":
+        """How to read a synthetic table that was written for the table these options are for."""
+        form = _form_of(source)
+        decimal = self.decimal if form == "text" else None
+        return ReadOptions(header=None if form is None else True, decimal=decimal)
+
+
+def _form_of(source: object) -> str | None:
+    """Whether a path is that of a text file or of a workbook; None: neither, so that its columns have names."""
+    if not isinstance(source, str | os.PathLike):
+        return None
+    return _FORM_OF.get(TableLocation.parse(os.fspath(source)).suffix)
+
+
+def _check_encoding(encoding: object) -> None:
+    common = ", ".join(COMMON_ENCODINGS)
+    try:
+        if isinstance(encoding, str) and isinstance("a".encode(encoding), bytes):
+            return
+    except (LookupError, UnicodeError, ValueError):
+        pass
+    raise ConfigError(f"{encoding!r} is not an encoding that Python knows. Common ones are {common}.")

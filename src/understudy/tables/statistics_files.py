@@ -1,0 +1,120 @@
+"""Files of statistics packages: Stata, SPSS and SAS."""
+
+import importlib.util
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+
+import pyarrow as pa
+
+from understudy.errors import TableError
+from understudy.schema import Column, Schema
+from understudy.tables.cell_tables import table_of_cells
+from understudy.tables.cells import FIRST_MOMENT, LAST_MOMENT, cell_text, moment_of
+from understudy.tables.location import TableLocation
+
+_READERS = {".dta": "read_dta", ".sav": "read_sav", ".sas7bdat": "read_sas7bdat", ".xpt": "read_xport"}
+STATISTICS_SUFFIXES = tuple(_READERS)
+
+_DAY = 86_400_000_000
+_FORMATS: dict[str, tuple[datetime, tuple[tuple[str, bool, int], ...]]] = {
+    ".dta": (datetime(1960, 1, 1), ((r"%-?t?d.*", True, _DAY), (r"%-?t[cC].*", False, 1000))),
+    ".sav": (
+        datetime(1582, 10, 14),
+        (
+            (r"(DATETIME|YMDHMS).*", False, 10**6),
+            (r"([AEJS]?DATE|QYR|MOYR|WKYR).*", True, 10**6),
+        ),
+    ),
+    ".sas7bdat": (
+        datetime(1960, 1, 1),
+        (
+            (r"(DATETIME|DATEAMPM|[BE]8601D[TNZX]|IS8601DT|EURDFDT|NLDATM).*", False, 10**6),
+            (
+                r"(DATE|DAY|DDMMYY|MMDDYY|YYMMDD|[BE]8601DA|IS8601DA|EURDF|JULIAN|MONYY|NLDATE|WORDDAT|WEEKDAT).*",
+                True,
+                _DAY,
+            ),
+        ),
+    ),
+}
+_FORMATS[".xpt"] = _FORMATS[".sas7bdat"]
+"""For each kind of file: the day that moments are counted from, and for formats of dates and datetimes whether they are
+days, and the microseconds of one unit. The first that matches decides. Other formats are those of numbers."""
+
+
+def read_statistics_file(location: TableLocation, schema: Schema | None) -> pa.Table:
+    """All columns, each cell read by itself. Codes with a label are read as the label in a column of text categories.
+
+    Without a schema a column is one of text categories if each of its values has a label.
+    """
+    columns, formats, labels = _read_file(location)
+    read: dict[str, Sequence[object]] = {}
+    found: dict[str, str] = {}
+    for name, raw in columns.items():
+        texts = labels.get(name, {})
+        cells = _with_dates(raw, formats.get(name) or "", location.suffix)
+        if texts and _reads_labels(cells, texts, None if schema is None or name not in schema else schema[name]):
+            listed = None if schema is None or name not in schema else schema[name].categories
+            usable = {code: label for code, label in texts.items() if listed is None or label in listed}
+            cells = [usable.get(cell_text(cell), cell) for cell in cells]
+        read[name] = [None if cell == "" else cell for cell in cells]
+        if texts:
+            found[name] = json.dumps(texts)
+    table = table_of_cells(read, None if schema is None or schema.drafted else schema)
+    fields = [
+        f.with_metadata({**f.metadata, b"labels": found[f.name].encode()}) if f.name in found else f
+        for f in table.schema
+    ]
+    return table.cast(pa.schema(fields))
+
+
+def _read_file(
+    location: TableLocation,
+) -> tuple[dict[str, list[object]], dict[str, str | None], dict[str, dict[str | None, str]]]:
+    """The cells of each column as plain numbers and text, its format, and the labels of its values by their text."""
+    if importlib.util.find_spec("pyreadstat") is None:
+        raise TableError(
+            f"{location}: Stata, SPSS and SAS files need the package pyreadstat: pip install 'understudy[stats]'. Or "
+            "save the table as CSV."
+        )
+    import pyreadstat
+
+    read = getattr(pyreadstat, _READERS[location.suffix])
+    try:
+        # Dates stay numbers: the package fails for a file with one that is beyond the year 9999.
+        columns, about = read(str(location.path), output_format="dict", disable_datetime_conversion=True)
+    except (pyreadstat.ReadstatError, pyreadstat.PyreadstatError):
+        raise ValueError("not such a file") from None  # explained by the caller
+    labels = {
+        name: {cell_text(value): str(label) for value, label in texts.items() if str(label).strip()}
+        for name, texts in about.variable_value_labels.items()
+    }
+    return {name: list(cells) for name, cells in columns.items()}, about.original_variable_types, labels
+
+
+def _with_dates(cells: Sequence[object], text_format: str, suffix: str) -> Sequence[object]:
+    """Days and datetimes for the numbers of a column whose format is one of dates; others stay as they are."""
+    start, formats = _FORMATS[suffix]
+    for pattern, is_day, unit in formats:
+        if re.fullmatch(pattern, text_format):
+            return [_moment(cell, start, unit, is_day=is_day) for cell in cells]
+    return cells
+
+
+def _moment(cell: object, start: datetime, unit: int, *, is_day: bool) -> date | datetime | None:
+    """A number of units since the start, clamped to the years 1 to 9999."""
+    if not isinstance(cell, int | float) or cell != cell:
+        return None
+    since_1970 = (start - datetime(1970, 1, 1)).days * _DAY
+    moment = moment_of(round(min(max(cell * unit + since_1970, FIRST_MOMENT), LAST_MOMENT)))
+    return moment.date() if is_day else moment
+
+
+def _reads_labels(cells: Sequence[object], labels: Mapping[str | None, str], column: Column | None) -> bool:
+    """Whether codes become labels: by the schema; without one, if each value has a label."""
+    if column is not None:
+        texts_only = column.categories is None or isinstance(column.categories[0], str)
+        return column.kind == "categorical" and texts_only
+    return all(cell is None or cell == "" or cell_text(cell) in labels for cell in cells)
