@@ -76,6 +76,7 @@ COMMANDS = {
             "demo",
             "synth",
             "fit",
+            "split",
             "sample",
             "certificate",
             "evaluate",
