@@ -10,6 +10,7 @@ from understudy.evaluation.evaluate import evaluate
 from understudy.evaluation.groups import EFFORTS, FEW_HELD_OUT, GROUPS
 from understudy.evaluation.parallel import report_jobs, report_part, run_in_threads
 from understudy.evaluation.pmse import pmse_logit
+from understudy.evaluation.scores import Json
 from understudy.evaluation.table import Layout
 
 
@@ -21,7 +22,7 @@ def made(num_rows: int, seed: int, columns: int = 4) -> pa.Table:
 REAL, FAKE = made(3000, 0), made(3000, 1)
 
 
-def entries(content: dict) -> dict:
+def entries(content: Json) -> dict[str, Json]:
     return {entry["key"]: entry for entry in content["metrics"]}
 
 

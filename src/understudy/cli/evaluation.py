@@ -13,8 +13,11 @@ from understudy.cli.options import read_statement, release_folder
 from understudy.errors import ConfigError, ReleaseError, TableError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from understudy.evaluation.scorecard import Scorecard
     from understudy.privacy.ledger import Statement
+    from understudy.report.summary import Rule
     from understudy.schema import Schema
 
 
@@ -44,8 +47,8 @@ def find_release(tables: Mapping[str, str], given: str | None, schema: Path | No
     declared = None if schema is None else Schema.read(schema)
     statement, of = read_statement(given, list(tables))
     if given is not None:
-        folder = given if os.path.isdir(given) else given.partition("=")[2]
-        return KnownRelease(declared or Release.load(folder).schema, "" if declared else folder, statement, of)
+        named = given if os.path.isdir(given) else given.partition("=")[2]
+        return KnownRelease(declared or Release.load(named).schema, "" if declared else named, statement, of)
     if declared is not None:
         return KnownRelease(declared)
     found = {name: folder for name, place in tables.items() if (folder := _folder_beside(place)) is not None}
@@ -106,7 +109,7 @@ def show_verdict(scorecard: "Scorecard") -> None:
         console.print(_rule_table(rules))
 
 
-def _rule_table(rules: Mapping[str, Sequence]) -> object:
+def _rule_table(rules: "Mapping[str, Sequence[Rule]]") -> "Table":
     """The fraction of rows that violate each rule, in percent."""
     from rich import box
     from rich.table import Table
@@ -132,7 +135,7 @@ def note_schema(scorecard: "Scorecard", known: KnownRelease) -> "Scorecard":
         return scorecard
     content = scorecard.to_json()
     text = f"Schema{' and target' if content['target'] else ''} taken from the release {known.schema_from}."
-    note = {"group": None, "tables": [], "text": text}
+    note: dict[str, object] = {"group": None, "tables": [], "text": text}
     return Scorecard({**content, "schema": f"of the release {known.schema_from}", "notes": [note, *content["notes"]]})
 
 

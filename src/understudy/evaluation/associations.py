@@ -98,7 +98,7 @@ def _chances(table: EncodedTable) -> Float[np.ndarray, "columns columns"]:
     one of two categories.
     """
     sizes = [
-        1 if spec.is_numeric else max(1, np.count_nonzero(np.bincount(table[spec.name])) - 1)
+        1 if spec.is_numeric else max(1, int(np.count_nonzero(np.bincount(table[spec.name]))) - 1)
         for spec in table.layout.columns
     ]
     return np.maximum.outer(sizes, sizes) / table.num_rows

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import functools
 import math
 import os
 import time
@@ -146,7 +147,7 @@ def _run_groups(
             what = f"{group.name.replace('_', ' ')}: {name}"
             part = stretch_progress(report, done / whole, (done + costs[group]) / whole)
             part(0.0, what)
-            with report_jobs(lambda fraction, part=part, what=what: part(fraction, what)):
+            with report_jobs(functools.partial(_report_job, part, what)):
                 results[name] = _run(group, comparison, tables.get(name))
             done += costs[group]
         entries += [_entry(metric, group, comparison, results) for metric in shown]
@@ -162,6 +163,10 @@ def _run_groups(
     if "cell_accuracy" in details and len(tables) > 1:
         body["cells_won"] = _plain(cells_won(comparison.real, {name: table.encoded for name, table in tables.items()}))
     return body
+
+
+def _report_job(report: Progress, what: str, fraction: float) -> None:
+    report(fraction, what)
 
 
 def _size_notes(comparison: Comparison) -> Iterator[str]:

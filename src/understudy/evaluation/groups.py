@@ -73,8 +73,8 @@ EFFORTS = {
     effort.name: effort
     for effort in (
         Effort(
-            name="quick", bootstrap=20, rows=10_000, matched=True, dependence_rows=50_000, test_rows=5_000,
-            slow_rows=5_000, mlp_rows=5_000, light_rows=5_000, cart_rows=1_000, cells=3_500_000,
+            name="quick", bootstrap=20, rows=10_000, matched=True, dependence_rows=30_000, test_rows=5_000,
+            slow_rows=5_000, mlp_rows=5_000, light_rows=5_000, cart_rows=1_000, cells=2_500_000,
             models=("random_forest",), learning_cost=1.2, skipped=_SLOW,
         ),
         Effort(
