@@ -45,10 +45,10 @@ def made_wide(rows: int = 20_000, columns: int = 120) -> tuple[pa.Table, us.Sche
         else:
             values = tuple(f"v{value}" for value in range(size))
             made[name] = pa.array(np.asarray(values)[codes])
-            declared.append(us.Column(name=name, kind="categorical", categories=values, nullable=False))
+            declared.append(us.Column(name=name, kind="categorical", categories=values, nullable=False, closed=True))
         before, before_size = codes, size
     made["target"] = pa.array(np.where(draw.random(rows) < CHANCES[upper], "yes", "no"))
-    declared.append(us.Column(name="target", kind="categorical", categories=("no", "yes"), nullable=False))
+    declared.append(us.Column(name="target", kind="categorical", categories=("no", "yes"), nullable=False, closed=True))
     return pa.table(made), us.Schema(columns=tuple(declared), target="target")
 
 

@@ -48,7 +48,9 @@ def long(rows: int, columns: int) -> tuple[pa.Table, us.Schema]:
         laws = np.cumsum(draw.dirichlet(np.full(size, 0.5), KINDS), axis=1)
         codes = (laws[kinds] < draw.random((rows, 1))).sum(axis=1).clip(0, size - 1)
         made[f"class_{number}"] = pa.array(levels[codes])
-        declared.append(us.Column(name=f"class_{number}", kind="categorical", categories=tuple(levels), nullable=False))
+        declared.append(
+            us.Column(name=f"class_{number}", kind="categorical", categories=tuple(levels), nullable=False, closed=True)
+        )
     for number in range(5):
         values = draw.normal(draw.normal(50, 15, KINDS)[kinds], 8).clip(0, 100)
         made[f"number_{number}"] = pa.array(values)

@@ -17,6 +17,13 @@ def make_guarantee(epsilon: float = 1.0) -> us.Guarantee:
     return us.Guarantee(epsilon, 1e-6) if epsilon < float("inf") else us.Guarantee.not_private()
 
 
+def loose_guarantee(epsilon: float, delta: float = 1e-6) -> us.Guarantee:
+    """Beyond the largest epsilon that is accepted: for mechanisms with hardly any noise."""
+    guarantee = us.Guarantee(1.0, delta)
+    object.__setattr__(guarantee, "epsilon", epsilon)
+    return guarantee
+
+
 def make_ledger(epsilon: float = 1.0, *, seed: int = 0, rows_per_unit: int = 1) -> us.Ledger:
     return us.Ledger(make_guarantee(epsilon), noise=SeededNoise(seed), max_rows_per_unit=rows_per_unit)
 

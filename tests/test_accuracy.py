@@ -10,7 +10,7 @@ from understudy.errors import ConfigError
 
 SCHEMA = us.Schema(
     columns=tuple(
-        us.Column(name=name, kind="categorical", categories=tuple("pqrstuvw"[:size]), nullable=False)
+        us.Column(name=name, kind="categorical", categories=tuple("pqrstuvw"[:size]), nullable=False, closed=True)
         for name, size in {"a": 2, "b": 3, "c": 8, "d": 5}.items()
     ),
     rows=5000,

@@ -23,7 +23,9 @@ def table(num_rows: int, *, seed: int = 0) -> pa.Table:
 
 
 def schema(rows: int | None, **facts: object) -> us.Schema:
-    columns = [us.Column(name=n, kind="categorical", categories=c, nullable=False) for n, c in CATEGORIES.items()]
+    columns = [
+        us.Column(name=n, kind="categorical", categories=c, nullable=False, closed=True) for n, c in CATEGORIES.items()
+    ]
     return us.Schema(columns=(*columns, *facts.pop("more", ())), rows=rows, **facts)  # type: ignore[arg-type, misc]
 
 

@@ -255,7 +255,7 @@ def test_the_original_error_is_attached_only_for_debugging(debug: bool, monkeypa
     if debug:
         monkeypatch.setenv("UNDERSTUDY_DEBUG", "1")
     monkeypatch.setattr(PrivateRows, "_count_cells", lambda self, query: np.zeros(len(self._codes)) + np.zeros(3))
-    schema = us.Schema(columns=(us.Column(name="a", kind="categorical", categories=("x", "y")),))
+    schema = us.Schema(columns=(us.Column(name="a", kind="categorical", categories=("x", "y"), closed=True),))
     table = pa.table({"a": ["x"] * 1237})
     with pytest.raises(SpentError, match=r"internal error of Understudy \(ValueError\)") as caught:
         us.fit(table, "independent", GUARANTEE, schema=schema)
@@ -304,7 +304,7 @@ def test_the_checkpoint_of_a_failed_run_serves_the_identical_run_alone(tmp_path:
     first = fit()
     assert first.record == tmp_path / "run.spent"
     record = {path.name: path.read_bytes() for path in first.record.iterdir()}
-    assert set(record) == {"certificate.json", "CERTIFICATE.md"}
+    assert set(record) == {"certificate.json", "CERTIFICATE.md", "certificate.html"}
     noise = (folder / "run.json").read_bytes()
     again = fit(resume=True)
     assert str(again) == str(first)
@@ -409,7 +409,10 @@ class FailingClassifier(learners.LogisticRegression):
 
 def test_a_learner_that_fails_after_its_query_carries_the_statement() -> None:
     schema = us.Schema(
-        columns=(us.Column(name="x", kind="real"), us.Column(name="y", kind="categorical", categories=("a", "b"))),
+        columns=(
+            us.Column(name="x", kind="real"),
+            us.Column(name="y", kind="categorical", categories=("a", "b"), closed=True),
+        ),
         target="y",
     )
     table = pa.table({"x": np.linspace(0, 1, 50), "y": ["a", "b"] * 25})

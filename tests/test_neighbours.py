@@ -52,6 +52,8 @@ KINDS = {
     "categorical": Kind(Column(name="x", kind="categorical"), "10 20 30"),
     "categorical of integers": Kind(Column(name="x", kind="categorical", categories=(10, 20)), "10 20 20"),
     "categorical of texts": Kind(Column(name="x", kind="categorical", categories=("10", "20")), "10 20 20"),
+    "closed list": Kind(Column(name="x", kind="categorical", categories=("10", "20"), closed=True), "10 20 20"),
+    "list without nulls": Kind(Column(name="x", kind="categorical", categories=(10, 20), nullable=False), "10 20 20"),
     "datetime": Kind(Column(name="x", kind="datetime", bounds=MOMENTS), "2020-01-01T10:00:00 2021-06-01T00:00:00"),
     "date": Kind(Column(name="x", kind="date", bounds=DAYS), "2020-01-01 2021-06-01"),
     "boolean": Kind(Column(name="x", kind="boolean"), "true false true"),

@@ -3,10 +3,11 @@
 import ast
 import importlib
 import importlib.metadata
+import inspect
 import json
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,16 +19,39 @@ import pytest
 
 import understudy
 import understudy as us
-from understudy.synthesizers import SYNTHESIZERS, registry
+from understudy.synthesizers import SYNTHESIZERS, describe_methods, registry, synthesizer_class
 
-HEAVY = ("jax", "numpy", "scipy", "pandas", "polars", "pyarrow", "duckdb", "opendp", "dp_accounting", "mbi", "equinox")
+HEAVY = (
+    "jax",
+    "numpy",
+    "scipy",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "duckdb",
+    "opendp",
+    "dp_accounting",
+    "mbi",
+    "equinox",
+    "rich",
+)
 
 PROBE = """
 import json, sys
+import typer
 from understudy.cli import run
-code = run(["--help"])
+from understudy.cli.app import app
+
+def paths(command, path=()):
+    yield path
+    for name, each in getattr(command, "commands", {{}}).items():
+        yield from paths(each, (*path, name))
+
+commands = list(paths(typer.main.get_command(app)))
+runs = [[*path, "--help"] for path in commands] + [["methods"], ["--version"]]
+codes = [run(list(arguments)) for arguments in runs]
 heavy = [name for name in {heavy!r} if name in sys.modules]
-print(json.dumps([code, heavy]), file=sys.stderr)
+print(json.dumps([commands, codes, heavy]), file=sys.stderr)
 """
 
 
@@ -35,6 +59,16 @@ print(json.dumps([code, heavy]), file=sys.stderr)
 def test_public_name_loads(name: str) -> None:
     assert getattr(understudy, name) is not None
     assert name in dir(understudy)
+
+
+@pytest.mark.parametrize("name", understudy.__all__[1:])
+def test_public_name_has_help_with_an_example(name: str) -> None:
+    """The examples run with the doctests of `src`."""
+    text = inspect.getdoc(getattr(understudy, name)) or ""
+    first = text.partition("\n")[0]
+    assert first.endswith((".", ":"))
+    assert len(first) > 20
+    assert "\n>>> " in text
 
 
 def test_every_method_is_a_public_name() -> None:
@@ -128,12 +162,36 @@ def test_version_is_that_of_the_distribution() -> None:
     assert understudy.__version__ == importlib.metadata.version("understudy")
 
 
-def test_help_loads_nothing_heavy() -> None:
-    """A fresh interpreter that shows the help has loaded no array, table or privacy library."""
-    began = time.monotonic()
+def test_help_and_methods_load_nothing_heavy() -> None:
+    """A fresh interpreter that shows every help page and the methods has loaded no array, table
+    or privacy library, which would take seconds."""
     done = subprocess.run(
         [sys.executable, "-c", PROBE.format(heavy=HEAVY)], capture_output=True, text=True, timeout=60, check=True
     )
-    assert json.loads(done.stderr) == [0, []]
+    commands, codes, heavy = json.loads(done.stderr)
+    assert {("synth",), ("evaluate",), ("schema", "draft")} <= set(map(tuple, commands))
+    assert codes == [0] * len(codes)
+    assert heavy == []
     assert "synth" in done.stdout
-    assert time.monotonic() - began < 10  # half a second on an idle machine
+    assert "boosted " in done.stdout
+
+
+def test_the_shell_completes_commands_and_methods() -> None:
+    """What the shell's script asks for, as typer reads it from the environment."""
+    for words, expected in {"understudy eval": "evaluate", "understudy fit --method aut": "auto"}.items():
+        asked = {"_UNDERSTUDY_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        done = subprocess.run(
+            [sys.executable, "-c", "from understudy.cli import run; run()"],
+            env={**os.environ, **asked},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert expected in done.stdout.split()
+
+
+def test_the_first_lines_of_methods_are_those_of_their_classes() -> None:
+    """`understudy methods` reads them from the source, without importing it."""
+    for name, line in describe_methods():
+        assert line == (inspect.getdoc(synthesizer_class(name)) or "").splitlines()[0]

@@ -33,7 +33,8 @@ def small() -> tuple[pa.Table, us.Schema]:
     draw = np.random.default_rng(0)
     table = pa.table({name: draw.choice(["a", "b", "c"], 200) for name in ("x", "y")})
     columns = tuple(
-        us.Column(name=name, kind="categorical", categories=("a", "b", "c"), nullable=False) for name in ("x", "y")
+        us.Column(name=name, kind="categorical", categories=("a", "b", "c"), nullable=False, closed=True)
+        for name in ("x", "y")
     )
     return table, us.Schema(columns=columns, rows=200)
 

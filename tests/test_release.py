@@ -71,6 +71,36 @@ def test_notes_say_what_estimated_lists_and_bounds_lost() -> None:
     assert cut.text.startswith("Bounds of numbers and dates were estimated privately: n 0 to ")
 
 
+def test_an_unknown_sex_is_other_and_never_the_first_category() -> None:
+    """Exact without noise. Closed lists have no "other": a null, or the first category where there is none."""
+    table = pa.table({"sex": ["female", "male", "male", "intersex", None] * 20})
+    shares = {}
+    for closed, nullable in [(False, True), (False, False), (True, True), (True, False)]:
+        listed = ("female", "male")
+        column = us.Column(name="sex", kind="categorical", categories=listed, closed=closed, nullable=nullable)
+        schema = us.Schema(columns=(column,), rows=100)
+        release = us.fit(table, "independent", us.Guarantee.not_private(), schema=schema, seed=0)
+        found = release.sample(20_000, seed=0)["sex"].to_pylist()
+        shares[closed, nullable] = {value: round(found.count(value) / len(found), 1) for value in {*found}}
+    assert shares[False, True] == {"female": 0.2, "male": 0.4, "other": 0.2, None: 0.2}
+    assert shares[False, False] == {"female": 0.2, "male": 0.4, "other": 0.4}
+    assert shares[True, True] == {"female": 0.2, "male": 0.4, None: 0.4}
+    assert shares[True, False] == {"female": 0.6, "male": 0.4}
+
+
+def test_a_weak_guarantee_is_called_weak_in_plan_run_and_certificate() -> None:
+    table = pa.table({"sex": ["f", "m"] * 100})
+    column = us.Column(name="sex", kind="categorical", categories=("f", "m"), closed=True)
+    schema = us.Schema(columns=(column,), rows=200)
+    for epsilon, is_weak in ((10.0, False), (20.0, True)):
+        guarantee = us.Guarantee(epsilon)
+        release = us.fit(table, "independent", guarantee, schema=schema, seed=0)
+        texts = [str(note) for note in us.plan(schema, "independent", guarantee).notes]
+        assert any(text.startswith("Warning: This is a weak guarantee.") for text in texts) == is_weak
+        assert any(str(note).startswith("Warning: This is a weak guarantee.") for note in release.notes) == is_weak
+        assert ("This is a weak guarantee." in release.certificate) == is_weak
+
+
 def test_columns_that_lost_most_come_first() -> None:
     """Behind the target, which comes before all; and no more than eight."""
     names = [f"c{number}" for number in range(10)]
@@ -147,7 +177,7 @@ def test_frames_are_not_changed() -> None:
 
 
 def test_guarantee_has_to_be_given() -> None:
-    with pytest.raises(us.ConfigError, match=r"us\.Guarantee\(epsilon=1\.0\)"):
+    with pytest.raises(us.ConfigError, match="Set the privacy budget: epsilon=1"):
         us.fit(demo_table())
 
 

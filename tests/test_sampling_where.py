@@ -44,13 +44,13 @@ def table() -> pa.Table:
 def schema() -> us.Schema:
     columns = (
         us.Column(name="person", kind="id"),
-        us.Column(name="degree", kind="categorical", categories=("none", "school", "college")),
+        us.Column(name="degree", kind="categorical", categories=("none", "school", "college"), closed=True),
         us.Column(name="age", kind="integer", bounds=(18, 89)),
         us.Column(name="income", kind="real", bounds=(0.0, 100.0), nullable=False),
         us.Column(name="member", kind="boolean", nullable=False),
         us.Column(name="born", kind="date", bounds=(date(1930, 1, 1), date(2002, 12, 31)), nullable=False),
         us.Column(name="seen", kind="datetime", bounds=(datetime(2020, 1, 1), datetime(2020, 2, 1)), nullable=False),
-        us.Column(name=ODD, kind="categorical", categories=("x|y", "it's", "z"), nullable=False),
+        us.Column(name=ODD, kind="categorical", categories=("x|y", "it's", "z"), nullable=False, closed=True),
     )
     return us.Schema(columns=columns, rows=3000)
 

@@ -60,9 +60,9 @@ def visits(num_units: int = NUM_UNITS, *, seed: int = 0) -> pa.Table:
 def schema(**facts: object) -> us.Schema:
     columns = (
         us.Column(name="who", kind="id"),
-        us.Column(name="sex", kind="categorical", categories=SEXES, nullable=False, per_unit=True),
+        us.Column(name="sex", kind="categorical", categories=SEXES, nullable=False, per_unit=True, closed=True),
         us.Column(name="born", kind="date", bounds=(date(1920, 1, 1), date(1999, 12, 31)), per_unit=True),
-        us.Column(name="ward", kind="categorical", categories=WARDS, nullable=False),
+        us.Column(name="ward", kind="categorical", categories=WARDS, nullable=False, closed=True),
         us.Column(name="cost", kind="real", bounds=(0.0, 2000.0), decimals=2, nullable=False),
         us.Column(name="visit", kind="id"),
     )
@@ -207,7 +207,7 @@ def many_columns(num_columns: int, num_codes: int, num_rows: int) -> tuple[us.Co
     """Independent shared columns, and for each another column that equals it in 8 of 10 rows; a sampler of rows."""
     names, codes = [f"{letter}{at}" for letter in "xy" for at in range(num_columns)], tuple(range(num_codes))
     columns = [
-        us.Column(name=name, kind="categorical", categories=codes, nullable=False, per_unit=name[0] == "x")
+        us.Column(name=name, kind="categorical", categories=codes, nullable=False, per_unit=name[0] == "x", closed=True)
         for name in names
     ]
     declared = us.Schema(columns=(us.Column(name="who", kind="id"), *columns), unit="who", max_rows_per_unit=4)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from understudy.errors import SchemaError as SchemaError
     from understudy.errors import TableError as TableError
     from understudy.errors import UnderstudyError as UnderstudyError
+    from understudy.errors import UnderstudyWarning as UnderstudyWarning
     from understudy.evaluation.evaluate import evaluate as evaluate
     from understudy.evaluation.scorecard import Scorecard as Scorecard
     from understudy.failed_run import SpentError as SpentError
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from understudy.splitting import split as split
     from understudy.synthesizers.protocol import Synthesizer as Synthesizer
     from understudy.synthesizers.registry import *  # noqa: F403 - the class of every method
+    from understudy.table_preview import Preview as Preview
+    from understudy.table_preview import preview as preview
     from understudy.tables import ReadOptions as ReadOptions
 
 _NAMES_IN = {
@@ -54,6 +57,7 @@ _NAMES_IN = {
         "SchemaError",
         "TableError",
         "UnderstudyError",
+        "UnderstudyWarning",
     ),
     "evaluation.evaluate": ("evaluate",),
     "evaluation.scorecard": ("Scorecard",),
@@ -65,6 +69,7 @@ _NAMES_IN = {
     "schema": ("Column", "Domain", "Schema"),
     "splitting": ("split",),
     "synthesizers.protocol": ("Synthesizer",),
+    "table_preview": ("Preview", "preview"),
     "tables": ("ReadOptions",),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names} | {

@@ -8,23 +8,23 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
-from understudy.api import plan
+from understudy.api import make_plan
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.discovery import Binning
-from understudy.privacy.ledger import Guarantee
+from understudy.privacy.ledger import MOST_EPSILON, Guarantee
 from understudy.privacy.marginal_noise import ExpectedNoise
-from understudy.schema import Schema
+from understudy.schema import SchemaSource, as_schema
 from understudy.synthesizers import AUTO, SYNTHESIZERS, Synthesizer, name_of, read_method, synthesizer_class
 from understudy.synthesizers.protocol import ExpectsNoise
 
-LEAST_EPSILON, MOST_EPSILON = 1e-3, 100.0
-"""The range in which the smallest epsilon is searched."""
+LEAST_EPSILON = 1e-3
+"""From here to the largest epsilon that a guarantee may have, the smallest epsilon is searched."""
 MOST_SECANTS = 8
 """After this many guesses the search bisects its interval instead."""
 
 
 def guarantee_for(
-    schema: Schema,
+    schema: SchemaSource,
     accuracy: str,
     method: Synthesizer | str = AUTO,
     *,
@@ -35,17 +35,17 @@ def guarantee_for(
     """The guarantee with the smallest epsilon at which a plan expects at most this noise. Reads no data.
 
     `accuracy` is an order of marginals and the standard deviation of the noise in a typical count, in percent of the
-    declared number of rows or in rows: "2-way 1%", "1-way 0.5%", "1-way 20 rows". Epsilon has three digits, is between
-    0.001 and 100, and the next smaller one is not enough. (A method that changes its plan with epsilon can reach
-    the same accuracy at a much smaller epsilon too.)
+    declared or assumed number of rows or in rows: "2-way 1%", "1-way 0.5%", "1-way 20 rows". Epsilon has three digits,
+    is between 0.001 and 100, and the next smaller one is not enough. (A method that changes its plan with epsilon can
+    reach the same accuracy at a much smaller epsilon too.)
 
-    >>> from understudy.schema import Column
-    >>> schema = Schema(columns=(Column(name="member", kind="boolean"),), rows=1000)
+    >>> schema = {"table": {"rows": 1000}, "columns": {"member": {"kind": "boolean"}}}
     >>> guarantee_for(schema, "1-way 1%", "independent")
     Guarantee(epsilon=0.341, delta=None)
     """
     wanted = Accuracy.parse(accuracy)
-    limit = wanted.in_rows(schema.rows)
+    declared = as_schema(schema)
+    limit = wanted.in_rows(rows or declared.rows)
     synthesizer = read_method(method) if isinstance(method, str) else method
     if not isinstance(synthesizer, ExpectsNoise):
         able = [name for name in SYNTHESIZERS if issubclass(synthesizer_class(name), ExpectsNoise)]
@@ -56,7 +56,7 @@ def guarantee_for(
 
     def noise(epsilon: float) -> float:
         try:
-            made = plan(schema, synthesizer, Guarantee(epsilon, delta), rows=rows, binning=binning)
+            made = make_plan(declared, synthesizer, Guarantee(epsilon, delta), rows=rows, binning=binning)
         except BudgetExceeded:  # too small an epsilon for any noise
             return math.inf
         return wanted.stddev_in(made.expected)
@@ -102,16 +102,16 @@ class Accuracy:
     def __str__(self) -> str:
         return f"{self.order}-way {self.limit:g}{'%' if self.percent else ' rows'}"
 
-    def in_rows(self, declared_rows: int | None) -> float:
-        """The limit in rows."""
+    def in_rows(self, num_rows: int | None) -> float:
+        """The limit in rows, of a declared or assumed number of rows."""
         if not self.percent:
             return self.limit
-        if declared_rows is None:
+        if num_rows is None:
             raise ConfigError(
                 f'accuracy "{self}" is in percent of the rows, but the schema declares no number of rows. Declare it, '
                 f'or give the noise in rows: "{self.order}-way 20 rows".'
             )
-        return self.limit / 100 * declared_rows
+        return self.limit / 100 * num_rows
 
     def stddev_in(self, expected: Sequence[ExpectedNoise]) -> float:
         """The noise in a typical cell of this order; infinite if no marginal of this order is measured."""

@@ -9,58 +9,100 @@ import dataclasses
 import functools
 import json
 import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 
 from jaxtyping import PRNGKeyArray
 
 from understudy import certificate
 from understudy.encoding import assumed_domain, unit_notes
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, UnderstudyWarning
 from understudy.models import Model
-from understudy.notes import Level, warnings_of
+from understudy.notes import Level, Note, warnings_of
 from understudy.pipeline import EncodedTable, PlannedRun, encode_table, plan_method, plan_run, synthesizer_of
 from understudy.privacy.digest import table_digest
 from understudy.privacy.discovery import Binning
 from understudy.privacy.ledger import Guarantee, Plan
+from understudy.privacy.marginal_noise import ExpectedNoise
 from understudy.privacy.noise import noise_source
 from understudy.privacy.table import PublicTable
-from understudy.progress import Progress
+from understudy.progress import Progress, ShowProgress, open_progress
 from understudy.release import Release, check_seed, check_size
 from understudy.run.checkpoint import Checkpoint, require_place
 from understudy.run.environment import environment_facts
-from understudy.schema import Schema
+from understudy.schema import Schema, SchemaSource, as_schema
 from understudy.sources import PrivateSource, PublicSource, TableToFit, read_private_table, read_public_table
 from understudy.synthesizers import AUTO, Synthesizer, express, too_large_for
 from understudy.synthesizers.protocol import expected_noise_of
 from understudy.synthesizers.run import Run
+from understudy.table_size import Requirements
 from understudy.tables import ReadOptions
 
 
 def plan(
-    schema: Schema,
+    schema: SchemaSource,
     method: Synthesizer | str = AUTO,
     guarantee: Guarantee | None = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rows: int | None = None,
+    binning: Binning | None = None,
+) -> Plan:
+    """Every query that `fit` would make, with its privacy cost. Reads no data.
+
+    `rows` is an assumed number of rows, used in place of a declared one and, if none is declared, for notes.
+
+    `schema` is a `Schema`, a dict of its sections or the path of its file. Give `epsilon` (and `delta`), or
+    `guarantee`; the default is epsilon 1. `expected` of the plan is the noise of the marginals to be measured, for
+    methods that can tell in advance; `guarantee_for` finds the guarantee for a given noise.
+
+    >>> schema = {"table": {"rows": 1000}, "columns": {"member": {"kind": "boolean"}, "retired": {"kind": "boolean"}}}
+    >>> [query.what for query in plan(schema, "independent", epsilon=1)]
+    ['1-way marginals of 2 columns']
+    """
+    made = make_plan(as_schema(schema), method, read_guarantee(guarantee, epsilon, delta), rows=rows, binning=binning)
+    _warn(note.text for note in made.notes if note.level is Level.WARNING)
+    return made
+
+
+def make_plan(
+    schema: Schema,
+    method: Synthesizer | str,
+    guarantee: Guarantee | None,
     *,
     rows: int | None = None,
     binning: Binning | None = None,
 ) -> Plan:
-    """Every query that `fit` would make, with its privacy cost. Reads no data: `rows` is an assumed size for notes.
-
-    `expected` of the plan is the noise of the marginals to be measured, for methods that can tell in advance;
-    `guarantee_for` finds the guarantee for a given noise.
-    """
-    guarantee = (guarantee or Guarantee(1.0)).with_delta_for(schema.rows)
-    binning = binning or Binning()
-    if rows is not None:
-        check_size(rows, "The assumed number of rows")
-    domain = assumed_domain(schema, binning, num_rows=rows)
+    """The plan, without raising its warnings: they are among its notes."""
+    replaced = assume_rows(schema, rows)
+    guarantee = (guarantee or Guarantee(1.0)).with_delta_for(replaced.rows)
     synthesizer = synthesizer_of(method)
-    run = plan_run(schema, synthesizer, guarantee, binning, num_rows=rows)
+    run = plan_run(replaced, synthesizer, guarantee, binning or Binning(), num_rows=rows)
     notes = warnings_of(guarantee.warnings) + unit_notes(schema) + run.discovery.notes + run.training.notes
+    if replaced != schema:
+        notes += (Note(f"Planned with {rows:,} rows in place of the {schema.rows:,} that the schema declares."),)
     if not guarantee.is_private:
         return Plan(run.queries, notes)
-    expected = expected_noise_of(synthesizer, domain.largest, run.training, schema.max_rows_per_unit)
-    return Plan(run.queries, notes, expected=expected)
+    expected = _expected_noise(synthesizer, run, num_rows=rows)
+    few = Requirements.of(run.discovery, expected).note(rows or schema.rows, epsilon=guarantee.epsilon)
+    return Plan(run.queries, notes if few is None else (*notes, few), expected=expected)
+
+
+def assume_rows(schema: Schema, rows: int | None) -> Schema:
+    """The schema with an assumed number of rows in place of the declared one, if it declares one."""
+    if rows is None:
+        return schema
+    check_size(rows, "The assumed number of rows")
+    return schema if schema.rows is None else dataclasses.replace(schema, rows=int(rows))
+
+
+def _expected_noise(
+    synthesizer: Synthesizer, run: PlannedRun, *, num_rows: int | None = None
+) -> tuple[ExpectedNoise, ...]:
+    domain = assumed_domain(run.schema, run.binning, num_rows=num_rows)
+    return expected_noise_of(synthesizer, domain.largest, run.training, run.schema.max_rows_per_unit)
 
 
 def fit(
@@ -68,25 +110,33 @@ def fit(
     method: Synthesizer | str = AUTO,
     guarantee: Guarantee | None = None,
     *,
-    schema: Schema | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    schema: SchemaSource | None = None,
     target: str | None = None,
     binning: Binning | None = None,
     seed: int | None = None,
     public: "PublicSource | None" = None,
     keep_types: bool = False,
     reading: ReadOptions | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
     checkpoint: "str | os.PathLike[str] | None" = None,
     resume: bool = False,
 ) -> Release:
     """A release of this table under this guarantee.
 
-    `table` is a pandas, polars or Arrow frame, or the path of a file; `method` a synthesizer or its expression. Without
-    a schema the kinds are drafted from the table's types and everything else is estimated privately.
+    `table` is a pandas, polars or Arrow frame, or the path of a file; `method` a synthesizer or its expression. Give
+    `epsilon`, and `delta` to set it as well, or the same as `guarantee=Guarantee(epsilon, delta)`.
+
+    `schema` is a `Schema`, a dict of its sections or the path of its file. Without one the kinds are drafted from the
+    table's types and everything else is estimated privately.
 
     `public` is a public table of the same columns, or a function that returns one, such as a simulator, for methods
     that can start from it. Its rows are not protected. It must not be the same source as `table`; rows are never
     compared.
+
+    `progress` is True for a progress bar, or a function of the fraction done and a text. What a user should know is
+    raised as `UnderstudyWarning`, and is among the `notes` of the release.
 
     With a declared schema the synthetic columns have the types of the declared kinds. With `keep_types` they have the
     types of the columns of `table`, which are then treated as public: the certificate says so. `reading` says what a
@@ -101,9 +151,64 @@ def fit(
     is made. A run that fails after its first charge raises `SpentError`, whose `statement` has the whole planned cost;
     any other error spends nothing, unless it was interrupted or could not write its checkpoint. Not covered: what the
     schema declares public, timing and memory.
+
+    >>> import pyarrow as pa
+    >>> table = pa.table({"member": ["yes", "no"] * 50})
+    >>> schema = {"columns": {"member": {"kind": "categorical", "categories": ["no", "yes"]}}}
+    >>> release = fit(table, "independent", epsilon=1, schema=schema)
+    >>> release.sample(3).column_names
+    ['member']
     """
-    options = FitOptions(method, guarantee, binning or Binning(), seed, public, checkpoint, resume, progress)
-    return fit_table(read_private_table(table, schema, target=target, keep_types=keep_types, reading=reading), options)
+    wanted = read_guarantee(guarantee, epsilon, delta)
+    with open_progress(progress, "fitting") as report:
+        options = FitOptions(method, wanted, binning or Binning(), seed, public, checkpoint, resume, report, _tell)
+        declared = None if schema is None else as_schema(schema)
+        data = read_private_table(table, declared, target=target, keep_types=keep_types, reading=reading)
+        release = fit_table(data, options)
+    _warn(_run_warnings(release))
+    return release
+
+
+def read_guarantee(guarantee: Guarantee | None, epsilon: float | None, delta: float | None) -> Guarantee | None:
+    """The guarantee, given as one or by its figures."""
+    if not isinstance(guarantee, Guarantee | None):
+        raise ConfigError(
+            f"guarantee must be a us.Guarantee, found {type(guarantee).__name__}. Write epsilon=1, or "
+            "us.Guarantee(epsilon=1)."
+        )
+    if guarantee is not None:
+        if epsilon is not None or delta is not None:
+            raise ConfigError("Give the guarantee once: either guarantee, or epsilon and delta. Remove one of them.")
+        return guarantee
+    if epsilon is not None:
+        return Guarantee(epsilon, delta)
+    if delta is not None:
+        raise ConfigError("delta alone is no guarantee. Give epsilon too: epsilon=1.")
+    return None
+
+
+def _run_warnings(release: Release) -> Iterator[str]:
+    """What the caller of `fit` should know: the warnings among its notes, and what the arguments imply."""
+    if release.statement.seeded:
+        yield "The noise was seeded, so this release is not private. Use a seed for tests and public data only."
+    if release.schema.drafted:
+        yield (
+            "The schema was drafted from the table, and each row counts as one person. Declare a schema if people can "
+            "have several rows, or to declare ids and free text."
+        )
+    yield from (note.text for note in release.notes if note.level is Level.WARNING)
+
+
+def _tell(note: Note) -> None:
+    """Raises a warning while the run has charged nothing yet; it points at the line that called `fit`."""
+    if note.level is Level.WARNING:
+        warnings.warn(note.text, UnderstudyWarning, stacklevel=4)  # above: fit_table, fit, and that line
+
+
+def _warn(texts: Iterable[str]) -> None:
+    """Raises warnings that point at the line that called `fit` or `plan`."""
+    for text in texts:
+        warnings.warn(text[:1].upper() + text[1:], UnderstudyWarning, stacklevel=3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,10 +223,15 @@ class FitOptions:
     checkpoint: "str | os.PathLike[str] | None"
     resume: bool
     progress: Progress | None
+    tell: Callable[[Note], None] | None = None
+    """Receives what a person should know before anything is charged, from public facts alone."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.guarantee, Guarantee):
-            raise ConfigError("Set the guarantee: us.Guarantee(epsilon=1.0), or us.Guarantee.not_private().")
+            raise ConfigError(
+                "Set the privacy budget: epsilon=1 (smaller is more private), or guarantee=us.Guarantee.not_private() "
+                "for a baseline."
+            )
         if self.checkpoint is not None:
             require_place(self.checkpoint, resume=self.resume)
         elif self.resume:
@@ -137,6 +247,10 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
     run = plan_run(data.schema, synthesizer, guarantee, binning)
     notes = tuple(note for note in run.training.notes if note.level is Level.WARNING)
     public = read_public_table(options.public, data.source, synthesizer, data.schema)
+    if options.tell is not None and guarantee.is_private:
+        requirements = Requirements.of(run.discovery, _expected_noise(synthesizer, run))
+        if (few := requirements.note(data.schema.rows, epsilon=guarantee.epsilon)) is not None:
+            options.tell(few)
     if options.progress is not None:
         options.progress(0.0, "encoding the table")
 
@@ -151,8 +265,12 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
             too_large=functools.partial(too_large_for, synthesizer),
             checkpoint=checkpoint,
             method=express(synthesizer),
-            types_kept=data.keep_types,
-            public_table=None if public is None else public.table.num_rows,
+            facts=certificate.public_facts(
+                data.schema,
+                file_name=data.file_name,
+                types_kept=data.keep_types,
+                public_table=None if public is None else public.table.num_rows,
+            ),
         ) as encoded:
             model = _fit_model(synthesizer, encoded, public, key=noise.key(), progress=options.progress)
             statement = encoded.statement()

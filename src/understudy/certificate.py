@@ -1,49 +1,37 @@
-"""The certificate of a run: a `Statement` in Markdown for people and in JSON for machines.
+"""The certificate of a run: a `Statement` in Markdown for people; `certificate_json` writes it for machines, and
+`certificate_page` as a web page.
 
-Both are made from a `Statement` alone: what ran, never what was requested, and no figure that was computed on real rows
-without noise. The sentences about public facts, which a statement carries, are written here too.
+All are made from a `Statement` and the checksums of files alone: what ran, never what was requested, and no figure that
+was computed on real rows without noise. The sentences about public facts, which a statement carries, are written here
+too.
 """
 
-import dataclasses
-import decimal
-import importlib.resources
-import json
+import datetime
 import math
+import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from understudy._version import __version__
+from understudy.certificate_json import NOT_COVERED as NOT_COVERED
+from understudy.certificate_json import from_json as from_json
+from understudy.certificate_json import json_schema as json_schema
+from understudy.certificate_json import plan_statement as plan_statement
+from understudy.certificate_json import plan_to_json as plan_to_json
+from understudy.certificate_json import standalone_epsilon as standalone_epsilon
+from understudy.certificate_json import statement_conditions as statement_conditions
+from understudy.certificate_json import to_json as to_json
+from understudy.certificate_json import write_json_schema as write_json_schema
 from understudy.encoding import CategoricalCodec, Codec, describe_rows_per_unit
-from understudy.marginals.measured import measured_from_json, measured_section, measured_to_json
+from understudy.marginals.measured import measured_section
 from understudy.notes import Level, Note
-from understudy.privacy.accounting import Spent, grid_for, spent
 from understudy.privacy.discovery import rows_to_be_listed
-from understudy.privacy.events import EVENTS, UnitHistogram, event_from_json
-from understudy.privacy.ledger import Guarantee, Plan, PublicFacts, Query, Statement
+from understudy.privacy.events import UnitHistogram
+from understudy.privacy.ledger import Plan, PublicFacts, Statement, Strength
 from understudy.privacy.rows import PrivateRows
-from understudy.run.atomic import json_bytes
-from understudy.schema import Schema
+from understudy.privacy.statement import round_up as round_up
+from understudy.schema import Column, Schema
 
-FORMAT = "understudy-certificate"
-FORMAT_VERSION = 2
-SCHEMA_FILE = "certificate.schema.json"
-
-NOT_COVERED = (
-    "Other releases made from data of the same people. Privacy costs add up: keep a record of all of them.",
-    "Facts taken as public: the names and kinds of columns, and the facts listed above. A declared list or bound that "
-    "was itself read from the private table is outside this guarantee.",
-    "Scores, plots and reports that compare the synthetic table with the real one. They show statistics of real rows.",
-    "Decisions that a person made after seeing real rows, such as trying several settings and keeping the best.",
-    "What can be observed on the machine: running time, memory use and files, and whether a run fails because "
-    "memory runs out or a numerical minimum is not reached.",
-    "Anyone who obtains the secret of the run. All noise is expanded from 256 random bits of the operating "
-    "system, and whoever has these bits can subtract it. No release contains them. A checkpoint contains them "
-    "until the run has finished, so keep that folder private. (SHAKE-256 expands the secret into the noise of "
-    "counts, votes and selections, and into 64-bit Threefry keys for the noise of trained networks.)",
-    "The low-order bits of floating-point numbers: of the scores that a private selection compares, and of the noise "
-    "added to trained networks. The sums of gradients to which that noise is added are covered, including their "
-    "rounding. Counts, votes of teachers among them, have exact discrete noise and are covered in full.",
-)
+NO_CHECKSUMS: Mapping[str, str] = {}
 
 LARGE_FRACTION_LOST = 0.02
 """A category list estimated privately causes a warning if values of this fraction of the rows may be missing."""
@@ -52,15 +40,21 @@ LARGE_FRACTION_LOST = 0.02
 # ------------------------------------------------------------------------------------------------------ public facts
 
 
-def public_facts(schema: Schema, *, types_kept: bool = False, public_table: int | None = None) -> PublicFacts:
+def public_facts(
+    schema: Schema, *, file_name: str | None = None, types_kept: bool = False, public_table: int | None = None
+) -> PublicFacts:
     """What a run with this schema takes as public. `public_table`: the rows of a public table to start from."""
     return PublicFacts(
+        name=schema.name or file_name,
+        responsible=schema.responsible,
+        contact=schema.contact,
         unit=schema.unit,
         rows_declared=schema.rows,
         public_table=public_table,
         drafted=schema.drafted,
         types_kept=types_kept,
         declared=_declared_facts(schema),
+        date=datetime.date.today().isoformat(),
     )
 
 
@@ -68,7 +62,7 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
     """What the schema declares, one sentence for each kind of fact."""
     facts = [] if schema.rows is None else [f"number of rows: {schema.rows:,}"]
     modelled = schema.modelled
-    listed = [f"{c.name} ({len(c.categories)})" for c in modelled if c.categories is not None]
+    listed = [f"{c.name} ({_extent(c)})" for c in modelled if c.categories is not None]
     bounded = [f"{c.name} ({c.bounds[0]} to {c.bounds[1]})" for c in modelled if c.bounds is not None]
     kept = [c for c in schema.columns if not c.drop]
     groups = {
@@ -85,6 +79,14 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
         ],
     }
     return (*facts, *(_one_line(f"{what}: {', '.join(names)}") for what, names in groups.items() if names))
+
+
+def _extent(column: Column) -> str:
+    """The number of declared categories, and what is added to them."""
+    assert column.categories is not None
+    assert column.listed is not None
+    added = ["other" if value is not None else "null" for value in column.listed[len(column.categories) :]]
+    return " and ".join([str(len(column.categories)), *added])
 
 
 def estimated_facts(schema: Schema, codec: Codec) -> tuple[str, ...]:
@@ -142,173 +144,43 @@ def _some(words: list[str], most: int = 8) -> str:
     return ", ".join(words[:most]) + f" and {len(words) - most} more" * (len(words) > most)
 
 
-def to_json(statement: Statement) -> dict[str, object]:
-    """The certificate for machines; `docs/certificate.md` explains each field. Infinity is written as null."""
-    facts = statement.facts
-    replace_epsilon, replace_delta = statement.replace_one
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "understudy_version": __version__,
-        "private": statement.is_private,
-        "seeded": statement.seeded,
-        "released": statement.released,
-        "conditions": statement_conditions(facts),
-        "warnings": list(statement.warnings),
-        "method": statement.method,
-        "guarantee": {
-            "epsilon": _finite(statement.epsilon),
-            "delta": statement.delta,
-            "epsilon_target": _finite(statement.epsilon_target),
-            "adjacency": "zero-out one unit" if facts.rows_declared is not None else "add or remove one unit",
-            "unit": {"column": facts.unit, "max_rows": statement.max_rows_per_unit},
-            "accountant": statement.accountant,
-            "epsilon_pld": _finite(statement.epsilon_pld),
-            "epsilon_rdp": _finite(statement.epsilon_rdp),
-            "replace_one": {"epsilon": _finite(replace_epsilon), "delta": replace_delta},
-        },
-        "public": {
-            "rows": facts.rows_declared,
-            "kinds_drafted": facts.drafted,
-            "storage_types_kept": facts.types_kept,
-            "table_rows": facts.public_table,
-            "declared": list(facts.declared),
-        },
-        "estimated": list(facts.estimated),
-        "queries": [_query_to_json(query, statement) for query in statement.queries],
-        "measured_marginals": [measured_to_json(each) for each in statement.measurements],
-        "not_covered": list(NOT_COVERED),
-    }
-
-
-def from_json(content: Mapping) -> Statement:
-    """The statement that a certificate was made from."""
-    if content["format_version"] != FORMAT_VERSION:
-        raise ValueError(f"certificate format {content['format_version']}, expected {FORMAT_VERSION}")
-    guarantee, public = content["guarantee"], content["public"]
-    return Statement(
-        epsilon_target=_number(guarantee["epsilon_target"]),
-        delta=guarantee["delta"],
-        epsilon=_number(guarantee["epsilon"]),
-        epsilon_pld=_number(guarantee["epsilon_pld"]),
-        epsilon_rdp=_number(guarantee["epsilon_rdp"]),
-        accountant=guarantee["accountant"],
-        seeded=content["seeded"],
-        max_rows_per_unit=guarantee["unit"]["max_rows"],
-        queries=tuple(_query_from_json(query) for query in content["queries"]),
-        measurements=tuple(measured_from_json(each) for each in content.get("measured_marginals", ())),
-        facts=PublicFacts(
-            unit=guarantee["unit"]["column"],
-            rows_declared=public["rows"],
-            public_table=public["table_rows"],
-            drafted=public["kinds_drafted"],
-            types_kept=public["storage_types_kept"],
-            declared=tuple(public["declared"]),
-            estimated=tuple(content["estimated"]),
-        ),
-        warnings=tuple(content["warnings"]),
-        method=content["method"],
-        released=content["released"],
-    )
-
-
-def to_files(statement: Statement) -> dict[str, bytes]:
-    """The certificate as two files, by name."""
-    return {"certificate.json": json_bytes(to_json(statement)), "CERTIFICATE.md": to_markdown(statement).encode()}
-
-
-def plan_statement(plan: Plan, guarantee: Guarantee, spent: Spent) -> Statement:
-    """The statement that a run of this plan would end with, as far as a plan can know."""
-    assert guarantee.delta is not None
-    return Statement(
-        epsilon_target=guarantee.epsilon,
-        delta=guarantee.delta,
-        epsilon=spent.epsilon,
-        epsilon_pld=spent.pld,
-        epsilon_rdp=spent.rdp,
-        accountant=spent.accountant,
-        seeded=False,
-        max_rows_per_unit=1,  # no cost depends on it: each event carries its own
-        queries=plan.queries,
-    )
-
-
-def plan_to_json(plan: Plan, statement: Statement) -> dict[str, object]:
-    """A plan for machines: the same queries as in the certificate of the run."""
-    return {
-        "format": "understudy-plan",
-        "format_version": FORMAT_VERSION,
-        "understudy_version": __version__,
-        "epsilon": _finite(statement.epsilon),
-        "epsilon_target": _finite(statement.epsilon_target),
-        "delta": statement.delta,
-        "queries": [_query_to_json(query, statement) for query in plan],
-        "expected": [dataclasses.asdict(each) for each in plan.expected],
-        "notes": [note.to_json() for note in plan.notes],
-    }
-
-
-def _query_to_json(query: Query, statement: Statement) -> dict[str, object]:
-    return {
-        "key": query.key,
-        "what": query.what,
-        "path": list(query.path),
-        "columns": list(query.columns),
-        "event": query.event.to_json(),
-        "delta": query.delta,
-        "tail_delta": query.event.tail_delta,
-        "partition": query.partition,
-        "standalone_epsilon": _finite(standalone_epsilon(query, statement)),
-    }
-
-
-def _query_from_json(content: Mapping) -> Query:
-    return Query(
-        content["key"],
-        content["what"],
-        event_from_json(content["event"]),
-        tuple(content["columns"]),
-        content["delta"],
-        tuple(content["path"]),
-        content["partition"],
-    )
-
-
-def standalone_epsilon(query: Query, statement: Statement) -> float:
-    """Epsilon of one query if it were the only one, at the run's delta."""
-    if not math.isfinite(statement.epsilon_target):
-        return math.inf
-    grid = grid_for(statement.epsilon_target)
-    return spent([query.event], statement.delta - query.delta, grid=grid).epsilon
-
-
-def json_schema() -> dict[str, object]:
-    """The JSON schema of certificate.json: the published file, with the events as their classes describe them."""
-    schema = json.loads(importlib.resources.files("understudy").joinpath(SCHEMA_FILE).read_text(encoding="utf-8"))
-    schema["$defs"]["event"]["oneOf"] = [cls.json_schema() for cls in EVENTS.values()]
-    return schema
-
-
-def write_json_schema() -> None:
-    """Publishes `json_schema` after an event was added or changed."""
-    (Path(__file__).parent / SCHEMA_FILE).write_bytes(json_bytes(json_schema()))
-
-
 # ---------------------------------------------------------------------------------------------------------- Markdown
 
 
-def to_markdown(statement: Statement) -> str:
-    """The certificate for people."""
+def to_markdown(statement: Statement, checksums: Mapping[str, str] = NO_CHECKSUMS) -> str:
+    """The certificate for people. `checksums` are the SHA-256 of files of the release, by name."""
+    name = statement.facts.name
+    title = "# Privacy certificate" if name is None else f"# Privacy certificate: {_escape(name)}"
+    facts = [f"{what}: {_escape(value)}" for what, value in head_facts(statement).items()]
+    facts += [f"SHA-256 of {_escape(file)}: `{digest}`" for file, digest in checksums.items()]
+    about = [_bullets(facts)] if facts else []
+    return "\n\n".join([title, *verdict(statement), *about, *sections(statement)]) + "\n"
+
+
+def head_facts(statement: Statement) -> dict[str, str]:
+    """What was released, when and by whom, as far as it is declared."""
+    facts = statement.facts
+    found = {
+        "Data set": facts.name,
+        "Date of the run": facts.date,
+        "Responsible": facts.responsible,
+        "Contact": facts.contact,
+    }
+    return {what: value for what, value in found.items() if value is not None}
+
+
+def sections(statement: Statement) -> list[str]:
+    """Everything below the head, as blocks of Markdown."""
     made = f"Made by Understudy {__version__} with the method `{statement.method}`."
     if not math.isfinite(statement.epsilon):  # no one is protected, and no budget was spent
-        return "\n\n".join(["# Privacy certificate", *_verdict(statement), made]) + "\n"
-    parts = ["# Privacy certificate", *_verdict(statement), *_protected(statement), *_public(statement.facts)]
+        return [made]
     measured = measured_section(statement.measurements, statement.facts.rows_declared, _code)
-    parts += [*_queries(statement), *measured, *_accounting(statement), "## What this guarantee does not cover"]
-    return "\n\n".join([*parts, _bullets(NOT_COVERED), made]) + "\n"
+    parts = [*_protected(statement), *_public(statement.facts), *_queries(statement), *measured]
+    return [*parts, *_accounting(statement), "## What this guarantee does not cover", _bullets(NOT_COVERED), made]
 
 
-def _verdict(statement: Statement) -> list[str]:
+def verdict(statement: Statement, *, with_figures: bool = True) -> list[str]:
+    """What is guaranteed, in a few blocks of Markdown, or that nothing is. The page shows the figures by itself."""
     if not math.isfinite(statement.epsilon):
         return [
             "> **NOT PRIVATE.** Real rows were used without noise, or without a bound on their effect: epsilon "
@@ -331,15 +203,55 @@ def _verdict(statement: Statement) -> list[str]:
             *warnings,
         ]
     return [
-        headline,
+        *([headline] if with_figures else []),
+        *_meaning(statement),
         *conditions,
         *warnings,
-        "Everything in this release was computed under differential privacy. Whether or not any one "
-        f"{_unit_word(statement.facts)} is in the original table, the probability of any outcome is nearly the "
-        f"same: it changes by at most a factor of e^epsilon = {round_up(math.exp(statement.epsilon), 3)}, plus "
-        f"delta = {delta}. Anything computed from the release alone, such as more synthetic rows, is covered too "
-        "and has no further privacy cost.",
+        "Everything in this release was computed under differential privacy. Anything computed from the release alone, "
+        "such as more synthetic rows, is covered too and has no further privacy cost.",
     ]
+
+
+_MEANINGS = {
+    Strength.STRONG: "Anyone studying this release learns almost the same whether or not {presence}",
+    Strength.MODERATE: "What anyone can learn from this release depends somewhat on whether {presence}",
+    Strength.LIMITED: "What anyone can learn from this release may depend considerably on whether {presence}",
+    Strength.WEAK: "What anyone can learn from this release may depend strongly on whether {presence}",
+}
+
+
+def _meaning(statement: Statement) -> list[str]:
+    """The word for the strength of the guarantee, and what it means."""
+    assert statement.strength is not None
+    facts, word = statement.facts, statement.strength
+    unit = "row" if facts.unit is None else f"unit (all rows with the same value of {_code(facts.unit)})"
+    is_sized = facts.rows_declared is not None
+    presence = f"the values of a given {unit} were in the table" if is_sized else f"a given {unit} was in the table"
+    called = "This is a weak guarantee." if word is Strength.WEAK else f"{word.value.capitalize()} guarantee."
+    meaning = (
+        f"**{called}** {_MEANINGS[word].format(presence=presence)}: no outcome becomes more than "
+        f"{_times(statement.epsilon)} times as likely or unlikely, apart from an added probability of at most "
+        f"{round_up(statement.delta, 2)} (delta). The word follows from epsilon alone: up to 1 strong, up to 3 "
+        "moderate, up to 10 limited, above 10 weak."
+    )
+    size = (
+        "The table's size is public, so the guarantee hides the values of one "
+        f"{'row' if facts.unit is None else 'unit'}, not the number of rows."
+    )
+    return [meaning, size] if is_sized else [meaning]
+
+
+def _times(epsilon: float) -> str:
+    """e^epsilon for people, rounded up.
+
+    >>> _times(1.0), _times(10.0), _times(50.0)
+    ('2.72', '22,100', '10^22')
+    """
+    factor = math.exp(epsilon)
+    if factor >= 1e9:
+        return f"10^{math.ceil(epsilon / math.log(10))}"
+    up = float(round_up(factor, 3))
+    return f"{up:,.0f}" if up >= 1000 else f"{up:g}"
 
 
 def _failed(statement: Statement, headline: str) -> list[str]:
@@ -351,46 +263,6 @@ def _failed(statement: Statement, headline: str) -> list[str]:
         "Add these figures to those of all other releases made from data of the same people. A new run spends a budget "
         "of its own.",
     ]
-
-
-def statement_conditions(facts: PublicFacts) -> list[str]:
-    """What the guarantee assumes beyond the declarations of a person; empty for a declared schema."""
-    conditions = []
-    if facts.public_table is not None:
-        conditions.append(
-            f"training started from a table of {facts.public_table:,} rows that the maker of this release "
-            "declared public. The people in that table are not protected. If it contains rows of the private "
-            "table, those rows are not protected either."
-        )
-    if facts.types_kept and not facts.drafted:
-        conditions.append(
-            "the storage types of the source are taken as public (keep_types). Many tools derive them from the "
-            "values, so one row can change them. Without this setting, types follow from the declared kinds."
-        )
-    if facts.drafted:
-        conditions.append(
-            "the kinds and storage types of the columns, and the format of dates, numbers and booleans, were "
-            "drafted from the table and not declared by a person. They depend on its values, even if the source "
-            "has types (tools derive those from the values), so one row can change them. Declare a schema to "
-            "remove this condition."
-        )
-    return conditions
-
-
-def round_up(value: float, digits: int) -> str:
-    """The figure with this many significant digits, rounded up: a guarantee must not be rounded down."""
-    if value <= 0 or not math.isfinite(value):
-        return f"{value:g}"
-    exact = decimal.Decimal(value)
-    step = decimal.Decimal(1).scaleb(exact.adjusted() - digits + 1)
-    up = exact.quantize(step, rounding=decimal.ROUND_CEILING)
-    # 1.2e-06 as a float is a hair above its decimal digits: what was meant by them counts as itself.
-    near = decimal.Decimal(f"{value:.{digits - 1}e}")
-    return f"{float(near if abs(near - exact) <= exact * decimal.Decimal('1e-12') else up):.{digits}g}"
-
-
-def _unit_word(facts: PublicFacts) -> str:
-    return "row" if facts.unit is None else f"unit (all rows with the same value of {_code(facts.unit)})"
 
 
 def _protected(statement: Statement) -> list[str]:
@@ -483,15 +355,12 @@ def _bullets(lines: Sequence[str]) -> str:
     return "\n".join(f"- {_one_line(line)}" for line in lines)
 
 
+def _escape(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return re.sub(r"([\\`*\[\]<>|&#~]|(?<!\w)_|_(?!\w))", r"\\\1", _one_line(text))
+
+
 def _code(name: str) -> str:
     """A column's name as code, whatever it holds."""
     plain = _one_line(name).replace("`", "'")
     return f"`{plain}`"
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _number(value: float | None) -> float:
-    return math.inf if value is None else value

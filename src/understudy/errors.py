@@ -6,11 +6,37 @@ from typing import Self
 
 
 class UnderstudyError(Exception):
-    """Anything the caller can fix: the command line prints the message as one line and exits with code 2."""
+    """Anything the caller can fix: the command line prints the message as one line and exits with code 2.
+
+    >>> import understudy as us
+    >>> try:
+    ...     us.plan({"columns": {"age": {"kind": "integer"}}}, "mts", epsilon=1)
+    ... except us.UnderstudyError as error:
+    ...     print(str(error)[:43])
+    There is no method 'mts'. Did you mean 'mst
+    """
+
+
+class UnderstudyWarning(UserWarning):
+    """What the caller of `fit`, `plan` or `evaluate` should know; the command line prints it in its own way.
+
+    To silence or to promote these warnings alone:
+
+    >>> import warnings
+    >>> warnings.filterwarnings("ignore", category=UnderstudyWarning)
+    """
 
 
 class SchemaError(UnderstudyError):
-    """The schema is malformed, or does not match the columns of the table."""
+    """The schema is malformed, or does not match the columns of the table.
+
+    >>> import understudy as us
+    >>> try:
+    ...     us.Schema.from_toml('[columns.age]\\nkind = "integer"\\nbounds = [9, 1]')
+    ... except us.SchemaError as error:
+    ...     print(error.column)
+    age
+    """
 
     def __init__(self, message: str, *, column: str | None = None, key: str | None = None) -> None:
         super().__init__(message)
@@ -25,7 +51,15 @@ class SchemaError(UnderstudyError):
 
 
 class TableError(UnderstudyError):
-    """A table cannot be read or written. Never contains a value of a row."""
+    """A table cannot be read or written. Never contains a value of a row.
+
+    >>> import understudy as us
+    >>> try:
+    ...     us.fit("absent.csv", epsilon=1)
+    ... except us.TableError as error:
+    ...     print(str(error)[:25])
+    absent.csv does not exist
+    """
 
     def __init__(self, message: str, *, column: str | None = None, line: int | None = None) -> None:
         super().__init__(message)
@@ -36,7 +70,15 @@ class TableError(UnderstudyError):
 
 
 class ConfigError(UnderstudyError):
-    """A guarantee, method or setting that cannot be honoured."""
+    """A guarantee, method or setting that cannot be honoured.
+
+    >>> import understudy as us
+    >>> try:
+    ...     us.Guarantee(epsilon=-1)
+    ... except us.ConfigError as error:
+    ...     print(str(error)[:44])
+    epsilon must be a positive number, found -1.
+    """
 
 
 class TrainingError(ConfigError):
@@ -51,7 +93,12 @@ class Diverged(TrainingError):
 
 
 class BudgetExceeded(UnderstudyError):
-    """A query would cost more than is left of the budget, and was not made."""
+    """A query would cost more than is left of the budget, and was not made.
+
+    >>> raise BudgetExceeded("Too expensive.", query="1-way marginals", needed=0.5, left=0.25)
+    Traceback (most recent call last):
+    understudy.errors.BudgetExceeded: Too expensive.
+    """
 
     def __init__(
         self, message: str, *, query: str | None = None, needed: float | None = None, left: float | None = None
@@ -66,15 +113,41 @@ class BudgetExceeded(UnderstudyError):
 
 
 class ReleaseError(UnderstudyError):
-    """A release folder is incomplete, altered, or of another version."""
+    """A release folder is incomplete, altered, or of another version.
+
+    >>> import understudy as us
+    >>> try:
+    ...     us.Release.load("absent.release")
+    ... except us.ReleaseError as error:
+    ...     print(str(error)[:38])
+    absent.release is not a release folder
+    """
 
 
 class CheckpointError(UnderstudyError):
-    """A checkpoint already exists, is missing or damaged, or belongs to another run."""
+    """A checkpoint already exists, is missing or damaged, or belongs to another run.
+
+    >>> import pyarrow as pa, understudy as us
+    >>> try:
+    ...     us.fit(pa.table({"a": [1]}), epsilon=1, checkpoint="absent.checkpoint", resume=True)
+    ... except us.CheckpointError as error:
+    ...     print(str(error)[:26])
+    There is nothing to resume
+    """
 
 
 class ConditionError(UnderstudyError):
-    """A condition on sampled rows cannot be read, or is met too rarely."""
+    """A condition on sampled rows cannot be read, or is met too rarely.
+
+    >>> import pyarrow as pa, understudy as us
+    >>> schema = {"columns": {"member": {"kind": "boolean"}}}
+    >>> release = us.fit(pa.table({"member": [True, False]}), "independent", epsilon=1, schema=schema)
+    >>> try:
+    ...     release.sample(5, where="age > 3")
+    ... except us.ConditionError as error:
+    ...     print(error.column)
+    age
+    """
 
     def __init__(self, message: str, *, column: str | None = None) -> None:
         super().__init__(message)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Never
 
-from understudy import certificate
+from understudy import certificate, certificate_page
 from understudy.certificate import round_up
 from understudy.errors import CheckpointError, TableError, TrainingError, UnderstudyError
 from understudy.privacy.ledger import Ledger, Statement
@@ -26,7 +26,16 @@ ENDING = ".spent"
 
 
 class SpentError(UnderstudyError):
-    """A run that failed after its first query: its planned privacy cost is spent, and nothing was released."""
+    """A run that failed after its first query: its planned privacy cost is spent, and nothing was released.
+
+    `statement` has the cost, `save` writes the record, and `failure` says what happened.
+
+    >>> import pyarrow as pa, understudy as us
+    >>> schema = {"columns": {"member": {"kind": "boolean"}}}
+    >>> statement = us.fit(pa.table({"member": [True]}), "independent", epsilon=1, schema=schema).statement
+    >>> str(SpentError("Training diverged.", statement))[:40]
+    'Training diverged. Nothing was released,'
+    """
 
     def __init__(self, failure: str, statement: Statement, record: Path | None = None):
         super().__init__(failure, statement, record)  # all arguments, so that the error can be copied and pickled
@@ -42,7 +51,7 @@ class SpentError(UnderstudyError):
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes the record, a certificate without a model, as a folder: completely or not at all."""
         with atomic_folder(folder) as inside:
-            for name, data in certificate.to_files(self.statement).items():
+            for name, data in certificate_page.to_files(self.statement).items():
                 (inside / name).write_bytes(data)
 
 

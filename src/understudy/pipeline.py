@@ -108,17 +108,15 @@ def encode_table(
     too_large: Callable[[Domain], tuple[str, ...]] | None = None,
     checkpoint: Checkpoint | None = None,
     method: str,
-    types_kept: bool = False,
-    public_table: int | None = None,
+    facts: PublicFacts | None = None,
 ) -> Iterator[EncodedTable]:
     """Opens the ledger of a run, estimates what the schema leaves open, and encodes the table.
 
     Queries of the method belong inside the `with` block: any error after the first charge becomes a `SpentError` with
-    the statement of the whole plan. `public_table` is the number of rows of a public table.
+    the statement of the whole plan. `facts` are by default those of the schema alone.
     """
-    schema = run.schema
+    schema, facts = run.schema, facts or certificate.public_facts(run.schema)
     ledger = Ledger(run.guarantee, noise=noise, max_rows_per_unit=schema.max_rows_per_unit, store=checkpoint)
-    facts = certificate.public_facts(schema, types_kept=types_kept, public_table=public_table)
     with record_failure(ledger, lambda: ledger.statement(facts, method=method, planned=run.queries), checkpoint):
         codec, rows = fit_codec(table, schema, run.discovery, ledger, run.binning, too_large)
         yield EncodedTable(codec, rows, ledger, facts, method)

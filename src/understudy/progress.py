@@ -1,9 +1,20 @@
-"""Progress reports of long computations."""
+"""Progress of long computations: what they report, and how a terminal, a notebook or a log shows it."""
 
-from collections.abc import Callable
+import contextlib
+import datetime
+import html
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeAlias
+
+from understudy.errors import ConfigError
 
 Progress = Callable[[float, str], None]
 """Called with the fraction that is done, from 0 to 1, and a text for people."""
+
+ShowProgress: TypeAlias = Progress | bool | None
+"""What callers give: a function of their own, True for a bar, or False or None for silence."""
 
 
 class Compiling(str):
@@ -47,3 +58,119 @@ def stretch_progress(progress: Progress | None, first: float, last: float) -> Pr
     if progress is None:
         return lambda done, text: None
     return lambda done, text: progress(first + (last - first) * done, text)
+
+
+@contextlib.contextmanager
+def open_progress(progress: ShowProgress, task: str) -> Iterator[Progress | None]:
+    """The function to report to: the caller's own, that of a display which lasts as long as the block, or None."""
+    if progress is True:
+        with display_progress(task) as report:
+            yield report
+    elif progress is None or progress is False:
+        yield None
+    elif callable(progress):
+        yield progress
+    else:
+        raise ConfigError(
+            f"progress must be True, False or a function of a fraction and a text, found {type(progress).__name__}."
+        )
+
+
+@contextlib.contextmanager
+def display_progress(task: str) -> Iterator[Progress]:
+    """A bar with the time left on a terminal, a bar below the cell in a notebook, and plain lines elsewhere."""
+    if _in_notebook():
+        with _notebook_bar(task) as report:
+            yield report
+    elif sys.stderr.isatty():
+        with _terminal_bar(task) as report:
+            yield report
+    else:
+        yield _Lines().report
+
+
+@contextlib.contextmanager
+def _terminal_bar(task: str) -> Iterator[Progress]:
+    from rich import progress as bars
+    from rich.console import Console
+    from rich.text import Text
+
+    left = TimeLeft(time.monotonic())
+
+    class Left(bars.ProgressColumn):
+        def render(self, task: bars.Task) -> Text:
+            seconds = left.seconds(time.monotonic())
+            return Text("" if seconds is None else f"about {datetime.timedelta(seconds=round(seconds))} left")
+
+    columns = [
+        bars.TextColumn("{task.description}", markup=False),  # table names must not be read as markup
+        bars.BarColumn(),
+        bars.TimeElapsedColumn(),
+        Left(),
+    ]
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        number = bar.add_task(task, total=1.0)
+
+        def report(fraction: float, now: str) -> None:
+            left.report(fraction, time.monotonic())
+            bar.update(number, completed=fraction, description=now)
+
+        yield report
+
+
+def _in_notebook() -> bool:
+    """Whether a notebook runs this code. It has loaded IPython then, and its shell has a kernel."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+
+
+class _Handle(Protocol):
+    def update(self, shown: object) -> None: ...
+
+
+@contextlib.contextmanager
+def _notebook_bar(task: str) -> Iterator[Progress]:
+    """A bar in plain HTML, which needs no widgets; it is cleared at the end."""
+    from IPython.display import HTML, display
+
+    handle: _Handle = display(HTML(_bar_html(0.0, task, 0.0)), display_id=True)
+    began, last = time.monotonic(), [0.0]
+
+    def report(fraction: float, now: str) -> None:
+        at = time.monotonic()
+        if at - last[0] >= 0.1 or fraction >= 1:  # a notebook draws every update
+            last[0] = at
+            handle.update(HTML(_bar_html(fraction, now, at - began)))
+
+    try:
+        yield report
+    finally:
+        handle.update(HTML(""))
+
+
+def _bar_html(fraction: float, now: str, seconds: float) -> str:
+    return (
+        f'<progress value="{fraction:.3f}" max="1" style="vertical-align:middle"></progress> '
+        f"{fraction:.0%} {html.escape(now)} ({seconds:.0f} s)"
+    )
+
+
+class _Lines:
+    """A line for every tenth of the work, with the time left once the program has compiled."""
+
+    def __init__(self) -> None:
+        self._began, self._last = time.monotonic(), -1.0
+        self._first: tuple[float, float] | None = None
+        """Fraction and time of the first report after compilation, from which the rate is estimated."""
+
+    def report(self, fraction: float, now: str) -> None:
+        compiles = isinstance(now, Compiling) and self._first is None
+        if not (fraction >= self._last + 0.1 or fraction >= 1.0 > self._last or compiles):
+            return
+        self._last, at = fraction, time.monotonic()
+        left = ""
+        if self._first is not None and self._first[0] < fraction < 1:
+            left = f", {(1 - fraction) * (at - self._first[1]) / (fraction - self._first[0]):.0f} s left"
+        elif fraction > 0 and self._first is None:
+            self._first = (fraction, at)
+        print(f"{fraction:4.0%}  {now}  ({at - self._began:.0f} s{left})", file=sys.stderr)

@@ -4,6 +4,7 @@ On disk it is a folder of readable JSON and plain arrays. Loading one runs no co
 """
 
 import dataclasses
+import datetime
 import functools
 import hashlib
 import json
@@ -18,7 +19,7 @@ import pyarrow as pa
 import safetensors
 from jaxtyping import PRNGKeyArray
 
-from understudy import certificate
+from understudy import certificate, certificate_page
 from understudy._version import __version__
 from understudy.conditional import rows_meeting, sample_where
 from understudy.encoding import Codec, group_into_units, pool_factor
@@ -32,18 +33,28 @@ from understudy.privacy.noise import fresh_key
 from understudy.run.atomic import json_bytes
 from understudy.run.checkpoint import Checkpoint, release_of
 from understudy.schema import Schema
+from understudy.summary import Summarized, Summary
 from understudy.tables import Origin, atomic_folder, restyle_within_bounds, to_frame
 
 FORMAT = "understudy-release"
 FORMAT_VERSION = 3
-FILES = ("model.safetensors", "certificate.json", "CERTIFICATE.md")
+FILES = ("model.safetensors", *certificate_page.CERTIFICATE_FILES)
 RELEASE_FILES = ("release.json", *FILES)
 """The files of a release folder beside release.json."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Release:
-    """What may be shared: a model that makes synthetic rows, and the statement of its privacy cost."""
+@dataclasses.dataclass(frozen=True, repr=False)
+class Release(Summarized):
+    """What may be shared: a model that makes synthetic rows, and the statement of its privacy cost.
+
+    `understudy.fit` makes one, `save` writes it as a folder, and `load` reads that again.
+
+    >>> import pyarrow as pa, understudy as us
+    >>> schema = {"columns": {"member": {"kind": "boolean"}}}
+    >>> release = us.fit(pa.table({"member": [True, False] * 50}), "independent", epsilon=1, schema=schema)
+    >>> release.sample(2).num_rows, release.statement.is_private
+    (2, True)
+    """
 
     model: Model
     codec: Codec
@@ -53,15 +64,32 @@ class Release:
     """The folder of the run that made it, until it is saved. Not part of the release."""
     notes: tuple[Note, ...] = dataclasses.field(default=(), repr=False, compare=False)
     """Why `auto` chose its method, warnings of the plan, and private estimates: public or noisy facts. Not saved."""
+    tables: tuple[tuple[str, str], ...] = ()
+    """Name and SHA-256 of the synthetic table that was written with the release, if one was."""
 
     @property
     def schema(self) -> Schema:
+        """What was declared about the table, as drafted if nothing was."""
         return self.codec.schema
+
+    def _summary(self) -> Summary:
+        named = "" if self.schema.name is None else f" of {self.schema.name}"
+        about = self.statement._summary()
+        size = f"{'about ' if self.schema.rows is None else ''}{self.codec.num_rows:,}"
+        columns = [(column.name, column.kind) for column in self.schema.columns if not column.drop]
+        word = about.title if self.statement.strength is None else self.statement.strength.value
+        facts = {"guarantee": word, **about.facts, "rows": size}
+        return Summary(f"Release{named}", facts, ("column", "kind"), columns)
 
     @property
     def certificate(self) -> str:
-        """The statement as Markdown."""
-        return certificate.to_markdown(self.statement)
+        """The certificate as Markdown."""
+        return certificate.to_markdown(self.statement, self.checksums)
+
+    @functools.cached_property
+    def checksums(self) -> dict[str, str]:
+        """SHA-256 of the model file, and of the tables that were written with the release, by file name."""
+        return {"model.safetensors": hashlib.sha256(save_model(self.model)[1]).hexdigest(), **dict(self.tables)}
 
     def sample(self, num_rows: int | None = None, *, where: str | None = None, seed: int | None = None) -> Any:
         """Synthetic rows in the kind of frame that `fit` was given. Post-processing: free, as often as wanted.
@@ -109,7 +137,7 @@ class Release:
     def to_files(self) -> dict[str, bytes]:
         """The files of the release folder by name."""
         model, arrays = save_model(self.model)
-        files = {"model.safetensors": arrays, **certificate.to_files(self.statement)}
+        files = {"model.safetensors": arrays, **certificate_page.to_files(self.statement, self.checksums)}
         content = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -124,6 +152,10 @@ class Release:
         # Last of all the digest of everything above it, against damage to this file (a checksum, not a signature).
         files["release.json"] = json_bytes({**content, "sha256_above": hashlib.sha256(json_bytes(content)).hexdigest()})
         return files
+
+    def with_table(self, path: str | os.PathLike[str]) -> "Release":
+        """The same release, whose certificate also has the checksum of the synthetic table in this file."""
+        return dataclasses.replace(self, tables=((Path(path).name, _digest_of(path)),), checkpoint=None)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Release":
@@ -140,12 +172,43 @@ class Release:
             _check_sums(folder, content)
             model = load_model(content["model"], _read_bytes(folder, "model.safetensors"))
             codec = Codec.from_dict(content["codec"])
-            statement = certificate.from_json(_read_json(folder, "certificate.json"))
-            return cls(model, codec, statement, Origin.from_dict(content["origin"]))
+            certified = _read_json(folder, "certificate.json")
+            statement, checksums = certificate.from_json(certified), certified.get("checksums", {})
+            tables = tuple((name, digest) for name, digest in checksums.items() if name not in FILES)
+            return cls(model, codec, statement, Origin.from_dict(content["origin"]), tables=tables)
         except (LookupError, TypeError, ValueError, AttributeError, SchemaError, safetensors.SafetensorError) as error:
             raise ReleaseError(
                 f"{folder} is not a complete release ({type(error).__name__}). Ask for the original."
             ) from error
+
+
+def sample_record(
+    release: Release, folder: str | os.PathLike[str], path: str | os.PathLike[str], num_rows: int, where: str | None
+) -> dict[str, object]:
+    """What connects a table that was sampled later with the release in this folder: the file beside the table."""
+    statement = release.statement
+    certified = certificate.to_json(statement)
+    return {
+        "format": "understudy-sample",
+        "format_version": 1,
+        "understudy_version": __version__,
+        "dataset": statement.facts.name,
+        "date": datetime.date.today().isoformat(),
+        "table": {"file": Path(path).name, "sha256": _digest_of(path), "rows": num_rows, "where": where},
+        "release": {
+            "folder": Path(os.path.realpath(folder)).name,
+            "sha256": _digest_of(Path(folder) / "release.json"),
+            "date": statement.facts.date,
+            "method": statement.method,
+        },
+        "private": statement.is_private,
+        "guarantee": certified["guarantee"],
+    }
+
+
+def _digest_of(path: str | os.PathLike[str]) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def saved_by(checkpoint: str | os.PathLike[str], folder: str | os.PathLike[str]) -> bool:

@@ -37,6 +37,11 @@ class TableToFit:
     source: SourceId
     """Where the table was read from, to compare with the source of a public table."""
 
+    @property
+    def file_name(self) -> str | None:
+        """The name of its file or database table; None: a frame."""
+        return None if isinstance(self.source, int) else self.source.name
+
 
 def read_private_table(
     table: PrivateSource,

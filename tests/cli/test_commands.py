@@ -28,6 +28,7 @@ kind = "id"
 kind = "categorical"
 nullable = false
 categories = ["00123", "01000", "99999"]
+closed = true
 [columns.age]
 kind = "integer"
 bounds = [18, 80]
@@ -50,6 +51,7 @@ bounds = [2020-01-01T00:00:00, 2022-01-01T00:00:00]
 kind = "categorical"
 nullable = false
 categories = ["no", "yes"]
+closed = true
 """
 
 QUICK = ["--method", "gem", "--set", "steps=50"]
@@ -275,11 +277,12 @@ def test_synth_seed_fixes_release_and_table(place: Path, tmp_path: Path) -> None
     """Byte by byte; as fit and sample with the same seed have it. Other seeds, and none, differ."""
     told = [*_in(place, "people.csv"), *_declared(place), "--method", "independent", "--quiet"]
     for name, seed in {"a": ["--seed", "5"], "b": ["--seed", "5"], "c": ["--seed", "6"], "d": [], "e": []}.items():
-        assert run(["synth", *told, "-o", str(tmp_path / f"{name}.csv"), *seed]) == 0
-    a, b, c, d, e = ((tmp_path / f"{name}.csv").read_bytes() for name in "abcde")
+        (tmp_path / name).mkdir()
+        assert run(["synth", *told, "-o", str(tmp_path / name / "fake.csv"), *seed]) == 0
+    a, b, c, d, e = ((tmp_path / name / "fake.csv").read_bytes() for name in "abcde")
     assert a == b
     assert len({a, c, d, e}) == 4
-    releases = [(tmp_path / f"{name}.release" / "release.json").read_bytes() for name in "ab"]
+    releases = [(tmp_path / name / "fake.release" / "release.json").read_bytes() for name in "ab"]
     assert releases[0] == releases[1]
     assert run(["fit", *told, "-o", str(tmp_path / "r"), "--seed", "5"]) == 0
     assert run(["sample", str(tmp_path / "r"), "-o", str(tmp_path / "f.csv"), "--seed", "5", "--quiet"]) == 0
@@ -476,7 +479,7 @@ def test_schema_check(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert run(["schema", "check", *_in(place, "people.csv"), str(tmp_path / "narrow.toml")]) == 0
     said = capsys.readouterr().out
     assert "outside the bounds [18, 30]" in said
-    assert "outside the declared categories" in said
+    assert "outside the closed list of categories" in said
     (tmp_path / "fewer.toml").write_text(SCHEMA.replace('[columns.age]\nkind = "integer"\nbounds = [18, 80]\n', ""))
     assert run(["schema", "check", *_in(place, "people.csv"), str(tmp_path / "fewer.toml")]) == 1
     assert "'age' is in the table but not in the schema" in capsys.readouterr().out

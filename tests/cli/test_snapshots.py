@@ -4,6 +4,7 @@ After an intended change of a text, write the files again and read the differenc
 `UPDATE_SNAPSHOTS=1 pytest tests/cli/test_snapshots.py`.
 """
 
+import datetime
 import os
 import re
 from importlib.metadata import version
@@ -39,7 +40,10 @@ categories = ["none", "school"]
 kind = "categorical"
 nullable = false
 categories = ["no", "yes"]
+closed = true
 """
+
+NAMED = '[table]\nname = "Members 2023"\nresponsible = "A. Weber"\ncontact = "a.weber@office.example"'
 
 VISITS = "person,sex,ward\n" + "".join(
     f"{number // 3},{'fm'[number // 3 % 2]},{'abc'[number * number % 3]}\n" for number in range(1, 301)
@@ -56,11 +60,13 @@ kind = "id"
 [columns.sex]
 kind = "categorical"
 categories = ["f", "m"]
+closed = true
 nullable = false
 per_unit = true
 [columns.ward]
 kind = "categorical"
 categories = ["a", "b", "c"]
+closed = true
 nullable = false
 """
 
@@ -82,6 +88,7 @@ COMMANDS = {
             "evaluate",
             "report",
             "plan",
+            "preview",
             "methods",
             "schema",
             "schema draft",
@@ -94,9 +101,12 @@ COMMANDS = {
     "plan_auto": ["plan", "people.toml", "--epsilon", "1", "--rows", "20000"],
     "plan_accuracy": ["plan", "people.toml", "--accuracy", "1-way 5%", "--method", "mst"],
     "plan_open": ["plan", "open.toml", "--epsilon", "1", "--method", "mst"],
+    "plan_weak": ["plan", "people.toml", "--epsilon", "20", "--method", "independent", "--rows", "10"],
+    "preview": ["preview", "people.csv", "--schema", "open.toml", "--epsilon", "1", "--method", "independent"],
     "plan_units": ["plan", "visits.toml", "--epsilon", "1", "--method", "independent"],
     "fit": [*FIT[:-1], "-o", "other.release"],
     "certificate": ["certificate", "release"],
+    "certificate_private": ["certificate", "private"],
     "sample": ["sample", "release", "-n", "8", "--seed", "1", "-o", "fake.csv"],
     "sample_where": ["sample", "release", "-n", "8", "--seed", "1", "-o", "some.csv", "--where", "age < 40"],
     "synth_units": ["synth", "visits.csv", *FIT_VISITS, "-n", "8", "-o", "visits_fake.csv"],
@@ -127,9 +137,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "open.toml").write_text(
         SCHEMA.replace('categories = ["none", "school"]\n', "").replace("rows = 200\n", "")
     )
+    # Without a number to bin, a certificate has no noisy figure, so a run without a seed has a snapshot too.
+    (folder / "named.toml").write_text(SCHEMA.replace("[table]", NAMED).replace("bounds = [18, 80]", "drop = true"))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert run([*FIT, "-o", "release"]) == 0
+        assert run(["fit", "people.csv", "--schema", "named.toml", *FIT[4:8], "-q", "-o", "private"]) == 0
         assert run(["fit", "visits.csv", *FIT_VISITS, "-q", "-o", "visits.release"]) == 0
     return folder
 
@@ -149,6 +162,7 @@ def test_output(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys
         parts.append(f"[{WRITTEN[name]}]\n{(folder / WRITTEN[name]).read_text()}")
     parts.append(f"[exit code {code}]")
     text = "\n".join(part.rstrip("\n") for part in parts if part).replace(__version__, "VERSION") + "\n"
+    text = re.sub(r"[0-9a-f]{64}", "SHA256", text.replace(datetime.date.today().isoformat(), "DATE"))
     lines = [line.rstrip() for line in text.split("\n") if not line.endswith(" s)")]  # without progress and its time
     text = "\n".join(lines)
     path = SNAPSHOTS / f"{name}.txt"

@@ -59,7 +59,7 @@ KINDS = {
 
 FACTS: dict[str, dict[str, object]] = {
     "degree": {"categories": ("none", "school", "college", "other"), "unknown": "other", "per_unit": True},
-    "grade": {"categories": (1, 2, 3), "nullable": False},
+    "grade": {"categories": (1, 2, 3), "nullable": False, "closed": True},
     "age": {"bounds": (18, 90), "nullable": False, "per_unit": True},
     "balance": {"bounds": (-(10**9), 10**9)},
     "income": {"bounds": (0.0, 250.0)},

@@ -35,6 +35,9 @@ COLUMNS = {
     "text": Column(name="text", kind="categorical", categories=("a", "", " a", "é\n", "null", "🦉", "1")),
     "number": Column(name="number", kind="categorical", categories=(3, -1, 2**60), nullable=False),
     "price": Column(name="price", kind="categorical", categories=(0.5, 2.0), unknown=2.0),
+    "sex": Column(name="sex", kind="categorical", categories=("f", "m"), nullable=False),
+    "region": Column(name="region", kind="categorical", categories=("n", "s"), closed=True),
+    "ward": Column(name="ward", kind="categorical", categories=("n", "s"), closed=True, nullable=False),
     "truth": Column(name="truth", kind="categorical", categories=(True, False)),
     "flag": Column(name="flag", kind="boolean"),
     "age": Column(name="age", kind="integer", bounds=(-5, 20)),
@@ -49,6 +52,9 @@ TYPES = {
     "text": pa.string(),
     "number": pa.int64(),
     "price": pa.float64(),
+    "sex": pa.string(),
+    "region": pa.string(),
+    "ward": pa.string(),
     "truth": pa.bool_(),
     "flag": pa.bool_(),
     "age": pa.int32(),
@@ -224,16 +230,27 @@ def test_no_text_makes_encoding_fail_or_couples_rows(values: list[str | None]) -
 
 
 def test_public_rules_for_what_is_outside() -> None:
-    """Clamped, "unknown" or the first, nulls apart or at the default: whatever the other rows hold."""
+    """Clamped, "unknown", "other" or by a closed list; nulls apart or as undeclared: whatever the other rows hold."""
     codec, _, _ = fitted(as_table([]), binning=Binning(bins="uniform"))
     column = {each.name: each for each in codec.columns}
 
     def code(name: str, *values: object) -> list[int]:
         return column[name].encode(pa.chunked_array([pa.array(list(values))])).tolist()
 
-    assert code("text", "a", "unheard of", None) == [0, 0, 7]
-    assert code("number", 2**60, 77, None) == [2, 0, 0]
+    assert code("text", "a", "unheard of", "other", None) == [0, 7, 7, 8]
+    assert code("number", 2**60, 77, None) == [2, 3, 3]  # "other" of a list of numbers: a null
     assert code("price", 0.5, 0.75, math.nan) == [0, 1, 2]
+    assert code("truth", "true", "false", "perhaps") == [0, 1, 2]
+    assert code("sex", "m", "x", None) == [1, 2, 2]
+    assert code("region", "s", "x", None) == [1, 2, 2]
+    assert code("ward", "s", "x", None) == [1, 0, 0]
+    assert decoded(codec, np.array([[column["sex"].size - 1 if name == "sex" else 0 for name in column]]))[
+        "sex"
+    ].to_pylist() == ["other"]
+    assert column["number"].decode(np.array([3]), generator=np.random.default_rng(0)).to_pylist() == [None]
+    assert assumed_domain(SCHEMA, Binning()).sizes == tuple(
+        each.size if isinstance(each, CategoricalCodec) else 32 + each.nullable for each in codec.columns
+    )
     assert code("flag", False, True, None) == [0, 1, 2]
     last = column["age"].size - 2
     assert code("age", -(2**63), -6, 21, 2**63 - 1, None) == [0, 0, last, last, last + 1]
@@ -390,8 +407,8 @@ def test_the_assumed_domain_reads_no_data() -> None:
     domain = assumed_domain(SCHEMA, Binning(max_bins=20))
     assert domain.names == SCHEMA.names
     assert domain.num_rows == 50
-    assert domain.size(("text",)) == 8
-    assert domain.size(("number",)) == 3
+    assert domain.size(("text",)) == 9
+    assert domain.size(("number",)) == 4
     assert domain.size(("weight",)) == 20
     assert domain.size(("born",)) == 21
     assert assumed_domain(Schema(columns=(Column(name="x", kind="real"),)), Binning(), num_rows=7).num_rows == 7

@@ -60,7 +60,7 @@ def people(num_rows: int = 400) -> pa.Table:
 
 def schema(*names: str, rows: int = 400) -> us.Schema:
     columns = (
-        us.Column(name="city", kind="categorical", categories=("ham", "ulm", "bonn"), nullable=False),
+        us.Column(name="city", kind="categorical", categories=("ham", "ulm", "bonn"), nullable=False, closed=True),
         us.Column(name="kids", kind="integer", bounds=(0, 5)),
         us.Column(name="age", kind="integer", bounds=(18, 89), nullable=False),
         us.Column(name="income", kind="real", bounds=(0.0, 10_000.0), decimals=2),

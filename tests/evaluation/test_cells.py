@@ -22,7 +22,8 @@ def test_cell_accuracy_of_550_cells_includes_the_empty_ones() -> None:
     """Race, Hispanic origin and sex of a census: 11 x 25 x 2 cells, most of them empty."""
     sizes = {"race": 11, "hispanic": 25, "sex": 2}
     columns = tuple(
-        us.Column(name=n, kind="categorical", categories=tuple(range(k)), nullable=False) for n, k in sizes.items()
+        us.Column(name=n, kind="categorical", categories=tuple(range(k)), nullable=False, closed=True)
+        for n, k in sizes.items()
     )
     draw = np.random.default_rng(0)
     tables = [{n: (k * draw.random(rows) ** 4).astype(int) for n, k in sizes.items()} for rows in (300, 200)]
@@ -63,7 +64,8 @@ def test_too_many_cells_are_refused(pair: tuple[EncodedTable, EncodedTable]) -> 
 )
 def test_default_cells_are_the_largest_table_that_is_allowed(sizes: dict[str, int]) -> None:
     columns = tuple(
-        us.Column(name=n, kind="categorical", categories=tuple(range(k)), nullable=False) for n, k in sizes.items()
+        us.Column(name=n, kind="categorical", categories=tuple(range(k)), nullable=False, closed=True)
+        for n, k in sizes.items()
     )
     layout = Layout.of(pa.table({name: [0] for name in sizes}), us.Schema(columns=columns))
     products = {

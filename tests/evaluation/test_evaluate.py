@@ -215,9 +215,9 @@ def test_the_schema_names_target_and_positive_class() -> None:
     schema = us.Schema(
         columns=(
             us.Column(name="age", kind="integer", bounds=(18, 90)),
-            us.Column(name="city", kind="categorical", categories=("north", "south", "east")),
+            us.Column(name="city", kind="categorical", categories=("north", "south", "east"), closed=True),
             us.Column(name="income", kind="real", bounds=(0, 1200)),
-            us.Column(name="rich", kind="categorical", categories=("no", "yes")),
+            us.Column(name="rich", kind="categorical", categories=("no", "yes"), closed=True),
         ),
         target="rich",
         positive="no",
@@ -301,9 +301,9 @@ def test_two_real_columns_are_scored_as_the_gaussian_benchmark() -> None:
 def declared(**changes: object) -> us.Schema:
     columns = {
         "age": us.Column(name="age", kind="integer", bounds=(18, 90)),
-        "city": us.Column(name="city", kind="categorical", categories=("north", "south", "east")),
+        "city": us.Column(name="city", kind="categorical", categories=("north", "south", "east"), closed=True),
         "income": us.Column(name="income", kind="real", bounds=(0, 1200)),
-        "rich": us.Column(name="rich", kind="categorical", categories=("no", "yes")),
+        "rich": us.Column(name="rich", kind="categorical", categories=("no", "yes"), closed=True),
     }
     return us.Schema(columns=tuple({**columns, **changes}.values()))  # type: ignore[arg-type]
 

@@ -204,7 +204,7 @@ def test_dimension_wise_correlation_equals_numpy(pair: tuple[EncodedTable, Encod
 
 
 def test_levels_that_no_real_row_has_are_not_lost() -> None:
-    column = us.Column(name="x", kind="categorical", categories=("a", "b", "c"))
+    column = us.Column(name="x", kind="categorical", categories=("a", "b", "c"), closed=True)
     real, fake = encode({"x": ["a", "b"]}, {"x": ["a", "a"]}, schema=us.Schema(columns=(column,)))
     assert dimension_probability(real, fake)["dwp_zero_share"] == 0.5
 

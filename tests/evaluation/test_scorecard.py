@@ -79,8 +79,10 @@ def test_it_reads_as_a_table(whole: Scorecard, quick: Scorecard) -> None:
     lines = repr(whole).splitlines()
     assert str(whole) == repr(whole)
     assert lines[0] == WARNING
-    assert lines[1].split() == ["good", "bad", "real"]
+    assert lines[2].split() == ["score", "good", "bad", "real"]
     assert any(line.startswith("tv1 ") and line.endswith("lower is better") for line in lines)
+    assert len(lines) < 25
+    assert not any(line.startswith("tv1_max ") for line in lines)  # the key scores alone
     frame = whole.to_pandas()
     assert list(frame.columns) == ["key", "title", "good", "bad", "real", "direction"]
     assert len(frame) == len(whole)
@@ -96,3 +98,27 @@ def test_the_first_line_says_that_the_guarantee_does_not_cover_it(quick: Scoreca
     assert "statistics of the real rows" in WARNING
     assert "Not covered by the privacy guarantee" in WARNING
     assert quick.to_json()["warning"] == WARNING
+
+
+def test_the_drawing_shows_each_table_and_goes_into_no_release(whole: Scorecard, tmp_path: Path) -> None:
+    import xml.etree.ElementTree as xml
+
+    plot = whole.plot()
+    drawn = xml.fromstring(plot._repr_html_())
+    texts = [str(node.text) for node in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == WARNING
+    assert {"good", "bad", "real"} <= set(texts)
+    assert any(text.startswith(f"{whole['tv1']['good']:.3g}, ") for text in texts)  # type: ignore[index]
+    plot.save(tmp_path / "scores.svg")
+    assert (tmp_path / "scores.svg").read_text() == plot.svg
+    with pytest.raises(ConfigError, match=r"ending in \.svg"):
+        plot.save(tmp_path / "scores.png")
+    (tmp_path / "release.json").write_text("{}")
+    with pytest.raises(ConfigError, match="not private"):
+        plot.save(tmp_path / "again.svg")
+
+
+def test_a_name_in_the_drawing_is_no_markup() -> None:
+    card = evaluate(people(50, 0), {"<script>alert(1)</script>": people(50, 1)}, metrics=["tv1"], effort="quick")
+    for shown in (card.plot()._repr_html_(), card._repr_html_()):
+        assert "<script" not in shown

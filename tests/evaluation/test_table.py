@@ -1,5 +1,6 @@
 """One scale for real and synthetic tables, which no synthetic table can move."""
 
+import dataclasses
 import datetime
 
 import numpy as np
@@ -13,7 +14,7 @@ from understudy.schema import Column, Schema
 SCHEMA = Schema(
     columns=(
         Column(name="age", kind="integer", bounds=(0, 100)),
-        Column(name="city", kind="categorical", categories=("a", "b", "c")),
+        Column(name="city", kind="categorical", categories=("a", "b", "c"), closed=True),
         Column(name="smokes", kind="boolean"),
         Column(name="note", kind="text"),
     )
@@ -91,7 +92,9 @@ def test_without_a_schema_the_real_table_sets_the_scale_and_this_is_said() -> No
 
 
 def test_what_a_schema_leaves_open_is_named() -> None:
-    schema = Schema(columns=(Column(name="x", kind="real"), Column(name="k", kind="categorical", categories=("a",))))
+    schema = Schema(
+        columns=(Column(name="x", kind="real"), Column(name="k", kind="categorical", categories=("a",), closed=True))
+    )
     layout = Layout.of(pa.table({"x": [0.0, 2.0], "k": ["a", "a"]}), schema)
     assert layout["x"].upper == 2.0
     assert any('"x"' in note and '"k"' not in note for note in layout.notes)
@@ -143,6 +146,24 @@ def test_unlisted_values_are_the_declared_unknown_in_every_table() -> None:
     assert layout.read(real, "real table")["city"].tolist() == [0, 2, 3, 2]
     features = layout.read(real, "real table").features(["city"])
     np.testing.assert_array_equal(features, [[1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0]])
+
+
+def test_unlisted_values_of_an_open_list_are_other_in_every_table() -> None:
+    """Texts have a code of their own, of which "other" is one; numbers become nulls. Neither makes a third class."""
+    columns = (
+        Column(name="sex", kind="categorical", categories=("f", "m")),
+        Column(name="code", kind="categorical", categories=(1, 2), nullable=False),
+    )
+    real = pa.table({"sex": ["f", "x", "m"], "code": [1, 7, 2]})
+    layout = Layout.of(real, Schema(columns=columns))
+    assert layout.read(real, "real table")["sex"].tolist() == [0, 3, 1]
+    assert layout.read(real, "real table")["code"].tolist() == [0, 2, 1]
+    assert layout["code"].has_nulls
+    assert layout["sex"].is_binary
+    fake = layout.read(pa.table({"sex": ["other", "m"], "code": [None, 2]}), "synthetic table")
+    assert (fake["sex"].tolist(), fake["code"].tolist()) == ([3, 1], [2, 1])
+    closed = [dataclasses.replace(column, closed=True) for column in columns]
+    assert Layout.of(real, Schema(columns=tuple(closed))).read(real, "real table")["code"].tolist() == [0, 3, 1]
 
 
 def test_only_the_most_frequent_of_many_levels_have_features() -> None:

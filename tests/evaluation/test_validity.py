@@ -55,13 +55,20 @@ def test_faults_by_hand() -> None:
 def test_ranges_and_categories_come_from_the_schema() -> None:
     columns = (
         us.Column(name="x", kind="integer", bounds=(0, 10)),
-        us.Column(name="c", kind="categorical", categories=("a", "b")),
+        us.Column(name="c", kind="categorical", categories=("a", "b"), closed=True),
     )
     schema = us.Schema(columns=columns)
     table = {"x": [10, 11, -1, 5], "c": ["a", "b", "c", "a"]}
     real, fake = encode({"x": [4, 5], "c": ["a", "a"]}, table, schema=schema)
     assert validity(real, fake)["out_of_range"] == 0.5
     assert validity(real, fake)["unlisted"] == 0.25
+
+
+def test_no_value_of_an_open_list_is_invalid() -> None:
+    schema = us.Schema(columns=(us.Column(name="c", kind="categorical", categories=("a", "b")),))
+    real, fake = encode({"c": ["a", "b"]}, {"c": ["a", "other"]}, schema=schema)
+    assert validity(real, fake)["invalid_cells"] == 0.0
+    assert validity(real, fake).scores["unlisted"].why == "There is no discrete column with a closed list."
 
 
 @pytest.mark.parametrize("dense", [True, False])

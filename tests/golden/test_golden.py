@@ -63,11 +63,11 @@ def people(num_rows: int = NUM_ROWS, *, seed: int = 0) -> pa.Table:
 DECLARED = us.Schema(
     columns=(
         us.Column(name="person", kind="id"),
-        us.Column(name="region", kind="categorical", categories=REGIONS),
+        us.Column(name="region", kind="categorical", categories=REGIONS, closed=True),
         us.Column(name="age", kind="integer", bounds=(18, 79), nullable=False),
         us.Column(name="income", kind="real", bounds=(0.0, 120.0)),
         us.Column(name="owner", kind="boolean", nullable=False),
-        us.Column(name="level", kind="categorical", categories=("high", "low", "middle"), nullable=False),
+        us.Column(name="level", kind="categorical", categories=("high", "low", "middle"), nullable=False, closed=True),
     ),
     rows=NUM_ROWS,
     target="level",

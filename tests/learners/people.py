@@ -20,10 +20,10 @@ JOBS = ("cook", "driver", "nurse", "teacher")
 CLASSES = ("high", "low", "middle")
 SCHEMA = Schema(
     columns=(
-        Column(name="job", kind="categorical", nullable=False, categories=JOBS),
+        Column(name="job", kind="categorical", nullable=False, categories=JOBS, closed=True),
         Column(name="age", kind="integer", nullable=False, bounds=(18, 77)),
         Column(name="pay", kind="real", bounds=(0.0, 10.0)),
-        Column(name="level", kind="categorical", nullable=False, categories=CLASSES),
+        Column(name="level", kind="categorical", nullable=False, categories=CLASSES, closed=True),
     ),
     rows=600,
     target="level",

@@ -32,7 +32,7 @@ def test_no_label_changes_how_another_is_read(case: str, given: str) -> None:
     classes, labels, extra = cast(tuple[Any, Any, Any], READINGS[case])
     schema = None
     if given == "beside a frame":
-        column = Column(name="y", kind="categorical", nullable=False, categories=tuple(classes))
+        column = Column(name="y", kind="categorical", nullable=False, categories=tuple(classes), closed=True)
         schema = Schema(columns=(Column(name="x", kind="real", bounds=(0, 1)), column), target="y", rows=9)
     learner = us.learners.ClassPrior(guarantee=OPEN, bounds=(0, 1), classes=classes, num_rows=9, schema=schema)
     read = []

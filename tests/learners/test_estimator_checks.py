@@ -30,7 +30,7 @@ class _DeclaredClasses:
         if len(categories) == 1:  # one class only in these data: declare another
             other = categories[0] + 1 if not isinstance(categories[0], str) else categories[0] + "_"
             categories = (*categories, other)
-        return Column(name=name, kind="categorical", nullable=False, categories=categories)
+        return Column(name=name, kind="categorical", nullable=False, categories=categories, closed=True)
 
 
 class Logistic(_DeclaredClasses, us.learners.LogisticRegression):

@@ -54,6 +54,20 @@ def test_classes_come_from_the_schema(learner: Any) -> None:
     assert set(alike.predict(TEST)) == {"low"}
 
 
+@pytest.mark.parametrize("learner", CLASSIFIERS, ids=named)
+def test_undeclared_labels_of_an_open_list_are_not_a_class(learner: Any) -> None:
+    """They have a code of their own, so that no declared class learns them."""
+    opened = dataclasses.replace(
+        SCHEMA, columns=(*SCHEMA.columns[:3], dataclasses.replace(SCHEMA["level"], closed=False))
+    )
+    odd = TABLE.astype({"level": object})
+    odd.loc[:99, "level"] = "unheard of"
+    weights = {"class_weight": dict.fromkeys(CLASSES, 1.0)} if "class_weight" in learner.get_params() else {}
+    fitted = with_settings(learner, schema=opened, guarantee=OPEN, seed=0, **weights).fit(odd)
+    assert fitted.classes_.tolist() == sorted(CLASSES)
+    assert fitted.predict_proba(TEST).sum(axis=1) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("learner", ALL, ids=named)
 def test_values_outside_are_mapped_and_never_refused(learner: Any) -> None:
     """Clamped numbers, unknown categories and labels, nulls: no error, which would be a query."""
@@ -76,7 +90,7 @@ def test_an_empty_table_is_fitted_like_any_other(learner: Any) -> None:
 
 def test_unknown_labels_become_the_declared_unknown() -> None:
     unknown = dataclasses.replace(
-        SCHEMA, columns=(*SCHEMA.columns[:3], dataclasses.replace(SCHEMA["level"], unknown="middle"))
+        SCHEMA, columns=(*SCHEMA.columns[:3], dataclasses.replace(SCHEMA["level"], unknown="middle", closed=False))
     )
     fitted = us.learners.ClassPrior(schema=unknown, guarantee=OPEN).fit(TABLE.assign(level="unheard of"))
     assert fitted.predict(TEST)[0] == "middle"

@@ -7,7 +7,8 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import stats
 
-from understudy.privacy.ledger import Guarantee, Ledger
+from tests.builders import loose_guarantee
+from understudy.privacy.ledger import Ledger
 from understudy.privacy.noise import NoiseSource, SeededNoise
 from understudy.privacy.rows import Clique, PrivateRows
 from understudy.privacy.selection import Candidates
@@ -25,7 +26,7 @@ def table(rows: Sequence[tuple[int, ...]], *, k: int = 1, domain: Domain = DOMAI
 
 
 def ledger(epsilon: float = 100.0, *, noise: NoiseSource | None = None, k: int = 1) -> Ledger:
-    return Ledger(Guarantee(epsilon, 1e-6), noise=noise or SeededNoise(0), max_rows_per_unit=k)
+    return Ledger(loose_guarantee(epsilon), noise=noise or SeededNoise(0), max_rows_per_unit=k)
 
 
 class Untouchable(PrivateRows):

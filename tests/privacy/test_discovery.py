@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from tests.builders import loose_guarantee
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.discovery import (
     DELTA_FRACTION,
@@ -41,7 +42,7 @@ INT64 = (-(2**63), 2**63 - 1)
 
 
 def ledger(epsilon: float = 500.0, *, noise: NoiseSource | None = None, k: int = 1) -> Ledger:
-    return Ledger(Guarantee(epsilon, 0.5), noise=noise or SeededNoise(0), max_rows_per_unit=k)
+    return Ledger(loose_guarantee(epsilon, 0.5), noise=noise or SeededNoise(0), max_rows_per_unit=k)
 
 
 def query(stddev: float, count: int = 1, *, k: int = 1, delta: float = 0.0) -> Query:
@@ -341,7 +342,7 @@ def tree(
     values: np.ndarray, grid: Grid, *, stddev: float = 3.0, paid: int | None = None, noise: NoiseSource | None = None
 ) -> Histogram:
     levels = paid or grid.levels(most=LEVELS)[0]
-    guarantee = Guarantee(500.0, 0.5) if stddev > 0.01 else Guarantee.not_private()
+    guarantee = loose_guarantee(500.0, 0.5) if stddev > 0.01 else Guarantee.not_private()
     book = Ledger(guarantee, noise=noise or SeededNoise(0))
     columns, item = PrivateColumns({"x": values}), query(stddev, levels)
     return discover_histograms(columns, {"x": grid}, {"x": levels}, item, book, num_rows=5000)["x"]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from tests.builders import loose_guarantee
 from tests.privacy.small_tables import CLIQUES, DOMAIN, candidates, codes, ledger, table, untouchable
 from understudy.errors import BudgetExceeded
 from understudy.privacy.events import ZCDP, DiscreteGaussian, Gaussian, Selections
@@ -204,7 +205,7 @@ def test_noise_of_errors_has_the_charged_scale(stddev: float) -> None:
     number, rows = 20_000, [(0, 0, 0), (1, 2, 3)]
     cliques, expected = [("a", "c")] * number, [np.full((2, 4), 1.7)] * number
     multiplier = stddev / math.sqrt(number)
-    errors = charge_marginals(table(rows), bundle(multiplier), Ledger(Guarantee(1000.0, 1e-6), noise=Heard(3)))
+    errors = charge_marginals(table(rows), bundle(multiplier), Ledger(loose_guarantee(1000.0), noise=Heard(3)))
     noise = errors.noisy_errors(cliques, expected, stddev) - (2 * 0.7 + 6 * 1.7)
     assert 2 * stats.norm.sf(abs(noise.mean()) * math.sqrt(number) / stddev) > 1e-3
 
@@ -222,7 +223,7 @@ def test_noise_of_errors_has_the_charged_scale(stddev: float) -> None:
 def test_noise_of_errors_is_drawn_on_fine_steps(stddev: float) -> None:
     """Charged as a continuous Gaussian, which discrete noise has only where steps are fine; and one draw for each."""
     noise = Heard(0)
-    errors = charge_marginals(table([(0, 0, 0)]), bundle(0.05), Ledger(Guarantee(1000.0, 1e-6), noise=noise))
+    errors = charge_marginals(table([(0, 0, 0)]), bundle(0.05), Ledger(loose_guarantee(1000.0), noise=noise))
     errors.noisy_errors([("a",), ("b",)], [np.ones(2), np.ones(3)], stddev)
     [(drawn_with, shape)] = noise.drawn
     assert shape == (2,)
@@ -247,7 +248,7 @@ def test_errors_cost_their_number_over_the_variance(k: int) -> None:
 
 def test_less_noise_than_steps_allow_is_raised_and_charged_as_raised() -> None:
     noise = Heard(0)
-    errors = charge_marginals(table([(0, 0, 0)]), bundle(0.05), Ledger(Guarantee(1000.0, 1e-6), noise=noise))
+    errors = charge_marginals(table([(0, 0, 0)]), bundle(0.05), Ledger(loose_guarantee(1000.0), noise=noise))
     errors.noisy_errors([("a",)], [np.ones(2)], 1e-3)
     assert errors.precision - errors.left == pytest.approx(LEAST_ERROR_NOISE**-2)
     assert noise.drawn[0][0] == pytest.approx(LEAST_ERROR_NOISE * fine_steps(LEAST_ERROR_NOISE))

@@ -11,7 +11,18 @@ from understudy import certificate
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy import accounting
 from understudy.privacy.events import ZCDP, DiscreteGaussian, Gaussian, Selections, SubsampledGaussian
-from understudy.privacy.ledger import Budget, Guarantee, Ledger, Plan, PublicFacts, Query, default_delta, spent_by
+from understudy.privacy.ledger import (
+    Budget,
+    Guarantee,
+    Ledger,
+    Plan,
+    PublicFacts,
+    Query,
+    Strength,
+    default_delta,
+    spent_by,
+    strength,
+)
 from understudy.privacy.noise import SecureNoise, SeededNoise
 from understudy.run.checkpoint import Slot
 
@@ -39,13 +50,41 @@ def counts(
         ("1", r"epsilon must be a positive number, found 1\."),
         (math.inf, r"epsilon must be finite, found infinity.*--not-private.*Guarantee\.not_private\(\)"),
         (-math.inf, r"epsilon must be a positive number, found -inf"),
-        (1001, r"epsilon 1001 is too large to give meaningful protection\. Use at most 100\..*--not-private"),
+        (100.5, r"epsilon 100\.5 is too large to give meaningful protection\. Use at most 100;.*--not-private"),
+        (1000, r"epsilon 1000 is too large to give meaningful protection"),
         (1e-7, r"epsilon 1e-07 is too small.*Use at least 1e-6"),
     ],
 )
 def test_an_epsilon_out_of_range_is_refused(epsilon: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Guarantee(epsilon)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "word"),
+    [
+        (0.01, "strong"),
+        (1, "strong"),
+        (1.01, "moderate"),
+        (3, "moderate"),
+        (10, "limited"),
+        (10.1, "weak"),
+        (1e9, "weak"),
+    ],
+)
+def test_strength_follows_from_epsilon_alone(epsilon: float, word: str) -> None:
+    assert strength(epsilon) is Strength(word)
+
+
+def test_epsilon_above_10_is_called_weak() -> None:
+    """In the warnings, which plan, run and certificate show; the largest epsilon still has a finite factor."""
+    assert Guarantee(10.0).warnings == ()
+    [warning] = Guarantee(12.0).warnings
+    assert warning.startswith("This is a weak guarantee. Epsilon 12 permits")
+    assert "a factor of 170,000." in warning
+    assert "a factor of 10^44." in Guarantee(100.0).warnings[0]
+    assert len(Guarantee(12.0, 0.005).warnings) == 2
+    assert Guarantee.not_private().warnings == ()
 
 
 @pytest.mark.parametrize("delta", [0, 1, -1e-6, 1.5, math.nan])

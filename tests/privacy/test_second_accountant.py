@@ -51,8 +51,8 @@ METHODS = (
 """One of every method and wrapper, and of what else they charge for."""
 
 COLUMNS = {
-    "a": us.Column(name="a", kind="categorical", categories=("x", "y", "z"), nullable=False),
-    "b": us.Column(name="b", kind="categorical", categories=("u", "v"), nullable=False),
+    "a": us.Column(name="a", kind="categorical", categories=("x", "y", "z"), nullable=False, closed=True),
+    "b": us.Column(name="b", kind="categorical", categories=("u", "v"), nullable=False, closed=True),
     "c": us.Column(name="c", kind="integer", bounds=(0, 50)),
     "d": us.Column(name="d", kind="boolean"),
 }

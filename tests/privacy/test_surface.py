@@ -87,6 +87,7 @@ ONE_PLACE = {
     "noise_source": {"api.py", "learners/sklearn.py"},
     "split_units": {"splitting.py"},
     "partition_rows": {"synthesizers/quail.py", "synthesizers/selected.py"},
+    "rows_within_units": {"table_preview.py"},  # for the steward only
     "table_digest": {"api.py"},
 }
 """Functions that take private rows or make noise without a charge, whose result is opaque or no part of a release, and
@@ -127,7 +128,17 @@ PUBLIC = {
     },
     "langevin": {"Law", "SCHEDULES", "Stage", "StepParameters"}
     | {"langevin_step", "stages", "step_parameters", "zero_momentum"},
-    "ledger": {"Budget", "Guarantee", "Plan", "PublicFacts", "Query", "Statement", "spent_by"},
+    "ledger": {
+        "Budget",
+        "Guarantee",
+        "MOST_EPSILON",
+        "Plan",
+        "PublicFacts",
+        "Query",
+        "Statement",
+        "Strength",
+        "spent_by",
+    },
     "marginal_noise": {"ExpectedNoise", "MeasuredMarginal"},
     "moments": {"Moments", "block_weights", "check_rows", "class_blocks"},
     "noise": {"fresh_key"},
@@ -137,6 +148,7 @@ PUBLIC = {
     "rows_per_unit": {"num_bins", "plan_rows_per_unit", "to_probabilities"},
     "sampling": {"num_slots", "round_sampling_rate"},
     "selection": {"Candidates", "RowFunctions"},
+    "statement": {"round_up"},
     "table": {"PublicTable"},
 }
 """By module: settings, public facts and tables, plans, and functions of these alone."""

@@ -136,7 +136,8 @@ def test_exact_noise_takes_any_delta(event: Event) -> None:
 
 def schema(rows: int | None) -> us.Schema:
     return us.Schema(
-        columns=(us.Column(name="a", kind="categorical", categories=("x", "y"), nullable=False),), rows=rows
+        columns=(us.Column(name="a", kind="categorical", categories=("x", "y"), nullable=False, closed=True),),
+        rows=rows,
     )
 
 

@@ -1,5 +1,6 @@
 """The page in a real browser: no request, no script but its own, keyboard, narrow screens, print."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import understudy as us
 from tests.report import browser
 from tests.report.pages import NASTY
 from tests.report.scorecards import scorecard
+from understudy.certificate_page import to_html
 from understudy.privacy.ledger import Statement
 from understudy.report.page import WARNING, write_report
 
@@ -207,3 +209,29 @@ def test_it_prints_with_the_warning_on_every_page_but_the_certificate(tab: brows
     assert letters.count("".join(WARNING.split())) == 2  # the banner, and the head of the page
     whole = "".join(pages)
     assert all(heading in whole for heading in ("Verdict", "Pairs of columns", "ROC curves", "All scores"))
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory, statement: Statement) -> Path:
+    """The page of a certificate with everything that its head can show."""
+    facts = dataclasses.replace(statement.facts, name="Stays 2023", responsible="Data Protection", date="2026-03-31")
+    path = tmp_path_factory.mktemp("certificate") / "certificate.html"
+    page = to_html(dataclasses.replace(statement, facts=facts), {"model.safetensors": 64 * "a"})
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_certificate_fits_every_window(tab: browser.Browser, certified: Path, width: int) -> None:
+    tab.open(certified, width=width)
+    assert tab.complaints() == []
+    assert tab.requests() == [certified.resolve().as_uri()]
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_first_printed_page_of_a_certificate_is_enough_for_a_board(tab: browser.Browser, certified: Path) -> None:
+    """Name, strength, meaning, date, person and checksum stand on it."""
+    tab.open(certified)
+    first = "".join(browser.pdf_pages(tab.pdf())[0].split())
+    said = ("Stays 2023", "Strong guarantee", "learns almost the same", "2026-03-31", "Data Protection", 64 * "a")
+    assert all("".join(words.split()) in first for words in said)

@@ -336,7 +336,7 @@ def test_a_result_that_was_reached_is_handed_out_and_never_computed_again(
 ) -> None:
     """Rows may have been sampled from it: a second computation, with other arithmetic, would be a second release."""
     table = pa.table({"a": ["x", "y"] * 50})
-    schema = us.Schema(columns=(us.Column(name="a", kind="categorical", categories=("x", "y")),), rows=100)
+    schema = us.Schema(columns=(us.Column(name="a", kind="categorical", categories=("x", "y"), closed=True),), rows=100)
 
     def run(**how: Any) -> us.Release:
         return us.fit(table, "independent", us.Guarantee(1.0), schema=schema, checkpoint=tmp_path / "run", **how)

@@ -2,6 +2,9 @@
 
 PEOPLE = """
 [table]
+name = "Census 1994"
+responsible = "Jane Doe, Census Bureau"
+contact = "census@example.org"
 rows = 32561
 unit = "person_id"
 max_rows_per_unit = 3
@@ -24,6 +27,7 @@ categories = ["Private", "State-gov", "Other"]
 [columns.income]
 kind = "categorical"
 categories = ["<=50K", ">50K"]
+closed = true
 
 [columns.seen]
 kind = "datetime"

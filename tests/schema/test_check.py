@@ -54,6 +54,24 @@ def test_values_outside_the_categories():
     assert findings('kind = "categorical"\ncategories = ["a", "b", "z"]\nunknown = "b"', encoded) == found
 
 
+@pytest.mark.parametrize(
+    ("keys", "becomes"),
+    [
+        ("", 'the declared categories (such as "c") and will become "other".'),
+        ("nullable = false", 'the declared categories (such as "c") and will become "other".'),
+        ("closed = true", 'the closed list of categories (such as "c") and will become null.'),
+        (
+            "closed = true\nnullable = false",
+            'the closed list of categories (such as "c") and will become the first category, "a".',
+        ),
+    ],
+)
+def test_what_undeclared_values_become_is_told_to_the_steward(keys, becomes):
+    found = findings(f'kind = "categorical"\ncategories = ["a", "b"]\n{keys}', pa.array(["a", "c", "c", "b"]))
+    assert found["outside categories"].message == f"2 values are outside {becomes}"
+    assert found["outside categories"].count == 2
+
+
 def test_categories_are_compared_across_types():
     assert not findings('kind = "categorical"\ncategories = [1, 2]', pa.array(["1", "2", "1", "2"]))
     assert not findings('kind = "categorical"\ncategories = ["1", "2"]', pa.array([1, 2, 1, 2]))

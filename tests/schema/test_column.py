@@ -100,6 +100,10 @@ def refuse(lines: str) -> SchemaError:
         ("categories", 'kind = "integer"\ncategories = [1]'),
         ("unknown", 'kind = "categorical"\ncategories = ["Other"]\nunknown = "other"'),
         ("unknown", 'kind = "categorical"\ncategories = [1]\nunknown = true'),
+        ("closed", 'kind = "categorical"\ncategories = ["a"]\nclosed = 1'),
+        ("closed", 'kind = "categorical"\nclosed = true'),
+        ("closed", 'kind = "integer"\nclosed = true'),
+        ("closed", 'kind = "categorical"\ncategories = ["a"]\nunknown = "a"\nclosed = true'),
         ("unknown", 'kind = "categorical"\nunknown = "a"'),
         ("nullable", 'kind = "integer"\nnullable = 1'),
         ("drop", 'kind = "integer"\ndrop = "yes"'),
@@ -174,3 +178,25 @@ def test_odd_names_in_python():
         Column(name=3, kind="id")  # type: ignore[arg-type]
     with pytest.raises(SchemaError, match="not valid Unicode"):
         Column(name="\ud800", kind="id")
+
+
+def test_undeclared_values_have_a_category_of_their_own_unless_the_list_is_closed():
+    def column(*categories, **keys):
+        made = Column(name="x", kind="categorical", categories=categories, **keys)
+        return made.listed, made.replacement
+
+    assert column("a", "b") == (("a", "b", "other"), "other")
+    assert column("a", "b", nullable=False) == (("a", "b", "other"), "other")
+    assert column("a", "b", unknown="b") == (("a", "b"), "b")
+    assert column("a", "b", closed=True) == (("a", "b"), None)
+    assert column("a", "b", closed=True, nullable=False) == (("a", "b"), "a")
+    # A declared category of that name takes the role.
+    assert column("other", "a") == (("other", "a"), "other")
+    assert column("a", "Other") == (("a", "Other"), "Other")
+    assert column("Other", "other", "a") == (("Other", "other", "a"), "other")
+    # "other" cannot be a number or a boolean: it is a null.
+    assert column(1, 2) == ((1, 2), None)
+    assert column(1, 2, nullable=False) == ((1, 2, None), None)
+    assert column(True, False, nullable=False) == ((True, False, None), None)
+    assert column(1, 2, nullable=False, closed=True) == ((1, 2), 1)
+    assert Column(name="x", kind="categorical").listed is None

@@ -177,15 +177,19 @@ def test_smartnoise_refusals(refuse, refusal):
 # dpsynth
 
 
+MAYBE = Column(name="maybe", kind="categorical", categories=("a", "b"), closed=True)
+"""Null is listed first, so undeclared values become null."""
+
+
 def test_dpsynth(imported):
     schema = imported(DPSYNTH)
     assert schema.columns == (
         Column(name="age", kind="integer", nullable=False, bounds=(10, 50)),
         Column(name="weight", kind="real", bounds=(0.0, 250.5)),
         Column(name="gender", kind="categorical", nullable=False, categories=("M", "F"), unknown="F"),
-        Column(name="code", kind="categorical", nullable=False, categories=(3, 1, 2)),
+        Column(name="code", kind="categorical", nullable=False, categories=(3, 1, 2), unknown=3),
         Column(name="flag", kind="boolean", nullable=False),
-        Column(name="maybe", kind="categorical", categories=("a", "b")),
+        MAYBE,
         Column(name="city", kind="categorical"),
         Column(name="town", kind="categorical"),
         Column(name="notes", kind="text"),
@@ -212,7 +216,8 @@ def test_dpsynth_refusals(refuse):
 
 def test_mbi(imported, refuse):
     schema = imported({"age": 85, "sex": 2})
-    assert schema["age"] == Column(name="age", kind="categorical", nullable=False, categories=tuple(range(85)))
+    codes = tuple(range(85))
+    assert schema["age"] == Column(name="age", kind="categorical", nullable=False, categories=codes, closed=True)
     assert schema["sex"].categories == (0, 1)
     assert imported({"attributes": ["age", "sex"], "shape": [85, 2]}) == schema
     assert refuse({"age": 85, "sex": 0}).column is None

@@ -15,8 +15,11 @@ def test_reads_every_key():
     assert schema.names == ("person_id", "age", "workclass", "income", "seen", "born", "weight", "notes")
     assert (schema.rows, schema.unit, schema.max_rows_per_unit) == (32561, "person_id", 3)
     assert (schema.target, schema.positive, schema.drafted) == ("income", ">50K", False)
+    declared = ("Census 1994", "Jane Doe, Census Bureau", "census@example.org")
+    assert (schema.name, schema.responsible, schema.contact) == declared
     assert schema["age"] == Column(name="age", kind="integer", bounds=(17, 90))
     assert schema["workclass"].unknown == "Other"
+    assert schema["income"].closed
     assert not schema["workclass"].nullable
     assert schema["born"].bounds == (date(1900, 1, 1), date(2020, 12, 31))
     assert schema["born"].format == "%d.%m.%Y"
@@ -49,6 +52,10 @@ def test_the_unit_becomes_an_identifier_whatever_was_declared():
         ("rows", "rows = 0"),
         ("rows", "rows = 1.5"),
         ("rows", "rows = true"),
+        ("name", "name = 3"),
+        ("name", 'name = " "'),
+        ("responsible", 'responsible = "Jane\\nDoe"'),
+        ("contact", 'contact = ["a@b"]'),
         ("unit", 'unit = "persn"'),
         ("unit", "unit = 3"),
         ("max_rows_per_unit", "max_rows_per_unit = 1"),

@@ -37,7 +37,7 @@ def test_refused_files():
     error = refuse('[columns.x]\nkind = "integer"\nzzz = 1')
     assert (error.column, error.key) == ("x", "zzz")
     assert (
-        "The keys are kind, nullable, categories, unknown, bounds, missing, drop, per_unit, format, decimals."
+        "The keys are kind, nullable, categories, unknown, closed, bounds, missing, drop, per_unit, format, decimals."
         in str(error)
     )
     assert "unknown key 'bound'. Did you mean 'bounds'?" in str(refuse('[columns.x]\nkind = "integer"\nbound = [1, 2]'))
@@ -146,6 +146,7 @@ def columns(draw, name):
         facts["categories"] = draw(st.none() | category_lists)
         if facts["categories"] is not None:
             facts["unknown"] = draw(st.none() | st.sampled_from(facts["categories"]))
+            facts["closed"] = facts["unknown"] is None and draw(st.booleans())
     if kind in ("date", "datetime"):
         facts["format"] = draw(st.none() | st.text(max_size=8).map("%Y{}".format))
     if kind == "boolean":
@@ -160,6 +161,8 @@ def schemas(draw):
     names = draw(st.lists(odd_text, min_size=1, max_size=5, unique=True))
     made = [draw(columns(name)) for name in names]
     facts: dict = {"rows": draw(st.none() | st.integers(1, 2**33)), "drafted": draw(st.booleans())}
+    for title in ("name", "responsible", "contact"):
+        facts[title] = draw(st.none() | odd_text.filter(lambda text: text.strip() and len(text.splitlines()) == 1))
     unit = draw(st.none() | st.sampled_from(names))
     if unit is not None:
         facts |= {"unit": unit, "max_rows_per_unit": draw(st.integers(1, 50))}

@@ -272,7 +272,7 @@ def test_a_table_is_fitted_and_the_certificate_lists_what_was_measured() -> None
     values = tuple(f"v{code}" for code in range(3))
     schema = us.Schema(
         columns=tuple(
-            us.Column(name=name, kind="categorical", categories=values[:size], nullable=False)
+            us.Column(name=name, kind="categorical", categories=values[:size], nullable=False, closed=True)
             for name, size in zip("xyz", (3, 3, 2), strict=True)
         ),
         rows=600,

@@ -12,7 +12,7 @@ GUARANTEE = us.Guarantee(1.0, 1e-6)
 
 def small_schema(rows: int | None = None) -> us.Schema:
     columns = (
-        us.Column(name="a", kind="categorical", categories=("x", "y")),
+        us.Column(name="a", kind="categorical", categories=("x", "y"), closed=True),
         us.Column(name="b", kind="categorical"),
         us.Column(name="c", kind="integer", bounds=(0, 9)),
     )

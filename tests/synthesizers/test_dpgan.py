@@ -66,7 +66,7 @@ def test_bins_of_a_target_that_is_a_number_move_no_cost(method: str) -> None:
 def test_few_values_of_a_number_are_charged_as_planned() -> None:
     """The plan knows 32 bins at most; the run finds a few, and measures the same histograms."""
     table = pa.table({"a": [0, 1] * 500, "b": ["x", "x", "y", "y"] * 250})
-    listed = us.Column(name="b", kind="categorical", categories=("x", "y"), nullable=False)
+    listed = us.Column(name="b", kind="categorical", categories=("x", "y"), nullable=False, closed=True)
     number = us.Column(name="a", kind="integer", bounds=(0, 50), nullable=False)
     schema, binning = us.Schema(columns=(number, listed), rows=1000, target="a"), Binning()
     ledger = us.Ledger(us.Guarantee(1.0, 1e-6), noise=_seeded())
@@ -187,7 +187,7 @@ def test_a_method_that_cannot_use_public_rows_says_so() -> None:
 def test_constant_columns_and_three_rows_are_no_trouble(method: str) -> None:
     table = pa.table({"a": ["x"] * 3, "b": [1.5] * 3})
     columns = (
-        us.Column(name="a", kind="categorical", categories=("x",)),
+        us.Column(name="a", kind="categorical", categories=("x",), closed=True),
         us.Column(name="b", kind="real", bounds=(1.0, 2.0)),
     )
     release = us.fit(table, f"{method}({SMALL}, sampling_rate=1.0)", QUICK, schema=us.Schema(columns=columns, rows=3))
@@ -198,7 +198,10 @@ def test_constant_columns_and_three_rows_are_no_trouble(method: str) -> None:
 @pytest.mark.parametrize("method", ["dpgan", pytest.param("dpctgan", marks=pytest.mark.slow)])
 def test_a_table_without_a_single_protected_unit_is_no_trouble(method: str) -> None:
     """Rows without an owner are left out; whether one remains must not show in whether the run succeeds."""
-    columns = (us.Column(name="who", kind="id"), us.Column(name="a", kind="categorical", categories=("x", "y")))
+    columns = (
+        us.Column(name="who", kind="id"),
+        us.Column(name="a", kind="categorical", categories=("x", "y"), closed=True),
+    )
     schema = us.Schema(columns=columns, rows=3, unit="who", max_rows_per_unit=2)
     table = pa.table({"who": pa.array([None] * 3, pa.string()), "a": ["x"] * 3})
     settings = SMALL

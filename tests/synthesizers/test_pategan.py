@@ -55,7 +55,9 @@ def test_votes_teach_what_goes_together() -> None:
     bits = draw.integers(0, 2, 600)
     names = np.asarray(["x", "y"])
     table = pa.table({"a": names[bits], "b": names[bits]})
-    columns = tuple(us.Column(name=n, kind="categorical", categories=("x", "y"), nullable=False) for n in "ab")
+    columns = tuple(
+        us.Column(name=n, kind="categorical", categories=("x", "y"), nullable=False, closed=True) for n in "ab"
+    )
     schema = us.Schema(columns=columns, rows=600, target="b")
     method = (
         "pategan(iterations=150, latent=4, generator_widths=[16, 16], teachers=20, teacher_batch=8, "
@@ -74,7 +76,9 @@ def test_pairs_with_the_target_are_measured_and_constrain_the_generator() -> Non
     bits = draw.integers(0, 2, 2000)
     names = np.asarray(["x", "y"])
     table = pa.table({"a": names[bits ^ (draw.random(2000) < 0.1)], "b": names[bits]})
-    columns = tuple(us.Column(name=n, kind="categorical", categories=("x", "y"), nullable=False) for n in "ab")
+    columns = tuple(
+        us.Column(name=n, kind="categorical", categories=("x", "y"), nullable=False, closed=True) for n in "ab"
+    )
     schema = us.Schema(columns=columns, rows=2000, target="b")
     small = "teachers=2, iterations=200, latent=4, generator_widths=[16, 16]"
     release = us.fit(table, f"pategan({small}, target_fraction=0.2)", us.Guarantee(0.5, 1e-6), schema=schema, seed=0)
@@ -248,7 +252,7 @@ def test_a_conditional_generator_needs_marginals() -> None:
 def test_three_rows_and_a_constant_column_are_no_trouble() -> None:
     table = pa.table({"a": ["x"] * 3, "b": [1.5] * 3})
     columns = (
-        us.Column(name="a", kind="categorical", categories=("x",)),
+        us.Column(name="a", kind="categorical", categories=("x",), closed=True),
         us.Column(name="b", kind="real", bounds=(1.0, 2.0)),
     )
     method = f"pategan({SMALL.replace('teachers=8', 'teachers=3')})"
@@ -259,7 +263,10 @@ def test_three_rows_and_a_constant_column_are_no_trouble() -> None:
 @pytest.mark.slow
 def test_a_table_without_a_single_protected_unit_is_no_trouble() -> None:
     """Rows without an owner are left out; whether one remains must not show in whether the run succeeds."""
-    columns = (us.Column(name="who", kind="id"), us.Column(name="a", kind="categorical", categories=("x", "y")))
+    columns = (
+        us.Column(name="who", kind="id"),
+        us.Column(name="a", kind="categorical", categories=("x", "y"), closed=True),
+    )
     schema = us.Schema(columns=columns, rows=10, unit="who", max_rows_per_unit=2)
     table = pa.table({"who": pa.array([None] * 3, pa.string()), "a": ["x"] * 3})
     release = us.fit(table, f"pategan({SMALL})", QUICK, schema=schema)

@@ -54,8 +54,8 @@ def people(num_rows: int = ROWS, seed: int = 0) -> pa.Table:
 
 def schema(**facts: Any) -> us.Schema:
     columns = (
-        us.Column(name="label", kind="categorical", categories=("x", "y", "z", "never"), nullable=False),
-        us.Column(name="colour", kind="categorical", categories=("red", "green", "blue"), nullable=False),
+        us.Column(name="label", kind="categorical", categories=("x", "y", "z", "never"), nullable=False, closed=True),
+        us.Column(name="colour", kind="categorical", categories=("red", "green", "blue"), nullable=False, closed=True),
         us.Column(name="score", kind="real", bounds=(0.0, 100.0), nullable=False),
         us.Column(name="age", kind="integer", bounds=(0, 99), nullable=False),
     )
@@ -557,7 +557,10 @@ def test_what_cannot_be_learned_is_refused_before_any_query(
 
 
 def test_one_class_only_is_refused() -> None:
-    columns = (us.Column(name="label", kind="categorical", categories=("x",), nullable=False), *schema().columns[1:])
+    columns = (
+        us.Column(name="label", kind="categorical", categories=("x",), nullable=False, closed=True),
+        *schema().columns[1:],
+    )
     with pytest.raises(us.ConfigError, match="only one class"):
         us.plan(us.Schema(columns=columns, rows=ROWS, target="label"), Quail(Independent()), GUARANTEE)
 

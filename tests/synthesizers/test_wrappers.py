@@ -329,7 +329,7 @@ def people(num_rows: int = 300, seed: int = 0) -> pa.Table:
 
 SCHEMA = us.Schema(
     columns=(
-        us.Column(name="city", kind="categorical", categories=("ham", "ulm"), nullable=False),
+        us.Column(name="city", kind="categorical", categories=("ham", "ulm"), nullable=False, closed=True),
         us.Column(name="income", kind="real", bounds=(0.0, 10_000.0), decimals=2),
     ),
     rows=300,

@@ -155,7 +155,7 @@ def mixture(num_rows: int, seed: int, *, num_test: int = 5000) -> tuple[pa.Table
     table = pa.table({**columns, "label": [f"c{label}" for label in classes]})
     declared = [us.Column(name=name, kind="real", bounds=(-8.0, 8.0), nullable=False) for name in columns]
     listed = tuple(f"c{label}" for label in range(10))
-    declared.append(us.Column(name="label", kind="categorical", categories=listed, nullable=False))
+    declared.append(us.Column(name="label", kind="categorical", categories=listed, nullable=False, closed=True))
     schema = us.Schema(columns=tuple(declared), rows=num_rows, target="label")
     return table.slice(0, num_rows), table.slice(num_rows), schema
 

@@ -45,7 +45,13 @@ def made(num_rows: int, num_numbers: int, seed: int) -> tuple[pa.Table, us.Schem
     columns: dict[str, Any] = {f"c{at}": [f"v{code}" for code in level] for at, level in enumerate(levels)}
     columns |= {f"x{at}": numbers[:, at] for at in range(num_numbers)} | {"y": target}
     declared = [
-        us.Column(name=f"c{at}", kind="categorical", categories=tuple(f"v{c}" for c in range(size)), nullable=False)
+        us.Column(
+            name=f"c{at}",
+            kind="categorical",
+            categories=tuple(f"v{c}" for c in range(size)),
+            nullable=False,
+            closed=True,
+        )
         for at, size in enumerate(sizes)
     ]
     declared += [

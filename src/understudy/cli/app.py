@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy._version import __version__
-from understudy.cli.evaluation import find_release, note_schema, say_sources, show_verdict
+from understudy.cli import evaluation as evaluating
 from understudy.cli.options import (
     Accuracy,
     Bins,
@@ -23,20 +23,23 @@ from understudy.cli.options import (
     NumRows,
     Quiet,
     ReleaseOf,
+    SchemaFile,
     Settings,
     Source,
     Target,
     Terse,
     Where,
+    check_json,
     check_outputs,
     named_tables,
     read_binning,
+    read_certified,
     read_guarantee,
     read_statement,
     read_synthesizer,
-    read_unit,
     refuse_own_input,
     release_folder,
+    sidecar_of,
     takes_fit_options,
 )
 from understudy.cli.output import (
@@ -52,7 +55,9 @@ from understudy.cli.output import (
     write_certificate_json,
     write_json,
 )
+from understudy.cli.preview import show_preview
 from understudy.cli.reading import hint_at_decimals, takes_reading_options
+from understudy.cli.split import split
 from understudy.cli.terminal import echo, show_progress
 from understudy.errors import ConditionError, ConfigError
 
@@ -63,7 +68,6 @@ app = typer.Typer(
     name="understudy",
     help="Generate synthetic tables with a differential-privacy guarantee.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -147,10 +151,13 @@ def synth(
             column=error.column,
         ) from None
     write_table(fake, out, origin=release.origin, force=options.force)
+    if sidecar_of(out) is not None:  # a file of its own, and not a table of a database that others may change
+        release = release.with_table(out)
+        release.save(folder, force=True)
     note_on_draft(release, options.quiet, given=options.schema is not None)
-    written = f"Wrote {synthetic_size(fake, release)} to {out}; certificate: {folder / 'CERTIFICATE.md'}"
+    written = f"Wrote {synthetic_size(fake, release)} to {out}; certificate: {folder / 'certificate.html'}"
     echo(written, quiet=options.quiet)
-    write_certificate_json(release.statement, options.json_file, options.force)
+    write_certificate_json(release.statement, release.checksums, options.json_file, options.force)
 
 
 @app.command()
@@ -167,47 +174,10 @@ def fit(
     release = options.fit_into(out)
     note_on_draft(release, options.quiet, given=options.schema is not None)
     echo(f"Wrote {out}. Next: understudy sample {out} -o fake.csv", quiet=options.quiet)
-    write_certificate_json(release.statement, options.json_file, options.force)
+    write_certificate_json(release.statement, release.checksums, options.json_file, options.force)
 
 
-@app.command()
-@takes_reading_options
-def split(
-    source: Source,
-    out: Annotated[str, typer.Option("-o", "--out", help="The table to fit. Its extension sets the format.")],
-    holdout: Annotated[str, typer.Option("--holdout", help="The rows to hold out, for 'evaluate --holdout'.")],
-    reading: "ReadOptions",
-    test: Annotated[float, typer.Option("--test", help="The probability that a unit is held out.")] = 0.2,
-    unit: Annotated[
-        str | None, typer.Option("--unit", help="The column that names the privacy unit: its rows stay together.")
-    ] = None,
-    schema: Annotated[Path | None, typer.Option("--schema", help="Schema file (TOML) that names the unit.")] = None,
-    force: Force = False,
-    quiet: Quiet = False,
-) -> None:
-    """Split a table into rows to fit and rows to hold out: one coin for each privacy unit. Both files are private."""
-    from understudy.cli.holdout import only_for_owner
-    from understudy.splitting import check_fraction, expected_rows, split_arrow
-    from understudy.tables import check_writable, read_table, write_table
-
-    check_fraction(test, "--test")
-    places = [os.path.realpath(place) for place in (source, out, holdout)]
-    if len(set(places)) < len(places):
-        raise ConfigError("SOURCE, --out and --holdout must be three different files.")
-    for place in (out, holdout):
-        check_writable(place, force=force, table=True)
-    unit, declared = read_unit(unit, schema)
-    table, origin = read_table(source, reading=reading)
-    train, held = split_arrow(table, test, unit)
-    with only_for_owner():
-        write_table(train, out, origin=origin, force=force)
-        write_table(held, holdout, origin=origin, force=force)
-    whose = f"all rows of one {unit!r} are in one of them" if unit else "each row counts as one person (else: --unit)"
-    echo(f"Wrote {out} and {holdout}; {whose}. Both hold real rows: never share them.", quiet=quiet)
-    if declared is not None:
-        echo(f"The schema declares {declared:,} rows; about {expected_rows(declared, test):,} of them are in {out}. "
-             "Declare that number to fit it.", quiet=quiet)  # fmt: skip
-    echo(f"Next: understudy synth {out} --epsilon 1 -o fake.csv", quiet=quiet)
+app.command()(split)
 
 
 @app.command()
@@ -222,14 +192,22 @@ def sample(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Sample rows from a release, as often as you like: sampling has no privacy cost."""
-    from understudy.release import Release
+    """Sample rows from a release, as often as you like: sampling has no privacy cost.
+
+    OUT.certificate.json, written beside the table, has its checksum, that of the release, and the guarantee.
+    """
+    from understudy.release import Release, sample_record
     from understudy.tables import check_writable, write_table
 
     check_writable(out, force=force, table=True)
+    sidecar = sidecar_of(out)
+    if sidecar is not None:
+        check_writable(sidecar, force=force)
     release = Release.load(folder)
     fake = release.sample_arrow(rows, where=where, seed=seed)
     write_table(fake, out, origin=release.origin, force=force)
+    if sidecar is not None:
+        write_json(sample_record(release, folder, out, fake.num_rows, where), sidecar, force=force)
     warn_if_not_private(release)
     note_on_units(release, quiet)
     echo(f"Wrote {synthetic_size(fake, release)} to {out}", quiet=quiet)
@@ -238,18 +216,26 @@ def sample(
 @app.command()
 def certificate(
     folder: Annotated[Path, typer.Argument(help="A release folder, or the record of a failed run (OUT.spent/).")],
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write a page to publish or print: one HTML file.")
+    ] = None,
     json_file: JsonFile = None,
     force: Force = False,
 ) -> None:
-    """Show the guarantee of a release, or what a failed run has spent, as text or JSON."""
+    """Show the guarantee of a release, or what a failed run has spent, as text, HTML or JSON."""
     from understudy.certificate import to_markdown
-    from understudy.failed_run import read_record
-    from understudy.release import Release
+    from understudy.certificate_page import write_page
+    from understudy.tables import check_writable
 
-    statement = read_record(folder) or Release.load(folder).statement
+    check_json(json_file, force)
+    if html is not None:
+        check_writable(html, force=force)
+    statement, checksums = read_certified(folder)
     if json_file != "-":
-        show_markdown(to_markdown(statement))
-    write_certificate_json(statement, json_file, force)
+        show_markdown(to_markdown(statement, checksums))
+    if html is not None:
+        write_page(html, statement, checksums, force=force)
+    write_certificate_json(statement, checksums, json_file, force)
 
 
 @app.command()
@@ -258,31 +244,11 @@ def evaluate(
     real: Annotated[str, typer.Argument(help="The real table.")],
     synthetic: Annotated[list[str], typer.Argument(help="Synthetic tables, each a file or NAME=FILE.")],
     reading: "ReadOptions",
-    schema: Annotated[
-        Path | None,
-        typer.Option(
-            "--schema",
-            help="Schema file (TOML). Default: that of the release beside the synthetic table (fake.release for "
-            "fake.csv), else inferred from the real table.",
-        ),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", help="The column to predict. Default: the schema's.")
-    ] = None,
-    holdout: Annotated[
-        str | None,
-        typer.Option(
-            "--holdout",
-            help="Real rows that were not fitted. Default: those that 'synth --split' held out (fake.holdout.csv for "
-            "fake.csv), else a fifth of REAL.",
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fast: marginals, dependences, one classifier, on at most 10,000 rows.")
-    ] = False,
-    full: Annotated[
-        bool, typer.Option("--full", help="Slow: all rows, pairwise interactions, 1,000 bootstrap samples.")
-    ] = False,
+    schema: evaluating.EvaluationSchema = None,
+    target: evaluating.EvaluationTarget = None,
+    holdout: evaluating.RealHoldout = None,
+    quick: evaluating.QuickEffort = False,
+    full: evaluating.FullEffort = False,
     metrics: Annotated[
         list[str] | None, typer.Option("--metric", help="Only this metric or group. Repeatable.")
     ] = None,
@@ -308,7 +274,7 @@ def evaluate(
         [real, *tables.values(), holdout, schema],
         force=force,
     )
-    known = find_release(tables, release, schema)
+    known = evaluating.find_release(tables, release, schema)
     with show_progress(quiet, "evaluating") as progress:
         scorecard = evaluate(
             real,
@@ -322,7 +288,7 @@ def evaluate(
             reading=reading,
             progress=progress,
         )
-    scorecard = note_schema(scorecard, known)
+    scorecard = evaluating.note_schema(scorecard, known)
     if json_file is not None:
         write_json(scorecard.to_json(), json_file, force=force)
     if report is not None:
@@ -332,8 +298,8 @@ def evaluate(
         typer.echo("\n".join([WARNING, *warnings]), err=True)
         return
     typer.echo(WARNING)
-    say_sources(known, holdout)
-    show_verdict(scorecard)
+    evaluating.say_sources(known, holdout)
+    evaluating.show_verdict(scorecard)
     show_scores(scorecard, all_of_them=metrics is not None)
     for warning in warnings:
         typer.echo(warning)
@@ -370,7 +336,7 @@ def plan(
     method: Method = "auto",
     settings: Settings = None,
     target: Target = None,
-    rows: Annotated[int | None, typer.Option("--rows", help="Assumed number of rows, used in the notes.")] = None,
+    rows: Annotated[int | None, typer.Option("--rows", help="Assumed number of rows; replaces a declared one.")] = None,
     bins: Bins = "tree",
     max_bins: MaxBins = 32,
     max_categories: MaxCategories = 1000,
@@ -381,7 +347,7 @@ def plan(
 
     Also shows the expected noise of the marginals, for methods that can tell in advance.
     """
-    from understudy.api import plan as make_plan
+    from understudy.api import assume_rows, make_plan
     from understudy.schema import Schema
 
     if epsilon is not None and accuracy is not None:
@@ -396,7 +362,39 @@ def plan(
         assert accuracy is not None
         guarantee = guarantee_for(declared, accuracy, synthesizer, delta=delta, rows=rows, binning=binning)
     made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=binning)
-    show_plan(made, guarantee.with_delta_for(declared.rows), declared.rows, json_file, force=force)
+    guarantee = guarantee.with_delta_for(assume_rows(declared, rows).rows)
+    show_plan(made, guarantee, rows or declared.rows, json_file, force=force)
+
+
+@app.command()
+@takes_reading_options
+def preview(
+    source: Source,
+    reading: "ReadOptions",
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    schema: SchemaFile = None,
+    method: Method = "auto",
+    settings: Settings = None,
+    target: Target = None,
+    bins: Bins = "tree",
+    max_bins: MaxBins = 32,
+    max_categories: MaxCategories = 1000,
+) -> None:
+    """Show what a release would keep of a table, before anything is spent. Reads real rows: the output is NOT private.
+
+    Prints what is expected to survive of each column, the fraction of "other", the noise of a count, and the same for
+    epsilon 0.1 to 10. Writes nothing. Choices made from it are not covered by the guarantee.
+    """
+    from understudy.schema import Schema
+    from understudy.table_preview import preview as make_preview
+
+    guarantee = read_guarantee(epsilon, delta, False)
+    declared = None if schema is None else Schema.read(schema)
+    synthesizer, binning = read_synthesizer(method, settings), read_binning(bins, max_bins, max_categories)
+    show_preview(
+        make_preview(source, synthesizer, guarantee, schema=declared, target=target, binning=binning, reading=reading)
+    )
 
 
 @app.command()
@@ -438,13 +436,20 @@ def schema_draft(
     """
     from understudy.schema import Schema
     from understudy.schema.draft import describe_labels
+    from understudy.schema.identifiers import find_identifiers
     from understudy.tables import read_table
 
     table, _ = read_table(source, reading=reading)
     found = describe_labels(table.schema, trusted=trust_labels)
-    Schema.draft(table.schema, trust_labels=trust_labels).write(out, force=force, found=found)
+    draft = Schema.draft(table.schema, trust_labels=trust_labels)
+    draft.write(out, force=force, found=found)
     hint_at_decimals(table, reading)
     echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
+    hints = list(find_identifiers(draft, table))
+    if hints:
+        echo("For the steward only, and not in the file: what follows was computed from the rows.", quiet=quiet)
+    for hint in hints:
+        echo(str(hint), quiet=quiet)
 
 
 @schema_app.command("check")

@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,31 @@ if TYPE_CHECKING:
     from understudy.privacy.ledger import Statement
     from understudy.report.summary import Rule
     from understudy.schema import Schema
+
+
+EvaluationSchema = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        help="Schema file (TOML). Default: that of the release beside the synthetic table (fake.release for fake.csv), "
+        "else inferred from the real table.",
+    ),
+]
+EvaluationTarget = Annotated[str | None, typer.Option("--target", help="The column to predict. Default: the schema's.")]
+RealHoldout = Annotated[
+    str | None,
+    typer.Option(
+        "--holdout",
+        help="Real rows that were not fitted. Default: those that 'synth --split' held out (fake.holdout.csv for "
+        "fake.csv), else a fifth of REAL.",
+    ),
+]
+QuickEffort = Annotated[
+    bool, typer.Option("--quick", help="Fast: marginals, dependences, one classifier, on at most 10,000 rows.")
+]
+FullEffort = Annotated[
+    bool, typer.Option("--full", help="Slow: all rows, pairwise interactions, 1,000 bootstrap samples.")
+]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,13 +12,16 @@ import typer
 
 from understudy.cli.holdout import HeldOut, HoldoutFile, Split
 from understudy.cli.output import show_spent
-from understudy.cli.terminal import Interrupted, show_progress
+from understudy.cli.terminal import Interrupted, echo, show_progress
 from understudy.errors import CheckpointError, ConfigError, TableError, UnderstudyError
+from understudy.synthesizers.registry import AUTO, SYNTHESIZERS
 
 if TYPE_CHECKING:
+    from understudy.notes import Note
     from understudy.privacy.discovery import Binning
     from understudy.privacy.ledger import Guarantee, Statement
     from understudy.release import Release
+    from understudy.sources import TableToFit
     from understudy.synthesizers import Synthesizer
     from understudy.tables import ReadOptions
 
@@ -55,7 +58,12 @@ NotPrivate = Annotated[
     bool, typer.Option("--not-private", help="Instead of --epsilon: a baseline without noise and without a guarantee.")
 ]
 Method = Annotated[
-    str, typer.Option("--method", help="A method, or an expression such as 'boosted(dpgan)'. See 'understudy methods'.")
+    str,
+    typer.Option(
+        "--method",
+        help="A method, or an expression such as 'boosted(dpgan)'. See 'understudy methods'.",
+        autocompletion=lambda incomplete: [name for name in (AUTO, *SYNTHESIZERS) if name.startswith(incomplete)],
+    ),
 ]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="A setting of the method: name=value. Repeatable.")]
 Target = Annotated[
@@ -191,14 +199,14 @@ class FitCommand:
         require_free_folder(folder, force=self.force or finished, contents=RELEASE_FILES)
         check_json(self.json_file, self.force)
         held = HeldOut.read(self.split, self.holdout, folder, force=self.force, resume=self.resume)
-        release = self._fit(checkpoint, held)
+        release = self._fit(folder, checkpoint, held)
         release.save(folder, force=self.force or finished)
         show_spent(release, self.quiet)
         if held is not None:
             held.finish(self.quiet)
         return release
 
-    def _fit(self, checkpoint: Path, held: HeldOut | None) -> "Release":
+    def _fit(self, folder: Path, checkpoint: Path, held: HeldOut | None) -> "Release":
         """Fits with a progress bar; after Ctrl-C it says how to resume."""
         from understudy.api import FitOptions, fit_table, read_private_table
         from understudy.run.checkpoint import is_unfinished
@@ -209,17 +217,21 @@ class FitCommand:
         binning = read_binning(self.bins, self.max_bins, self.max_categories)
         schema = None if self.schema is None else Schema.read(self.schema)
         synthesizer = read_synthesizer(self.method, self.settings)
+        tell = functools.partial(_tell, quiet=self.quiet)
         try:
             with show_progress(self.quiet, "fitting") as progress:
                 options = FitOptions(
-                    synthesizer, guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress
+                    synthesizer, guarantee, binning, self.seed, self.public, checkpoint, self.resume, progress, tell
                 )
                 data = read_private_table(
                     self.source, schema, target=self.target, keep_types=self.keep_types, reading=self.reading
                 )
                 if self.where is not None:  # checked before any budget is spent
                     where_columns(self.where, [column.name for column in data.schema.modelled])
-                return fit_table(data if held is None else held.take(data), options)
+                data = data if held is None else held.take(data)
+                if not self.resume and self.seed is None and guarantee.is_private:  # a resumed run spends once
+                    say_total(folder, data, guarantee.with_delta_for(data.schema.rows))
+                return fit_table(data, options)
         except KeyboardInterrupt:
             if not is_unfinished(checkpoint):
                 if held is not None:
@@ -235,14 +247,20 @@ class FitCommand:
             raise
 
 
-def read_unit(unit: str | None, schema: Path | None) -> tuple[str | None, int | None]:
-    """The unit column of --unit or of a schema, and the schema's number of rows."""
-    from understudy.schema import Schema
+def _tell(note: "Note", *, quiet: bool) -> None:
+    echo(str(note), quiet=quiet)
 
-    declared = None if schema is None else Schema.read(schema)
-    if declared is not None and unit is not None and declared.unit != unit:
-        raise ConfigError(f"--unit is {unit!r}, but the schema names {declared.unit!r}. Remove one of them.")
-    return (unit, None) if declared is None else (declared.unit, declared.rows)
+
+def say_total(folder: Path, data: "TableToFit", guarantee: "Guarantee") -> None:
+    """Says what earlier releases of this table in the same place and this run will have spent together."""
+    from understudy.composition import NextRelease, describe_total, earlier_releases
+
+    name = data.schema.name or data.file_name
+    assert guarantee.delta is not None
+    now = NextRelease(name, data.schema.unit, guarantee.epsilon, guarantee.delta)
+    total = describe_total(earlier_releases(folder, name), now)
+    if total is not None:
+        typer.echo(total, err=True)
 
 
 def takes_fit_options(*, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -300,6 +318,22 @@ def release_folder(out: str) -> Path:
     while Path(stem).suffix.lower() in TABLE_ENDINGS:
         stem = Path(stem).stem
     return place.with_name(f"{stem}-{table}.release" if table else f"{stem}.release")
+
+
+def read_certified(folder: Path) -> "tuple[Statement, dict[str, str]]":
+    """The statement of a release and its checksums, or that of a failed run."""
+    from understudy.failed_run import read_record
+    from understudy.release import Release
+
+    if (failed := read_record(folder)) is not None:
+        return failed, {}
+    release = Release.load(folder)
+    return release.statement, release.checksums
+
+
+def sidecar_of(out: str) -> str | None:
+    """fake.csv -> fake.csv.certificate.json; None for a table of a database, which is no file of its own."""
+    return None if "::" in out else f"{out}.certificate.json"
 
 
 def read_statement(release: str | None, names: Sequence[str]) -> "tuple[Statement | None, str | None]":

@@ -82,7 +82,7 @@ def note_on_draft(release: "Release", quiet: bool, *, given: bool) -> None:
 
 
 def show_plan(
-    made: "Plan", guarantee: "Guarantee", declared_rows: int | None, json_file: str | None, *, force: bool
+    made: "Plan", guarantee: "Guarantee", num_rows: int | None, json_file: str | None, *, force: bool
 ) -> None:
     """Prints every query of a plan with its privacy cost, the total, and the noise to expect."""
     from understudy import certificate as words
@@ -118,8 +118,8 @@ def show_plan(
     console.print(table)
     if made.expected:
         console.print("Expected noise: the standard deviation of a typical count")
-        console.print(_noise_table(made.expected, declared_rows))
-        if declared_rows:
+        console.print(_noise_table(made.expected, num_rows))
+        if num_rows:
             console.print(
                 "Number at 1%: how many marginals the same budget could measure with noise of 1% of all rows."
             )
@@ -128,20 +128,20 @@ def show_plan(
     console.print("Only the schema was read. The standalone costs do not add up; the total is the figure above.")
 
 
-def _noise_table(expected: "Sequence[ExpectedNoise]", declared_rows: int | None) -> "Table":
-    """The noise of a typical count of each kind of marginal, with percentages if the number of rows is declared."""
+def _noise_table(expected: "Sequence[ExpectedNoise]", num_rows: int | None) -> "Table":
+    """The noise of a typical count of each kind of marginal, with percentages if there is a number of rows."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("marginals")
-    for name in ("number", "noise (rows)", *(("% of all rows", "number at 1%") if declared_rows else ())):
+    for name in ("number", "noise (rows)", *(("% of all rows", "number at 1%") if num_rows else ())):
         table.add_column(name, justify="right")
     for each in expected:
         lower = "" if each.min_order == each.max_order else f"{each.min_order}- to "
         cells = [f"{'' if each.exact else 'up to '}{each.marginals:,}", f"{each.stddev:.3g}"]
-        if declared_rows:
-            cells += [f"{100 * each.stddev / declared_rows:.2g}", f"{each.affordable(declared_rows / 100):,}"]
+        if num_rows:
+            cells += [f"{100 * each.stddev / num_rows:.2g}", f"{each.affordable(num_rows / 100):,}"]
         table.add_row(f"{lower}{each.max_order}-way", *cells)
     return table
 
@@ -229,11 +229,13 @@ def _cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
 
 
-def write_certificate_json(statement: "Statement", json_file: str | None, force: bool) -> None:
+def write_certificate_json(
+    statement: "Statement", checksums: Mapping[str, str], json_file: str | None, force: bool
+) -> None:
     from understudy.certificate import to_json
 
     if json_file is not None:
-        write_json(to_json(statement), json_file, force=force)
+        write_json(to_json(statement, checksums), json_file, force=force)
 
 
 def write_json(content: object, json_file: str, *, force: bool) -> None:

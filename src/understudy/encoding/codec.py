@@ -17,7 +17,16 @@ from understudy.schema import Domain, NumericDomain, Schema
 
 @dataclasses.dataclass(frozen=True)
 class Codec:
-    """All modelled columns of a schema, in its order."""
+    """All modelled columns of a schema, in its order.
+
+    A release has one: it encodes rows as small integers and decodes them again.
+
+    >>> import pyarrow as pa, understudy as us
+    >>> schema = {"columns": {"member": {"kind": "boolean"}}}
+    >>> codec = us.fit(pa.table({"member": [True, False]}), "independent", epsilon=1, schema=schema).codec
+    >>> [column.name for column in codec.columns]
+    ['member']
+    """
 
     columns: tuple[ColumnCodec, ...]
     schema: Schema

@@ -1,8 +1,8 @@
 """One column of a codec: Arrow values to integer codes and back, both directions side by side.
 
-Encoding follows fixed public rules, so no value can make it fail: numbers are clamped to their bounds, unknown
-categories become the declared `unknown` (or "other", or the first), nulls get a code of their own or, where the schema
-excludes them, the column's default.
+Encoding follows fixed public rules, so no value can make it fail: numbers are clamped to their bounds, undeclared
+categories become what the schema names for them ("other" by default), nulls get a code of their own or, where the
+schema excludes them, the column's default.
 """
 
 import dataclasses
@@ -28,10 +28,10 @@ class CategoricalCodec:
 
     name: str
     categories: tuple[Category | None, ...]
-    """None among them: the "other" of an estimated list whose values are not text; it decodes to a null."""
+    """None among them: the "other" of a list whose values are not text; it decodes to a null."""
     nullable: bool
     default: int
-    """The code of values that are not listed."""
+    """The code of values that are not listed; it may be that of nulls."""
 
     @property
     def size(self) -> int:

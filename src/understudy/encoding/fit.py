@@ -30,9 +30,8 @@ from understudy.privacy.ledger import Ledger, Plan
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.rows_per_unit import noisy_rows_per_unit, num_bins, to_probabilities
 from understudy.privacy.table import PrivateTable, convert_columns, encode_rows, limit_units
-from understudy.schema import BOUNDED, Category, Column, Domain, Schema
+from understudy.schema import BOUNDED, OTHER, Category, Column, Domain, Schema
 
-OTHER = "other"
 DEFAULT_SIZE = 1000  # assumed by a plan when the number of rows is neither declared nor given
 STAND_IN = 10  # assumed number of codes, in plans that people read, of a column whose categories are estimated
 MERGED_PART = 0.05  # fraction of the longest list that is merged per step: long lists need few steps
@@ -71,7 +70,7 @@ def _max_sizes(schema: Schema, binning: Binning) -> tuple[int, ...]:
         if column.kind == "boolean":
             size = 2
         elif column.kind == "categorical":
-            size = binning.max_categories + 1 if column.categories is None else len(column.categories)  # with "other"
+            size = binning.max_categories + 1 if column.listed is None else len(column.listed)  # with "other"
         else:
             size = 2 if column.is_two_integers else binning.max_bins
         sizes.append(size + column.nullable)
@@ -196,9 +195,11 @@ def _column_codec(
         )
     if column.kind == "boolean":
         return CategoricalCodec(column.name, (False, True), column.nullable, 0)
-    if column.categories is not None:
-        default = 0 if column.unknown is None else column.categories.index(column.unknown)
-        return CategoricalCodec(column.name, column.categories, column.nullable, default)
+    if column.listed is not None:
+        value = column.replacement
+        # A null that is not listed has the code after the list.
+        default = len(column.listed) if value is None and column.nullable else column.listed.index(value)
+        return CategoricalCodec(column.name, column.listed, column.nullable, default)
     found = list(categories[column.name])
     listed = (*found, _name_of_other(found))
     return CategoricalCodec(column.name, listed, column.nullable, len(found))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from understudy.encoding import OTHER
 from understudy.evaluation.scores import Result
 from understudy.evaluation.table import Layout
+from understudy.schema import OTHER
 from understudy.schema.values import format_list
 from understudy.tables.location import TABLE_ENDINGS
 
@@ -45,7 +45,11 @@ def warn_of_other(synthetic: pa.Table, layout: Layout, what: str) -> Iterator[st
     found = {}
     for spec in layout.discrete:
         values = synthetic.column(spec.name)
-        if spec.unknown is not None or not pa.types.is_string(getattr(values.type, "value_type", values.type)):
+        if (
+            spec.is_open
+            or spec.unknown is not None
+            or not pa.types.is_string(getattr(values.type, "value_type", values.type))
+        ):
             continue
         distinct = pc.unique(values).drop_null().to_pylist()
         named = [name for name in distinct if re.fullmatch(f"{OTHER}_*", name) and name not in spec.categories]

@@ -4,14 +4,14 @@ import dataclasses
 import datetime
 import functools
 import math
-import os
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from understudy._version import __version__
-from understudy.errors import ConfigError, did_you_mean
+from understudy.errors import ConfigError, UnderstudyWarning, did_you_mean
 from understudy.evaluation import inputs
 from understudy.evaluation.cells import cells_won
 from understudy.evaluation.checks import warn_of_copies
@@ -20,8 +20,8 @@ from understudy.evaluation.inputs import Messages, Source, SyntheticTable
 from understudy.evaluation.parallel import report_jobs
 from understudy.evaluation.scorecard import FORMAT, REAL, VERSION, WARNING, Scorecard
 from understudy.evaluation.scores import CATALOGUE, Json, Metric, Result, Score, Status, no_scores
-from understudy.progress import Progress, stretch_progress
-from understudy.schema import Schema
+from understudy.progress import Progress, ShowProgress, open_progress, stretch_progress
+from understudy.schema import SchemaSource, as_schema
 from understudy.tables import ReadOptions
 
 COMPARABLE = 0.9
@@ -34,7 +34,7 @@ def evaluate(
     real: Source,
     synthetic: "Source | Mapping[str, Source]",
     *,
-    schema: "Schema | str | os.PathLike[str] | None" = None,
+    schema: SchemaSource | None = None,
     target: str | None = None,
     holdout: "Source | None" = None,
     metrics: Sequence[str] | None = None,
@@ -42,14 +42,15 @@ def evaluate(
     constraints: Sequence[str] = (),
     seed: int = 0,
     reading: ReadOptions | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = None,
 ) -> Scorecard:
     """Evaluate one synthetic table, or several by name, against the real one. Not private: it reads all real rows.
 
     Args:
         real: The table that the synthesizer saw; a frame or a path.
         synthetic: A table, or a mapping from names to tables that are compared side by side.
-        schema: Categories and ranges, or the path of a schema file; what it leaves open is read off the real table.
+        schema: Categories and ranges, as a `Schema`, a dict or the path of a schema file; what it leaves open is read
+            off the real table.
         target: The column that classifiers predict; default: the schema's.
         holdout: Real rows that the synthesizer never saw. Absent: a fifth of `real` is held out.
         metrics: Keys or groups of metrics; None: all that the effort includes.
@@ -57,33 +58,41 @@ def evaluate(
         constraints: SQL conditions that every row should meet.
         seed: Of subsamples, splits, bootstraps and models; from 0 to 2^32 - 1.
         reading: How to read text files and workbooks. Its decimal sign is for all tables, the rest for the real ones.
-        progress: Called with the fraction done and what is being computed.
+        progress: True for a progress bar, or a function of the fraction done and what is being computed.
+
+    Warnings, such as of a holdout that is part of the real table, are raised as `UnderstudyWarning`.
+
+    >>> import pyarrow as pa
+    >>> table = pa.table({"member": ["yes", "no"] * 50})
+    >>> scores = evaluate(table, table, holdout=table, metrics=["tv1"], effort="quick")
+    >>> scores["tv1"]
+    0.0
     """
     level = _find_effort(effort)
     chosen = _select_groups(metrics)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
         raise ConfigError(f"seed must be a whole number from 0 to 2^32 - 1, found {seed!r}.")
-    if isinstance(schema, str | os.PathLike):
-        schema = Schema.read(schema)
     messages, reading = Messages(), reading or ReadOptions()
-    report = stretch_progress(progress, 0.0, 1.0)
-    report(0.0, "reading the tables")
-    real_tables = inputs.read_real(real, schema, holdout, int(seed), messages, reading)
-    tables = inputs.read_synthetic(synthetic, real_tables, int(seed), messages, reading)
-    column = inputs.find_target(real_tables.layout, target)
-    comparison = Comparison(
-        **vars(real_tables),
-        effort=level,
-        target=column,
-        positive=inputs.find_positive(real_tables.layout, column, real_tables.train),
-        constraints=tuple(constraints),
-        synthetic_rows=max(table.encoded.num_rows for table in tables.values()),
-        seed=int(seed),
-        selected=metrics is not None,
-    )
-    if metrics is None:
-        chosen = {group: shown for group, shown in chosen.items() if group.applies(comparison)}
-    body = _run_groups(chosen, comparison, tables, messages, report)
+    declared = None if schema is None else as_schema(schema)
+    with open_progress(progress, "evaluating") as shown:
+        report = stretch_progress(shown, 0.0, 1.0)
+        report(0.0, "reading the tables")
+        real_tables = inputs.read_real(real, declared, holdout, int(seed), messages, reading)
+        tables = inputs.read_synthetic(synthetic, real_tables, int(seed), messages, reading)
+        column = inputs.find_target(real_tables.layout, target)
+        comparison = Comparison(
+            **vars(real_tables),
+            effort=level,
+            target=column,
+            positive=inputs.find_positive(real_tables.layout, column, real_tables.train),
+            constraints=tuple(constraints),
+            synthetic_rows=max(table.encoded.num_rows for table in tables.values()),
+            seed=int(seed),
+            selected=metrics is not None,
+        )
+        if metrics is None:
+            chosen = {group: each for group, each in chosen.items() if group.applies(comparison)}
+        body = _run_groups(chosen, comparison, tables, messages, report)
     head = _head(comparison, tables)
     test_name = "a fifth of the real table" if holdout is None else inputs.name_of(holdout, "holdout")
     test_source = {"name": test_name, "file": _file_of(holdout), "given": holdout is not None}
@@ -91,7 +100,10 @@ def evaluate(
         "real": {**head["real"], "name": inputs.name_of(real, "the real table"), "file": _file_of(real)},
         "holdout": {**head["holdout"], **test_source},
     }
-    return Scorecard({**head, **sources, **body})
+    scorecard = Scorecard({**head, **sources, **body})
+    for text in scorecard.warnings:
+        warnings.warn(text, UnderstudyWarning, stacklevel=2)
+    return scorecard
 
 
 def _find_effort(name: str) -> Effort:

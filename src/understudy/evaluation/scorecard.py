@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING
 from understudy.errors import ConfigError
 from understudy.evaluation.scores import Direction, Json
 from understudy.run.atomic import atomic_write
+from understudy.summary import Summarized, Summary
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from understudy.evaluation.plot import Plot
 
 FORMAT = "understudy-scorecard"
 VERSION = 2
@@ -27,10 +30,16 @@ REAL = "real"
 _PARTS = {"real": Mapping, "holdout": Mapping, "synthetic": Sequence, "metrics": Sequence, "details": Mapping}
 
 
-class Scorecard(Mapping[str, object]):
+class Scorecard(Summarized, Mapping[str, object]):
     """A finished scorecard: the JSON document, and ways to read it.
 
     `scorecard["tv1"]` is a number if one synthetic table was evaluated, otherwise a dict with a number for each.
+
+    >>> import pyarrow as pa, understudy as us
+    >>> table = pa.table({"member": ["yes", "no"] * 50})
+    >>> scorecard = us.evaluate(table, table, holdout=table, metrics=["tv1"], effort="quick")
+    >>> scorecard["tv1"], scorecard.reference("tv1"), list(scorecard)
+    (0.0, 0.0, ['tv1'])
     """
 
     def __init__(self, content: object) -> None:
@@ -64,6 +73,11 @@ class Scorecard(Mapping[str, object]):
     def why(self, key: str, method: str | None = None) -> str:
         """Why there is no number, as a sentence; empty if there is one."""
         return self._entry(key)["values"][self.methods[0] if method is None else method]["why"]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader should know before trusting the scores, one sentence each."""
+        return tuple(self._content.get("warnings", ()))
 
     def to_json(self) -> Json:
         """The whole document."""
@@ -104,21 +118,34 @@ class Scorecard(Mapping[str, object]):
         ]
         return pd.DataFrame(rows)
 
-    def __repr__(self) -> str:
-        """A table of all numbers, below the warning."""
-        lines: list[tuple[str, ...]] = [("", *self.methods, REAL, "")]
-        for entry in self._content["metrics"]:
-            scores = [_number(entry["values"][name]) for name in self.methods]
-            if not all(map(math.isnan, scores)):
-                numbers = [*scores, self.reference(entry["key"])]
-                cells = ["-" if math.isnan(number) else f"{number:.4g}" for number in numbers]
-                lines.append((entry["key"], *cells, Direction(entry["direction"]).text))
-        first, *widths = (max(map(len, column)) for column in zip(*lines, strict=True))
-        aligned = [
-            "  ".join([key.ljust(first), *map(str.rjust, cells, widths), direction]).rstrip()
-            for key, *cells, direction in lines
-        ]
-        return "\n".join([WARNING, *aligned, *self._content.get("warnings", ())])
+    def plot(self) -> "Plot":
+        """The key scores beside those of real rows, as a drawing: shown by a notebook, or saved as SVG.
+
+        The drawing needs no other library, and its file opens in browsers, word processors and vector editors.
+        """
+        from understudy.evaluation.plot import plot_scores
+
+        shown = self._shown_entries()
+        rows = [(entry["title"], entry["direction"], self._numbers(entry)) for entry in shown]
+        return plot_scores((*self.methods, REAL), rows)
+
+    def _summary(self) -> Summary:
+        """The key scores, below the warning."""
+        rows = []
+        for entry in self._shown_entries():
+            cells = ["-" if math.isnan(number) else f"{number:.4g}" for number in self._numbers(entry)]
+            rows.append((entry["key"], *cells, Direction(entry["direction"]).text))
+        more = f"{len(self)} scores in all: scorecard.to_pandas(). As a drawing: scorecard.plot()."
+        return Summary(WARNING, {}, ("score", *self.methods, REAL, ""), rows, (*self.warnings, more))
+
+    def _shown_entries(self) -> list[Json]:
+        """The key scores that were computed; if there are none, all that were."""
+        found = [entry for entry in self._content["metrics"] if not all(map(math.isnan, self._numbers(entry)[:-1]))]
+        return [entry for entry in found if entry.get("key_score")] or found
+
+    def _numbers(self, entry: Json) -> list[float]:
+        """The score of each table, and that of real rows."""
+        return [*(_number(entry["values"][name]) for name in self.methods), self.reference(entry["key"])]
 
     def _entry(self, key: str) -> Json:
         for entry in self._content["metrics"]:

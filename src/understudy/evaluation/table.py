@@ -47,6 +47,8 @@ class ColumnSpec:
     """Whether the real tables have nulls here."""
     unknown: Category | None = None
     """The category that unlisted values become, where the schema names one."""
+    is_open: bool = False
+    """Whether the declared list is open: unlisted values are then "other", in a list of numbers a null."""
     frequent: tuple[int, ...] = ()
     """The codes that have features, in order; empty: all of them."""
     scale: float = 1.0
@@ -74,8 +76,11 @@ class ColumnSpec:
 
     @property
     def unlisted(self) -> int:
-        """The code of unlisted values: that of `unknown`, else one past the code of nulls."""
-        return len(self.categories) + 1 if self.unknown is None else self.categories.index(self.unknown)
+        """The code of unlisted values: that of `unknown`, that of nulls for an open list that is not text, else one
+        past the code of nulls."""
+        if self.unknown is not None:
+            return self.categories.index(self.unknown)
+        return len(self.categories) + (not self.is_open or isinstance(self.categories[0], str))
 
     @property
     def feature_codes(self) -> np.ndarray:
@@ -281,8 +286,15 @@ def _column_spec(column: Column, values: list[pa.ChunkedArray]) -> ColumnSpec | 
         if not len(distinct) or (len(distinct) > MANY_CATEGORIES and 2 * len(distinct) > len(values[0])):
             return None
         categories = tuple(sorted(distinct.to_pylist(), key=lambda category: (str(type(category)), category)))
-    unknown = None if column.categories is None else column.unknown
-    spec = ColumnSpec(column.name, column.kind, categories, has_nulls=has_nulls, unknown=unknown)
+    spec = ColumnSpec(column.name, column.kind, categories, has_nulls=has_nulls)
+    if column.categories is not None:
+        value = column.replacement
+        is_open = not column.closed and value not in categories
+        unknown = None if column.closed or is_open else value
+        spec = dataclasses.replace(spec, unknown=unknown, is_open=is_open)
+    if spec.unlisted == len(categories):  # what is not listed counts as null
+        has_nulls = has_nulls or any((_encode(part, spec) == len(categories)).any() for part in values)
+        spec = dataclasses.replace(spec, has_nulls=has_nulls)
     return _with_frequent(spec, values[0])
 
 

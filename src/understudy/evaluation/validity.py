@@ -33,8 +33,8 @@ NOT_PRIVACY = "Distances to real rows and counts of copies measure fidelity. The
 def validity(real: EncodedTable, synthetic: EncodedTable) -> Result:
     """The fraction of invalid synthetic cells, by cause; and of rows with a pair of values that no real row has.
 
-    A value is out of range or unlisted by the layout: the schema, or the real table where the schema is silent. A null
-    is unexpected where real rows have none.
+    A value is out of range or unlisted by the layout: the schema, or the real table where the schema is silent. In an
+    open list of the schema no value is unlisted: it counts as "other". A null is unexpected where real rows have none.
     """
     columns = {spec.name: _faults(synthetic, spec) for spec in real.layout.columns}
     # A cell has one fault at most: a null is neither out of range nor unlisted.
@@ -42,7 +42,7 @@ def validity(real: EncodedTable, synthetic: EncodedTable) -> Result:
     pairs, pair_score = _impossible_pairs(real, synthetic)
     why = {
         "out_of_range": "There is no numeric column.",
-        "unlisted": "There is no discrete column.",
+        "unlisted": "There is no discrete column with a closed list.",
         "unexpected_nulls": "Every column has nulls in the real table, so none is unexpected.",
     }
     scores = {"invalid_cells": Score(float(np.mean(invalid)))}
@@ -63,7 +63,7 @@ def _faults(table: EncodedTable, spec: ColumnSpec) -> dict[str, float | None]:
     null = np.isnan(values) if spec.is_numeric else values == count
     return {
         "out_of_range": _fraction((values < spec.lower) | (values > spec.upper)) if spec.is_numeric else None,
-        "unlisted": None if spec.is_numeric else _fraction(values == count + 1),
+        "unlisted": None if spec.is_numeric or spec.is_open else _fraction(values == count + 1),
         "unexpected_nulls": None if spec.has_nulls else _fraction(null),
     }
 

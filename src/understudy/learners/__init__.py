@@ -1,6 +1,12 @@
 """Private supervised learners: on encoded rows (`methods`), and as scikit-learn estimators (`sklearn`).
 
 Estimators load on first use, because a synthesizer needs `methods` alone.
+
+>>> import numpy as np, understudy as us
+>>> model = us.learners.NaiveBayes(guarantee=us.Guarantee(epsilon=1.0), bounds=(0.0, 1.0), classes=[0, 1])
+>>> rows, labels = np.tile([[0.1], [0.9]], (200, 1)), np.tile([0, 1], 200)
+>>> model.fit(rows, labels).predict(rows[:2]).shape
+(2,)
 """
 
 import importlib

@@ -40,7 +40,7 @@ from understudy.privacy.ledger import Guarantee, Statement
 from understudy.privacy.noise import noise_source
 from understudy.privacy.table import PrivateTable
 from understudy.release import check_seed
-from understudy.schema import Category, Column, Schema, match_columns
+from understudy.schema import Category, Column, Schema, SchemaSource, as_schema, match_columns
 from understudy.tables import conform, read_column
 
 if TYPE_CHECKING:
@@ -64,8 +64,9 @@ class Estimator(BaseEstimator, abc.ABC):
 
     guarantee: Guarantee | None = None
     """The privacy guarantee. Required by `fit`."""
-    schema: Schema | None = None
-    """The public facts of a table: kinds, categories, bounds, number of rows, target."""
+    schema: SchemaSource | None = None
+    """The public facts of a table: kinds, categories, bounds, number of rows, target. A `Schema`, a dict of its
+    sections, or the path of its file."""
     target: str | None = None
     """The column to predict. None: the target of the schema."""
     bounds: "ArrayLike | None" = None
@@ -96,10 +97,6 @@ class Estimator(BaseEstimator, abc.ABC):
             raise ConfigError(
                 "Set the guarantee: guarantee=us.Guarantee(epsilon=1.0), or us.Guarantee.not_private(), found "
                 f"{self.guarantee!r}."
-            )
-        if not isinstance(self.schema, Schema | None):
-            raise ConfigError(
-                f"schema must be a us.Schema, found {type(self.schema).__name__}. To read a file: us.Schema.read(path)."
             )
         schema, table = self._declared_table(X, y)
         assert schema.target is not None
@@ -164,10 +161,11 @@ class Estimator(BaseEstimator, abc.ABC):
     def _declared_table(self, X: Data, y: Data) -> tuple[Schema, pa.Table]:
         if self.schema is None:
             return self._declared_array(X, y)
-        target = self.target or self.schema.target
+        declared = as_schema(self.schema)
+        target = self.target or declared.target
         if target is None:
             raise ConfigError("There is no target. Name the column to predict: target=..., or target in the schema.")
-        schema = self.schema.with_target(target)
+        schema = declared.with_target(target)
         arrow = read_frame(X, schema)
         if y is not None:
             if target in arrow.column_names:
@@ -273,7 +271,7 @@ class PrivateClassifier(ClassifierMixin, Estimator):
         """The probability of each of `classes_`."""
         codes, positions = self._encode(X)
         assert isinstance(self.model_, Classifier)
-        # A missing label has its own code, and is not a class.
+        # A missing or undeclared label has its own code, and is not a class.
         probabilities = self.model_.predict_proba(codes, positions)[:, self._order]
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
@@ -315,12 +313,13 @@ class PrivateClassifier(ClassifierMixin, Estimator):
         listed = tuple(each.item() if isinstance(each, np.generic) else each for each in self.classes)
         if len(listed) < 2:
             raise ConfigError("There is only one class. Declare at least two.")
-        return Column(name=name, kind="categorical", nullable=False, categories=listed)
+        return Column(name=name, kind="categorical", nullable=False, categories=listed, closed=True)
 
     def _describe(self) -> None:
         column = self._target_codec()
         assert isinstance(column, CategoricalCodec)
-        classes = np.asarray(column.categories)  # declared, so all of one type
+        listed = self.codec_.schema[column.name].categories  # without "other", which is not a class
+        classes = np.asarray(column.categories if listed is None else listed)  # declared, so all of one type
         self._order = np.argsort(classes, kind="stable")
         self.classes_ = classes[self._order]
         if isinstance(self.model_, LogitModel | OneVersusRest) and len(self.model_.layers.weights) == 1:
@@ -336,7 +335,7 @@ class PrivateClassifier(ClassifierMixin, Estimator):
 
 
 def _weights_by_code(class_weight: ClassWeight, target: Column) -> methods.ClassWeight:
-    """Weights given by class name, or in the declared order, as one weight per code; a missing label weighs one."""
+    """Weights given by class name, or in the declared order, as one weight per code; other labels weigh one."""
     if class_weight is None or isinstance(class_weight, str):
         return class_weight
     classes = (False, True) if target.kind == "boolean" else target.categories
@@ -352,7 +351,8 @@ def _weights_by_code(class_weight: ClassWeight, target: Column) -> methods.Class
             raise ConfigError(
                 f"class_weight needs one number for each of the {len(classes)} classes, found {len(weights)}."
             )
-    return (*weights, *([1.0] if target.nullable else []))
+    num_codes = len(target.listed or classes) + target.nullable
+    return (*weights, *[1.0] * (num_codes - len(weights)))
 
 
 @estimator()

@@ -53,7 +53,13 @@ PER_DAY = {"date": 1, "datetime": 86_400_000_000}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Binning:
-    """How columns are encoded in a small number of codes."""
+    """How columns are encoded in a small number of codes.
+
+    Give it to `fit` or `plan` as `binning`.
+
+    >>> Binning(bins="equal", max_bins=16)
+    Binning(bins='equal', max_bins=16, max_categories=1000)
+    """
 
     bins: str = "tree"
     """`tree` and `equal` estimate a fine histogram and cut it into near-equal masses; `uniform` makes no query."""

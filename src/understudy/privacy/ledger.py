@@ -7,22 +7,29 @@ does not fit is refused before the rows are read. A `Statement` says what ran.
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from understudy.errors import BudgetExceeded, ConfigError
-from understudy.notes import Note
 from understudy.privacy import accounting
 from understudy.privacy.accounting import NO_NOISE, Spent
 from understudy.privacy.events import Event
-from understudy.privacy.marginal_noise import ExpectedNoise, MarginalRecorder, MeasuredMarginal
+from understudy.privacy.marginal_noise import MarginalRecorder, MeasuredMarginal
 from understudy.privacy.noise import NoiseSource
+from understudy.privacy.plan import Plan as Plan
+from understudy.privacy.plan import Query as Query
+from understudy.privacy.statement import PublicFacts as PublicFacts
+from understudy.privacy.statement import Statement as Statement
+from understudy.privacy.statement import Strength as Strength
+from understudy.privacy.statement import strength as strength
 from understudy.run.checkpoint import Slot
 
 DEFAULT_DELTA = 1e-6
 MOST_DELTA = 0.01
 LARGE_DELTA = 1e-4
 """A larger delta needs a declared number of rows to compare with, and causes a warning in the certificate."""
+MOST_EPSILON = 100.0
+"""A larger epsilon is refused: it protects nobody."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,12 +66,20 @@ class Guarantee:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What readers of a plan, a run and its certificate should know, one sentence each."""
-        if not self.is_private or self.delta is None or self.delta <= LARGE_DELTA:
+        if not self.is_private:
             return ()
-        return (
-            f"delta {self.delta:g} is large: it permits the guarantee to fail for a unit, and its rows to be "
-            f"published, with about this probability. Usual values are {LARGE_DELTA:g} or less.",
-        )
+        found = []
+        if strength(self.epsilon) is Strength.WEAK:
+            found.append(
+                f"This is a weak guarantee. Epsilon {self.epsilon:g} permits the presence of one unit to change the "
+                f"probability of an outcome by a factor of {_factor(self.epsilon)}. Usual values are 10 or less."
+            )
+        if self.delta is not None and self.delta > LARGE_DELTA:
+            found.append(
+                f"delta {self.delta:g} is large: it permits the guarantee to fail for a unit, and its rows to be "
+                f"published, with about this probability. Usual values are {LARGE_DELTA:g} or less."
+            )
+        return tuple(found)
 
     def with_delta_for(self, declared_rows: int | None) -> "Guarantee":
         """The same guarantee with a delta: as given, else from the declared number of rows, never from the rows."""
@@ -110,9 +125,23 @@ def default_delta(declared_rows: int | None) -> float:
     return float(f"{math.floor(exact / digits + 1e-9) * digits:.1e}")
 
 
+def _factor(epsilon: float) -> str:
+    """e^epsilon for people, rounded up: 12 -> "170,000", 50 -> "10^22".
+
+    >>> _factor(12), _factor(50)
+    ('170,000', '10^22')
+    """
+    factor = math.exp(epsilon)
+    if factor >= 1e9:
+        return f"10^{math.ceil(math.log10(factor))}"
+    digits = 10 ** (math.floor(math.log10(factor)) - 1)
+    return f"{math.ceil(factor / digits) * digits:,}"
+
+
 def _check_epsilon(epsilon: float) -> None:
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or math.isnan(epsilon):
-        raise ConfigError(f"epsilon must be a positive number, found {epsilon}. 1 is a common choice.")
+        found = f"the text {epsilon!r}. Write it without quotes" if isinstance(epsilon, str) else repr(epsilon)
+        raise ConfigError(f"epsilon must be a number, found {found}. 1 is a common choice.")
     hint = "For a baseline without privacy use --not-private (in Python: Guarantee.not_private())."
     if math.isinf(epsilon) and epsilon > 0:
         raise ConfigError(f"epsilon must be finite, found infinity. {hint}")
@@ -121,34 +150,13 @@ def _check_epsilon(epsilon: float) -> None:
             f"epsilon must be a positive number, found {epsilon:g}. Smaller is more private; 1 is a common choice. "
             + hint
         )
-    if epsilon > 1000:
-        raise ConfigError(f"epsilon {epsilon:g} is too large to give meaningful protection. Use at most 100. {hint}")
+    if epsilon > MOST_EPSILON:
+        raise ConfigError(
+            f"epsilon {epsilon:g} is too large to give meaningful protection. Use at most {MOST_EPSILON:g}; 1 is a "
+            f"common choice. {hint}"
+        )
     if epsilon < 1e-6:
         raise ConfigError(f"epsilon {epsilon:g} is too small: noise would swamp every answer. Use at least 1e-6.")
-
-
-@dataclasses.dataclass(frozen=True)
-class Query:
-    """One planned query on the private rows, and the event that is its privacy cost."""
-
-    key: str
-    """Its name in the plan."""
-    what: str
-    """What is queried, for people."""
-    event: Event
-    columns: tuple[str, ...] = ()
-    delta: float = 0.0
-    """Added to the run's delta: the probability that a thresholded list shows a value that only one unit has."""
-    path: tuple[str, ...] = ()
-    """The methods that make the query, outermost first."""
-    partition: str | None = None
-    """The partition of the units that it reads; None: all units."""
-    kind: str = dataclasses.field(default="", compare=False)
-    """Distinguishes queries that a method can answer in several ways. For the method only; in no certificate."""
-
-    @property
-    def label(self) -> str:
-        return f"{' > '.join(self.path)}: {self.what}" if self.path else self.what
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -157,41 +165,6 @@ class Partition:
 
     name: str
     """As queries give it (`Query.partition`)."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """Every query that a method will make, and its privacy cost: a pure function of public facts."""
-
-    queries: tuple[Query, ...] = ()
-    notes: tuple[Note, ...] = ()
-    """For the reader of the plan: what was chosen, and why."""
-    parts: tuple["Plan", ...] = ()
-    """Of a wrapper: the plans of the methods that it wraps. Their queries are among `queries`."""
-    expected: tuple[ExpectedNoise, ...] = ()
-    """The noise of the marginals to be measured; empty if the method measures none or cannot tell in advance."""
-
-    def __getitem__(self, key: str) -> Query:
-        return next(query for query in self.queries if query.key == key)
-
-    def __contains__(self, key: object) -> bool:
-        return any(query.key == key for query in self.queries)
-
-    def __iter__(self) -> Iterator[Query]:
-        return iter(self.queries)
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return tuple(query.event for query in self.queries)
-
-    def under(self, name: str) -> "Plan":
-        """The same plan as part of method `name`."""
-        return self.each(lambda query: dataclasses.replace(query, path=(name, *query.path)))
-
-    def each(self, change: Callable[[Query], Query]) -> "Plan":
-        """The same plan with each query changed, in its parts too."""
-        parts = tuple(part.each(change) for part in self.parts)
-        return dataclasses.replace(self, queries=tuple(map(change, self.queries)), parts=parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,7 +240,15 @@ class StateStore(Protocol):
 
 
 class Ledger:
-    """Append-only record of what one run has spent. Owns the source of noise."""
+    """Append-only record of what one run has spent. Owns the source of noise.
+
+    `fit` opens one for each run; a method charges every query on it before the query is made.
+
+    >>> from understudy.privacy.noise import noise_source
+    >>> ledger = Ledger(Guarantee(1.0, 1e-6), noise=noise_source(seed=0))
+    >>> ledger.remaining.epsilon, ledger.queries
+    (1.0, ())
+    """
 
     def __init__(
         self, guarantee: Guarantee, *, noise: NoiseSource, max_rows_per_unit: int = 1, store: StateStore | None = None
@@ -367,12 +348,12 @@ class Ledger:
 
     def statement(
         self,
-        facts: "PublicFacts | None" = None,
+        facts: PublicFacts | None = None,
         *,
         method: str = "",
         planned: Sequence[Query] | None = None,
         warnings: tuple[str, ...] = (),
-    ) -> "Statement":
+    ) -> Statement:
         """What was charged, for the certificate.
 
         With `planned`: the statement of a run that failed. Nothing was released, and every planned query counts.
@@ -402,59 +383,6 @@ class Ledger:
             method=method,
             facts=facts or PublicFacts(),
         )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PublicFacts:
-    """What a run took as public, and what it estimated privately where the schema left a fact open."""
-
-    unit: str | None = None
-    """The column that identifies the privacy unit; None: every row is one."""
-    rows_declared: int | None = None
-    public_table: int | None = None
-    """Rows of the table, declared public, that training started from; None: there was none."""
-    drafted: bool = False
-    """Kinds were inferred from the table rather than declared by a person."""
-    types_kept: bool = False
-    """Synthetic columns have the storage types of the source, which were taken as public."""
-    declared: tuple[str, ...] = ()
-    """Sentences: what the schema declares to be public."""
-    estimated: tuple[str, ...] = ()
-    """Sentences: what the schema left open, and the noisy answers."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Statement:
-    """What a run spent, on what, under which guarantee. Made from what ran, never from what was requested."""
-
-    epsilon_target: float
-    delta: float
-    epsilon: float
-    epsilon_pld: float
-    epsilon_rdp: float
-    accountant: str
-    seeded: bool
-    max_rows_per_unit: int
-    queries: tuple[Query, ...]
-    measurements: tuple[MeasuredMarginal, ...] = ()
-    facts: PublicFacts = PublicFacts()
-    warnings: tuple[str, ...] = ()
-    """Sentences: what a reader should know about this run, from public facts and noisy answers."""
-    method: str = ""
-    released: bool = True
-    """False: the run failed after its first query. The statement has its planned cost, and nothing was released."""
-
-    @property
-    def is_private(self) -> bool:
-        """Whether the guarantee holds: finite epsilon, and noise that cannot be reproduced."""
-        return math.isfinite(self.epsilon) and not self.seeded
-
-    @property
-    def replace_one(self) -> tuple[float, float]:
-        """The same guarantee for replacing one unit by another: a removal followed by an addition."""
-        if not math.isfinite(self.epsilon):
-            return math.inf, 1.0
-        return 2 * self.epsilon, min(1.0, (1 + math.exp(self.epsilon)) * self.delta)
 
 
 def _partitions(queries: Sequence[Query]) -> list[list[Query]]:

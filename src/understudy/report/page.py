@@ -8,9 +8,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from markdown_it import MarkdownIt
-
 from understudy import certificate
+from understudy.certificate_page import markdown_to_html
 from understudy.errors import ConfigError
 from understudy.evaluation.scorecard import WARNING, Scorecard, check_document, refuse_release
 from understudy.evaluation.scores import Json
@@ -45,6 +44,12 @@ def write_report(
         statement: A release, or its statement; the certificate is then added at the end of the page.
         force: Replace the file.
         of: The name of the table that was sampled from this release, if several were evaluated.
+
+    >>> import pathlib, tempfile, pyarrow as pa, understudy as us
+    >>> table = pa.table({"member": ["yes", "no"] * 50})
+    >>> scores = us.evaluate(table, table, holdout=table, metrics=["tv1"], effort="quick")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(pathlib.Path(folder) / "report.html", scores)
     """
     refuse_release(path)
     page = render(scores, statement, of=of)
@@ -250,22 +255,5 @@ def _certificate(given: Statement | HasStatement | None, methods: Sequence[Style
         text = "The privacy certificate of the release: this part may be published; everything above may not."
     else:
         kind, text = "unsafe", "This release is NOT PRIVATE: publish neither this part nor anything above."
-    content = markdown_to_html(certificate.to_markdown(statement))
+    content = markdown_to_html(certificate.to_markdown(statement), down=2)
     return f'<section id="certificate" class="{kind}"><p class="apart">{text}</p><p>{esc(whose)}</p>{content}</section>'
-
-
-def markdown_to_html(source: str) -> str:
-    """Markdown with tables as HTML, headings two levels down. Raw HTML and links are off: they come out as text."""
-    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "autolink", "image"])
-    parser.disable(["html_block", "html_inline", "reference", "entity"])
-    tokens = parser.parse(source)
-    for token in tokens:
-        if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(int(token.tag[1]) + 2, 6)}"
-        if token.type in ("th_open", "td_open") and token.attrs.pop("style", "") == "text-align:right":
-            token.attrs["class"] = "n"
-        if token.type == "table_open":
-            token.attrs["class"] = "plain"
-    page = parser.renderer.render(tokens, parser.options, {})
-    scroll = '<div class="scroll" tabindex="0" role="region" aria-label="Table">'
-    return page.replace("<table", f"{scroll}<table").replace("</table>", "</table></div>")

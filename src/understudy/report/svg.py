@@ -10,11 +10,10 @@ import math
 import unicodedata
 from collections.abc import Sequence
 
+from understudy.evaluation.plot import COLOURS
 from understudy.report.markup import esc, name_tag
 from understudy.report.text import tick_label
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Okabe and Ito's palette, which is safe for colour-blind readers."""
 DASHES = ("", "5 2", "2 2", "7 2 2 2", "9 3", "1 3")
 SHAPES = ("circle", "square", "triangle", "diamond", "wedge", "cross")
 GREY, GREY_LINE, INK, RULE = "#d3d3cf", "#8b8b86", "#2a2a28", "#b9b9b4"

@@ -41,7 +41,7 @@ FORMAT = "understudy-checkpoint"
 FORMAT_VERSION = 2
 SECRET_BYTES = 32
 RUN, RELEASED, SPENT, RESULT = "run.json", "released.txt", "spent.txt", "release.json"
-RESULTS = (r"model\.safetensors", r"certificate\.json", r"CERTIFICATE\.md", r"release\.json")
+RESULTS = (r"model\.safetensors", r"certificate\.json", r"CERTIFICATE\.md", r"certificate\.html", r"release\.json")
 OWN = re.compile(
     rf"(run\.json|released\.txt|spent\.txt|{'|'.join(RESULTS)}|training-\d+(-kept-\d+)?\.safetensors)(\.part)?"
 )

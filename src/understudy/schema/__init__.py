@@ -8,12 +8,15 @@ table.
 
 from understudy.schema.column import BOUNDED as BOUNDED
 from understudy.schema.column import KINDS as KINDS
+from understudy.schema.column import OTHER as OTHER
 from understudy.schema.column import Column as Column
 from understudy.schema.domain import MERGED_SIZE as MERGED_SIZE
 from understudy.schema.domain import Clique as Clique
 from understudy.schema.domain import Domain as Domain
 from understudy.schema.domain import NumericDomain as NumericDomain
 from understudy.schema.schema import Schema as Schema
+from understudy.schema.schema import SchemaSource as SchemaSource
+from understudy.schema.schema import as_schema as as_schema
 from understudy.schema.schema import match_columns as match_columns
 from understudy.schema.values import Bound as Bound
 from understudy.schema.values import Category as Category

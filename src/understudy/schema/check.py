@@ -1,9 +1,8 @@
 """Compares a table with its schema, for the data steward only: this reads values, and none of it is private."""
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Literal, cast
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,33 +10,10 @@ import pyarrow.compute as pc
 from understudy.errors import SchemaError
 from understudy.schema.column import Column
 from understudy.schema.draft import is_text
+from understudy.schema.findings import Finding
+from understudy.schema.identifiers import find_identifiers
 from understudy.schema.schema import Schema, match_columns
 from understudy.schema.values import Bound, format_value, to_toml
-
-_Level = Literal["error", "warning", "note"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """One result of `check`. NOT private: it may contain counts and values of the table."""
-
-    level: _Level
-    """error: `fit` will refuse the table; warning: `fit` will change or lose something; note: worth knowing."""
-
-    topic: str
-    """A fixed key for programs, such as "outside bounds"."""
-
-    column: str | None
-    """None: the finding is about the whole table."""
-
-    message: str
-
-    count: int | None = None
-    """The number of values, rows, units or categories concerned."""
-
-    def __str__(self) -> str:
-        where = "The table" if self.column is None else f"Column {self.column!r}"
-        return f"{self.level}: {where}: {self.message}"
 
 
 def check(schema: Schema, table: pa.Table, as_fitted: pa.Table) -> list[Finding]:
@@ -51,6 +27,7 @@ def check(schema: Schema, table: pa.Table, as_fitted: pa.Table) -> list[Finding]
     findings = [*_check_columns(schema, table.column_names), *_check_rows(schema, table)]
     if schema.unit is not None and table.column_names.count(schema.unit) == 1:
         findings += _check_units(schema, schema.unit, table)
+    findings += find_identifiers(schema, table)
     for column in schema.modelled:
         if table.column_names.count(column.name) == 1 and table.num_rows:
             findings += _check_values(column, _decode(table.column(column.name)), as_fitted.column(column.name))
@@ -178,9 +155,10 @@ def _check_categories(column: Column, values: pa.ChunkedArray) -> Iterator[Findi
     values = values.cast(declared.type, safe=False)
     outside = pc.invert(pc.is_in(values, declared))
     if num := _num_true(outside):
+        named = "the closed list of categories" if column.closed else "the declared categories"
         message = (
-            f"{_count(num, 'value is', 'values are')} outside the declared categories{_examples(values, outside)} and"
-            f" will become {_default_of(column)}."
+            f"{_count(num, 'value is', 'values are')} outside {named}{_examples(values, outside)} and will become"
+            f" {_default_of(column)}."
         )
         yield Finding("warning", "outside categories", column.name, message, num)
     unused = pc.invert(pc.is_in(declared, values.unique()))
@@ -227,10 +205,11 @@ def _decode(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _default_of(column: Column) -> str:
     """The fixed public value that replaces one that the schema does not allow."""
-    if column.unknown is not None:
-        return format_value(column.unknown)
     if column.categories is not None:
-        return f"the first category, {format_value(column.categories[0])}"
+        value = column.replacement
+        if column.closed and value is not None:
+            return f"the first category, {format_value(value)}"
+        return "null" if value is None else format_value(value)
     return {"boolean": "false", "categorical": '"other"'}.get(column.kind, "the lower bound")
 
 

@@ -17,10 +17,13 @@ KINDS = ("categorical", "integer", "real", "boolean", "datetime", "date", "text"
 BOUNDED = ("integer", "real", "datetime", "date")
 """The kinds that have bounds."""
 
+OTHER = "other"
+"""The category of values that are not in a list of texts."""
+
 MAX_DECIMALS = 15
 """More digits are those of a binary fraction, not a precision."""
 
-_REQUIRED = ("kind", "nullable", "drop", "per_unit")
+_REQUIRED = ("kind", "nullable", "drop", "per_unit", "closed")
 
 _APPLIES_TO = {
     "format": ("datetime", "date", "boolean"),
@@ -63,7 +66,11 @@ class Column:
     """Of a categorical column: all of its values, of one type. None: estimated privately."""
 
     unknown: Category | None = None
-    """The category that undeclared values become. None: the first one."""
+    """The category that undeclared values become. None: "other", which `listed` adds unless the list is closed."""
+
+    closed: bool = False
+    """Whether the declared categories are complete, so that there is no "other". Undeclared values then become null
+    where the column is nullable, else the first category."""
 
     bounds: tuple[Bound, Bound] | None = None
     """Of an integer, real, datetime or date column: lower and upper bound. None: estimated privately."""
@@ -85,7 +92,7 @@ class Column:
     """Of a real column: digits after the decimal point. None: as many as a value needs."""
 
     def __post_init__(self) -> None:
-        _check_text(self.name, "A column name")
+        check_text(self.name, "A column name")
         checks: dict[str, Callable[..., object]] = {
             "kind": self._check_kind,
             "nullable": _check_flag,
@@ -95,6 +102,7 @@ class Column:
             "decimals": _check_decimals,
             "categories": _check_categories,
             "unknown": self._check_unknown,
+            "closed": self._check_closed,
             "bounds": self._check_bounds,
             "missing": self._check_missing,
         }
@@ -127,6 +135,42 @@ class Column:
         if self.kind in BOUNDED and self.bounds is None:
             return "bounds"
         return None
+
+    @property
+    def listed(self) -> tuple[Category | None, ...] | None:
+        """The declared categories and, unless they are closed or one is named for undeclared values, "other".
+
+        A declared "other" (in any case) takes that role. In a list of numbers or booleans "other" is a null: None, if
+        nulls do not have a code already. None instead of a list: estimated privately.
+
+        >>> Column(name="sex", kind="categorical", categories=("female", "male")).listed
+        ('female', 'male', 'other')
+        >>> Column(name="sex", kind="categorical", categories=("female", "male"), closed=True).listed
+        ('female', 'male')
+        """
+        if self.categories is None or self.closed or self.unknown is not None or self._declared_other is not None:
+            return self.categories
+        if isinstance(self.categories[0], str):
+            return (*self.categories, OTHER)
+        return self.categories if self.nullable else (*self.categories, None)
+
+    @property
+    def replacement(self) -> Category | None:
+        """The category that an undeclared value becomes; None: a null."""
+        assert self.categories is not None
+        if self.unknown is not None:
+            return self.unknown
+        if self.closed:
+            return None if self.nullable else self.categories[0]
+        if isinstance(self.categories[0], str):
+            return OTHER if self._declared_other is None else self._declared_other
+        return None
+
+    @property
+    def _declared_other(self) -> str | None:
+        """The declared category that is called "other": spelt so, else in any case."""
+        texts = [category for category in self.categories or () if isinstance(category, str)]
+        return OTHER if OTHER in texts else next((text for text in texts if text.casefold() == OTHER), None)
 
     @property
     def is_two_integers(self) -> bool:
@@ -171,6 +215,16 @@ class Column:
             )
         return unknown
 
+    def _check_closed(self, closed: object) -> object:
+        _check_flag(closed)
+        if closed and self.categories is None:
+            raise SchemaError("needs categories, the complete list. Declare them, or remove closed.")
+        if closed and self.unknown is not None:
+            raise SchemaError(
+                "cannot be combined with unknown: a complete list has no undeclared values. Remove one of them."
+            )
+        return closed
+
     def _check_missing(self, missing: object) -> tuple[Category, ...]:
         if isinstance(missing, (str, Mapping, Set)) or not isinstance(missing, Iterable):
             raise SchemaError(f'expected a list such as ["unknown", 99], found {format_value(missing)}.')
@@ -179,7 +233,7 @@ class Column:
             if isinstance(word, bool) or not isinstance(word, (str, int, float)) or word != word:
                 raise SchemaError(f"expected strings or numbers, found {format_value(word)}.")
             if isinstance(word, str):
-                _check_text(word, "a word")
+                check_text(word, "a word")
             if self.categories is not None and is_among(word, self.categories):
                 raise SchemaError(
                     f"{format_value(word)} is one of the categories too. Remove it from categories, or from missing."
@@ -269,7 +323,7 @@ def _check_categories(categories: object) -> tuple[Category, ...]:
         )
     for value in values:
         if isinstance(value, str):
-            _check_text(value, "a category")
+            check_text(value, "a category")
         elif isinstance(value, float) and not math.isfinite(value):
             raise SchemaError(f"{value} cannot be a category. Remove it; for nulls set nullable = true.")
     repeated = [value for value, count in Counter(values).items() if count > 1]
@@ -278,7 +332,7 @@ def _check_categories(categories: object) -> tuple[Category, ...]:
     return values
 
 
-def _check_text(value: object, what: str) -> None:
+def check_text(value: object, what: str) -> None:
     """Raises unless the value is a string that a file can hold."""
     if not isinstance(value, str):
         raise SchemaError(f"{what} must be a string, found {format_value(value)}.")

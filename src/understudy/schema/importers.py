@@ -198,8 +198,11 @@ def _dpsynth_categorical(name: str, entry: Entry) -> Column:
     categories: tuple[Category, ...] = tuple(value for value in listed if value is not None)
     if len(categories) == 2 and all(isinstance(value, bool) for value in categories):
         return Column(name=name, kind="boolean", nullable=nullable)
-    unknown = listed[index] if index else None
-    return Column(name=name, kind="categorical", nullable=nullable, categories=categories, unknown=unknown)
+    unknown = listed[index] if listed else None
+    closed = unknown is None  # undeclared values become null, which is in the list
+    return Column(
+        name=name, kind="categorical", nullable=nullable, categories=categories, unknown=unknown, closed=closed
+    )
 
 
 # mbi: {"age": 85, "sex": 2}, the number of codes of each column; or {"attributes": [...], "shape": [...]}
@@ -222,7 +225,8 @@ def _read_mbi(content: Entry) -> Schema:
         num_codes = _count(size)
         if num_codes is None:
             raise SchemaError(f"Column {name!r}: the number of codes must be an integer of at least 1.", column=name)
-        columns.append(Column(name=name, kind="categorical", nullable=False, categories=tuple(range(num_codes))))
+        codes = tuple(range(num_codes))  # all of them, by the meaning of a domain
+        columns.append(Column(name=name, kind="categorical", nullable=False, categories=codes, closed=True))
     return Schema(columns=tuple(columns))
 
 

@@ -5,12 +5,13 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from understudy.errors import SchemaError, did_you_mean
 from understudy.run.atomic import atomic_write
-from understudy.schema.column import Column
+from understudy.schema.column import Column, check_text
 from understudy.schema.draft import draft_column
 from understudy.schema.toml import (
     NEEDS_UNIT,
@@ -22,13 +23,14 @@ from understudy.schema.toml import (
     read_text,
 )
 from understudy.schema.values import Category, format_list, format_value, is_among, to_python, to_toml_key
+from understudy.summary import Summarized, Summary
 
 MAX_ROWS = 2**33
 """The fixed-point arithmetic of scores and sums is proven up to here."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Schema:
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Schema(Summarized):
     """What is public about a table. Immutable; `dataclasses.replace` makes a changed copy and checks it.
 
     >>> schema = Schema.from_toml('[columns.age]\\nkind = "integer"\\nbounds = [17, 90]')
@@ -56,6 +58,15 @@ class Schema:
     drafted: bool = False
     """Whether the kinds were drafted from the table and not yet confirmed by a person."""
 
+    name: str | None = None
+    """The name of the data set. Declared public, as the next two: they stand in the certificate."""
+
+    responsible: str | None = None
+    """Who answers for the release: a person or an office."""
+
+    contact: str | None = None
+    """Where to ask about the release, such as an e-mail address."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
         if not self.columns:
@@ -71,6 +82,8 @@ class Schema:
             raise SchemaError(
                 f"[table] drafted must be true or false, found {format_value(self.drafted)}.", key="drafted"
             )
+        for key in ("name", "responsible", "contact"):
+            _check_title(getattr(self, key), key)
         self._check_unit()
         self._check_target()
 
@@ -99,6 +112,17 @@ class Schema:
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns)
+
+    def _summary(self) -> Summary:
+        facts = {
+            "rows": "estimated privately" if self.rows is None else f"{self.rows:,}",
+            "privacy unit": "one row" if self.unit is None else f"{self.unit}, at most {self.max_rows_per_unit} row(s)",
+            **({} if self.target is None else {"target": self.target}),
+        }
+        named = "" if self.name is None else f" of {self.name}"
+        title = f"{'Drafted schema' if self.drafted else 'Schema'}{named}: {len(self.columns)} column(s)"
+        rows = [(column.name, "dropped" if column.drop else column.kind, _declared(column)) for column in self.columns]
+        return Summary(title, facts, ("column", "kind", "declared"), rows)
 
     def with_target(self, target: str | None, positive: Category | None = None) -> "Schema":
         """A copy with another target; the positive class is kept only if the target stays the same."""
@@ -143,7 +167,7 @@ class Schema:
 
     def to_toml(self, found: Mapping[str, str] | None = None) -> str:
         """Commented TOML that says what is declared public and what will be estimated privately. Deterministic."""
-        return format_schema(**vars(self), found=found or {})
+        return format_schema(self.columns, vars(self), found or {})
 
     @classmethod
     def from_dict(cls, content: Mapping[str, object]) -> "Schema":
@@ -245,6 +269,31 @@ class Schema:
         )
 
 
+SchemaSource: TypeAlias = Schema | Mapping[str, object] | str | os.PathLike[str]
+"""A schema, its content as a dict, or the path of its file."""
+
+
+def as_schema(given: SchemaSource) -> Schema:
+    """The schema that a caller gave: itself, read from a file, or made from a dict.
+
+    A dict has the sections of a schema file, or is what `Schema.to_dict` returns.
+
+    >>> as_schema({"table": {"rows": 100}, "columns": {"age": {"kind": "integer"}}}).rows
+    100
+    """
+    if isinstance(given, Schema):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return Schema.read(given)
+    if isinstance(given, Mapping):
+        if isinstance(given.get("columns"), list):
+            return Schema.from_dict(given)
+        return Schema._from_parts(*read_sections(given))
+    raise SchemaError(
+        f"A schema is a us.Schema, the path of a schema file or a dict of its sections, found {type(given).__name__}."
+    )
+
+
 def match_columns(schema: Schema, column_names: Sequence[str]) -> None:
     """Raises unless a table with these columns has those of the schema, in any order. Names are public.
 
@@ -290,6 +339,30 @@ def _check_count(value: object, key: str) -> None:
         raise SchemaError(
             f"[table] {key} must be an integer from 1 to {MAX_ROWS:,}, found {format_value(value)}.", key=key
         )
+
+
+def _check_title(value: object, key: str) -> None:
+    """Raises unless the value is absent or one line of text."""
+    if value is None:
+        return
+    if not isinstance(value, str) or not value.strip() or len(value.splitlines()) > 1:
+        raise SchemaError(
+            f'[table] {key} must be one line of text, such as {key} = "{_TITLES[key]}", found {format_value(value)}.',
+            key=key,
+        )
+    check_text(value, f"[table] {key}")
+
+
+_TITLES = {"name": "Hospital stays 2024", "responsible": "Jane Doe", "contact": "data@example.org"}
+
+
+def _declared(column: Column) -> str:
+    """What is declared about a column beside its kind, in a few words."""
+    if column.categories is not None:
+        return f"{len(column.categories)} categories"
+    if column.bounds is not None:
+        return f"{column.bounds[0]} to {column.bounds[1]}"
+    return "" if column.estimated is None else f"{column.estimated} estimated privately"
 
 
 def _columns_are(names: Sequence[str]) -> str:

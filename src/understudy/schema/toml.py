@@ -8,7 +8,7 @@ from pathlib import Path
 
 from understudy.errors import SchemaError, did_you_mean
 from understudy.schema.column import KINDS, Column
-from understudy.schema.values import Category, to_toml, to_toml_key
+from understudy.schema.values import to_toml, to_toml_key
 
 NEEDS_UNIT = (
     "[table] max_rows_per_unit needs unit, the column that names the privacy unit. Add unit, or remove"
@@ -91,7 +91,8 @@ _HEADER = """\
 # What is absent (shown as a comment where it matters) is ESTIMATED PRIVATELY with part of the privacy budget.
 # For any column: nullable = false (no category for nulls), drop = true (leave it out);
 # missing = ["unknown", 99] (words and numbers that are read as null);
-# for a categorical one: unknown = "..." (the category that undeclared values become; absent: the first).
+# for a categorical one: unknown = "..." (the category that undeclared values become; absent: "other", which is added),
+# closed = true (the list is complete, so there is no "other").
 # How text files write a real column: decimals = 2 (digits after the decimal point; absent: as many as needed);
 # a date or datetime: format = "%d.%m.%Y"; a boolean: format = "no/yes" (absent: "false/true")."""
 
@@ -99,32 +100,35 @@ _COMMENT_COLUMN = 40
 _NOT_DECLARED = "absent: estimated privately with part of the budget"
 
 
-def format_schema(
-    columns: Sequence[Column],
-    *,
-    rows: int | None,
-    unit: str | None,
-    max_rows_per_unit: int,
-    target: str | None,
-    positive: Category | None,
-    drafted: bool,
-    found: Mapping[str, str],
-) -> str:
-    """TOML whose comments say what is declared public and what will be estimated privately."""
+def format_schema(columns: Sequence[Column], table: Mapping[str, object], found: Mapping[str, str]) -> str:
+    """TOML whose comments say what is declared public and what will be estimated privately.
+
+    `table` has the other fields of a schema; `found` comments for columns by name.
+    """
     lines = ["[table]"]
-    if drafted:
+    if table["drafted"]:
         lines.append(_line("drafted", True, "kinds were drafted from the file: confirm them, then delete this line"))
-    lines.append(_line("rows", rows, "declared public", "10000", "absent: a noisy count is used"))
-    lines.append(_line("unit", unit, "the privacy unit", '"..."', "absent: each row is a privacy unit"))
-    if unit is not None:
-        lines.append(_line("max_rows_per_unit", max_rows_per_unit, "at most this many rows of each unit are used"))
-    lines.append(_line("target", target, "the column that matters most", '"..."', "absent: no column is favoured"))
-    if positive is not None:
-        lines.append(_line("positive", positive, "the positive class of the target"))
+    for key, comment in _TITLES.items():
+        if table[key] is not None:
+            lines.append(_line(key, table[key], comment))
+    lines.append(_line("rows", table["rows"], "declared public", "10000", "absent: a noisy count is used"))
+    lines.append(_line("unit", table["unit"], "the privacy unit", '"..."', "absent: each row is a privacy unit"))
+    if table["unit"] is not None:
+        limit = table["max_rows_per_unit"]
+        lines.append(_line("max_rows_per_unit", limit, "at most this many rows of each unit are used"))
+    favoured = "absent: no column is favoured"
+    lines.append(_line("target", table["target"], "the column that matters most", '"..."', favoured))
+    if table["positive"] is not None:
+        lines.append(_line("positive", table["positive"], "the positive class of the target"))
     sections = [_format_column(column, found.get(column.name)) for column in columns]
     return "\n\n".join([_HEADER, "\n".join(lines), *sections]) + "\n"
 
 
+_TITLES = {
+    "name": "the name of the data set, for the certificate",
+    "responsible": "who answers for the release, for the certificate",
+    "contact": "where to ask, for the certificate",
+}
 _COMMENTS = {
     "drop": "left out of the synthetic table",
     "per_unit": "one value for all rows of a synthetic unit",
@@ -134,6 +138,7 @@ _COMMENTS = {
     "bounds": "declared public",
     "categories": "declared public",
     "unknown": "what undeclared values become",
+    "closed": 'declared public: the list is complete, there is no "other"',
     "missing": "read as null",
 }
 _EXAMPLES = {"bounds": "[lower, upper]", "categories": '["...", "..."]'}

@@ -64,7 +64,13 @@ error of a parity is as large as the number of rows."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Adaptive:
-    """The default: marginals chosen round by round, by the error that measuring them is expected to remove."""
+    """The default: marginals chosen round by round, by the error that measuring them is expected to remove.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.Adaptive(rounds=3))  # as --method reads it
+    'adaptive(rounds=3)'
+    """
 
     capabilities: ClassVar[Capabilities] = Capabilities(target=True)
 

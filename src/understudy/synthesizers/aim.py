@@ -37,7 +37,13 @@ FAR_BELOW = 4  # models smaller than the limit by this factor need no exact coun
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AIM:
-    """A graphical model of marginals, selected privately round by round where the model's error is largest."""
+    """A graphical model of marginals, selected privately round by round where the model's error is largest.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.AIM(max_rounds=50))  # as --method reads it
+    'aim(max_rounds=50)'
+    """
 
     capabilities: ClassVar[Capabilities] = Capabilities(target=True, zcdp=True)
 

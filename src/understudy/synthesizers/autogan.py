@@ -64,7 +64,13 @@ ADVICE = "The autoencoder diverged. Lower autoencoder_learning_rate."
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AutoGAN(GANSettings, NeuralMethod):
-    """A GAN in the code space of a private autoencoder; a private critic compares decoded rows with real ones."""
+    """A GAN in the code space of a private autoencoder; a private critic compares decoded rows with real ones.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.AutoGAN(steps=2000))  # as --method reads it
+    'autogan(steps=2000)'
+    """
 
     encoder: Annotated[str, OneOf(*ENCODERS)] = "joint"
     """joint (trained and noised with the decoder), random, public or dp_pca."""

@@ -57,7 +57,13 @@ STEP = 0.1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BayesGAN(SamplingSettings, FeatureSettings, GeneratorSettings, MarginalSettings):
-    """A mixture of generators, sampled from a posterior by private Langevin dynamics."""
+    """A mixture of generators, sampled from a posterior by private Langevin dynamics.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.BayesGAN(latent=32))  # as --method reads it
+    'bayesgan(latent=32)'
+    """
 
     capabilities: ClassVar[Capabilities] = Capabilities()
 

@@ -15,4 +15,10 @@ from understudy.synthesizers.neural import ConditionalMethod
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DPCTGAN(ConditionalMethod, CriticGAN):
-    """A GAN with a generator conditioned on a category of one column; its critic is trained by DP-SGD."""
+    """A GAN with a generator conditioned on a category of one column; its critic is trained by DP-SGD.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.DPCTGAN(steps=2000))  # as --method reads it
+    'dpctgan(steps=2000)'
+    """

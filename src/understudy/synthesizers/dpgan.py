@@ -136,4 +136,10 @@ class CriticGAN(ClipSettings, TargetSettings, GANSettings, TargetMethod):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DPGAN(CriticGAN):
-    """A GAN whose critic is trained by DP-SGD: it sees real rows only through clipped, noisy gradients."""
+    """A GAN whose critic is trained by DP-SGD: it sees real rows only through clipped, noisy gradients.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.DPGAN(loss="wgan"))  # as --method reads it
+    'dpgan(loss=wgan)'
+    """

@@ -23,7 +23,13 @@ from understudy.synthesizers.run import Run
 
 @dataclasses.dataclass(frozen=True)
 class DRS:
-    """Rejection sampling of a GAN's rows by its last critic, as in drs(dpgan). No privacy cost of its own."""
+    """Rejection sampling of a GAN's rows by its last critic, as in drs(dpgan). No privacy cost of its own.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.DRS(us.DPGAN()))  # as --method reads it
+    'drs(dpgan)'
+    """
 
     inner: HasTrajectory
     """The method to train: dpgan or dpctgan."""

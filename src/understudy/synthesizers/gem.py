@@ -38,7 +38,13 @@ ROUND_STEPS = 1 / 16
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GEM(GeneratorSettings):
-    """A generator network fitted to noisy marginals, selected privately round by round where its error is largest."""
+    """A generator network fitted to noisy marginals, selected privately round by round where its error is largest.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.GEM(steps=200))  # as --method reads it
+    'gem(steps=200)'
+    """
 
     capabilities: ClassVar[Capabilities] = Capabilities(trajectory=True, target=True)
 

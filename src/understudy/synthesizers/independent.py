@@ -19,7 +19,13 @@ from understudy.synthesizers.run import Run, calibrate_query
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Independent:
-    """One noisy histogram for each column. All dependence between columns is lost. The baseline to beat."""
+    """One noisy histogram for each column. All dependence between columns is lost. The baseline to beat.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.Independent(smoothing=0.1))  # as --method reads it
+    'independent(smoothing=0.1)'
+    """
 
     capabilities: ClassVar[Capabilities] = Capabilities()
 

@@ -30,7 +30,13 @@ from understudy.synthesizers.run import Run
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MST:
-    """A tree of 2-way marginals over all columns: the strongest dependencies, selected and measured privately."""
+    """A tree of 2-way marginals over all columns: the strongest dependencies, selected and measured privately.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.MST(iterations=500))  # as --method reads it
+    'mst(iterations=500)'
+    """
 
     capabilities: ClassVar[Capabilities] = Capabilities(target=True)
 

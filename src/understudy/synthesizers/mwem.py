@@ -50,7 +50,13 @@ LinearQuery = Clique | Box
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MWEM:
-    """A histogram of all columns, or of each group of columns, fitted to noisy answers by multiplicative weights."""
+    """A histogram of all columns, or of each group of columns, fitted to noisy answers by multiplicative weights.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.MWEM(rounds=20))  # as --method reads it
+    'mwem(rounds=20)'
+    """
 
     capabilities: ClassVar[Capabilities] = Capabilities(target=True)
 

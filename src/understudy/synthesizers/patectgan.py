@@ -27,7 +27,13 @@ NO_CONDITION = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PATECTGAN(ConditionalMethod, VoteGAN):
-    """PATE-GAN with a generator conditioned on a category of one column."""
+    """PATE-GAN with a generator conditioned on a category of one column.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.PATECTGAN(warm_steps=100))  # as --method reads it
+    'patectgan(warm_steps=100)'
+    """
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
         """As that of pategan; a table of numbers alone is refused where they are not discrete."""

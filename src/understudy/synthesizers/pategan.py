@@ -251,7 +251,13 @@ class VoteGAN(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PATEGAN(VoteGAN):
-    """A GAN whose student critic sees only noisy votes of teachers, each trained on its own partition of the units."""
+    """A GAN whose student critic sees only noisy votes of teachers, each trained on its own partition of the units.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.PATEGAN(warm_steps=100))  # as --method reads it
+    'pategan(warm_steps=100)'
+    """
 
 
 def _scale(event: Gaussian | DiscreteLaplace, teachers: int, queries: int) -> float:

@@ -49,7 +49,14 @@ class Capabilities:
 
 @runtime_checkable
 class Synthesizer(Protocol):
-    """A method: a frozen dataclass of settings that plans its queries and fits a model."""
+    """A method: a frozen dataclass of settings that plans its queries and fits a model.
+
+    Every class of the package that is a method follows it, and so may yours.
+
+    >>> import understudy as us
+    >>> isinstance(us.MST(), Synthesizer)
+    True
+    """
 
     @property
     def capabilities(self) -> Capabilities: ...

@@ -36,7 +36,13 @@ RESERVED = Query("reserved", "the least of the inner method's zCDP budget", ZCDP
 
 @dataclasses.dataclass(frozen=True)
 class Quail:
-    """Any method for all columns but the target, and a private learner that labels its rows."""
+    """Any method for all columns but the target, and a private learner that labels its rows.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.Quail(us.MST(), target="income"))  # as --method reads it
+    'quail(mst, target=income)'
+    """
 
     inner: Synthesizer
     """The method that generates the other columns. It never reads the target."""

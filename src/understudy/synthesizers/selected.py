@@ -50,7 +50,13 @@ LARGE_MISS = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Selected:
-    """The checkpoints of a training that serve a task best, selected privately by held-out rows."""
+    """The checkpoints of a training that serve a task best, selected privately by held-out rows.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.Selected(us.DPGAN(), k=3))  # as --method reads it
+    'selected(dpgan, k=3)'
+    """
 
     inner: HasTrajectory
     """The method to train: a GAN, or gem."""

@@ -71,6 +71,16 @@ class TableLocation:
         return cls(path, suffix, table)
 
     @property
+    def name(self) -> str:
+        """The name of the file or of the table in a database, without folder or address.
+
+        >>> TableLocation.parse("data/clinic.sqlite::patients").name
+        'clinic.sqlite::patients'
+        """
+        parts = (self.path.name, self.table)
+        return "::".join(part for part in parts if part) or "postgresql"
+
+    @property
     def read_only(self) -> str | None:
         """The name of the format if it cannot be written."""
         return "PostgreSQL" if self.suffix == "postgres" else _READ_ONLY.get(self.suffix)

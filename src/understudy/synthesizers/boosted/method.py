@@ -58,7 +58,13 @@ LARGE_MISS = 0.2
 
 @dataclasses.dataclass(frozen=True)
 class Boosted:
-    """Rows of many checkpoints of a GAN, reweighted until no distinguisher separates them from real rows."""
+    """Rows of many checkpoints of a GAN, reweighted until no distinguisher separates them from real rows.
+
+    >>> import understudy as us
+    >>> from understudy.synthesizers import express
+    >>> express(us.Boosted(us.DPGAN(steps=2000), rounds=100))  # as --method reads it
+    'boosted(dpgan(steps=2000), rounds=100)'
+    """
 
     inner: HasTrajectory
     """The method to train: a GAN, or gem. If it has no critics, all distinguishers are cells of marginals."""

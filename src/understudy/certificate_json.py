@@ -1,0 +1,228 @@
+"""The certificate for machines: a statement as JSON and back, the JSON Schema of it, and a plan as JSON."""
+
+import dataclasses
+import importlib.resources
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from understudy._version import __version__
+from understudy.marginals.measured import measured_from_json, measured_to_json
+from understudy.privacy.accounting import Spent, grid_for, spent
+from understudy.privacy.events import EVENTS, event_from_json
+from understudy.privacy.ledger import Guarantee, Plan, PublicFacts, Query, Statement
+from understudy.run.atomic import json_bytes
+
+FORMAT = "understudy-certificate"
+FORMAT_VERSION = 2
+SCHEMA_FILE = "certificate.schema.json"
+
+NOT_COVERED = (
+    "Other releases made from data of the same people. Privacy costs add up: keep a record of all of them.",
+    "Facts taken as public: the names and kinds of columns, and the facts listed above. A declared list or bound that "
+    "was itself read from the private table is outside this guarantee.",
+    "Scores, plots and reports that compare the synthetic table with the real one. They show statistics of real rows.",
+    "Decisions that a person made after seeing real rows, such as trying several settings and keeping the best.",
+    "What can be observed on the machine: running time, memory use and files, and whether a run fails because "
+    "memory runs out or a numerical minimum is not reached.",
+    "Anyone who obtains the secret of the run. All noise is expanded from 256 random bits of the operating "
+    "system, and whoever has these bits can subtract it. No release contains them. A checkpoint contains them "
+    "until the run has finished, so keep that folder private. (SHAKE-256 expands the secret into the noise of "
+    "counts, votes and selections, and into 64-bit Threefry keys for the noise of trained networks.)",
+    "The low-order bits of floating-point numbers: of the scores that a private selection compares, and of the noise "
+    "added to trained networks. The sums of gradients to which that noise is added are covered, including their "
+    "rounding. Counts, votes of teachers among them, have exact discrete noise and are covered in full.",
+)
+
+
+def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) -> dict[str, object]:
+    """The certificate for machines; `docs/certificate.md` explains each field. Infinity is written as null.
+
+    `checksums` are the SHA-256 of files of the release, by name.
+    """
+    facts = statement.facts
+    replace_epsilon, replace_delta = statement.replace_one
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "understudy_version": __version__,
+        "date": facts.date,
+        "checksums": dict(checksums or {}),
+        "private": statement.is_private,
+        "seeded": statement.seeded,
+        "released": statement.released,
+        "conditions": statement_conditions(facts),
+        "warnings": list(statement.warnings),
+        "method": statement.method,
+        "guarantee": {
+            "epsilon": _finite(statement.epsilon),
+            "delta": statement.delta,
+            "strength": None if statement.strength is None else statement.strength.value,
+            "epsilon_target": _finite(statement.epsilon_target),
+            "adjacency": "zero-out one unit" if facts.rows_declared is not None else "add or remove one unit",
+            "unit": {"column": facts.unit, "max_rows": statement.max_rows_per_unit},
+            "accountant": statement.accountant,
+            "epsilon_pld": _finite(statement.epsilon_pld),
+            "epsilon_rdp": _finite(statement.epsilon_rdp),
+            "replace_one": {"epsilon": _finite(replace_epsilon), "delta": replace_delta},
+        },
+        "public": {
+            "name": facts.name,
+            "responsible": facts.responsible,
+            "contact": facts.contact,
+            "rows": facts.rows_declared,
+            "kinds_drafted": facts.drafted,
+            "storage_types_kept": facts.types_kept,
+            "table_rows": facts.public_table,
+            "declared": list(facts.declared),
+        },
+        "estimated": list(facts.estimated),
+        "queries": [_query_to_json(query, statement) for query in statement.queries],
+        "measured_marginals": [measured_to_json(each) for each in statement.measurements],
+        "not_covered": list(NOT_COVERED),
+    }
+
+
+def from_json(content: Mapping) -> Statement:
+    """The statement that a certificate was made from."""
+    if content["format_version"] != FORMAT_VERSION:
+        raise ValueError(f"certificate format {content['format_version']}, expected {FORMAT_VERSION}")
+    guarantee, public = content["guarantee"], content["public"]
+    return Statement(
+        epsilon_target=_number(guarantee["epsilon_target"]),
+        delta=guarantee["delta"],
+        epsilon=_number(guarantee["epsilon"]),
+        epsilon_pld=_number(guarantee["epsilon_pld"]),
+        epsilon_rdp=_number(guarantee["epsilon_rdp"]),
+        accountant=guarantee["accountant"],
+        seeded=content["seeded"],
+        max_rows_per_unit=guarantee["unit"]["max_rows"],
+        queries=tuple(_query_from_json(query) for query in content["queries"]),
+        measurements=tuple(measured_from_json(each) for each in content.get("measured_marginals", ())),
+        facts=PublicFacts(
+            unit=guarantee["unit"]["column"],
+            rows_declared=public["rows"],
+            public_table=public["table_rows"],
+            drafted=public["kinds_drafted"],
+            types_kept=public["storage_types_kept"],
+            declared=tuple(public["declared"]),
+            estimated=tuple(content["estimated"]),
+            name=public.get("name"),
+            responsible=public.get("responsible"),
+            contact=public.get("contact"),
+            date=content.get("date"),
+        ),
+        warnings=tuple(content["warnings"]),
+        method=content["method"],
+        released=content["released"],
+    )
+
+
+def statement_conditions(facts: PublicFacts) -> list[str]:
+    """What the guarantee assumes beyond the declarations of a person; empty for a declared schema."""
+    conditions = []
+    if facts.public_table is not None:
+        conditions.append(
+            f"training started from a table of {facts.public_table:,} rows that the maker of this release "
+            "declared public. The people in that table are not protected. If it contains rows of the private "
+            "table, those rows are not protected either."
+        )
+    if facts.types_kept and not facts.drafted:
+        conditions.append(
+            "the storage types of the source are taken as public (keep_types). Many tools derive them from the "
+            "values, so one row can change them. Without this setting, types follow from the declared kinds."
+        )
+    if facts.drafted:
+        conditions.append(
+            "the kinds and storage types of the columns, and the format of dates, numbers and booleans, were "
+            "drafted from the table and not declared by a person. They depend on its values, even if the source "
+            "has types (tools derive those from the values), so one row can change them. Declare a schema to "
+            "remove this condition."
+        )
+    return conditions
+
+
+def plan_statement(plan: Plan, guarantee: Guarantee, spent: Spent) -> Statement:
+    """The statement that a run of this plan would end with, as far as a plan can know."""
+    assert guarantee.delta is not None
+    return Statement(
+        epsilon_target=guarantee.epsilon,
+        delta=guarantee.delta,
+        epsilon=spent.epsilon,
+        epsilon_pld=spent.pld,
+        epsilon_rdp=spent.rdp,
+        accountant=spent.accountant,
+        seeded=False,
+        max_rows_per_unit=1,  # no cost depends on it: each event carries its own
+        queries=plan.queries,
+    )
+
+
+def plan_to_json(plan: Plan, statement: Statement) -> dict[str, object]:
+    """A plan for machines: the same queries as in the certificate of the run."""
+    return {
+        "format": "understudy-plan",
+        "format_version": FORMAT_VERSION,
+        "understudy_version": __version__,
+        "epsilon": _finite(statement.epsilon),
+        "epsilon_target": _finite(statement.epsilon_target),
+        "delta": statement.delta,
+        "queries": [_query_to_json(query, statement) for query in plan],
+        "expected": [dataclasses.asdict(each) for each in plan.expected],
+        "notes": [note.to_json() for note in plan.notes],
+    }
+
+
+def _query_to_json(query: Query, statement: Statement) -> dict[str, object]:
+    return {
+        "key": query.key,
+        "what": query.what,
+        "path": list(query.path),
+        "columns": list(query.columns),
+        "event": query.event.to_json(),
+        "delta": query.delta,
+        "tail_delta": query.event.tail_delta,
+        "partition": query.partition,
+        "standalone_epsilon": _finite(standalone_epsilon(query, statement)),
+    }
+
+
+def _query_from_json(content: Mapping) -> Query:
+    return Query(
+        content["key"],
+        content["what"],
+        event_from_json(content["event"]),
+        tuple(content["columns"]),
+        content["delta"],
+        tuple(content["path"]),
+        content["partition"],
+    )
+
+
+def standalone_epsilon(query: Query, statement: Statement) -> float:
+    """Epsilon of one query if it were the only one, at the run's delta."""
+    if not math.isfinite(statement.epsilon_target):
+        return math.inf
+    grid = grid_for(statement.epsilon_target)
+    return spent([query.event], statement.delta - query.delta, grid=grid).epsilon
+
+
+def json_schema() -> dict[str, object]:
+    """The JSON schema of certificate.json: the published file, with the events as their classes describe them."""
+    schema = json.loads(importlib.resources.files("understudy").joinpath(SCHEMA_FILE).read_text(encoding="utf-8"))
+    schema["$defs"]["event"]["oneOf"] = [cls.json_schema() for cls in EVENTS.values()]
+    return schema
+
+
+def write_json_schema() -> None:
+    """Publishes `json_schema` after an event was added or changed."""
+    (Path(__file__).parent / SCHEMA_FILE).write_bytes(json_bytes(json_schema()))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else value

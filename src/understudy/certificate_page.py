@@ -1,0 +1,104 @@
+"""The certificate as one web page that opens offline, prints well and may be published; and all files of a certificate.
+
+Like the text, it is made from a `Statement` and checksums alone.
+"""
+
+import html
+import importlib.resources
+import os
+from collections.abc import Mapping
+
+from markdown_it import MarkdownIt
+
+from understudy.certificate import NO_CHECKSUMS, head_facts, round_up, sections, to_json, to_markdown, verdict
+from understudy.privacy.ledger import Statement
+from understudy.run.atomic import atomic_write, json_bytes
+
+CERTIFICATE_FILES = ("certificate.json", "CERTIFICATE.md", "certificate.html")
+
+
+def to_files(statement: Statement, checksums: Mapping[str, str] = NO_CHECKSUMS) -> dict[str, bytes]:
+    """The certificate for machines, for people, and as a page to publish: three files, by name."""
+    contents = (
+        json_bytes(to_json(statement, checksums)),
+        to_markdown(statement, checksums).encode(),
+        to_html(statement, checksums).encode(),
+    )
+    return dict(zip(CERTIFICATE_FILES, contents, strict=True))
+
+
+def to_html(statement: Statement, checksums: Mapping[str, str] = NO_CHECKSUMS) -> str:
+    """The whole page. It loads nothing and runs no script."""
+    name = statement.facts.name
+    style = importlib.resources.files("understudy").joinpath("certificate.css").read_text(encoding="utf-8")
+    facts = "".join(f"<div><dt>{_esc(what)}</dt><dd>{_esc(value)}</dd></div>" for what, value in _facts(statement))
+    digests = "".join(
+        f"<div><dt>SHA-256 of {_esc(file)}</dt><dd><code>{_esc(digest)}</code></dd></div>"
+        for file, digest in checksums.items()
+    )
+    title = "Privacy certificate" if name is None else f"Privacy certificate: {name}"
+    head = f"<h1>{_esc(name or 'Synthetic data release')}</h1>"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'\">"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">'
+        f"<title>{_esc(title)}</title><style>{style}</style></head><body><main>"
+        f'<header><p class="kind">Privacy certificate</p>{head}{_seal(statement)}</header>'
+        f'<section class="verdict">{markdown_to_html(_blocks(verdict(statement, with_figures=False)))}</section>'
+        f'<dl>{facts}{digests}</dl><section class="details">{markdown_to_html(_blocks(sections(statement)))}</section>'
+        "</main></body></html>\n"
+    )
+
+
+def write_page(
+    path: str | os.PathLike[str], statement: Statement, checksums: Mapping[str, str], *, force: bool = False
+) -> None:
+    """Writes the page, whole or not at all."""
+    with atomic_write(path, force=force) as file:
+        file.write(to_html(statement, checksums).encode())
+
+
+def _facts(statement: Statement) -> list[tuple[str, str]]:
+    return [*head_facts(statement).items(), ("Method", statement.method)]
+
+
+def _seal(statement: Statement) -> str:
+    """What the page says in one look: the strength of the guarantee and its figures, or that there is none."""
+    figures = (
+        f"epsilon {round_up(statement.epsilon, 4)} (requested: at most {statement.epsilon_target:g}), "
+        f"delta {round_up(statement.delta, 2)}"
+    )
+    if not statement.released:
+        kind, word = "none", "Spent, nothing released"
+    elif statement.strength is None:
+        kind, word, figures = "none", "Not private", "There is no guarantee."
+    else:
+        kind, word = statement.strength.value, f"{statement.strength.value.capitalize()} guarantee"
+    return f'<p class="seal {kind}"><strong>{word}</strong> <span>{figures}</span></p>'
+
+
+def _blocks(blocks: list[str]) -> str:
+    return "\n\n".join(blocks)
+
+
+def _esc(text: str) -> str:
+    return html.escape(" ".join(text.split()))
+
+
+def markdown_to_html(source: str, *, down: int = 0) -> str:
+    """Markdown with tables as HTML, headings `down` levels lower. Raw HTML and links are off: they come out as text."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "autolink", "image"])
+    parser.disable(["html_block", "html_inline", "reference", "entity"])
+    tokens = parser.parse(source)
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(int(token.tag[1]) + down, 6)}"
+        if token.type in ("th_open", "td_open") and token.attrs.pop("style", "") == "text-align:right":
+            token.attrs["class"] = "n"
+        if token.type == "table_open":
+            token.attrs["class"] = "plain"
+    page = parser.renderer.render(tokens, parser.options, {})
+    scroll = '<div class="scroll" tabindex="0" role="region" aria-label="Table">'
+    return page.replace("<table", f"{scroll}<table").replace("</table>", "</table></div>")

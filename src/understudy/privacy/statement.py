@@ -1,0 +1,128 @@
+"""What a run spent: its statement, the public facts it rests on, and how strong its guarantee is."""
+
+import dataclasses
+import decimal
+import enum
+import math
+
+from understudy.privacy.marginal_noise import MeasuredMarginal
+from understudy.privacy.plan import Query
+from understudy.summary import Summarized, Summary
+
+
+class Strength(enum.Enum):
+    """How strong a guarantee is, by its epsilon alone."""
+
+    STRONG = "strong"
+    MODERATE = "moderate"
+    LIMITED = "limited"
+    WEAK = "weak"
+
+
+def strength(epsilon: float) -> Strength:
+    """Up to 1 strong, up to 3 moderate, up to 10 limited, above weak.
+
+    >>> strength(1.0).value, strength(20.0).value
+    ('strong', 'weak')
+    """
+    limits = {Strength.STRONG: 1.0, Strength.MODERATE: 3.0, Strength.LIMITED: 10.0}
+    return next((word for word, most in limits.items() if epsilon <= most), Strength.WEAK)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PublicFacts:
+    """What a run took as public, and what it estimated privately where the schema left a fact open."""
+
+    unit: str | None = None
+    """The column that identifies the privacy unit; None: every row is one."""
+    rows_declared: int | None = None
+    public_table: int | None = None
+    """Rows of the table, declared public, that training started from; None: there was none."""
+    drafted: bool = False
+    """Kinds were inferred from the table rather than declared by a person."""
+    types_kept: bool = False
+    """Synthetic columns have the storage types of the source, which were taken as public."""
+    declared: tuple[str, ...] = ()
+    """Sentences: what the schema declares to be public."""
+    estimated: tuple[str, ...] = ()
+    """Sentences: what the schema left open, and the noisy answers."""
+    name: str | None = None
+    """The data set: its declared name, else that of its file; None: a frame without a declared name."""
+    responsible: str | None = None
+    """Who answers for the release, as declared."""
+    contact: str | None = None
+    """Where to ask about it, as declared."""
+    date: str | None = None
+    """The day of the run, as in 2026-03-31."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Statement(Summarized):
+    """What a run spent, on what, under which guarantee. Made from what ran, never from what was requested.
+
+    `release.statement` is one; `understudy.certificate` writes it for people and for machines.
+
+    >>> import understudy as us
+    >>> table, schema = {"a": [True, False] * 50}, {"columns": {"a": {"kind": "boolean"}}}
+    >>> import pyarrow as pa
+    >>> statement = us.fit(pa.table(table), "independent", epsilon=1, schema=schema).statement
+    >>> statement.is_private, 0.9 < statement.epsilon <= 1.0, statement.delta
+    (True, True, 1e-06)
+    """
+
+    epsilon_target: float
+    delta: float
+    epsilon: float
+    epsilon_pld: float
+    epsilon_rdp: float
+    accountant: str
+    seeded: bool
+    max_rows_per_unit: int
+    queries: tuple[Query, ...]
+    measurements: tuple[MeasuredMarginal, ...] = ()
+    facts: PublicFacts = PublicFacts()
+    warnings: tuple[str, ...] = ()
+    """Sentences: what a reader should know about this run, from public facts and noisy answers."""
+    method: str = ""
+    released: bool = True
+    """False: the run failed after its first query. The statement has its planned cost, and nothing was released."""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the guarantee holds: finite epsilon, and noise that cannot be reproduced."""
+        return math.isfinite(self.epsilon) and not self.seeded
+
+    @property
+    def replace_one(self) -> tuple[float, float]:
+        """The same guarantee for replacing one unit by another: a removal followed by an addition."""
+        if not math.isfinite(self.epsilon):
+            return math.inf, 1.0
+        return 2 * self.epsilon, min(1.0, (1 + math.exp(self.epsilon)) * self.delta)
+
+    @property
+    def strength(self) -> Strength | None:
+        """How strong the guarantee is, by epsilon alone; None where nothing is guaranteed."""
+        return strength(self.epsilon) if self.is_private else None
+
+    def _summary(self) -> Summary:
+        facts = {"epsilon": f"{round_up(self.epsilon, 4)} of {self.epsilon_target:g}", "delta": round_up(self.delta, 2)}
+        if self.strength is None:
+            title = "NOT PRIVATE: " + ("its noise was seeded" if self.seeded else "made without noise")
+        else:
+            title = f"{self.strength.value.capitalize()} guarantee"
+        unit = "one row" if self.facts.unit is None else f"all rows with the same {self.facts.unit}"
+        facts |= {"privacy unit": unit, "method": self.method}
+        rows = [(query.label, query.event.describe()) for query in self.queries]
+        return Summary(title, facts, ("query", "mechanism"), rows, self.warnings)
+
+
+def round_up(value: float, digits: int) -> str:
+    """The figure with this many significant digits, rounded up: a guarantee must not be rounded down."""
+    if value <= 0 or not math.isfinite(value):
+        return f"{value:g}"
+    exact = decimal.Decimal(value)
+    step = decimal.Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    up = exact.quantize(step, rounding=decimal.ROUND_CEILING)
+    # 1.2e-06 as a float is a hair above its decimal digits: what was meant by them counts as itself.
+    near = decimal.Decimal(f"{value:.{digits - 1}e}")
+    return f"{float(near if abs(near - exact) <= exact * decimal.Decimal('1e-12') else up):.{digits}g}"
