@@ -63,7 +63,7 @@ def draw_shares(real: pd.DataFrame, fake: pd.DataFrame) -> str:
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 300" width="900" font-size="14" '
         'font-family="system-ui, sans-serif"><rect width="900" height="300" fill="#fff"/>'
         f'<text x="20" y="26" font-size="16" font-weight="600" fill="{INK}">'
-        "The embedded health survey and its synthetic stand-in: percent of each group</text>"
+        "The embedded health survey and a synthetic table: percent of each group</text>"
         f"{legend}{''.join(parts)}</svg>\n"
     )
 
