@@ -197,7 +197,7 @@ def test_words_say_the_numbers(statement: Statement) -> None:
     for query in statement.queries:
         assert query.what in words
     if statement.facts.unit is not None:
-        assert "At most 3 row(s) of each unit" in words
+        assert "Only the first 3 rows of each unit" in words
     for line in certificate.NOT_COVERED:
         assert line in words
 

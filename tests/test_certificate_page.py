@@ -51,8 +51,8 @@ def made_up(epsilon: float, facts: PublicFacts = FACTS, **changed: object) -> St
 @pytest.mark.parametrize(
     ("epsilon", "word", "times", "said"),
     [
-        (0.1, "strong", "1.11", "learns almost the same whether or not"),
-        (1.0, "strong", "2.72", "learns almost the same whether or not"),
+        (0.1, "strong", "1.11", "is almost the same whether or not"),
+        (1.0, "strong", "2.72", "is almost the same whether or not"),
         (1.001, "moderate", "2.73", "depends somewhat on whether"),
         (3.0, "moderate", "20.1", "depends somewhat on whether"),
         (3.001, "limited", "20.2", "may depend considerably on whether"),
@@ -69,13 +69,13 @@ def test_the_word_and_the_sentence_follow_from_epsilon(epsilon: float, word: str
     called = "**This is a weak guarantee.**" if word == "weak" else f"**{word.capitalize()} guarantee.**"
     assert called in text
     assert said in text
-    assert f"more than {times} times as likely or unlikely, apart from an added probability of at most 1.2e-06" in text
+    assert f"by at most a factor of {times}, apart from an added probability of at most 1.2e-06" in text
     assert f'<p class="seal {word}">' in to_html(statement)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 2.5, 7.7, 12.3, 20.7, 25.0, 80.0])
 def test_the_factor_is_never_rounded_down(epsilon: float) -> None:
-    said = re.search(r"more than (\S+) times", certificate.to_markdown(made_up(epsilon)))
+    said = re.search(r"a factor of (\S+),", certificate.to_markdown(made_up(epsilon)))
     assert said is not None
     power = re.fullmatch(r"10\^(\d+)", said[1])
     factor = 10.0 ** int(power[1]) if power else float(said[1].replace(",", ""))
@@ -87,13 +87,13 @@ def test_what_is_no_private_release_is_never_called_strong(changed: dict) -> Non
     statement = dataclasses.replace(made_up(1.0), **changed)
     for shown in (certificate.to_markdown(statement), to_html(statement)):
         assert "Strong guarantee" not in shown
-        assert "learns almost the same" not in shown
+        assert "is almost the same" not in shown
     assert '<p class="seal none">' in to_html(statement)
 
 
 def test_a_declared_size_is_said_not_to_be_hidden() -> None:
     """What the sentence says holds by `tests/test_declared_size.py`: such runs have the zero-out guarantee."""
-    sentence = "The table's size is public, so the guarantee hides the values of one row, not the number of rows."
+    sentence = "The number of rows is public, so the guarantee hides the values of one row, not the number of rows."
     sized = dataclasses.replace(FACTS, rows_declared=200)
     assert sentence in certificate.to_markdown(made_up(1.0, sized))
     assert "the values of a given row were in the table" in certificate.to_markdown(made_up(1.0, sized))

@@ -124,7 +124,7 @@ def test_the_command_prints_first_that_it_is_not_private_and_writes_nothing(
     out = capsys.readouterr().out
     assert " ".join(out.split()).startswith(" ".join(WARNING.split()))
     assert "The table has 30 rows. At epsilon 1:" in out
-    assert "Warning: 30 rows are few for epsilon 1" in " ".join(out.split())
+    assert "Warning: 30 rows are too few for epsilon 1" in " ".join(out.split())
     assert {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in tmp_path.iterdir()} == before
     assert run(["preview", "people.csv"]) == 2
     assert run(["preview", "people.csv", "--epsilon", "1000"]) == 2

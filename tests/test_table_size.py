@@ -29,11 +29,13 @@ def test_a_plan_for_few_rows_warns_and_one_for_many_does_not() -> None:
         least = round_to_two_digits(ENOUGH * noise)
         (told,) = about_size(us.plan(schema, method, GUARANTEE, rows=least - 1))
         assert told.level is Level.WARNING
-        assert told.text.startswith(f"{least - 1:,} rows are few for epsilon 1: each count will be off by about ±")
+        assert told.text.startswith(f"{least - 1:,} rows are too few for epsilon 1: each count will be off by about ±")
         assert f"About {least:,} rows would be enough" in told.text
         assert not about_size(us.plan(schema, method, GUARANTEE, rows=least))
         declared = dataclasses.replace(schema, rows=20)
-        assert about_size(us.plan(declared, method, GUARANTEE))[0].text.startswith("20 rows are few for epsilon 1: ")
+        assert about_size(us.plan(declared, method, GUARANTEE))[0].text.startswith(
+            "20 rows are too few for epsilon 1: "
+        )
         assert about_size(us.plan(declared, method, us.Guarantee(100.0, 1e-6))) == []
 
 
@@ -85,7 +87,7 @@ def test_a_run_says_it_before_anything_is_charged_and_never_by_its_rows(num_rows
         "Each count will be off by about ±6.2 rows. If your table has fewer than 63 rows, expect mostly noise.",
         "Warning",
     ]
-    assert "20 rows are few for epsilon 1" in said[1]
+    assert "20 rows are too few for epsilon 1" in said[1]
 
 
 # ----------------------------------------------------------------------------------------------------- plan with --rows
@@ -98,7 +100,7 @@ def test_an_assumed_number_of_rows_is_used_throughout() -> None:
     of_declared = us.plan(dataclasses.replace(declared, rows=20_000), "pategan", us.Guarantee(1.0))
     assert assumed.queries == of_declared.queries
     *others, last = assumed.notes
-    assert last.text == "Planned with 20,000 rows in place of the 200 that the schema declares."
+    assert last.text == "Planned for 20,000 rows instead of the declared 200."
     assert tuple(others) == of_declared.notes
     undeclared = us.Schema(columns=COLUMNS)
     assert "size" in us.plan(undeclared, "mst", GUARANTEE, rows=500)

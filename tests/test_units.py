@@ -315,8 +315,8 @@ def test_the_plan_is_what_is_charged(release: us.Release) -> None:
 def test_plan_run_and_certificate_say_it(release: us.Release) -> None:
     said = (
         "At most the first 4 rows of each unit ('who') are used; further rows are left out. A synthetic unit has 1 to "
-        "4 rows, drawn from a noisy histogram of rows per unit. One value per unit: sex, born. All other values are "
-        "drawn row by row."
+        "4 rows, sampled from a noisy histogram of rows per unit. One value per unit: sex, born. All other values are "
+        "sampled row by row."
     )
     assert describe_units(schema()) == said
     assert said in [note.text for note in us.plan(schema(), "mst", us.Guarantee(2.0, 1e-6)).notes]
@@ -326,8 +326,8 @@ def test_plan_run_and_certificate_say_it(release: us.Release) -> None:
     assert "one value per unit: sex, born" in release.statement.facts.declared
     for words in (
         estimated,
-        "At most 4 row(s) of each unit were used, the first ones in the table. Further rows,",
-        "The number of rows of a synthetic unit is drawn from a noisy histogram of rows per unit; its rows are indep",
+        "Only the first 4 rows of each unit were used. Further rows,",
+        "The number of rows of a synthetic unit is sampled from a noisy histogram of rows per unit; its rows are indep",
         "number of units with 1 to 4 rows",
     ):
         assert words in release.certificate

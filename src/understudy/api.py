@@ -82,7 +82,7 @@ def make_plan(
     run = plan_run(replaced, synthesizer, guarantee, binning or Binning(), num_rows=rows)
     notes = warnings_of(guarantee.warnings) + unit_notes(schema) + run.discovery.notes + run.training.notes
     if replaced != schema:
-        notes += (Note(f"Planned with {rows:,} rows in place of the {schema.rows:,} that the schema declares."),)
+        notes += (Note(f"Planned for {rows:,} rows instead of the declared {schema.rows:,}."),)
     if not guarantee.is_private:
         return Plan(run.queries, notes)
     expected = _expected_noise(synthesizer, run, num_rows=rows)
@@ -139,8 +139,8 @@ def fit(
     raised as `UnderstudyWarning`, and is among the `notes` of the release.
 
     With a declared schema the synthetic columns have the types of the declared kinds. With `keep_types` they have the
-    types of the columns of `table`, which are then treated as public: the certificate says so. `reading` says what a
-    text file or workbook does not say itself: its encoding, its decimal sign, whether it has a header, the sheet.
+    types of the columns of `table`, which are then treated as public: the certificate says so. `reading` states
+    what a text file or workbook does not: its encoding, its decimal mark, whether it has a header, the sheet.
 
     `checkpoint` names a folder in which the run keeps the secret of its noise and the state of its training: if it is
     killed, the same call with `resume=True` continues to the same release. Saving the release deletes the folder;
@@ -183,7 +183,7 @@ def read_guarantee(guarantee: Guarantee | None, epsilon: float | None, delta: fl
     if epsilon is not None:
         return Guarantee(epsilon, delta)
     if delta is not None:
-        raise ConfigError("delta alone is no guarantee. Give epsilon too: epsilon=1.")
+        raise ConfigError("delta alone is not a guarantee. Give epsilon too: epsilon=1.")
     return None
 
 
@@ -193,7 +193,7 @@ def _run_warnings(release: Release) -> Iterator[str]:
         yield "The noise was seeded, so this release is not private. Use a seed for tests and public data only."
     if release.schema.drafted:
         yield (
-            "The schema was drafted from the table, and each row counts as one person. Declare a schema if people can "
+            "The schema was drafted from the table, and each row counts as one person. Write a schema if people can "
             "have several rows, or to declare ids and free text."
         )
     yield from (note.text for note in release.notes if note.level is Level.WARNING)

@@ -213,7 +213,7 @@ def verdict(statement: Statement, *, with_figures: bool = True) -> list[str]:
 
 
 _MEANINGS = {
-    Strength.STRONG: "Anyone studying this release learns almost the same whether or not {presence}",
+    Strength.STRONG: "What anyone can learn from this release is almost the same whether or not {presence}",
     Strength.MODERATE: "What anyone can learn from this release depends somewhat on whether {presence}",
     Strength.LIMITED: "What anyone can learn from this release may depend considerably on whether {presence}",
     Strength.WEAK: "What anyone can learn from this release may depend strongly on whether {presence}",
@@ -229,13 +229,13 @@ def _meaning(statement: Statement) -> list[str]:
     presence = f"the values of a given {unit} were in the table" if is_sized else f"a given {unit} was in the table"
     called = "This is a weak guarantee." if word is Strength.WEAK else f"{word.value.capitalize()} guarantee."
     meaning = (
-        f"**{called}** {_MEANINGS[word].format(presence=presence)}: no outcome becomes more than "
-        f"{_times(statement.epsilon)} times as likely or unlikely, apart from an added probability of at most "
-        f"{round_up(statement.delta, 2)} (delta). The word follows from epsilon alone: up to 1 strong, up to 3 "
+        f"**{called}** {_MEANINGS[word].format(presence=presence)}: the probability of any outcome changes by at most "
+        f"a factor of {_times(statement.epsilon)}, apart from an added probability of at most "
+        f"{round_up(statement.delta, 2)} (delta). The strength depends on epsilon alone: up to 1 strong, up to 3 "
         "moderate, up to 10 limited, above 10 weak."
     )
     size = (
-        "The table's size is public, so the guarantee hides the values of one "
+        "The number of rows is public, so the guarantee hides the values of one "
         f"{'row' if facts.unit is None else 'unit'}, not the number of rows."
     )
     return [meaning, size] if is_sized else [meaning]
@@ -270,13 +270,12 @@ def _protected(statement: Statement) -> list[str]:
     who = "The privacy unit is one row. A person with several rows is protected less: each row is protected separately."
     if facts.unit is not None:
         who = (
-            f"The privacy unit is all rows with the same value of {_code(facts.unit)}. At most "
-            f"{statement.max_rows_per_unit} row(s) of each unit were used, the first ones in the table. Further rows, "
-            "and rows without a value there, were left out."
+            f"The privacy unit is all rows with the same value of {_code(facts.unit)}. {_used(statement)} "
+            "Further rows, and rows with no value in that column, were left out."
         )
         if any(isinstance(query.event, UnitHistogram) for query in statement.queries):
             who += (
-                " The number of rows of a synthetic unit is drawn from a noisy histogram of rows per unit; its rows "
+                " The number of rows of a synthetic unit is sampled from a noisy histogram of rows per unit; its rows "
                 "are independent of each other, given the columns with one value per unit."
             )
     relation = "Neighbouring tables differ by adding or removing one unit. The number of rows is protected as well."
@@ -293,11 +292,18 @@ def _protected(statement: Statement) -> list[str]:
     return ["## Who is protected", f"{who} {relation}", replaced]
 
 
+def _used(statement: Statement) -> str:
+    most = statement.max_rows_per_unit
+    return (
+        f"Only the first {'row' if most == 1 else f'{most:,} rows'} of each unit {'was' if most == 1 else 'were'} used."
+    )
+
+
 def _public(facts: PublicFacts) -> list[str]:
     types = " and storage types" if facts.drafted or facts.types_kept else ""
     lines = [
         "## What was taken as public",
-        f"Column names{',' if types else ' and'} kinds{types}. The maker of this release also declared public:",
+        f"Column names{',' if types else ' and'} kinds{types}. The data steward also declared public:",
         _bullets(facts.declared or ["nothing else"]),
     ]
     if facts.estimated:
@@ -332,7 +338,10 @@ def _queries(statement: Statement) -> list[str]:
 
 
 def _accounting(statement: Statement) -> list[str]:
-    figures = {"privacy-loss distribution": statement.epsilon_pld, "Renyi (zCDP)": statement.epsilon_rdp}
+    figures = {
+        "by privacy-loss distribution": statement.epsilon_pld,
+        "by Renyi (zCDP)": statement.epsilon_rdp,
+    }
     listed = "; ".join(
         f"{name}: {round_up(figure, 4)}"
         if math.isfinite(figure)
@@ -340,9 +349,9 @@ def _accounting(statement: Statement) -> list[str]:
         for name, figure in figures.items()
     )
     return [
-        "## How it was added up",
+        "## How the total was computed",
         f"Two accountants computed epsilon at delta {round_up(statement.delta, 2)}. Both figures are upper bounds, so "
-        f"the smaller one holds. {listed}.",
+        f"the smaller one is the guarantee. Epsilon {listed}.",
     ]
 
 

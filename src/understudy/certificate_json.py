@@ -26,8 +26,8 @@ NOT_COVERED = (
     "Decisions that a person made after seeing real rows, such as trying several settings and keeping the best.",
     "What can be observed on the machine: running time, memory use and files, and whether a run fails because "
     "memory runs out or a numerical minimum is not reached.",
-    "Anyone who obtains the secret of the run. All noise is expanded from 256 random bits of the operating "
-    "system, and whoever has these bits can subtract it. No release contains them. A checkpoint contains them "
+    "Anyone who obtains the secret of the run. All noise is expanded from 256 random bits from the operating "
+    "system, and anyone who has these bits can subtract it. No release contains them. A checkpoint contains them "
     "until the run has finished, so keep that folder private. (SHAKE-256 expands the secret into the noise of "
     "counts, votes and selections, and into 64-bit Threefry keys for the noise of trained networks.)",
     "The low-order bits of floating-point numbers: of the scores that a private selection compares, and of the noise "

@@ -1,4 +1,4 @@
-"""Splits a real table into rows to fit and rows to test on, by one coin for each privacy unit. For the steward only."""
+"""Splits a real table at random into rows to fit and rows to test on, by privacy unit. For the steward only."""
 
 import dataclasses
 import os
@@ -28,8 +28,8 @@ def split(
 ) -> "tuple[Frame, Frame]":
     """Splits a table into rows to fit and rows to hold out for `evaluate`, in the kind of frame that was given.
 
-    Each privacy unit is held out with probability `test`, by a coin of its own, with all of its rows. The unit is the
-    column `unit`, or that of the schema; without one each row is a unit. Both parts are private.
+    Each privacy unit is held out independently with probability `test`, with all of its rows. The unit is the column
+    `unit`, or that of the schema; without one each row is a unit. Both tables are private.
 
     >>> import pandas as pd
     >>> train, held = split(pd.DataFrame({"person": [1, 1, 2, 3], "x": [5, 6, 7, 8]}), 0.5, unit="person")

@@ -56,8 +56,8 @@ class Requirements:
             return Note(text)
         few = "1 row is" if num_rows == 1 else f"{num_rows:,} rows are"
         text = (
-            f"{few} few for epsilon {epsilon:g}: {said}. Expect mostly noise. About {least:,} rows would be enough; a "
-            "larger epsilon, fewer columns or declared categories help too."
+            f"{few} too few for epsilon {epsilon:g}: {said}. Expect mostly noise. About {least:,} rows would be "
+            "enough; a larger epsilon, fewer columns or declared categories help too."
         )
         return Note(text, Level.WARNING)
 

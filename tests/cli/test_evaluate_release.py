@@ -49,7 +49,7 @@ def test_the_example_of_the_readme_needs_no_schema(
     rules = ["--constraint", "age >= 18", "--constraint", "age < 200"]
     assert run(["evaluate", "people.csv", "fake.csv", "--quick", *written, *rules, "-q"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "The schema is that of the release fake.release." in out
+    assert "Schema: that of the release fake.release." in out
     assert "Lost The dependence of “age” with “rich”" in out
     assert "Not for Do not use it for analyses of “age” with “rich”" in out
     assert "rows that violate the rule fake real" in out
@@ -67,7 +67,7 @@ def test_a_schema_file_takes_precedence(
 ) -> None:
     monkeypatch.chdir(folder)
     assert run(["evaluate", "people.csv", "fake.csv", "--schema", "schema.toml", "--metric", "tv1", "-q"]) == 0
-    assert "The schema is that of" not in capsys.readouterr().out
+    assert "Schema: that of" not in capsys.readouterr().out
 
 
 def test_a_release_elsewhere_can_be_named(
@@ -77,9 +77,9 @@ def test_a_release_elsewhere_can_be_named(
     lonely = tmp_path / "lonely.csv"
     lonely.write_bytes((folder / "fake.csv").read_bytes())
     assert run(["evaluate", "people.csv", str(lonely), "--release", "fake.release", "--metric", "tv1", "-q"]) == 0
-    assert "The schema is that of the release fake.release." in capsys.readouterr().out
+    assert "Schema: that of the release fake.release." in capsys.readouterr().out
     assert run(["evaluate", "people.csv", str(lonely), "--metric", "tv1", "-q"]) == 0
-    assert "The schema is that of" not in capsys.readouterr().out
+    assert "Schema: that of" not in capsys.readouterr().out
 
 
 def test_releases_that_disagree_are_refused(

@@ -55,7 +55,7 @@ def test_all_rows_of_a_unit_go_to_one_side(place: Path, how: list[str], capsys: 
     for name in ("train.csv", "test.csv"):
         assert stat.S_IMODE(os.stat(name).st_mode) == 0o600
     said = capsys.readouterr().err
-    assert "all rows of one 'person' are in one of them" in said
+    assert "rows of the same 'person' stay together" in said
     assert ("about 700 of them" in said) == ("--schema" in how)
     assert str(len(train)) not in said
 
@@ -66,7 +66,7 @@ def test_without_a_unit_each_row_has_a_coin(place: Path, capsys: pytest.CaptureF
     assert len(train) + len(held) == 1000
     assert 130 < len(held) < 270
     assert set(train["person"]) & set(held["person"])
-    assert "each row counts as one person (else: --unit)" in capsys.readouterr().err
+    assert "each row counts as one person (otherwise: --unit)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_synth_fits_only_the_rest_and_evaluate_finds_both(place: Path, capsys: p
     check_parts(whole[~whole["person"].isin(held["person"])], held)
     assert run(["evaluate", "people.csv", "fake.csv", "--metric", "tv1", "-q"]) == 0
     out = capsys.readouterr().out
-    assert "The schema is that of the release fake.release." in out
+    assert "Schema: that of the release fake.release." in out
     assert "Held-out rows: fake.holdout.csv." in out
-    assert "were left out of it" in out
+    assert "were removed from it" in out
 
 
 def test_the_file_of_the_held_out_rows_can_be_named(place: Path) -> None:
@@ -123,7 +123,7 @@ def test_the_file_of_the_held_out_rows_can_be_named(place: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--holdout", "x.csv"], "give --split 0.2 too"),
+        (["--holdout", "x.csv"], "Give --split 0.2 too"),
         (["--split", "1"], "--split must be a fraction between 0 and 1"),
         (["--split", "0.2", "--holdout", "people.csv"], "exists"),
         (["--split", "0.2", "--holdout", "a.duckdb::b"], "not a table of a database"),

@@ -359,7 +359,7 @@ def test_a_holdout_out_of_the_real_table_is_noticed() -> None:
     assert any("equal a row of the real table" in warning for warning in content["warnings"])
     content = evaluate(REAL, GOOD, holdout=REAL.slice(0, 500), metrics=["tv1"]).to_json()
     assert content["real"]["rows"] == 1500  # what was held out is not compared with itself
-    assert any("were left out of it" in warning for warning in content["warnings"])
+    assert any("were removed from it" in warning for warning in content["warnings"])
     draw = np.random.default_rng(0)
     few = [pa.table({"a": draw.integers(0, 4, 500), "b": draw.integers(0, 4, 500)}) for _ in range(2)]
     content = evaluate(few[0], few[1], holdout=few[1], metrics=["tv1"]).to_json()

@@ -50,10 +50,10 @@ GOOD = {"ward": (0.01, 0.01), "sex": (0.02, 0.01), "n_age": (0.03, 0.0)}
 def test_a_good_table() -> None:
     found = said(card_of(GOOD, {("ward", "sex"): (0.5, 0.48)}))
     assert found == {
-        "Good": "All 3 columns have nearly the real histogram and all 1 dependence between columns are kept.",
-        "Lost": "No dependence and no histogram is lost.",
-        "Rules": "None was checked: give them with --constraint.",
-        "Not for": "Nothing found here speaks against a use, but single persons and very small groups are never real.",
+        "Good": "All 3 columns closely match the real histogram and the only dependence between columns is kept.",
+        "Lost": "No dependence or histogram is lost.",
+        "Rules": "No rules were checked. Add them with --constraint.",
+        "Not for": "No limits were found, but never use it for conclusions about individuals or very small groups.",
     }
 
 
@@ -97,16 +97,16 @@ def test_losses_are_named_with_their_measure_and_the_real_value_the_largest_firs
     found = said(card)
     assert found["Lost"] == (
         "The dependences of “ward” with “n_age” (correlation ratio 0.90, here 0.10), “n_age” with “n_stay” "
-        "(correlation −0.60, here 0.00) and “ward” with “sex” (Cramér's V 0.40, here 0.05) (for example, of real rows "
-        "with ward = “obstetrics”, 99.0 % have sex = “f”, here 50.0 %); the histogram of “n_stay” (20.0 % of the rows "
-        "differ)."
+        "(correlation −0.60, here 0.00) and “ward” with “sex” (Cramér's V 0.40, here 0.05) (for example, 99.0 % of "
+        "real rows with ward = “obstetrics” have sex = “f”, compared with 50.0 % of synthetic rows); the histogram of "
+        "“n_stay” (20.0 % of the rows differ)."
     )
     assert found["Not for"] == (
-        "Do not use it for analyses of “ward” with “n_age”, “n_age” with “n_stay” and “ward” with “sex”; nor for "
+        "Do not use it for analyses of “ward” with “n_age”, “n_age” with “n_stay” and “ward” with “sex”; or for "
         "totals or averages of “n_stay”."
     )
     assert found["Good"] == (
-        "3 of 4 columns have nearly the real histogram and 1 of 4 dependences between columns are kept."
+        "3 of 4 columns closely match the real histogram and 1 of 4 dependences between columns is kept."
     )
 
 
@@ -114,10 +114,10 @@ def test_what_models_lose_is_said_from_a_fifth_of_their_advantage_on() -> None:
     card = card_of(GOOD, {})
     auc = next(entry for entry in card["metrics"] if entry["key"] == "tstr_auc")
     auc["values"]["aim"] = score(0.7)
-    assert "50.0 % of what models learn about “income”" in said(card)["Lost"]
+    assert "50.0 % of what models can learn about “income”" in said(card)["Lost"]
     assert "models of “income”" in said(card)["Not for"]
     auc["values"]["aim"] = score(0.89)
-    assert "models of “income” learn nearly as much as from real rows" in said(card)["Good"]
+    assert "models of “income” are nearly as accurate as if trained on real rows" in said(card)["Good"]
     assert "models" not in said(card)["Lost"] + said(card)["Not for"]
     auc["values"]["aim"] = score(0.84)  # in between: neither good nor lost
     assert "models" not in " ".join(said(card).values())
@@ -137,10 +137,10 @@ def test_broken_rules_are_named_and_speak_against_uses() -> None:
     conditions = [{"condition": "discharge >= admission", "real": 0.0, "synthetic": 0.47},
                   {"condition": "age < 120", "real": 0.0, "synthetic": 0.0}]  # fmt: skip
     card["details"]["constraints"] = {"aim": {"conditions": conditions}}
-    assert said(card)["Rules"] == "Broken: “discharge >= admission” by 47.0 % of the rows (real: 0 %)."
+    assert said(card)["Rules"] == "Broken: “discharge >= admission” in 47.0 % of the rows (real: 0 %)."
     assert said(card)["Not for"] == "Do not use it for anything that relies on the broken rule."
     conditions[0]["synthetic"] = 0.0
-    assert said(card)["Rules"] == "All 2 rules hold as in the real table."
+    assert said(card)["Rules"] == "Both rules hold as in the real table."
     page = render(card)
     assert "Fraction of the rows that violate" not in page  # nothing to draw
     conditions[1]["synthetic"] = 0.2
@@ -153,10 +153,10 @@ def test_a_lost_dependence_of_single_values_counts_where_the_columns_keep_theirs
         {"columns": ["ward", "sex"], "values": ["x", "f"], "real": 0.9, "synthetic": 0.0, "real_fraction": 0.9,
          "synthetic_fraction": None, "real_rows": 12}
     ]  # fmt: skip
-    assert said(card)["Lost"].startswith("A dependence between single values: of real rows with ward = “x”, 90.0 %")
-    assert "no synthetic row has the former" in said(card)["Lost"]
+    assert said(card)["Lost"].startswith("A dependence between single values: 90.0 % of real rows with ward = “x”")
+    assert "no synthetic row has ward = “x”" in said(card)["Lost"]
     assert said(card)["Not for"] == "Do not use it for analyses of “ward” with “sex”."
-    assert "Values that no longer go together" in render(card)
+    assert "Lost dependences of single values" in render(card)
 
 
 def test_there_is_no_verdict_on_a_part_of_the_scores() -> None:
@@ -171,12 +171,12 @@ def test_equal_rows_are_explained_where_they_stand() -> None:
     few = [pa.table({name: draw.choice(["u", "v"], 600) for name in "abcde"}) for _ in range(2)]
     card = dict(evaluate(*few, metrics=["closest_record"]).to_json())
     text = summary.chance_of_copies(card, "synthetic").replace(SPACE, " ")
-    assert text.startswith("By chance alone, 100 % of real rows that were held out equal another real row, and of rows")
-    assert text.endswith("rows with few distinct values coincide.")
+    assert text.startswith("By chance alone, 100 % of held-out real rows equal another real row, as do ")
+    assert text.endswith("no more than chance explains.")
     assert Text(render(card).replace(SPACE, " ")).texts.count(text) == 2  # in the chart and in the table
     many = pa.table({"x": draw.random(600)})
     card = dict(evaluate(many, many, metrics=["closest_record"]).to_json())
-    assert "is more than that: rows may have been copied" in summary.chance_of_copies(card, "synthetic")
+    assert "more than chance explains: rows may have been copied" in summary.chance_of_copies(card, "synthetic")
 
 
 def test_a_hospital_whose_rare_dependence_is_lost_is_told_so_from_its_rows() -> None:

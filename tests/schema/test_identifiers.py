@@ -34,7 +34,7 @@ def found(values: object, name: str = "x", **keys: object) -> list[str]:
 def test_identifiers_are_named_for_numbers_as_for_text(name: str, values: object) -> None:
     (message,) = found(values, name)
     assert message.startswith("It looks like an identifier (")
-    assert message.endswith(f'. If it names a person, set unit = "{name}" in [table]; otherwise set kind = "id".')
+    assert message.endswith(f'. If it identifies a person, set unit = "{name}" in [table]; otherwise set kind = "id".')
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_an_identifier_that_repeats_may_be_the_unit() -> None:
     who = np.arange(NUM_ROWS) // 4
     (message,) = found(who, "patient", kind="id")
     assert message == (
-        'It repeats: 500 values in 2,000 rows. If it names a person, set unit = "patient" in [table]: without it, each '
-        "row is protected alone."
+        'It repeats: 500 values in 2,000 rows. If it identifies a person, set unit = "patient" in [table]; without '
+        "it, each row is protected separately."
     )
     assert found(np.arange(NUM_ROWS), "patient", kind="id") == []
 

@@ -90,8 +90,8 @@ def test_a_bad_key_of_the_table_is_named(key, table):
 @pytest.mark.parametrize(
     ("table", "columns", "words"),
     [
-        ("", "columns.sex.per_unit = true", "needs [table] unit, the column that names the privacy unit. Add unit, or"),
-        ('unit = "who"', "columns.who.per_unit = true", "this is the unit itself, which each unit has one value of"),
+        ("", "columns.sex.per_unit = true", "needs [table] unit, the column that identifies the unit. Add unit, or"),
+        ('unit = "who"', "columns.who.per_unit = true", "this is the unit column itself, which has one value per unit"),
         ('unit = "who"', "columns.note.per_unit = true", "the column has kind 'text' and so is not modelled. Remove"),
         ('unit = "who"', "columns.card.per_unit = true", "the column has kind 'id' and so is not modelled. Remove"),
         (

@@ -1,4 +1,4 @@
-"""Header, encoding, separator and decimal sign: what a text file does not say itself. And declared missing values."""
+"""Header, encoding, separator and decimal mark: what a text file does not say itself. And declared missing values."""
 
 import csv
 import datetime as dt
@@ -272,7 +272,7 @@ def test_without_the_option_commas_are_text(tmp_path: Path, capsys: pytest.Captu
 
 def test_a_decimal_sign_that_separates_fields(tmp_path: Path) -> None:
     path = written(tmp_path, "a,b\n1,2\n")
-    assert "the decimal sign ',' is also the separator of its fields. Give the separator" in refuse_reading(
+    assert "the decimal mark ',' is also the separator of its fields. Give the separator" in refuse_reading(
         path, decimal=","
     )
     with pytest.raises(ConfigError, match="both ','"):

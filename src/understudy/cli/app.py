@@ -118,7 +118,7 @@ def demo(
         show_comparison(table, fake)
         show_spent(release, quiet)
     echo(f"Wrote synthetic.csv, synthetic.release{os.sep} and report.html to {out}{os.sep},", quiet=quiet)
-    echo("and the survey itself with its schema, to try other commands on: survey.csv, schema.toml.", quiet=quiet)
+    echo("and the survey itself with its schema, to try other commands: survey.csv, schema.toml.", quiet=quiet)
     echo("report.html contains statistics of the real rows. Do not share it when you use your own data.", quiet=quiet)
     echo(f"Next: understudy sample {out / 'synthetic.release'} -n 1000 -o more.csv", quiet=quiet)
 
@@ -347,7 +347,7 @@ def plan(
 ) -> None:
     """List every private query of a run and its privacy cost. Reads no data.
 
-    Also shows the expected noise of the marginals, for methods that can tell in advance.
+    Also shows the expected noise of the marginals, for methods whose noise is known in advance.
     """
     from understudy.api import assume_rows, make_plan
     from understudy.schema import Schema
@@ -385,7 +385,7 @@ def preview(
 ) -> None:
     """Show what a release would keep of a table, before anything is spent. Reads real rows: the output is NOT private.
 
-    Prints what is expected to survive of each column, the fraction of "other", the noise of a count, and the same for
+    Prints what is expected to be kept of each column, the fraction of "other", and the noise in a count, also for
     epsilon 0.1 to 10. Writes nothing. Choices made from it are not covered by the guarantee.
     """
     from understudy.schema import Schema
@@ -426,13 +426,13 @@ def schema_draft(
         typer.Option(
             "--trust-labels",
             help="Declare the value labels of a Stata or SPSS file as categories. Only for labels from a code book: "
-            "some tools write those that occur in the data.",
+            "some tools write only those that occur in the data.",
         ),
     ] = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the names and kinds of a table's columns, for a person to complete. No value is written.
+    """Write the names and kinds of a table's columns, for a person to complete. No values are written.
 
     Value labels of a Stata or SPSS file are written as comments.
     """
@@ -449,7 +449,7 @@ def schema_draft(
     echo(f"Wrote {out}. Review it, declare what is public, and delete the line 'drafted = true'.", quiet=quiet)
     hints = list(find_identifiers(draft, table))
     if hints:
-        echo("For the steward only, and not in the file: what follows was computed from the rows.", quiet=quiet)
+        echo("For the steward only: these hints were computed from the rows and are not in the file.", quiet=quiet)
     for hint in hints:
         echo(str(hint), quiet=quiet)
 
@@ -459,7 +459,7 @@ def schema_draft(
 def schema_check(
     source: Source, schema: Annotated[Path, typer.Argument(help="Schema file (TOML).")], reading: "ReadOptions"
 ) -> None:
-    """Compare a table with its schema. For the steward only: the findings are computed from the rows, NOT private."""
+    """Compare a table with its schema. Reads real rows: the findings are NOT private, and for the steward only."""
     from understudy.schema import Schema
     from understudy.schema.check import check
     from understudy.tables import read_table

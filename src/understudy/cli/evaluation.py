@@ -34,7 +34,7 @@ RealHoldout = Annotated[
     str | None,
     typer.Option(
         "--holdout",
-        help="Real rows that were not fitted. Default: those that 'synth --split' held out (fake.holdout.csv for "
+        help="Real rows that were not fitted. Default: those held out by 'synth --split' (fake.holdout.csv for "
         "fake.csv), else a fifth of REAL.",
     ),
 ]
@@ -167,6 +167,6 @@ def note_schema(scorecard: "Scorecard", known: KnownRelease) -> "Scorecard":
 def say_sources(known: KnownRelease, holdout: str | None) -> None:
     """Says what was found beside the synthetic table."""
     if known.schema_from:
-        typer.echo(f"The schema is that of the release {known.schema_from}.")
+        typer.echo(f"Schema: that of the release {known.schema_from}.")
     if known.holdout is not None and holdout is None:
         typer.echo(f"Held-out rows: {known.holdout}.")

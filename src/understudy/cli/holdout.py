@@ -22,8 +22,8 @@ Split = Annotated[
     float | None,
     typer.Option(
         "--split",
-        help="Hold out about this fraction of SOURCE before fitting, for 'evaluate --holdout': one coin for each "
-        "privacy unit.",
+        help="Hold out about this fraction of SOURCE before fitting, at random by privacy unit, for 'evaluate "
+        "--holdout'.",
     ),
 ]
 HoldoutFile = Annotated[
@@ -59,7 +59,7 @@ class HeldOut:
 
         if split is None:
             if path is not None:
-                raise ConfigError("--holdout names the file for rows that --split holds out: give --split 0.2 too.")
+                raise ConfigError("--holdout names the file for the rows that --split holds out. Give --split 0.2 too.")
             return None
         check_fraction(split, "--split")
         path = path or str(holdout_file(folder))

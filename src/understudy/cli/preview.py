@@ -20,7 +20,7 @@ def show_preview(preview: "Preview") -> None:
     used = "" if preview.used_rows == preview.num_rows else f", of which {preview.used_rows:,} are used"
     console.print(f"\nThe table has {preview.num_rows:,} rows{used}. At epsilon {chosen.epsilon:g}:")
     if chosen.columns is None:
-        console.print("The method cannot run with so small an epsilon.")
+        console.print("This epsilon is too small for the method.")
     else:
         console.print(_column_table(chosen.columns))
     console.print("By epsilon:")
@@ -45,7 +45,7 @@ def _column_table(columns: "Sequence[ColumnPreview]") -> "Table":
 
 
 def _epsilon_table(outlooks: "Sequence[Outlook]", num_rows: int) -> "Table":
-    table = _table((), ("epsilon", "noise of a count (rows)", "% of all rows", "rows a value needs", "'other'"))
+    table = _table((), ("epsilon", "noise in a count (rows)", "% of all rows", "rows a value needs", "'other'"))
     for each in outlooks:
         cells = ["cannot run", "", "", ""]
         if each.columns is not None:

@@ -19,7 +19,7 @@ _OPTIONS: dict[str, tuple[object, object]] = {
             typer.Option(
                 "--header/--no-header",
                 help="Whether the first line holds column names. Default: with a schema it must hold the declared "
-                "names; without one it is refused if it looks like values.",
+                "names; without one, a first line that looks like values is refused.",
                 show_default=False,
             ),
         ],
@@ -40,13 +40,13 @@ _OPTIONS: dict[str, tuple[object, object]] = {
         Annotated[
             str | None,
             typer.Option(
-                "--decimal", help="Decimal sign of a text file, '.' or ','. Thousands separators are then read too."
+                "--decimal", help="Decimal mark of a text file, '.' or ','. Thousands separators are then read too."
             ),
         ],
         None,
     ),
     "sheet": (
-        Annotated[str | None, typer.Option("--sheet", help="Sheet of an Excel workbook. Default: its only one.")],
+        Annotated[str | None, typer.Option("--sheet", help="Sheet of an Excel workbook. Default: the only one.")],
         None,
     ),
 }

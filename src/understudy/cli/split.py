@@ -24,13 +24,14 @@ def split(
     reading: "ReadOptions",
     test: Annotated[float, typer.Option("--test", help="The probability that a unit is held out.")] = 0.2,
     unit: Annotated[
-        str | None, typer.Option("--unit", help="The column that names the privacy unit: its rows stay together.")
+        str | None,
+        typer.Option("--unit", help="The column that identifies the privacy unit. Rows of one unit stay together."),
     ] = None,
-    schema: Annotated[Path | None, typer.Option("--schema", help="Schema file (TOML) that names the unit.")] = None,
+    schema: Annotated[Path | None, typer.Option("--schema", help="Schema file (TOML) that declares the unit.")] = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Split a table into rows to fit and rows to hold out: one coin for each privacy unit. Both files are private."""
+    """Split a table at random into rows to fit and rows to hold out, by privacy unit. Both files are private."""
     from understudy.splitting import check_fraction, expected_rows, split_arrow
     from understudy.tables import check_writable, read_table, write_table
 
@@ -46,11 +47,11 @@ def split(
     with only_for_owner():
         write_table(train, out, origin=origin, force=force)
         write_table(held, holdout, origin=origin, force=force)
-    whose = f"all rows of one {unit!r} are in one of them" if unit else "each row counts as one person (else: --unit)"
+    whose = f"rows of the same {unit!r} stay together" if unit else "each row counts as one person (otherwise: --unit)"
     echo(f"Wrote {out} and {holdout}; {whose}. Both hold real rows: never share them.", quiet=quiet)
     if declared is not None:
         echo(f"The schema declares {declared:,} rows; about {expected_rows(declared, test):,} of them are in {out}. "
-             "Declare that number to fit it.", quiet=quiet)  # fmt: skip
+             f"Declare that number before you fit {out}.", quiet=quiet)  # fmt: skip
     echo(f"Next: understudy synth {out} --epsilon 1 -o fake.csv", quiet=quiet)
 
 

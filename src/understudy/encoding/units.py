@@ -158,8 +158,8 @@ def describe_units(schema: Schema) -> str:
     names = [column.name for column in schema.columns if column.per_unit]
     shared = f"One value per unit: {', '.join(names)}." if names else "No column is declared per_unit."
     return (
-        f"{used} A synthetic unit has 1 to {num_bins(schema):,} rows, drawn from a noisy histogram of rows per unit. "
-        f"{shared} All other values are drawn row by row."
+        f"{used} A synthetic unit has 1 to {num_bins(schema):,} rows, sampled from a noisy histogram of rows per unit. "
+        f"{shared} All other values are sampled row by row."
     )
 
 

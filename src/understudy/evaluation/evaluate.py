@@ -57,7 +57,7 @@ def evaluate(
         effort: "quick", "default" or "full".
         constraints: SQL conditions that every row should meet.
         seed: Of subsamples, splits, bootstraps and models; from 0 to 2^32 - 1.
-        reading: How to read text files and workbooks. Its decimal sign is for all tables, the rest for the real ones.
+        reading: How to read text files and workbooks. Its decimal mark is for all tables, the rest for the real ones.
         progress: True for a progress bar, or a function of the fraction done and what is being computed.
 
     Warnings, such as of a holdout that is part of the real table, are raised as `UnderstudyWarning`.

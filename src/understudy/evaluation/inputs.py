@@ -87,8 +87,8 @@ def read_real(
     test = layout.read(test_table, "holdout")
     if (rest := validity.rows_without(table, test_table)) is not None:
         messages.warnings.append(
-            "The rows of the holdout are part of the real table, and were left out of it. If the synthesizer was "
-            "fitted to them, scores on them are too good."
+            "The held-out rows are part of the real table and were removed from it. If the method was fitted to them, "
+            "scores on them are too optimistic."
         )
         table, whole = table.take(rest), whole.take(rest)
         return RealTables(layout, kinds, table, test_table, whole, whole, test, False)

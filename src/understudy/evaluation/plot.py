@@ -29,7 +29,7 @@ class Plot:
         return self.svg
 
     def __repr__(self) -> str:
-        return "A drawing: notebooks show it, plot.save('scores.svg') writes it."
+        return "A plot: notebooks show it, plot.save('scores.svg') writes it."
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Writes an .svg file, whole or not at all; never into a release, as it shows scores of real rows."""

@@ -135,7 +135,7 @@ class Scorecard(Summarized, Mapping[str, object]):
         for entry in self._shown_entries():
             cells = ["-" if math.isnan(number) else f"{number:.4g}" for number in self._numbers(entry)]
             rows.append((entry["key"], *cells, Direction(entry["direction"]).text))
-        more = f"{len(self)} scores in all: scorecard.to_pandas(). As a drawing: scorecard.plot()."
+        more = f"{len(self)} scores in all: scorecard.to_pandas(). As a plot: scorecard.plot()."
         return Summary(WARNING, {}, ("score", *self.methods, REAL, ""), rows, (*self.warnings, more))
 
     def _shown_entries(self) -> list[Json]:

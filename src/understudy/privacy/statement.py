@@ -49,9 +49,9 @@ class PublicFacts:
     name: str | None = None
     """The data set: its declared name, else that of its file; None: a frame without a declared name."""
     responsible: str | None = None
-    """Who answers for the release, as declared."""
+    """Who is responsible for the release, as declared."""
     contact: str | None = None
-    """Where to ask about it, as declared."""
+    """Whom to ask about it, as declared."""
     date: str | None = None
     """The day of the run, as in 2026-03-31."""
 

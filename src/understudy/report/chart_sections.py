@@ -67,7 +67,7 @@ def pairs(card: Json, methods: Sequence[Style]) -> str:
     if found and len(names := next(iter(found.values()))["columns"]) > 1:
         parts.append(
             "<p>The distance of the joint histogram of two columns from the real one, in fractions of the rows. A "
-            "dependence between rare values concerns few rows and hardly shows here, even if it is lost: see the "
+            "dependence between rare values affects few rows and hardly shows here, even if it is lost: see the "
             "correlations below.</p>"
         )
         matrices = {method: each["tv"] for method, each in found.items()}
@@ -79,7 +79,7 @@ def pairs(card: Json, methods: Sequence[Style]) -> str:
         differences = {m: _difference(each["synthetic"], each["real"]) for m, each in found.items()}
         what = "Difference to the real association: negative where the synthetic one is weaker, positive where stronger"
         parts.append(
-            "<h3>Correlations</h3><p>Associations of two columns, less what chance gives: correlations of numbers, "
+            "<h3>Correlations</h3><p>Associations of two columns, corrected for chance: correlations of numbers, "
             "Cramér's V of categories, correlation ratios of both. They do not depend on how rare a value is.</p>"
         )
         parts.append(charts.heat_maps(names, differences, methods, signed=True, what=what))
@@ -111,9 +111,9 @@ def _lost_values(card: Json, methods: Sequence[Style]) -> str:
         "<th scope=col class=n>synthetic</th><th scope=col class=n>real rows</th>"
     )
     return (
-        "<h3>Values that no longer go together</h3><p>For each pair of columns the two values whose dependence was "
-        "lost most. A value may be rare: the last column says how many real rows have the first.</p>"
-        f"{scroll_table('Values that no longer go together', head, ''.join(rows), 'plain')}"
+        "<h3>Lost dependences of single values</h3><p>For each pair of columns, the two values whose dependence was "
+        "lost most. Values may be rare: the last column shows how many real rows have the first.</p>"
+        f"{scroll_table('Lost dependences of single values', head, ''.join(rows), 'plain')}"
     )
 
 

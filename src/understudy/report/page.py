@@ -131,7 +131,7 @@ def _tables(card: Json, methods: Sequence[Style]) -> str:
     """What was compared, and how."""
     real, holdout = card["real"], card["holdout"]
     seen = (
-        "part of the table that was fitted, so scores on them may be too good"
+        "part of the table that was fitted, so scores on them may be too optimistic"
         if holdout.get("seen")
         else "declared as unseen"
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from understudy.evaluation.associations import KEPT, LOST, NOTICEABLE
 from understudy.evaluation.scores import Json
-from understudy.report.text import count_of, finite, listing, minus, percent, quote
+from understudy.report.text import finite, listing, minus, percent, quote
 from understudy.report.verdict import detail, find, method_value, real_value
 
 CLOSE, FAR = 0.05, 0.1
@@ -60,11 +60,12 @@ class ValuePair:
 
     @property
     def sentence(self) -> str:
-        here = "no synthetic row has the former" if self.synthetic is None else f"here {percent(self.synthetic)}"
-        return (
-            f"of real rows with {self.columns[0]} = {quote(self.values[0])}, {percent(self.real)} have "
-            f"{self.columns[1]} = {quote(self.values[1])}, {here}"
-        )
+        given = f"{self.columns[0]} = {quote(self.values[0])}"
+        here = f"but no synthetic row has {given}"
+        if self.synthetic is not None:
+            here = f"compared with {percent(self.synthetic)} of synthetic rows"
+        then = f"{self.columns[1]} = {quote(self.values[1])}"
+        return f"{percent(self.real)} of real rows with {given} have {then}, {here}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,13 +202,15 @@ def _good(
     parts = []
     if close:
         whole = "all" if len(close) == len(distances) else f"{len(close)} of"
-        parts.append(f"{whole} {count_of(len(distances), 'column')} have nearly the real histogram")
+        which = "the column" if len(distances) == 1 else f"{whole} {len(distances):,} columns"
+        parts.append(f"{which} closely {'matches' if len(close) == 1 else 'match'} the real histogram")
     if kept:
         whole = "all" if len(kept) == len(pairs) else f"{len(kept)} of"
-        parts.append(f"{whole} {count_of(len(pairs), 'dependence')} between columns are kept")
+        which = "the only dependence" if len(pairs) == 1 else f"{whole} {len(pairs):,} dependences"
+        parts.append(f"{which} between columns {'is' if len(kept) == 1 else 'are'} kept")
     target, lost = learning
     if lost is not None and lost <= LEARNT:
-        parts.append(f"models of {quote(target)} learn nearly as much as from real rows")
+        parts.append(f"models of {quote(target)} are nearly as accurate as if trained on real rows")
     return f"{_capital(listing(parts))}." if parts else "Nothing: no column and no dependence is close to the real one."
 
 
@@ -234,21 +237,21 @@ def _lost(
         parts.append(f"the {'histogram' if len(far) == 1 else 'histograms'} of {_some(each, len(far), 'column')}")
     target, unlearnt = learning
     if unlearnt is not None and unlearnt > UNLEARNT:
-        parts.append(f"{percent(unlearnt)} of what models learn about {quote(target)}")
-    return f"{_capital('; '.join(parts))}." if parts else "No dependence and no histogram is lost."
+        parts.append(f"{percent(unlearnt)} of what models can learn about {quote(target)}")
+    return f"{_capital('; '.join(parts))}." if parts else "No dependence or histogram is lost."
 
 
 def _rules(scores: Json, method: str, checked: Sequence[Rule], broken: Sequence[Rule]) -> str:
     invalid = method_value(find(scores, "invalid_cells"), method)
-    cells = f" {percent(invalid)} of all cells hold values that are not allowed." if invalid else ""
+    cells = f" {percent(invalid)} of all cells are invalid." if invalid else ""
     if not checked:
-        return f"None was checked: give them with --constraint.{cells}"
+        return f"No rules were checked. Add them with --constraint.{cells}"
     if not broken:
-        which = "The rule holds" if len(checked) == 1 else f"All {len(checked)} rules hold"
+        which = {1: "The rule holds", 2: "Both rules hold"}.get(len(checked), f"All {len(checked)} rules hold")
         return f"{which} as in the real table.{cells}"
     worst = sorted(broken, key=lambda rule: rule.real - rule.synthetic)
     each = [
-        f"{quote(rule.condition, 60)} by {percent(rule.synthetic)} of the rows (real: {percent(rule.real)})"
+        f"{quote(rule.condition, 60)} in {percent(rule.synthetic)} of the rows (real: {percent(rule.real)})"
         for rule in worst[:NAMED]
     ]
     return f"Broken: {_some(each, len(broken), 'rule')}.{cells}"
@@ -275,8 +278,8 @@ def _avoid(
         parts.append("anything that relies on the broken rules" if len(broken) > 1 else "anything that relies on the "
                      "broken rule")  # fmt: skip
     if not parts:
-        return "Nothing found here speaks against a use, but single persons and very small groups are never real."
-    return f"Do not use it for {'; nor for '.join(parts)}."
+        return "No limits were found, but never use it for conclusions about individuals or very small groups."
+    return f"Do not use it for {'; or for '.join(parts)}."
 
 
 def _some(named: Sequence[str], total: int, what: str) -> str:
@@ -296,9 +299,9 @@ def chance_of_copies(scores: Json, method: str) -> str:
     if ours is None or held is None:
         return ""
     drawn = finite((detail(scores, "closest_record", method).get("independent") or {}).get("exact_copies"))
-    others = f", and of rows whose columns are drawn independently {percent(drawn)}" if drawn is not None else ""
-    start = f"By chance alone, {percent(held)} of real rows that were held out equal another real row{others}."
+    others = f", as do {percent(drawn)} of rows whose columns are sampled independently" if drawn is not None else ""
+    start = f"By chance alone, {percent(held)} of held-out real rows equal another real row{others}."
     rows = max(1, int(scores["holdout"]["rows"]))
     if ours <= held + 2 * math.sqrt(max(held * (1 - held), 1 / rows) / rows) + 0.01:
-        return f"{start} {percent(ours)} here is no more than that: rows with few distinct values coincide."
-    return f"{start} {percent(ours)} here is more than that: rows may have been copied."
+        return f"{start} Here it is {percent(ours)}, no more than chance explains."
+    return f"{start} Here it is {percent(ours)}, more than chance explains: rows may have been copied."

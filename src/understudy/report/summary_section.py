@@ -52,9 +52,9 @@ def _counts(summary: Summary) -> str:
             x += part
     colours = "".join(
         f'<span class="scale"><i style="background:{colour}"></i> {label}</span>'
-        for colour, label in ((KEPT_COLOUR, "as real"), (HALF_COLOUR, "in between"), (LOST_COLOUR, "lost"))
+        for colour, label in ((KEPT_COLOUR, "close"), (HALF_COLOUR, "in between"), (LOST_COLOUR, "lost"))
     )
-    what = "How many columns and dependences are as in the real table."
+    what = "How many columns and dependences are close to those of the real table."
     drawing = svg.panel("".join(body), what, height=4.0 + 26 * len(shown))
     return svg.figure([drawing], ["what", "state", "number"], rows, note=colours)
 
@@ -68,7 +68,7 @@ def _lost(summary: Summary, style: Style) -> str:
     ]
     if not marks:
         return ""
-    note = "Strength of the association from 0 to 1, less what chance gives: grey in real rows, coloured here."
+    note = "Strength of the association from 0 to 1, corrected for chance: real rows in grey, this table in colour."
     drawing = _dumbbells(marks, style, "Associations in real and in synthetic rows.")
     return svg.figure([drawing], ["columns", "measure", "real", style.name], rows, note=note)
 
@@ -90,7 +90,7 @@ def _rules(summary: Summary, style: Style) -> str:
     marks = [(rule.condition, rule.real, rule.synthetic) for rule in worst]
     rows = [[rule.condition, percent(rule.real), percent(rule.synthetic)] for rule in worst]
     drawing = _dumbbells(marks, style, "Fractions of rows that violate each rule.", as_percent=True)
-    note = "Fraction of the rows that violate the rule: grey in the real table, coloured here."
+    note = "Fraction of the rows that violate the rule: real rows in grey, this table in colour."
     return svg.figure([drawing], ["rule", "real", style.name], rows, note=note)
 
 

@@ -41,12 +41,12 @@ def find_identifiers(schema: Schema, table: pa.Table) -> Iterator[Finding]:
         repeats = num_distinct < known
         if column.kind == "id" and schema.unit is None and repeats:
             message = (
-                f"It repeats: {num_distinct:,} values in {known:,} rows. If it names a person, set unit = "
-                f"{to_toml(column.name)} in [table]: without it, each row is protected alone."
+                f"It repeats: {num_distinct:,} values in {known:,} rows. If it identifies a person, set unit = "
+                f"{to_toml(column.name)} in [table]; without it, each row is protected separately."
             )
             yield Finding("warning", "unit", column.name, message, num_distinct)
         elif column.kind in ("integer", "real", "categorical") and _looks_like_one(column, values, num_distinct):
-            person = f"If it names a person, set unit = {to_toml(column.name)} in [table]; otherwise "
+            person = f"If it identifies a person, set unit = {to_toml(column.name)} in [table]; otherwise "
             message = (
                 f"It looks like an identifier ({num_distinct:,} values in {known:,} rows). "
                 f'{person if schema.unit is None else "If it is one, "}set kind = "id".'

@@ -44,7 +44,7 @@ class Schema(Summarized):
     """The declared number of rows. None: a noisy count is used."""
 
     unit: str | None = None
-    """The column that names the privacy unit, if a person may own several rows. Its kind becomes `id`."""
+    """The column that identifies the privacy unit, if a person may have several rows. Its kind becomes `id`."""
 
     max_rows_per_unit: int = 1
     """With `unit`: at most this many rows of each unit are used."""
@@ -62,10 +62,10 @@ class Schema(Summarized):
     """The name of the data set. Declared public, as the next two: they stand in the certificate."""
 
     responsible: str | None = None
-    """Who answers for the release: a person or an office."""
+    """Who is responsible for the release: a person or an office."""
 
     contact: str | None = None
-    """Where to ask about the release, such as an e-mail address."""
+    """Whom to ask about the release, such as an e-mail address."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -210,9 +210,9 @@ class Schema(Summarized):
             if not column.per_unit:
                 continue
             if self.unit is None:
-                problem = "needs [table] unit, the column that names the privacy unit. Add unit, or remove per_unit."
+                problem = "needs [table] unit, the column that identifies the unit. Add unit, or remove per_unit."
             elif column.name == self.unit:
-                problem = "this is the unit itself, which each unit has one value of anyway. Remove per_unit."
+                problem = "this is the unit column itself, which has one value per unit anyway. Remove per_unit."
             elif not column.modelled:
                 why = "is dropped" if column.drop else f"has kind {column.kind!r}"
                 problem = f"the column {why} and so is not modelled. Remove per_unit."
@@ -290,7 +290,8 @@ def as_schema(given: SchemaSource) -> Schema:
             return Schema.from_dict(given)
         return Schema._from_parts(*read_sections(given))
     raise SchemaError(
-        f"A schema is a us.Schema, the path of a schema file or a dict of its sections, found {type(given).__name__}."
+        f"schema must be a us.Schema, the path of a schema file or a dict of its sections; found {type(given).__name__}"
+        "."
     )
 
 

@@ -11,7 +11,7 @@ from understudy.schema.column import KINDS, Column
 from understudy.schema.values import to_toml, to_toml_key
 
 NEEDS_UNIT = (
-    "[table] max_rows_per_unit needs unit, the column that names the privacy unit. Add unit, or remove"
+    "[table] max_rows_per_unit needs unit, the column that identifies the privacy unit. Add unit, or remove"
     " max_rows_per_unit."
 )
 
@@ -116,7 +116,7 @@ def format_schema(columns: Sequence[Column], table: Mapping[str, object], found:
     if table["unit"] is not None:
         limit = table["max_rows_per_unit"]
         lines.append(_line("max_rows_per_unit", limit, "at most this many rows of each unit are used"))
-    favoured = "absent: no column is favoured"
+    favoured = "absent: all columns matter equally"
     lines.append(_line("target", table["target"], "the column that matters most", '"..."', favoured))
     if table["positive"] is not None:
         lines.append(_line("positive", table["positive"], "the positive class of the target"))
@@ -126,8 +126,8 @@ def format_schema(columns: Sequence[Column], table: Mapping[str, object], found:
 
 _TITLES = {
     "name": "the name of the data set, for the certificate",
-    "responsible": "who answers for the release, for the certificate",
-    "contact": "where to ask, for the certificate",
+    "responsible": "who is responsible for the release, for the certificate",
+    "contact": "whom to ask, for the certificate",
 }
 _COMMENTS = {
     "drop": "left out of the synthetic table",

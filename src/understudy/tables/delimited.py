@@ -197,7 +197,7 @@ def _choose_delimiter(line: str, location: TableLocation, options: ReadOptions) 
         return ";"
     if delimiter == options.decimal:
         raise TableError(
-            f"{location}: the decimal sign {delimiter!r} is also the separator of its fields. Give the separator with"
+            f"{location}: the decimal mark {delimiter!r} is also the separator of its fields. Give the separator with"
             ' --separator (separator=";"), or leave --decimal out.'
         )
     return delimiter

@@ -146,11 +146,11 @@ def _without_null_words(texts: pa.Array) -> pa.Array:
 
 
 _SPACES = " '\u2019\u00a0\u202f"
-"""Thousands separators of either decimal sign: spaces and apostrophes."""
+"""Thousands separators of either decimal mark: spaces and apostrophes."""
 
 
 def plain_numbers(texts: pa.Array, decimal: str) -> pa.Array:
-    """Numbers with this decimal sign, perhaps with thousands separators, as computers write them; all else is null.
+    """Numbers with this decimal mark, perhaps with thousands separators, as computers write them; all else is null.
 
     >>> plain_numbers(pa.array(["1.234,5", "0,5", "1 234 567", "1.5", "1.2345,6"]), ",").to_pylist()
     ['1234.5', '0.5', '1234567', None, None]
@@ -278,7 +278,7 @@ def read_as(
 ) -> pa.Array:
     """Texts read as the declared kind, each separately; null if that fails. Datetimes are in UTC if `zoned`.
 
-    `decimal` is the decimal sign; None: a point, and no thousands separators. The type of the result depends on the
+    `decimal` is the decimal mark; None: a point, and no thousands separators. The type of the result depends on the
     other arguments alone, not on the texts.
     """
     if kind == "boolean" and text_format is not None:

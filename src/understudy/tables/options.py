@@ -40,7 +40,7 @@ class ReadOptions:
     """The character between the fields of a text file. None: by the file's ending and its first line."""
 
     decimal: str | None = None
-    """The decimal sign of a text file, "." or ",". If given, thousands separators are read too."""
+    """The decimal mark of a text file, "." or ",". If given, thousands separators are read too."""
 
     sheet: str | None = None
     """The sheet of a workbook. None: its only one."""
@@ -51,7 +51,7 @@ class ReadOptions:
         if self.sheet is not None and (not isinstance(self.sheet, str) or not self.sheet):
             raise ConfigError(f"The sheet must be named, found {self.sheet!r}.")
         if self.decimal is not None and self.decimal not in DECIMALS:
-            raise ConfigError(f'The decimal sign must be "." or ",", found {self.decimal!r}.')
+            raise ConfigError(f'The decimal mark must be "." or ",", found {self.decimal!r}.')
         _check_encoding(self.encoding)
         if self.separator is not None:
             separator = {"tab": "\t", "\\t": "\t"}.get(self.separator, self.separator)
