@@ -113,9 +113,7 @@ def write_private(table: "pa.Table", path: str, data: "TableToFit", *, force: bo
 
     ids = {column.name for column in data.schema.columns if column.kind == "id"} & data.origin.columns.keys()
     kept = {name: dataclasses.replace(data.origin.columns[name], arrow=str(table.field(name).type)) for name in ids}
-    origin = dataclasses.replace(
-        data.origin, columns={**data.origin.columns, **kept}
-    )  # real ids may be words
+    origin = dataclasses.replace(data.origin, columns={**data.origin.columns, **kept})  # real ids may be words
     with only_for_owner():
         write_table(table, path, origin=origin, force=force)
 
