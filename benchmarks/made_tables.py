@@ -74,3 +74,37 @@ def xor(inputs: int, rows: int = 50_000, columns: int = 20) -> tuple[pa.Table, u
     made["parity"] = pa.array(heads[:, :inputs].sum(axis=1) % 2 == 1)
     declared = tuple(us.Column(name=name, kind="boolean", nullable=False) for name in made)
     return pa.table(made), us.Schema(columns=declared, target="parity")
+
+
+MIXED_KINDS = 20
+"""The number of kinds of rows of `made_mixed`, on which all of its columns depend."""
+
+
+def made_mixed(rows: int = 100_000, columns: int = 50, *, kept: bool = True, seed: int = 0) -> pa.Table:
+    """Numbers, categories (a third of these columns has 100 of them) and a target, from a mixture of kinds of rows.
+
+    With `kept=False` every third column does not depend on the others and two have values that no real row has: a
+    synthetic table with losses, to time how it is evaluated.
+
+    >>> made_mixed(100, 8).column_names
+    ['number_0', 'number_1', 'number_2', 'class_0', 'class_1', 'class_2', 'class_3', 'target']
+    """
+    draw, laws = np.random.default_rng(seed), np.random.default_rng(7)
+    kinds, made = draw.integers(0, MIXED_KINDS, rows), {}
+    numbers = 2 * columns // 5
+
+    def kind_of(at: int) -> np.ndarray:
+        return kinds if kept or at % 3 else draw.integers(0, MIXED_KINDS, rows)
+
+    for at in range(numbers):
+        values = laws.normal(0, 1, MIXED_KINDS)[kind_of(at)] + draw.normal(0, 1, rows)
+        made[f"number_{at}"] = np.round(10 * values).astype(int) if at % 2 else values.round(3)
+    classes = columns - 1 - numbers
+    for at in range(classes):
+        size = 100 if at >= 2 * classes // 3 else (2, 3, 5, 8, 12, 20)[at % 6]
+        law = laws.dirichlet(np.full(size, 0.5), MIXED_KINDS).cumsum(axis=1)
+        codes = (draw.random((rows, 1)) > law[kind_of(at)]).sum(axis=1).clip(0, size - 1)
+        values = np.char.add("v", codes.astype(str))
+        made[f"class_{at}"] = values if kept or at < classes - 2 else np.where(draw.random(rows) < 0.1, "other", values)
+    made["target"] = np.where(draw.random(rows) < laws.random(MIXED_KINDS)[kinds], "yes", "no")
+    return pa.table(made)

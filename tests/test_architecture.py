@@ -36,6 +36,7 @@ ORDER = (
     "table_size",
     "pipeline",
     "sources",
+    "splitting",
     "conditional",
     "release",
     "api",

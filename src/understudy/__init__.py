@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from understudy.schema import Column as Column
     from understudy.schema import Domain as Domain
     from understudy.schema import Schema as Schema
+    from understudy.splitting import split as split
     from understudy.synthesizers.protocol import Synthesizer as Synthesizer
     from understudy.synthesizers.registry import *  # noqa: F403 - the class of every method
     from understudy.table_preview import Preview as Preview
@@ -66,6 +67,7 @@ _NAMES_IN = {
     "release": ("Release",),
     "report": ("write_report",),
     "schema": ("Column", "Domain", "Schema"),
+    "splitting": ("split",),
     "synthesizers.protocol": ("Synthesizer",),
     "table_preview": ("Preview", "preview"),
     "tables": ("ReadOptions",),

@@ -1,6 +1,7 @@
 """Progress of long computations: what they report, and how a terminal, a notebook or a log shows it."""
 
 import contextlib
+import datetime
 import html
 import sys
 import time
@@ -20,6 +21,31 @@ class Compiling(str):
     """A progress text of a program that is being compiled: nothing is done yet, and the time left is unknown."""
 
     __slots__ = ()
+
+
+class TimeLeft:
+    """The time left, which goes on between two reports: it counts down, and grows again where a step takes longer.
+
+    >>> left = TimeLeft(now=0.0)
+    >>> left.report(0.5, now=10.0)
+    >>> left.seconds(now=10.0), left.seconds(now=14.0), left.seconds(now=30.0)
+    (10.0, 6.0, 30.0)
+    """
+
+    def __init__(self, now: float) -> None:
+        self._began, self._last, self._fraction = now, now, 0.0
+
+    def report(self, fraction: float, now: float) -> None:
+        if fraction > self._fraction:
+            self._fraction, self._last = fraction, now
+
+    def seconds(self, now: float) -> float | None:
+        """None: nothing is known yet."""
+        if not self._fraction:
+            return None
+        pace = (1 - self._fraction) / self._fraction
+        expected = pace * (self._last - self._began) - (now - self._last)
+        return expected if expected > 0 else pace * (now - self._began)
 
 
 def prefix_progress(progress: Progress, prefix: str) -> Progress:
@@ -67,17 +93,29 @@ def display_progress(task: str) -> Iterator[Progress]:
 def _terminal_bar(task: str) -> Iterator[Progress]:
     from rich import progress as bars
     from rich.console import Console
+    from rich.text import Text
+
+    left = TimeLeft(time.monotonic())
+
+    class Left(bars.ProgressColumn):
+        def render(self, task: bars.Task) -> Text:
+            seconds = left.seconds(time.monotonic())
+            return Text("" if seconds is None else f"about {datetime.timedelta(seconds=round(seconds))} left")
 
     columns = [
         bars.TextColumn("{task.description}", markup=False),  # table names must not be read as markup
         bars.BarColumn(),
         bars.TimeElapsedColumn(),
-        bars.TextColumn("left"),
-        bars.TimeRemainingColumn(),
+        Left(),
     ]
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         number = bar.add_task(task, total=1.0)
-        yield lambda fraction, now: bar.update(number, completed=fraction, description=now)
+
+        def report(fraction: float, now: str) -> None:
+            left.report(fraction, time.monotonic())
+            bar.update(number, completed=fraction, description=now)
+
+        yield report
 
 
 def _in_notebook() -> bool:

@@ -81,7 +81,6 @@ def test_json_alone_on_standard_output(place: Path, capsys: pytest.CaptureFixtur
         (["one.csv", "two.csv", "--release", "tow=release", "--report", "r.html"], "Did you mean 'two'"),
         (["one.csv", "one.csv"], "Two synthetic tables are named 'one'"),
         (["none.csv"], "none.csv"),
-        (["one.csv", "--release", "release"], "give --report too"),
         (["one.csv", "--report", "taken.html"], "exists"),
         (["one.csv", "--constraint", "height > 3", "--metric", "constraints"], "height"),
     ],
@@ -125,7 +124,7 @@ def test_quiet_keeps_the_warning_and_drops_the_hints(place: Path, capsys: pytest
     assert out.splitlines()[0] == WARNING
     assert not err
     assert "Rows with an unseen pair of values → real" in out
-    assert "real, fewer rows" in out
+    assert "real, fewer rows" not in out  # a mean over rows can be compared whatever the number of rows
 
 
 def test_warnings_are_shown_even_when_quiet(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

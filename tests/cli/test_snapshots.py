@@ -82,6 +82,7 @@ COMMANDS = {
             "demo",
             "synth",
             "fit",
+            "split",
             "sample",
             "certificate",
             "evaluate",

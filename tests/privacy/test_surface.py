@@ -82,8 +82,10 @@ MADE_IN = {
 ONE_PLACE = {
     "convert_columns": {"encoding/fit.py"},
     "encode_rows": {"encoding/fit.py"},
+    "hold_out": {"splitting.py"},  # its rows go to a file of the steward
     "limit_units": {"encoding/fit.py"},
     "noise_source": {"api.py", "learners/sklearn.py"},
+    "split_units": {"splitting.py"},
     "partition_rows": {"synthesizers/quail.py", "synthesizers/selected.py"},
     "rows_within_units": {"table_preview.py"},  # for the steward only
     "table_digest": {"api.py"},

@@ -149,6 +149,32 @@ def test_no_labels_cover_each_other_beside_missing_values(tab: browser.Browser, 
     assert covered == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_verdict_is_on_the_first_screen_and_can_be_read(tab: browser.Browser, tmp_path: Path, scheme: str) -> None:
+    """At 1280 x 900; and in either scheme its text stands out from its background (WCAG AA: 4.5 to 1)."""
+    write_report(tmp_path / "report.html", scorecard(("aim",)))
+    tab.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    try:
+        tab.open(tmp_path / "report.html")
+        bottoms = tab.evaluate(
+            "[...document.querySelectorAll('.finding > p')].map(e => e.getBoundingClientRect().bottom)"
+        )
+        assert len(bottoms) == 4
+        assert max(bottoms) < 900
+        contrasts = tab.evaluate(
+            "[...document.querySelectorAll('.finding > p, .finding > h4, .finding .note, .tables, nav a')].map(e => {"
+            " const light = c => { const [r, g, b] = c.match(/[0-9.]+/g).map(v => { v /= 255;"
+            " return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });"
+            " return 0.2126 * r + 0.7152 * g + 0.0722 * b; };"
+            " let p = e; while (getComputedStyle(p).backgroundColor === 'rgba(0, 0, 0, 0)') p = p.parentElement;"
+            " const [a, b] = [light(getComputedStyle(e).color), light(getComputedStyle(p).backgroundColor)];"
+            " return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); })"
+        )
+        assert min(contrasts) >= 4.5
+    finally:
+        tab.send("Emulation.setEmulatedMedia", features=[])
+
+
 def test_letters_have_one_size_in_all_charts(tab: browser.Browser, page: Path) -> None:
     tab.open(page)
     heights = tab.evaluate("[...document.querySelectorAll('.panel > svg')].map(s => s.getScreenCTM().a * 11)")

@@ -59,7 +59,7 @@ def test_every_link_of_the_contents_has_its_place(statement: Statement) -> None:
     elements = Text(render(scorecard(), statement)).elements
     places = {attrs.get("id") for _, attrs in elements}
     links = [str(attrs["href"]) for tag, attrs in elements if tag == "a"]
-    assert len(links) == 12
+    assert len(links) == 14
     assert all(link[1:] in places for link in links)
 
 
@@ -148,9 +148,7 @@ def test_what_the_effort_skipped_is_neither_drawn_nor_called_impossible() -> Non
     assert not {"cloud", "prediction"} & {attrs.get("id") for _, attrs in page.elements}
     assert not {"#cloud", "#prediction"} & {attrs.get("href") for _, attrs in page.elements}
     assert "2 scores were skipped by the quick scorecard to save time" in texts
-    assert (
-        "2 scores could not be computed or did not apply: “No constraint.” (1) and “Target is no number.” (1)." in texts
-    )
+    assert "2 scores could not be computed: “No constraint.” (1) and “Target is no number.” (1)." in texts
     assert (
         "not on this page: the sections “Principal components” and “Predicting every column”; the scores “Wass" in texts
     )
@@ -163,9 +161,7 @@ def test_a_reason_that_concerns_one_table_names_it() -> None:
     card = scorecard(("aim", "mst"))
     card["metrics"] = card["metrics"][:1]
     card["metrics"][0]["values"]["mst"] = score(None, why="It is empty.")
-    assert verdict.absences(card, ["aim", "mst"]) == [
-        "1 score could not be computed or did not apply: “It is empty.” (1 of mst)."
-    ]
+    assert verdict.absences(card, ["aim", "mst"]) == ["1 score could not be computed: “It is empty.” (1 of mst)."]
 
 
 def test_key_scores_stand_side_by_side_directly_after_the_words() -> None:
@@ -223,7 +219,7 @@ def test_a_reference_of_a_much_smaller_table_is_drawn_apart() -> None:
     card["metrics"][0]["reference"] |= {"rows": 300, "comparable": False}
     page = render(card)
     assert page.count('class="real rough"') == 1
-    assert page.count("† The held-out table has 16,281 rows, far fewer") == 2
+    assert page.count("† Only 16,281 real rows could be held out, too few to compare with") == 2
     assert f"<b>0.800{SPACE}%{SPACE}†</b><small>±" in page
 
 

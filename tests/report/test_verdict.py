@@ -33,11 +33,13 @@ def test_the_loss_in_auc_is_measured_from_chance() -> None:
 
 def test_warnings_come_first_and_the_counting_last() -> None:
     card = scorecard(("aim", "mst")) | {"warnings": ["The holdout <overlaps>."]}
-    section = render(card).partition('<section id="verdict">')[2].partition("</section>")[0]
-    texts = Text(section).texts
-    assert texts[:3] == ["Verdict", "Warning.", "The holdout <overlaps>."]
-    said = " ".join(texts)
-    parts = ("ROC AUC, trained on synthetic, best first: aim", "Models trained on these", "For pairs of columns",
+    page = render(card).replace(SPACE, " ")
+    first, findings = (page.partition(f'<section id="{key}">')[2].partition("</section>")[0]
+                       for key in ("verdict", "findings"))  # fmt: skip
+    assert Text(first).texts[:3] == ["Verdict", "Warning.", "The holdout <overlaps>."]
+    said = " ".join([*Text(first).texts, *Text(findings).texts])
+    parts = ("ROC AUC, trained on synthetic, best first: aim", "Good", "Models trained on these",
+             "For pairs of columns",
              "There are no invalid values", "Of 11 scores that can be compared",
              "that all of them have, aim is")  # fmt: skip
     order = [said.index(part) for part in parts]

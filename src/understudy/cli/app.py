@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy._version import __version__
+from understudy.cli import evaluation as evaluating
 from understudy.cli.options import (
     Accuracy,
     Bins,
@@ -21,6 +22,7 @@ from understudy.cli.options import (
     Method,
     NumRows,
     Quiet,
+    ReleaseOf,
     SchemaFile,
     Settings,
     Source,
@@ -55,6 +57,7 @@ from understudy.cli.output import (
 )
 from understudy.cli.preview import show_preview
 from understudy.cli.reading import hint_at_decimals, takes_reading_options
+from understudy.cli.split import split
 from understudy.cli.terminal import echo, show_progress
 from understudy.errors import ConditionError, ConfigError
 
@@ -95,7 +98,7 @@ def demo(
     from understudy.run.atomic import require_free_folder
     from understudy.tables import atomic_folder, write_table
 
-    contents = ("synthetic.release", "synthetic.csv", "schema.toml", "report.html")
+    contents = ("synthetic.release", "synthetic.csv", "survey.csv", "schema.toml", "report.html")
     require_free_folder(out, force=force, contents=contents)
     guarantee = read_guarantee(epsilon, None, False)
     schema, table = demo_schema(), demo_table()
@@ -106,6 +109,7 @@ def demo(
     with show_progress(quiet, "evaluating") as progress:
         scores = evaluate(table, {"synthetic": fake}, schema=schema, effort="quick", progress=progress)
     with atomic_folder(out, force=force, contents=contents) as inside:
+        write_table(table, inside / "survey.csv", origin=release.origin)
         write_table(fake, inside / "synthetic.csv", origin=release.origin)
         release.save(inside / "synthetic.release")
         schema.write(inside / "schema.toml")
@@ -113,7 +117,8 @@ def demo(
     if not quiet:
         show_comparison(table, fake)
         show_spent(release, quiet)
-    echo(f"Wrote synthetic.csv, synthetic.release{os.sep} and report.html to {out}{os.sep}", quiet=quiet)
+    echo(f"Wrote synthetic.csv, synthetic.release{os.sep} and report.html to {out}{os.sep},", quiet=quiet)
+    echo("and the survey itself with its schema, to try other commands on: survey.csv, schema.toml.", quiet=quiet)
     echo("report.html contains statistics of the real rows. Do not share it when you use your own data.", quiet=quiet)
     echo(f"Next: understudy sample {out / 'synthetic.release'} -n 1000 -o more.csv", quiet=quiet)
 
@@ -172,6 +177,9 @@ def fit(
     note_on_draft(release, options.quiet, given=options.schema is not None)
     echo(f"Wrote {out}. Next: understudy sample {out} -o fake.csv", quiet=options.quiet)
     write_certificate_json(release.statement, release.checksums, options.json_file, options.force)
+
+
+app.command()(split)
 
 
 @app.command()
@@ -238,18 +246,11 @@ def evaluate(
     real: Annotated[str, typer.Argument(help="The real table.")],
     synthetic: Annotated[list[str], typer.Argument(help="Synthetic tables, each a file or NAME=FILE.")],
     reading: "ReadOptions",
-    schema: Annotated[
-        Path | None, typer.Option("--schema", help="Schema file (TOML). Default: inferred from the real table.")
-    ] = None,
-    target: Annotated[str | None, typer.Option("--target", help="The column to predict.")] = None,
-    holdout: Annotated[
-        str | None,
-        typer.Option("--holdout", help="Real rows that were not used for fitting. Default: a fifth of REAL."),
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fast: marginals, one classifier, logistic pMSE.")] = False,
-    full: Annotated[
-        bool, typer.Option("--full", help="Slow: all rows, pairwise interactions, 1,000 bootstrap samples.")
-    ] = False,
+    schema: evaluating.EvaluationSchema = None,
+    target: evaluating.EvaluationTarget = None,
+    holdout: evaluating.RealHoldout = None,
+    quick: evaluating.QuickEffort = False,
+    full: evaluating.FullEffort = False,
     metrics: Annotated[
         list[str] | None, typer.Option("--metric", help="Only this metric or group. Repeatable.")
     ] = None,
@@ -257,7 +258,7 @@ def evaluate(
         list[str] | None, typer.Option("--constraint", help="An SQL condition that every row should meet. Repeatable.")
     ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")] = None,
-    release: CertificateOf = None,
+    release: ReleaseOf = None,
     json_file: JsonFile = None,
     force: Force = False,
     quiet: Terse = False,
@@ -266,41 +267,41 @@ def evaluate(
     from understudy.evaluation.evaluate import evaluate
     from understudy.evaluation.scorecard import WARNING
     from understudy.report import write_report
-    from understudy.schema import Schema
 
     if quick and full:
         raise ConfigError("--quick and --full cannot be combined. Give one of them, or neither.")
-    if release is not None and report is None:
-        raise ConfigError("--release adds a certificate to the report: give --report too.")
     tables = named_tables(synthetic)
     check_outputs(
         {"--report": report, "--json": None if json_file == "-" else json_file},
         [real, *tables.values(), holdout, schema],
         force=force,
     )
-    statement, of = read_statement(release, list(tables))
+    known = evaluating.find_release(tables, release, schema)
     with show_progress(quiet, "evaluating") as progress:
         scorecard = evaluate(
             real,
             tables,
-            schema=None if schema is None else Schema.read(schema),
+            schema=known.schema,
             target=target,
-            holdout=holdout,
+            holdout=known.holdout if holdout is None else holdout,
             metrics=metrics,
             effort="quick" if quick else "full" if full else "default",
             constraints=constraints or (),
             reading=reading,
             progress=progress,
         )
+    scorecard = evaluating.note_schema(scorecard, known)
     if json_file is not None:
         write_json(scorecard.to_json(), json_file, force=force)
     if report is not None:
-        write_report(report, scorecard, statement, of=of, force=force)
+        write_report(report, scorecard, known.statement, of=known.of, force=force)
     warnings = [f"Warning: {sentence}" for sentence in scorecard.to_json()["warnings"]]
     if json_file == "-":  # standard output is the document, which holds all of this too
         typer.echo("\n".join([WARNING, *warnings]), err=True)
         return
     typer.echo(WARNING)
+    evaluating.say_sources(known, holdout)
+    evaluating.show_verdict(scorecard)
     show_scores(scorecard, all_of_them=metrics is not None)
     for warning in warnings:
         typer.echo(warning)

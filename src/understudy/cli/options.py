@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from understudy.cli.holdout import HeldOut, HoldoutFile, Split
 from understudy.cli.output import show_spent
 from understudy.cli.terminal import Interrupted, echo, show_progress
-from understudy.errors import CheckpointError, ConfigError, TableError
+from understudy.errors import CheckpointError, ConfigError, TableError, UnderstudyError
 from understudy.synthesizers.registry import AUTO, SYNTHESIZERS
 
 if TYPE_CHECKING:
@@ -105,6 +106,14 @@ CertificateOf = Annotated[
         help="A release folder whose certificate is added to the report; with several tables, NAME=FOLDER.",
     ),
 ]
+ReleaseOf = Annotated[
+    str | None,
+    typer.Option(
+        "--release",
+        help="A release folder: its schema is used, and the report shows its certificate. With several tables, "
+        "NAME=FOLDER. Default: the folder beside the synthetic table.",
+    ),
+]
 Bins = Annotated[str, typer.Option("--bins", help="How numeric columns are binned: tree, equal or uniform.")]
 MaxBins = Annotated[int, typer.Option("--max-bins", help="Maximum number of bins of a numeric column.")]
 MaxCategories = Annotated[
@@ -162,6 +171,8 @@ class FitCommand:
     method: Method = "auto"
     settings: Settings = None
     target: Target = None
+    split: Split = None
+    holdout: HoldoutFile = None
     rows: NumRows = None
     where: Where = None
     bins: Bins = "tree"
@@ -187,12 +198,15 @@ class FitCommand:
         finished = self.resume and saved_by(checkpoint, folder)  # killed between its last two acts
         require_free_folder(folder, force=self.force or finished, contents=RELEASE_FILES)
         check_json(self.json_file, self.force)
-        release = self._fit(folder, checkpoint)
+        held = HeldOut.read(self.split, self.holdout, folder, force=self.force, resume=self.resume)
+        release = self._fit(folder, checkpoint, held)
         release.save(folder, force=self.force or finished)
         show_spent(release, self.quiet)
+        if held is not None:
+            held.finish(self.quiet)
         return release
 
-    def _fit(self, folder: Path, checkpoint: Path) -> "Release":
+    def _fit(self, folder: Path, checkpoint: Path, held: HeldOut | None) -> "Release":
         """Fits with a progress bar; after Ctrl-C it says how to resume."""
         from understudy.api import FitOptions, fit_table, read_private_table
         from understudy.run.checkpoint import is_unfinished
@@ -214,16 +228,23 @@ class FitCommand:
                 )
                 if self.where is not None:  # checked before any budget is spent
                     where_columns(self.where, [column.name for column in data.schema.modelled])
+                data = data if held is None else held.take(data)
                 if not self.resume and self.seed is None and guarantee.is_private:  # a resumed run spends once
                     say_total(folder, data, guarantee.with_delta_for(data.schema.rows))
                 return fit_table(data, options)
         except KeyboardInterrupt:
             if not is_unfinished(checkpoint):
+                if held is not None:
+                    held.remove()
                 raise
             raise Interrupted(
                 "interrupted; nothing was released. To continue, run the same command with --resume. "
                 f"{checkpoint}{os.sep} holds the secret of the run: never share it."
             ) from None
+        except UnderstudyError:
+            if held is not None and not is_unfinished(checkpoint):
+                held.remove()
+            raise
 
 
 def _tell(note: "Note", *, quiet: bool) -> None:

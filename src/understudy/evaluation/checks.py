@@ -11,6 +11,7 @@ from understudy.evaluation.scores import Result
 from understudy.evaluation.table import Layout
 from understudy.schema import OTHER
 from understudy.schema.values import format_list
+from understudy.tables.location import TABLE_ENDINGS
 
 FEW_ROWS, FEW_OF_REAL = 100, 0.01
 """Synthetic tables with fewer rows, or a smaller fraction of the real rows, are warned about."""
@@ -20,7 +21,12 @@ MANY_COPIES, TIMES_CHANCE = 0.5, 2.0
 
 def warn_of_order(path: Path | None, what: str) -> Iterator[str]:
     """A release folder beside a file, as `synth` leaves one, may mean that the file is not the real table."""
-    if path is None or not (release := path.with_name(f"{path.name.split('.')[0]}.release")).is_dir():
+    if path is None:
+        return
+    stem = path.name
+    while Path(stem).suffix.lower() in TABLE_ENDINGS:
+        stem = Path(stem).stem
+    if not (release := path.with_name(f"{stem}.release")).is_dir():
         return
     yield (
         f"{release.name}, which 'understudy synth' writes beside its output, is next to the {what}, {path.name}. If "

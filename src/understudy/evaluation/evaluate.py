@@ -2,10 +2,11 @@
 
 import dataclasses
 import datetime
+import functools
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from understudy.evaluation.cells import cells_won
 from understudy.evaluation.checks import warn_of_copies
 from understudy.evaluation.groups import EFFORTS, GROUPS, Comparison, Effort, Group
 from understudy.evaluation.inputs import Messages, Source, SyntheticTable
+from understudy.evaluation.parallel import report_jobs
 from understudy.evaluation.scorecard import FORMAT, REAL, VERSION, WARNING, Scorecard
 from understudy.evaluation.scores import CATALOGUE, Json, Metric, Result, Score, Status, no_scores
 from understudy.progress import Progress, ShowProgress, open_progress, stretch_progress
@@ -24,6 +26,8 @@ from understudy.tables import ReadOptions
 
 COMPARABLE = 0.9
 """A reference with a smaller fraction than this of a synthetic table's rows scores worse by chance alone."""
+READING = 1.2
+"""Measured seconds to read a table of 100,000 rows by 50 columns, as the costs of groups."""
 
 
 def evaluate(
@@ -70,20 +74,24 @@ def evaluate(
         raise ConfigError(f"seed must be a whole number from 0 to 2^32 - 1, found {seed!r}.")
     messages, reading = Messages(), reading or ReadOptions()
     declared = None if schema is None else as_schema(schema)
-    real_tables = inputs.read_real(real, declared, holdout, int(seed), messages, reading)
-    tables = inputs.read_synthetic(synthetic, real_tables, int(seed), messages, reading)
-    column = inputs.find_target(real_tables.layout, target)
-    comparison = Comparison(
-        **vars(real_tables),
-        effort=level,
-        target=column,
-        positive=inputs.find_positive(real_tables.layout, column, real_tables.train),
-        constraints=tuple(constraints),
-        synthetic_rows=max(table.encoded.num_rows for table in tables.values()),
-        seed=int(seed),
-        selected=metrics is not None,
-    )
-    with open_progress(progress, "evaluating") as report:
+    with open_progress(progress, "evaluating") as shown:
+        report = stretch_progress(shown, 0.0, 1.0)
+        report(0.0, "reading the tables")
+        real_tables = inputs.read_real(real, declared, holdout, int(seed), messages, reading)
+        tables = inputs.read_synthetic(synthetic, real_tables, int(seed), messages, reading)
+        column = inputs.find_target(real_tables.layout, target)
+        comparison = Comparison(
+            **vars(real_tables),
+            effort=level,
+            target=column,
+            positive=inputs.find_positive(real_tables.layout, column, real_tables.train),
+            constraints=tuple(constraints),
+            synthetic_rows=max(table.encoded.num_rows for table in tables.values()),
+            seed=int(seed),
+            selected=metrics is not None,
+        )
+        if metrics is None:
+            chosen = {group: each for group, each in chosen.items() if group.applies(comparison)}
         body = _run_groups(chosen, comparison, tables, messages, report)
     head = _head(comparison, tables)
     test_name = "a fifth of the real table" if holdout is None else inputs.name_of(holdout, "holdout")
@@ -131,30 +139,29 @@ def _run_groups(
     comparison: Comparison,
     tables: Mapping[str, SyntheticTable],
     messages: Messages,
-    progress: Progress | None,
+    report: Progress,
 ) -> Json:
     """Compute all groups: the part of the document that holds results."""
-    if not _is_comparable(len(comparison.reference_rows), comparison):
-        messages.notes.append(
-            f"There are {len(comparison.reference_rows):,} held-out real rows for reference, fewer than the "
-            f"{comparison.synthetic_rows:,} synthetic rows. A smaller table scores worse by chance alone, so the "
-            "synthetic one can seem better than real rows."
-        )
+    messages.notes.extend(_size_notes(comparison))
     notes: list[Json] = [{"group": None, "tables": [], "text": note} for note in messages.notes]
     warnings = list(messages.warnings)
     entries: list[Json] = []
     settings: dict[str, Json] = {}
     details: dict[str, dict[str, object]] = {}
     seconds: dict[str, float] = {}
-    report = stretch_progress(progress, 0.0, 1.0)
-    step, steps = 0, len(chosen) * (len(tables) + 1)
+    costs = {group: group.cost_for(comparison) for group in chosen}
+    done = READING * (len(tables) + 1)
+    whole = done + sum(costs.values()) * (len(tables) + 1)
     for group, shown in chosen.items():
         began = time.perf_counter()
         results: dict[str, Result] = {}
         for name in (REAL, *tables):
-            report(step / steps, f"{group.name.replace('_', ' ')}: {name}")
-            step += 1
-            results[name] = _run(group, comparison, tables.get(name))
+            what = f"{group.name.replace('_', ' ')}: {name}"
+            part = stretch_progress(report, done / whole, (done + costs[group]) / whole)
+            part(0.0, what)
+            with report_jobs(functools.partial(_report_job, part, what)):
+                results[name] = _run(group, comparison, tables.get(name))
+            done += costs[group]
         entries += [_entry(metric, group, comparison, results) for metric in shown]
         settings[group.name] = _settings({name: _plain_object(results[name].settings) for name in tables})
         details[group.name] = {name: _plain(result.details) for name, result in results.items() if result.details}
@@ -168,6 +175,27 @@ def _run_groups(
     if "cell_accuracy" in details and len(tables) > 1:
         body["cells_won"] = _plain(cells_won(comparison.real, {name: table.encoded for name, table in tables.items()}))
     return body
+
+
+def _report_job(report: Progress, what: str, fraction: float) -> None:
+    report(fraction, what)
+
+
+def _size_notes(comparison: Comparison) -> Iterator[str]:
+    """How many rows of each table are compared."""
+    used, held = comparison.compared_rows, len(comparison.reference_rows)
+    if used is not None and used < max(comparison.synthetic_rows, held):
+        why = "as many as are held out" if used == held else f"the limit of the {comparison.effort.name} scorecard"
+        yield (
+            f"Scores that depend on the size of a table use {used:,} of its rows, {why}, so that synthetic and real "
+            "rows can be compared."
+        )
+    if not _is_comparable(comparison):
+        yield (
+            f"There are {held:,} held-out real rows for reference, fewer than the {comparison.synthetic_rows:,} "
+            "synthetic rows. A smaller table scores worse by chance alone, so the synthetic one can seem better than "
+            "real rows."
+        )
 
 
 def _head(comparison: Comparison, tables: Mapping[str, SyntheticTable]) -> Json:
@@ -193,8 +221,11 @@ def _file_of(source: object) -> str:
     return "" if path is None else path.name
 
 
-def _is_comparable(num_rows: int, comparison: Comparison) -> bool:
-    return num_rows >= COMPARABLE * comparison.synthetic_rows
+def _is_comparable(comparison: Comparison) -> bool:
+    """Whether as many rows are held out as synthetic ones are used by scores that depend on the size of a table."""
+    rows = comparison.synthetic_rows
+    used = rows if comparison.compared_rows is None else min(rows, comparison.compared_rows)
+    return len(comparison.reference_rows) >= COMPARABLE * used
 
 
 def _run(group: Group, comparison: Comparison, table: SyntheticTable | None) -> Result:
@@ -231,7 +262,9 @@ def _entry(metric: Metric, group: Group, comparison: Comparison, results: Mappin
     scores = {name: result.scores.get(metric.key, absent) for name, result in results.items()}
     reference = scores.pop(REAL)
     rows = len(comparison.reference_rows) if group.replaces_table else comparison.train.num_rows
-    comparable = not group.replaces_table or _is_comparable(rows, comparison)
+    if group.cut and comparison.compared_rows is not None:
+        rows = min(rows, comparison.compared_rows)
+    comparable = not group.cut or _is_comparable(comparison)
     about_reference = {"what": group.reference_is, "rows": rows, "comparable": comparable}
     return {
         **_plain_object(dataclasses.asdict(metric)),

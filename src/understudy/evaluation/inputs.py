@@ -85,6 +85,13 @@ def read_real(
         test_table, train, test = table.take(test_rows), whole.take(train_rows), whole.take(test_rows)
         return RealTables(layout, kinds, table, test_table, whole, train, test, True)
     test = layout.read(test_table, "holdout")
+    if (rest := validity.rows_without(table, test_table)) is not None:
+        messages.warnings.append(
+            "The rows of the holdout are part of the real table, and were left out of it. If the synthesizer was "
+            "fitted to them, scores on them are too good."
+        )
+        table, whole = table.take(rest), whole.take(rest)
+        return RealTables(layout, kinds, table, test_table, whole, whole, test, False)
     fraction, by_chance = validity.seen_fraction(whole, test)
     is_seen = fraction > (1 + by_chance) / 2
     if is_seen:

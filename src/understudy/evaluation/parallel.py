@@ -1,14 +1,40 @@
-"""Fits models in parallel, with results that do not depend on the number of cores."""
+"""Fits models in parallel, with results that do not depend on the number of cores; reports how many are done."""
 
+import contextlib
+import contextvars
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from threadpoolctl import threadpool_limits
 
 Job = TypeVar("Job")
+_report: contextvars.ContextVar[Callable[[float], None]] = contextvars.ContextVar("report", default=lambda done: None)
+
+
+@contextlib.contextmanager
+def report_jobs(report: Callable[[float], None]) -> Iterator[None]:
+    """Calls `report` with the fraction of jobs that are done, after each of those that run inside the block.
+
+    >>> with report_jobs(print):
+    ...     run_in_threads([lambda: "a", lambda: "b"])
+    0.5
+    1.0
+    ['a', 'b']
+    """
+    token = _report.set(report)
+    try:
+        yield
+    finally:
+        _report.reset(token)
+
+
+def report_part(first: float, last: float) -> contextlib.AbstractContextManager[None]:
+    """Inside the block, all jobs count as this part of what is reported outside."""
+    report = _report.get()
+    return report_jobs(lambda done: report(first + (last - first) * done))
 
 
 def run_in_threads(jobs: Sequence[Callable[[], Job]]) -> list[Job]:
@@ -17,9 +43,13 @@ def run_in_threads(jobs: Sequence[Callable[[], Job]]) -> list[Job]:
     Warnings are silenced here, not in the jobs, because warning filters belong to the process; fits that do not
     converge are reported as notes.
     """
-    workers = min(2, os.cpu_count() or 1)
+    workers, report = min(2, os.cpu_count() or 1), _report.get()
     with warnings.catch_warnings(), threadpool_limits(limits=1):
         warnings.simplefilter("ignore")
         # OpenMP's number of threads is each thread's own, so the limit above does not reach the workers.
         with ThreadPoolExecutor(workers, initializer=threadpool_limits, initargs=(1, "openmp")) as pool:
-            return list(pool.map(lambda job: job(), jobs))
+            results = []
+            for result in pool.map(lambda job: job(), jobs):
+                results.append(result)
+                report(len(results) / len(jobs))
+            return results

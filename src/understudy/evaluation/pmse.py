@@ -27,6 +27,8 @@ RIDGE = 1e-6
 MAX_ITERATIONS = 200
 ALIASED = 1e-9
 """A column is aliased when the others leave less than this fraction of its variance unexplained."""
+FEW_COLUMNS, MAX_GRADIENTS = 200, 40
+"""With no more columns every Newton step has a factor of its own; so has one that needs more conjugate gradients."""
 MAX_COLUMNS = 10_000
 """Beyond this the Hessian would take gigabytes."""
 ROWS_PER_COLUMN = 10
@@ -65,8 +67,10 @@ def pmse_logit(
     if design.shape[1] > MAX_COLUMNS:
         why = f"The regression would have {design.shape[1]:,} columns, more than {MAX_COLUMNS:,}."
         return no_scores("pmse_logit", why, settings=settings)
-    design = design[:, _independent_columns(design)]
-    fit = _fit_logit(design, labels)
+    gram = _gram(design.T.tocsr(), design, np.ones(len(labels)))
+    kept = _independent_columns(design, gram)
+    design = design[:, kept]
+    fit = _fit_logit(design, labels, gram[np.ix_(kept, kept)])
     fraction, num_rows, num_slopes = float(labels.mean()), len(labels), design.shape[1]
     per_slope = (1 - fraction) ** 2 * fraction / num_rows
     pmse = float(np.mean((fit.fitted - fraction) ** 2))
@@ -203,13 +207,14 @@ def _standardise(design: sparse.csr_array) -> sparse.csr_array:
     return (design[:, np.flatnonzero(varies)] @ sparse.diags_array(1 / stddevs)).tocsr()
 
 
-def _independent_columns(design: sparse.csr_array) -> Int[np.ndarray, " kept"]:
+def _independent_columns(
+    design: sparse.csr_array, gram: Float[np.ndarray, "columns columns"]
+) -> Int[np.ndarray, " kept"]:
     """Columns that span all others and the intercept, by pivoted Cholesky of the correlations."""
     if not design.shape[1]:
         return np.zeros(0, np.int64)
     means = design.mean(axis=0)
-    correlations = _gram(design.T.tocsr(), design, np.full(design.shape[0], 1 / design.shape[0]))
-    correlations -= np.outer(means, means)
+    correlations = gram / design.shape[0] - np.outer(means, means)
     _, pivots, rank, _ = linalg.lapack.dpstrf(correlations, tol=ALIASED, overwrite_a=True)
     return np.sort(pivots[:rank] - 1)
 
@@ -226,6 +231,49 @@ def _gram(
     return out
 
 
+class _Curvature:
+    """Solves for Newton steps: directly, or by conjugate gradients with the factor of an earlier curvature."""
+
+    def __init__(
+        self, design: sparse.csr_array, transposed: sparse.csr_array, penalty: np.ndarray, first: np.ndarray
+    ) -> None:
+        """`first` is the curvature at the start, without the penalty."""
+        self._design, self._transposed, self._penalty = design, transposed, penalty
+        self._first: np.ndarray | None = first
+        self._factor: tuple[np.ndarray, bool] | None = None
+
+    def solve(self, weights: Float[np.ndarray, " rows"], side: np.ndarray) -> np.ndarray:
+        """The solution x of (X' W X + penalty) x = side."""
+        if self._factor is not None and len(side) > FEW_COLUMNS:
+            found = self._by_gradients(weights, side)
+            if found is not None:
+                return found
+        known, self._first = self._first, None
+        curvature = _gram(self._transposed, self._design, weights) if known is None else known
+        # The jitter guards the factorisation; it changes the path to the optimum, not the optimum.
+        np.fill_diagonal(curvature, curvature.diagonal() * (1 + 1e-12) + self._penalty)
+        self._factor = linalg.cho_factor(curvature, overwrite_a=True, check_finite=False)
+        return linalg.cho_solve(self._factor, side, check_finite=False)
+
+    def _by_gradients(self, weights: np.ndarray, side: np.ndarray) -> np.ndarray | None:
+        """Preconditioned conjugate gradients (Hestenes and Stiefel, 1952); None: too slow, a new factor is needed."""
+        assert self._factor is not None
+        found, rest = np.zeros_like(side), side.copy()
+        scaled = linalg.cho_solve(self._factor, rest, check_finite=False)
+        move, size = scaled, float(rest @ scaled)
+        goal = 1e-12 * size  # on the scale of chi-square, relative to the step
+        for _ in range(MAX_GRADIENTS):
+            turned = self._transposed @ (weights * (self._design @ move)) + self._penalty * move
+            length = size / float(move @ turned)
+            found, rest = found + length * move, rest - length * turned
+            scaled = linalg.cho_solve(self._factor, rest, check_finite=False)
+            before, size = size, float(rest @ scaled)
+            if size <= goal:
+                return found
+            move = scaled + size / before * move
+        return None
+
+
 @dataclasses.dataclass(frozen=True)
 class _Fit:
     fitted: Float[np.ndarray, " rows"]
@@ -235,8 +283,13 @@ class _Fit:
     notes: tuple[str, ...]
 
 
-def _fit_logit(slopes: sparse.csr_array, labels: Bool[np.ndarray, " rows"]) -> _Fit:
+def _fit_logit(
+    slopes: sparse.csr_array, labels: Bool[np.ndarray, " rows"], gram: Float[np.ndarray, "slopes slopes"]
+) -> _Fit:
     """Newton's method (IRLS) from the intercept alone; steps are halved until the penalised likelihood grows.
+
+    With many columns the steps are found by conjugate gradients: sums of outer products are by far the slowest part,
+    and the factor of one of them serves many iterations.
 
     Convergence is checked before the first step, so that the fitted probabilities of tables with equal column sums are
     exactly c.
@@ -254,12 +307,12 @@ def _fit_logit(slopes: sparse.csr_array, labels: Bool[np.ndarray, " rows"]) -> _
 
     logits, iterations, converged = np.full(num_rows, start), 0, False
     fitted = np.full(num_rows, fraction)
+    sums = np.r_[float(num_rows), slopes.sum(axis=0)]
+    first = fraction * (1 - fraction) * np.block([[sums[:1, None], sums[None, 1:]], [sums[1:, None], gram]])
+    solver = _Curvature(design, transposed, penalty, first)
     while not converged and iterations < MAX_ITERATIONS:
         gradient = transposed @ (labels - fitted) - penalty * weights
-        curvature = _gram(transposed, design, fitted * (1 - fitted))
-        # The jitter guards the factorisation; it changes the path to the optimum, not the optimum.
-        np.fill_diagonal(curvature, curvature.diagonal() * (1 + 1e-12) + penalty)
-        step = linalg.solve(curvature, gradient, assume_a="pos", overwrite_a=True)
+        step = solver.solve(fitted * (1 - fitted), gradient)
         converged = gradient @ step < 1e-8  # on the scale of chi-square; one more step squares the distance
         if gradient @ step < 1e-18:  # rounding
             break

@@ -21,6 +21,9 @@ WORST_PAIRS = 10
 REAL_ROWS_PER_QUERY = 50
 """The most real rows searched for each row in `closest_record`: bounds its time."""
 
+PART_OF = 0.99
+"""A holdout is part of the real table if this fraction of its rows is in it; numbers may have been rounded."""
+
 NOT_PRIVACY = "Distances to real rows and counts of copies measure fidelity. They are no evidence of privacy."
 
 
@@ -149,7 +152,8 @@ def closest_record(
     Distance is Euclidean on the layout's features, for at most `max_rows` rows of each table, drawn without
     replacement, against at most 50 times as many real rows. Copies are counted over all rows: they equal a real row in
     all evaluated columns, where nulls equal nulls and all unlisted values are equal. `distances=False` only counts
-    copies. The holdout must not be among the real rows. This is no evidence of privacy.
+    copies. The holdout must not be among the real rows. This is no evidence of privacy. What chance alone gives is in
+    the details: copies among the held-out rows, and among rows whose columns are drawn independently.
     """
     if max_rows < 1:
         raise ConfigError(f"max_rows must be at least 1, found {max_rows}.")
@@ -158,6 +162,7 @@ def closest_record(
     features = searched.features() if distances else None
     known = fingerprints(real)
     found = {name: _closeness(known, features, t, max_rows, seed) for name, t in asked.items() if t is not None}
+    found["independent"] = {"exact_copies": float(np.isin(fingerprints(_shuffle_columns(real, seed)), known).mean())}
     skipped = Score.none("Distances were skipped; only copies were counted.", Status.SKIPPED)
     return Result(
         scores={
@@ -190,6 +195,12 @@ def _closeness(
     return {"mean": float(distances.mean()), "median": float(np.median(distances)), **copies}
 
 
+def _shuffle_columns(table: EncodedTable, seed: int) -> EncodedTable:
+    """Rows with the histograms of the table, whose columns do not depend on each other."""
+    generator = np.random.default_rng([seed, 3])
+    return EncodedTable(table.layout, {name: generator.permutation(values) for name, values in table.columns.items()})
+
+
 def _nearest(rows: Float[np.ndarray, "rows f"], asked: Float[np.ndarray, "asked f"]) -> Float[np.ndarray, " asked"]:
     from sklearn.neighbors import NearestNeighbors
 
@@ -214,6 +225,40 @@ def seen_fraction(real: EncodedTable, holdout: EncodedTable) -> tuple[float, flo
     known = fingerprints(real)
     _, index, counts = np.unique(known, return_inverse=True, return_counts=True)
     return float(np.isin(fingerprints(holdout), known).mean()), float((counts[index] > 1).mean())
+
+
+def rows_without(real: pa.Table, holdout: pa.Table) -> np.ndarray | None:
+    """The real rows without those of a holdout that is part of the table; None: it is not, or chance may explain it.
+
+    Rows are compared in all columns that both tables have, ids too. Twins count: a row that is held out once takes away
+    one of its twins.
+    """
+    known, asked = _row_keys(real, holdout)
+    if len(asked) >= len(known) or len(np.unique(known)) < len(known) / 2:
+        return None
+    found, counts = np.unique(asked, return_counts=True)
+    order = np.argsort(known, kind="stable")
+    ordered = known[order]
+    rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)  # 0 for the first of its twins
+    at = np.minimum(np.searchsorted(found, ordered), len(found) - 1)
+    taken = (found[at] == ordered) & (rank < counts[at])
+    if taken.sum() < PART_OF * len(asked):
+        return None
+    return np.sort(order[~taken])
+
+
+def _row_keys(*tables: pa.Table) -> list[np.ndarray]:
+    """One number for each row, equal where the texts of all common columns are equal."""
+    names = [name for name in tables[0].column_names if all(name in table.column_names for table in tables)]
+    codes: list[list[np.ndarray]] = [[] for _ in tables]
+    sizes = []
+    for name in names:
+        texts = pa.chunked_array([part for table in tables for part in table.column(name).cast(pa.string()).chunks])
+        indices = texts.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False) + 1
+        sizes.append(int(indices.max(initial=0)) + 1)
+        for each, part in zip(codes, np.split(indices, np.cumsum([t.num_rows for t in tables])[:-1]), strict=True):
+            each.append(part)
+    return joint_keys(codes, sizes)
 
 
 def fingerprints(table: EncodedTable) -> UInt64[np.ndarray, " rows"]:

@@ -11,9 +11,10 @@ from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from understudy.privacy.rows import PrivateRows, PublicRows
-from understudy.privacy.units import rows_within_units, unit_numbers
+from understudy.privacy.units import choose_units, rows_within_units, unit_numbers
 from understudy.schema import Domain, NumericDomain
 
 Values = TypeVar("Values")
@@ -59,6 +60,31 @@ class PrivateColumns(Generic[Values]):
     def only(self, names: Iterable[str]) -> "PrivateColumns[Values]":
         """The columns of these names."""
         return PrivateColumns({name: self._values[name] for name in names})
+
+
+def hold_out(
+    table: PrivateTable, unit: str | None, fraction: float, coins: np.random.Generator
+) -> tuple[PrivateTable, pa.Table]:
+    """The table without the units that are held out, each by a coin of its own, and the rows of these.
+
+    The held-out rows leave this package, for a file of the steward: nothing that is fitted or released may read them.
+
+    Formal guarantee: that of `choose_units`.
+    """
+    rest, held = split_units(table._table, unit, fraction, coins)
+    return PrivateTable(rest), held
+
+
+def split_units(
+    table: pa.Table, unit: str | None, fraction: float, coins: np.random.Generator
+) -> tuple[pa.Table, pa.Table]:
+    """The rows that are not held out and those that are. Both are private: for files of the steward.
+
+    Formal guarantee: that of `choose_units`.
+    """
+    ids = None if unit is None else table.column(unit)
+    held = pa.array(choose_units(ids, table.num_rows, fraction, coins))
+    return table.filter(pc.invert(held)), table.filter(held)
 
 
 def limit_units(table: PrivateTable, unit: str | None, max_rows_per_unit: int) -> PrivateTable:

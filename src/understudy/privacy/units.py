@@ -27,6 +27,23 @@ def rows_within_units(unit_ids: pa.ChunkedArray | pa.Array, max_rows_per_unit: i
     return kept & known
 
 
+def choose_units(
+    unit_ids: pa.ChunkedArray | pa.Array | None, num_rows: int, probability: float, coins: np.random.Generator
+) -> np.ndarray:
+    """Marks all rows of units that are chosen, each by a coin of its own; a row without a unit id is a unit of its own.
+
+    Formal guarantee: whether a unit is chosen does not depend on any other unit. So adding or removing a unit adds or
+    removes this unit's rows among the marked or among the other rows, and the law of all other marks stays the same: a
+    mechanism that is run on either part keeps its guarantee.
+    """
+    if unit_ids is None:
+        return coins.random(num_rows) < probability
+    numbers = unit_numbers(unit_ids).astype(np.int64)
+    alone = numbers < 0
+    numbers[alone] = numbers.max(initial=-1) + 1 + np.arange(np.count_nonzero(alone))
+    return (coins.random(numbers.max(initial=-1) + 1) < probability)[numbers]
+
+
 def unit_numbers(unit_ids: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """The number of each row's unit; -1 without a unit id. Never leaves the machine."""
     indices = _plain_ids(unit_ids).dictionary_encode().indices

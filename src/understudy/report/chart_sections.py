@@ -66,8 +66,9 @@ def pairs(card: Json, methods: Sequence[Style]) -> str:
     parts = []
     if found and len(names := next(iter(found.values()))["columns"]) > 1:
         parts.append(
-            "<p>The distance of the joint histogram of two columns from the real one. Where a pair is dark although "
-            "both of its columns match, the dependence between them was lost.</p>"
+            "<p>The distance of the joint histogram of two columns from the real one, in fractions of the rows. A "
+            "dependence between rare values concerns few rows and hardly shows here, even if it is lost: see the "
+            "correlations below.</p>"
         )
         matrices = {method: each["tv"] for method, each in found.items()}
         parts.append(charts.heat_maps(names, matrices, methods, signed=False, what="Total variation of the pair"))
@@ -77,9 +78,43 @@ def pairs(card: Json, methods: Sequence[Style]) -> str:
     if found and len(names := next(iter(found.values()))["columns"]) > 1:
         differences = {m: _difference(each["synthetic"], each["real"]) for m, each in found.items()}
         what = "Difference to the real association: negative where the synthetic one is weaker, positive where stronger"
-        parts.append("<h3>Correlations</h3>")
+        parts.append(
+            "<h3>Correlations</h3><p>Associations of two columns, less what chance gives: correlations of numbers, "
+            "Cramér's V of categories, correlation ratios of both. They do not depend on how rare a value is.</p>"
+        )
         parts.append(charts.heat_maps(names, differences, methods, signed=True, what=what))
+        parts.append(_lost_values(card, methods))
     return "".join(parts)
+
+
+def _lost_values(card: Json, methods: Sequence[Style]) -> str:
+    """Single values that go together in real rows and not in synthetic ones, however rare they are."""
+    rows = []
+    for style in methods:
+        for pair in detail(card, "correlations", style.name).get("values") or ():
+            first, second = (
+                f"{column} = {value}" for column, value in zip(pair["columns"], pair["values"], strict=True)
+            )
+            whose = f"<td>{style.heading(20)}</td>" if len(methods) > 1 else ""
+            numbers = "".join(
+                f"<td class=n>{format_fraction(pair[key])}</td>" for key in ("real_fraction", "synthetic_fraction")
+            )
+            rows.append(
+                f"<tr>{whose}<td>{esc(shorten(first, 60))}</td><td>{esc(shorten(second, 60))}</td>{numbers}"
+                f"<td class=n>{pair['real_rows']:,}</td></tr>"
+            )
+    if not rows:
+        return ""
+    named = "<th scope=col>table</th>" if len(methods) > 1 else ""
+    head = (
+        f"{named}<th scope=col>of rows with</th><th scope=col>these have</th><th scope=col class=n>real</th>"
+        "<th scope=col class=n>synthetic</th><th scope=col class=n>real rows</th>"
+    )
+    return (
+        "<h3>Values that no longer go together</h3><p>For each pair of columns the two values whose dependence was "
+        "lost most. A value may be rare: the last column says how many real rows have the first.</p>"
+        f"{scroll_table('Values that no longer go together', head, ''.join(rows), 'plain')}"
+    )
 
 
 def _difference(ours: Sequence[Sequence[object]], real: Sequence[Sequence[object]]) -> list[list[float | None]]:

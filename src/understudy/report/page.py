@@ -5,7 +5,7 @@ import hashlib
 import importlib.resources
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from understudy import certificate
@@ -14,7 +14,7 @@ from understudy.errors import ConfigError
 from understudy.evaluation.scorecard import WARNING, Scorecard, check_document, refuse_release
 from understudy.evaluation.scores import Json
 from understudy.privacy.ledger import Statement
-from understudy.report import chart_sections, score_sections, verdict
+from understudy.report import chart_sections, score_sections, summary_section, verdict
 from understudy.report.markup import esc, scroll_table
 from understudy.report.svg import Style, styles
 from understudy.report.text import count_of, finite, listing, model_name, quote, shorten
@@ -69,6 +69,8 @@ def render(
     drawn = [
         ("verdict", "Verdict", _verdict(card, methods)),
         ("key", "Key scores", score_sections.key_scores(card, methods)),
+        ("findings", "Findings", _findings(card, methods)),
+        ("tables", "Tables", _tables(card, methods)),
         ("scores", "Scores compared with real rows", score_sections.bars(card, methods)),
         ("columns", "Single columns", chart_sections.columns(card, methods)),
         ("pairs", "Pairs of columns", chart_sections.pairs(card, methods)),
@@ -113,6 +115,20 @@ def _asset(name: str) -> str:
 
 
 def _head(card: Json, methods: Sequence[Style]) -> str:
+    """The title, and the tables in one line."""
+    count = len(methods)
+    what = "One synthetic table" if count == 1 else f"{_COUNTS.get(count, count)} synthetic tables"
+    tables = [f"{style.heading()} ({count_of(table['rows'], 'row')})"
+              for style, table in zip(methods, card["synthetic"], strict=True)]  # fmt: skip
+    real = f"{esc(card['real'].get('file') or card['real']['name'])} ({count_of(card['real']['rows'], 'row')})"
+    return (
+        f'<header><h1>{what} compared with the real one</h1><p class="tables">{", ".join(tables)}; real: '
+        f"{real}</p></header>"
+    )
+
+
+def _tables(card: Json, methods: Sequence[Style]) -> str:
+    """What was compared, and how."""
     real, holdout = card["real"], card["holdout"]
     seen = (
         "part of the table that was fitted, so scores on them may be too good"
@@ -122,16 +138,34 @@ def _head(card: Json, methods: Sequence[Style]) -> str:
     facts = [("Real table", _rows_of(real)), ("Held out for testing", f"{_rows_of(holdout)}; {seen}")]
     for style, table in zip(methods, card["synthetic"], strict=True):
         facts.append((style.heading(), f"synthetic, {count_of(table['rows'], 'row')}"))
+    if card.get("schema"):
+        facts.append(("Schema", esc(card["schema"])))
     if card.get("target") is not None:
         positive = f", positive class {esc(card['positive'])}" if card.get("positive") is not None else ""
         facts.append(("Target", f"{esc(card['target'])}{positive}"))
     created = f", {esc(card['created'])}" if card.get("created") else ""
     made = f"{esc(card.get('effort', ''))}, seed {esc(card.get('seed', ''))}"
     facts.append(("Scorecard", f"{made}, Understudy {esc(card.get('understudy', ''))}{created}"))
+    if used := _rows_used(card):
+        facts.append(("Rows used", used))
     rows = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
-    count = len(methods)
-    what = "One synthetic table" if count == 1 else f"{_COUNTS.get(count, count)} synthetic tables"
-    return f"<header><h1>{what} compared with the real one</h1><dl>{rows}</dl></header>"
+    return f'<dl class="facts">{rows}</dl>'
+
+
+def _rows_used(card: Json) -> str:
+    """The most rows of a synthetic table that each group of scores used, where these are fewer than all."""
+    rows: dict[int, list[str]] = {}
+    for group, settings in (card.get("settings") or {}).items():
+        used = [settings.get(key) for key in ("synthetic_rows", "dependence_synthetic_rows")]
+        used += (
+            list((settings.get("train_rows") or {}).values()) if isinstance(settings.get("train_rows"), Mapping) else []
+        )
+        known = [number for number in used if isinstance(number, int)]
+        if known:
+            rows.setdefault(max(known), []).append(model_name(group))
+    whole = max(table["rows"] for table in card["synthetic"])
+    each = [f"{count:,} for {esc(listing(groups))}" for count, groups in sorted(rows.items()) if count < whole]
+    return f"{'; '.join(each)}; all for the others" if each else ""
 
 
 def _rows_of(table: Json) -> str:
@@ -140,23 +174,32 @@ def _rows_of(table: Json) -> str:
 
 
 def _verdict(card: Json, methods: Sequence[Style]) -> str:
-    names = [style.name for style in methods]
+    """The first screen: warnings, how several tables rank, and the summary of each."""
     warnings = "".join(f"<li><strong>Warning.</strong> {esc(text)}</li>" for text in card.get("warnings") or ())
     parts = [f'<ul class="warnings">{warnings}</ul>'] if warnings else []
-    several = len(methods) > 1
-    if several and (ranked := " ".join(verdict.rankings(card, names))):
+    if len(methods) > 1 and (ranked := " ".join(verdict.rankings(card, [style.name for style in methods]))):
         parts.append(f'<p class="lead">{esc(ranked)}</p>')
-    verdicts = []
-    for style in methods:
-        items = "".join(f"<li>{esc(sentence)}</li>" for sentence in verdict.verdict(card, style.name))
-        verdicts.append(f'<div class="verdict"><h3>{style.heading(60)}</h3><ul>{items}</ul></div>')
-    parts.append(f'<div class="verdicts">{"".join(verdicts)}</div>')
-    rest = [*([" ".join(verdict.comparison(card, names))] if several else ()), *verdict.absences(card, names)]
-    parts += [f"<p>{esc(text)}</p>" for text in rest]
+    found = summary_section.summaries(card, methods)
+    if not found:
+        parts.append("<p>No verdict: it needs the scores of single columns and of correlations.</p>")
+    parts.append(found)
     parts.append(
         '<p class="note">These sentences follow from the scores by fixed rules. They describe utility and say '
         "nothing about privacy.</p>"
     )
+    return "".join(parts)
+
+
+def _findings(card: Json, methods: Sequence[Style]) -> str:
+    """More sentences about each table, and which scores are missing."""
+    names = [style.name for style in methods]
+    parts, verdicts = [], []
+    for style in methods:
+        items = "".join(f"<li>{esc(sentence)}</li>" for sentence in verdict.verdict(card, style.name))
+        verdicts.append(f'<div class="verdict"><h3>{style.heading(60)}</h3><ul>{items}</ul></div>')
+    parts.append(f'<div class="verdicts">{"".join(verdicts)}</div>')
+    compared = [" ".join(verdict.comparison(card, names))] if len(methods) > 1 else []
+    parts += [f"<p>{esc(text)}</p>" for text in (*compared, *verdict.absences(card, names))]
     return "".join(parts)
 
 

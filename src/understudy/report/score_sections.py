@@ -4,8 +4,8 @@ import collections
 import math
 from collections.abc import Sequence
 
-from understudy.evaluation.scores import Direction, Json
-from understudy.report import verdict
+from understudy.evaluation.scores import Direction, Json, Status
+from understudy.report import summary, verdict
 from understudy.report.markup import esc, scroll_table
 from understudy.report.svg import Style
 from understudy.report.text import count_of, finite, format_score, minus, number, shorten, tick_label
@@ -35,6 +35,11 @@ _ROUGH = "\N{NO-BREAK SPACE}†"
 def is_skipped(metric: Json) -> bool:
     """Whether the effort left the metric out for all tables."""
     return all(map(verdict.is_skipped, metric["values"].values()))
+
+
+def _applies(metric: Json) -> bool:
+    """Whether the metric is for this kind of target and table."""
+    return any(score.get("status") != Status.NOT_APPLICABLE for score in metric["values"].values())
 
 
 def key_scores(card: Json, methods: Sequence[Style]) -> str:
@@ -85,8 +90,8 @@ def _rough_note(card: Json, metrics: Sequence[Json]) -> str:
     if all(map(verdict.is_comparable, metrics)):
         return ""
     return (
-        f'<p class="note">† The held-out table has {count_of(card["holdout"]["rows"], "row")}, far fewer than the '
-        "synthetic one, and scores worse by chance alone: beating it proves nothing.</p>"
+        f'<p class="note">† Only {count_of(card["holdout"]["rows"], "real row")} could be held out, too few to compare '
+        "with: smaller tables score worse by chance alone. Hold out more with --holdout (see understudy split).</p>"
     )
 
 
@@ -106,7 +111,7 @@ def bars(card: Json, methods: Sequence[Style]) -> str:
         )
     for family, metrics in families(drawn).items():
         usual = _usual_reference(metrics)
-        cards = "".join(_bar_card(metric, methods, usual) for metric in metrics)
+        cards = "".join(_bar_card(metric, methods, usual, _remark(card, metric, methods)) for metric in metrics)
         of = f'<p class="small">Real: {esc(usual)}, unless noted otherwise.</p>' if usual else ""
         parts.append(f'<div class="group"><h3>{family}</h3>{of}<div class="bars">{cards}</div></div>')
     return "".join(parts)
@@ -127,7 +132,7 @@ def families(metrics: Sequence[Json]) -> dict[str, list[Json]]:
     return {family: each for family, each in found.items() if each}
 
 
-def _bar_card(metric: Json, methods: Sequence[Style], usual: str) -> str:
+def _bar_card(metric: Json, methods: Sequence[Style], usual: str, remark: str) -> str:
     reference = metric.get("reference") or {}
     real, goal = verdict.real_value(metric), Direction(metric["direction"]).goal
     values = [finite(score["value"]) for score in metric["values"].values()]
@@ -161,7 +166,8 @@ def _bar_card(metric: Json, methods: Sequence[Style], usual: str) -> str:
     return (
         f'<div class="bar-card" tabindex="0" data-tip="{esc(metric["meaning"])}"><h4>{esc(metric["title"])}</h4>'
         f'<p class="small">{_direction_text(metric)} · {text}</p><dl>{"".join(rows)}'
-        f'<dt></dt><dd class="ends"><span><i>{_end(metric, low)}</i><i>{_end(metric, high)}</i></span></dd></dl></div>'
+        f'<dt></dt><dd class="ends"><span><i>{_end(metric, low)}</i><i>{_end(metric, high)}</i></span></dd></dl>'
+        f"{remark}</div>"
     )
 
 
@@ -190,13 +196,14 @@ def round_up(value: float) -> float:
 
 def table(card: Json, methods: Sequence[Style]) -> str:
     rows = []
-    for family, metrics in families([metric for metric in card["metrics"] if not is_skipped(metric)]).items():
+    shown = [metric for metric in card["metrics"] if not is_skipped(metric) and _applies(metric)]
+    for family, metrics in families(shown).items():
         usual = _usual_reference(metrics)
         rows.append(
             f'<tr class="head"><th scope=rowgroup>{family}</th><td class=n><small>{esc(usual)}</small></td>'
             f'<td colspan="{len(methods)}"></td></tr>'
         )
-        rows += [_row(metric, methods, usual) for metric in metrics]
+        rows += [_row(metric, methods, usual, _remark(card, metric, methods)) for metric in metrics]
     if not rows:
         return ""
     return (
@@ -206,7 +213,19 @@ def table(card: Json, methods: Sequence[Style]) -> str:
     )
 
 
-def _row(metric: Json, methods: Sequence[Style], usual: str) -> str:
+def _remark(card: Json, metric: Json, methods: Sequence[Style]) -> str:
+    """What a score means here, where its number alone misleads; HTML."""
+    if metric["key"] != "exact_copies":
+        return ""
+    parts = []
+    for style in methods:
+        whose = f"{style.heading(20)}: " if len(methods) > 1 else ""
+        if text := summary.chance_of_copies(card, style.name):
+            parts.append(f"<small>{whose}{esc(text)}</small>")
+    return "".join(parts)
+
+
+def _row(metric: Json, methods: Sequence[Style], usual: str, remark: str) -> str:
     scores = [metric["values"][style.name] for style in methods]
     reasons = {score.get("why") if finite(score["value"]) is None else None for score in scores}
     if len(methods) > 1 and len(reasons) == 1 and None not in reasons:  # one reason for all
@@ -225,7 +244,7 @@ def _row(metric: Json, methods: Sequence[Style], usual: str) -> str:
     twin = f"; repeats {esc(metric['same_as'])}" if metric.get("same_as") else ""
     return (
         f"<tr><th scope=row><span>{esc(metric['title'])}</span> <code>{esc(metric['key'])}</code>"
-        f"<small>{esc(metric['meaning'])}</small><small>{_direction_text(metric)}; {span}{twin}</small></th>"
+        f"<small>{esc(metric['meaning'])}</small><small>{_direction_text(metric)}; {span}{twin}</small>{remark}</th>"
         f'<td class=n data-name="real rows">{real}</td>{cells}</tr>'
     )
 

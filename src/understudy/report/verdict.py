@@ -111,6 +111,8 @@ def absences(scores: Json, methods: Sequence[str]) -> list[str]:
             score = metric["values"][method]
             if is_skipped(score):
                 skipped.add(metric["key"])
+            elif score.get("status") == Status.NOT_APPLICABLE:
+                continue
             elif finite(score["value"]) is None:
                 why = str(score.get("why") or "No reason is given.")
                 reasons.setdefault(why, {}).setdefault(metric["key"], []).append(method)
@@ -122,7 +124,7 @@ def absences(scores: Json, methods: Sequence[str]) -> list[str]:
     sentences = []
     if each:
         total = count_of(len({key for keys in reasons.values() for key in keys}), "score")
-        sentences.append(f"{total} could not be computed or did not apply: {listing(each)}.")
+        sentences.append(f"{total} could not be computed: {listing(each)}.")
     if skipped:
         were = "was" if len(skipped) == 1 else "were"
         sentences.append(

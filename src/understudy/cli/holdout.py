@@ -1,0 +1,125 @@
+"""Rows that are held out before a fit: the options, their file, and the secret that lets a run resume."""
+
+import contextlib
+import dataclasses
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from understudy.cli.terminal import echo
+from understudy.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from understudy.sources import TableToFit
+
+Split = Annotated[
+    float | None,
+    typer.Option(
+        "--split",
+        help="Hold out about this fraction of SOURCE before fitting, for 'evaluate --holdout': one coin for each "
+        "privacy unit.",
+    ),
+]
+HoldoutFile = Annotated[
+    str | None,
+    typer.Option(
+        "--holdout",
+        help="With --split: the file for the held-out rows. Default: OUT.holdout.csv. They are real: never share them.",
+    ),
+]
+
+
+def holdout_file(folder: Path) -> Path:
+    """Where the rows are that were held out of a release, unless another file was named: fake.holdout.csv."""
+    return folder.with_name(f"{folder.name.removesuffix('.release')}.holdout.csv")
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldOut:
+    """The file of the held-out rows, and beside it, during the run, the secret that chose them."""
+
+    fraction: float
+    path: str
+    force: bool
+    resume: bool
+
+    @classmethod
+    def read(
+        cls, split: float | None, path: str | None, folder: Path, *, force: bool, resume: bool
+    ) -> "HeldOut | None":
+        """From the options of a command that writes to this release folder; refused before anything is read."""
+        from understudy.splitting import check_fraction
+        from understudy.tables import check_writable
+
+        if split is None:
+            if path is not None:
+                raise ConfigError("--holdout names the file for rows that --split holds out: give --split 0.2 too.")
+            return None
+        check_fraction(split, "--split")
+        path = path or str(holdout_file(folder))
+        if "::" in path:
+            raise ConfigError(f"--holdout {path}: expected a file, not a table of a database.")
+        check_writable(path, force=force or resume, table=True)
+        made = cls(split, path, force, resume)
+        if resume and not made._secret_file.exists():
+            raise CheckpointError(f"{made._secret_file} is missing, so the same rows cannot be held out again.")
+        return made
+
+    @property
+    def _secret_file(self) -> Path:
+        return Path(f"{self.path}.secret")
+
+    def take(self, data: "TableToFit") -> "TableToFit":
+        """The table without the held-out rows, which are written to their file."""
+        from understudy.splitting import split_private
+
+        rest, held = split_private(data, self.fraction, self._secret())
+        write_private(held, self.path, data, force=self.force or self.resume)
+        return rest
+
+    def _secret(self) -> int:
+        if self.resume:
+            return int(self._secret_file.read_text(encoding="ascii"))
+        secret = secrets.randbits(128)
+        self._secret_file.unlink(missing_ok=True)
+        with os.fdopen(os.open(self._secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(str(secret))
+        return secret
+
+    def finish(self, quiet: bool) -> None:
+        """After the release is saved: the secret is deleted, and the file is named."""
+        self._secret_file.unlink(missing_ok=True)
+        echo(
+            f"Held out about {self.fraction:.0%} for 'understudy evaluate --holdout {self.path}'. These rows are real "
+            "and were not fitted: never share them.",
+            quiet=quiet,
+        )
+
+    def remove(self) -> None:
+        """After a run that spent nothing: neither file is left behind."""
+        for path in (self._secret_file, Path(self.path)):
+            path.unlink(missing_ok=True)
+
+
+def write_private(table: "pa.Table", path: str, data: "TableToFit", *, force: bool) -> None:
+    """Writes real rows to a file that only its owner may read."""
+    from understudy.tables import write_table
+
+    with only_for_owner():
+        write_table(table, path, origin=data.origin, force=force)
+
+
+@contextlib.contextmanager
+def only_for_owner() -> Iterator[None]:
+    """New files may be read by their owner only."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)

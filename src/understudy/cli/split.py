@@ -1,0 +1,64 @@
+"""The command `split`: rows to fit and rows to hold out, in two files."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from understudy.cli.holdout import only_for_owner
+from understudy.cli.options import Force, Quiet, Source
+from understudy.cli.reading import takes_reading_options
+from understudy.cli.terminal import echo
+from understudy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from understudy.tables import ReadOptions
+
+
+@takes_reading_options
+def split(
+    source: Source,
+    out: Annotated[str, typer.Option("-o", "--out", help="The table to fit. Its extension sets the format.")],
+    holdout: Annotated[str, typer.Option("--holdout", help="The rows to hold out, for 'evaluate --holdout'.")],
+    reading: "ReadOptions",
+    test: Annotated[float, typer.Option("--test", help="The probability that a unit is held out.")] = 0.2,
+    unit: Annotated[
+        str | None, typer.Option("--unit", help="The column that names the privacy unit: its rows stay together.")
+    ] = None,
+    schema: Annotated[Path | None, typer.Option("--schema", help="Schema file (TOML) that names the unit.")] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Split a table into rows to fit and rows to hold out: one coin for each privacy unit. Both files are private."""
+    from understudy.splitting import check_fraction, expected_rows, split_arrow
+    from understudy.tables import check_writable, read_table, write_table
+
+    check_fraction(test, "--test")
+    places = [os.path.realpath(place) for place in (source, out, holdout)]
+    if len(set(places)) < len(places):
+        raise ConfigError("SOURCE, --out and --holdout must be three different files.")
+    for place in (out, holdout):
+        check_writable(place, force=force, table=True)
+    unit, declared = _read_unit(unit, schema)
+    table, origin = read_table(source, reading=reading)
+    train, held = split_arrow(table, test, unit)
+    with only_for_owner():
+        write_table(train, out, origin=origin, force=force)
+        write_table(held, holdout, origin=origin, force=force)
+    whose = f"all rows of one {unit!r} are in one of them" if unit else "each row counts as one person (else: --unit)"
+    echo(f"Wrote {out} and {holdout}; {whose}. Both hold real rows: never share them.", quiet=quiet)
+    if declared is not None:
+        echo(f"The schema declares {declared:,} rows; about {expected_rows(declared, test):,} of them are in {out}. "
+             "Declare that number to fit it.", quiet=quiet)  # fmt: skip
+    echo(f"Next: understudy synth {out} --epsilon 1 -o fake.csv", quiet=quiet)
+
+
+def _read_unit(unit: str | None, schema: Path | None) -> tuple[str | None, int | None]:
+    """The unit column of --unit or of a schema, and the schema's number of rows."""
+    from understudy.schema import Schema
+
+    declared = None if schema is None else Schema.read(schema)
+    if declared is not None and unit is not None and declared.unit != unit:
+        raise ConfigError(f"--unit is {unit!r}, but the schema names {declared.unit!r}. Remove one of them.")
+    return (unit, None) if declared is None else (declared.unit, declared.rows)

@@ -1,0 +1,304 @@
+"""The verdict on one synthetic table: what is good, what is lost, which rules are broken, and what it is not for.
+
+Four sentences that follow from the scores by the rules of this file.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+from understudy.evaluation.associations import KEPT, LOST, NOTICEABLE
+from understudy.evaluation.scores import Json
+from understudy.report.text import count_of, finite, listing, minus, percent, quote
+from understudy.report.verdict import detail, find, method_value, real_value
+
+CLOSE, FAR = 0.05, 0.1
+"""The total variation up to which a column is close to the real one, and above which it is far from it."""
+CLOSE_TIMES, FAR_TIMES = 1.5, 2.0
+"""The same as multiples of the total variation of held-out real rows, where this is larger."""
+BROKEN = 0.005
+"""A rule is broken if more rows than this violate it beyond twice the fraction of real rows that do."""
+LEARNT, UNLEARNT = 0.05, 0.2
+"""Fractions of the advantage over guessing: models that lose no more have learnt, those that lose more have not."""
+NAMED = 3
+"""How many columns, pairs or rules a sentence names."""
+ASSOCIATIONS = {
+    ("numeric", "numeric"): "correlation",
+    ("discrete", "discrete"): "Cramér's V",
+    ("numeric", "discrete"): "correlation ratio",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """The association of two columns, corrected for chance, in real and in synthetic rows."""
+
+    columns: tuple[str, str]
+    kind: str
+    real: float
+    synthetic: float
+
+    @property
+    def fraction(self) -> float:
+        """How much of the real association is there; negative if its sign is reversed."""
+        return self.synthetic / self.real
+
+    @property
+    def names(self) -> str:
+        return f"{quote(self.columns[0])} with {quote(self.columns[1])}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ValuePair:
+    """Two categories that go together in real rows and not in synthetic ones."""
+
+    columns: tuple[str, str]
+    values: tuple[str, str]
+    real: float
+    synthetic: float | None
+    """The fraction of the rows with the first category that have the second; None: no row has the first."""
+
+    @property
+    def sentence(self) -> str:
+        here = "no synthetic row has the former" if self.synthetic is None else f"here {percent(self.synthetic)}"
+        return (
+            f"of real rows with {self.columns[0]} = {quote(self.values[0])}, {percent(self.real)} have "
+            f"{self.columns[1]} = {quote(self.values[1])}, {here}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A constraint, and the fractions of real and of synthetic rows that violate it."""
+
+    condition: str
+    real: float
+    synthetic: float
+
+    @property
+    def is_broken(self) -> bool:
+        return self.synthetic > 2 * self.real + BROKEN
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """The four sentences, and what they were made from; a sentence is empty if nothing is known about its subject."""
+
+    good: str
+    lost: str
+    rules: str
+    avoid: str
+    columns: tuple[int, int, int]
+    """The numbers of columns that are close to the real ones, in between, and far from them."""
+    pairs: tuple[int, int, int]
+    """The numbers of dependences that are kept, weakened and lost."""
+    lost_pairs: tuple[Pair, ...]
+    """The largest losses first."""
+    lost_values: tuple[ValuePair, ...]
+    checked: tuple[Rule, ...]
+    """All rules, in the order in which they were given."""
+
+    @property
+    def sentences(self) -> dict[str, str]:
+        """Those that are not empty, by heading."""
+        each = {"Good": self.good, "Lost": self.lost, "Rules": self.rules, "Not for": self.avoid}
+        return {heading: sentence for heading, sentence in each.items() if sentence}
+
+
+def summarise(scores: Json, method: str) -> Summary | None:
+    """The summary of one table; None if its columns or their dependences were not scored."""
+    distances = _distances(scores, method)
+    pairs = dependences(scores, method)
+    if not distances or pairs is None:
+        return None
+    close = [name for name, (tv, real) in distances.items() if tv <= max(CLOSE, CLOSE_TIMES * real)]
+    far = [name for name, (tv, real) in distances.items() if tv > max(FAR, FAR_TIMES * real)]
+    far.sort(key=lambda name: -distances[name][0])
+    kept = [pair for pair in pairs if pair.fraction >= KEPT]
+    lost = sorted((pair for pair in pairs if pair.fraction < LOST), key=lambda p: -abs(p.real - p.synthetic))
+    values, checked = _value_pairs(scores, method), rules_checked(scores, method)
+    learnt = _fraction_unlearnt(scores, method)
+    broken = [rule for rule in checked if rule.is_broken]
+    return Summary(
+        good=_good(distances, close, pairs, kept, (scores.get("target"), learnt)),
+        lost=_lost(distances, far, lost, values, (scores.get("target"), learnt)),
+        rules=_rules(scores, method, checked, broken),
+        avoid=_avoid(far, lost, values, broken, scores.get("target") if (learnt or 0.0) > UNLEARNT else None),
+        columns=(len(close), len(distances) - len(close) - len(far), len(far)),
+        pairs=(len(kept), len(pairs) - len(kept) - len(lost), len(lost)),
+        lost_pairs=tuple(lost),
+        lost_values=tuple(values),
+        checked=tuple(checked),
+    )
+
+
+def _distances(scores: Json, method: str) -> dict[str, tuple[float, float]]:
+    """Each column's total variation, and that of held-out real rows (0 if it is not known)."""
+    columns = detail(scores, "one_way", method).get("columns") or {}
+    real = detail(scores, "one_way", "real").get("columns") or {}
+    return {
+        name: (tv, finite((real.get(name) or {}).get("tv")) or 0.0)
+        for name, column in columns.items()
+        if (tv := finite(column.get("tv"))) is not None
+    }
+
+
+def dependences(scores: Json, method: str) -> list[Pair] | None:
+    """The pairs of columns that depend on each other in the real table; None if this was not computed."""
+    found = detail(scores, "correlations", method)
+    if not found.get("real") or not found.get("synthetic"):
+        return None
+    names, kinds = found["columns"], found.get("kinds") or ()
+    pairs = []
+    for i in range(len(names)):
+        for j in range(i):
+            real, ours = finite(found["real"][i][j]), finite(found["synthetic"][i][j])
+            if real is None or abs(real) < NOTICEABLE:
+                continue
+            kind = ASSOCIATIONS.get((kinds[j], kinds[i]), "correlation ratio") if kinds else "association"
+            pairs.append(Pair((str(names[j]), str(names[i])), kind, real, ours or 0.0))
+    return pairs
+
+
+def _value_pairs(scores: Json, method: str) -> list[ValuePair]:
+    found = detail(scores, "correlations", method).get("values") or ()
+    return [
+        ValuePair(tuple(each["columns"]), tuple(each["values"]), real, finite(each.get("synthetic_fraction")))
+        for each in found
+        if (real := finite(each.get("real_fraction"))) is not None
+    ]
+
+
+def rules_checked(scores: Json, method: str) -> list[Rule]:
+    """The constraints that were checked, with the fractions of rows that violate them."""
+    found = detail(scores, "constraints", method).get("conditions") or ()
+    return [
+        Rule(str(each["condition"]), finite(each.get("real")) or 0.0, finite(each.get("synthetic")) or 0.0)
+        for each in found
+    ]
+
+
+def _fraction_unlearnt(scores: Json, method: str) -> float | None:
+    """The fraction of the advantage over guessing that models lose; None if there is no advantage or no model.
+
+    By ROC AUC, whose guess is 0.5, or for a numeric target by R squared, whose guess is 0.
+    """
+    for key, guess in (("tstr_auc", 0.5), ("tstr_r2", 0.0)):
+        metric = find(scores, key)
+        ours, real = method_value(metric, method), real_value(metric)
+        if ours is not None and real is not None and real - guess > 0.02:
+            return min(1.0, max(0.0, (real - ours) / (real - guess)))
+    return None
+
+
+def _good(
+    distances: Mapping[str, object],
+    close: Sequence[str],
+    pairs: Sequence[Pair],
+    kept: Sequence[Pair],
+    learning: tuple[object, float | None],
+) -> str:
+    parts = []
+    if close:
+        whole = "all" if len(close) == len(distances) else f"{len(close)} of"
+        parts.append(f"{whole} {count_of(len(distances), 'column')} have nearly the real histogram")
+    if kept:
+        whole = "all" if len(kept) == len(pairs) else f"{len(kept)} of"
+        parts.append(f"{whole} {count_of(len(pairs), 'dependence')} between columns are kept")
+    target, lost = learning
+    if lost is not None and lost <= LEARNT:
+        parts.append(f"models of {quote(target)} learn nearly as much as from real rows")
+    return f"{_capital(listing(parts))}." if parts else "Nothing: no column and no dependence is close to the real one."
+
+
+def _lost(
+    distances: Mapping[str, tuple[float, float]],
+    far: Sequence[str],
+    lost: Sequence[Pair],
+    values: Sequence[ValuePair],
+    learning: tuple[object, float | None],
+) -> str:
+    parts = []
+    if lost:
+        each = [
+            f"{pair.names} ({pair.kind} {minus(f'{pair.real:.2f}')}, here {minus(f'{pair.synthetic:.2f}')})"
+            for pair in lost[:NAMED]
+        ]
+        what = "the dependence of" if len(lost) == 1 else "the dependences of"
+        example = f" (for example, {values[0].sentence})" if values else ""
+        parts.append(f"{what} {_some(each, len(lost), 'pair')}{example}")
+    elif values:
+        parts.append(f"a dependence between single values: {values[0].sentence}")
+    if far:
+        each = [f"{quote(name)} ({percent(distances[name][0])} of the rows differ)" for name in far[:NAMED]]
+        parts.append(f"the {'histogram' if len(far) == 1 else 'histograms'} of {_some(each, len(far), 'column')}")
+    target, unlearnt = learning
+    if unlearnt is not None and unlearnt > UNLEARNT:
+        parts.append(f"{percent(unlearnt)} of what models learn about {quote(target)}")
+    return f"{_capital('; '.join(parts))}." if parts else "No dependence and no histogram is lost."
+
+
+def _rules(scores: Json, method: str, checked: Sequence[Rule], broken: Sequence[Rule]) -> str:
+    invalid = method_value(find(scores, "invalid_cells"), method)
+    cells = f" {percent(invalid)} of all cells hold values that are not allowed." if invalid else ""
+    if not checked:
+        return f"None was checked: give them with --constraint.{cells}"
+    if not broken:
+        which = "The rule holds" if len(checked) == 1 else f"All {len(checked)} rules hold"
+        return f"{which} as in the real table.{cells}"
+    worst = sorted(broken, key=lambda rule: rule.real - rule.synthetic)
+    each = [
+        f"{quote(rule.condition, 60)} by {percent(rule.synthetic)} of the rows (real: {percent(rule.real)})"
+        for rule in worst[:NAMED]
+    ]
+    return f"Broken: {_some(each, len(broken), 'rule')}.{cells}"
+
+
+def _avoid(
+    far: Sequence[str],
+    lost: Sequence[Pair],
+    values: Sequence[ValuePair],
+    broken: Sequence[Rule],
+    target: object,
+) -> str:
+    parts = []
+    if lost:
+        parts.append(f"analyses of {_some([pair.names for pair in lost[:NAMED]], len(lost), 'pair')}")
+    elif values:
+        pair = values[0]
+        parts.append(f"analyses of {quote(pair.columns[0])} with {quote(pair.columns[1])}")
+    if far:
+        parts.append(f"totals or averages of {_some([quote(name) for name in far[:NAMED]], len(far), 'column')}")
+    if target is not None:
+        parts.append(f"models of {quote(target)}")
+    if broken:
+        parts.append("anything that relies on the broken rules" if len(broken) > 1 else "anything that relies on the "
+                     "broken rule")  # fmt: skip
+    if not parts:
+        return "Nothing found here speaks against a use, but single persons and very small groups are never real."
+    return f"Do not use it for {'; nor for '.join(parts)}."
+
+
+def _some(named: Sequence[str], total: int, what: str) -> str:
+    """What is named, and how many more there are."""
+    more = total - len(named)
+    return listing([*named, *([f"{more} more {what if more == 1 else what + 's'}"] if more else [])])
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def chance_of_copies(scores: Json, method: str) -> str:
+    """What the fraction of rows that equal a real row means, beside what chance alone gives; empty if not computed."""
+    metric = find(scores, "exact_copies")
+    ours, held = method_value(metric, method), real_value(metric)
+    if ours is None or held is None:
+        return ""
+    drawn = finite((detail(scores, "closest_record", method).get("independent") or {}).get("exact_copies"))
+    others = f", and of rows whose columns are drawn independently {percent(drawn)}" if drawn is not None else ""
+    start = f"By chance alone, {percent(held)} of real rows that were held out equal another real row{others}."
+    rows = max(1, int(scores["holdout"]["rows"]))
+    if ours <= held + 2 * math.sqrt(max(held * (1 - held), 1 / rows) / rows) + 0.01:
+        return f"{start} {percent(ours)} here is no more than that: rows with few distinct values coincide."
+    return f"{start} {percent(ours)} here is more than that: rows may have been copied."

@@ -1,0 +1,73 @@
+"""Splits a real table into rows to fit and rows to test on, by one coin for each privacy unit. For the steward only."""
+
+import dataclasses
+import os
+import secrets
+
+import numpy as np
+import pyarrow as pa
+
+from understudy.errors import ConfigError, SchemaError, did_you_mean
+from understudy.privacy.table import hold_out, split_units
+from understudy.schema import Schema
+from understudy.sources import PrivateSource, TableToFit
+from understudy.tables import Frame, as_arrow, to_frame
+
+
+def check_fraction(fraction: float, what: str) -> None:
+    """Refuses a fraction that would leave one part empty.
+
+    >>> check_fraction(0.2, "test")
+    """
+    if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 < fraction < 1:
+        raise ConfigError(f"{what} must be a fraction between 0 and 1, such as 0.2; found {fraction}.")
+
+
+def split(
+    table: PrivateSource, test: float = 0.2, *, unit: str | None = None, schema: "Schema | str | None" = None
+) -> "tuple[Frame, Frame]":
+    """Splits a table into rows to fit and rows to hold out for `evaluate`, in the kind of frame that was given.
+
+    Each privacy unit is held out with probability `test`, by a coin of its own, with all of its rows. The unit is the
+    column `unit`, or that of the schema; without one each row is a unit. Both parts are private.
+
+    >>> import pandas as pd
+    >>> train, held = split(pd.DataFrame({"person": [1, 1, 2, 3], "x": [5, 6, 7, 8]}), 0.5, unit="person")
+    >>> set(train["person"]) & set(held["person"])
+    set()
+    """
+    schema = Schema.read(schema) if isinstance(schema, str | os.PathLike) else schema
+    arrow, origin = as_arrow(table)
+    train, held = split_arrow(arrow, test, unit or (None if schema is None else schema.unit))
+    return to_frame(train, origin), to_frame(held, origin)
+
+
+def split_arrow(table: pa.Table, test: float, unit: str | None) -> tuple[pa.Table, pa.Table]:
+    """The rows to fit and the rows to hold out."""
+    check_fraction(test, "test")
+    if unit is not None and unit not in table.column_names:
+        raise SchemaError(f"The table has no column {unit!r}.{did_you_mean(unit, table.column_names)}", column=unit)
+    return split_units(table, unit, test, np.random.default_rng(secrets.randbits(128)))
+
+
+def split_private(data: TableToFit, fraction: float, secret: int) -> tuple[TableToFit, pa.Table]:
+    """A table to fit without the units that are held out, and the rows of these, in the columns of the schema.
+
+    A declared number of rows becomes the expected number of the rest: a public number, computed from public ones. How
+    many rows are really left is private, and no query relies on it.
+    """
+    check_fraction(fraction, "--split")
+    rest, held = hold_out(data.table, data.schema.unit, fraction, np.random.default_rng(secret))
+    schema = data.schema
+    if schema.rows is not None:
+        schema = dataclasses.replace(schema, rows=expected_rows(schema.rows, fraction))
+    return dataclasses.replace(data, table=rest, schema=schema), held
+
+
+def expected_rows(rows: int, fraction: float) -> int:
+    """How many of the declared rows are expected not to be held out.
+
+    >>> expected_rows(1000, 0.2)
+    800
+    """
+    return max(1, round(rows * (1 - fraction)))

@@ -1,0 +1,169 @@
+"""Rows that are held out: `split`, and `--split` of `fit` and `synth`."""
+
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import understudy as us
+from understudy.cli.main import run
+from understudy.release import Release
+
+SCHEMA = """[table]
+rows = 1000
+unit = "person"
+max_rows_per_unit = 3
+
+[columns.person]
+kind = "id"
+[columns.age]
+kind = "integer"
+bounds = [0, 100]
+[columns.sex]
+kind = "categorical"
+categories = ["f", "m"]
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    draw = np.random.default_rng(0)
+    person = draw.integers(0, 400, 1000)
+    table = pd.DataFrame({"person": person, "age": draw.integers(0, 100, 1000), "sex": draw.choice(["f", "m"], 1000)})
+    table.to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "people.toml").write_text(SCHEMA)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def check_parts(train: pd.DataFrame, held: pd.DataFrame) -> None:
+    whole = pd.read_csv("people.csv")
+    both = pd.concat([train, held]).sort_values(["person", "age", "sex"], ignore_index=True)
+    pd.testing.assert_frame_equal(both, whole.sort_values(["person", "age", "sex"], ignore_index=True))
+    assert not set(train["person"]) & set(held["person"])
+
+
+@pytest.mark.parametrize("how", [["--unit", "person"], ["--schema", "people.toml"]])
+def test_all_rows_of_a_unit_go_to_one_side(place: Path, how: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["split", "people.csv", "--test", "0.3", "-o", "train.csv", "--holdout", "test.csv", *how]) == 0
+    train, held = pd.read_csv("train.csv"), pd.read_csv("test.csv")
+    check_parts(train, held)
+    assert 60 < held["person"].nunique() < 160  # 110 expected
+    for name in ("train.csv", "test.csv"):
+        assert stat.S_IMODE(os.stat(name).st_mode) == 0o600
+    said = capsys.readouterr().err
+    assert "all rows of one 'person' are in one of them" in said
+    assert ("about 700 of them" in said) == ("--schema" in how)
+    assert str(len(train)) not in said
+
+
+def test_without_a_unit_each_row_has_a_coin(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["split", "people.csv", "-o", "train.csv", "--holdout", "test.csv"]) == 0
+    train, held = pd.read_csv("train.csv"), pd.read_csv("test.csv")
+    assert len(train) + len(held) == 1000
+    assert 130 < len(held) < 270
+    assert set(train["person"]) & set(held["person"])
+    assert "each row counts as one person (else: --unit)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--test", "0"], "--test must be a fraction between 0 and 1, such as 0.2; found 0"),
+        (["--test", "1.5"], "found 1.5"),
+        (["--unit", "persn"], "no column 'persn'. Did you mean 'person'?"),
+        (["--unit", "age", "--schema", "people.toml"], "--unit is 'age', but the schema names 'person'"),
+        (["--holdout", "train.csv"], "must be three different files"),
+        (["--holdout", "people.csv"], "must be three different files"),
+        (["--holdout", "nowhere/test.csv"], "does not exist"),
+        (["--holdout", "people.toml"], "people.toml"),
+    ],
+)
+def test_bad_splits_are_one_line_and_write_nothing(
+    place: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(path.name for path in place.iterdir())
+    assert run(["split", "people.csv", "-o", "train.csv", "--holdout", "test.csv", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1
+    assert sorted(path.name for path in place.iterdir()) == before
+
+
+def test_synth_fits_only_the_rest_and_evaluate_finds_both(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Held-out rows are left out of the real table, the schema is that of the release."""
+    arguments = ["--schema", "people.toml", "--epsilon", "1", "--method", "independent", "-o", "fake.csv"]
+    assert run(["synth", "people.csv", "--split", "0.3", *arguments]) == 0
+    said = capsys.readouterr().err
+    assert "Held out about 30%" in said
+    held = pd.read_csv("fake.holdout.csv")
+    assert f"{len(held):,}" not in said
+    assert stat.S_IMODE(os.stat("fake.holdout.csv").st_mode) == 0o600
+    assert not list(place.glob("*.secret"))
+    assert Release.load("fake.release").schema.rows == 700  # expected, from public numbers alone
+    whole = pd.read_csv("people.csv")
+    check_parts(whole[~whole["person"].isin(held["person"])], held)
+    assert run(["evaluate", "people.csv", "fake.csv", "--metric", "tv1", "-q"]) == 0
+    out = capsys.readouterr().out
+    assert "The schema is that of the release fake.release." in out
+    assert "Held-out rows: fake.holdout.csv." in out
+    assert "were left out of it" in out
+
+
+def test_the_file_of_the_held_out_rows_can_be_named(place: Path) -> None:
+    arguments = ["--schema", "people.toml", "--epsilon", "1", "--method", "independent", "-o", "model", "-q"]
+    assert run(["fit", "people.csv", "--split", "0.2", "--holdout", "kept.parquet", *arguments]) == 0
+    assert 0 < len(pd.read_parquet("kept.parquet")) < 500
+    assert not Path("model.holdout.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--holdout", "x.csv"], "give --split 0.2 too"),
+        (["--split", "1"], "--split must be a fraction between 0 and 1"),
+        (["--split", "0.2", "--holdout", "people.csv"], "exists"),
+        (["--split", "0.2", "--holdout", "a.duckdb::b"], "not a table of a database"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_read(
+    place: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["synth", "nothing.csv", "--epsilon", "1", "-o", "fake.csv", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_refused_run_leaves_no_held_out_rows(place: Path) -> None:
+    arguments = ["--schema", "people.toml", "--epsilon", "1", "-o", "fake.csv", "--method", "dpgan", "-q"]
+    assert run(["synth", "people.csv", "--split", "0.2", "--public", "people.csv", *arguments]) == 2
+    assert {path.name for path in place.iterdir()} == {"people.csv", "people.toml"}
+
+
+def test_an_interrupted_run_holds_out_the_same_rows_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["fit", "people.csv", "--split", "0.3", "--schema", "people.toml", "--epsilon", "1", "-q"]
+    arguments += ["--method", "independent", "-o", "model"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Release, "to_files", _interrupt)
+        assert run(arguments) == 130
+    held = Path("model.holdout.csv").read_bytes()
+    assert Path("model.holdout.csv.secret").exists()
+    assert run([*arguments, "--resume"]) == 0
+    assert Path("model.holdout.csv").read_bytes() == held
+    assert not Path("model.holdout.csv.secret").exists()
+    assert Release.load("model").schema.rows == 700
+
+
+def _interrupt(release: Release) -> None:
+    raise KeyboardInterrupt
+
+
+def test_split_of_frames_keeps_their_kind() -> None:
+    frame = pd.DataFrame({"person": [1, 1, 2, 2, 3, 4], "x": range(6)})
+    train, held = us.split(frame, 0.5, unit="person")
+    assert isinstance(train, pd.DataFrame)
+    assert sorted([*train["x"], *held["x"]]) == list(range(6))
+    with pytest.raises(us.UnderstudyError, match="no column 'y'"):
+        us.split(frame, 0.5, unit="y")

@@ -1,0 +1,191 @@
+"""The verdict of the first screen: each sentence follows from the scores by a rule."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.report.pages import SPACE, Text
+from tests.report.scorecards import score, scorecard
+from understudy.evaluation.evaluate import evaluate
+from understudy.report import summary
+from understudy.report.page import render
+from understudy.report.summary import Rule, summarise
+
+
+def card_of(
+    columns: dict[str, tuple[float, float]], pairs: dict[tuple[str, str], tuple[float, float]]
+) -> dict[str, Any]:
+    """A scorecard with these total variations (synthetic, held out) and associations (real, synthetic)."""
+    card = scorecard(("aim",))
+    names = list(columns)
+    shape = {"kind": "discrete", "labels": ["a"], "real": [1.0], "synthetic": [1.0], "missing": [0, 0]}
+    card["details"]["one_way"] = {
+        "aim": {"columns": {name: {**shape, "tv": tv} for name, (tv, _) in columns.items()}},
+        "real": {"columns": {name: {"tv": held} for name, (_, held) in columns.items()}},
+    }
+    real, ours = np.eye(len(names)), np.eye(len(names))
+    for (a, b), values in pairs.items():
+        for matrix, value in zip((real, ours), values, strict=True):
+            matrix[names.index(a), names.index(b)] = matrix[names.index(b), names.index(a)] = value
+    kinds = ["numeric" if name.startswith("n") else "discrete" for name in names]
+    found = {"columns": names, "kinds": kinds, "real": real.tolist(), "synthetic": ours.tolist(), "values": []}
+    card["details"]["correlations"] = {"aim": found}
+    for entry in card["metrics"]:  # neither learnt nor unlearnt
+        if entry["key"] == "tstr_auc":
+            entry["values"]["aim"], entry["reference"]["value"] = score(0.84), 0.9
+    return card
+
+
+def said(card: dict[str, Any]) -> dict[str, str]:
+    found = summarise(card, "aim")
+    assert found is not None
+    return {heading: sentence.replace(SPACE, " ") for heading, sentence in found.sentences.items()}
+
+
+GOOD = {"ward": (0.01, 0.01), "sex": (0.02, 0.01), "n_age": (0.03, 0.0)}
+
+
+def test_a_good_table() -> None:
+    found = said(card_of(GOOD, {("ward", "sex"): (0.5, 0.48)}))
+    assert found == {
+        "Good": "All 3 columns have nearly the real histogram and all 1 dependence between columns are kept.",
+        "Lost": "No dependence and no histogram is lost.",
+        "Rules": "None was checked: give them with --constraint.",
+        "Not for": "Nothing found here speaks against a use, but single persons and very small groups are never real.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("tv", "held", "state"),
+    [(0.05, 0.0, 0), (0.051, 0.0, 1), (0.1, 0.0, 1), (0.11, 0.0, 2), (0.3, 0.21, 0), (0.3, 0.16, 1), (0.3, 0.14, 2)],
+)
+def test_a_column_is_close_or_far_by_itself_and_by_what_held_out_rows_differ(
+    tv: float, held: float, state: int
+) -> None:
+    found = summarise(card_of({"a": (tv, held), "b": (0.0, 0.0)}, {}), "aim")
+    assert found is not None
+    expected = [1, 0, 0]
+    expected[state] += 1
+    assert found.columns == tuple(expected)
+
+
+@pytest.mark.parametrize(
+    ("real", "ours", "state"),
+    [(0.5, 0.4, 0), (0.5, 0.39, 1), (0.5, 0.25, 1), (0.5, 0.24, 2), (0.5, -0.5, 2), (-0.5, -0.45, 0), (0.5, 0.9, 0)],
+)
+def test_a_dependence_is_kept_weakened_or_lost_by_its_fraction(real: float, ours: float, state: int) -> None:
+    found = summarise(card_of(GOOD, {("ward", "sex"): (real, ours)}), "aim")
+    assert found is not None
+    assert found.pairs == tuple(int(at == state) for at in range(3))
+
+
+def test_weak_associations_are_no_dependences() -> None:
+    found = summarise(card_of(GOOD, {("ward", "sex"): (0.09, 0.0)}), "aim")
+    assert found is not None
+    assert found.pairs == (0, 0, 0)
+
+
+def test_losses_are_named_with_their_measure_and_the_real_value_the_largest_first() -> None:
+    pairs = {("ward", "sex"): (0.4, 0.05), ("ward", "n_age"): (0.9, 0.1), ("n_age", "sex"): (0.3, 0.3)}
+    card = card_of({**GOOD, "n_stay": (0.2, 0.01)}, {**pairs, ("n_age", "n_stay"): (-0.6, 0.0)})
+    card["details"]["correlations"]["aim"]["values"] = [
+        {"columns": ["ward", "sex"], "values": ["obstetrics", "f"], "real": 0.9, "synthetic": 0.0,
+         "real_fraction": 0.99, "synthetic_fraction": 0.5, "real_rows": 120}
+    ]  # fmt: skip
+    found = said(card)
+    assert found["Lost"] == (
+        "The dependences of “ward” with “n_age” (correlation ratio 0.90, here 0.10), “n_age” with “n_stay” "
+        "(correlation −0.60, here 0.00) and “ward” with “sex” (Cramér's V 0.40, here 0.05) (for example, of real rows "
+        "with ward = “obstetrics”, 99.0 % have sex = “f”, here 50.0 %); the histogram of “n_stay” (20.0 % of the rows "
+        "differ)."
+    )
+    assert found["Not for"] == (
+        "Do not use it for analyses of “ward” with “n_age”, “n_age” with “n_stay” and “ward” with “sex”; nor for "
+        "totals or averages of “n_stay”."
+    )
+    assert found["Good"] == (
+        "3 of 4 columns have nearly the real histogram and 1 of 4 dependences between columns are kept."
+    )
+
+
+def test_what_models_lose_is_said_from_a_fifth_of_their_advantage_on() -> None:
+    card = card_of(GOOD, {})
+    auc = next(entry for entry in card["metrics"] if entry["key"] == "tstr_auc")
+    auc["values"]["aim"] = score(0.7)
+    assert "50.0 % of what models learn about “income”" in said(card)["Lost"]
+    assert "models of “income”" in said(card)["Not for"]
+    auc["values"]["aim"] = score(0.89)
+    assert "models of “income” learn nearly as much as from real rows" in said(card)["Good"]
+    assert "models" not in said(card)["Lost"] + said(card)["Not for"]
+    auc["values"]["aim"] = score(0.84)  # in between: neither good nor lost
+    assert "models" not in " ".join(said(card).values())
+    auc["reference"]["value"] = 0.51  # real rows hardly predict it
+    assert "models" not in " ".join(said(card).values())
+
+
+@pytest.mark.parametrize(
+    ("real", "ours", "broken"), [(0.0, 0.005, False), (0.0, 0.006, True), (0.1, 0.2, False), (0.1, 0.21, True)]
+)
+def test_a_rule_is_broken_beyond_what_real_rows_do(real: float, ours: float, broken: bool) -> None:
+    assert Rule("a > b", real, ours).is_broken == broken
+
+
+def test_broken_rules_are_named_and_speak_against_uses() -> None:
+    card = card_of(GOOD, {})
+    conditions = [{"condition": "discharge >= admission", "real": 0.0, "synthetic": 0.47},
+                  {"condition": "age < 120", "real": 0.0, "synthetic": 0.0}]  # fmt: skip
+    card["details"]["constraints"] = {"aim": {"conditions": conditions}}
+    assert said(card)["Rules"] == "Broken: “discharge >= admission” by 47.0 % of the rows (real: 0 %)."
+    assert said(card)["Not for"] == "Do not use it for anything that relies on the broken rule."
+    conditions[0]["synthetic"] = 0.0
+    assert said(card)["Rules"] == "All 2 rules hold as in the real table."
+    page = render(card)
+    assert "Fraction of the rows that violate" not in page  # nothing to draw
+    conditions[1]["synthetic"] = 0.2
+    assert "Fraction of the rows that violate" in render(card)
+
+
+def test_a_lost_dependence_of_single_values_counts_where_the_columns_keep_theirs() -> None:
+    card = card_of(GOOD, {("ward", "sex"): (0.5, 0.45)})
+    card["details"]["correlations"]["aim"]["values"] = [
+        {"columns": ["ward", "sex"], "values": ["x", "f"], "real": 0.9, "synthetic": 0.0, "real_fraction": 0.9,
+         "synthetic_fraction": None, "real_rows": 12}
+    ]  # fmt: skip
+    assert said(card)["Lost"].startswith("A dependence between single values: of real rows with ward = “x”, 90.0 %")
+    assert "no synthetic row has the former" in said(card)["Lost"]
+    assert said(card)["Not for"] == "Do not use it for analyses of “ward” with “sex”."
+    assert "Values that no longer go together" in render(card)
+
+
+def test_there_is_no_verdict_on_a_part_of_the_scores() -> None:
+    card = scorecard(("aim",))
+    del card["details"]["correlations"]
+    assert summarise(card, "aim") is None
+    assert "No verdict: it needs the scores" in render(card)
+
+
+def test_equal_rows_are_explained_where_they_stand() -> None:
+    draw = np.random.default_rng(0)
+    few = [pa.table({name: draw.choice(["u", "v"], 600) for name in "abcde"}) for _ in range(2)]
+    card = dict(evaluate(*few, metrics=["closest_record"]).to_json())
+    text = summary.chance_of_copies(card, "synthetic").replace(SPACE, " ")
+    assert text.startswith("By chance alone, 100 % of real rows that were held out equal another real row, and of rows")
+    assert text.endswith("rows with few distinct values coincide.")
+    assert Text(render(card).replace(SPACE, " ")).texts.count(text) == 2  # in the chart and in the table
+    many = pa.table({"x": draw.random(600)})
+    card = dict(evaluate(many, many, metrics=["closest_record"]).to_json())
+    assert "is more than that: rows may have been copied" in summary.chance_of_copies(card, "synthetic")
+
+
+def test_a_hospital_whose_rare_dependence_is_lost_is_told_so_from_its_rows() -> None:
+    draw = np.random.default_rng(0)
+    ward = draw.choice(["surgery", "medicine", "obstetrics"], 4000, p=[0.5, 0.47, 0.03])
+    pregnant = np.where(ward == "obstetrics", "yes", "no")
+    real = pa.table({"ward": ward, "pregnant": pregnant})
+    fake = pa.table({"ward": ward, "pregnant": draw.permutation(pregnant)})
+    found = summarise(evaluate(real, fake, effort="quick").to_json(), "synthetic")
+    assert found is not None
+    assert found.lost.startswith("The dependence of “ward” with “pregnant” (Cramér's V 1.00, here 0.0")
+    assert found.columns == (2, 0, 0)
