@@ -191,7 +191,8 @@ def without_noise(name: str, content: object) -> object:
     if name == "certificate.json":
         assert isinstance(content, dict)
         noisy = [re.sub(r"[\d,]+", "N", line) for line in content["estimated"]]
-        return {**content, "estimated": noisy}
+        # The model and the table are noisy, and so are their checksums; which files have one is not.
+        return {**content, "estimated": noisy, "checksums": sorted(content["checksums"])}
     if name != "release.json":
         return None
     assert isinstance(content, dict)
