@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+DOCS_STAMP := .venv/.docs
 
-.PHONY: setup demo test check bench slow clean
+.PHONY: setup demo test check docs docs-test notebooks bench slow clean
 
 setup: $(STAMP)
 
@@ -12,6 +13,10 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --upgrade --constraint constraints.txt pip setuptools
 	$(BIN)/pip install --quiet --no-build-isolation --constraint constraints.txt --editable . --group dev
 	touch $(STAMP)
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --group docs
+	touch $(DOCS_STAMP)
 
 demo: $(STAMP)
 	$(BIN)/understudy demo
@@ -27,8 +32,20 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# The site, without network; every warning is an error, a broken link among them. Notebooks are run.
+docs: $(DOCS_STAMP)
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -c docs -d build/doctrees . site
+
+docs-test: $(STAMP)
+	$(BIN)/python -m pytest -q -n auto -m docs tests/docs --durations 10
+
+# Runs the notebooks again, even those that have not changed; `make docs` then shows these results.
+notebooks: $(DOCS_STAMP)
+	rm -rf build/notebooks
+	$(BIN)/python -m sphinx -q -W --keep-going -E -b dummy -c docs -d build/doctrees . build/dummy
+
 bench: $(STAMP)
 	$(BIN)/python benchmarks/marginals.py $(if $(SCORER),--scorer $(SCORER))
 
 clean:
-	rm -rf .venv .jax_cache .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv site build jupyter_execute .jax_cache .mypy_cache .ruff_cache .pytest_cache

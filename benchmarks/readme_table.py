@@ -30,7 +30,7 @@ FIGURES = {
 }
 """The title of each figure, and the number of its decimals."""
 TEXT = """\
-Measured on Adult (32,561 rows, 15 columns) at epsilon 1 and delta 1e-5 with a declared schema, mean of {seeds} seeds.
+Measured on Adult (32,561 rows, 15 columns) at epsilon 1 and delta 1e-5 with a declared schema, mean of {seeds}.
 *AUC*: three classifiers trained on synthetic rows and tested on real ones. *2-way error*: mean
 total variation distance over all pairs of columns. *Loss of Cramer's V*: mean over all pairs of columns. *CPU seconds*:
 fit and sample. *Real data*: the training rows, scored as if they were synthetic. Command, date and machine are in
@@ -52,8 +52,22 @@ def make_block(results: Iterable[Result]) -> str:
         means = [(runs[method].mean(figure), digits) for figure, (_, digits) in FIGURES.items()]
         shown = ["" if mean != mean else f"{mean:.{digits}f}" for mean, digits in means]
         lines.append(f"| {method if method == REAL else f'`{method}`'} | " + " | ".join(shown) + " |")
-    seeds = min(len(runs[method].good) for method in METHODS if method != REAL)
-    return TEXT.format(seeds=seeds) + "\n\n" + "\n".join(lines)
+    return (
+        TEXT.format(seeds=_describe_seeds({m: len(runs[m].good) for m in METHODS if m != REAL}))
+        + "\n\n"
+        + "\n".join(lines)
+    )
+
+
+def _describe_seeds(numbers: dict[str, int]) -> str:
+    """The number of seeds of most methods, and of those that have fewer.
+
+    >>> _describe_seeds({"auto": 3, "gem": 2})
+    '3 seeds (`gem`: 2)'
+    """
+    most = max(numbers.values())
+    fewer = [f"`{method}`: {number}" for method, number in numbers.items() if number < most]
+    return f"{most} seeds" + f" ({', '.join(fewer)})" * bool(fewer)
 
 
 def replace_block(text: str, block: str) -> str:

@@ -41,6 +41,24 @@ def test_a_table_that_fits_has_no_findings():
     assert check_as_read(schema, chunked) == []
 
 
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ('kind = "boolean"\nformat = "no/yes"\nmissing = ["unknown"]', ["yes", "no", "unknown ", None]),
+        ('kind = "categorical"\ncategories = ["a", "b"]\nmissing = ["x", 99]', ["a", "b", "x", "99"]),
+        ('kind = "integer"\nbounds = [0, 5]\nmissing = [99]', [1, 2, 99, None]),
+        ('kind = "real"\nbounds = [0, 5]\nmissing = [99]', [1.5, 2.0, 99.0, None]),
+    ],
+)
+def test_values_declared_missing_are_no_findings(column, values):
+    assert findings(column, pa.array(values)) == {}
+
+
+def test_values_declared_missing_are_nulls():
+    column = 'kind = "boolean"\nformat = "no/yes"\nmissing = ["unknown"]\nnullable = false'
+    assert findings(column, pa.array(["yes", "no", "unknown", "unknown"]))["null"].count == 2
+
+
 def test_values_outside_the_categories():
     found = findings(
         'kind = "categorical"\ncategories = ["a", "b", "z"]\nunknown = "b"', pa.array(["a", "c", "c", "d"])

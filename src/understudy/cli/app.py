@@ -98,7 +98,7 @@ def demo(
     from understudy.run.atomic import require_free_folder
     from understudy.tables import atomic_folder, write_table
 
-    contents = ("synthetic.release", "synthetic.csv", "schema.toml", "report.html")
+    contents = ("synthetic.release", "synthetic.csv", "survey.csv", "schema.toml", "report.html")
     require_free_folder(out, force=force, contents=contents)
     guarantee = read_guarantee(epsilon, None, False)
     schema, table = demo_schema(), demo_table()
@@ -109,6 +109,7 @@ def demo(
     with show_progress(quiet, "evaluating") as progress:
         scores = evaluate(table, {"synthetic": fake}, schema=schema, effort="quick", progress=progress)
     with atomic_folder(out, force=force, contents=contents) as inside:
+        write_table(table, inside / "survey.csv", origin=release.origin)
         write_table(fake, inside / "synthetic.csv", origin=release.origin)
         release.save(inside / "synthetic.release")
         schema.write(inside / "schema.toml")
@@ -116,7 +117,8 @@ def demo(
     if not quiet:
         show_comparison(table, fake)
         show_spent(release, quiet)
-    echo(f"Wrote synthetic.csv, synthetic.release{os.sep} and report.html to {out}{os.sep}", quiet=quiet)
+    echo(f"Wrote synthetic.csv, synthetic.release{os.sep} and report.html to {out}{os.sep},", quiet=quiet)
+    echo("and the survey itself with its schema, to try other commands on: survey.csv, schema.toml.", quiet=quiet)
     echo("report.html contains statistics of the real rows. Do not share it when you use your own data.", quiet=quiet)
     echo(f"Next: understudy sample {out / 'synthetic.release'} -n 1000 -o more.csv", quiet=quiet)
 

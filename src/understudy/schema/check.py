@@ -30,7 +30,8 @@ def check(schema: Schema, table: pa.Table, as_fitted: pa.Table) -> list[Finding]
     findings += find_identifiers(schema, table)
     for column in schema.modelled:
         if table.column_names.count(column.name) == 1 and table.num_rows:
-            findings += _check_values(column, _decode(table.column(column.name)), as_fitted.column(column.name))
+            values = _without_missing(_decode(table.column(column.name)), column)
+            findings += _check_values(column, values, as_fitted.column(column.name))
     return findings
 
 
@@ -93,6 +94,18 @@ def _check_shared(column: Column, units: pa.ChunkedArray, values: pa.ChunkedArra
             "with its own value; synthetic units have one value each."
         )
         yield Finding("warning", "per_unit", column.name, message, several)
+
+
+def _without_missing(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+    """Values that are declared missing are nulls, as `fit` reads them: nothing is lost with them."""
+    if is_text(values.type):
+        is_missing = pc.is_in(pc.utf8_trim_whitespace(values), pa.array(map(str, column.missing or ()), values.type))
+    elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+        numbers = [float(word) for word in column.missing or () if not isinstance(word, str)]
+        is_missing = pc.is_in(pc.cast(values, pa.float64(), safe=False), pa.array(numbers, pa.float64()))
+    else:
+        return values
+    return pc.if_else(is_missing, pa.scalar(None, values.type), values)
 
 
 def _check_values(column: Column, values: pa.ChunkedArray, read: pa.ChunkedArray) -> Iterator[Finding]:
