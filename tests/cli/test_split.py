@@ -113,6 +113,28 @@ def test_synth_fits_only_the_rest_and_evaluate_finds_both(place: Path, capsys: p
     assert "were left out of it" in out
 
 
+def test_held_out_rows_keep_ids_that_are_words_and_what_is_missing(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise they would not be found in the real table."""
+    table = pd.read_csv("people.csv")
+    table["person"] = [f"P{number}" for number in table["person"]]
+    table["stay"] = [f"S{number:04d}" for number in range(1000)]
+    table.loc[:99, "sex"] = "n/s"
+    table.to_csv("people.csv", index=False)
+    Path("people.toml").write_text(SCHEMA + 'missing = ["n/s"]\n[columns.stay]\nkind = "id"\n')
+    arguments = ["--schema", "people.toml", "--epsilon", "1", "--method", "independent", "-o", "fake.csv", "-q"]
+    assert run(["synth", "people.csv", "--split", "0.3", *arguments]) == 0
+    held = pd.read_csv("fake.holdout.csv")
+    assert set(held["stay"]) < set(table["stay"])
+    assert set(held["person"]) < set(table["person"])
+    capsys.readouterr()
+    assert run(["evaluate", "people.csv", "fake.csv", "--metric", "tv1", "-q"]) == 0
+    out = capsys.readouterr().out
+    assert "were left out of it" in out
+    assert "cannot be read" not in out
+
+
 def test_the_file_of_the_held_out_rows_can_be_named(place: Path) -> None:
     arguments = ["--schema", "people.toml", "--epsilon", "1", "--method", "independent", "-o", "model", "-q"]
     assert run(["fit", "people.csv", "--split", "0.2", "--holdout", "kept.parquet", *arguments]) == 0

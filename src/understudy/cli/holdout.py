@@ -132,8 +132,11 @@ def write_private(table: "pa.Table", path: str, data: "TableToFit", *, force: bo
     """Writes real rows to a file that only its owner may read."""
     from understudy.tables import write_table
 
+    ids = {column.name for column in data.schema.columns if column.kind == "id"} & data.origin.columns.keys()
+    kept = {name: dataclasses.replace(data.origin.columns[name], arrow=str(table.field(name).type)) for name in ids}
+    origin = dataclasses.replace(data.origin, columns={**data.origin.columns, **kept})  # real ids may be words
     with only_for_owner():
-        write_table(table, path, origin=data.origin, force=force)
+        write_table(table, path, origin=origin, force=force)
 
 
 @contextlib.contextmanager
