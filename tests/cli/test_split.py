@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import understudy as us
@@ -187,7 +188,9 @@ def test_one_row_changes_no_other_in_the_files_of_a_split(place: Path) -> None:
         lines = [*(place / "a.csv").read_text().splitlines()[1:], *(place / "b.csv").read_text().splitlines()[1:]]
         assert sorted(lines) == sorted([*["1.50,01.02.2020", "NA,02.02.2020"] * 20, *odd.splitlines()])
         train, held = us.split(place / "odd.csv", 0.5, schema=place / "s.toml")
-        assert set(train["x"].to_pylist()) | set(held["x"].to_pylist()) == {"1.50", "NA", *(["odd"] if odd else [])}
+        assert isinstance(train, pa.Table)
+        assert isinstance(held, pa.Table)
+        assert {*train["x"].to_pylist(), *held["x"].to_pylist()} == {"1.50", "NA", *(["odd"] if odd else [])}
 
 
 def test_an_interrupted_run_holds_out_the_same_rows_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

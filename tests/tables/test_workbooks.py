@@ -126,6 +126,7 @@ def test_no_cell_moves_a_column(tmp_path: Path, header: bool | None) -> None:
     """A sheet has no columns left of its first value: one row must not decide where the others start."""
     schema = Schema(columns=(Column(name="x", kind="categorical"), Column(name="y", kind="integer")))
     head = [] if header is False else [["x", "y"]]
+    tables: tuple[list[list[object]], ...]
     tables = [[None, 1]], [[None, 1], ["a", 2]], [[None, 1], [None, None], [None, 2, "beside"]], []
     for rows in tables:
         path = workbook(tmp_path / "t.xlsx", [*head, *rows])
