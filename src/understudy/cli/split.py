@@ -13,6 +13,7 @@ from understudy.cli.terminal import echo
 from understudy.errors import ConfigError
 
 if TYPE_CHECKING:
+    from understudy.schema import Schema
     from understudy.tables import ReadOptions
 
 
@@ -26,7 +27,9 @@ def split(
     unit: Annotated[
         str | None, typer.Option("--unit", help="The column that names the privacy unit: its rows stay together.")
     ] = None,
-    schema: Annotated[Path | None, typer.Option("--schema", help="Schema file (TOML) that names the unit.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="Schema file (TOML): it names the unit, and how columns are read.")
+    ] = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -41,24 +44,25 @@ def split(
     for place in (out, holdout):
         check_writable(place, force=force, table=True)
     unit, declared = _read_unit(unit, schema)
-    table, origin = read_table(source, reading=reading)
+    table, origin = read_table(source, schema=declared, reading=reading)
     train, held = split_arrow(table, test, unit)
     with only_for_owner():
         write_table(train, out, origin=origin, force=force)
         write_table(held, holdout, origin=origin, force=force)
     whose = f"all rows of one {unit!r} are in one of them" if unit else "each row counts as one person (else: --unit)"
     echo(f"Wrote {out} and {holdout}; {whose}. Both hold real rows: never share them.", quiet=quiet)
-    if declared is not None:
-        echo(f"The schema declares {declared:,} rows; about {expected_rows(declared, test):,} of them are in {out}. "
+    if declared is not None and declared.rows is not None:
+        about = expected_rows(declared.rows, test)
+        echo(f"The schema declares {declared.rows:,} rows; about {about:,} of them are in {out}. "
              "Declare that number to fit it.", quiet=quiet)  # fmt: skip
     echo(f"Next: understudy synth {out} --epsilon 1 -o fake.csv", quiet=quiet)
 
 
-def _read_unit(unit: str | None, schema: Path | None) -> tuple[str | None, int | None]:
-    """The unit column of --unit or of a schema, and the schema's number of rows."""
+def _read_unit(unit: str | None, path: Path | None) -> "tuple[str | None, Schema | None]":
+    """The unit column of --unit or of a schema, and the schema."""
     from understudy.schema import Schema
 
-    declared = None if schema is None else Schema.read(schema)
+    declared = None if path is None else Schema.read(path)
     if declared is not None and unit is not None and declared.unit != unit:
         raise ConfigError(f"--unit is {unit!r}, but the schema names {declared.unit!r}. Remove one of them.")
-    return (unit, None) if declared is None else (declared.unit, declared.rows)
+    return (unit, None) if declared is None else (declared.unit, declared)
