@@ -116,8 +116,8 @@ def _run(command: str, place: str) -> str:
 def _compare(got: str, shown: str, place: str) -> None:
     """Spaces of every kind count as one: doctest itself does not know those that do not break."""
     if shown.strip():
-        words = [" ".join(text.split()) for text in (shown, got)]
-        assert doctest.OutputChecker().check_output(*words, FLAGS), f"{place}\nshown:\n{shown}\nbut was:\n{got}"
+        want, have = (" ".join(text.split()) for text in (shown, got))
+        assert doctest.OutputChecker().check_output(want, have, FLAGS), f"{place}\nshown:\n{shown}\nbut was:\n{got}"
 
 
 def _run_python(text: str, names: dict[str, object], place: str) -> None:
