@@ -32,7 +32,7 @@ from understudy.privacy.ledger import PublicFacts, Query, Statement
 from understudy.privacy.marginal_noise import MeasuredMarginal
 from understudy.privacy.noise import SecureNoise
 from understudy.privacy.rows import PrivateRows
-from understudy.schema import Domain
+from understudy.schema import Domain, as_schema
 
 PAGE = Path(__file__).parents[1] / "docs" / "certificate.md"
 
@@ -291,6 +291,13 @@ def test_a_public_table_is_a_condition_at_the_head() -> None:
     assert "table of 300 rows that the maker of this release declared public" in condition
     assert f"> **Condition:** {condition}" in certificate.to_markdown(statement)
     assert certificate.from_json(certificate.to_json(statement)) == statement
+
+
+def test_values_that_are_read_as_null_are_listed() -> None:
+    """They are declared, and decide how rows are read: so they are among the public facts."""
+    columns = {"who": {"kind": "id", "missing": ["-9"]}, "x": {"kind": "integer", "missing": [99, "refused"]}}
+    schema = as_schema({"table": {"unit": "who"}, "columns": columns})
+    assert "read as null: who (-9), x (99, refused)" in certificate.public_facts(schema).declared
 
 
 def test_partitions_are_named_and_explained() -> None:

@@ -1,16 +1,18 @@
 """What several releases of one table guarantee together."""
 
 import dataclasses
+import json
 import math
 from pathlib import Path
 
 import pytest
 
 import understudy as us
-from understudy import certificate_page
+from understudy import certificate, certificate_page
 from understudy.cli import run
 from understudy.composition import NextRelease, describe_total, earlier_releases
-from understudy.privacy.ledger import PublicFacts, Statement
+from understudy.privacy.events import UnitHistogram
+from understudy.privacy.ledger import PublicFacts, Query, Statement
 
 STATEMENT = Statement(
     epsilon_target=1.0,
@@ -88,6 +90,10 @@ def test_releases_are_found_by_the_name_of_their_table(tmp_path: Path) -> None:
     (tmp_path / "odd" / "certificate.json").write_text('{"format_version": 2}')
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "certificate.json").write_bytes(b"\xff[")
+    damaged = certificate.to_json(dataclasses.replace(STATEMENT, queries=(Query("a", "b", UnitHistogram(1.0)),)))
+    (tmp_path / "damaged").mkdir()
+    text = json.dumps(damaged).replace('"stddev": 1.0', '"stddev": -1.0')
+    (tmp_path / "damaged" / "certificate.json").write_text(text)
     (tmp_path / "file").write_text("")
     for out in ("a.release", "new.release"):
         found = earlier_releases(tmp_path / out, "stays")

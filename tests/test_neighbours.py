@@ -191,7 +191,8 @@ def without_noise(name: str, content: object) -> object:
     if name == "certificate.json":
         assert isinstance(content, dict)
         noisy = [re.sub(r"[\d,]+", "N", line) for line in content["estimated"]]
-        return {**content, "estimated": noisy}
+        # The model and the table are noisy, and so are their checksums; which files have one is not.
+        return {**content, "estimated": noisy, "checksums": sorted(content["checksums"])}
     if name != "release.json":
         return None
     assert isinstance(content, dict)
@@ -284,6 +285,10 @@ PAIRS = [
     ("CSV", "real", "quoted line break"),
     ("CSV", "boolean", "NUL"),
     ("CSV", "categorical", "odd unicode"),
+    ("CSV", "closed list", "word"),
+    ("Excel", "closed list", "missing"),
+    ("Parquet by pandas", "list without nulls", "missing"),
+    ("JSON lines", "list without nulls", "word"),
     ("JSON lines", "integer", "huge number"),
     ("JSON lines", "categorical of integers", "word"),
     ("JSON lines", "real with decimals", "not a number"),

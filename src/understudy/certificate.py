@@ -71,6 +71,7 @@ def _declared_facts(schema: Schema) -> tuple[str, ...]:
         "decimals": [f"{c.name} ({c.decimals})" for c in modelled if c.decimals is not None],
         "formats": [f"{c.name} ({c.format})" for c in modelled if c.format is not None],
         "never null": [c.name for c in modelled if not c.nullable],
+        "read as null": [f"{c.name} ({', '.join(map(str, c.missing))})" for c in schema.columns if c.missing],
         "privacy unit, read only to group rows": [schema.unit] if schema.unit else [],
         "one value per unit": [c.name for c in modelled if c.per_unit],
         "replaced by fresh numbers, not modelled": [c.name for c in kept if c.kind == "id"],

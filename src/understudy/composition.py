@@ -8,6 +8,7 @@ from pathlib import Path
 
 from understudy import certificate
 from understudy.certificate import round_up
+from understudy.errors import UnderstudyError
 from understudy.privacy.ledger import Statement
 
 
@@ -65,7 +66,7 @@ def describe_total(earlier: Sequence[Statement], now: NextRelease) -> str | None
 def _read_statement(path: Path) -> Statement | None:
     try:
         return certificate.from_json(json.loads(path.read_bytes()))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (UnderstudyError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -72,9 +72,10 @@ class Release(Summarized):
         """What was declared about the table, as drafted if nothing was."""
         return self.codec.schema
 
-    def _summary(self) -> Summary:
+    def summary(self) -> Summary:
+        """What its `repr` shows."""
         named = "" if self.schema.name is None else f" of {self.schema.name}"
-        about = self.statement._summary()
+        about = self.statement.summary()
         size = f"{'about ' if self.schema.rows is None else ''}{self.codec.num_rows:,}"
         columns = [(column.name, column.kind) for column in self.schema.columns if not column.drop]
         word = about.title if self.statement.strength is None else self.statement.strength.value

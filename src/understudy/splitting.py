@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from understudy.errors import ConfigError, SchemaError, did_you_mean
 from understudy.privacy.table import hold_out, split_units
-from understudy.schema import Schema
+from understudy.schema import SchemaSource, as_schema
 from understudy.sources import PrivateSource, TableToFit
 from understudy.tables import Frame, as_arrow, to_frame
 
@@ -24,20 +24,22 @@ def check_fraction(fraction: float, what: str) -> None:
 
 
 def split(
-    table: PrivateSource, test: float = 0.2, *, unit: str | None = None, schema: "Schema | str | None" = None
+    table: PrivateSource, test: float = 0.2, *, unit: str | None = None, schema: SchemaSource | None = None
 ) -> "tuple[Frame, Frame]":
     """Splits a table into rows to fit and rows to hold out for `evaluate`, in the kind of frame that was given.
 
     Each privacy unit is held out independently with probability `test`, with all of its rows. The unit is the column
-    `unit`, or that of the schema; without one each row is a unit. Both tables are private.
+    `unit`, or that of the schema; without one each row is a unit. Both tables are private. With a schema, a file is
+    read as `fit` reads it.
 
     >>> import pandas as pd
     >>> train, held = split(pd.DataFrame({"person": [1, 1, 2, 3], "x": [5, 6, 7, 8]}), 0.5, unit="person")
     >>> set(train["person"]) & set(held["person"])
     set()
     """
-    schema = Schema.read(schema) if isinstance(schema, str | os.PathLike) else schema
-    arrow, origin = as_arrow(table)
+    schema = None if schema is None else as_schema(schema)
+    is_file = isinstance(table, str | os.PathLike)  # without a schema its types are inferred from the values
+    arrow, origin = as_arrow(table, schema if is_file else None)
     train, held = split_arrow(arrow, test, unit or (None if schema is None else schema.unit))
     return to_frame(train, origin), to_frame(held, origin)
 

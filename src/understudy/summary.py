@@ -63,13 +63,15 @@ class Summarized(abc.ABC):
     """An object whose `repr`, and display in a notebook, is its summary."""
 
     @abc.abstractmethod
-    def _summary(self) -> Summary: ...
+    def summary(self) -> Summary:
+        """What its `repr` shows."""
+        ...
 
     def __repr__(self) -> str:
-        return self._summary().to_text()
+        return self.summary().to_text()
 
     def _repr_html_(self) -> str:
-        return self._summary().to_html()
+        return self.summary().to_html()
 
 
 _LEFT = 'style="text-align:left"'

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import understudy as us
@@ -113,6 +114,28 @@ def test_synth_fits_only_the_rest_and_evaluate_finds_both(place: Path, capsys: p
     assert "were removed from it" in out
 
 
+def test_held_out_rows_keep_ids_that_are_words_and_what_is_missing(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise they would not be found in the real table."""
+    table = pd.read_csv("people.csv")
+    table["person"] = [f"P{number}" for number in table["person"]]
+    table["stay"] = [f"S{number:04d}" for number in range(1000)]
+    table.loc[:99, "sex"] = "n/s"
+    table.to_csv("people.csv", index=False)
+    Path("people.toml").write_text(SCHEMA + 'missing = ["n/s"]\n[columns.stay]\nkind = "id"\n')
+    arguments = ["--schema", "people.toml", "--epsilon", "1", "--method", "independent", "-o", "fake.csv", "-q"]
+    assert run(["synth", "people.csv", "--split", "0.3", *arguments]) == 0
+    held = pd.read_csv("fake.holdout.csv")
+    assert set(held["stay"]) < set(table["stay"])
+    assert set(held["person"]) < set(table["person"])
+    capsys.readouterr()
+    assert run(["evaluate", "people.csv", "fake.csv", "--metric", "tv1", "-q"]) == 0
+    out = capsys.readouterr().out
+    assert "were left out of it" in out
+    assert "cannot be read" not in out
+
+
 def test_the_file_of_the_held_out_rows_can_be_named(place: Path) -> None:
     arguments = ["--schema", "people.toml", "--epsilon", "1", "--method", "independent", "-o", "model", "-q"]
     assert run(["fit", "people.csv", "--split", "0.2", "--holdout", "kept.parquet", *arguments]) == 0
@@ -127,11 +150,17 @@ def test_the_file_of_the_held_out_rows_can_be_named(place: Path) -> None:
         (["--split", "1"], "--split must be a fraction between 0 and 1"),
         (["--split", "0.2", "--holdout", "people.csv"], "exists"),
         (["--split", "0.2", "--holdout", "a.duckdb::b"], "not a table of a database"),
+        (["--split", "0.2", "--holdout", "fake.csv"], "read or written as well"),
+        (["--split", "0.2", "--holdout", "./nothing.csv", "--force"], "read or written as well"),
+        (["--split", "0.2", "--holdout", "people.csv", "--schema", "people.csv", "--force"], "read or written as well"),
+        (["--split", "0.2", "--holdout", "old/rows.csv"], "is inside the release"),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_read(
     place: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (place / "old").mkdir()
+    (place / "old" / "release.json").write_text("{}")
     assert run(["synth", "nothing.csv", "--epsilon", "1", "-o", "fake.csv", *arguments]) == 2
     assert words in capsys.readouterr().err
 
@@ -140,6 +169,28 @@ def test_a_refused_run_leaves_no_held_out_rows(place: Path) -> None:
     arguments = ["--schema", "people.toml", "--epsilon", "1", "-o", "fake.csv", "--method", "dpgan", "-q"]
     assert run(["synth", "people.csv", "--split", "0.2", "--public", "people.csv", *arguments]) == 2
     assert {path.name for path in place.iterdir()} == {"people.csv", "people.toml"}
+
+
+def test_a_refused_run_removes_only_what_it_wrote(place: Path) -> None:
+    (place / "mine.csv").write_text("mine")
+    arguments = ["--schema", "people.toml", "--epsilon", "1", "-o", "fake.csv", "--force", "--where", "nothing > 3"]
+    assert run(["synth", "people.csv", "--split", "0.2", "--holdout", "mine.csv", *arguments]) == 2
+    assert (place / "mine.csv").read_text() == "mine"
+
+
+def test_one_row_changes_no_other_in_the_files_of_a_split(place: Path) -> None:
+    """With a schema they are read by it: types inferred from the values would rewrite 1.50 and NA in all rows."""
+    schema = '[columns.x]\nkind = "categorical"\n[columns.y]\nkind = "date"\nformat = "%d.%m.%Y"\n'
+    (place / "s.toml").write_text(schema)
+    for odd in ("", "odd,\n"):
+        (place / "odd.csv").write_text("x,y\n" + "1.50,01.02.2020\nNA,02.02.2020\n" * 20 + odd)
+        assert run(["split", "odd.csv", "-o", "a.csv", "--holdout", "b.csv", "--schema", "s.toml", "--force"]) == 0
+        lines = [*(place / "a.csv").read_text().splitlines()[1:], *(place / "b.csv").read_text().splitlines()[1:]]
+        assert sorted(lines) == sorted([*["1.50,01.02.2020", "NA,02.02.2020"] * 20, *odd.splitlines()])
+        train, held = us.split(place / "odd.csv", 0.5, schema=place / "s.toml")
+        assert isinstance(train, pa.Table)
+        assert isinstance(held, pa.Table)
+        assert {*train["x"].to_pylist(), *held["x"].to_pylist()} == {"1.50", "NA", *(["odd"] if odd else [])}
 
 
 def test_an_interrupted_run_holds_out_the_same_rows_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -588,9 +588,9 @@ def test_saved_and_loaded_sample_alike(with_declared: Fitted, with_nothing: Fitt
             assert sampled.column("degree").null_count == 0
 
 
-def test_folder_holds_four_files(with_declared: Fitted) -> None:
+def test_files_of_the_folder(with_declared: Fitted) -> None:
     names = sorted(file.name for file in with_declared.folder.iterdir())
-    assert names == ["CERTIFICATE.md", "certificate.json", "model.safetensors", "release.json"]
+    assert names == ["CERTIFICATE.md", "certificate.html", "certificate.json", "model.safetensors", "release.json"]
 
 
 def test_method_is_stated(with_declared: Fitted, method: str) -> None:

@@ -114,8 +114,10 @@ def _run(command: str, place: str) -> str:
 
 
 def _compare(got: str, shown: str, place: str) -> None:
+    """Spaces of every kind count as one: doctest itself does not know those that do not break."""
     if shown.strip():
-        assert doctest.OutputChecker().check_output(shown, got, FLAGS), f"{place}\nshown:\n{shown}\nbut was:\n{got}"
+        want, have = (" ".join(text.split()) for text in (shown, got))
+        assert doctest.OutputChecker().check_output(want, have, FLAGS), f"{place}\nshown:\n{shown}\nbut was:\n{got}"
 
 
 def _run_python(text: str, names: dict[str, object], place: str) -> None:

@@ -89,6 +89,7 @@ def test_a_wrong_command_or_output_is_found(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pages = {
         "```sh\nfalse\n```\n": "exit code 1",
+        "```console\n$ printf '5\\u00a0%% of 9\\n'\n5 % of 9\n$ false\n```\n": "exit code 1",  # only the last one fails
         "```console\n$ echo one\ntwo\n```\n": "but was",
         "```python\n>>> 1 + 1\n3\n\n```\n": "Expected",
         "<!-- file: a.txt -->\n```text\nhere\n```\n\n```sh\ntest -e b.txt\n```\n": "b.txt",

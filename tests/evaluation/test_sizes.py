@@ -62,10 +62,10 @@ def test_means_over_rows_use_all_rows_and_can_always_be_compared() -> None:
 
 def test_wide_tables_are_fitted_on_fewer_rows() -> None:
     draw = np.random.default_rng(0)
-    wide = {f"c{i}": draw.integers(0, 200, 4000).astype(str) for i in range(10)}
+    wide = {f"c{i}": draw.integers(0, 150, 4000).astype(str) for i in range(10)}
     wide["y"] = draw.choice(["no", "yes"], 4000)
     content = evaluate(pa.table(wide), pa.table(wide), target="y", effort="quick", metrics=["learning"]).to_json()
-    features = 10 * 200 + 1
+    features = 10 * 150 + 1
     expected = EFFORTS["quick"].cells // features  # type: ignore[operator]
     assert content["settings"]["learning"]["train_rows"] == {"random_forest": expected}
 

@@ -1,7 +1,9 @@
 """With a declared schema reading is row by row: one more row changes no other, nor the origin, and makes no error."""
 
 import contextlib
+import csv
 import datetime as dt
+import io
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -21,7 +23,7 @@ import pytest
 
 import understudy as us
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec
-from understudy.errors import SchemaError
+from understudy.errors import SchemaError, TableError
 from understudy.privacy.discovery import Grid, Histogram
 from understudy.privacy.units import rows_within_units
 from understudy.schema import Column, Schema
@@ -320,7 +322,7 @@ def test_text_files(tmp_path: Path, kind: str) -> None:
 WRITTEN = {
     "decimal comma": (ReadOptions(decimal=","), ["1,5", "1.234", "1.5", "0", "1.000.000,25", "-,5", "1.23"]),
     "thousands": (ReadOptions(decimal="."), ["1.5", "1,234", "1,5", "0", "1 000 000.25", "-.5", "1,23"]),
-    "no header": (ReadOptions(header=False), TEXTS),
+    "no header": (ReadOptions(header=False, separator=";"), TEXTS),
     "UTF-16": (ReadOptions(encoding="utf-16"), TEXTS),
     "separator": (ReadOptions(separator="|"), TEXTS),
 }
@@ -341,6 +343,36 @@ def test_text_files_with_options(tmp_path: Path, kind: str, how: str) -> None:
     column = ALSO_UNMODELLED[kind]
     files = [csv(i, more) for i, more in enumerate([[], ODD_TEXTS, ["1.5"], ["1,5"], ["unknown"]])]
     check_rowwise([partial(read_table, file, reading=reading) for file in files], column, len(texts))
+
+
+@pytest.mark.parametrize("name", ["0.csv", "0.tsv"])
+@pytest.mark.parametrize("first", ["Doe, Jane", "a;b", "a|b", "a\tb", "1,5", "x" * 200_000, ""])
+def test_the_first_row_does_not_choose_the_separator(tmp_path: Path, name: str, first: str) -> None:
+    """Without a header it is a row like any other: it changes neither how others are read nor whether they are."""
+    mark = "," if name.endswith("csv") else "\t"
+    schema = Schema(columns=(Column(name="x", kind="categorical"), Column(name="y", kind="integer", bounds=(0, 9))))
+    found = []
+    for rows in ([], [("a", "1"), ("b", "2")], [(first, "3"), ("a", "1"), ("b", "2")]):
+        text = io.StringIO()
+        csv.writer(text, delimiter=mark, lineterminator="\n").writerows(rows)
+        (tmp_path / name).write_text(text.getvalue())
+        found.append(read_table(tmp_path / name, schema=schema, reading=ReadOptions(header=False)))
+    assert [table.to_pydict()["x"] for table, _ in found] == [[], ["a", "b"], [first or None, "a", "b"]]
+    assert found[0][1] == found[1][1] == found[2][1]
+
+
+def test_a_row_is_not_searched_for_separators(tmp_path: Path) -> None:
+    schema = Schema(columns=(Column(name="x", kind="categorical"), Column(name="y", kind="real")))
+    said = []
+    for start in ("", '"Doe, Jane";3\n'):
+        path = tmp_path / "0.csv"
+        path.write_text(f"{start}a;1\n")
+        with pytest.raises(TableError, match="give --separator") as caught:
+            read_table(path, schema=schema, reading=ReadOptions(header=False))
+        said.append(str(caught.value))
+        for reading in (ReadOptions(header=False, separator=";"), ReadOptions(header=False, decimal=",")):
+            assert read_table(path, schema=schema, reading=reading)[0].column("x").to_pylist()[-1] == "a"
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize("kind", ALSO_UNMODELLED)

@@ -121,6 +121,27 @@ def test_sheets_are_read_row_by_row(tmp_path: Path, kind: str) -> None:
     check_rowwise([partial(read_table, file) for file in files], ALSO_UNMODELLED[kind], len(CELLS))
 
 
+@pytest.mark.parametrize("header", [None, False])
+def test_no_cell_moves_a_column(tmp_path: Path, header: bool | None) -> None:
+    """A sheet has no columns left of its first value: one row must not decide where the others start."""
+    schema = Schema(columns=(Column(name="x", kind="categorical"), Column(name="y", kind="integer")))
+    head = [] if header is False else [["x", "y"]]
+    tables: tuple[list[list[object]], ...]
+    tables = [[None, 1]], [[None, 1], ["a", 2]], [[None, 1], [None, None], [None, 2, "beside"]], []
+    for rows in tables:
+        path = workbook(tmp_path / "t.xlsx", [*head, *rows])
+        read = read_table(path, schema=schema, reading=ReadOptions(header=header))[0].to_pydict()
+        assert read["y"] == [row[1] for row in rows if any(row)]
+        assert read["x"] == [row[0] for row in rows if any(row)]
+
+
+def test_cells_before_the_header_are_not_read(tmp_path: Path) -> None:
+    schema = Schema(columns=(Column(name="x", kind="categorical"), Column(name="y", kind="integer")))
+    for before in (None, CANARY):
+        path = workbook(tmp_path / "t.xlsx", [[None, "x", "y"], [None, "a", 1], [before, "b", 2]])
+        assert read_table(path, schema=schema)[0].to_pydict() == {"x": ["a", "b"], "y": [1, 2]}
+
+
 # ------------------------------------------------------------------------------------------------- Stata, SPSS and SAS
 
 FRAME = pd.DataFrame(

@@ -143,7 +143,7 @@ def synth(
     check_writable(out, force=options.force, table=True)
     if options.rows is not None:
         check_size(options.rows, "The number of synthetic rows")
-    release = options.fit_into(folder)
+    release = options.fit_into(folder, out)
     try:
         fake = release.sample_arrow(options.rows, where=options.where, seed=options.seed)
     except ConditionError as error:

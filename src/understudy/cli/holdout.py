@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,12 +48,25 @@ class HeldOut:
     path: str
     force: bool
     resume: bool
+    written: list[Path] = dataclasses.field(default_factory=list)
+    """The files that this run has made."""
 
     @classmethod
     def read(
-        cls, split: float | None, path: str | None, folder: Path, *, force: bool, resume: bool
+        cls,
+        split: float | None,
+        path: str | None,
+        folder: Path,
+        *,
+        taken: Sequence[str | Path | None],
+        force: bool,
+        resume: bool,
     ) -> "HeldOut | None":
-        """From the options of a command that writes to this release folder; refused before anything is read."""
+        """From the options of a command that writes to this release folder; refused before anything is read.
+
+        `taken` are the other files of the command: real rows must not stand where the synthetic ones are expected.
+        """
+        from understudy.evaluation.scorecard import refuse_release
         from understudy.splitting import check_fraction
         from understudy.tables import check_writable
 
@@ -65,10 +78,16 @@ class HeldOut:
         path = path or str(holdout_file(folder))
         if "::" in path:
             raise ConfigError(f"--holdout {path}: expected a file, not a table of a database.")
+        refuse_release(path)
+        others = {os.path.realpath(str(place).partition("::")[0]) for place in taken if place is not None}
+        if others & {os.path.realpath(path), os.path.realpath(f"{path}.secret")}:
+            raise ConfigError(f"--holdout {path}: that file is read or written as well. Choose another name.")
         check_writable(path, force=force or resume, table=True)
         made = cls(split, path, force, resume)
         if resume and not made._secret_file.exists():
             raise CheckpointError(f"{made._secret_file} is missing, so the same rows cannot be held out again.")
+        if resume:
+            made.written.extend((made._secret_file, Path(path)))
         return made
 
     @property
@@ -81,6 +100,7 @@ class HeldOut:
 
         rest, held = split_private(data, self.fraction, self._secret())
         write_private(held, self.path, data, force=self.force or self.resume)
+        self.written.append(Path(self.path))
         return rest
 
     def _secret(self) -> int:
@@ -90,6 +110,7 @@ class HeldOut:
         self._secret_file.unlink(missing_ok=True)
         with os.fdopen(os.open(self._secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(str(secret))
+        self.written.append(self._secret_file)
         return secret
 
     def finish(self, quiet: bool) -> None:
@@ -102,8 +123,8 @@ class HeldOut:
         )
 
     def remove(self) -> None:
-        """After a run that spent nothing: neither file is left behind."""
-        for path in (self._secret_file, Path(self.path)):
+        """After a run that released nothing: what it has written is not left behind."""
+        for path in self.written:
             path.unlink(missing_ok=True)
 
 
@@ -111,8 +132,11 @@ def write_private(table: "pa.Table", path: str, data: "TableToFit", *, force: bo
     """Writes real rows to a file that only its owner may read."""
     from understudy.tables import write_table
 
+    ids = {column.name for column in data.schema.columns if column.kind == "id"} & data.origin.columns.keys()
+    kept = {name: dataclasses.replace(data.origin.columns[name], arrow=str(table.field(name).type)) for name in ids}
+    origin = dataclasses.replace(data.origin, columns={**data.origin.columns, **kept})  # real ids may be words
     with only_for_owner():
-        write_table(table, path, origin=data.origin, force=force)
+        write_table(table, path, origin=origin, force=force)
 
 
 @contextlib.contextmanager

@@ -189,8 +189,11 @@ class FitCommand:
     def __post_init__(self) -> None:
         read_guarantee(self.epsilon, self.delta, self.not_private)  # refused before anything else is checked
 
-    def fit_into(self, folder: Path) -> "Release":
-        """Fits, and saves the release in this folder. What can be refused is refused before anything is read."""
+    def fit_into(self, folder: Path, out: str | None = None) -> "Release":
+        """Fits, and saves the release in this folder. What can be refused is refused before anything is read.
+
+        `out` is the table that will be written afterwards.
+        """
         from understudy.release import RELEASE_FILES, saved_by
         from understudy.run.atomic import require_free_folder
 
@@ -198,7 +201,8 @@ class FitCommand:
         finished = self.resume and saved_by(checkpoint, folder)  # killed between its last two acts
         require_free_folder(folder, force=self.force or finished, contents=RELEASE_FILES)
         check_json(self.json_file, self.force)
-        held = HeldOut.read(self.split, self.holdout, folder, force=self.force, resume=self.resume)
+        taken = (self.source, self.schema, self.public, self.json_file, out)
+        held = HeldOut.read(self.split, self.holdout, folder, taken=taken, force=self.force, resume=self.resume)
         release = self._fit(folder, checkpoint, held)
         release.save(folder, force=self.force or finished)
         show_spent(release, self.quiet)

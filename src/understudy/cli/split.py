@@ -13,6 +13,7 @@ from understudy.cli.terminal import echo
 from understudy.errors import ConfigError
 
 if TYPE_CHECKING:
+    from understudy.schema import Schema
     from understudy.tables import ReadOptions
 
 
@@ -27,7 +28,9 @@ def split(
         str | None,
         typer.Option("--unit", help="The column that identifies the privacy unit. Rows of one unit stay together."),
     ] = None,
-    schema: Annotated[Path | None, typer.Option("--schema", help="Schema file (TOML) that declares the unit.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="Schema file (TOML): declares the unit, and how columns are read.")
+    ] = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -42,24 +45,25 @@ def split(
     for place in (out, holdout):
         check_writable(place, force=force, table=True)
     unit, declared = _read_unit(unit, schema)
-    table, origin = read_table(source, reading=reading)
+    table, origin = read_table(source, schema=declared, reading=reading)
     train, held = split_arrow(table, test, unit)
     with only_for_owner():
         write_table(train, out, origin=origin, force=force)
         write_table(held, holdout, origin=origin, force=force)
     whose = f"rows of the same {unit!r} stay together" if unit else "each row counts as one person (otherwise: --unit)"
     echo(f"Wrote {out} and {holdout}; {whose}. Both hold real rows: never share them.", quiet=quiet)
-    if declared is not None:
-        echo(f"The schema declares {declared:,} rows; about {expected_rows(declared, test):,} of them are in {out}. "
+    if declared is not None and declared.rows is not None:
+        about = expected_rows(declared.rows, test)
+        echo(f"The schema declares {declared.rows:,} rows; about {about:,} of them are in {out}. "
              f"Declare that number before you fit {out}.", quiet=quiet)  # fmt: skip
     echo(f"Next: understudy synth {out} --epsilon 1 -o fake.csv", quiet=quiet)
 
 
-def _read_unit(unit: str | None, schema: Path | None) -> tuple[str | None, int | None]:
-    """The unit column of --unit or of a schema, and the schema's number of rows."""
+def _read_unit(unit: str | None, path: Path | None) -> "tuple[str | None, Schema | None]":
+    """The unit column of --unit or of a schema, and the schema."""
     from understudy.schema import Schema
 
-    declared = None if schema is None else Schema.read(schema)
+    declared = None if path is None else Schema.read(path)
     if declared is not None and unit is not None and declared.unit != unit:
         raise ConfigError(f"--unit is {unit!r}, but the schema names {declared.unit!r}. Remove one of them.")
-    return (unit, None) if declared is None else (declared.unit, declared.rows)
+    return (unit, None) if declared is None else (declared.unit, declared)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from understudy.run.atomic import atomic_write
 
-PATIENTS = 12_000
+PATIENTS = 40_000
 LAST_DAY = np.datetime64("2024-12-31")
 YEAR = 2024
 DAYS = 3 * 365 + 1

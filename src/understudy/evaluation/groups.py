@@ -73,14 +73,14 @@ EFFORTS = {
     effort.name: effort
     for effort in (
         Effort(
-            name="quick", bootstrap=20, rows=10_000, matched=True, dependence_rows=30_000, test_rows=5_000,
-            slow_rows=5_000, mlp_rows=5_000, light_rows=5_000, cart_rows=1_000, cells=2_500_000,
+            name="quick", bootstrap=10, rows=10_000, matched=True, dependence_rows=20_000, test_rows=5_000,
+            slow_rows=5_000, mlp_rows=5_000, light_rows=5_000, cart_rows=1_000, cells=2_000_000,
             models=("random_forest",), learning_cost=1.2, skipped=_SLOW,
         ),
         Effort(
             name="default", bootstrap=50, rows=20_000, matched=True, dependence_rows=100_000, test_rows=10_000,
             slow_rows=20_000, mlp_rows=4_000, light_rows=10_000, cart_rows=3_000, permutations=20,
-            cells=5_000_000,
+            cells=3_500_000,
         ),
         Effort(name="full", bootstrap=1_000, interactions=1, learning_cost=200.0),
     )

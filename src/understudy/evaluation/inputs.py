@@ -15,6 +15,7 @@ from understudy.evaluation.checks import fractions_text, warn_of_order, warn_of_
 from understudy.evaluation.scorecard import REAL
 from understudy.evaluation.table import REAL_TABLE, ColumnSpec, EncodedTable, Layout
 from understudy.schema import Schema
+from understudy.schema.check import without_missing
 from understudy.schema.values import format_list, to_python
 from understudy.tables import Frame, ReadOptions, as_arrow
 
@@ -204,7 +205,7 @@ def _read(
         if schema is None:
             nulls, table = {}, as_arrow(source, reading=reading)[0]
         else:  # its columns may be more than those of the schema, which are then ignored
-            nulls = _null_counts(as_arrow(source, reading=reading)[0])
+            nulls = _null_counts(as_arrow(source, reading=reading)[0], schema)
             table = as_arrow(source, schema, reading=reading.of_named(source))[0]
     except (TableError, SchemaError) as error:
         raise type(error)(f"The {what} cannot be read. {error}") from None
@@ -221,14 +222,18 @@ def _read(
 
 def _lost_cells(nulls: Mapping[str, int], table: pa.Table, schema: Schema | None) -> Iterator[tuple[str, float]]:
     """Columns with the fraction of cells that became null when they were read as their kind."""
-    found = _null_counts(table)
-    for name in () if schema is None else [column.name for column in schema.modelled]:
+    if schema is None:
+        return
+    found = _null_counts(table, schema)
+    for name in (column.name for column in schema.modelled):
         if name in found and found[name] > nulls.get(name, found[name]):
             yield name, (found[name] - nulls[name]) / table.num_rows
 
 
-def _null_counts(table: pa.Table) -> dict[str, int]:
-    return {name: values.null_count for name, values in zip(table.column_names, table.columns, strict=True)}
+def _null_counts(table: pa.Table, schema: Schema) -> dict[str, int]:
+    """Nulls by column, values that are declared missing among them."""
+    names = [column.name for column in schema.modelled if table.column_names.count(column.name) == 1]
+    return {name: without_missing(table.column(name), schema[name]).null_count for name in names}
 
 
 def _split_rows(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -129,7 +129,7 @@ class Scorecard(Summarized, Mapping[str, object]):
         rows = [(entry["title"], entry["direction"], self._numbers(entry)) for entry in shown]
         return plot_scores((*self.methods, REAL), rows)
 
-    def _summary(self) -> Summary:
+    def summary(self) -> Summary:
         """The key scores, below the warning."""
         rows = []
         for entry in self._shown_entries():

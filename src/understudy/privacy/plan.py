@@ -75,7 +75,8 @@ class Plan(Summarized):
         parts = tuple(part.each(change) for part in self.parts)
         return dataclasses.replace(self, queries=tuple(map(change, self.queries)), parts=parts)
 
-    def _summary(self) -> Summary:
+    def summary(self) -> Summary:
+        """What its `repr` shows."""
         title = f"Plan of {len(self.queries)} {'query' if len(self.queries) == 1 else 'queries'}"
         rows = [(query.label, query.event.describe()) for query in self.queries]
         return Summary(title, {}, ("query", "mechanism"), rows, [str(note) for note in self.notes])

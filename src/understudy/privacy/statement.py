@@ -104,7 +104,8 @@ class Statement(Summarized):
         """How strong the guarantee is, by epsilon alone; None where nothing is guaranteed."""
         return strength(self.epsilon) if self.is_private else None
 
-    def _summary(self) -> Summary:
+    def summary(self) -> Summary:
+        """What its `repr` shows."""
         facts = {"epsilon": f"{round_up(self.epsilon, 4)} of {self.epsilon_target:g}", "delta": round_up(self.delta, 2)}
         if self.strength is None:
             title = "NOT PRIVATE: " + ("its noise was seeded" if self.seeded else "made without noise")

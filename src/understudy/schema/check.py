@@ -30,7 +30,7 @@ def check(schema: Schema, table: pa.Table, as_fitted: pa.Table) -> list[Finding]
     findings += find_identifiers(schema, table)
     for column in schema.modelled:
         if table.column_names.count(column.name) == 1 and table.num_rows:
-            values = _without_missing(_decode(table.column(column.name)), column)
+            values = without_missing(table.column(column.name), column)
             findings += _check_values(column, values, as_fitted.column(column.name))
     return findings
 
@@ -96,8 +96,9 @@ def _check_shared(column: Column, units: pa.ChunkedArray, values: pa.ChunkedArra
         yield Finding("warning", "per_unit", column.name, message, several)
 
 
-def _without_missing(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+def without_missing(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     """Values that are declared missing are nulls, as `fit` reads them: nothing is lost with them."""
+    values = _decode(values)
     if is_text(values.type):
         is_missing = pc.is_in(pc.utf8_trim_whitespace(values), pa.array(map(str, column.missing or ()), values.type))
     elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type):

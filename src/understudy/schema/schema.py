@@ -113,7 +113,8 @@ class Schema(Summarized):
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns)
 
-    def _summary(self) -> Summary:
+    def summary(self) -> Summary:
+        """What its `repr` shows."""
         facts = {
             "rows": "estimated privately" if self.rows is None else f"{self.rows:,}",
             "privacy unit": "one row" if self.unit is None else f"{self.unit}, at most {self.max_rows_per_unit} row(s)",

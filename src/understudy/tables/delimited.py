@@ -173,10 +173,19 @@ def _read_first_line(location: TableLocation, options: ReadOptions, declared: Se
         require_encoding(location, options.encoding)
         raise
     lines = io.StringIO(start.decode("utf-8-sig", errors="replace"), newline=None).read().lstrip("\n")
+    if options.header is False and options.separator is not None and declared is not None and not lines.strip():
+        return _FirstLine(list(declared), options.separator, False)  # a table without rows, or with nulls alone
     if not lines.strip():
         raise TableError(f"{location} has no header line. Expected column names in the first line.")
     delimiter = _choose_delimiter(lines.split("\n", 1)[0], location, options)
-    fields = next(csv.reader(io.StringIO(lines), delimiter=delimiter))
+    try:
+        fields = next(csv.reader(io.StringIO(lines), delimiter=delimiter))
+    except csv.Error:  # a very long field: with declared names the parser counts the fields
+        if options.header is not False or declared is None:
+            raise TableError(
+                f"{location}: a field of the first line is very long. Check for a missing quote."
+            ) from None
+        return _FirstLine(list(declared), delimiter, False)
     if "\ufffd" in "".join(fields):
         require_encoding(location, options.encoding)
     if options.header is False:

@@ -18,24 +18,32 @@ _OLD_FORMAT = b"\xd0\xcf\x11\xe0"
 
 
 def read_excel(location: TableLocation, schema: Schema | None, reading: ReadOptions) -> pa.Table:
-    """One sheet. Its columns are those of its header; what lies to the right of it and empty rows are not read."""
+    """One sheet. Its columns are those of its header; what lies beside it and empty rows are not read.
+
+    Without a header they start in the first column of the sheet, also if no row has a value there.
+    """
     rows = [row for row in _read_rows(location, reading) if any(cell != "" for cell in row)]
-    if not rows:
+    names, start = None if schema is None else schema.names, 0
+    is_declared = schema is not None and not schema.drafted
+    if not rows and not (is_declared and reading.header is False):
         raise TableError(f"{location} has an empty sheet. Expected column names in its first row.")
-    first = list(rows[0])
+    first = list(rows[0]) if rows else []
     while first and first[-1] == "":
         first.pop()
-    names = None if schema is None else schema.names
     if reading.header is False:
         width = len(first) if names is None else len(names)
         header = names_without_header(width, names, str(location))
     else:
-        header, rows = [cell_text(cell) or "" for cell in first], rows[1:]
+        start = next(at for at, cell in enumerate(first) if cell != "")
+        if schema is None and any(cell != "" for row in rows for cell in row[:start]):
+            start = 0  # a column without a name, which is refused
+        header, rows = [cell_text(cell) or "" for cell in first[start:]], rows[1:]
         check_header(header, str(location), declared=names, is_header=reading.header)
     columns = {
-        name: [None if len(row) <= at or row[at] == "" else row[at] for row in rows] for at, name in enumerate(header)
+        name: [None if len(row) <= at or row[at] == "" else row[at] for row in rows]
+        for at, name in enumerate(header, start=start)
     }
-    return table_of_cells(columns, None if schema is None or schema.drafted else schema)
+    return table_of_cells(columns, schema if is_declared else None)
 
 
 def _read_rows(location: TableLocation, reading: ReadOptions) -> Sequence[Sequence[object]]:
@@ -55,7 +63,9 @@ def _read_rows(location: TableLocation, reading: ReadOptions) -> Sequence[Sequen
     try:
         with calamine.CalamineWorkbook.from_path(location.path) as workbook:
             sheets = [sheet.name for sheet in workbook.sheets_metadata if sheet.typ == calamine.SheetTypeEnum.WorkSheet]
-            return workbook.get_sheet_by_name(_choose_sheet(location, reading, sheets)).to_python()
+            sheet = workbook.get_sheet_by_name(_choose_sheet(location, reading, sheets))
+            # The empty columns before the first value would depend on the rows.
+            return sheet.to_python(skip_empty_area=False)
     except (calamine.CalamineError, calamine.XmlError, calamine.ZipError):
         raise ValueError("not a workbook") from None  # explained by the caller
 

@@ -95,6 +95,7 @@ def names_without_header(num_fields: int, declared: Sequence[str] | None, where:
     if len(declared) != num_fields:
         raise TableError(
             f"{where} has {num_fields} fields in its first line, but the schema declares {len(declared)} columns."
-            " Without a header they are matched in order: declare each column of the file, in its order."
+            " Without a header they are matched in order: declare each column of the file, in its order. If its fields"
+            " are separated otherwise, give --separator (separator=...)."
         )
     return list(declared)

@@ -37,7 +37,8 @@ class ReadOptions:
     """The encoding of a text file, by its Python name."""
 
     separator: str | None = None
-    """The character between the fields of a text file. None: by the file's ending and its first line."""
+    """The character between the fields of a text file. None: by the file's ending and its first line; by the ending
+    alone if there is a declared schema and no header, since the first line is then a row."""
 
     decimal: str | None = None
     """The decimal mark of a text file, "." or ",". If given, thousands separators are read too."""
@@ -83,6 +84,17 @@ class ReadOptions:
         if self.header is None and _form_of(source) is not None:
             return dataclasses.replace(self, header=True)
         return self
+
+    def of_declared(self, suffix: str) -> "ReadOptions":
+        """The same for a file with this ending and a declared schema.
+
+        If the first line is a row, it must not decide how others are read: the separator is that of the ending, and a
+        semicolon beside a decimal comma.
+        """
+        if self.header is not False or self.separator is not None or suffix not in TEXT_SUFFIXES:
+            return self
+        usual = TEXT_SUFFIXES[suffix]
+        return dataclasses.replace(self, separator=";" if usual == self.decimal else usual)
 
     def of_synthetic(self, source: object) -> "ReadOptions":
         """How to read a synthetic table that was written for the table these options are for."""

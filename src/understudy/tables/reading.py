@@ -71,9 +71,12 @@ def read_table(
     location, reading = TableLocation.parse(source), reading or ReadOptions()
     reading.require_use(location.suffix, str(location))
     declared = schema if schema is not None and not schema.drafted else None
+    if declared is not None:
+        reading = reading.of_declared(location.suffix)
     if location.suffix != "postgres":
-        # A JSON lines file without rows is an empty file.
-        require_file(location.path, may_be_empty=location.suffix == ".jsonl" and declared is not None)
+        # A JSON lines file without rows is an empty file, and so is a text file without rows and header.
+        is_headless = location.suffix == ".jsonl" or reading.header is False
+        require_file(location.path, may_be_empty=is_headless and declared is not None)
     own_types: pa.Schema | None = None
     with explain_errors(location):
         if location.suffix == ".jsonl" and declared is not None:
