@@ -132,7 +132,7 @@ def test_held_out_rows_keep_ids_that_are_words_and_what_is_missing(
     capsys.readouterr()
     assert run(["evaluate", "people.csv", "fake.csv", "--metric", "tv1", "-q"]) == 0
     out = capsys.readouterr().out
-    assert "were left out of it" in out
+    assert "were removed from it" in out
     assert "cannot be read" not in out
 
 
