@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from understudy.errors import ConfigError, SchemaError, did_you_mean
 from understudy.privacy.table import hold_out, split_units
-from understudy.schema import SchemaSource, as_schema
+from understudy.schema import Schema, SchemaSource, as_schema
 from understudy.sources import PrivateSource, TableToFit
-from understudy.tables import Frame, as_arrow, to_frame
+from understudy.tables import Frame, Origin, as_arrow, to_frame
 
 
 def check_fraction(fraction: float, what: str) -> None:
@@ -41,7 +41,16 @@ def split(
     is_file = isinstance(table, str | os.PathLike)  # without a schema its types are inferred from the values
     arrow, origin = as_arrow(table, schema if is_file else None)
     train, held = split_arrow(arrow, test, unit or (None if schema is None else schema.unit))
+    origin = with_real_ids(origin, arrow, schema)
     return to_frame(train, origin), to_frame(held, origin)
+
+
+def with_real_ids(origin: Origin, table: pa.Table, schema: Schema | None) -> Origin:
+    """The origin for real rows: ids are written as they were read, and may be words; synthetic ids are integers."""
+    columns = () if schema is None else schema.columns
+    ids = {column.name for column in columns if column.kind == "id"} & origin.columns.keys()
+    kept = {name: dataclasses.replace(origin.columns[name], arrow=str(table.field(name).type)) for name in ids}
+    return dataclasses.replace(origin, columns={**origin.columns, **kept})
 
 
 def split_arrow(table: pa.Table, test: float, unit: str | None) -> tuple[pa.Table, pa.Table]:

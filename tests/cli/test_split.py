@@ -58,7 +58,7 @@ def test_all_rows_of_a_unit_go_to_one_side(place: Path, how: list[str], capsys: 
     said = capsys.readouterr().err
     assert "rows of the same 'person' stay together" in said
     assert ("about 700 of them" in said) == ("--schema" in how)
-    assert str(len(train)) not in said
+    assert str(len(train)) not in said.replace("about 700", "")
 
 
 def test_without_a_unit_each_row_has_a_coin(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,6 +176,19 @@ def test_a_refused_run_removes_only_what_it_wrote(place: Path) -> None:
     arguments = ["--schema", "people.toml", "--epsilon", "1", "-o", "fake.csv", "--force", "--where", "nothing > 3"]
     assert run(["synth", "people.csv", "--split", "0.2", "--holdout", "mine.csv", *arguments]) == 2
     assert (place / "mine.csv").read_text() == "mine"
+
+
+def test_ids_that_are_words_stay_in_the_files_of_a_split(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "s.toml").write_text('[table]\nunit = "who"\n[columns.who]\nkind = "id"\n[columns.x]\nkind = "integer"\n')
+    (place / "ids.csv").write_text("who,x\n" + "".join(f"P{number},{number}\n" for number in range(40)))
+    assert run(["split", "ids.csv", "-o", "a.csv", "--holdout", "b.csv", "--schema", "s.toml"]) == 0
+    assert "understudy synth a.csv --schema s.toml --epsilon 1" in capsys.readouterr().err
+    lines = [line for file in ("a.csv", "b.csv") for line in (place / file).read_text().splitlines()[1:]]
+    assert sorted(lines) == sorted(f"P{number},{number}" for number in range(40))
+    train, held = us.split(place / "ids.csv", 0.5, schema=place / "s.toml")
+    assert isinstance(train, pa.Table)
+    assert isinstance(held, pa.Table)
+    assert sorted(train["who"].to_pylist() + held["who"].to_pylist()) == sorted(f"P{number}" for number in range(40))
 
 
 def test_one_row_changes_no_other_in_the_files_of_a_split(place: Path) -> None:

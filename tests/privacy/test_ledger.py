@@ -45,9 +45,9 @@ def counts(
     [
         (0, r"epsilon must be a positive number, found 0\. Smaller is more private.*--not-private"),
         (-1.5, r"epsilon must be a positive number, found -1\.5\..*--not-private"),
-        (math.nan, r"epsilon must be a positive number, found nan\. 1 is a common choice"),
-        (True, r"epsilon must be a positive number, found True"),
-        ("1", r"epsilon must be a positive number, found 1\."),
+        (math.nan, r"epsilon must be a number, found nan\. 1 is a common choice"),
+        (True, r"epsilon must be a number, found True"),
+        ("1", r"epsilon must be a number, found the text '1'\. Write it without quotes"),
         (math.inf, r"epsilon must be finite, found infinity.*--not-private.*Guarantee\.not_private\(\)"),
         (-math.inf, r"epsilon must be a positive number, found -inf"),
         (100.5, r"epsilon 100\.5 is too large to give meaningful protection\. Use at most 100;.*--not-private"),

@@ -16,7 +16,9 @@ from understudy.errors import CheckpointError, ConfigError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from understudy.schema import Schema
     from understudy.sources import TableToFit
+    from understudy.tables import Origin
 
 Split = Annotated[
     float | None,
@@ -99,7 +101,7 @@ class HeldOut:
         from understudy.splitting import split_private
 
         rest, held = split_private(data, self.fraction, self._secret())
-        write_private(held, self.path, data, force=self.force or self.resume)
+        write_private(held, self.path, origin=data.origin, schema=data.schema, force=self.force or self.resume)
         self.written.append(Path(self.path))
         return rest
 
@@ -128,15 +130,15 @@ class HeldOut:
             path.unlink(missing_ok=True)
 
 
-def write_private(table: "pa.Table", path: str, data: "TableToFit", *, force: bool) -> None:
+def write_private(
+    table: "pa.Table", path: str, *, origin: "Origin", schema: "Schema | None" = None, force: bool
+) -> None:
     """Writes real rows to a file that only its owner may read."""
+    from understudy.splitting import with_real_ids
     from understudy.tables import write_table
 
-    ids = {column.name for column in data.schema.columns if column.kind == "id"} & data.origin.columns.keys()
-    kept = {name: dataclasses.replace(data.origin.columns[name], arrow=str(table.field(name).type)) for name in ids}
-    origin = dataclasses.replace(data.origin, columns={**data.origin.columns, **kept})  # real ids may be words
     with only_for_owner():
-        write_table(table, path, origin=origin, force=force)
+        write_table(table, path, origin=with_real_ids(origin, table, schema), force=force)
 
 
 @contextlib.contextmanager

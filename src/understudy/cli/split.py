@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from understudy.cli.holdout import only_for_owner
+from understudy.cli.holdout import write_private
 from understudy.cli.options import Force, Quiet, Source
 from understudy.cli.reading import takes_reading_options
 from understudy.cli.terminal import echo
@@ -36,7 +36,7 @@ def split(
 ) -> None:
     """Split a table at random into rows to fit and rows to hold out, by privacy unit. Both files are private."""
     from understudy.splitting import check_fraction, expected_rows, split_arrow
-    from understudy.tables import check_writable, read_table, write_table
+    from understudy.tables import check_writable, read_table
 
     check_fraction(test, "--test")
     places = [os.path.realpath(place) for place in (source, out, holdout)]
@@ -47,16 +47,23 @@ def split(
     unit, declared = _read_unit(unit, schema)
     table, origin = read_table(source, schema=declared, reading=reading)
     train, held = split_arrow(table, test, unit)
-    with only_for_owner():
-        write_table(train, out, origin=origin, force=force)
-        write_table(held, holdout, origin=origin, force=force)
+    for part, place in ((train, out), (held, holdout)):
+        write_private(part, place, origin=origin, schema=declared, force=force)
     whose = f"rows of the same {unit!r} stay together" if unit else "each row counts as one person (otherwise: --unit)"
     echo(f"Wrote {out} and {holdout}; {whose}. Both hold real rows: never share them.", quiet=quiet)
     if declared is not None and declared.rows is not None:
         about = expected_rows(declared.rows, test)
         echo(f"The schema declares {declared.rows:,} rows; about {about:,} of them are in {out}. "
              f"Declare that number before you fit {out}.", quiet=quiet)  # fmt: skip
-    echo(f"Next: understudy synth {out} --epsilon 1 -o fake.csv", quiet=quiet)
+    if reading.encoding.lower().replace("_", "-") not in ("utf-8", "utf8"):
+        echo("Both files are in UTF-8: read them without --encoding.", quiet=quiet)
+    echo(f"Next: understudy synth {out}{_options(schema, reading)} --epsilon 1 -o fake.csv", quiet=quiet)
+
+
+def _options(schema: Path | None, reading: "ReadOptions") -> str:
+    """What the next command needs to read the file as this one did."""
+    given = {"schema": schema, "decimal": reading.decimal}
+    return "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
 
 
 def _read_unit(unit: str | None, path: Path | None) -> "tuple[str | None, Schema | None]":
