@@ -105,6 +105,19 @@ def test_rows_beyond_the_limit_of_a_unit_are_not_used() -> None:
     assert of(found, "sex") == (2, 2, 1.0, 0.0)
 
 
+def test_values_that_the_declared_kind_cannot_read_do_not_survive(tmp_path: Path) -> None:
+    """Decimal commas that are read as points are null, all of them; what is declared missing is not lost."""
+    path = tmp_path / "weights.csv"
+    path.write_text("weight;height\n" + "70,5;unknown\n80,5;1\n" * 50)
+    columns = us.Column(name="weight", kind="real"), us.Column(name="height", kind="integer", missing=("unknown",))
+    schema = us.Schema(columns=columns)
+    for decimal, unchanged in ((None, 0.0), (",", None)):
+        found = us.preview(path, "independent", GUARANTEE, schema=schema, reading=us.ReadOptions(decimal=decimal))
+        assert found.chosen.columns is not None
+        weight, height = found.chosen.columns
+        assert (weight.unchanged, height.unchanged) == (unchanged, None)
+
+
 @pytest.mark.parametrize("method", ["dpgan", "adaptive"])
 def test_any_method_and_no_rows(method: str) -> None:
     """Trained methods do not know the noise of counts; an empty table has nothing to lose."""

@@ -22,6 +22,7 @@ from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Guarantee, Plan
 from understudy.privacy.units import rows_within_units
 from understudy.schema import BOUNDED, Column, Schema, SchemaSource, as_schema, match_columns
+from understudy.schema.check import without_missing
 from understudy.sources import PrivateSource
 from understudy.synthesizers import AUTO, Synthesizer
 from understudy.table_size import Requirements
@@ -117,15 +118,21 @@ def preview(
     guarantee, binning = read_guarantee(guarantee, epsilon, delta) or Guarantee(1.0), binning or Binning()
     declared = None if schema is None else as_schema(schema)
     arrow, _ = as_arrow(table, declared, reading=reading)
+    given = arrow
     if declared is None:
         declared = Schema.draft(arrow.schema)
         arrow = conform(arrow, declared)
+    else:
+        given, _ = as_arrow(table, reading=reading)
+        if reading is not None and reading.header is False:
+            given = given.rename_columns(arrow.column_names)
     schema = declared if target is None else declared.with_target(target)
     match_columns(schema, arrow.column_names)
     used = arrow
     if schema.unit is not None:
-        used = arrow.filter(pa.array(rows_within_units(arrow.column(schema.unit), schema.max_rows_per_unit)))
-    counts = {column.name: _count_values(column, used) for column in schema.modelled}
+        within = pa.array(rows_within_units(arrow.column(schema.unit), schema.max_rows_per_unit))
+        used, given = arrow.filter(within), given.filter(within)
+    counts = {column.name: _count_values(column, used, given) for column in schema.modelled}
     outlooks = {
         epsilon: _outlook(schema, method, dataclasses.replace(guarantee, epsilon=epsilon), binning, counts)
         for epsilon in sorted({*EPSILONS, guarantee.epsilon})
@@ -147,7 +154,8 @@ class _Counts:
     """Whether the replaced values become "other", rather than a null, another category or a bound."""
 
 
-def _count_values(column: Column, table: pa.Table) -> _Counts:
+def _count_values(column: Column, table: pa.Table, given: pa.Table) -> _Counts:
+    """`given` is the table as it is without a schema: what the declared kind cannot read is null in `table` only."""
     values, num_rows = table.column(column.name), table.num_rows
     if column.kind == "categorical":
         listed, values = comparable(column.categories or (), values)
@@ -158,12 +166,12 @@ def _count_values(column: Column, table: pa.Table) -> _Counts:
         inside = pc.is_in(counted.field("values"), listed).to_numpy(zero_copy_only=False)
         is_other = column.replacement is not None and column.replacement not in column.categories
         return _Counts(of_values[inside], len(of_values), int(of_values[~inside].sum()), num_rows, is_other)
-    outside = 0
+    outside = values.null_count - without_missing(given.column(column.name), column).null_count
     if column.kind in BOUNDED and column.bounds is not None:
         numbers, known = as_numbers(values, column.kind)
         lower, upper = bound_numbers(column)
-        outside = int(np.sum(known & ((numbers < lower) | (numbers > upper))))
-    return _Counts(np.zeros(0, dtype=np.int64), 0, outside, num_rows)
+        outside += int(np.sum(known & ((numbers < lower) | (numbers > upper))))
+    return _Counts(np.zeros(0, dtype=np.int64), 0, max(outside, 0), num_rows)
 
 
 def _outlook(
@@ -192,7 +200,7 @@ def _column_preview(column: Column, counts: _Counts, made: Plan, binning: Binnin
     changed = counts.replaced / rows
     other = changed if counts.becomes_other else 0.0
     num_values = None if column.kind != "categorical" else counts.num_values
-    unchanged = None if column.estimated == "bounds" else 1 - changed
+    unchanged = None if column.estimated == "bounds" and not counts.replaced else 1 - changed
     return ColumnPreview(
         column.name,
         column.kind,
