@@ -56,9 +56,11 @@ def note_on_units(release: "Release", quiet: bool) -> None:
 
 def synthetic_size(table: "pa.Table", release: "Release") -> str:
     """The number of synthetic rows and, where they are linked, of units."""
+    rows = f"{table.num_rows:,} synthetic row{'s' * (table.num_rows != 1)}"
     if not release.codec.rows_per_unit:
-        return f"{table.num_rows:,} synthetic rows"
-    return f"{table.num_rows:,} synthetic rows of {len(table.column(release.schema.unit).unique()):,} units"
+        return rows
+    units = len(table.column(release.schema.unit).unique())
+    return f"{rows} of {units:,} unit{'s' * (units != 1)}"
 
 
 def note_on_draft(release: "Release", quiet: bool, *, given: bool) -> None:
