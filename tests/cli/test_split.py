@@ -11,6 +11,7 @@ import pytest
 
 import understudy as us
 from understudy.cli.main import run
+from understudy.evaluation.scorecard import Scorecard
 from understudy.release import Release
 
 SCHEMA = """[table]
@@ -111,7 +112,43 @@ def test_synth_fits_only_the_rest_and_evaluate_finds_both(place: Path, capsys: p
     out = capsys.readouterr().out
     assert "Schema: that of the release fake.release." in out
     assert "Held-out rows: fake.holdout.csv." in out
-    assert "were removed from it" in out
+    assert "Warning" not in out
+    for options in (["--schema", "people.toml"], ["--release", "fake.release"]):
+        found = ["--json", "scores.json", "--force", *options]
+        assert run(["evaluate", "people.csv", "fake.csv", "--metric", "tv1", "-q", *found]) == 0
+        assert "Held-out rows: fake.holdout.csv." in capsys.readouterr().out
+        content = Scorecard.load("scores.json").to_json()
+        assert content["real"]["rows"] == 1000 - len(held)
+        assert "The held-out rows were left out of the real table." in [note["text"] for note in content["notes"]]
+    named = ["--holdout", "fake.holdout.csv", "--metric", "tv1", "-q"]
+    assert run(["evaluate", "people.csv", "fake.csv", *named]) == 0
+    assert "were removed from it" in capsys.readouterr().out
+
+
+def test_held_out_rows_found_beside_the_table_are_read_as_understudy_wrote_them(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In UTF-8 with commas, whatever the real file."""
+    draw = np.random.default_rng(0)
+    sex = draw.choice(["männlich", "weiblich"], 1000)
+    costs = draw.integers(0, 10**6, 1000)
+    pd.DataFrame({"Kosten €": costs, "sex": sex}).to_csv("real.csv", index=False, sep="|", encoding="cp1252")
+    Path("costs.toml").write_text(
+        '[columns."Kosten €"]\nkind = "integer"\nbounds = [0, 1000000]\n'
+        '[columns.sex]\nkind = "categorical"\ncategories = ["männlich", "weiblich"]\n',
+        encoding="utf-8",
+    )
+    reading = ["--encoding", "cp1252", "--separator", "|", "-q"]
+    arguments = ["--schema", "costs.toml", "--epsilon", "1", "--method", "independent", "-o", "fake.csv", *reading]
+    assert run(["synth", "real.csv", "--split", "0.3", *arguments]) == 0
+    held = pd.read_csv("fake.holdout.csv")
+    capsys.readouterr()
+    assert run(["evaluate", "real.csv", "fake.csv", "--metric", "tv1", "--json", "scores.json", *reading]) == 0
+    assert "Warning" not in capsys.readouterr().out
+    content = Scorecard.load("scores.json").to_json()
+    assert content["holdout"]["rows"] == len(held)
+    assert content["real"]["rows"] == 1000 - len(held)
+    assert next(entry for entry in content["metrics"] if entry["key"] == "tv1")["reference"]["value"] < 0.2
 
 
 def test_held_out_rows_keep_ids_that_are_words_and_what_is_missing(
@@ -130,10 +167,9 @@ def test_held_out_rows_keep_ids_that_are_words_and_what_is_missing(
     assert set(held["stay"]) < set(table["stay"])
     assert set(held["person"]) < set(table["person"])
     capsys.readouterr()
-    assert run(["evaluate", "people.csv", "fake.csv", "--metric", "tv1", "-q"]) == 0
-    out = capsys.readouterr().out
-    assert "were removed from it" in out
-    assert "cannot be read" not in out
+    assert run(["evaluate", "people.csv", "fake.csv", "--metric", "tv1", "--json", "scores.json", "-q"]) == 0
+    assert "Warning" not in capsys.readouterr().out
+    assert Scorecard.load("scores.json").to_json()["real"]["rows"] == 1000 - len(held)
 
 
 def test_the_file_of_the_held_out_rows_can_be_named(place: Path) -> None:

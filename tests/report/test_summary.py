@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import understudy as us
 from tests.report.pages import SPACE, Text
 from tests.report.scorecards import score, scorecard
 from understudy.evaluation.evaluate import evaluate
@@ -189,3 +190,29 @@ def test_a_hospital_whose_rare_dependence_is_lost_is_told_so_from_its_rows() -> 
     assert found is not None
     assert found.lost.startswith("The dependence of “ward” with “pregnant” (Cramér's V 1.00, here 0.0")
     assert found.columns == (2, 0, 0)
+
+
+def test_a_table_of_copies_is_not_to_be_shared() -> None:
+    """Real rows that were sampled again are; held-out real rows are not."""
+    draw = np.random.default_rng(0)
+    people = draw.integers(0, 10**6, (3000, 3))
+    real, held, others = (
+        pa.table({f"n{i}": rows[:, i] for i in range(3)} | {"sex": np.where(rows[:, 0] > 5 * 10**5, "f", "m")})
+        for rows in np.split(people, 3)
+    )
+    tables = {"copied": real.take(draw.integers(0, 1000, 1000)), "fresh": others}
+    with pytest.warns(us.UnderstudyWarning, match="most of the table is copied"):
+        card = evaluate(real, tables, holdout=held, effort="quick").to_json()
+    found = {name: summary_of.avoid for name in tables if (summary_of := summarise(card, name)) is not None}
+    copies = "Do not share: 100 % of the rows equal a real row, compared with 0 % of held-out real rows"
+    assert found["copied"].replace(SPACE, " ") == f"{copies}, so real rows have been copied."
+    assert found["fresh"].startswith("No limits were found")
+
+
+def test_other_limits_follow_the_warning_not_to_share() -> None:
+    card = card_of({**GOOD, "ward": (0.5, 0.01)}, {})
+    card["details"]["closest_record"] = {"aim": {"synthetic": {"exact_copies": 0.8}, "holdout": {"exact_copies": 0.1}}}
+    assert said(card)["Not for"].startswith("Do not share: 80.0 % of the rows equal a real row")
+    assert said(card)["Not for"].endswith(" Do not use it for totals or averages of “ward”.")
+    card["details"]["closest_record"]["aim"]["holdout"]["exact_copies"] = 0.7
+    assert said(card)["Not for"] == "Do not use it for totals or averages of “ward”."

@@ -284,6 +284,7 @@ def evaluate(
             schema=known.schema,
             target=target,
             holdout=known.holdout if holdout is None else holdout,
+            holdout_from_split=holdout is None and known.holdout is not None,
             metrics=metrics,
             effort="quick" if quick else "full" if full else "default",
             constraints=constraints or (),

@@ -64,19 +64,20 @@ def find_release(tables: Mapping[str, str], given: str | None, schema: Path | No
     """The schema of a release, and the statement for a report.
 
     The release is the one in --release, else the folder that `synth` leaves beside a synthetic table. A schema file
-    takes precedence over all of them.
+    takes precedence over all of them. The held-out rows are those beside the only synthetic table, in each case.
     """
     from understudy.release import Release
     from understudy.schema import Schema
 
     declared = None if schema is None else Schema.read(schema)
     statement, of = read_statement(given, list(tables))
+    found = {name: folder for name, place in tables.items() if (folder := _folder_beside(place)) is not None}
+    holdout = _holdout_beside(found) if len(tables) == 1 else None
     if given is not None:
         named = given if os.path.isdir(given) else given.partition("=")[2]
-        return KnownRelease(declared or Release.load(named).schema, "" if declared else named, statement, of)
+        return KnownRelease(declared or Release.load(named).schema, "" if declared else named, statement, of, holdout)
     if declared is not None:
-        return KnownRelease(declared)
-    found = {name: folder for name, place in tables.items() if (folder := _folder_beside(place)) is not None}
+        return KnownRelease(declared, holdout=holdout)
     try:
         releases = {name: Release.load(folder) for name, folder in found.items()}
     except ReleaseError as error:
@@ -91,14 +92,13 @@ def find_release(tables: Mapping[str, str], given: str | None, schema: Path | No
         )
     if len(tables) > 1:
         return KnownRelease(releases[first].schema, str(found[first]))
-    held = holdout_file(found[first])
-    return KnownRelease(
-        releases[first].schema,
-        str(found[first]),
-        releases[first].statement,
-        first,
-        str(held) if held.is_file() else None,
-    )
+    return KnownRelease(releases[first].schema, str(found[first]), releases[first].statement, first, holdout)
+
+
+def _holdout_beside(folders: Mapping[str, Path]) -> str | None:
+    """The rows that `synth --split` has held out of the first of these releases, if they are there."""
+    held = next((path for folder in folders.values() if (path := holdout_file(folder)).is_file()), None)
+    return None if held is None else str(held)
 
 
 def _folder_beside(place: str) -> Path | None:

@@ -63,11 +63,16 @@ def warn_of_other(synthetic: pa.Table, layout: Layout, what: str) -> Iterator[st
         )
 
 
+def is_copied(copies: float, held_out: float) -> bool:
+    """Whether this fraction of rows that equal a real row is far beyond that of held-out real rows."""
+    return copies > MANY_COPIES and copies > TIMES_CHANCE * held_out
+
+
 def warn_of_copies(name: str, result: Result) -> Iterator[str]:
     """`result` is that of the group closest_record."""
     copies = result.details["synthetic"]["exact_copies"]
     chance = result.details["holdout"]["exact_copies"]
-    if copies > MANY_COPIES and copies > TIMES_CHANCE * chance:
+    if is_copied(copies, chance):
         yield (
             f"{copies:.0%} of the rows of {name!r} equal a real row in every evaluated column, against {chance:.0%} of"
             " held-out real rows: most of the table is copied, whatever its scores."

@@ -37,6 +37,7 @@ def evaluate(
     schema: SchemaSource | None = None,
     target: str | None = None,
     holdout: "Source | None" = None,
+    holdout_from_split: bool = False,
     metrics: Sequence[str] | None = None,
     effort: str = "default",
     constraints: Sequence[str] = (),
@@ -53,11 +54,14 @@ def evaluate(
             off the real table.
         target: The column that classifiers predict; default: the schema's.
         holdout: Real rows that the synthesizer never saw. Absent: a fifth of `real` is held out.
+        holdout_from_split: Whether the holdout was written by `synth --split`: it is then read as the synthetic tables
+            are, and known to be unseen.
         metrics: Keys or groups of metrics; None: all that the effort includes.
         effort: "quick", "default" or "full".
         constraints: SQL conditions that every row should meet.
         seed: Of subsamples, splits, bootstraps and models; from 0 to 2^32 - 1.
-        reading: How to read text files and workbooks. Its decimal mark is for all tables, the rest for the real ones.
+        reading: How to read text files and workbooks. Its decimal mark is for all tables, the rest for those
+            that Understudy did not write.
         progress: True for a progress bar, or a function of the fraction done and what is being computed.
 
     Warnings, such as of a holdout that is part of the real table, are raised as `UnderstudyWarning`.
@@ -77,7 +81,9 @@ def evaluate(
     with open_progress(progress, "evaluating") as shown:
         report = stretch_progress(shown, 0.0, 1.0)
         report(0.0, "reading the tables")
-        real_tables = inputs.read_real(real, declared, holdout, int(seed), messages, reading)
+        real_tables = inputs.read_real(
+            real, declared, holdout, int(seed), messages, reading, from_split=holdout_from_split
+        )
         tables = inputs.read_synthetic(synthetic, real_tables, int(seed), messages, reading)
         column = inputs.find_target(real_tables.layout, target)
         comparison = Comparison(

@@ -66,13 +66,18 @@ def read_real(
     seed: int,
     messages: Messages,
     reading: ReadOptions,
+    *,
+    from_split: bool = False,
 ) -> RealTables:
-    """Read the real table and its holdout; without one, hold out a fifth of the real rows."""
+    """Read the real table and its holdout; without one, hold out a fifth of the real rows.
+
+    `from_split`: the holdout was written by `synth --split`, so its style is known, and its rows were not fitted.
+    """
     for source, what in ((real, REAL_TABLE), *([] if holdout is None else [(holdout, "holdout")])):
         messages.warnings.extend(warn_of_order(path_of(source), what))
     table = _read(real, schema, REAL_TABLE, messages, reading)
     kinds = dataclasses.replace(Schema.draft(table.schema), drafted=False) if schema is None else schema
-    test_table = None if holdout is None else _read(holdout, kinds, "holdout", messages, reading)
+    test_table = None if holdout is None else _read(holdout, kinds, "holdout", messages, reading, is_written=from_split)
     layout = Layout.of(table, schema, *([] if test_table is None else [test_table]))
     layout = dataclasses.replace(layout, schema=dataclasses.replace(layout.schema, drafted=False))
     messages.notes.extend(layout.notes)
@@ -87,10 +92,13 @@ def read_real(
         return RealTables(layout, kinds, table, test_table, whole, train, test, True)
     test = layout.read(test_table, "holdout")
     if (rest := validity.rows_without(table, test_table)) is not None:
-        messages.warnings.append(
-            "The held-out rows are part of the real table and were removed from it. If the method was fitted to them, "
-            "scores on them are too optimistic."
-        )
+        if from_split:
+            messages.notes.append("The held-out rows were left out of the real table.")
+        else:
+            messages.warnings.append(
+                "The held-out rows are part of the real table and were removed from it. If the method was fitted to "
+                "them, scores on them are too optimistic."
+            )
         table, whole = table.take(rest), whole.take(rest)
         return RealTables(layout, kinds, table, test_table, whole, whole, test, False)
     fraction, by_chance = validity.seen_fraction(whole, test)
@@ -116,7 +124,7 @@ def read_synthetic(
     limit = real.real.num_rows
     for name, source in named.items():
         what = f"synthetic table {name!r}" if len(named) > 1 else "synthetic table"
-        table = _read(source, real.schema, what, messages, reading, is_synthetic=True)
+        table = _read(source, real.schema, what, messages, reading, is_written=True)
         encoded = real.layout.read(table, what)
         messages.warnings.extend(warn_of_size(encoded.num_rows, limit, what))
         messages.warnings.extend(warn_of_other(table, real.layout, what))
@@ -195,13 +203,16 @@ def _read(
     messages: Messages,
     reading: ReadOptions,
     *,
-    is_synthetic: bool = False,
+    is_written: bool = False,
 ) -> pa.Table:
-    """The table with the schema's kinds; warns of cells that cannot be read as their kind."""
+    """The table with the schema's kinds; warns of cells that cannot be read as their kind.
+
+    `is_written`: by Understudy, so that the options for the real file do not apply, but for the decimal mark.
+    """
     if (path := path_of(source)) is not None and not path.exists():
         raise TableError(f"The {what} cannot be read. {path} does not exist. Check the spelling and the folder.")
     try:
-        reading = reading.of_synthetic(source) if is_synthetic else reading
+        reading = reading.of_synthetic(source) if is_written else reading
         if schema is None:
             nulls, table = {}, as_arrow(source, reading=reading)[0]
         else:  # its columns may be more than those of the schema, which are then ignored

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from understudy.evaluation.associations import KEPT, LOST, NOTICEABLE
+from understudy.evaluation.checks import is_copied
 from understudy.evaluation.scores import Json
 from understudy.report.text import finite, listing, minus, percent, quote
 from understudy.report.verdict import detail, find, method_value, real_value
@@ -124,7 +125,14 @@ def summarise(scores: Json, method: str) -> Summary | None:
         good=_good(distances, close, pairs, kept, (scores.get("target"), learnt)),
         lost=_lost(distances, far, lost, values, (scores.get("target"), learnt)),
         rules=_rules(scores, method, checked, broken),
-        avoid=_avoid(far, lost, values, broken, scores.get("target") if (learnt or 0.0) > UNLEARNT else None),
+        avoid=_avoid(
+            _do_not_share(scores, method),
+            far,
+            lost,
+            values,
+            broken,
+            scores.get("target") if (learnt or 0.0) > UNLEARNT else None,
+        ),
         columns=(len(close), len(distances) - len(close) - len(far), len(far)),
         pairs=(len(kept), len(pairs) - len(kept) - len(lost), len(lost)),
         lost_pairs=tuple(lost),
@@ -257,7 +265,20 @@ def _rules(scores: Json, method: str, checked: Sequence[Rule], broken: Sequence[
     return f"Broken: {_some(each, len(broken), 'rule')}.{cells}"
 
 
+def _do_not_share(scores: Json, method: str) -> str:
+    """One sentence on a table of copies, by the rule of the warning; else empty."""
+    found = detail(scores, "closest_record", method)
+    ours, held = (finite((found.get(each) or {}).get("exact_copies")) for each in ("synthetic", "holdout"))
+    if ours is None or held is None or not is_copied(ours, held):
+        return ""
+    return (
+        f"Do not share: {percent(ours)} of the rows equal a real row, compared with {percent(held)} of held-out real "
+        "rows, so real rows have been copied."
+    )
+
+
 def _avoid(
+    do_not_share: str,
     far: Sequence[str],
     lost: Sequence[Pair],
     values: Sequence[ValuePair],
@@ -277,9 +298,11 @@ def _avoid(
     if broken:
         parts.append("anything that relies on the broken rules" if len(broken) > 1 else "anything that relies on the "
                      "broken rule")  # fmt: skip
-    if not parts:
-        return "No limits were found, but never use it for conclusions about individuals or very small groups."
-    return f"Do not use it for {'; or for '.join(parts)}."
+    if parts:
+        return f"{do_not_share} Do not use it for {'; or for '.join(parts)}.".lstrip()
+    return do_not_share or (
+        "No limits were found, but never use it for conclusions about individuals or very small groups."
+    )
 
 
 def _some(named: Sequence[str], total: int, what: str) -> str:
