@@ -227,6 +227,19 @@ def test_ids_that_are_words_stay_in_the_files_of_a_split(place: Path, capsys: py
     assert sorted(train["who"].to_pylist() + held["who"].to_pylist()) == sorted(f"P{number}" for number in range(40))
 
 
+def test_held_out_rows_are_not_fitted_later_under_the_same_name(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`evaluate` finds them beside the table and takes them for rows that were not fitted."""
+    again = ["synth", "people.csv", "--schema", "people.toml", "--epsilon", "1", "-o", "fake.csv", "--method"]
+    assert run([*again, "independent", "--split", "0.3", "-q"]) == 0
+    before = (place / "fake.csv").read_bytes()
+    assert run([*again, "independent", "--force"]) == 2
+    assert "fake.holdout.csv holds rows that an earlier run held out" in capsys.readouterr().err
+    assert (place / "fake.csv").read_bytes() == before
+    assert run([*again, "independent", "--split", "0.3", "--force", "-q"]) == 0
+
+
 def test_one_row_changes_no_other_in_the_files_of_a_split(place: Path) -> None:
     """With a schema they are read by it: types inferred from the values would rewrite 1.50 and NA in all rows."""
     schema = '[columns.x]\nkind = "categorical"\n[columns.y]\nkind = "date"\nformat = "%d.%m.%Y"\n'

@@ -75,6 +75,13 @@ class HeldOut:
         if split is None:
             if path is not None:
                 raise ConfigError("--holdout names the file for the rows that --split holds out. Give --split 0.2 too.")
+            if (
+                earlier := holdout_file(folder)
+            ).exists():  # 'evaluate' would take its rows for rows that were not fitted
+                raise ConfigError(
+                    f"{earlier} holds rows that an earlier run held out; this run would fit them. Move or delete it, "
+                    "or give --split."
+                )
             return None
         check_fraction(split, "--split")
         path = path or str(holdout_file(folder))
