@@ -12,6 +12,7 @@ import typer
 
 from understudy.cli.holdout import HeldOut, HoldoutFile, Split
 from understudy.cli.output import show_spent
+from understudy.cli.reading import note_on_decimals
 from understudy.cli.terminal import Interrupted, echo, show_progress
 from understudy.errors import CheckpointError, ConfigError, TableError, UnderstudyError
 from understudy.synthesizers.registry import AUTO, SYNTHESIZERS
@@ -230,6 +231,8 @@ class FitCommand:
                 data = read_private_table(
                     self.source, schema, target=self.target, keep_types=self.keep_types, reading=self.reading
                 )
+                decimal = None if self.reading is None else self.reading.decimal
+                note_on_decimals(data.origin.delimiter, schema, decimal, quiet=self.quiet)
                 if self.where is not None:  # checked before any budget is spent
                     where_columns(self.where, [column.name for column in data.schema.modelled])
                 data = data if held is None else held.take(data)

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from understudy.cli.terminal import echo
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from understudy.schema import Schema
     from understudy.tables import ReadOptions
 
 _OPTIONS: dict[str, tuple[object, object]] = {
@@ -88,3 +91,10 @@ def hint_at_decimals(table: "pa.Table", reading: "ReadOptions") -> None:
         typer.echo(
             f"{columns} {listed}: the values look like numbers with decimal commas. Give --decimal ','.", err=True
         )
+
+
+def note_on_decimals(delimiter: str, schema: "Schema | None", decimal: str | None, *, quiet: bool) -> None:
+    """Files with semicolons often have decimal commas, which are nulls without --decimal. Reads no value."""
+    has_reals = schema is None or any(column.kind == "real" for column in schema.modelled)
+    if delimiter == ";" and decimal is None and has_reals:
+        echo("Numbers are read with decimal points. If this file has decimal commas, give --decimal ','.", quiet=quiet)
