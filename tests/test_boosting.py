@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from tests.builders import loose_guarantee
 from understudy.errors import BudgetExceeded, ConfigError
 from understudy.privacy.accounting import calibrate, pld_epsilon, rdp_epsilon
 from understudy.privacy.events import Selections, SubsampledGaussian
@@ -76,7 +77,7 @@ class ExactLaw(SeededNoise):
 
 
 def book(noise: NoiseSource | None = None, *, epsilon: float = 900.0, k: int = 1) -> Ledger:
-    return Ledger(Guarantee(epsilon, 1e-6), noise=noise or SeededNoise(0), max_rows_per_unit=k)
+    return Ledger(loose_guarantee(epsilon), noise=noise or SeededNoise(0), max_rows_per_unit=k)
 
 
 def table(rows: Sequence[tuple[int, ...]], k: int = 1, domain: Domain = DOMAIN) -> PrivateRows:

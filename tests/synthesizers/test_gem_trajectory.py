@@ -63,7 +63,8 @@ def test_from_table_to_rows_at_the_cost_of_both(wrapped: Boosted | Selected, tmp
     planned = us.plan(schema, wrapped, guarantee)
     assert release.statement.queries == planned.queries
     kind = express(wrapped).partition("(")[0]
-    *inner, own = planned.queries
+    rows_per_unit, *inner, own = planned.queries
+    assert rows_per_unit.path == ("discovery",)
     assert [query.path for query in inner] == [(kind, "gem")] * 2
     assert own.path == (kind,)
     assert isinstance(own.event, Selections)
@@ -71,7 +72,7 @@ def test_from_table_to_rows_at_the_cost_of_both(wrapped: Boosted | Selected, tmp
     names = [each.name for each in columns[:2]]
     sizes = tuple(len(each.categories or ()) + each.nullable for each in columns[:2])
     domain = Domain(names=tuple(names), sizes=sizes, num_rows=1000, target="insurance")
-    budget = Budget(3.0, 1e-6, max_rows_per_unit=2)
+    budget = Budget(3.0, 1e-6, max_rows_per_unit=2).after([rows_per_unit])
     apart = isinstance(wrapped, Selected) and wrapped.holdout_fraction
     alone = wrapped.inner.plan(domain, budget if apart else budget.after([own]))
     assert [query.event for query in alone.queries] == [query.event for query in inner]
