@@ -8,6 +8,7 @@ import typer
 
 from understudy._version import __version__
 from understudy.cli import evaluation as evaluating
+from understudy.cli.benchmark import benchmark_app
 from understudy.cli.options import (
     Accuracy,
     Bins,
@@ -73,6 +74,7 @@ app = typer.Typer(
 )
 schema_app = typer.Typer(help="Write, check and import schemas: what is public about a table.", no_args_is_help=True)
 app.add_typer(schema_app, name="schema")
+app.add_typer(benchmark_app, name="benchmark")
 
 
 @app.callback(invoke_without_command=True)

@@ -57,6 +57,10 @@ LEARNERS = {
 }
 """Learners that are settings inside an expression: `quail(mst, learner=naive_bayes(numbers=gaussian))`."""
 
+REVISIONS: dict[str, int] = {}
+"""Raise a method's number when the same settings and seed give another result within one version of the package:
+benchmark results of earlier revisions are then run again. Methods that are not listed are at 1."""
+
 AUTO, DEFAULT = "auto", "adaptive"
 """`auto` is another name for the default method, which may be a different one in a later version."""
 

@@ -1,0 +1,310 @@
+"""Worker processes on this machine: one core each for cells, and trainers for populations.
+
+The parent only hands out tasks and watches time and memory. A worker that takes too long, too much memory or dies is
+replaced, and its cell becomes a record that says so; other cells are not affected.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from understudy.benchmark.cells import Cell
+from understudy.benchmark.engines.protocol import Finished, Places, Task
+from understudy.benchmark.execution import failure
+from understudy.benchmark.results import FAILED, Record
+from understudy.benchmark.suite import Limits
+
+POLL = 0.2
+"""Seconds between two looks at time and memory."""
+MOST_MEMBERS = 96
+"""Cells that are trained as one program; more of them are several programs."""
+SINGLE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "JAX_PLATFORMS": "cpu",
+}
+"""A worker has one core: threads of libraries would wait for each other."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalEngine:
+    """Processes here. `trainers` is 0 if every cell is fitted by itself."""
+
+    name: str = "local"
+    workers: int | None = None
+    trainers: int = 0
+
+    def run(self, cells: Sequence[Cell], limits: Limits, places: Places) -> Iterator[Finished]:
+        together, alone = group_programs(cells) if self.trainers else ([], list(cells))
+        pool = _Pool(
+            limits,
+            places,
+            name=self.name,
+            num_workers=self.workers or default_workers(limits, self.trainers),
+            num_trainers=min(self.trainers, len(together)),
+        )
+        pool.queue.extend(Task("cell", (cell,)) for cell in alone)
+        pool.fits.extend(Task("fit", tuple(group)) for group in together)
+        try:
+            yield from pool.run()
+        finally:
+            pool.close()
+
+
+def default_workers(limits: Limits, trainers: int = 0) -> int:
+    """One for each core, as far as the memory suffices for what a cell may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    room = available_memory()
+    fitting = cores if room is None else int(room // (limits.memory_gb * 2**30))
+    return max(1, min(cores - trainers, fitting))
+
+
+def available_memory() -> float | None:
+    """Bytes that new processes can use; None where the system does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    found = dict(line.split(":", 1) for line in lines)
+    return 1024.0 * int(found["MemAvailable"].split()[0]) if "MemAvailable" in found else None
+
+
+def group_programs(cells: Sequence[Cell]) -> tuple[list[list[Cell]], list[Cell]]:
+    """Cells that can be trained together, largest groups first, and the others."""
+    groups: dict[tuple[object, ...], list[Cell]] = {}
+    alone: list[Cell] = []
+    for cell in cells:
+        if cell.method is not None and cell.method.peer is None and trains_networks(cell.method.expression):
+            groups.setdefault(cell.program, []).append(cell)
+        else:
+            alone.append(cell)
+    chunks = [
+        group[first : first + MOST_MEMBERS] for group in groups.values() for first in range(0, len(group), MOST_MEMBERS)
+    ]
+    return sorted((chunk for chunk in chunks if len(chunk) > 1), key=len, reverse=True), [
+        *alone,
+        *(cell for chunk in chunks if len(chunk) == 1 for cell in chunk),
+    ]
+
+
+def trains_networks(expression: str) -> bool:
+    """Whether a method, or the one that it wraps, trains networks: only these gain from a population."""
+    from understudy.synthesizers import read_method
+    from understudy.synthesizers.protocol import Synthesizer
+
+    method: Synthesizer | None = read_method(expression)
+    while method is not None:
+        if method.capabilities.trajectory:
+            return True
+        method = method.capabilities.inner
+    return False
+
+
+class _Pool:
+    """The processes of one run and the tasks that wait for them."""
+
+    def __init__(self, limits: Limits, places: Places, *, name: str, num_workers: int, num_trainers: int) -> None:
+        self.limits, self.places, self.name = limits, places, name
+        self.queue: collections.deque[Task] = collections.deque()
+        self.fits: collections.deque[Task] = collections.deque()
+        self.wanted = {False: num_workers, True: num_trainers}
+        self.processes: list[_Process] = []
+        self.selector = selectors.DefaultSelector()
+
+    def run(self) -> Iterator[Finished]:
+        while self.queue or self.fits or any(process.task for process in self.processes):
+            self._hand_out()
+            for ready, _ in self.selector.select(timeout=POLL):
+                yield from self._receive(ready.data)
+            yield from self._watch()
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+        self.processes.clear()
+        self.selector.close()
+
+    def _hand_out(self) -> None:
+        for is_trainer, queue in ((True, self.fits), (False, self.queue)):
+            while queue:
+                process = self._idle(is_trainer)
+                if process is None:
+                    break
+                process.give(queue.popleft(), self.name, self.limits)
+
+    def _idle(self, is_trainer: bool) -> "_Process | None":
+        mine = [process for process in self.processes if process.is_trainer == is_trainer]
+        for process in mine:
+            if process.task is None:
+                return process
+        if len(mine) >= self.wanted[is_trainer]:
+            return None
+        used = {process.number for process in mine}
+        number = next(number for number in range(len(mine) + 1) if number not in used)
+        process = _Process(number, is_trainer, self.places)
+        self.processes.append(process)
+        self.selector.register(process.output, selectors.EVENT_READ, process)
+        return process
+
+    def _receive(self, process: "_Process") -> Iterator[Finished]:
+        messages = process.read()
+        if messages is None:
+            yield from self._lose(process, "died", process.last_words())
+            return
+        for message in messages:
+            if "key" in message:
+                yield from self._take(process, str(message["key"]), message["part"])
+            elif "end" in message:
+                process.task = None
+                if process.memory() > self.limits.memory_gb * 2**29:  # compiled programs add up
+                    self._remove(process)
+
+    def _take(self, process: "_Process", key: str, part: Record) -> Iterator[Finished]:
+        task = process.task
+        assert task is not None
+        cell = process.waiting.pop(key)
+        if task.stage == "fit" and part.get("status") != FAILED:
+            self.queue.appendleft(Task("score", (cell,), part))
+        else:
+            yield Finished(cell, {**task.earlier, **part, "peak_mb": round(process.peak / 1e6, 1)})
+
+    def _watch(self) -> Iterator[Finished]:
+        now = time.monotonic()
+        for process in [process for process in self.processes if process.task is not None]:
+            process.peak = max(process.peak, used := process.memory())
+            if now > process.deadline:
+                yield from self._lose(process, "time", f"Not finished in {self.limits.minutes:g} minutes.")
+            elif used > self.limits.memory_gb * 2**30 and not process.is_trainer:
+                yield from self._lose(process, "memory", f"Used more than {self.limits.memory_gb:g} GB of memory.")
+
+    def _lose(self, process: "_Process", reason: str, message: str) -> Iterator[Finished]:
+        """Ends a process. Its cell failed; cells that were trained together are tried one by one."""
+        task, waiting = process.task, list(process.waiting.values())
+        self._remove(process)
+        if task is None:
+            return
+        if task.stage == "fit":
+            self.queue.extend(Task("cell", (cell,)) for cell in waiting)
+            return
+        for cell in waiting:
+            record = {**task.earlier, **failure(reason, message), "peak_mb": round(process.peak / 1e6, 1)}
+            yield Finished(cell, record)
+
+    def _remove(self, process: "_Process") -> None:
+        self.selector.unregister(process.output)
+        self.processes.remove(process)
+        process.kill()
+
+
+class _Process:
+    """A worker process, and the task that it has."""
+
+    def __init__(self, number: int, is_trainer: bool, places: Places) -> None:
+        self.number, self.is_trainer = number, is_trainer
+        self.task: Task | None = None
+        self.waiting: dict[str, Cell] = {}
+        self.deadline, self.peak, self._tasks, self._rest = 0.0, 0.0, 0, b""
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill
+        command = [sys.executable, "-m", "understudy.benchmark.worker", "--folder", str(places.folder)]
+        command += ["--environments", str(places.environments)]
+        environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "PYTHONUNBUFFERED": "1"}
+        if not is_trainer:
+            command += ["--cores", str(_core(number))]
+            environment |= SINGLE_THREAD
+        self._popen = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=environment,
+            start_new_session=True,  # a process group of its own: killed as a whole, and Ctrl-C does not reach it
+        )
+        assert self._popen.stdout is not None
+        self.output = self._popen.stdout
+        os.set_blocking(self.output.fileno(), False)
+
+    def give(self, task: Task, engine: str, limits: Limits) -> None:
+        self.task, self.waiting = task, {cell.key: cell for cell in task.cells}
+        self._tasks += 1
+        self.peak = 0.0
+        # A population takes longer than one of its members, but far less than all of them in turn.
+        self.deadline = time.monotonic() + 60 * limits.minutes * max(1.0, len(task.cells) / 4)
+        content = {
+            "stage": task.stage,
+            "cells": [cell.to_json() for cell in task.cells],
+            "engine": engine,
+            "number": self._tasks,
+        }
+        assert self._popen.stdin is not None
+        try:
+            self._popen.stdin.write((json.dumps(content) + "\n").encode())
+            self._popen.stdin.flush()
+        except OSError:
+            pass  # the process has died: its closed output tells why
+
+    def read(self) -> list[dict[str, object]] | None:
+        """Whole messages that have arrived; None: the process has ended."""
+        try:
+            content = os.read(self.output.fileno(), 1 << 20)
+        except BlockingIOError:
+            return []
+        if not content:
+            return None
+        *lines, self._rest = (self._rest + content).split(b"\n")
+        return [json.loads(line) for line in lines if line.strip()]
+
+    def memory(self) -> float:
+        """Resident bytes of the process and its children; 0 where the system does not tell."""
+        return sum(map(_resident, _family(self._popen.pid)))
+
+    def last_words(self) -> str:
+        """The last line that the process wrote to its log, or the signal that ended it."""
+        code = self._popen.wait()
+        self._log.seek(0)
+        lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
+        if code < 0:
+            return f"The worker was killed by {signal.Signals(-code).name}."
+        return f"The worker ended with exit code {code}: {lines[-1].strip() if lines else 'no message'}"
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        self._popen.wait()
+        for stream in (self._popen.stdin, self.output, self._log):
+            with contextlib.suppress(OSError):
+                stream.close()  # type: ignore[union-attr]
+
+
+def _core(number: int) -> int:
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    return cores[number % len(cores)]
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all that it started."""
+    found, todo = [], [pid]
+    while todo:
+        found.append(now := todo.pop())
+        try:
+            todo += map(int, Path(f"/proc/{now}/task/{now}/children").read_text().split())
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def _resident(pid: int) -> float:
+    try:
+        return float(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0.0

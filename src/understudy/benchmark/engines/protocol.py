@@ -1,0 +1,72 @@
+"""What an engine is: tasks in, finished cells out."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from understudy.benchmark.cells import Cell
+from understudy.benchmark.results import Record
+from understudy.benchmark.suite import Limits
+from understudy.errors import ConfigError, did_you_mean
+
+ENGINES = ("local", "population", "ray")
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Folders that an engine uses."""
+
+    folder: Path
+    """The results of the suite."""
+    environments: Path
+    """The environments of peers."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Work for one worker process."""
+
+    stage: str
+    """cell: from table to scores; fit: cells of one program up to their synthetic tables; score: the rest of one."""
+    cells: tuple[Cell, ...]
+    earlier: Record = dataclasses.field(default_factory=dict)
+    """What the fit of a cell to be scored has contributed to its record."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """A cell and its record, which may be one of a failure."""
+
+    cell: Cell
+    record: Record
+
+
+class Engine(Protocol):
+    """Runs cells in any order. Closing the iterator stops all work; cells that are not finished yield nothing."""
+
+    name: str
+
+    def run(self, cells: Sequence[Cell], limits: Limits, places: Places) -> Iterator[Finished]: ...
+
+
+def make_engine(name: str, *, workers: int | None = None, trainers: int = 1, address: str | None = None) -> Engine:
+    """An engine by its name. `address` is that of an existing Ray cluster.
+
+    >>> make_engine("local", workers=1).name
+    'local'
+    """
+    if name not in ENGINES:
+        raise ConfigError(f"There is no engine {name!r}.{did_you_mean(name, ENGINES)} Those are: {', '.join(ENGINES)}.")
+    for option, value in {"workers": workers, "trainers": trainers}.items():
+        if value is not None and value < 1:
+            raise ConfigError(f"--{option} must be at least 1, found {value}.")
+    if address is not None and name != "ray":
+        raise ConfigError("--address is that of a Ray cluster. Add --engine ray.")
+    if name == "ray":
+        from understudy.benchmark.engines.ray import RayEngine
+
+        return RayEngine(address=address, workers=workers)
+    from understudy.benchmark.engines.local import LocalEngine
+
+    return LocalEngine(name=name, workers=workers, trainers=trainers if name == "population" else 0)

@@ -1,0 +1,262 @@
+"""The results of a suite on disk: one JSON object a line, appended and synced as cells finish, and a Parquet copy.
+
+Only whole lines count: a file cut in the middle of a line loses that cell, which then runs again. One run writes at a
+time, guarded by a lock.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from understudy.benchmark.cells import Cell
+from understudy.benchmark.suite import Suite
+from understudy.errors import ConfigError, TableError, UnderstudyError
+from understudy.run.atomic import atomic_path, atomic_write, explain_failure, json_bytes
+
+try:
+    import fcntl
+except ImportError:  # Windows: two runs at once are the user's responsibility there
+    fcntl = None  # type: ignore[assignment]
+
+Record = dict[str, object]
+"""One line of results.jsonl; docs/benchmark.md lists its fields."""
+
+DONE, FAILED = "done", "failed"
+METRIC = "metric_"
+"""Before the name of a metric in the columns of the Parquet file."""
+
+
+class Locked(UnderstudyError):
+    """Another run writes to this folder."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """Why a cell has no scores."""
+
+    reason: str
+    """time, memory, died, error or install."""
+    message: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"reason": self.reason, "message": " ".join(self.message.split())[:500]}
+
+
+def describe(cell: Cell, suite_name: str) -> Record:
+    """The fields of a record that are known before the cell runs."""
+    method = cell.method
+    return {
+        "key": cell.key,
+        "suite": suite_name,
+        "table": cell.table.name,
+        "method": cell.label,
+        "expression": None if method is None else method.expression,
+        "peer": None if method is None else method.peer,
+        "peer_version": None,
+        "wrapper": None if method is None else method.wrapper,
+        "inner": None if method is None else method.inner,
+        "epsilon": cell.epsilon,
+        "delta": cell.delta,
+        "seed": cell.seed,
+        "data": cell.data,
+        "code": cell.code,
+    }
+
+
+class ResultStore:
+    """The folder of one suite's results."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+
+    @property
+    def lines(self) -> Path:
+        return self.folder / "results.jsonl"
+
+    @property
+    def parquet(self) -> Path:
+        return self.folder / "results.parquet"
+
+    def read(self) -> dict[str, Record]:
+        """The latest record of each cell, by key. Lines that are not whole are skipped."""
+        try:
+            content = self.lines.read_bytes()
+        except FileNotFoundError:
+            return {}
+        found: dict[str, Record] = {}
+        for line in content.splitlines():
+            record = _parse(line)
+            if record is not None:
+                found[str(record["key"])] = record
+        return found
+
+    @contextlib.contextmanager
+    def open(self, *, wait: bool = False) -> Iterator[None]:
+        """Holds the lock of the folder, which is made if it does not exist."""
+        with explain_failure(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self._lock(handle, wait=wait)
+            self._repair()
+            yield
+        finally:
+            os.close(handle)
+
+    def _lock(self, handle: int, *, wait: bool) -> None:
+        while fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if not wait:
+                    raise Locked(
+                        f"Another run is writing to {self.folder}. Wait for it (--wait), or choose another folder "
+                        "with --out."
+                    ) from None
+                time.sleep(0.5)
+
+    def _repair(self) -> None:
+        """Ends a last line that a killed run left in the middle, so that the next record is a line of its own."""
+        with contextlib.suppress(FileNotFoundError), self.lines.open("rb+") as file:
+            if file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+
+    def add(self, record: Record) -> None:
+        """Appends a record; it survives whatever happens next."""
+        line = (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        with explain_failure(self.lines):
+            handle = os.open(self.lines, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                written = os.write(handle, line)
+                if written != len(line):
+                    raise TableError(f"{self.lines} cannot be written: the disk is full. Free some space and resume.")
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def keep_artefact(self, key: str, name: str, content: object) -> None:
+        """A JSON document of a cell, such as its certificate."""
+        folder = self.folder / "artefacts" / key
+        folder.mkdir(parents=True, exist_ok=True)
+        with atomic_write(folder / name, force=True) as file:
+            file.write(json_bytes(content))
+
+    def artefacts(self, key: str) -> list[Path]:
+        """The documents that are kept of a cell."""
+        folder = self.folder / "artefacts" / key
+        return sorted(folder.iterdir()) if folder.is_dir() else []
+
+    def write_parquet(self) -> None:
+        """All records as one flat table, a column for each metric."""
+        write_parquet(self.read().values(), self.parquet)
+
+    def write_suite(self, suite: Suite) -> None:
+        """What was run, beside its results."""
+        with atomic_write(self.folder / "suite.json", force=True) as file:
+            file.write(json_bytes(dataclasses.asdict(suite)))
+
+    def scratch(self) -> Path:
+        """For synthetic tables between fit and score; emptied at the end of a run."""
+        folder = self.folder / "scratch"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+def _parse(line: bytes) -> Record | None:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    whole = isinstance(record, dict) and {"key", "status", "table", "method"} <= record.keys()
+    return record if whole else None
+
+
+def write_parquet(records: Iterable[Mapping[str, object]], path: Path) -> None:
+    """A flat Parquet table of records: nested fields become columns such as metric_f1 and seconds_fit."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [_flatten(record) for record in records]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    numbers = {"epsilon", "delta", "peak_mb"}
+
+    def column(name: str) -> pa.Array:
+        values = [row.get(name) for row in rows]
+        if name in numbers or name.startswith((METRIC, "seconds_")):
+            return pa.array([None if value is None else float(value) for value in values], pa.float64())  # type: ignore[arg-type]
+        if name == "seed" or name.startswith("rows_"):
+            return pa.array(values, pa.int64())
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+    table = pa.table({name: column(name) for name in names})
+    with atomic_path(path, force=True, errors=(pa.ArrowException,)) as part:
+        pq.write_table(table, part, compression="zstd")
+
+
+def read_records(source: str | os.PathLike[str]) -> list[Record]:
+    """The records of a results folder, of its results.jsonl, or of a Parquet copy."""
+    path = Path(source)
+    if path.is_dir():
+        path = next((path / name for name in ("results.jsonl", "results.parquet") if (path / name).exists()), path)
+    if not path.is_file():
+        raise ConfigError(f"{source} has no results. Expected a folder that 'understudy benchmark run' wrote.")
+    if path.suffix == ".parquet":
+        return _read_parquet(path)
+    records = (
+        ResultStore(path.parent).read()
+        if path.name == "results.jsonl"
+        else {
+            str(record["key"]): record for record in map(_parse, path.read_bytes().splitlines()) if record is not None
+        }
+    )
+    return list(records.values())
+
+
+def _flatten(record: Mapping[str, object]) -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for name, value in record.items():
+        if name == "metrics" and isinstance(value, Mapping):
+            flat |= {f"{METRIC}{metric}": number for metric, number in value.items()}
+        elif name in ("seconds", "rows", "failure") and isinstance(value, Mapping):
+            flat |= {f"{name}_{part}": number for part, number in value.items()}
+        elif name == "details":
+            flat["details"] = json.dumps(value, sort_keys=True)
+        elif name != "failure":
+            flat[name] = value
+    return flat
+
+
+def _read_parquet(path: Path) -> list[Record]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows: Sequence[dict[str, object]] = pq.read_table(path).to_pylist()
+    except (pa.ArrowException, OSError):
+        raise TableError(f"{path} is not a Parquet file of results.") from None
+    return [_unflatten(row) for row in rows]
+
+
+def _unflatten(row: Mapping[str, object]) -> Record:
+    record: Record = {"metrics": {}, "seconds": {}, "rows": {}, "failure": None, "details": {}}
+    nested: dict[str, dict[str, object]] = {"metrics": {}, "seconds": {}, "rows": {}, "failure": {}}
+    for name, value in row.items():
+        if name == "details":
+            record["details"] = json.loads(str(value)) if value else {}
+            continue
+        group, _, part = name.partition("_")
+        group = "metrics" if group == METRIC.rstrip("_") else group
+        if part and group in nested and name not in ("peer_version", "peak_mb"):
+            if value is not None:
+                nested[group][part] = value
+        else:
+            record[name] = value
+    failure = nested.pop("failure")
+    return {**record, **nested, "failure": failure or None}

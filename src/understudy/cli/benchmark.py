@@ -1,0 +1,231 @@
+"""The commands of `understudy benchmark`: run suites of methods on public tables, and report their results."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from understudy.cli.options import Force, JsonFile, Quiet
+from understudy.cli.output import write_json
+from understudy.cli.terminal import echo, show_progress
+
+if TYPE_CHECKING:
+    from understudy.benchmark.results import Record
+    from understudy.benchmark.suite import Suite
+
+benchmark_app = typer.Typer(
+    help="Compare methods on public tables: run suites, resume them, and report the results.", no_args_is_help=True
+)
+
+SuiteArgument = Annotated[str, typer.Argument(metavar="SUITE", help="A suite file (TOML), or the name of a suite.")]
+Out = Annotated[
+    Path | None, typer.Option("-o", "--out", help="Folder of the results. Default: benchmark-results/SUITE.")
+]
+Profile = Annotated[
+    str | None, typer.Option("--profile", help="A profile of the suite, such as smoke or quick. Default: all of it.")
+]
+Tables = Annotated[list[str] | None, typer.Option("--table", help="Only this table. Repeatable.")]
+Methods = Annotated[list[str] | None, typer.Option("--method", help="Only this method, by its label. Repeatable.")]
+Epsilons = Annotated[
+    list[float] | None, typer.Option("--epsilon", help="This epsilon instead of the suite's. Repeatable.")
+]
+Seeds = Annotated[int | None, typer.Option("--seeds", help="This number of seeds instead of the suite's.")]
+
+
+@benchmark_app.command("suites")
+def list_suites() -> None:
+    """List the suites that come with Understudy."""
+    from understudy.benchmark.suite import read_suite, suite_names
+
+    for name in suite_names():
+        suite = read_suite(name)
+        cells = len(suite.tables) * len(suite.methods) * len(suite.epsilons) * suite.seeds
+        typer.echo(f"{name:14} {cells:>6,} cells  {suite.title}")
+
+
+@benchmark_app.command("tables")
+def list_tables() -> None:
+    """List the tables that suites can name, with their licences, and whether they are here."""
+    from understudy.benchmark.tables import describe_table, missing_source, table_names
+
+    for name in table_names():
+        entry = describe_table(name)
+        here = "here" if missing_source(name) is None else "not here"
+        typer.echo(f"{name:18} {here:9} {entry.title} ({entry.licence})")
+
+
+@benchmark_app.command("fetch")
+def fetch(
+    names: Annotated[list[str], typer.Argument(metavar="TABLE...", help="Tables to download.")],
+    to: Annotated[
+        Path | None, typer.Option("--to", help="Folder to write to. Default: UNDERSTUDY_DATA, or a cache folder.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Download tables from their public homes, and check them."""
+    from understudy.benchmark.downloads import fetch_table
+
+    for name in names:
+        with show_progress(quiet, f"fetching {name}"):
+            path = fetch_table(name, to)
+        echo(f"Wrote {path}.", quiet=quiet)
+
+
+@benchmark_app.command("run")
+def run(
+    suite: SuiteArgument,
+    out: Out = None,
+    profile: Profile = None,
+    table: Tables = None,
+    method: Methods = None,
+    epsilon: Epsilons = None,
+    seeds: Seeds = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine",
+            help="local: worker processes; population: cells that differ in seed and budget "
+            "are trained as one program; ray: a Ray cluster.",
+        ),
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="Cells at once. Default: by cores and memory.")
+    ] = None,
+    trainers: Annotated[int, typer.Option("--trainers", help="Populations at once (--engine population).")] = 1,
+    address: Annotated[
+        str | None, typer.Option("--address", help="An existing Ray cluster. Default: one is started here.")
+    ] = None,
+    track: Annotated[str | None, typer.Option("--track", help="Log every cell: mlflow.")] = None,
+    track_uri: Annotated[
+        str | None, typer.Option("--track-uri", help="A tracking server. Default: mlflow.db in the results folder.")
+    ] = None,
+    environments: Annotated[
+        Path | None, typer.Option("--environments", help="Folder of the peers' environments. Default: in the results.")
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Run failed cells again.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait if another run is writing to the folder.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run all cells of a suite that have no result yet. Interrupt it at any time; run it again to resume.
+
+    Cells are seeded runs on public data: repeatable, and NOT private.
+    """
+    from understudy.benchmark.engines import make_engine
+    from understudy.benchmark.results import ResultStore
+    from understudy.benchmark.run import run_suite
+
+    chosen, folder = _choose(suite, profile, table, method, epsilon, seeds), out or _default_folder(suite)
+    runner = make_engine(engine, workers=workers, trainers=trainers, address=address)
+    tracker = None
+    if track is not None or track_uri is not None:
+        from understudy.benchmark.tracking import make_tracker
+
+        tracker = make_tracker(track or "mlflow", ResultStore(folder), chosen, uri=track_uri)
+    with show_progress(quiet, "benchmark") as progress:
+        outcome = run_suite(
+            chosen,
+            folder,
+            runner,
+            retry=retry,
+            wait=wait,
+            tracker=tracker,
+            progress=progress,
+            environments=None if environments is None else environments.resolve(),
+            note=lambda text: echo(text, quiet=quiet),
+        )
+    for name, why in outcome.missing.items():
+        echo(f"Left out {name}: {why}", quiet=False)
+    failed = f", {outcome.failed:,} failed ('understudy benchmark status' shows why; --retry runs them again)"
+    echo(f"{outcome.done:,} cells have scores{failed if outcome.failed else ''}. Results: {folder}", quiet=quiet)
+    echo(f"Next: understudy benchmark report {folder} -o report.html", quiet=quiet)
+
+
+@benchmark_app.command("status")
+def status(
+    suite: SuiteArgument,
+    out: Out = None,
+    profile: Profile = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Show how many cells of a suite are finished, failed and open."""
+    from understudy.benchmark.run import suite_status
+
+    chosen, folder = _choose(suite, profile), out or _default_folder(suite)
+    found = suite_status(chosen, folder)
+    if json_file is not None:
+        counts = {"cells": found.total, "done": found.done, "failed": found.failed, "open": found.open}
+        write_json(
+            {**counts, "missing": found.missing, "failures": [_failure(each) for each in found.failures]},
+            json_file,
+            force=True,
+        )
+        return
+    typer.echo(
+        f"{chosen.name}: {found.total:,} cells, {found.done:,} done, {found.failed:,} failed, {found.open:,} open."
+    )
+    for name, why in found.missing.items():
+        typer.echo(f"Not here: {name}: {why}")
+    if found.other:
+        typer.echo(f"{found.other:,} other results in {folder} belong to other settings or versions.")
+    for record in found.failures:
+        entry = _failure(record)
+        typer.echo(
+            f"Failed: {entry['method']} on {entry['table']}, epsilon {entry['epsilon']:g}, seed {entry['seed']}: "
+            f"{entry['reason']}: {entry['message']}"
+        )
+
+
+def _failure(record: "Record") -> dict[str, object]:
+    failure = record.get("failure") or {}
+    assert isinstance(failure, dict)
+    return {key: record[key] for key in ("table", "method", "epsilon", "seed")} | failure
+
+
+@benchmark_app.command("report")
+def report(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="A results folder, or a Parquet file of results.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The page: .html, or .md with its pictures beside it.")],
+    title: Annotated[str | None, typer.Option("--title", help="Default: that of the suite.")] = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a report of results: tables, ranks, curves, running times and failures."""
+    from understudy.benchmark.pages import write_benchmark_page
+
+    for path in write_benchmark_page(results, out, title=title, force=force):
+        echo(f"Wrote {path}.", quiet=quiet)
+
+
+@benchmark_app.command("compare")
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="Results to compare with.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Results of the same cells.")],
+    json_file: JsonFile = None,
+) -> None:
+    """Compare two runs cell by cell: what became better, worse, or failed."""
+    from understudy.benchmark.pages import compare_results
+
+    found, lines = compare_results(first, second)
+    if json_file is not None:
+        write_json(found, json_file, force=True)
+        return
+    for line in lines:
+        typer.echo(line)
+
+
+def _choose(
+    source: str,
+    profile: str | None,
+    tables: list[str] | None = None,
+    methods: list[str] | None = None,
+    epsilons: list[float] | None = None,
+    seeds: int | None = None,
+) -> "Suite":
+    from understudy.benchmark.suite import read_suite, select
+
+    chosen = read_suite(source, profile=profile)
+    return select(chosen, tables=tables or (), methods=methods or (), epsilons=epsilons or (), seeds=seeds)
+
+
+def _default_folder(suite: str) -> Path:
+    return Path("benchmark-results") / Path(suite).stem
