@@ -1,0 +1,1 @@
+"""Other packages as benchmark methods: a TOML file and an adapter each."""
