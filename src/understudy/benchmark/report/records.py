@@ -1,0 +1,191 @@
+"""Result records as typed values, and what a report says about the suite as a whole."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from understudy.errors import ConfigError
+from understudy.report.text import finite
+
+REAL, BASELINE = "real data", "independent"
+"""Methods that every figure marks: the training rows scored as if they were synthetic, and the weakest method."""
+
+Record = Mapping[str, object]
+"""One line of `results.jsonl`."""
+Metrics = Mapping[str, tuple[str, bool]]
+"""By name: the title of a metric, and whether higher values are better."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReportInfo:
+    """What the records do not say about their suite.
+
+    >>> ReportInfo(suite="smoke", title="Smoke test").suite
+    'smoke'
+    """
+
+    suite: str
+    title: str
+    description: str = ""
+    command: str = ""
+    """The command that produced the records."""
+    date: str = ""
+    machines: tuple[str, ...] = ()
+    """In words; if empty, those that the records name."""
+    footnotes: tuple[str, ...] = ()
+    """Such as the known privacy defects of other packages."""
+    headline: str | None = None
+    """The metric of the summary; None: the first that was computed."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+    """A record with types: the outcome of one cell."""
+
+    table: str
+    method: str
+    """The label; with the name of the package behind it where the method is another package's."""
+    epsilon: float | None
+    seed: int
+    failure: tuple[str, str] | None = None
+    """Reason and message; None: the cell is done."""
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    seconds: float | None = None
+    """To fit and sample."""
+    peer: str | None = None
+    wrapper: str | None = None
+    inner: str | None = None
+    expression: str = ""
+    num_train: int | None = None
+    machine: str = ""
+    version: str = ""
+    delta: float | None = None
+
+    @property
+    def is_failed(self) -> bool:
+        return self.failure is not None
+
+
+def read_records(records: Iterable[Record]) -> list[Result]:
+    """Typed results, one a cell: where a cell was run again, its last record counts.
+
+    >>> read_records([{"table": "car", "method": "mst", "epsilon": 1, "seed": 0, "status": "done",
+    ...                "metrics": {"f1": 0.5}}])[0].metrics
+    {'f1': 0.5}
+    """
+    last: dict[tuple[str, str, str, float | None, int], Result] = {}
+    for number, record in enumerate(records, start=1):
+        result = _read_record(record, number)
+        cell = (result.table, result.method, result.expression, result.epsilon, result.seed)
+        last.pop(cell, None)
+        last[cell] = result
+    return _name_apart(list(last.values()))
+
+
+def _name_apart(results: list[Result]) -> list[Result]:
+    """Methods of one label and different settings on the same table are named by their expressions."""
+    expressions: dict[tuple[str, str, float | None, int], set[str]] = {}
+    for result in results:
+        expressions.setdefault((result.table, result.method, result.epsilon, result.seed), set()).add(result.expression)
+    doubtful = {cell[1] for cell, found in expressions.items() if len(found) > 1}
+    return [
+        dataclasses.replace(result, method=_with_peer(result.expression, result.peer))
+        if result.method in doubtful
+        else result
+        for result in results
+    ]
+
+
+def _read_record(record: Record, number: int) -> Result:
+    for key in ("table", "method", "status"):
+        if not isinstance(record.get(key), str):
+            raise ConfigError(
+                f"Record {number}: expected a text under {key!r}, found {record.get(key)!r}. Check the file."
+            )
+    status, failure = record["status"], record.get("failure")
+    if status not in ("done", "failed"):
+        raise ConfigError(f"Record {number}: expected the status done or failed, found {status!r}. Check the file.")
+    peer, seconds = _text(record, "peer"), _numbers(record.get("seconds"))
+    spent = [seconds[part] for part in ("fit", "sample") if part in seconds]
+    return Result(
+        table=str(record["table"]),
+        method=_with_peer(str(record["method"]), peer),
+        epsilon=finite(record.get("epsilon")),
+        seed=int(finite(record.get("seed")) or 0),
+        failure=_failure(failure) if status == "failed" else None,
+        metrics=_numbers(record.get("metrics")),
+        seconds=sum(spent) if spent else None,
+        peer=peer,
+        wrapper=_text(record, "wrapper"),
+        inner=_text(record, "inner"),
+        expression=_text(record, "expression") or str(record["method"]),
+        num_train=int(rows["train"]) if "train" in (rows := _numbers(record.get("rows"))) else None,
+        machine=_text(record, "machine") or "",
+        version=_text(record, "version") or "",
+        delta=finite(record.get("delta")),
+    )
+
+
+def _failure(failure: object) -> tuple[str, str]:
+    if not isinstance(failure, Mapping):
+        return "error", "no message"
+    return str(failure.get("reason") or "error"), str(failure.get("message") or "no message")
+
+
+def _with_peer(label: str, peer: str | None) -> str:
+    return label if peer is None or peer.lower() in label.lower() else f"{label} ({peer})"
+
+
+def _text(record: Record, key: str) -> str | None:
+    value = record.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def _numbers(found: object) -> dict[str, float]:
+    """The entries that are finite numbers; the rest is undefined."""
+    if not isinstance(found, Mapping):
+        return {}
+    values = {str(key): finite(value) for key, value in found.items()}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def method_order(results: Iterable[Result]) -> list[str]:
+    """Labels in the order of every table and legend: real data, the baseline, plain methods, wrapped ones.
+
+    >>> rows = [Result(table="car", method=name, epsilon=1.0, seed=0) for name in ("mst", "independent", "real data")]
+    >>> method_order(rows)
+    ['real data', 'independent', 'mst']
+    """
+    first: dict[str, tuple[int, int]] = {}
+    for index, result in enumerate(results):
+        kind = 2 if result.wrapper is None and result.peer is None else 3 if result.peer is None else 4
+        first.setdefault(result.method, ({REAL: 0, BASELINE: 1}.get(result.method, kind), index))
+    return sorted(first, key=lambda method: first[method])
+
+
+def table_order(results: Iterable[Result]) -> list[str]:
+    """Tables in the order of the records.
+
+    >>> table_order([Result(table=name, method="mst", epsilon=1.0, seed=0) for name in ("car", "adult", "car")])
+    ['car', 'adult']
+    """
+    return list(dict.fromkeys(result.table for result in results))
+
+
+def epsilon_order(results: Iterable[Result]) -> list[float]:
+    """Every epsilon, ascending; real data has none.
+
+    >>> epsilon_order([Result(table="car", method="mst", epsilon=e, seed=0) for e in (3.0, None, 1.0)])
+    [1.0, 3.0]
+    """
+    return sorted({result.epsilon for result in results if result.epsilon is not None})
+
+
+def metric_order(results: Iterable[Result], metrics: Metrics) -> list[str]:
+    """The metrics that at least one cell has, in the order of their mapping.
+
+    >>> cell = Result(table="car", method="mst", epsilon=1.0, seed=0, metrics={"auc": 0.8})
+    >>> metric_order([cell], {"f1": ("F1", True), "auc": ("ROC AUC", True)})
+    ['auc']
+    """
+    computed = {name for result in results for name in result.metrics}
+    return [name for name in metrics if name in computed]
