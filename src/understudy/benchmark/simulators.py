@@ -1,9 +1,26 @@
-"""Tables made by published recipes. Everything about them is public, so their moments and bounds may be declared."""
+"""Tables made by published or plain recipes. Everything about them is public, so their bounds may be declared.
+
+Each function of the second part draws a whole table of the catalogue, or a smaller one for tests.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from scipy.special import ndtr
 
 from understudy.schema import Column, Schema
+
+
+class Drawn(NamedTuple):
+    """Rows for training, rows for testing if the recipe draws them, and the schema."""
+
+    train: pa.Table
+    test: pa.Table | None
+    schema: Schema
+
+
+# -------------------------------------------------------------------------------------------------- Montgomery-Olivella
 
 MEANS_SEED = 2018
 """Draws the means of x11 to x40, once: they are part of the recipe."""
@@ -59,3 +76,223 @@ def montgomery_olivella_schema(rows: int | None = 500) -> Schema:
         else:
             columns.append(Column(name=f"x{number}", kind="real", bounds=bounds[number], nullable=False))
     return Schema(columns=tuple(columns), rows=rows)
+
+
+def montgomery(rows: int = 500, seed: int = 0) -> Drawn:
+    """The same process as a benchmark table; the test rows are a second draw.
+
+    >>> montgomery(rows=20).train.num_columns
+    41
+    """
+    schema = montgomery_olivella_schema(rows).with_target("y")
+    return Drawn(montgomery_olivella(rows, seed=seed), montgomery_olivella(rows, seed=seed + 1), schema)
+
+
+# ------------------------------------------------------------------------------------------------- tables for defaults
+
+KINDS = 20
+"""The number of kinds of rows of which `made_long` and `made_codes` are mixtures."""
+CHAIN = 4
+"""The length of the chains of `made_wide`, in which each column depends on the one before it."""
+COPIED = 0.6
+"""The probability that a value is determined by that of the column before it."""
+TARGET_PARENTS = ("c000", "c004", "c008")
+CHANCES = np.array([0.1, 0.35, 0.65, 0.9])
+"""The probability of a yes if none, one, two or three parents of the target are in the upper half of their values."""
+NUMERIC = 20
+"""The size of the numeric columns of `made_wide`, whose codes are intervals of equal width from 0 to 100."""
+
+
+def made_wide(rows: int = 20_000, columns: int = 120) -> Drawn:
+    """Many columns of 2 to 20 values in chains of four, and a target that depends on the heads of three chains.
+
+    >>> table, _, schema = made_wide(rows=50, columns=13)
+    >>> table.shape, schema.target
+    ((50, 13), 'target')
+    """
+    draw = np.random.default_rng(0)
+    made, declared, upper = {}, [], np.zeros(rows, dtype=int)
+    before, before_size = np.zeros(rows, dtype=int), 1
+    for at, size in enumerate(draw.choice([2, 3, 5, 8, NUMERIC], columns - 1).tolist()):
+        name = f"c{at:03d}"
+        codes = draw.choice(size, rows, p=draw.dirichlet(np.full(size, 2.0)))
+        if at % CHAIN:
+            codes = np.where(draw.random(rows) < COPIED, before * size // before_size, codes)
+        if name in TARGET_PARENTS:
+            upper += 2 * codes >= size
+        if size == NUMERIC:
+            made[name] = pa.array(100 / NUMERIC * (codes + draw.random(rows)))
+            declared.append(Column(name=name, kind="real", bounds=(0.0, 100.0), nullable=False))
+        else:
+            made[name] = _labels("v", codes)
+            declared.append(_categorical(name, "v", size))
+        before, before_size = codes, size
+    made["target"] = pa.array(np.where(draw.random(rows) < CHANCES[upper], "yes", "no"))
+    declared.append(Column(name="target", kind="categorical", categories=("no", "yes"), nullable=False, closed=True))
+    return Drawn(pa.table(made), None, Schema(columns=tuple(declared), rows=rows, target="target"))
+
+
+def made_long(rows: int = 300_000, columns: int = 15) -> Drawn:
+    """Categorical columns of 2 to 40 values and five numeric ones, from a mixture of kinds of rows.
+
+    >>> made_long(rows=50, columns=8).train.column_names[-6:]
+    ['class_2', 'number_0', 'number_1', 'number_2', 'number_3', 'number_4']
+    """
+    draw = np.random.default_rng(0)
+    kinds = draw.integers(0, KINDS, rows)
+    made, declared = {}, []
+    for number, size in enumerate(np.geomspace(2, 40, columns - 5).astype(int).tolist()):
+        laws = np.cumsum(draw.dirichlet(np.full(size, 0.5), KINDS), axis=1)
+        codes = (laws[kinds] < draw.random((rows, 1))).sum(axis=1).clip(0, size - 1)
+        made[f"class_{number}"] = _labels("level ", codes)
+        declared.append(_categorical(f"class_{number}", "level ", size))
+    for number in range(5):
+        means = 50 + 15 * draw.standard_normal(KINDS)
+        made[f"number_{number}"] = pa.array((means[kinds] + 8 * draw.standard_normal(rows)).clip(0, 100))
+        declared.append(Column(name=f"number_{number}", kind="real", bounds=(0.0, 100.0), nullable=False))
+    return Drawn(pa.table(made), None, Schema(columns=tuple(declared), rows=rows, target="class_0"))
+
+
+def made_codes(rows: int = 30_000, columns: int = 1_000) -> Drawn:
+    """Boolean columns, most of them rare, from a mixture of kinds of rows: the shape of patients by diagnosis codes.
+
+    >>> made_codes(rows=50, columns=3).train.column_names
+    ['code_0', 'code_1', 'code_2']
+    """
+    draw = np.random.default_rng(0)
+    shares = np.minimum(0.9, draw.beta(0.3, 6.0, (1, columns)) * draw.gamma(1.0, 1.0, (KINDS, columns)))
+    found = draw.random((rows, columns)) < shares[draw.integers(0, KINDS, rows)]
+    table = pa.table({f"code_{number}": found[:, number] for number in range(columns)})
+    declared = tuple(Column(name=name, kind="boolean", nullable=False) for name in table.column_names)
+    return Drawn(table, None, Schema(columns=declared, rows=rows))
+
+
+def xor(inputs: int, rows: int = 50_000, columns: int = 20) -> Drawn:
+    """Independent coins, and a target: whether the first `inputs` coins show an odd number of heads.
+
+    These coins are fair, so that no smaller marginal shows the dependence; of the others every second one is fair.
+
+    >>> table, _, schema = xor(3, rows=50)
+    >>> table.num_columns, schema.target
+    (20, 'parity')
+    """
+    draw = np.random.default_rng(inputs)
+    chances = np.where(np.arange(columns - 1) % 2, draw.uniform(0.1, 0.9, columns - 1), 0.5)
+    chances[:inputs] = 0.5
+    heads = draw.random((rows, columns - 1)) < chances
+    made = {f"coin_{at}": pa.array(heads[:, at]) for at in range(columns - 1)}
+    made["parity"] = pa.array(heads[:, :inputs].sum(axis=1) % 2 == 1)
+    declared = tuple(Column(name=name, kind="boolean", nullable=False) for name in made)
+    return Drawn(pa.table(made), None, Schema(columns=declared, rows=rows, target="parity"))
+
+
+# ----------------------------------------------------------------------------------------- tables of the boosting paper
+
+CENTRES = np.array([(x, y) for x in range(-4, 5, 2) for y in range(-4, 5, 2)], dtype=float)
+CLUSTER_STDDEV, PLANE_BOUND = 0.05, 4.5
+
+
+def gaussians25(points: int = 1000, seed: int = 1) -> Drawn:
+    """25 narrow Gaussians on a grid in the plane, `points` rows each, cluster by cluster.
+
+    >>> gaussians25(points=2).train.num_rows
+    50
+    """
+    draw = np.random.default_rng(seed)
+    xy = np.repeat(CENTRES, points, axis=0) + CLUSTER_STDDEV * draw.standard_normal((len(CENTRES) * points, 2))
+    bounds = (-PLANE_BOUND, PLANE_BOUND)
+    columns = tuple(Column(name=name, kind="real", bounds=bounds, nullable=False) for name in ("x", "y"))
+    return Drawn(pa.table({"x": xy[:, 0], "y": xy[:, 1]}), None, Schema(columns=columns, rows=len(xy)))
+
+
+# -------------------------------------------------------------------------------------------- tables of the QUAIL paper
+
+BOUND = 4.0
+"""Of every number of `made_regression`, either way; the target's is four times that."""
+FEATURE_BOUND = 8.0
+"""Of every number of `made_classes`, either way."""
+LEVELS = (2, 3, 4, 5, 6, 8, 12, 24)
+"""The sizes of the categorical columns of `made_regression`."""
+
+
+def made_classes(rows: int, test_rows: int = 5000, seed: int = 0) -> Drawn:
+    """scikit-learn's make_classification: 7 informative features, 10 classes of one cluster each.
+
+    >>> made_classes(100, test_rows=50).test.num_rows
+    50
+    """
+    from sklearn.datasets import make_classification
+
+    features, classes = make_classification(
+        rows + test_rows, 7, n_informative=7, n_redundant=0, n_classes=10, n_clusters_per_class=1, random_state=seed
+    )
+    columns = {f"x{at}": np.clip(features[:, at], -FEATURE_BOUND, FEATURE_BOUND) for at in range(7)}
+    table = pa.table({**columns, "label": _labels("c", classes)})
+    bounds = (-FEATURE_BOUND, FEATURE_BOUND)
+    declared = [Column(name=name, kind="real", bounds=bounds, nullable=False) for name in columns]
+    declared.append(_categorical("label", "c", 10))
+    schema = Schema(columns=tuple(declared), rows=rows, target="label")
+    return Drawn(table.slice(0, rows), table.slice(rows), schema)
+
+
+def made_categorical(rows: int = 100_000, columns: int = 30, seed: int = 0) -> Drawn:
+    """A stand-in for the paper's internal classification table: Zipf categories and a logistic rule of three classes.
+
+    The columns depend on each other through three normal factors, cut so that each marginal is exactly Zipf's law.
+
+    >>> made_categorical(rows=50, columns=4).train.column_names
+    ['c0', 'c1', 'c2', 'c3', 'label']
+    """
+    draw = np.random.default_rng(seed)
+    sizes = np.geomspace(2, 50, columns).round().astype(int).tolist()
+    loads = draw.standard_normal((3, columns)) / 2
+    latent = draw.standard_normal((rows, 3)) @ loads + draw.standard_normal((rows, columns))
+    ranks = ndtr(latent / np.sqrt(1 + (loads**2).sum(axis=0)))
+    codes = [np.searchsorted(_zipf(size).cumsum()[:-1], ranks[:, at]) for at, size in enumerate(sizes)]
+    effects = [draw.standard_normal((size, 3)) for size in sizes]
+    logits = 2 * sum(effect[code] for effect, code in zip(effects, codes, strict=True)) / np.sqrt(columns)
+    chances = np.exp(logits - logits.max(axis=1, keepdims=True))
+    cut = (chances / chances.sum(axis=1, keepdims=True)).cumsum(axis=1)
+    made = {f"c{at}": _labels("v", code) for at, code in enumerate(codes)}
+    made["label"] = _labels("k", (draw.random((rows, 1)) > cut[:, :2]).sum(axis=1))
+    declared = [_categorical(f"c{at}", "v", size) for at, size in enumerate(sizes)]
+    schema = Schema(columns=(*declared, _categorical("label", "k", 3)), rows=rows, target="label")
+    return Drawn(pa.table(made), None, schema)
+
+
+def made_regression(rows: int = 34_333, numbers: int = 40, seed: int = 0) -> Drawn:
+    """A stand-in for the paper's internal regression table: 8 categorical and 40 numeric columns, and a linear rule.
+
+    Numbers share two factors, categories follow Zipf's law, and the target is linear in both, with noise.
+
+    >>> made_regression(rows=50, numbers=2).train.num_columns
+    11
+    """
+    draw = np.random.default_rng(seed)
+    factors = draw.standard_normal((rows, 2)) @ draw.standard_normal((2, numbers)) / 2
+    values = np.clip((factors + draw.standard_normal(factors.shape)) / np.sqrt(1.5), -BOUND, BOUND)
+    codes = [draw.choice(size, rows, p=_zipf(size)) for size in LEVELS]
+    rule = values @ (draw.standard_normal(numbers) / np.sqrt(numbers) * 2)
+    rule += sum(draw.standard_normal(size)[code] for size, code in zip(LEVELS, codes, strict=True)) / 2
+    target = np.clip(rule + draw.standard_normal(rows), -4 * BOUND, 4 * BOUND)
+    made = {f"c{at}": _labels("v", code) for at, code in enumerate(codes)}
+    made |= {f"x{at}": pa.array(values[:, at]) for at in range(numbers)} | {"y": pa.array(target)}
+    declared = [_categorical(f"c{at}", "v", size) for at, size in enumerate(LEVELS)]
+    declared += [Column(name=f"x{at}", kind="real", bounds=(-BOUND, BOUND), nullable=False) for at in range(numbers)]
+    declared.append(Column(name="y", kind="real", bounds=(-4 * BOUND, 4 * BOUND), nullable=False))
+    return Drawn(pa.table(made), None, Schema(columns=tuple(declared), rows=rows, target="y"))
+
+
+def _zipf(size: int) -> np.ndarray:
+    shares = 1 / np.arange(1, size + 1)
+    return shares / shares.sum()
+
+
+def _labels(prefix: str, codes: np.ndarray) -> pa.Array:
+    names = pa.array([f"{prefix}{code}" for code in range(int(codes.max(initial=0)) + 1)])
+    return names.take(pa.array(codes))
+
+
+def _categorical(name: str, prefix: str, size: int) -> Column:
+    listed = tuple(f"{prefix}{code}" for code in range(size))
+    return Column(name=name, kind="categorical", categories=listed, nullable=False, closed=True)
