@@ -11,6 +11,7 @@ from typing import TypeVar
 from threadpoolctl import threadpool_limits
 
 Job = TypeVar("Job")
+_workers: contextvars.ContextVar[int] = contextvars.ContextVar("workers", default=2)
 _report: contextvars.ContextVar[Callable[[float], None]] = contextvars.ContextVar("report", default=lambda done: None)
 
 
@@ -37,13 +38,28 @@ def report_part(first: float, last: float) -> contextlib.AbstractContextManager[
     return report_jobs(lambda done: report(first + (last - first) * done))
 
 
+@contextlib.contextmanager
+def limit_workers(count: int) -> Iterator[None]:
+    """Inside the block, at most this many fits run at a time: for callers that run processes in parallel.
+
+    >>> with limit_workers(1):
+    ...     run_in_threads([lambda: "a", lambda: "b"])
+    ['a', 'b']
+    """
+    token = _workers.set(max(1, count))
+    try:
+        yield
+    finally:
+        _workers.reset(token)
+
+
 def run_in_threads(jobs: Sequence[Callable[[], Job]]) -> list[Job]:
     """Run fits two at a time, each on one core, so that sums are added in the same order on every machine.
 
-    Warnings are silenced here, not in the jobs, because warning filters belong to the process; fits that do not
-    converge are reported as notes.
+    `limit_workers` sets another number. Warnings are silenced here, not in the jobs, because warning filters belong to
+    the process; fits that do not converge are reported as notes.
     """
-    workers, report = min(2, os.cpu_count() or 1), _report.get()
+    workers, report = min(_workers.get(), os.cpu_count() or 1), _report.get()
     with warnings.catch_warnings(), threadpool_limits(limits=1):
         warnings.simplefilter("ignore")
         # OpenMP's number of threads is each thread's own, so the limit above does not reach the workers.
