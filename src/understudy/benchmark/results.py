@@ -157,10 +157,10 @@ class ResultStore:
         """All records as one flat table, a column for each metric."""
         write_parquet(self.read().values(), self.parquet)
 
-    def write_suite(self, suite: Suite) -> None:
+    def write_suite(self, suite: Suite, command: str) -> None:
         """What was run, beside its results."""
         with atomic_write(self.folder / "suite.json", force=True) as file:
-            file.write(json_bytes(dataclasses.asdict(suite)))
+            file.write(json_bytes({**dataclasses.asdict(suite), "command": command}))
 
     def scratch(self) -> Path:
         """For synthetic tables between fit and score; emptied at the end of a run."""

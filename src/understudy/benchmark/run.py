@@ -48,6 +48,7 @@ def run_suite(
     progress: Progress | None = None,
     environments: Path | None = None,
     note: Callable[[str], None] = lambda text: None,
+    command: str = "",
 ) -> Outcome:
     """Runs all cells that have no result yet; with `retry` also those that failed.
 
@@ -65,7 +66,7 @@ def run_suite(
         note(f"{len(cells):,} cells, {len(cells) - len(todo):,} of them finished earlier.")
         if todo:
             check_methods(suite)
-            store.write_suite(suite)
+            store.write_suite(suite, command)
             places = Places(store.folder.resolve(), environments or store.folder.resolve() / "environments")
             results = engine.run(todo, suite.limits, places)
             _collect(suite, store, results, tracker, progress, skipped=len(cells) - len(todo), total=len(cells))

@@ -1,5 +1,7 @@
 """The commands of `understudy benchmark`: run suites of methods on public tables, and report their results."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -132,6 +134,7 @@ def run(
             progress=progress,
             environments=None if environments is None else environments.resolve(),
             note=lambda text: echo(text, quiet=quiet),
+            command=f"understudy {shlex.join(sys.argv[1:])}",
         )
     for name, why in outcome.missing.items():
         echo(f"Left out {name}: {why}", quiet=False)
@@ -190,10 +193,11 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write a report of results: tables, ranks, curves, running times and failures."""
-    from understudy.benchmark.pages import write_benchmark_page
+    from understudy.benchmark.pages import write_report_page
 
-    for path in write_benchmark_page(results, out, title=title, force=force):
-        echo(f"Wrote {path}.", quiet=quiet)
+    written = write_report_page(results, out, title=title, force=force)
+    pictures = f" and {len(written) - 1} pictures beside it" if len(written) > 1 else ""
+    echo(f"Wrote {out}{pictures}.", quiet=quiet)
 
 
 @benchmark_app.command("compare")
@@ -203,14 +207,13 @@ def compare(
     json_file: JsonFile = None,
 ) -> None:
     """Compare two runs cell by cell: what became better, worse, or failed."""
-    from understudy.benchmark.pages import compare_results
+    from understudy.benchmark.pages import compare_folders
 
-    found, lines = compare_results(first, second)
+    found, text = compare_folders(first, second)
     if json_file is not None:
         write_json(found, json_file, force=True)
         return
-    for line in lines:
-        typer.echo(line)
+    typer.echo(text)
 
 
 def _choose(

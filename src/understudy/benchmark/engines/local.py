@@ -35,6 +35,11 @@ SINGLE_THREAD = {
     "JAX_PLATFORMS": "cpu",
 }
 """A worker has one core: threads of libraries would wait for each other."""
+PROGRAMS = {
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # several trainers share one accelerator
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1",
+}
+"""Compiled programs are kept beside the results, so that each is compiled once and not once for each worker."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,7 +223,7 @@ class _Process:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill
         command = [sys.executable, "-m", "understudy.benchmark.worker", "--folder", str(places.folder)]
         command += ["--environments", str(places.environments)]
-        environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "PYTHONUNBUFFERED": "1"}
+        environment = {**PROGRAMS, "JAX_COMPILATION_CACHE_DIR": str(places.folder / "programs"), **os.environ}
         if not is_trainer:
             command += ["--cores", str(_core(number))]
             environment |= SINGLE_THREAD
