@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +9,6 @@ import pytest
 
 import understudy as us
 from tests.benchmark.scored import FAST, OTHER, SCHEMA, TEST, TRAIN, score, shuffle
-from understudy.benchmark.public_tables import VARIABLE, load_task
 from understudy.benchmark.reference import LearningSettings
 from understudy.benchmark.scoring import (
     _PARTS,
@@ -21,6 +18,7 @@ from understudy.benchmark.scoring import (
     metric_names,
     score_table,
 )
+from understudy.benchmark.tables import load_table, missing_source
 from understudy.evaluation import geometry, learning, marginals, pmse, regression
 from understudy.evaluation.parallel import limit_workers, run_in_threads
 from understudy.evaluation.table import Layout
@@ -272,16 +270,15 @@ def test_real_rows_score_better_than_shuffled_columns(reference: Reference) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no folder of public tables")
+@pytest.mark.skipif(missing_source("adult") is not None, reason="the table is not on this machine")
 def test_adult_by_two_classifiers() -> None:
-    task = load_task("adult")
-    path = Path(us.__file__).parent / "benchmark" / "schemas" / "adult.toml"
+    table = load_table("adult")
     found = score_table(
-        task.train,
-        task.test,
-        task.train,
-        schema=us.Schema.read(path),
-        target=task.target,
+        table.train,
+        table.test,
+        table.train,
+        schema=table.schema,
+        target=table.target,
         metrics=["f1", "auc", "sra", "pmse_ratio", "tvd2"],
         classifiers=["logistic", "random_forest"],
     )
