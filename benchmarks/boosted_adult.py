@@ -22,22 +22,23 @@ METHODS = {
 
 def main() -> None:
     import understudy as us
-    from understudy.benchmark.public_tables import load_task
+    from understudy.benchmark.tables import load_table
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    task, schema = load_task("adult"), us.Schema.read(HERE / "schemas" / "adult.toml")
+    table = load_table("adult")
+    schema = table.schema
     for seed in arguments.seeds:
         for name in arguments.methods:
             began = time.process_time()
             method = METHODS.get(name, name)
-            release = us.fit(task.train, method, us.Guarantee(1.0, 1e-5), schema=schema, seed=seed)
-            fake = release.sample(task.train.num_rows, seed=seed)
+            release = us.fit(table.train, method, us.Guarantee(1.0, 1e-5), schema=schema, seed=seed)
+            fake = release.sample(table.train.num_rows, seed=seed)
             seconds = time.process_time() - began
-            card = us.evaluate(task.train, {"fake": fake}, schema=schema, metrics=["tv2", "pmse_logit_ratio"])
+            card = us.evaluate(table.train, {"fake": fake}, schema=schema, metrics=["tv2", "pmse_logit_ratio"])
             found = {entry["key"]: entry["values"]["fake"]["value"] for entry in card.to_json()["metrics"]}
             line = {"seed": seed, "method": method, "cpu": round(seconds), **found}
             print(line, flush=True)

@@ -18,30 +18,30 @@ from sklearn import linear_model
 from sklearn.metrics import r2_score, roc_auc_score
 
 import understudy as us
-from understudy.benchmark.public_tables import load_task, read_public, split_rows
+from understudy.benchmark.sources import read_source
+from understudy.benchmark.tables import declared_schema, load_table, split_rows
 from understudy.models.inputs import inputs_of
 from understudy.schema import Column
 
-SCHEMAS = Path(__file__).parent / "schemas"
 DELTA = 1e-5
 WIDE = 50
 """Columns of more levels than this are left out of the narrow regression."""
 
 
 def adult() -> tuple[us.Schema, pa.Table, pa.Table]:
-    task = load_task("adult")
-    return us.Schema.read(SCHEMAS / "adult.toml"), task.train, task.test
+    table = load_table("adult")
+    return table.schema, table.train, table.test
 
 
 def bank() -> tuple[us.Schema, pa.Table, pa.Table]:
-    task = load_task("bank")
-    return us.Schema.read(SCHEMAS / "bank.toml"), task.train, task.test
+    table = load_table("bank")
+    return table.schema, table.train, table.test
 
 
 def acs(logarithm: bool, narrow: bool) -> tuple[us.Schema, pa.Table, pa.Table]:
     """Income as a number between public bounds, plain (up to 200,000) or as a logarithm (1,000 to 1,000,000)."""
-    schema = us.Schema.read(SCHEMAS / "acs_income_2018.toml")
-    train, test = split_rows(read_public("acs_income_2018"))
+    schema = declared_schema("acs_income_2018")
+    train, test = split_rows(read_source("acs_income_2018"))
     name = "Income"
     target = Column(name=name, kind="integer", nullable=False, bounds=(0, 200_000))
     if logarithm:

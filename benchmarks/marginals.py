@@ -38,19 +38,19 @@ COLUMNS = {"auc": "TSTR AUC", "f1": "TSTR F1", "tvd1": "tvd1", "tvd2": "tvd2", "
 def run_cell(cell: dict, scorer: str) -> dict:
     """One fit, one sample, one score."""
     import understudy as us
-    from understudy.benchmark.public_tables import load_task
+    from understudy.benchmark.tables import load_table
 
-    task = load_task(cell["table"])
-    schema = us.Schema.read(HERE / "schemas" / f"{cell['table']}.toml") if cell["schema"] == "declared" else None
+    table = load_table(cell["table"])
+    schema = table.schema if cell["schema"] == "declared" else None
     binning = us.Binning(bins=cell.get("bins", "tree"), max_bins=cell.get("max_bins", 32))
     guarantee = us.Guarantee(cell["epsilon"], cell["delta"])
     release = us.fit(
-        task.train, cell["method"], guarantee, schema=schema, target=task.target, binning=binning, seed=cell["seed"]
+        table.train, cell["method"], guarantee, schema=schema, target=table.target, binning=binning, seed=cell["seed"]
     )
     fake = release.sample_arrow(seed=cell["seed"]).to_pandas()
     cpu = time.process_time()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    judged = _scorer(scorer).score(task.train.to_pandas(), task.test.to_pandas(), fake, task.target)
+    judged = _scorer(scorer).score(table.train.to_pandas(), table.test.to_pandas(), fake, table.target)
     return {
         **cell,
         "auc": judged["tstr"]["mean"]["auc"],
@@ -132,15 +132,13 @@ def main() -> None:
     if arguments.cell:
         print(json.dumps(run_cell(json.loads(arguments.cell), arguments.scorer)))
         return
-    from understudy.benchmark.public_tables import data_folder
-    from understudy.errors import TableError
+    from understudy.benchmark.tables import missing_source
 
-    try:
-        data_folder()
-    except TableError as error:
-        print(f"benchmarks/marginals.py: skipped. {error}")
-        return
     cells = BIN_CELLS if arguments.bins else DEFAULT_CELLS
+    for table in dict.fromkeys(cell["table"] for cell in cells):
+        if missing := missing_source(table):
+            print(f"benchmarks/marginals.py: skipped. {missing}")
+            return
     cells = [cell for cell in cells if not arguments.methods or cell["method"] in arguments.methods]
     results = []
     for cell in cells:

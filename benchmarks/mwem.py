@@ -43,14 +43,13 @@ COLUMNS = {"auc": "TSTR AUC", "f1": "TSTR F1", "tvd1": "tvd1", "tvd2": "tvd2"}
 
 def load(table: str):
     """Train and test part, target and schema."""
-    import understudy as us
-    from understudy.benchmark.public_tables import load_task, read_public
+    from understudy.benchmark.sources import read_source
+    from understudy.benchmark.tables import declared_schema, load_table
 
-    schema = us.Schema.read(HERE / "schemas" / f"{table}.toml")
     if table != "car":
-        task = load_task(table)
-        return task.train, task.test, task.target, schema
-    whole = read_public("car")
+        loaded = load_table(table)
+        return loaded.train, loaded.test, loaded.target, loaded.schema
+    whole, schema = read_source("car"), declared_schema("car")
     order = np.random.default_rng(0).permutation(whole.num_rows)
     cut = round(0.7 * whole.num_rows)
     return whole.take(order[:cut]), whole.take(order[cut:]), "class", dataclasses.replace(schema, rows=cut)
@@ -104,14 +103,12 @@ def main() -> None:
     if arguments.scorer is None:
         print("benchmarks/mwem.py: skipped, no --scorer given (see its head for how to run it).")
         return
-    from understudy.benchmark.public_tables import data_folder
-    from understudy.errors import TableError
+    from understudy.benchmark.tables import missing_source
 
-    try:
-        data_folder()
-    except TableError as error:
-        print(f"benchmarks/mwem.py: skipped. {error}")
-        return
+    for table in dict.fromkeys(str(cell["table"]) for cell in CELLS):
+        if missing := missing_source(table):
+            print(f"benchmarks/mwem.py: skipped. {missing}")
+            return
     spec = importlib.util.spec_from_file_location("scorer", arguments.scorer)
     assert spec is not None
     assert spec.loader is not None

@@ -25,7 +25,7 @@ EPSILON, DELTA, TEACHERS, STEPS = 3.0, 1e-5, 200, 1000
 def prepare(path: str) -> None:
     """Codes, noisy marginals, and the noise multiplier of all votes together."""
     import understudy as us
-    from understudy.benchmark.public_tables import load_task
+    from understudy.benchmark.tables import load_table
     from understudy.encoding import fit_codec
     from understudy.privacy.counts import noisy_counts
     from understudy.privacy.discovery import plan_discovery
@@ -34,17 +34,17 @@ def prepare(path: str) -> None:
     from understudy.synthesizers.pategan import PATEGAN
     from understudy.training.prepare import to_shares
 
-    task = load_task("adult")
-    schema = us.Schema.read(HERE / "schemas" / "adult.toml").with_target(task.target)
+    table = load_table("adult")
+    schema = table.schema
     ledger, binning = us.Ledger(us.Guarantee(EPSILON, DELTA), noise=SeededNoise(0)), us.Binning(bins="uniform")
     codec, rows = fit_codec(
-        PrivateTable(task.train), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
+        PrivateTable(table.train), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
     )
     plan = PATEGAN().plan(codec.domain, ledger.remaining)
     tables = noisy_counts(rows, codec.domain.one_way, plan["one_way"], ledger)
     np.savez_compressed(
         path,
-        codes=codec.encode(task.train),
+        codes=codec.encode(table.train),
         sizes=codec.domain.sizes,
         rows=codec.num_rows,
         marginal=np.concatenate([to_shares(table) for table in tables]).astype(np.float32),

@@ -26,7 +26,7 @@ DELTA, RATE, STEPS = 1e-5, 1 / 32, 1000
 def prepare(path: str) -> None:
     """Codes, noisy marginals and noise multipliers, one set for each budget."""
     import understudy as us
-    from understudy.benchmark.public_tables import load_task
+    from understudy.benchmark.tables import load_table
     from understudy.encoding import fit_codec
     from understudy.privacy.counts import noisy_counts
     from understudy.privacy.discovery import plan_discovery
@@ -35,21 +35,21 @@ def prepare(path: str) -> None:
     from understudy.synthesizers.dpgan import DPGAN
     from understudy.training.prepare import to_shares
 
-    task = load_task("adult")
-    schema = us.Schema.read(HERE / "schemas" / "adult.toml")
+    table = load_table("adult")
+    schema = table.schema
     multipliers, marginals, codes, sizes = [], [], None, None
     for epsilon in EPSILONS:
         ledger = us.Ledger(us.Guarantee(epsilon, DELTA), noise=SeededNoise(0))
         # One binning for all budgets, so that they are one program: bins by the declared bounds alone.
         binning = us.Binning(bins="uniform")
         codec, rows = fit_codec(
-            PrivateTable(task.train), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
+            PrivateTable(table.train), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
         )
         plan = DPGAN(sampling_rate=RATE, steps=STEPS).plan(codec.domain, ledger.remaining)
         tables = noisy_counts(rows, codec.domain.one_way, plan["one_way"], ledger)
         marginals.append(np.concatenate([to_shares(table) for table in tables]))
         multipliers.append(plan["critic"].event.noise_multiplier)  # type: ignore[attr-defined]
-        codes, sizes = codec.encode(task.train), codec.domain.sizes
+        codes, sizes = codec.encode(table.train), codec.domain.sizes
     np.savez_compressed(path, codes=codes, sizes=sizes, multipliers=multipliers, marginals=marginals, rows=schema.rows)
 
 

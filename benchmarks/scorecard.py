@@ -5,7 +5,7 @@
 
 Adult (32,561 real rows, 15 columns, the source's test part as holdout) against a table of MST of equal size, quick and
 default; and the marginal metrics of 2 million rows by 10 columns. --mixed: the command line on a made-up table of
-100,000 rows by 50 columns (`made_tables.made_mixed`), quick and default, in seconds of the clock and of the processor;
+100,000 rows by 50 columns (`made_mixed`), quick and default, in seconds of the clock and of the processor;
 prints a row for the table in `results/scorecard_timing.md`, and writes nothing.
 """
 
@@ -31,12 +31,12 @@ HERE = Path(__file__).parent
 def adult(effort: str, fake: str) -> dict:
     """One scorecard, from the start of Python to the last metric."""
     import understudy as us
-    from understudy.benchmark.public_tables import load_task
+    from understudy.benchmark.tables import load_table
 
-    task = load_task("adult")
-    schema = us.Schema.read(HERE / "schemas" / "adult.toml")
+    table = load_table("adult")
+    schema = table.schema
     scores = us.evaluate(
-        task.train, pq.read_table(fake), schema=schema, target=task.target, holdout=task.test, effort=effort
+        table.train, pq.read_table(fake), schema=schema, target=table.target, holdout=table.test, effort=effort
     )
     return {"seconds_by_group": scores.to_json()["seconds"]}
 
@@ -56,11 +56,42 @@ def large() -> dict:
     return {"seconds_without_making_the_tables": round(time.perf_counter() - began, 1)}
 
 
+MIXED_KINDS = 20
+"""The number of kinds of rows of `made_mixed`, on which all of its columns depend."""
+
+
+def made_mixed(rows: int = 100_000, columns: int = 50, *, kept: bool = True, seed: int = 0) -> pa.Table:
+    """Numbers, categories (a third of these columns has 100 of them) and a target, from a mixture of kinds of rows.
+
+    With `kept=False` every third column does not depend on the others and two have values that no real row has: a
+    synthetic table with losses, to time how it is evaluated.
+
+    >>> made_mixed(100, 8).column_names
+    ['number_0', 'number_1', 'number_2', 'class_0', 'class_1', 'class_2', 'class_3', 'target']
+    """
+    draw, laws = np.random.default_rng(seed), np.random.default_rng(7)
+    kinds, made = draw.integers(0, MIXED_KINDS, rows), {}
+    numbers = 2 * columns // 5
+
+    def kind_of(at: int) -> np.ndarray:
+        return kinds if kept or at % 3 else draw.integers(0, MIXED_KINDS, rows)
+
+    for at in range(numbers):
+        values = laws.normal(0, 1, MIXED_KINDS)[kind_of(at)] + draw.normal(0, 1, rows)
+        made[f"number_{at}"] = np.round(10 * values).astype(int) if at % 2 else values.round(3)
+    classes = columns - 1 - numbers
+    for at in range(classes):
+        size = 100 if at >= 2 * classes // 3 else (2, 3, 5, 8, 12, 20)[at % 6]
+        law = laws.dirichlet(np.full(size, 0.5), MIXED_KINDS).cumsum(axis=1)
+        codes = (draw.random((rows, 1)) > law[kind_of(at)]).sum(axis=1).clip(0, size - 1)
+        values = np.char.add("v", codes.astype(str))
+        made[f"class_{at}"] = values if kept or at < classes - 2 else np.where(draw.random(rows) < 0.1, "other", values)
+    made["target"] = np.where(draw.random(rows) < laws.random(MIXED_KINDS)[kinds], "yes", "no")
+    return pa.table(made)
+
+
 def mixed() -> None:
     """The commands as a user gives them, from CSV files to the last line."""
-    sys.path.insert(0, str(HERE.parent))
-    from benchmarks.made_tables import made_mixed
-
     with tempfile.TemporaryDirectory() as folder:
         real, fake = Path(folder) / "real.csv", Path(folder) / "fake.csv"
         for path, kept, seed in ((real, True, 0), (fake, False, 1)):
@@ -113,10 +144,10 @@ def main() -> None:
 
 def _make(path: str) -> None:
     import understudy as us
-    from understudy.benchmark.public_tables import load_task
+    from understudy.benchmark.tables import load_table
 
-    schema = us.Schema.read(HERE / "schemas" / "adult.toml")
-    release = us.fit(load_task("adult").train, "mst", us.Guarantee(1.0, 1e-5), schema=schema, seed=0)
+    table = load_table("adult")
+    release = us.fit(table.train, "mst", us.Guarantee(1.0, 1e-5), schema=table.schema, seed=0)
     pq.write_table(release.sample_arrow(seed=0), path)
 
 

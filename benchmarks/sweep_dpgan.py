@@ -34,7 +34,7 @@ RATES, STEPS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4), (250, 500, 1000, 2000, 40
 def prepare(folder: Path) -> None:
     """Codes, noisy marginals, and the noise multiplier of every rate and number of steps."""
     import understudy as us
-    from understudy.benchmark.public_tables import load_task
+    from understudy.benchmark.tables import load_table
     from understudy.encoding import fit_codec
     from understudy.privacy.counts import noisy_counts
     from understudy.privacy.discovery import plan_discovery
@@ -46,12 +46,12 @@ def prepare(folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in TABLES:
-        task = load_task(name)
-        schema = us.Schema.read(HERE / "schemas" / f"{name}.toml").with_target(task.target)
+        table = load_table(name)
+        schema = table.schema
         ledger = us.Ledger(us.Guarantee(1.0, 1e-5), noise=SeededNoise(0))
         binning = us.Binning()
         codec, rows = fit_codec(
-            PrivateTable(task.train), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
+            PrivateTable(table.train), schema, plan_discovery(schema, ledger.remaining, binning), ledger, binning
         )
         singles = DPGAN().plan(codec.domain, ledger.remaining)["one_way"]
         left = ledger.remaining
@@ -64,11 +64,11 @@ def prepare(folder: Path) -> None:
             multipliers[f"{rate}:{steps}"] = event.noise_multiplier  # type: ignore[attr-defined]
         np.savez_compressed(
             folder / f"{name}.npz",
-            codes=codec.encode(task.train),
-            test=codec.encode(conform(task.test, schema)),
+            codes=codec.encode(table.train),
+            test=codec.encode(conform(table.test, schema)),
             sizes=codec.domain.sizes,
             rows=codec.num_rows,
-            target=codec.domain.index(task.target),
+            target=codec.domain.index(table.target),
             marginal=marginal.astype(np.float32),
         )
         (folder / f"{name}.json").write_text(json.dumps(multipliers))

@@ -5,7 +5,7 @@
     UNDERSTUDY_DATA=folder python benchmarks/utility.py wide --seeds 1
 
 A suite (`SUITES`) names methods, tables and epsilons; options narrow it down. Tables are those in the folder
-UNDERSTUDY_DATA and those of `development.py`; missing ones are skipped with a message. The figures are those of
+UNDERSTUDY_DATA and those that need no folder; missing ones are skipped with a message. The figures are those of
 `scorer.py`. As many rows are sampled as there are training rows, but at most 50,000.
 
 Each cell runs in its own process, and its result is appended to results/utility_SUITE.jsonl at once; cells that are
@@ -29,16 +29,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks import development
 from benchmarks.utility_page import REAL, as_markdown
+from understudy.benchmark.tables import missing_source, table_names
 
 HERE = Path(__file__).parent
+DEVELOPMENT = (*table_names("package"), "made_wide", "made_long", "xor3", "xor4", "xor5")
+"""Tables without downloads, for choosing default settings."""
 LABELLED = ("adult", "bank", "shopping", "mushroom", "car", "pums_ca", "acs_income_2018")
 UNLABELLED = {"nltcs": "nltcs_train", "accidents": "accidents_train", "msweb": "msweb"}
 SUITES: dict[str, dict[str, Any]] = {
     "default": {
         "title": "The default method compared with others",
-        "tables": [*LABELLED, *UNLABELLED, *development.NAMES],
+        "tables": [*LABELLED, *UNLABELLED, *DEVELOPMENT],
         "epsilons": [1.0, 0.1, 10.0],
         "methods": ["auto", "aim", "gem", "mst", "privbayes", "independent", REAL],
         "seeds": 3,
@@ -110,36 +112,15 @@ def delta_for(table: str) -> float:
 def _task(name: str) -> tuple:
     """Training rows, test rows, schema and target; test rows and target are None if nothing is predicted."""
     import understudy as us
-    from benchmarks import sizes
-    from understudy.benchmark.public_tables import load_task, read_public
+    from understudy.benchmark.sources import read_source
+    from understudy.benchmark.tables import load_table
 
-    if name in development.NAMES:
-        return development.load(name)
-    if name == "wide":
-        table, schema = sizes.wide(30_000, 1_000)
-        return table, None, schema, None
     if name in UNLABELLED:
-        table = read_public(UNLABELLED[name])
-        columns = tuple(us.Column(name=each, kind="boolean", nullable=False) for each in table.column_names)
-        return table, None, us.Schema(columns=columns, rows=table.num_rows), None
-    task = load_task(name)
-    return task.train, task.test, us.Schema.read(HERE / "schemas" / f"{name}.toml"), task.target
-
-
-def missing_source(table: str) -> str | None:
-    """What is missing to load this table; None if nothing is."""
-    from understudy.benchmark.public_tables import TASKS, VARIABLE
-
-    if table == "wide":
-        return None
-    if table in development.NAMES:
-        package = development.missing_package(table)
-        return package and f"{package} is not installed (pip install --group benchmarks)"
-    file = UNLABELLED.get(table) or (f"{table}_train" if TASKS[table].has_split else table)
-    folder = os.environ.get(VARIABLE)
-    if folder and (Path(folder) / f"{file}.parquet").exists():
-        return None
-    return f"not found in the folder {VARIABLE}" if folder else f"{VARIABLE} is not set"
+        rows = read_source(UNLABELLED[name])
+        columns = tuple(us.Column(name=each, kind="boolean", nullable=False) for each in rows.column_names)
+        return rows, None, us.Schema(columns=columns, rows=rows.num_rows), None
+    table = load_table(name)
+    return table.train, table.test, table.schema, table.target
 
 
 def present_tables(tables: list[str]) -> list[str]:
@@ -149,7 +130,7 @@ def present_tables(tables: list[str]) -> list[str]:
         lacking.setdefault(missing_source(table), []).append(table)
     present = lacking.pop(None, [])
     for reason, left_out in lacking.items():
-        print(f"benchmarks/utility.py: skipped {', '.join(left_out)}: {reason}.", file=sys.stderr)
+        print(f"benchmarks/utility.py: skipped {', '.join(left_out)}: {reason}", file=sys.stderr)
     return present
 
 

@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.papers.quail import core, regression, splits, tables, views
+from understudy.benchmark.simulators import made_classes, made_regression
 
 needs_tables = pytest.mark.skipif(not os.environ.get("UNDERSTUDY_DATA"), reason="no folder of public tables")
 
@@ -22,7 +23,8 @@ def test_f1_is_of_the_rarer_class_or_the_mean_of_all() -> None:
 
 
 def test_real_rows_score_well_and_shuffled_labels_do_not() -> None:
-    train, test, schema = core.mixture(1000, 0, num_test=500)
+    train, test, schema = made_classes(1000, test_rows=500)
+    assert test is not None
     assert schema.rows == train.num_rows == 1000
     real = core.tstr_f1(train, test, train, "label", models=("lr",))
     labels = np.random.default_rng(0).permutation(train.column("label").to_pylist())
@@ -44,8 +46,7 @@ def test_a_number_in_small() -> None:
     result = regression.cell(1500, 4, 10.0, 0)
     assert result["real rows"] < result["quail(independent)"] < result["mean"] * 1.2
     assert "RMSE" in regression.page([result])
-    table, _ = regression.made(50, 40, 0)
-    assert table.num_columns == 8 + 40 + 1
+    assert made_regression(50).train.num_columns == 8 + 40 + 1
 
 
 @pytest.mark.slow

@@ -1,15 +1,12 @@
 """What each method is for, measured on a public table. Slow, and skipped without UNDERSTUDY_DATA."""
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import understudy as us
-from understudy.benchmark.public_tables import load_task
-
-SCHEMAS = Path(__file__).parents[1] / "benchmarks" / "schemas"
+from understudy.benchmark.tables import load_table
 
 
 def two_way_error(real: np.ndarray, fake: np.ndarray) -> float:
@@ -27,8 +24,8 @@ def two_way_error(real: np.ndarray, fake: np.ndarray) -> float:
 @pytest.mark.usefixtures("understudy_data")
 def test_pairs_are_kept_better_by_each_richer_method() -> None:
     """On Adult at epsilon 1 the 2-way error falls from independent columns to a tree of pairs to AIM."""
-    train = load_task("adult").train
-    schema = us.Schema.read(SCHEMAS / "adult.toml")
+    table = load_table("adult")
+    train, schema = table.train, table.schema
     errors = {}
     for method in ("independent", "mst", "aim"):
         release = us.fit(train, method, us.Guarantee(1.0, 1e-5), schema=schema, seed=0)

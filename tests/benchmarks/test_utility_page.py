@@ -156,12 +156,14 @@ def test_a_cell_has_all_figures() -> None:
 def test_sources_that_are_absent_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("UNDERSTUDY_DATA", raising=False)
-    assert utility.present_tables(["adult", "nltcs", "xor3", "wide"]) == ["xor3", "wide"]
-    assert capsys.readouterr().err == "benchmarks/utility.py: skipped adult, nltcs: UNDERSTUDY_DATA is not set.\n"
-    (tmp_path / "adult_train.parquet").touch()
     monkeypatch.setenv("UNDERSTUDY_DATA", str(tmp_path))
-    assert utility.present_tables(["adult", "nltcs"]) == ["adult"]
+    assert utility.present_tables(["car", "xor3", "wide"]) == ["xor3", "wide"]
+    assert capsys.readouterr().err == (
+        f"benchmarks/utility.py: skipped car: car.parquet not found in {tmp_path}. "
+        "Get it with: understudy benchmark fetch car\n"
+    )
+    (tmp_path / "car.parquet").touch()
+    assert utility.present_tables(["car", "nltcs"]) == ["car"]
 
 
 def test_gathered_results_are_taken_over_once(tmp_path: Path) -> None:

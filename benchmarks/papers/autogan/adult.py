@@ -18,10 +18,9 @@ sys.path[:0] = [str(Path(__file__).parents[3]), str(Path(__file__).parents[3] / 
 
 import numpy as np  # noqa: E402
 
-import understudy as us  # noqa: E402
 from benchmarks.papers.autogan import core  # noqa: E402
 from benchmarks.papers.published import AUTOGAN_ADULT  # noqa: E402
-from understudy.benchmark.public_tables import load_task  # noqa: E402
+from understudy.benchmark.tables import declared_schema, load_table  # noqa: E402
 from understudy.evaluation.geometry import pca_marginal, wasserstein  # noqa: E402
 from understudy.evaluation.learning import learn  # noqa: E402
 from understudy.evaluation.regression import dimension_prediction  # noqa: E402
@@ -58,13 +57,14 @@ CELLS = {
 
 
 def table(max_rows: int | None = None) -> core.Public:
-    task = load_task("adult")
-    schema = us.Schema.read(core.SCHEMAS / "adult.toml")
+    found = load_table("adult")
+    schema = found.schema
     columns = tuple(column for column in schema.columns if column.name not in UNUSED)
-    train = task.train.select([column.name for column in columns]).slice(0, max_rows)
+    train = found.train.select([column.name for column in columns]).slice(0, max_rows)
     rows = schema.rows if max_rows is None else max_rows
+    assert found.test is not None
     return core.Public(
-        train, task.test.select(train.column_names), dataclasses.replace(schema, columns=columns, rows=rows)
+        train, found.test.select(train.column_names), dataclasses.replace(schema, columns=columns, rows=rows)
     )
 
 
@@ -94,7 +94,7 @@ def judged(cell: core.Cell, public: core.Public, *, quick: bool = False) -> dict
 
 def _shares(rows: Any, name: str) -> list[float]:
     """Shares of ten equal bins between the declared bounds."""
-    bounds: Any = us.Schema.read(core.SCHEMAS / "adult.toml")[name].bounds
+    bounds: Any = declared_schema("adult")[name].bounds
     counts, _ = np.histogram(
         rows.column(name).to_numpy().astype(float), bins=10, range=(float(bounds[0]), float(bounds[1]))
     )
@@ -156,7 +156,7 @@ Of whole rows:
 
 
 def _real_shares(column: str) -> list[float]:
-    return _shares(load_task("adult").train, column)
+    return _shares(load_table("adult").train, column)
 
 
 def pictures(results: Sequence[Mapping[str, Any]]) -> None:

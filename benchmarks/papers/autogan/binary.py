@@ -20,7 +20,7 @@ import pyarrow as pa  # noqa: E402
 
 import understudy as us  # noqa: E402
 from benchmarks.papers.autogan import core  # noqa: E402
-from understudy.benchmark.public_tables import read_public  # noqa: E402
+from understudy.benchmark.sources import read_source  # noqa: E402
 from understudy.evaluation.marginals import dimension_probability  # noqa: E402
 from understudy.evaluation.regression import dimension_prediction  # noqa: E402
 
@@ -44,11 +44,11 @@ CELLS = {
 def table(name: str) -> core.Public:
     """Training and test rows. Of msweb, which has no test part, a fifth by a coin of each row."""
     if name == "msweb":
-        whole = read_public(name)
+        whole = read_source(name)
         held = np.random.default_rng(0).random(whole.num_rows) < 0.2
         train, test = whole.filter(pa.array(~held)), whole.filter(pa.array(held))
     else:
-        train, test = read_public(f"{name}_train"), read_public(f"{name}_test")
+        train, test = read_source(f"{name}_train"), read_source(f"{name}_test")
     return declared(train, test)
 
 

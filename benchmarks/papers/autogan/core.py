@@ -26,7 +26,7 @@ import understudy as us
 from understudy.evaluation.table import Layout
 
 ROOT = Path(__file__).parents[3]
-RESULTS, IMAGES, SCHEMAS = ROOT / "benchmarks/results", ROOT / "docs/images", ROOT / "benchmarks/schemas"
+RESULTS, IMAGES = ROOT / "benchmarks/results", ROOT / "docs/images"
 DELTA = 1e-5
 
 

@@ -21,7 +21,8 @@ import pyarrow as pa  # noqa: E402
 
 import understudy as us  # noqa: E402
 from benchmarks.papers.pgb import core  # noqa: E402
-from understudy.benchmark.public_tables import read_public  # noqa: E402
+from understudy.benchmark.sources import read_source  # noqa: E402
+from understudy.benchmark.tables import declared_schema  # noqa: E402
 from understudy.evaluation.cells import cell_accuracy  # noqa: E402
 from understudy.evaluation.pmse import pmse_cart  # noqa: E402
 from understudy.evaluation.regression import parallel_rmse  # noqa: E402
@@ -101,9 +102,9 @@ def one(profile: core.Profile, seed: int, guarantee: us.Guarantee | None = None)
 
 def of_table(profile: core.Profile, name: str, seed: int, guarantee: us.Guarantee | None = None) -> dict[str, Any]:
     census = TABLES[name]
-    table = read_public(name).drop_columns(list(census.leave_out))
+    table = read_source(name).drop_columns(list(census.leave_out))
     train, test = _parts(table.slice(0, profile.max_rows), seed)
-    declared = us.Schema.read(core.SCHEMAS / f"{name}.toml")
+    declared = declared_schema(name)
     columns = tuple(column for column in declared.columns if column.name in train.column_names)
     # The public size of a part is its share of the whole, whatever the coins say.
     num_rows = round((1 - HELD_OUT) * (train.num_rows + test.num_rows))
@@ -208,8 +209,7 @@ def _draw(results: Sequence[Mapping[str, Any]]) -> None:
 
 
 def main() -> None:
-    if core.has_tables():
-        core.run("census1940", __doc__ or "", PROFILES, one, page, _draw)
+    core.run("census1940", __doc__ or "", PROFILES, one, page, _draw, tables=list(TABLES))
 
 
 if __name__ == "__main__":

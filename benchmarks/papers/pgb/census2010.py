@@ -20,7 +20,8 @@ import pyarrow as pa  # noqa: E402
 
 import understudy as us  # noqa: E402
 from benchmarks.papers.pgb import core  # noqa: E402
-from understudy.benchmark.public_tables import read_public  # noqa: E402
+from understudy.benchmark.sources import read_source  # noqa: E402
+from understudy.benchmark.tables import declared_schema  # noqa: E402
 from understudy.evaluation.cells import cell_accuracy, cells_won  # noqa: E402
 from understudy.evaluation.pmse import pmse_cart  # noqa: E402
 from understudy.evaluation.table import Layout  # noqa: E402
@@ -77,10 +78,10 @@ def published(steps: int) -> DPGAN:
 
 def one(profile: core.Profile, seed: int, guarantee: us.Guarantee | None = None) -> dict[str, Any]:
     """Under epsilon 0.795, unless another guarantee is given."""
-    table = read_public("acs_income_2018").select(list(COLUMNS))
+    table = read_source("acs_income_2018").select(list(COLUMNS))
     kept = np.random.default_rng(0).permutation(table.num_rows)[: profile.max_rows]
     table = table.take(pa.array(np.sort(kept)))
-    declared = us.Schema.read(core.SCHEMAS / "acs_income_2018.toml")
+    declared = declared_schema("acs_income_2018")
     columns = tuple(column for column in declared.columns if column.name in COLUMNS)
     schema = us.Schema(columns=columns, rows=table.num_rows)
     window = min(150, profile.rounds)
@@ -128,8 +129,7 @@ PGB is nearer to the real cells than GAN, by total variation, in {better} of {le
 
 
 def main() -> None:
-    if core.has_tables():
-        core.run("census2010", __doc__ or "", PROFILES, one, page)
+    core.run("census2010", __doc__ or "", PROFILES, one, page, tables=["acs_income_2018"])
 
 
 if __name__ == "__main__":

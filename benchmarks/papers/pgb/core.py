@@ -36,7 +36,7 @@ from understudy.synthesizers.run import Run
 from understudy.training.trajectory import Trajectory
 
 ROOT = Path(__file__).parents[3]
-RESULTS, IMAGES, SCHEMAS = ROOT / "benchmarks/results", ROOT / "docs/images", ROOT / "benchmarks/schemas"
+RESULTS, IMAGES = ROOT / "benchmarks/results", ROOT / "docs/images"
 OUTPUTS = ("GAN", "DRS", "PGB", "PGB+DRS")
 AS_PUBLISHED: dict[str, Any] = {"features": "typed", "arch": "plain", "marginals_fraction": 0.0, "anchor": 0.0}
 """Numbers as numbers and plain networks; no marginals are measured."""
@@ -234,9 +234,16 @@ def run(
     one: Callable[[Profile, int], dict[str, Any]],
     page: Callable[[Profile, Sequence[Mapping[str, Any]]], str],
     wrote: Callable[[Sequence[Mapping[str, Any]]], None] = lambda results: None,
+    *,
+    tables: Sequence[str] = (),
 ) -> None:
-    """The command line of an experiment on one table. Results are written after every repetition."""
+    """The command line of an experiment on one table. Results are written after every repetition.
+
+    Without one of `tables` it says what is missing and runs nothing.
+    """
     found, profile = arguments(about, profiles)
+    if not has_tables(tables):
+        return
     if found.part:
         for seed in found.only or range(profile.seeds):
 
@@ -267,17 +274,14 @@ def run(
     print(text)
 
 
-def has_tables() -> bool:
+def has_tables(names: Sequence[str]) -> bool:
     """Whether the public tables are there; says so if not."""
-    from understudy.benchmark.public_tables import data_folder
-    from understudy.errors import TableError
+    from understudy.benchmark.tables import missing_source
 
-    try:
-        data_folder()
-    except TableError as error:
-        print(f"Skipped. {error}")
-        return False
-    return True
+    missing = [why for name in names if (why := missing_source(name))]
+    for why in missing:
+        print(f"Skipped. {why}")
+    return not missing
 
 
 def write(name: str, page: str, results: Sequence[Mapping[str, Any]]) -> None:

@@ -22,6 +22,7 @@ import understudy as us  # noqa: E402
 from benchmarks import gaussians25  # noqa: E402
 from benchmarks.papers.pgb import core  # noqa: E402
 from benchmarks.papers.published import PGB_GAUSSIANS  # noqa: E402
+from understudy.benchmark.tables import load_table  # noqa: E402
 from understudy.evaluation.sample_quality import gaussian_quality  # noqa: E402
 from understudy.synthesizers import express  # noqa: E402
 from understudy.synthesizers.boosted import Boosted  # noqa: E402
@@ -92,10 +93,10 @@ def own(profile: core.Profile) -> Boosted:
 
 def one(profile: core.Profile, seed: int, kinds: Sequence[str] = ()) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    points = gaussians25.points()
-    kept = np.random.default_rng(0).permutation(len(points))[: profile.max_rows]
-    table = gaussians25.table(points[np.sort(kept)])
-    schema = dataclasses.replace(gaussians25.schema(), rows=table.num_rows)
+    whole = load_table("gaussians25")
+    kept = np.random.default_rng(0).permutation(whole.train.num_rows)[: profile.max_rows]
+    table = whole.train.take(np.sort(kept))
+    schema = dataclasses.replace(whole.schema, rows=table.num_rows)
     for name in kinds or profile.kinds or GUARANTEES:
         boosted = own(profile) if name == OWN else published(profile)
         binning = us.Binning(bins="uniform", max_bins=CELLS)

@@ -39,6 +39,7 @@ import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from jaxtyping import Array, Float, PRNGKeyArray, UInt8  # noqa: E402
 
+from understudy.benchmark.tables import load_mnist, missing_source  # noqa: E402
 from understudy.encoding.features import Block  # noqa: E402
 from understudy.errors import ConfigError  # noqa: E402
 from understudy.models.networks import SLOPE  # noqa: E402
@@ -165,18 +166,17 @@ def sampling_rate(profile: Profile, images: int) -> float:
 
 
 def has_images() -> bool:
-    return (Path(os.environ.get("UNDERSTUDY_DATA", "")) / "mnist.npz").is_file()
+    return missing_source("mnist") is None
 
 
 def real_images(limit: int | None) -> tuple[Codes, np.ndarray, Codes, np.ndarray]:
     """Training images and their digits, test images and theirs; the first `limit` of each."""
-    with np.load(Path(os.environ["UNDERSTUDY_DATA"]) / "mnist.npz") as file:
-        train_x, train_y, test_x, test_y = (file[name] for name in ("x_train", "y_train", "x_test", "y_test"))
+    found = load_mnist()
     return (
-        train_x[:limit].reshape(-1, PIXELS),
-        train_y[:limit].astype(np.int32),
-        test_x[:limit].reshape(-1, PIXELS),
-        test_y[:limit].astype(np.int32),
+        found.train[:limit].reshape(-1, PIXELS),
+        found.train_digits[:limit].astype(np.int32),
+        found.test[:limit].reshape(-1, PIXELS),
+        found.test_digits[:limit].astype(np.int32),
     )
 
 
@@ -770,7 +770,7 @@ def main() -> None:
         print(calibration(profile, profile.images or 60_000))
         return
     if not has_images():
-        print("Skipped: UNDERSTUDY_DATA names no folder with mnist.npz.")
+        print(f"Skipped. {missing_source('mnist')}")
         return
     codes, digits, test_codes, test_digits = real_images(profile.images)
     size = profile.classifier_channels, profile.classifier_epochs

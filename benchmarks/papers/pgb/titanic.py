@@ -20,7 +20,7 @@ import pyarrow as pa  # noqa: E402
 
 import understudy as us  # noqa: E402
 from benchmarks.papers.pgb import core  # noqa: E402
-from understudy.benchmark.public_tables import Task, load_task  # noqa: E402
+from understudy.benchmark.tables import BenchmarkTable, load_table  # noqa: E402
 from understudy.evaluation.learning import learn  # noqa: E402
 from understudy.evaluation.table import Layout  # noqa: E402
 from understudy.synthesizers import express  # noqa: E402
@@ -87,8 +87,9 @@ def ours(profile: core.Profile) -> Boosted:
 
 def judge(seed: int) -> Callable[[pa.Table], dict[str, dict[str, float]]]:
     """From training rows to the figures of each classifier on the real test rows."""
-    task, layout = _task()
-    test = layout.read(task.test, "test rows")
+    parts, layout = _loaded()
+    assert parts.test is not None
+    test = layout.read(parts.test, "test rows")
 
     def scored(table: pa.Table) -> dict[str, dict[str, float]]:
         names, rows = tuple(CLASSIFIERS.values()), layout.read(table, "training rows")
@@ -102,15 +103,15 @@ def judge(seed: int) -> Callable[[pa.Table], dict[str, dict[str, float]]]:
     return scored
 
 
-def _task() -> tuple[Task, Layout]:
-    task = load_task("titanic")
-    return task, Layout.of(task.train, us.Schema.read(core.SCHEMAS / "titanic.toml"), task.test)
+def _loaded() -> tuple[BenchmarkTable, Layout]:
+    found = load_table("titanic")
+    return found, Layout.of(found.train, found.schema, found.test)
 
 
 def one(profile: core.Profile, seed: int, kinds: Sequence[str] = ()) -> dict[str, Any]:
-    task, layout = _task()
+    parts, layout = _loaded()
     scored = judge(seed)
-    found: dict[str, Any] = {"real": scored(task.train)}
+    found: dict[str, Any] = {"real": scored(parts.train)}
     for kind in kinds or profile.kinds or KINDS:
         guarantee, more = GUARANTEE, dict[str, Any]()
         if kind == "ours":
@@ -119,7 +120,7 @@ def one(profile: core.Profile, seed: int, kinds: Sequence[str] = ()) -> dict[str
             boosted = profile.boosted(published(profile.steps, private=kind == "private"), distinguishers="none")
             guarantee = GUARANTEE if kind == "private" else us.Guarantee.not_private()
         more |= {"schema": layout.schema, "seed": seed, "proposals": profile.proposals}
-        releases = core.trained(task.train, boosted, guarantee, **more)
+        releases = core.trained(parts.train, boosted, guarantee, **more)
         found[kind] = {name: scored(release.sample_arrow(ROWS, seed=seed)) for name, release in releases.items()}
     return found
 
@@ -195,8 +196,7 @@ def _best(rows: Mapping[str, Sequence[float]]) -> dict[str, int]:
 
 
 def main() -> None:
-    if core.has_tables():
-        core.run("titanic", __doc__ or "", PROFILES, one, page)
+    core.run("titanic", __doc__ or "", PROFILES, one, page, tables=["titanic"])
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from understudy.privacy.table import PrivateTable
 from understudy.tables import conform
 
 ROOT = Path(__file__).parents[3]
-RESULTS, IMAGES, SCHEMAS = ROOT / "benchmarks/results", ROOT / "docs/images", ROOT / "benchmarks/schemas"
+RESULTS, IMAGES = ROOT / "benchmarks/results", ROOT / "docs/images"
 BINNING = us.Binning(bins="uniform")
 """Bins of equal width between public bounds: nothing is estimated for them."""
 DELTA = 1e-5
@@ -139,25 +139,6 @@ def learned(table: pa.Table, learner: Learner, guarantee: us.Guarantee, *, schem
     codec, rows = fit_codec(PrivateTable(conform(table, schema)), schema, buying, ledger, BINNING)
     plan = learner.plan(codec.domain, ledger.remaining)
     return Learned(learner.fit(rows, plan, ledger, key=jax.random.key(seed)), codec)
-
-
-# --------------------------------------------------------------------------------------------------------------- tables
-
-
-def mixture(num_rows: int, seed: int, *, num_test: int = 5000) -> tuple[pa.Table, pa.Table, us.Schema]:
-    """scikit-learn's made classes: 7 features, 10 classes with a cluster each. Bounds are public: 8 either way."""
-    from sklearn.datasets import make_classification
-
-    features, classes = make_classification(
-        num_rows + num_test, 7, n_informative=7, n_redundant=0, n_classes=10, n_clusters_per_class=1, random_state=seed
-    )
-    columns = {f"x{number}": np.clip(features[:, number], -8, 8) for number in range(7)}
-    table = pa.table({**columns, "label": [f"c{label}" for label in classes]})
-    declared = [us.Column(name=name, kind="real", bounds=(-8.0, 8.0), nullable=False) for name in columns]
-    listed = tuple(f"c{label}" for label in range(10))
-    declared.append(us.Column(name="label", kind="categorical", categories=listed, nullable=False, closed=True))
-    schema = us.Schema(columns=tuple(declared), rows=num_rows, target="label")
-    return table.slice(0, num_rows), table.slice(num_rows), schema
 
 
 # ---------------------------------------------------------------------------------------------------------------- pages

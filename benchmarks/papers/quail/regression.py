@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import understudy as us
 from benchmarks.papers.quail import core
+from understudy.benchmark.simulators import BOUND, made_regression
 from understudy.learners.methods import Linear
 
 PROFILES: dict[str, dict[str, Any]] = {
@@ -28,42 +29,6 @@ METHODS = {
     "quail(independent)": "quail(independent)",
     "quail(independent), sample": "quail(independent, label=sample)",
 }
-BOUND = 4.0
-"""Of every number, either way; the target's is four times that. Public."""
-
-
-def made(num_rows: int, num_numbers: int, seed: int) -> tuple[pa.Table, us.Schema]:
-    """Numbers share two factors, categories have Zipf shares, and the target is linear in both, with noise."""
-    draw = np.random.default_rng(seed)
-    factors = draw.normal(size=(num_rows, 2)) @ draw.normal(size=(2, num_numbers)) / 2
-    numbers = np.clip((factors + draw.normal(size=factors.shape)) / np.sqrt(1.5), -BOUND, BOUND)
-    sizes = (2, 3, 4, 5, 6, 8, 12, 24)
-    levels = [draw.choice(size, num_rows, p=_zipf(size)) for size in sizes]
-    rule = numbers @ (draw.normal(size=num_numbers) / np.sqrt(num_numbers) * 2)
-    rule += sum(draw.normal(size=size)[level] for size, level in zip(sizes, levels, strict=True)) / 2
-    target = np.clip(rule + draw.normal(size=num_rows), -4 * BOUND, 4 * BOUND)
-    columns: dict[str, Any] = {f"c{at}": [f"v{code}" for code in level] for at, level in enumerate(levels)}
-    columns |= {f"x{at}": numbers[:, at] for at in range(num_numbers)} | {"y": target}
-    declared = [
-        us.Column(
-            name=f"c{at}",
-            kind="categorical",
-            categories=tuple(f"v{c}" for c in range(size)),
-            nullable=False,
-            closed=True,
-        )
-        for at, size in enumerate(sizes)
-    ]
-    declared += [
-        us.Column(name=f"x{at}", kind="real", bounds=(-BOUND, BOUND), nullable=False) for at in range(num_numbers)
-    ]
-    declared.append(us.Column(name="y", kind="real", bounds=(-4 * BOUND, 4 * BOUND), nullable=False))
-    return pa.table(columns), us.Schema(columns=tuple(declared), target="y")
-
-
-def _zipf(size: int) -> np.ndarray:
-    shares = 1 / np.arange(1, size + 1)
-    return shares / shares.sum()
 
 
 def rmse_of(train: pa.Table, test: pa.Table, fake: pa.Table) -> float:
@@ -76,7 +41,7 @@ def rmse_of(train: pa.Table, test: pa.Table, fake: pa.Table) -> float:
 
 
 def cell(num_rows: int, num_numbers: int, epsilon: float, seed: int) -> dict[str, Any]:
-    table, schema = made(num_rows, num_numbers, seed)
+    table, _, schema = made_regression(num_rows, num_numbers, seed)
     cut = round(0.8 * num_rows)
     train, test = table.slice(0, cut), table.slice(cut)
     schema = us.Schema(columns=schema.columns, rows=cut, target="y")

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import understudy as us
 from benchmarks.papers.quail import core
+from understudy.benchmark.simulators import made_classes
 from understudy.learners.methods import Logistic
 from understudy.synthesizers import express
 
@@ -35,7 +36,7 @@ INNER = "independent"
 
 
 def cell(num_rows: int, seed: int) -> dict[str, Any]:
-    train, test, schema = core.mixture(num_rows, seed)
+    train, test, schema = made_classes(num_rows, seed=seed)
     found: dict[str, Any] = {"rows": num_rows, "seed": seed}
     for name, epsilon in (("alone, 3.0", 3.0), ("alone, 2.4", 2.4)):
         guarantee = us.Guarantee(epsilon, core.DELTA)
@@ -53,7 +54,7 @@ def cell(num_rows: int, seed: int) -> dict[str, Any]:
 
 def timed(inner: str, num_rows: int, epsilon: float) -> dict[str, Any]:
     """Seconds of fit and sample; the second of two runs, so that programs are compiled."""
-    train, _, schema = core.mixture(num_rows, 0)
+    train, _, schema = made_classes(num_rows)
     found: dict[str, Any] = {"inner": inner, "epsilon": epsilon}
     for name, method in {
         "plain": inner,

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import understudy as us
 from benchmarks.papers.quail import core
+from understudy.benchmark.simulators import made_classes
 from understudy.learners.methods import NaiveBayes
 from understudy.synthesizers import express
 
@@ -34,7 +35,7 @@ LEARNER = NaiveBayes(numbers="gaussian")
 
 
 def cell(num_rows: int, inner: str, epsilon: float, shares: Sequence[float], seed: int) -> dict[str, Any]:
-    train, test, schema = core.mixture(num_rows, seed)
+    train, test, schema = made_classes(num_rows, seed=seed)
     guarantee = us.Guarantee(epsilon, core.DELTA)
     alone = core.learned(train, LEARNER, guarantee, schema=schema, seed=seed).f1(test)
     found: dict[str, Any] = {"inner": inner, "epsilon": epsilon, "seed": seed, "rows": num_rows, "alone": alone}

@@ -6,7 +6,6 @@ F1 of three classifiers trained on synthetic rows, tested on real ones (`core.ts
 alone: trained privately on the real rows with the whole budget, tested on the same rows.
 """
 
-import dataclasses
 import itertools
 import sys
 import time
@@ -20,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import understudy as us
 from benchmarks.papers.quail import core
-from understudy.benchmark.public_tables import load_task
+from understudy.benchmark.tables import load_table
 from understudy.learners.methods import Logistic
 from understudy.synthesizers import express
 
@@ -38,10 +37,8 @@ ALONE = "logistic, real rows"
 
 
 def loaded(name: str) -> tuple[Any, Any, us.Schema]:
-    task = load_task(name)
-    schema = us.Schema.read(core.SCHEMAS / f"{name}.toml")
-    schema = dataclasses.replace(schema, rows=task.train.num_rows).with_target(task.target)
-    return task.train, task.test, schema
+    found = load_table(name)
+    return found.train, found.test, found.schema
 
 
 def cell(table: str, inner: str, epsilon: float, seed: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import understudy as us
 from benchmarks.papers.quail import core
+from understudy.benchmark.simulators import made_classes
 from understudy.learners.methods import NaiveBayes
 from understudy.synthesizers import express
 
@@ -27,7 +28,7 @@ def panels(num_rows: int, shown: int, inner: str) -> list[tuple[np.ndarray, np.n
     """Points and labels of the three tables, embedded together."""
     from sklearn.manifold import TSNE
 
-    train, _, schema = core.mixture(num_rows, 0)
+    train, _, schema = made_classes(num_rows)
     tables = [train.slice(0, shown)]
     for method in (inner, f"quail({inner}, learner={express(LEARNER)}, learner_fraction=0.8)"):
         release = us.fit(train, method, us.Guarantee(3.0, core.DELTA), schema=schema, seed=0, binning=core.BINNING)
