@@ -19,16 +19,16 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from understudy.encoding.features import num_features
 from understudy.models.networks import GENERATORS, Generator, GeneratorNetwork
 from understudy.privacy.clipping import Clip
-from understudy.privacy.dpsgd import sample_batches
 from understudy.privacy.sampling import Batches
 from understudy.training.clip_schedule import adapt_clip, init_clip, renew_clip
 from understudy.training.critics import Conditions, row_loss
-from understudy.training.dpsgd import Steps, row_gradient
+from understudy.training.dpsgd import Steps, row_gradient, sample_batches_together
 from understudy.training.generation import Context, critic_input, generate, generator_gradient, one_way
 from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
 from understudy.training.losses import LOSSES
 from understudy.training.networks import Critic, CriticNetwork, init_at_shares, spectral_scaled
 from understudy.training.optimizer import optimizer_step, trainable, update_average
+from understudy.training.population import combine_calls
 from understudy.training.settings import Settings
 
 ADVICE = "Lower critic_learning_rate or generator_learning_rate, or use fewer critic_steps."
@@ -138,13 +138,17 @@ def advance(
 def batches_of(settings: Settings, key: PRNGKeyArray, steps: Steps, first: int, count: int) -> Batches:
     """Which units enter iterations `first` to `first + count` of the run with this key, or of each run of many keys."""
 
+    keys = cached_jit(_keys_of_batches, settings.critic_steps, count)(key, np.int32(first))
+    end = (first + count) * settings.critic_steps
+    return sample_batches_together(steps, keys, end=end, batch_size=settings.batch_size, chunk=settings.chunk_size)
+
+
+def _keys_of_batches(critic_steps: int, count: int, key: PRNGKeyArray, first: Array) -> PRNGKeyArray:
     def keys_of(run: PRNGKeyArray) -> PRNGKeyArray:
-        numbers = first * settings.critic_steps + jnp.arange(count * settings.critic_steps)
+        numbers = first * critic_steps + jnp.arange(count * critic_steps)
         return jax.vmap(functools.partial(jax.random.fold_in, jax.random.split(run)[1]))(numbers)
 
-    keys = jax.vmap(keys_of)(key.reshape(-1)).reshape(*key.shape, count, settings.critic_steps)
-    end = (first + count) * settings.critic_steps
-    return sample_batches(steps, keys, end=end, batch_size=settings.batch_size, chunk=settings.chunk_size)
+    return jax.vmap(keys_of)(key.reshape(-1)).reshape(*key.shape, count, critic_steps)
 
 
 def _critic_step(
@@ -221,7 +225,8 @@ def train(
     """
     context = context or Context()
     if state is None:
-        state = init_state(settings, hyperparameters, network_key, context)
+        init = functools.partial(init_state, settings)
+        state = combine_calls(init_state, settings, alone=init)(hyperparameters, network_key, context)
     run = cached_jit(advance, settings)
 
     def advance_from(state: State, first: int, count: int) -> State:

@@ -11,6 +11,7 @@ however many generators there are. All of a state is covered by what those steps
 """
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import jax
@@ -34,6 +35,7 @@ from understudy.training.generation import Context, generate, generator_gradient
 from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
 from understudy.training.losses import LOSSES
 from understudy.training.networks import CriticNetwork
+from understudy.training.population import combine_calls
 from understudy.training.settings import Settings
 
 PRIORS = ("scaled", "unit")
@@ -195,9 +197,10 @@ def train_chains(
         now = jax.tree_util.tree_map(lambda column: column[first : first + count], schedule)
         return run(state, charged, clip, key, batches, now, context)
 
+    start = combine_calls(init_state, chains, alone=functools.partial(eqx.filter_jit(init_state), chains))
     _, trajectory = run_training(
         advance_from,
-        eqx.filter_jit(init_state)(chains, network_key, context),
+        start(network_key, context),
         charged.num_iterations,
         options,
         steps_each=chains.engine.critic_steps,

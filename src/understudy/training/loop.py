@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Bool, PyTree
 
 from understudy.errors import Diverged, TrainingError
 from understudy.progress import Compiling, Progress
 from understudy.training.optimizer import trainable
+from understudy.training.population import combine_calls
 
 if TYPE_CHECKING:
     from understudy.run.checkpoint import Slot  # reads tables; training alone must not need to
@@ -76,10 +77,23 @@ class TrainingCheckpoint(eqx.Module):
         return cls(state.average, state.critic, state.iteration)
 
 
-@functools.lru_cache(maxsize=32)
+@functools.lru_cache(maxsize=128)
 def cached_jit(function: Callable[..., PyTree], *settings: Hashable) -> Callable[..., PyTree]:
-    """`function` with its first arguments compiled in: one program for each choice of settings."""
-    return eqx.filter_jit(functools.partial(function, *settings))
+    """`function` with its first arguments compiled in: one program for each choice of settings.
+
+    In a population the calls of its members are computed together.
+
+    >>> double = cached_jit(lambda factor, value: factor * value, 2)
+    >>> double(jnp.asarray(3)).item()
+    6
+    """
+    return combine_calls(function, *settings, alone=eqx.filter_jit(functools.partial(function, *settings)))
+
+
+def is_finite(tree: PyTree) -> Bool[Array, ""]:
+    """Whether all trainable numbers are."""
+    leaves = jax.tree_util.tree_leaves(trainable(tree))
+    return jnp.all(jnp.asarray([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
 
 
 def run_training(
@@ -115,8 +129,7 @@ def run_training(
             length = min(length, keep_every - done % keep_every)
         try:
             after = advance(state, done, length)
-            leaves = jax.tree_util.tree_leaves(trainable(after.average))
-            is_finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in leaves)
+            goes_on = bool(cached_jit(is_finite)(after.average))
         except KeyboardInterrupt:
             if slot is not None:
                 slot.offer(state, trajectory, now=True)
@@ -127,7 +140,7 @@ def run_training(
             raise TrainingError(OUT_OF_MEMORY) from None
         state = after
         done += length
-        if not is_finite:
+        if not goes_on:
             raise Diverged(
                 f"Training diverged before step {done * steps_each}: a network is no longer finite. {advice}"
             )

@@ -14,6 +14,7 @@ regressions that see each feature together with the target's category.
 """
 
 import dataclasses
+import functools
 from typing import Annotated
 
 import equinox as eqx
@@ -33,6 +34,7 @@ from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit,
 from understudy.training.losses import LOSSES
 from understudy.training.networks import Critic, CriticNetwork, CrossedCritic
 from understudy.training.optimizer import optimizer_step, trainable
+from understudy.training.population import combine_calls
 from understudy.training.settings import Settings
 
 LOSSES_OF_VOTES = ("gan", "saturating_gan", "dragan")
@@ -123,6 +125,15 @@ def init_state(
     settings: Settings, voting: Voting, learned: State, context: Context, *, teacher_key: PRNGKeyArray
 ) -> PateState:
     """Fresh teachers and an empty memory beside these learners."""
+    labelled, teachers = combine_calls(
+        _init_teachers, settings, voting, alone=functools.partial(_init_teachers, settings, voting)
+    )(context, teacher_key)
+    return PateState(learned, labelled, teachers)
+
+
+def _init_teachers(
+    settings: Settings, voting: Voting, context: Context, key: PRNGKeyArray
+) -> tuple[LabelledRows, Teachers]:
     width = _input_width(settings, context)
 
     def teacher(own_key: PRNGKeyArray) -> tuple[CriticNetwork, PyTree]:
@@ -130,13 +141,20 @@ def init_state(
         return network, optimizer_of(settings).init(trainable(network))
 
     labelled = LabelledRows(jnp.zeros((voting.memory, width)), jnp.zeros(voting.memory), jnp.asarray(0, jnp.int32))
-    return PateState(learned, labelled, init_teachers(teacher, voting.teachers, key=teacher_key))
+    return labelled, init_teachers(teacher, voting.teachers, key=key)
 
 
 def init_learners(
     settings: Settings, voting: Voting, hyperparameters: Hyperparameters, key: PRNGKeyArray, context: Context
 ) -> State:
     """A generator and a student, as `gan.init_state` makes them; the student sees rows as its teachers do."""
+    init = functools.partial(_init_learners, settings, voting)
+    return combine_calls(_init_learners, settings, voting, alone=init)(hyperparameters, key, context)
+
+
+def _init_learners(
+    settings: Settings, voting: Voting, hyperparameters: Hyperparameters, key: PRNGKeyArray, context: Context
+) -> State:
     start_key, student_key = jax.random.split(key)
     state = gan.init_state(settings, hyperparameters, start_key, context)
     student = _critic(settings, voting, _input_width(settings, context), settings.critic_widths, student_key)
