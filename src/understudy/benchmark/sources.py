@@ -22,8 +22,8 @@ _verified: set[tuple[str, int, int]] = set()
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     """The folder given, else the one that UNDERSTUDY_DATA names, else a cache folder of the user.
 
-    >>> data_folder("tables")
-    PosixPath('tables')
+    >>> data_folder("tables").name
+    'tables'
     """
     if folder is not None:
         return Path(folder)
