@@ -35,6 +35,7 @@ def build_environment(peer: Peer, root: Path, *, timeout: float = BUILD_SECONDS)
     Its name contains a hash of what is installed, so a change of the peer's packages makes a new one. Processes that
     need the same environment wait for the one that builds it. A failed build leaves nothing.
     """
+    root = root.resolve()  # adapters run in another folder
     folder = root / f"{peer.name}-{_environment_hash(peer)}"
     if (folder / STAMP).exists():
         return folder

@@ -29,7 +29,7 @@ def main(path: str) -> None:
     )
     keys = {name: list(range(size)) for name, size in task["sizes"].items()}
     release = context.query().contingency_table(keys=keys, algorithm=algorithm).release()
-    synthetic = release.synthesize(rows=task["num_rows"], method="sample")
+    synthetic = release.synthesize(rows=task["num_rows"])
     # The package adds a null to every list of keys; its few rows get another value of the column.
     synthetic = synthetic.select(pl.all().fill_null(strategy="forward").fill_null(strategy="backward").fill_null(0))
     synthetic.select(list(task["sizes"])).write_csv(task["output"])
