@@ -39,15 +39,15 @@ def write_table(folder: Path, rows: int = 300) -> None:
     (folder / "people.toml").write_text(SCHEMA)
 
 
-def write_suite(folder: Path, *, methods: str, more: str = "", name: str = "tiny") -> Path:
+def write_suite(folder: Path, *, methods: str, more: str = "", seeds: int = 2) -> Path:
     """A suite file over that table; `methods` are TOML sections or a line."""
     if not (folder / "people.csv").exists():
         write_table(folder)
-    path = folder / f"{name}.toml"
+    path = folder / "tiny.toml"
     path.write_text(
         f"""
 epsilons = [1.0]
-seeds = 2
+seeds = {seeds}
 metrics = ["f1", "tvd2"]
 classifiers = ["logistic"]
 synthetic_rows = 200

@@ -34,8 +34,9 @@ def records(path: Path) -> list[dict]:
 
 
 def workers_of(pid: int) -> list[int]:
-    found = subprocess.run(["pgrep", "-P", str(pid), "-f", "benchmark.worker"], capture_output=True, text=True)
-    return [int(line) for line in found.stdout.split()]
+    """The processes that this one started, by the kernel's own list."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for file in threads for child in file.read_text().split()]
 
 
 def test_a_suite_runs_and_a_second_run_has_nothing_to_do(tmp_path):
@@ -64,9 +65,9 @@ def test_a_suite_runs_and_a_second_run_has_nothing_to_do(tmp_path):
 def test_failures_of_every_kind_are_records_and_harm_no_other_cell(tmp_path):
     """A method that raises, one that takes too long, and the others finish."""
     sections = f'{LONG}\n[[methods]]\nmethod = "{REFUSED}"\nname = "refused"'
-    path = write_suite(tmp_path, methods=sections, more="limits = { minutes = 0.15 }")
+    path = write_suite(tmp_path, methods=sections, more="limits = { minutes = 0.25 }", seeds=1)
     outcome = run(path)
-    assert (outcome.done, outcome.failed) == (3, 4)
+    assert (outcome.done, outcome.failed) == (2, 2)
     reasons = {record["method"]: record["failure"]["reason"] for record in records(path) if record["failure"]}
     assert reasons == {"long": "time", "refused": "error"}
     messages = [record["failure"]["message"] for record in records(path) if record["method"] == "refused"]
@@ -81,24 +82,25 @@ def test_a_cell_that_needs_too_much_memory_is_stopped(tmp_path):
 
 
 def test_a_worker_that_is_killed_costs_its_cell_alone_and_a_retry_runs_it(tmp_path):
-    path = write_suite(tmp_path, methods=LONG, more="real_data = false")
-    killed: list[int] = []
+    path = write_suite(tmp_path, methods=LONG, more="real_data = false", seeds=1)
+    before = set(workers_of(os.getpid()))
 
-    def kill() -> None:
-        while len(killed) < 2:
-            for pid in workers_of(os.getpid()):
-                if pid not in killed and time.monotonic() - began > 6:
-                    os.kill(pid, signal.SIGKILL)
-                    killed.append(pid)
-            time.sleep(0.5)
+    def kill_first_worker() -> None:
+        while not (found := set(workers_of(os.getpid())) - before):
+            time.sleep(0.1)
+        time.sleep(2)
+        os.kill(found.pop(), signal.SIGKILL)
 
-    began = time.monotonic()
-    killer = threading.Thread(target=kill, daemon=True)
-    killer.start()
+    threading.Thread(target=kill_first_worker, daemon=True).start()
     outcome = run(path)
-    assert (outcome.done, outcome.failed) == (2, 2)
-    assert {record["failure"]["reason"] for record in records(path) if record["failure"]} == {"died"}
-    assert "SIGKILL" in next(record["failure"]["message"] for record in records(path) if record["failure"])
+    assert (outcome.done, outcome.failed) == (1, 1)
+    (died,) = (record["failure"] for record in records(path) if record["failure"])
+    assert died["reason"] == "died"
+    assert "SIGKILL" in died["message"]
+    shorter = write_suite(tmp_path, methods=LONG, more="real_data = false\nlimits = { minutes = 0.05 }", seeds=1)
+    assert run(shorter).run == 0
+    assert run(shorter, retry=True).run == 1, "a retry runs what failed, and nothing else"
+    assert {record["failure"]["reason"] for record in records(path) if record["failure"]} == {"time"}
 
 
 SCRIPT = """

@@ -290,9 +290,10 @@ def _reference(cell: Cell, place: Workplace) -> "Reference":
         )
     except (OSError, ValueError, ConfigError):
         found = Reference.of(*real, schema=table.schema, target=table.target, **settings)  # type: ignore[arg-type]
-        part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps(found.to_json()))
-        os.replace(part, path)
+        if "sra" in cell.scoring.metrics:  # the only metric that needs classifiers trained on real rows
+            part = path.with_suffix(f".{os.getpid()}.part")
+            part.write_text(json.dumps(found.to_json()))
+            os.replace(part, path)
     _REFERENCES[name] = found
     return found
 

@@ -169,7 +169,9 @@ class _Pool:
             return
         for message in messages:
             if "key" in message:
-                yield from self._take(process, str(message["key"]), message["part"])
+                part = message["part"]
+                assert isinstance(part, dict)
+                yield from self._take(process, str(message["key"]), part)
             elif "end" in message:
                 process.task = None
                 if process.memory() > self.limits.memory_gb * 2**29:  # compiled programs add up

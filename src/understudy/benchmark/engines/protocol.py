@@ -45,7 +45,8 @@ class Finished:
 class Engine(Protocol):
     """Runs cells in any order. Closing the iterator stops all work; cells that are not finished yield nothing."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def run(self, cells: Sequence[Cell], limits: Limits, places: Places) -> Iterator[Finished]: ...
 

@@ -11,7 +11,7 @@ from understudy.report import svg
 from understudy.report.charts import shade
 from understudy.report.text import listing, minus
 
-RANK_WIDTH = 720.0
+RANK_WIDTH = 820.0
 
 
 def draw_ranks(ranking: Ranking, styles: Mapping[str, MethodStyle], *, metric: str) -> Drawing:
@@ -23,7 +23,7 @@ def draw_ranks(ranking: Ranking, styles: Mapping[str, MethodStyle], *, metric: s
     >>> draw_ranks(Ranking({"a": 1.0, "b": 2.0}, 3, None, None, None), styles, metric="F1").rows
     (('a', '1.00'), ('b', '2.00'))
     """
-    names, left, right = list(ranking.mean_ranks), 150.0, RANK_WIDTH - 150.0
+    names, left, right = list(ranking.mean_ranks), 190.0, RANK_WIDTH - 190.0
     across = Scale(1.0, float(len(names)), left, right)
     axis, bars = 44.0, 12.0 * len(ranking.groups)
     half = (len(names) + 1) // 2

@@ -19,7 +19,7 @@ from understudy.benchmark.report.statistics import SEPARATION, Summary, pareto_f
 from understudy.report import svg
 from understudy.report.text import count_of, listing, number
 
-WIDTH, LEFT, LABELS = 460.0, 48.0, 124.0
+WIDTH, LEFT, LABELS = 480.0, 48.0, 150.0
 """Of a drawing; of its vertical axis; of the direct labels on its right."""
 
 Curves = Mapping[str, Mapping[float, Summary]]
@@ -139,7 +139,7 @@ def _end_labels(
             parts.append(svg.line(right + 14, y, right + 24, y, svg.INK, ' stroke-width="2.2"'))
         else:
             parts.append(styles[method].mark(right + 19, y, 3.4))
-        parts.append(svg.text(right + 28, y + 3.8, method, room=LABELS - 28, extra=' class="axis"'))
+        parts.append(svg.text(right + 28, y + 3.8, method, room=LABELS - 18, extra=' class="axis"'))
     return "".join(parts)
 
 

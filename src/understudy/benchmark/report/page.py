@@ -136,7 +136,7 @@ def _kind(table: TextTable, line: int, column: int) -> str:
 
 
 def _cell(table: TextTable, line: int, column: int, text: str) -> str:
-    inner = render_inline(text)
+    inner = "<br>".join(render_inline(line) for line in text.split("\n"))
     if (line, column) in table.strong:
         inner = f"<b>{inner}</b>"
     if column < table.num_labels:

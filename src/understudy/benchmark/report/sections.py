@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from understudy.benchmark.report import tables
 from understudy.benchmark.report.axes import MethodStyle, assign_styles
 from understudy.benchmark.report.diagrams import Pairs, draw_changes, draw_ranks, largest_change
-from understudy.benchmark.report.document import Bullets, Drawings, Heading, Part, Section, Text
+from understudy.benchmark.report.document import Bullets, Drawing, Drawings, Heading, Part, Section, Text
 from understudy.benchmark.report.figures import Curves, curve_values, draw_curves, draw_front, draw_times
 from understudy.benchmark.report.ranks import rank_methods
 from understudy.benchmark.report.records import (
@@ -22,6 +22,7 @@ from understudy.benchmark.report.records import (
     table_order,
 )
 from understudy.benchmark.report.statistics import (
+    Grid,
     Summary,
     count_seeds,
     count_wins,
@@ -99,7 +100,8 @@ def _ranks(results: Sequence[Result], metrics: Metrics, styles: Mapping[str, Met
         elif missing:
             parts.append(Text(missing.strip(), "note"))
         wins = count_wins(grid, higher_is_better=higher)
-        parts.append(tables.make_rank_table(ranking, wins, count_seeds(private_blocks(grid)), title))
+        seeds, is_folded = count_seeds(private_blocks(grid)), len(parts) > 3
+        parts.append(tables.make_rank_table(ranking, wins, seeds, title, is_folded=is_folded))
     if parts:
         intro = (
             "Methods are ranked within each pair of table and epsilon by their mean over seeds, 1 the best. A method "
@@ -134,23 +136,31 @@ def _curves(results: Sequence[Result], metrics: Metrics, styles: Mapping[str, Me
     parts: list[Part] = []
     for metric in _utilities(results, metrics)[:MOST_CURVES]:
         grid, title = group_results(results, metric), metrics[metric][0]
-        drawings = []
+        rows: list[Part] = []
         for table in table_order(results):
-            curves = _curves_of(grid, table)
-            limits, real = curve_values(curves), grid.get((table, None), {}).get(REAL)
-            for kind, methods in _kinds(results).items():
-                shown = {name: curves[name] for name in (BASELINE, *methods) if name in curves}
-                if curve_values(shown):
-                    drawn = draw_curves(shown, styles, table=table, metric=title, kind=kind, real=real, limits=limits)
-                    drawings.append(drawn)
-        if drawings:
+            drawings = _table_curves(results, grid, table, title, styles)
+            rows += [Drawings(drawings)] if drawings else []
+        if rows:
             better = "Higher" if metrics[metric][1] else "Lower"
             note = f"{better} is better. {BARS} Means over {count_seeds(private_blocks(grid))}."
-            parts += [Heading(title), Drawings(tuple(drawings), note=note)]
+            parts += [Heading(title), Text(note, "note"), *rows]
     return tuple(parts)
 
 
-def _curves_of(grid: Mapping[tuple[str, float | None], Mapping[str, Summary]], table: str) -> Curves:
+def _table_curves(
+    results: Sequence[Result], grid: Grid, table: str, title: str, styles: Mapping[str, MethodStyle]
+) -> tuple[Drawing, ...]:
+    """One drawing a kind of method, all with the vertical scale of the table."""
+    curves, real = _curves_of(grid, table), grid.get((table, None), {}).get(REAL)
+    limits, drawings = curve_values(curves), []
+    for kind, methods in _kinds(results).items():
+        shown = {name: curves[name] for name in (BASELINE, *methods) if name in curves}
+        if any(name != BASELINE for name in shown) and curve_values(shown):
+            drawings.append(draw_curves(shown, styles, table=table, metric=title, kind=kind, real=real, limits=limits))
+    return tuple(drawings)
+
+
+def _curves_of(grid: Grid, table: str) -> Curves:
     curves: dict[str, dict[float, Summary]] = {}
     for (name, epsilon), found in grid.items():
         if name == table and epsilon is not None:
@@ -183,9 +193,7 @@ def wrapper_changes(results: Sequence[Result], metrics: Metrics, wrapper: str) -
     return tuple(parts)
 
 
-def wrapper_pairs(
-    results: Sequence[Result], grid: Mapping[tuple[str, float | None], Mapping[str, Summary]], table: str, wrapper: str
-) -> Pairs:
+def wrapper_pairs(results: Sequence[Result], grid: Grid, table: str, wrapper: str) -> Pairs:
     """Summaries of wrapped and plain, by inner method and epsilon, where both were run."""
     inner = {r.method: r.inner for r in results if r.wrapper == wrapper and r.inner is not None and r.peer is None}
     pairs: dict[str, dict[float, tuple[Summary, Summary]]] = {}

@@ -4,8 +4,8 @@ Failures are counted, never dropped: a mean over the seeds that are done says ho
 """
 
 import dataclasses
+import functools
 import math
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from understudy.benchmark.report.records import REAL, Metrics, Result
@@ -28,16 +28,19 @@ class Summary:
     num_undefined: int = 0
     """Seeds that are done without this metric."""
 
-    @property
+    @functools.cached_property
     def mean(self) -> float | None:
-        return statistics.fmean(self.values) if self.values else None
+        return math.fsum(self.values) / len(self.values) if self.values else None
 
-    @property
+    @functools.cached_property
     def std(self) -> float | None:
         """Standard deviation over seeds; None for fewer than two."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else None
+        if self.mean is None or len(self.values) < 2:
+            return None
+        squares = math.fsum((value - self.mean) ** 2 for value in self.values)
+        return math.sqrt(squares / (len(self.values) - 1))
 
-    @property
+    @functools.cached_property
     def stderr(self) -> float | None:
         """Standard error of the mean; None for fewer than two seeds."""
         return None if self.std is None else self.std / math.sqrt(len(self.values))

@@ -125,7 +125,7 @@ def _facts(results: Sequence[Result], info: ReportInfo) -> Facts:
         ("methods", str(len({result.method for result in private}))),
         ("seeds", str(high) if low == high else f"{low} to {high}"),
         ("epsilons", ", ".join(epsilons) if len(epsilons) <= 8 else f"{epsilons[0]} to {epsilons[-1]}"),
-        ("machine", "; ".join(machines)),
         ("date", info.date),
+        ("machine", "; ".join(machines)),
     ]
     return Facts(tuple((name, value) for name, value in items if value))

@@ -65,7 +65,7 @@ def make_winner_table(grid: Grid, title: str, *, higher_is_better: bool) -> Text
         cells = [table]
         for column, epsilon in enumerate(epsilons, start=1):
             winner = winners.get((table, epsilon))
-            cells.append(f"{winner.method} {_digits(*[winner.summary.mean or 0.0] * 2)}" if winner else NONE)
+            cells.append(f"{winner.method}\n{_digits(*[winner.summary.mean or 0.0] * 2)}" if winner else NONE)
             if winner is not None and not winner.is_clear:
                 soft.add((line, column))
         rows.append(tuple(cells))
@@ -107,7 +107,9 @@ def make_score_table(
     )
 
 
-def make_rank_table(ranking: Ranking, wins: Mapping[tuple[str, str], Tally], seeds: str, title: str) -> TextTable:
+def make_rank_table(
+    ranking: Ranking, wins: Mapping[tuple[str, str], Tally], seeds: str, title: str, *, is_folded: bool = False
+) -> TextTable:
     """Mean ranks, and blocks won, tied and lost against all other methods and against the baseline."""
     names = list(ranking.mean_ranks)
     rows = []
@@ -130,6 +132,7 @@ def make_rank_table(ranking: Ranking, wins: Mapping[tuple[str, str], Tally], see
         tuple(rows),
         note="Wins and losses count pairs of table and epsilon, against each other method, with a difference of more "
         f"than two standard errors. The last column: wins / ties / losses against {BASELINE} alone.",
+        is_folded=is_folded,
     )
 
 

@@ -35,7 +35,8 @@ def main(path: str) -> None:
         return mbi.estimation.MirrorDescent().estimate(domain, measured, iters=task["arguments"]["iterations"])
 
     singles = measure([(name,) for name in names])
-    draft, tree, part_of = estimate(singles), [], {name: name for name in names}
+    draft, part_of = estimate(singles), {name: name for name in names}
+    tree: list[tuple[str, str]] = []
     scores = {pair: abs(data.project(pair).datavector() - draft.project(pair).datavector()).sum()
               for pair in itertools.combinations(names, 2)}  # fmt: skip
     epsilon = np.sqrt(8 * rho / 3 / (len(names) - 1))  # of each selection by the exponential mechanism
