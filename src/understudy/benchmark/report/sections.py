@@ -189,7 +189,7 @@ def wrapper_changes(results: Sequence[Result], metrics: Metrics, wrapper: str) -
                 "better, orange where it is worse; bold beyond two standard errors; × where all cells of one of the "
                 "two failed."
             )
-            parts += [Heading(title), Drawings(drawings, note=note)]
+            parts += [Heading(title), Text(note, "note"), Drawings(drawings)]
     return tuple(parts)
 
 

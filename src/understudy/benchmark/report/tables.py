@@ -32,7 +32,7 @@ def format_mean(summary: Summary) -> str:
 
     >>> from understudy.benchmark.report.statistics import summarise
     >>> format_mean(summarise([0.5, 0.7], num_failed=1))
-    '0.600 ± 0.141 (1 failed)'
+    '0.600 ± 0.141\\n(1 failed)'
     """
     if summary.mean is None:
         return f"{summary.num_failed} failed" if summary.num_failed else "undefined"
@@ -44,7 +44,7 @@ def format_mean(summary: Summary) -> str:
         for count, what in ((summary.num_failed, "failed"), (summary.num_undefined, "undefined"))
         if count
     ]
-    return f"{text} ({', '.join(lost)})" if lost else text
+    return f"{text}\n({', '.join(lost)})" if lost else text
 
 
 def _digits(value: float, size: float) -> str:
