@@ -35,15 +35,15 @@ from understudy.encoding.features import Block  # noqa: E402
 from understudy.privacy.clipping import (  # noqa: E402
     Clip,
     _coefficients,
+    _group_of_leaves,
     _group_squares,
-    _groups,
     add_noise,
     clipped_sum,
     per_example_sum,
     unit_loss,
 )
 from understudy.privacy.device_noise import normals  # noqa: E402
-from understudy.privacy.ghost import Weights, ghost_parts, with_parameters  # noqa: E402
+from understudy.privacy.ghost import Weights, ghost_parts, parameters_of, with_parameters  # noqa: E402
 from understudy.privacy.rows import PrivateUnits  # noqa: E402
 from understudy.privacy.sampling import Batches, chunk_size, num_slots, poisson_batches, sum_over_batch  # noqa: E402
 from understudy.training.critics import row_loss  # noqa: E402
@@ -77,7 +77,7 @@ def rows_and_fakes() -> tuple[PrivateUnits, jax.Array]:
 
 def float32_sum(loss: Callable, critic: Any, units: Any, taken: jax.Array, clip: Clip) -> tuple[Any, jax.Array]:
     """A clipped sum as one product in float32: faster, and moved by one unit beyond the bound."""
-    parts, groups = ghost_parts(loss, critic, units), _groups(critic, clip)
+    parts, groups = ghost_parts(loss, critic, units), _group_of_leaves(parameters_of(critic), clip)
     squares = _group_squares([part.squares() for part in parts], groups, 1)
     keep, finite, _ = _coefficients(squares, taken, clip, 0.0)
     weighted = (part.block_sums(Weights(keep, finite, group), 1)[0] for part, group in zip(parts, groups, strict=True))

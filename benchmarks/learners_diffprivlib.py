@@ -6,6 +6,7 @@ Runs in an environment of its own (diffprivlib 0.6.6 wants scikit-learn below 1.
 guarantees are pure epsilon for replacing one row; bounds and norms are given, so that none is read off the rows.
 """
 
+import argparse
 import sys
 import time
 from pathlib import Path
@@ -16,7 +17,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 try:
     from diffprivlib import models
 except ImportError:
-    sys.exit("diffprivlib is not installed: the comparison is left out. pip install diffprivlib 'scikit-learn<1.6'")
+    models = None
 
 
 def adult(folder: Path, numbers: str, seeds: int = 5) -> None:
@@ -43,7 +44,7 @@ def adult(folder: Path, numbers: str, seeds: int = 5) -> None:
 
 
 def acs(folder: Path, seeds: int = 5) -> None:
-    data = np.load(folder / "acs_places.npz")
+    data = np.load(folder / "acs_positions.npz")
     scores, begun = [], time.time()
     for seed in range(seeds):
         learner = models.LinearRegression(
@@ -54,8 +55,16 @@ def acs(folder: Path, seeds: int = 5) -> None:
     print(f"| diffprivlib linear, plain income | {shown} | {(time.time() - begun) / seeds:.1f} |")
 
 
-if __name__ == "__main__":
-    place = Path(sys.argv[1])
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="what learners.py --export wrote")
+    folder = parser.parse_args().folder
+    if models is None:
+        sys.exit("diffprivlib is not installed: the comparison is left out. pip install diffprivlib 'scikit-learn<1.6'")
     for kind in ("positions", "both"):
-        adult(place, kind)
-    acs(place)
+        adult(folder, kind)
+    acs(folder)
+
+
+if __name__ == "__main__":
+    main()

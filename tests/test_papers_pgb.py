@@ -98,7 +98,7 @@ def test_parts_of_a_repetition_come_together(tmp_path: Path) -> None:
 @needs_tables
 def test_real_titanic_rows_score_as_published() -> None:
     """Table 2 of the paper: logit and forest within 0.02."""
-    found = titanic.judge(0)(titanic._task()[0].train)
+    found = titanic.judge(0)(titanic._loaded()[0].train)
     ours = [found[classifier][score] for classifier, score in titanic.FIGURES[:6]]
     np.testing.assert_allclose(ours, titanic.REAL[:6], atol=0.02)
 

@@ -9,6 +9,7 @@ has a = A and x = -A. Draws of 64 rows, noise multiplier 2.5, as published for A
 `docs/autogan_counterexample.md`.
 """
 
+import argparse
 import functools
 import math
 import sys
@@ -130,4 +131,5 @@ def words() -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     print(words())
