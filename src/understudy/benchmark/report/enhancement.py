@@ -27,7 +27,7 @@ def judge_both_utilities(results: Sequence[Result]) -> Verdict:
     return Verdict(
         "F1 and AUC",
         "Report both. The best methods by F1 often use QUAIL, which sometimes, but not always, costs AUC.",
-        (_quail_wins(results), _quail_costs_auc(results), judge_bests_differ(results, "f1", "auc")),
+        (_quail_wins(results), _quail_costs_auc(results), judge_bests_differ(results, "f1", "auc", WRAPPED)),
     )
 
 

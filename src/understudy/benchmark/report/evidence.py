@@ -233,7 +233,9 @@ def count_best(blocks: Grid, metric: str) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda pair: -pair[1]))
 
 
-def judge_bests_differ(results: Sequence[Result], first: str, second: str) -> Clause:
+def judge_bests_differ(
+    results: Sequence[Result], first: str, second: str, needed: Sequence[str] = EVERY_METHOD
+) -> Clause:
     """Whether two metrics name different methods as best, often enough that both are needed."""
     names = {"f1": "F1", "auc": "AUC", "pmse_ratio": "pMSE"}
     statement = (
@@ -241,7 +243,8 @@ def judge_bests_differ(results: Sequence[Result], first: str, second: str) -> Cl
         f"{names[second]}."
     )
     one, other = blocks_of(results, first, EVERY_METHOD), blocks_of(results, second, EVERY_METHOD)
-    bests = [(best_of(one[block], first), best_of(other[block], second)) for block in one if block in other]
+    able = [block for block in one if len(one[block]) > 2 and block in other and set(needed) & set(one[block])]
+    bests = [(best_of(one[block], first), best_of(other[block], second)) for block in able]
     known = [(a, b) for a, b in bests if a is not None and b is not None]
     differ = sum(a != b for a, b in known)
     return judge(statement, differ >= SOME * len(known) if known else None, f"{differ} of {len(known)} pairs")

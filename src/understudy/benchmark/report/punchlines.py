@@ -7,6 +7,7 @@ the paper states its findings in words; each clause names its own.
 import statistics
 from collections.abc import Mapping, Sequence
 
+from understudy.benchmark.report.diagrams import format_change
 from understudy.benchmark.report.enhancement import judge_both_utilities, judge_quail
 from understudy.benchmark.report.evidence import (
     EVERY_METHOD,
@@ -160,7 +161,7 @@ def _slow_is_good(results: Sequence[Result]) -> Clause:
     found = correlate([times.mean_ranks[n] for n in names], [-scores.mean_ranks[n] for n in names])
     if found is None:
         return judge(statement, None, "no times or no F1 of at least three GANs")
-    return judge(statement, found > 0, f"rank correlation {found:.2f} over {len(names)} GANs")
+    return judge(statement, found > 0, f"rank correlation {format_change(found)} over {len(names)} GANs")
 
 
 # 4
@@ -203,7 +204,7 @@ def _not_redundant(results: Sequence[Result]) -> Clause:
     if not found:
         return judge(statement, None, "no three methods with both metrics")
     mean = statistics.fmean(found)
-    return judge(statement, mean < REDUNDANT, f"mean correlation {mean:.2f} over {len(found)} pairs")
+    return judge(statement, mean < REDUNDANT, f"mean correlation {format_change(mean)} over {len(found)} pairs")
 
 
 # 6
@@ -234,7 +235,7 @@ def _time_grows(results: Sequence[Result]) -> Clause:
     if not found:
         return judge(statement, None, "no GAN with times on three tables")
     mean = statistics.fmean(value for _, value in found)
-    named = ", ".join(f"{name} {value:.2f}" for name, value in found)
+    named = ", ".join(f"{name} {format_change(value)}" for name, value in found)
     return judge(statement, mean > 0, f"rank correlations {named}")
 
 
@@ -272,4 +273,4 @@ def _gap_grows(gaps: Mapping[str, tuple[float, float | None]]) -> Clause:
     found = correlate([float(FEATURES[t]) for t in known], [gaps[t][0] for t in known]) if len(known) > 3 else None
     if found is None:
         return judge(statement, None, f"{len(known)} of the five tables; four are needed")
-    return judge(statement, found > 0, f"rank correlation {found:.2f} over {len(known)} tables")
+    return judge(statement, found > 0, f"rank correlation {format_change(found)} over {len(known)} tables")
