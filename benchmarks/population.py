@@ -27,7 +27,9 @@ def main(arguments: argparse.Namespace) -> None:
     from understudy.training.population import Population
 
     table = load_table(arguments.table)
-    members = [(us.Guarantee(epsilon, DELTA), seed) for epsilon in arguments.epsilons for seed in range(arguments.seeds)]
+    members = [
+        (us.Guarantee(epsilon, DELTA), seed) for epsilon in arguments.epsilons for seed in range(arguments.seeds)
+    ]
     population: Population = Population()
     binning = us.Binning(bins=arguments.bins)
     loaded = time.perf_counter()

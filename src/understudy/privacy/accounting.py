@@ -144,8 +144,11 @@ def rdp_epsilon(events: Sequence[Event], delta: float) -> float:
     >>> round(rdp_epsilon([ZCDP(0.5)], 1e-6), 2)
     5.22
     """
-    if not events:
-        return 0.0
+    return _rdp_epsilon(tuple(events), delta) if events else 0.0
+
+
+@functools.lru_cache(maxsize=4096)
+def _rdp_epsilon(events: tuple[Event, ...], delta: float) -> float:
     total = np.sum([_renyi_curve(event) for event in events], axis=0)
     return float(rdp.compute_epsilon(ORDERS, total, delta)[0])
 
