@@ -13,19 +13,18 @@ long a member takes depends on the others.
 import collections
 import dataclasses
 import functools
-import hashlib
 import queue
 import threading
 import time
-import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
+
+from understudy.training.stacks import Stacks
 
 T = TypeVar("T")
 Batched = Callable[[Sequence[tuple[PyTree, ...]]], PyTree | None]
@@ -166,10 +165,10 @@ class _Member(Generic[T]):
             raise answer
         return answer
 
-    def end(self, seconds: float) -> None:
-        """Wait for the thread to end."""
-        if self._thread is not None:
-            self._thread.join(max(0.0, seconds))
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread has begun and not ended."""
+        return self._thread is not None and not self.is_done
 
     def _run(self) -> None:
         _here.member = self
@@ -198,7 +197,7 @@ class Population(Generic[T]):
         """How often each function was computed for how many members at once."""
         self._patience = patience
         self._posts: queue.SimpleQueue[_Member[T]] = queue.SimpleQueue()
-        self._stacks = _Stacks()
+        self._stacks = Stacks()
         self._sizes: dict[Hashable, set[int]] = collections.defaultdict(set)
         self._most: dict[Hashable, int] = {}
         """The largest groups that fit in memory, where larger ones did not."""
@@ -251,7 +250,7 @@ class Population(Generic[T]):
     def _stop(self, members: Sequence[_Member[T]]) -> None:
         """End all threads: members that wait, or will, are interrupted."""
         end = time.monotonic() + self._patience
-        live = {member for member in members if not member.is_done and member._thread is not None}
+        live = {member for member in members if member.is_running}
         waiting = {member for member in live if member.call is not None}
         while live and time.monotonic() < end:
             for member in waiting:
@@ -327,7 +326,8 @@ class Population(Generic[T]):
 
 
 def _name(call: Call) -> str:
-    return getattr(call.function, "__qualname__", type(call.function).__name__)
+    """The function with the last part of its module's name: gan.advance."""
+    return f"{call.function.__module__.rpartition('.')[2]}.{call.function.__qualname__}"
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -346,73 +346,3 @@ def _vmapped(
         return function(*settings, *structure.fill(arrays))
 
     return eqx.filter_jit(eqx.filter_vmap(one, in_axes=(list(axes),)))
-
-
-# -------------------------------------------------------------------------------------------------------------- stacks
-
-
-class _Row(NamedTuple):
-    """Where an array comes from."""
-
-    stack: Array
-    number: int
-
-
-class _Stacks:
-    """Arrays of members as stacks, and back. A stack whose rows come back in the same order is not made again."""
-
-    def __init__(self) -> None:
-        self._rows: dict[int, _Row] = {}
-        """By the identity of an array, as long as it lives."""
-        self._digests: dict[int, bytes] = {}
-        """The same."""
-
-    def rows(self, stacked: PyTree, count: int) -> list[PyTree]:
-        """The results of the first `count` members."""
-        arrays, rest = eqx.partition(stacked, eqx.is_array)
-        stacks, tree = jax.tree_util.tree_flatten(arrays)
-        results = []
-        for number in range(count):
-            row = _row(stacks, number)
-            for array, stack in zip(row, stacks, strict=True):
-                self._rows[id(array)] = _Row(stack, number)
-                weakref.finalize(array, self._rows.pop, id(array), None).atexit = False
-            results.append(eqx.combine(jax.tree_util.tree_unflatten(tree, row), rest))
-        return results
-
-    def stack(self, arrays: Sequence[Array | np.ndarray], size: int) -> Array:
-        """Stacked along a new axis of `size`; the last array repeats."""
-        known = [self._rows.get(id(array)) for array in arrays]
-        if known[0] is not None and len(whole := known[0].stack) == size:
-            if all(row is not None and row.stack is whole and row.number == at for at, row in enumerate(known)):
-                return whole
-        return _stack(*arrays, *[arrays[-1]] * (size - len(arrays)))
-
-    def is_shared(self, arrays: Sequence[Array | np.ndarray]) -> bool:
-        """Whether all members have the same array, or equal ones. Rows of a stack count as different."""
-        if all(array is arrays[0] for array in arrays):
-            return True
-        if any(id(array) in self._rows for array in arrays):
-            return False
-        first = self._digest(arrays[0])
-        return all(self._digest(array) == first for array in arrays[1:])
-
-    def _digest(self, array: Array | np.ndarray) -> bytes:
-        if (known := self._digests.get(id(array))) is not None:
-            return known
-        is_key = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
-        found = hashlib.blake2b(np.ascontiguousarray(jax.random.key_data(array) if is_key else array)).digest()
-        if isinstance(array, jax.Array):  # others may change
-            self._digests[id(array)] = found
-            weakref.finalize(array, self._digests.pop, id(array), None).atexit = False
-        return found
-
-
-@jax.jit
-def _row(stacks: list[Array], number: int) -> list[Array]:
-    return [jax.lax.dynamic_index_in_dim(stack, number, keepdims=False) for stack in stacks]
-
-
-@jax.jit
-def _stack(*arrays: Array) -> Array:
-    return jnp.stack(arrays)
