@@ -25,7 +25,6 @@ TIMEOUT = 60.0
 """Seconds without an answer after which a download fails."""
 MAX_BYTES = 200 * 2**20
 """Of one download or one file in an archive: the largest raw file of the catalogue has 10 MB."""
-CHUNK = 2**20
 
 
 def fetchable_names() -> list[str]:
