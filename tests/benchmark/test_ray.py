@@ -108,7 +108,7 @@ def by_key(results: Iterator[Finished]) -> dict[str, dict[str, object]]:
 
 
 def leftovers() -> set[str]:
-    return {path.name for path in Path(tempfile.gettempdir()).glob("understudy-*")}
+    return {path.name for path in Path(tempfile.gettempdir()).glob("understudy-ray-*")}
 
 
 def test_results_are_those_of_the_local_engine_also_after_a_worker_was_killed(tmp_path, capfd):
@@ -174,9 +174,12 @@ def test_closing_the_iterator_ends_the_cluster(tmp_path):
 
 
 def test_cells_of_a_lost_node_run_elsewhere(tmp_path):
-    cluster = importlib.import_module("ray.cluster_utils").Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    here = {"node_ip_address": "127.0.0.1"}  # the tests connect to nothing else
+    cluster = importlib.import_module("ray.cluster_utils").Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, **here}
+    )
     try:
-        nodes = [cluster.add_node(num_cpus=1, memory=3 * 2**30) for _ in range(2)]
+        nodes = [cluster.add_node(num_cpus=1, memory=3 * 2**30, **here) for _ in range(2)]
         cells = make_cells(tmp_path, '"independent", "mst"', seeds=2)
         results = make_engine("ray", address=cluster.address).run(cells, ROOM, places(tmp_path))
         found = [next(results)]

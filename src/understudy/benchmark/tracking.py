@@ -34,12 +34,13 @@ PMSE = {"pmse_ratio": "pmse"}
 RETRY_SECONDS = 60.0
 """How long a server that did not answer is left alone."""
 CONNECT_SECONDS = 5.0
-REQUESTS = {
+SETTINGS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "6",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-"""MLflow alone would ask a silent server for minutes. Variables that the user has set stay."""
+"""MLflow alone would ask a silent server for minutes, and print two lines a run. Variables of the user stay."""
 
 
 def make_tracker(name: str, store: ResultStore, suite: Suite, *, uri: str | None = None) -> "MLflowTracker":
@@ -59,11 +60,6 @@ class MLflowTracker:
     """Logs each result of a suite as a run; a cell that has a run is not logged twice.
 
     Raises ConfigError if the server at `uri` does not answer. Without `uri`: a database in the results folder.
-
-    >>> from understudy.benchmark.suite import read_suite
-    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
-    ...     tracker = MLflowTracker(ResultStore(folder), read_suite("smoke"))
-    ...     tracker.close()
     """
 
     def __init__(self, store: ResultStore, suite: Suite, *, uri: str | None = None) -> None:
@@ -113,7 +109,12 @@ class MLflowTracker:
 
 
 def track_results(folder: str | os.PathLike[str], uri: str | None = None) -> int:
-    """Logs what is in a results folder and not yet in MLflow. Returns the number of added runs."""
+    """Logs what is in a results folder and not yet in MLflow. Returns the number of added runs.
+
+    >>> track_results("nowhere")
+    Traceback (most recent call last):
+    understudy.errors.ConfigError: nowhere has no results. Expected a folder that 'understudy benchmark run' wrote.
+    """
     store = ResultStore(folder)
     records = store.read()
     if not records:
@@ -146,7 +147,7 @@ class _Experiment:
         artefacts = None if uri else (folder / ARTEFACTS).as_uri()
         _check_server(self.uri)
         try:
-            with _short_requests():
+            with _mlflow_settings():
                 self._client = mlflow.MlflowClient(tracking_uri=self.uri)
                 self._id = self._find(name, artefacts)
                 self._runs = dict(self._read_runs())
@@ -162,7 +163,7 @@ class _Experiment:
         earlier, status = self._runs.get(key, ("", ""))
         if status == "FINISHED" or (status == "FAILED" and record["status"] != DONE):
             return False
-        with _short_requests():
+        with _mlflow_settings():
             if earlier:
                 self._client.delete_run(earlier)
                 del self._runs[key]
@@ -278,8 +279,8 @@ def _check_server(uri: str) -> None:
 
 
 @contextlib.contextmanager
-def _short_requests() -> Iterator[None]:
-    mine = {name: value for name, value in REQUESTS.items() if name not in os.environ}
+def _mlflow_settings() -> Iterator[None]:
+    mine = {name: value for name, value in SETTINGS.items() if name not in os.environ}
     os.environ.update(mine)
     try:
         yield

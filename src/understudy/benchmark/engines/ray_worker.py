@@ -88,7 +88,7 @@ def used_memory() -> float:
 
 def _node_folder(token: str) -> Path:
     """The files of one run on a node. The token is random: nobody else can have made the folder."""
-    folder = Path(tempfile.gettempdir()) / f"understudy-{token}"
+    folder = Path(tempfile.gettempdir()) / f"understudy-ray-{token}"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
