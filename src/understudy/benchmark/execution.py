@@ -89,7 +89,7 @@ def fit_cells(cells: Sequence[Cell], place: Workplace) -> Iterator[tuple[Cell, R
         try:
             synthetic = _sample(cell, release, table, seconds={"fit": each})
             pq.write_table(synthetic.table, place.table_file(cell), compression="zstd")
-            yield cell, _fitted(synthetic)
+            yield cell, {**_fitted(synthetic), "accelerator": _accelerator()}
         except Exception as error:
             yield cell, failed(error)
 
@@ -189,9 +189,17 @@ def complete(record: Record, *, engine: str, peak_mb: float | None) -> Record:
     }
 
 
+def _accelerator() -> str | None:
+    """What networks are trained on, if not the processor."""
+    import jax
+
+    device = jax.devices()[0]
+    return None if device.platform == "cpu" else str(device.device_kind)
+
+
 @functools.cache
 def machine() -> str:
-    """Processor, cores and Python; the accelerator is added by who uses one."""
+    """Processor, cores and Python of this process."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{platform.machine()}, {cores} core{'s' * (cores != 1)}, Python {platform.python_version()}"
 

@@ -93,6 +93,7 @@ def _collect(
     total: int,
 ) -> None:
     finished = skipped
+    shutil.rmtree(store.folder / "scratch", ignore_errors=True)  # of a run that was killed
     store.scratch()
     try:
         with contextlib.closing(results):  # type: ignore[type-var]
@@ -118,6 +119,8 @@ def keep_result(suite_name: str, store: ResultStore, cell: Cell, found: Record) 
     assert isinstance(fit_seconds, dict)
     assert isinstance(seconds, dict)
     record["seconds"] = {**fit_seconds, **seconds}
+    if accelerator := record.pop("accelerator", None):
+        record["machine"] = f"{record.get('machine', '')}, trained on {accelerator}"
     if certificate is not None:
         store.keep_artefact(cell.key, "certificate.json", certificate)
     if record["status"] == DONE:

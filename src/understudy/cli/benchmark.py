@@ -62,15 +62,17 @@ def fetch(
     to: Annotated[
         Path | None, typer.Option("--to", help="Folder to write to. Default: UNDERSTUDY_DATA, or a cache folder.")
     ] = None,
+    mirror: Annotated[
+        str | None, typer.Option("--mirror", help="An address or a folder that has the raw files.")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Download tables from their public homes, and check them."""
     from understudy.benchmark.downloads import fetch_table
 
     for name in names:
-        with show_progress(quiet, f"fetching {name}"):
-            path = fetch_table(name, to)
-        echo(f"Wrote {path}.", quiet=quiet)
+        for path in fetch_table(name, to, mirror=mirror):
+            echo(f"Wrote {path}.", quiet=quiet)
 
 
 @benchmark_app.command("run")
