@@ -158,7 +158,7 @@ def draw_times(seconds: Mapping[str, Sequence[float]], styles: Mapping[str, Meth
     order = sorted(seconds, key=lambda method: statistics.median(seconds[method]))
     floor = {method: [max(value, 1e-3) for value in seconds[method]] for method in order}
     every = [value for values in floor.values() for value in values]
-    left, top, pitch, right = 128.0, 6.0, 19.0, WIDTH - 62.0
+    left, top, pitch, right = 148.0, 6.0, 19.0, WIDTH - 62.0
     bottom = top + pitch * len(order)
     first, last = min(every), max(every)
     across = Scale(first / 1.6, max(last * 1.3, first * 4), left, right, is_log=True)
@@ -265,7 +265,8 @@ def _point_labels(at: Mapping[str, tuple[float, float]], front: Sequence[str], a
         x, y = at[method]
         wide = svg.breadth(method)
         lefts = (x + 8, x - 8 - wide, x - wide / 2)
-        places = [(lefts[0], y + 4), (lefts[1], y + 4), (lefts[2], y - 9), (lefts[2], y + 17)]
+        beside, around = [(lefts[0], y + 4), (lefts[1], y + 4)], [(lefts[2], y - 9), (lefts[2], y + 17)]
+        places = around + beside if method in front else beside + around  # beside a point of the front runs its line
         places += [(left, y + down) for down in (-8, 16, -20, 28) for left in lefts[:2]]
         boxes = [(left, left + wide, base - 9, base + 2) for left, base in places]
         free = [
