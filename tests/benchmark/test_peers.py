@@ -278,6 +278,7 @@ def test_rows_come_back_in_the_schema(make_peer: MakePeer, root: Path) -> None:
     peer = make_peer(UNIFORM)
     found = run(peer, root)
     assert found.version is None
+    assert 0 < found.seconds < 60
     assert found.table.column_names == TABLE.column_names
     assert found.table.num_rows == 200
     values = {name: set(found.table.column(name).to_pylist()) for name in found.table.column_names}

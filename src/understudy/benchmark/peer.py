@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import jax
@@ -46,6 +47,8 @@ class PeerResult:
     table: pa.Table
     version: str | None
     """The installed version of the peer."""
+    seconds: float
+    """How long the adapter ran: fit and sampling, without building the environment."""
 
 
 def run_peer(
@@ -95,9 +98,12 @@ def run_peer(
         (folder / "task.json").write_text(json.dumps(task))
         codes = codec.encode(train)
         pacsv.write_csv(pa.table({name: codes[:, index] for index, name in enumerate(names)}), folder / "codes.csv")
+        began = time.perf_counter()
         _run_adapter(what, environment, folder, seed=seed, timeout=timeout)
+        seconds = time.perf_counter() - began
         synthetic = _read_codes(what, folder / "synthetic.csv", codec, num_rows)
-    return PeerResult(codec.decode(synthetic, key=jax.random.key(seed)), peer_version(peer, environment))
+    table = codec.decode(synthetic, key=jax.random.key(seed))
+    return PeerResult(table, peer_version(peer, environment), seconds)
 
 
 def public_codec(train: pa.Table, schema: Schema, *, max_bins: int = 32) -> Codec:
