@@ -14,7 +14,6 @@ import pytest
 
 import understudy as us
 from understudy.benchmark.population import fit_population
-from understudy.training.dpsgd import sample_batches_together
 from understudy.training.loop import cached_jit
 from understudy.training.population import Population, combine_calls
 
@@ -254,25 +253,6 @@ def test_pategan_trains_by_groups() -> None:
 )
 def test_every_neural_method_trains_in_a_population(method: str) -> None:
     assert_same(method, tolerance=1e-3)
-
-
-def test_members_with_larger_batches_are_a_group_of_their_own() -> None:
-    """Batches that do not fit the planned slots are sampled alone, as without a population."""
-    from understudy.privacy.dpsgd import ChargedSteps
-    from understudy.privacy.rows import PrivateUnits
-
-    units = PrivateUnits(jnp.zeros((400, 1, 1), jnp.int32), jnp.ones((400, 1), dtype=bool))
-
-    def sample(seed: int) -> list[tuple[int, ...]]:
-        keys = jax.random.split(jax.random.key(seed), 2)
-        steps = ChargedSteps(units, jnp.ones(()), 0.5, 10)  # about 200 units, in slots planned for few
-        batches = sample_batches_together(steps, keys, end=2, batch_size=10)
-        return [leaf.shape for leaf in jax.tree_util.tree_leaves(batches)]
-
-    population: Population[list[tuple[int, ...]]] = Population()
-    found = population.run([functools.partial(sample, seed) for seed in range(3)])
-    assert found == [sample(seed) for seed in range(3)]
-    assert population.groups == {("dpsgd.sample_batches", 1): 3}
 
 
 def test_a_member_that_is_refused_fails_alone() -> None:

@@ -6,9 +6,7 @@ the steps cost.
 """
 
 import dataclasses
-import functools
 import math
-from collections.abc import Sequence
 from typing import Generic
 
 import equinox as eqx
@@ -20,10 +18,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from understudy.privacy.clipping import Clip, RowLoss
 from understudy.privacy.dpsgd import ChargedSteps, FakesFn, PublicSteps, noisy_gradient, public_gradient, sample_batches
-from understudy.privacy.sampling import Batches, num_slots
+from understudy.privacy.sampling import Batches
 from understudy.training.loop import RunOptions, cached_jit, run_training
 from understudy.training.optimizer import Network, optimizer_step, trainable, update_average
-from understudy.training.population import combine_calls
 
 Steps = ChargedSteps | PublicSteps
 
@@ -91,33 +88,11 @@ def train_network(
 def sample_step_batches(descent: Descent, key: PRNGKeyArray, steps: Steps, first: int, count: int) -> Batches:
     """The Poisson batches of steps `first` to `first + count`."""
     keys = cached_jit(_keys_of_steps, count)(key, np.int32(first))
-    return sample_batches_together(
-        steps, keys, end=first + count, batch_size=descent.batch_size, chunk=descent.chunk_size
-    )
+    return sample_batches(steps, keys, end=first + count, batch_size=descent.batch_size, chunk=descent.chunk_size)
 
 
 def _keys_of_steps(count: int, key: PRNGKeyArray, first: Array) -> PRNGKeyArray:
     return jax.vmap(lambda number: jax.random.fold_in(key, number))(first + jnp.arange(count))
-
-
-def sample_batches_together(
-    steps: Steps, keys: PRNGKeyArray, *, end: int, batch_size: int, chunk: int | None = None
-) -> Batches:
-    """As `sample_batches`; in a population, the batches of all members at once."""
-    sample = functools.partial(sample_batches, end=end, batch_size=batch_size, chunk=chunk)
-
-    def of_members(members: Sequence[tuple[PyTree, ...]]) -> Batches | None:
-        """All from the first member's steps: the others have as many units, and the same rate and number of steps.
-
-        Batches that need more room than planned get it for all members, and their units another arrangement. Then
-        each member samples alone, so that its batches do not depend on the others.
-        """
-        first = members[0][0]
-        batches = sample(first, jnp.stack([keys for _, keys in members]))
-        *_, chunks, units = jax.tree_util.tree_leaves(batches)[0].shape
-        return batches if chunks == -(-num_slots(batch_size) // units) else None
-
-    return combine_calls(sample_batches, end, batch_size, chunk, alone=sample, batched=of_members)(steps, keys)
 
 
 def advance(

@@ -19,10 +19,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from understudy.encoding.features import num_features
 from understudy.models.networks import GENERATORS, Generator, GeneratorNetwork
 from understudy.privacy.clipping import Clip
+from understudy.privacy.dpsgd import sample_batches
 from understudy.privacy.sampling import Batches
 from understudy.training.clip_schedule import adapt_clip, init_clip, renew_clip
 from understudy.training.critics import Conditions, row_loss
-from understudy.training.dpsgd import Steps, row_gradient, sample_batches_together
+from understudy.training.dpsgd import Steps, row_gradient
 from understudy.training.generation import Context, critic_input, generate, generator_gradient, one_way
 from understudy.training.loop import RunOptions, TrainingCheckpoint, cached_jit, run_training
 from understudy.training.losses import LOSSES
@@ -140,7 +141,7 @@ def batches_of(settings: Settings, key: PRNGKeyArray, steps: Steps, first: int, 
 
     keys = cached_jit(_keys_of_batches, settings.critic_steps, count)(key, np.int32(first))
     end = (first + count) * settings.critic_steps
-    return sample_batches_together(steps, keys, end=end, batch_size=settings.batch_size, chunk=settings.chunk_size)
+    return sample_batches(steps, keys, end=end, batch_size=settings.batch_size, chunk=settings.chunk_size)
 
 
 def _keys_of_batches(critic_steps: int, count: int, key: PRNGKeyArray, first: Array) -> PRNGKeyArray:
