@@ -7,7 +7,7 @@ import pytest
 
 from tests.benchmark.report.records import make_record
 from understudy.benchmark.report.axes import Scale, assign_styles, scale_around, spread_labels
-from understudy.benchmark.report.diagrams import draw_changes, draw_ranks
+from understudy.benchmark.report.diagrams import draw_changes, draw_ranks, largest_change
 from understudy.benchmark.report.figures import draw_curves, draw_front, draw_times
 from understudy.benchmark.report.ranks import Ranking
 from understudy.benchmark.report.records import read_records
@@ -56,6 +56,13 @@ def test_curves_break_at_failures_and_list_them() -> None:
     ET.fromstring(drawing.to_svg())
 
 
+def test_a_perfect_score_of_zero_leaves_a_logarithmic_scale() -> None:
+    curve = {0.1: summarise([90.0]), 1.0: summarise([2.0])}
+    drawing = draw_curves({"a": curve}, STYLES, table="car", metric="pMSE ratio", real=summarise([0.0]))
+    assert drawing.title == "pMSE ratio on car; real data 0"
+    assert "real data" not in drawing.body
+
+
 def test_the_rank_diagram_has_a_bar_a_group() -> None:
     ranking = Ranking({"a": 1.2, "b": 1.8, "c": 3.0}, 9, 8.0, 0.01, 1.0)
     drawing = draw_ranks(ranking, STYLES, metric="F1")
@@ -74,6 +81,13 @@ def test_changes_are_blue_when_better_whatever_the_direction() -> None:
     assert "#b35806" in up.body
     assert down.rows == (("a", "1", "−3.00", "separated"), ("a", "3", "×", "failed"))
     assert "better in 1 of 2 pairs" in down.label
+
+
+def test_small_changes_do_not_get_the_full_colour() -> None:
+    pairs = {"a": {1.0: (summarise([0.51]), summarise([0.50]))}}
+    assert largest_change([pairs]) == pytest.approx(0.051)
+    pairs = {"a": {1.0: (summarise([0.9]), summarise([0.5]))}}
+    assert largest_change([pairs]) == pytest.approx(0.4)
 
 
 def test_times_are_sorted_and_the_front_is_marked() -> None:

@@ -97,19 +97,15 @@ Pairs = Mapping[str, Mapping[float, tuple[Summary, Summary]]]
 
 
 def largest_change(panels: Sequence[Pairs]) -> float:
-    """The largest absolute difference of all panels: the end of their common scale.
+    """The end of the scale of all panels: their largest difference, and at least a tenth of their largest mean.
 
     >>> largest_change([])
     1e-09
     """
-    gaps = [
-        abs(found[0])
-        for pairs in panels
-        for by_epsilon in pairs.values()
-        for wrapped, plain in by_epsilon.values()
-        if (found := difference(wrapped, plain)) is not None
-    ]
-    return max([*gaps, 1e-9])
+    pairs = [pair for panel in panels for by_epsilon in panel.values() for pair in by_epsilon.values()]
+    gaps = [abs(found[0]) for pair in pairs if (found := difference(*pair)) is not None]
+    means = [abs(summary.mean) for pair in pairs for summary in pair if summary.mean is not None]
+    return max([*gaps, 0.1 * max(means, default=0.0), 1e-9])  # so that noise alone has no full colour
 
 
 def draw_changes(

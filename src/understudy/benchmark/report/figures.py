@@ -61,15 +61,17 @@ def draw_curves(
     """
     epsilons = sorted({epsilon for curve in curves.values() for epsilon in curve})
     right, top, height = WIDTH - LABELS, 8.0, max(236.0, 13.5 * (len(curves) + 1))
-    values = [*curve_values(curves), *limits, *([real.mean] if real and real.mean is not None else [])]
-    up = scale_around(values, top + height, top, is_log=wants_log(values))
+    values, ceiling = [*curve_values(curves), *limits], None if real is None else real.mean
+    is_log = wants_log(values)
+    drawn = ceiling if ceiling is not None and (ceiling > 0 or not is_log) else None  # no place for 0 on a log scale
+    up = scale_around(values if drawn is None else [*values, drawn], top + height, top, is_log=is_log)
     across = Scale(epsilons[0] / 1.25, epsilons[-1] * 1.25, LEFT, right, is_log=True)
     body = [x_axis(across, epsilons, top, top + height, "epsilon (log scale)"), y_axis(up, LEFT, right, metric)]
     ends: dict[str, tuple[float, float]] = {}
     rows: list[tuple[str, ...]] = []
-    if real and real.mean is not None:
-        body.append(svg.line(LEFT, up.at(real.mean), right, up.at(real.mean), svg.INK, ' stroke-width="2.2"'))
-        ends[REAL] = (right, up.at(real.mean))
+    if drawn is not None:
+        body.append(svg.line(LEFT, up.at(drawn), right, up.at(drawn), svg.INK, ' stroke-width="2.2"'))
+        ends[REAL] = (right, up.at(drawn))
     for method, curve in curves.items():
         body += _curve(method, curve, styles[method], across, up, rows)
         known = [(epsilon, summary.mean) for epsilon, summary in sorted(curve.items()) if summary.mean is not None]
@@ -77,10 +79,10 @@ def draw_curves(
             ends[method] = (across.at(known[-1][0]), up.at(known[-1][1]))
     body.append(_end_labels(ends, styles, right, top, top + height))
     shown = listing(list(curves))
-    level = f" Real data scores {number(real.mean)}." if real and real.mean is not None else ""
+    level = f" Real data scores {number(ceiling)}." if ceiling is not None else ""
     return Drawing(
         name=file_name("curves", metric, table, kind),
-        title=f"{metric} on {table}" + (f": {kind}" if kind else ""),
+        title=f"{metric} on {table}" + (f": {kind}" if kind else "") + ("" if drawn == ceiling else "; real data 0"),
         label=f"{metric} on {table} against epsilon from {epsilons[0]:g} to {epsilons[-1]:g} for {shown}.{level}",
         body="".join(body),
         width=WIDTH,

@@ -46,8 +46,8 @@ def render_quail_html(records: Iterable[Record], info: ReportInfo, metrics: Metr
     """The report of the suite `quail-paper` as HTML, with the paper's claims and figures after its summary.
 
     >>> page = render_quail_html([], ReportInfo(suite="quail-paper", title="QUAIL"), {})
-    >>> page.count(": cannot be tested")
-    6
+    >>> "6. Applied scenarios: cannot be tested" in page
+    True
     """
     return render_sections(build_quail_sections(read_records(records), info, metrics), info)
 

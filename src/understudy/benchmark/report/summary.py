@@ -70,7 +70,7 @@ def _best_ranks(ranking: Ranking, title: str) -> list[str]:
 
 def _most_wins(grid: Grid, higher: bool) -> list[str]:
     winners = find_winners(grid, higher_is_better=higher)
-    if not winners:
+    if len(winners) < 2:
         return []
     counts: dict[str, int] = {}
     for winner in winners.values():
