@@ -2,7 +2,10 @@
 
 import contextlib
 import importlib.util
+import json
 import os
+import platform
+import shutil
 import signal
 import socket
 import sys
@@ -14,8 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from understudy._version import __version__
 from understudy.benchmark.cells import Cell, cells_of, table_checksums
 from understudy.benchmark.engines import Finished, Places, make_engine
+from understudy.benchmark.engines.ray_cluster import check_versions
 from understudy.benchmark.suite import Limits, read_suite
 from understudy.errors import ConfigError
 
@@ -107,13 +112,17 @@ def by_key(results: Iterator[Finished]) -> dict[str, dict[str, object]]:
     return {each.cell.key: each.record for each in results}
 
 
-def leftovers() -> set[str]:
-    return {path.name for path in Path(tempfile.gettempdir()).glob("understudy-ray-*")}
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of temporary files, where nothing may be left. Its path is short, since Ray has sockets in it."""
+    folder = Path(tempfile.mkdtemp(prefix="t"))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    shutil.rmtree(folder)
 
 
-def test_results_are_those_of_the_local_engine_also_after_a_worker_was_killed(tmp_path, capfd):
+def test_results_are_those_of_the_local_engine_also_after_a_worker_was_killed(tmp_path, temporary, capfd):
     cells = make_cells(tmp_path, '"independent", "mst"', seeds=2, real_data=True)
-    before = leftovers()
     with kill_workers(1) as killed:
         found = by_key(make_engine("ray", workers=2).run(cells, ROOM, places(tmp_path)))
     assert len(killed) == 1
@@ -124,7 +133,7 @@ def test_results_are_those_of_the_local_engine_also_after_a_worker_was_killed(tm
         assert record["engine"] == "ray"
         assert record["metrics"] == expected[key]["metrics"]
     assert not sys.modules["ray"].is_initialized()
-    assert leftovers() <= before
+    assert not list(temporary.glob("us-ray-*"))
     assert capfd.readouterr() == ("", "")
 
 
@@ -157,8 +166,7 @@ def test_limits_of_memory(tmp_path):
     assert failure["message"].startswith("No node of the Ray cluster has a core and 1e+06 GB of memory")
 
 
-def test_closing_the_iterator_ends_the_cluster(tmp_path):
-    before = leftovers()
+def test_closing_the_iterator_ends_the_cluster(tmp_path, temporary):
     results = make_engine("ray", workers=2).run(
         make_cells(tmp_path, f'"independent", {ENDLESS}'), ROOM, places(tmp_path)
     )
@@ -169,7 +177,7 @@ def test_closing_the_iterator_ends_the_cluster(tmp_path):
     results.close()  # type: ignore[attr-defined]
     assert not sys.modules["ray"].is_initialized()
     wait_for(lambda: not workers(), seconds=10)
-    assert leftovers() <= before
+    assert not list(temporary.glob("us-ray-*"))
     assert signal.getsignal(signal.SIGTERM) == handler == signal.SIG_DFL
 
 
@@ -203,3 +211,19 @@ def test_a_cluster_that_does_not_answer_is_one_line_soon(tmp_path, listening):
             next(results)
     assert "\n" not in str(caught.value)
     assert time.monotonic() - began < 21
+
+
+@pytest.mark.parametrize(
+    ("python", "version", "expected"),
+    [("3.9.1", __version__, "has Python 3.9, but"), (platform.python_version(), "0.0.1", "has Understudy 0.0.1, but")],
+)
+def test_nodes_with_other_versions_are_refused(python, version, expected):
+    check_versions([json.dumps({"host": "n1", "python": platform.python_version(), "understudy": __version__})])
+    with pytest.raises(ConfigError, match=f"Node n1 of the Ray cluster {expected}"):
+        check_versions([json.dumps({"host": "n1", "python": python, "understudy": version})])
+
+
+def test_a_missing_package_is_one_line(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'understudy\[ray\]'"):
+        make_engine("ray")

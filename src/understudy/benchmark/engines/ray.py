@@ -81,9 +81,14 @@ class _Run:
         self.cluster, self.ray, self.limits = cluster, cluster.ray, limits
         self.waiting = collections.deque(_Attempt(cell) for cell in cells)
         self.running: dict[object, _Attempt] = {}
-        self.token = secrets.token_hex(8)
+        self.name = f"understudy-ray-{secrets.token_hex(8)}"  # random: nobody else can have made such a folder
         self.memory = int(limits.memory_gb * 2**30)
-        self.task = {"token": self.token, "memory": self.memory, "environments": str(places.environments)}
+        self.task = {
+            "parent": cluster.folder,
+            "name": self.name,
+            "memory": self.memory,
+            "environments": str(places.environments),
+        }
         self.task["data"] = os.environ.get("UNDERSTUDY_DATA", "")
         self.serve = self.ray.remote(num_cpus=1, memory=self.memory, max_retries=0, num_returns="streaming")(serve_cell)
         self.next_check, self.without_room = 0.0, math.inf
@@ -103,8 +108,9 @@ class _Run:
         """Ends what still runs, and removes the files of the run from the nodes."""
         for stream in self.running:
             self._kill(stream)
-        with contextlib.suppress(self.ray.exceptions.RayError):
-            self.cluster.each_node(remove_folder, self.token, seconds=5.0)
+        if not self.cluster.folder:
+            with contextlib.suppress(self.ray.exceptions.RayError):
+                self.cluster.each_node(remove_folder, self.name, seconds=5.0)
 
     def _hand_out(self, attempt: _Attempt) -> None:
         text = json.dumps({**self.task, "cell": _with_whole_paths(attempt.cell).to_json()})

@@ -42,6 +42,8 @@ class Cluster:
     """Cells that are handed out at a time."""
     patience: float
     """Seconds to wait for a node that can hold a cell."""
+    folder: str = ""
+    """Of a cluster of our own: where its files are. Removed with it."""
 
     def nodes(self) -> list[dict[str, object]]:
         return [node for node in self.ray.nodes() if node["Alive"]]
@@ -120,7 +122,7 @@ def _start(ray: ModuleType, workers: int) -> Iterator[Cluster]:
                     object_store_memory=OBJECT_STORE,
                     _temp_dir=folder,
                 )
-            yield Cluster(ray, 2 * workers, 0.0)
+            yield Cluster(ray, 2 * workers, 0.0, folder)
         finally:
             ray.shutdown()
 

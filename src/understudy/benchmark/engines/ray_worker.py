@@ -31,7 +31,7 @@ def serve_cell(text: str) -> Iterator[str]:
     A worker that should not take another cell says so, and waits to be ended by the driver.
     """
     task = json.loads(text)
-    folder = _node_folder(task["token"])
+    folder = _node_folder(task["name"], task["parent"])
     _hold_core(folder)
     os.environ.update(SINGLE_THREAD)
     if task["data"]:
@@ -86,17 +86,17 @@ def used_memory() -> float:
     return total
 
 
-def _node_folder(token: str) -> Path:
-    """The files of one run on a node. The token is random: nobody else can have made the folder."""
-    folder = Path(tempfile.gettempdir()) / f"understudy-ray-{token}"
+def _node_folder(name: str, parent: str = "") -> Path:
+    """The files of one run on a node."""
+    folder = Path(parent or tempfile.gettempdir()) / name
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
 
-def remove_folder(token: str) -> str:
+def remove_folder(name: str) -> str:
     """Removes the files of a run from a node."""
-    shutil.rmtree(_node_folder(token), ignore_errors=True)
-    return token
+    shutil.rmtree(_node_folder(name), ignore_errors=True)
+    return name
 
 
 @functools.cache
