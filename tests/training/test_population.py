@@ -16,6 +16,7 @@ import understudy as us
 from understudy.benchmark.population import fit_population
 from understudy.training.loop import cached_jit
 from understudy.training.population import Population, combine_calls
+from understudy.training.stacks import Stacks
 
 # ----------------------------------------------------------------------------------------------------------- mechanics
 
@@ -239,20 +240,37 @@ def test_pategan_trains_by_groups() -> None:
     assert population.groups["pate.advance", 1] == 0
 
 
+NETS = "sampling_rate=0.25, latent=4, generator_widths=[8, 8]"
+VOTES = "iterations=10, teacher_batch=4, student_batch=16, memory=64, latent=4, generator_widths=[8, 8]"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [
-        f"dpctgan(steps=50, sampling_rate=0.1, critic_widths=[4], {SMALL.replace('marginals_fraction=0, ', '')})",
-        f"patectgan(iterations=50, teacher_batch=4, {SMALL.replace('marginals_fraction=0, ', '')})",
-        f"boosted({DPGAN}, rounds=3)",
-        "bayesgan",
-        "autogan",
-        "gem",
+        f"dpctgan(steps=10, critic_widths=[4], {NETS})",
+        f"patectgan({VOTES})",
+        f"autogan(steps=10, critic_widths=[4], autoencoder_steps=10, {NETS})",
+        f"bayesgan(steps=10, generator_chains=2, generator_batch=16, critic_widths=[4], {NETS})",
+        f"boosted(dpgan(steps=12, critic_widths=[4], {NETS}), rounds=3, checkpoints=3, checkpoint_every=4, "
+        "samples_per_generator=300)",
+        "gem(steps=20, components=50, width=12, depth=1, latent=6, learning_rate=0.01)",
     ],
+    ids=lambda method: method.partition("(")[0],
 )
 def test_every_neural_method_trains_in_a_population(method: str) -> None:
     assert_same(method, tolerance=1e-3)
+
+
+def test_equal_arrays_of_members_are_not_stacked() -> None:
+    """The private rows of a table are on the device once for all members."""
+    stacks = Stacks()
+    rows, keys = [jnp.arange(3) for _ in range(2)], [jax.random.key(seed) for seed in range(2)]
+    assert stacks.is_shared(rows)
+    assert not stacks.is_shared(keys)
+    results = stacks.rows(stacked := jnp.arange(6).reshape(2, 3), 2)
+    assert stacks.stack(results, 2) is stacked  # not made again
+    np.testing.assert_array_equal(stacks.stack(results[::-1], 3), jnp.asarray([[3, 4, 5], [0, 1, 2], [0, 1, 2]]))
 
 
 def test_a_member_that_is_refused_fails_alone() -> None:
