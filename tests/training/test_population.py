@@ -235,7 +235,7 @@ def test_quail_trains_as_one_program() -> None:
 
 
 def test_pategan_trains_by_groups() -> None:
-    """The number of teachers follows from the budget, so that members of one budget form a group."""
+    """How finely votes are counted is compiled in and follows from the budget: members of one budget form a group."""
     population = assert_same(f"pategan(iterations=50, teacher_batch=4, student_batch=16, {SMALL})")
     assert population.groups["pate.advance", 1] == 0
 
