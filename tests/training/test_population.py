@@ -203,8 +203,8 @@ SCHEMA = {
 }
 SMALL = "latent=4, generator_widths=[8, 8], marginals_fraction=0, marginal_weight=0"
 DPGAN = f"dpgan(steps=50, sampling_rate=0.1, critic_widths=[4], {SMALL})"
-"""Without noisy marginals, at which a generator begins: there its gradient is nearly zero, and Adam divides by it, so
-that rounding errors grow a hundredfold in some steps."""
+"""Without the penalty on noisy marginals: with it, rounding differences of a program for one and for many members grow
+from 1e-6 to about 1e-3 within 50 steps."""
 MEMBERS = [(us.Guarantee(epsilon, 1e-5), seed) for epsilon in (1.0, 3.0) for seed in (0, 1)]
 
 
