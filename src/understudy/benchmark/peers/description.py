@@ -81,6 +81,8 @@ class Peer:
     licence: str
     methods: tuple[PeerMethod, ...]
     adapter: Path
+    without_dependencies: tuple[str, ...] = ()
+    """Requirements that are installed as they are, where their own requirements cannot be met together."""
     distribution: str | None = None
     """The package whose version is that of the peer."""
     notes: tuple[str, ...] = ()
@@ -91,7 +93,10 @@ class Peer:
     def digest(self) -> str:
         """A hash of all that its rows depend on: packages, arguments and adapter, and not its notes or defects."""
         methods = [[method.name, dict(method.arguments)] for method in self.methods]
-        content = json.dumps([self.python, self.packages, methods]).encode() + self.adapter.read_bytes()
+        content = (
+            json.dumps([self.python, self.packages, self.without_dependencies, methods]).encode()
+            + self.adapter.read_bytes()
+        )
         return hashlib.sha256(content).hexdigest()[:12]
 
     def require(self, expression: str) -> tuple[PeerMethod, dict[str, Argument]]:

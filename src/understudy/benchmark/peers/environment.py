@@ -68,9 +68,13 @@ def _fill_environment(peer: Peer, folder: Path, timeout: float) -> None:
     if peer.packages:
         install = [python, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
         _run_step(peer, [*install, *peer.packages], timeout)
+        if peer.without_dependencies:
+            _run_step(peer, [*install, "--no-deps", *peer.without_dependencies], timeout)
     stamp = json.loads(_run_step(peer, [python, "-c", VERSIONS], timeout))
     part = folder / f"{STAMP}.part"
-    part.write_text(json.dumps({**stamp, "requirements": list(peer.packages)}, indent=1) + "\n")
+    part.write_text(
+        json.dumps({**stamp, "requirements": [*peer.packages, *peer.without_dependencies]}, indent=1) + "\n"
+    )
     part.replace(folder / STAMP)
 
 
@@ -114,7 +118,7 @@ def _version_of(command: str) -> tuple[int, ...]:
 
 
 def _environment_hash(peer: Peer) -> str:
-    content = json.dumps([peer.python, *peer.packages]).encode()
+    content = json.dumps([peer.python, *peer.packages, *peer.without_dependencies]).encode()
     return hashlib.sha256(content).hexdigest()[:12]
 
 
