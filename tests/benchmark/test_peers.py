@@ -294,6 +294,7 @@ def test_rows_come_back_in_the_schema(make_peer: MakePeer, root: Path) -> None:
     ("adapter", "reason", "message"),
     [
         ("raise ValueError('no such luck')", "error", "Uniform of Made-up peer failed: ValueError: no such luck"),
+        ("raise ValueError('outer(\\n inner reason\\n)')", "error", "failed: inner reason"),
         ("raise MemoryError", "memory", "MemoryError"),
         ("import os; os.kill(os.getpid(), 9)", "died", "SIGKILL"),
         ("raise SystemExit(3)", "error", "no reason"),

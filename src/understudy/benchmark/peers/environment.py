@@ -142,5 +142,6 @@ def environment_variables() -> dict[str, str]:
 
 
 def last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    """The last line of words, as the reason of a failure: closing brackets of nested messages are none."""
+    lines = [line.strip() for line in text.splitlines() if any(character.isalpha() for character in line)]
     return lines[-1][:300] if lines else "it gave no reason."
