@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 DOCS_STAMP := .venv/.docs
+CLUSTER_STAMP := .venv/.cluster
 
-.PHONY: setup demo test check docs docs-test notebooks bench slow clean
+.PHONY: setup demo test check docs docs-test cluster-test notebooks bench slow clean
 
 setup: $(STAMP)
 
@@ -17,6 +18,10 @@ $(STAMP): pyproject.toml constraints.txt
 $(DOCS_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --group docs
 	touch $(DOCS_STAMP)
+
+$(CLUSTER_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --group cluster
+	touch $(CLUSTER_STAMP)
 
 demo: $(STAMP)
 	$(BIN)/understudy demo
@@ -44,8 +49,14 @@ notebooks: $(DOCS_STAMP)
 	rm -rf build/notebooks
 	$(BIN)/python -m sphinx -q -W --keep-going -E -b dummy -c docs -d build/doctrees . build/dummy
 
+# A local Ray cluster of two workers, and a local MLflow server.
+cluster-test: $(CLUSTER_STAMP)
+	$(BIN)/python -m pytest -q -m "cluster or tracking" tests/benchmark --durations 5
+
+# Needs no data. Run it again to resume; the other suites: understudy benchmark suites.
 bench: $(STAMP)
-	$(BIN)/python benchmarks/marginals.py $(if $(SCORER),--scorer $(SCORER))
+	$(BIN)/understudy benchmark run smoke
+	$(BIN)/understudy benchmark report benchmark-results/smoke -o benchmark-results/smoke.html --force
 
 clean:
 	rm -rf .venv site build jupyter_execute .jax_cache .mypy_cache .ruff_cache .pytest_cache

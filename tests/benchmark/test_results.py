@@ -6,7 +6,7 @@ import pytest
 
 from understudy.benchmark.results import Locked, ResultStore, read_records, write_parquet
 
-RECORD = {
+RECORD: dict[str, object] = {
     "key": "a",
     "suite": "tiny",
     "table": "car",
@@ -24,7 +24,7 @@ RECORD = {
     "rows": {"train": 10, "test": 5, "synthetic": 10, "scored": 10},
     "peak_mb": 100.0,
 }
-FAILED = {
+FAILED: dict[str, object] = {
     **RECORD,
     "key": "b",
     "status": "failed",

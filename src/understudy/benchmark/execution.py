@@ -253,7 +253,7 @@ def _run_peer(cell: Cell, table: BenchmarkTable, place: Workplace) -> Synthetic:
 
     assert cell.method is not None
     assert cell.method.peer is not None
-    peer, began = read_peer(cell.method.peer), time.perf_counter()
+    peer = read_peer(cell.method.peer)
     found = run_peer(
         peer,
         cell.method.expression,
@@ -266,7 +266,7 @@ def _run_peer(cell: Cell, table: BenchmarkTable, place: Workplace) -> Synthetic:
         target=table.target,
         root=place.environments,
     )
-    return Synthetic(found.table, {"fit": time.perf_counter() - began}, peer_version=found.version)
+    return Synthetic(found.table, {"fit": found.seconds}, peer_version=found.version)
 
 
 def _fitted(synthetic: Synthetic) -> Record:

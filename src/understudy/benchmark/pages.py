@@ -93,7 +93,7 @@ def describe_results(
 
 
 def peer_footnotes(records: Sequence[Record]) -> list[str]:
-    """Known privacy defects of the peers among the records."""
+    """How the peers among the records were run, and their known privacy defects."""
     from understudy.benchmark.peer import read_peer
 
     notes = []
@@ -102,7 +102,10 @@ def peer_footnotes(records: Sequence[Record]) -> list[str]:
             peer = read_peer(name)
         except UnderstudyError:  # results of a peer that is no longer there
             continue
-        notes += [f"{peer.title}: {defect}" for defect in peer.defects]
+        notes += [f"{peer.title}: {note}" for note in peer.notes]
+        for defect in peer.defects:
+            which = f" ({', '.join(defect.methods)})" if defect.methods else ""
+            notes.append(f"{peer.title}{which}: {defect.text} Source: {defect.source}.")
     return notes
 
 

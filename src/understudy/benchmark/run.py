@@ -10,8 +10,9 @@ from typing import Protocol
 
 from understudy.benchmark.cells import Cell, cells_of, check_methods, table_checksums
 from understudy.benchmark.engines import Engine, Finished, Places
+from understudy.benchmark.execution import complete, failed
 from understudy.benchmark.results import DONE, Record, ResultStore, describe
-from understudy.benchmark.suite import Suite
+from understudy.benchmark.suite import Limits, Suite
 from understudy.errors import TableError
 from understudy.progress import Progress
 
@@ -68,7 +69,7 @@ def run_suite(
             check_methods(suite)
             store.write_suite(suite, command)
             places = Places(store.folder.resolve(), environments or store.folder.resolve() / "environments")
-            results = engine.run(todo, suite.limits, places)
+            results = _run(engine, todo, suite.limits, places, note)
             _collect(suite, store, results, tracker, progress, skipped=len(cells) - len(todo), total=len(cells))
             found = store.read()
         elif not store.parquet.exists() and found:
@@ -76,6 +77,30 @@ def run_suite(
     mine = [found[cell.key] for cell in cells if cell.key in found]
     done = sum(record["status"] == DONE for record in mine)
     return Outcome(done=done, failed=len(mine) - done, run=len(todo), missing=missing)
+
+
+def _run(
+    engine: Engine, cells: Sequence[Cell], limits: Limits, places: Places, note: Callable[[str], None]
+) -> Iterator[Finished]:
+    """Builds the environments of peers first, so that no cell's time limit pays for one; then runs the cells."""
+    from understudy.benchmark.peer import PeerUnavailable, build_environment, read_peer
+
+    absent: dict[str, Record] = {}
+    for name in sorted({cell.method.peer for cell in cells if cell.method is not None and cell.method.peer}):
+        note(f"Preparing the environment of {name}.")
+        try:
+            build_environment(read_peer(name), places.environments)
+        except PeerUnavailable as error:
+            absent[name] = complete(failed(error), engine=engine.name, peak_mb=None)
+    there: list[Cell] = []
+    for cell in cells:
+        peer = None if cell.method is None else cell.method.peer
+        if peer in absent:
+            yield Finished(cell, dict(absent[peer]))
+        else:
+            there.append(cell)
+    if there:
+        yield from engine.run(there, limits, places)
 
 
 def _is_open(record: Record | None, *, retry: bool) -> bool:

@@ -1,7 +1,9 @@
 """The commands of `understudy benchmark`: run suites of methods on public tables, and report their results."""
 
+import contextlib
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +11,7 @@ import typer
 
 from understudy.cli.options import Force, JsonFile, Quiet
 from understudy.cli.output import write_json
-from understudy.cli.terminal import echo, show_progress
+from understudy.cli.terminal import Interrupted, echo, show_progress
 
 if TYPE_CHECKING:
     from understudy.benchmark.results import Record
@@ -125,7 +127,7 @@ def run(
         from understudy.benchmark.tracking import make_tracker
 
         tracker = make_tracker(track or "mlflow", ResultStore(folder), chosen, uri=track_uri)
-    with show_progress(quiet, "benchmark") as progress:
+    with _keep_results(), show_progress(quiet, "benchmark") as progress:
         outcome = run_suite(
             chosen,
             folder,
@@ -178,6 +180,14 @@ def status(
             f"Failed: {entry['method']} on {entry['table']}, epsilon {entry['epsilon']:g}, seed {entry['seed']}: "
             f"{entry['reason']}: {entry['message']}"
         )
+
+
+@contextlib.contextmanager
+def _keep_results() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; finished cells are kept. The same command runs the others.") from None
 
 
 def _failure(record: "Record") -> dict[str, object]:

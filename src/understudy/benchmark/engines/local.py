@@ -20,7 +20,7 @@ from pathlib import Path
 
 from understudy.benchmark.cells import Cell
 from understudy.benchmark.engines.protocol import Finished, Places, Task
-from understudy.benchmark.execution import failure
+from understudy.benchmark.execution import complete, failure
 from understudy.benchmark.results import FAILED, Record
 from understudy.benchmark.suite import Limits
 
@@ -183,6 +183,8 @@ class _Pool:
         cell = process.waiting.pop(key)
         if task.stage == "fit" and part.get("status") != FAILED:
             self.queue.appendleft(Task("score", (cell,), part))
+        elif task.stage == "fit":
+            yield Finished(cell, complete(part, engine=self.name, peak_mb=process.peak / 1e6))
         else:
             yield Finished(cell, {**task.earlier, **part, "peak_mb": round(process.peak / 1e6, 1)})
 
@@ -205,8 +207,8 @@ class _Pool:
             self.queue.extend(Task("cell", (cell,)) for cell in waiting)
             return
         for cell in waiting:
-            record = {**task.earlier, **failure(reason, message), "peak_mb": round(process.peak / 1e6, 1)}
-            yield Finished(cell, record)
+            record = complete(failure(reason, message), engine=self.name, peak_mb=process.peak / 1e6)
+            yield Finished(cell, {**task.earlier, **record})
 
     def _remove(self, process: "_Process") -> None:
         self.selector.unregister(process.output)
@@ -303,10 +305,9 @@ def _family(pid: int) -> list[int]:
     found, todo = [], [pid]
     while todo:
         found.append(now := todo.pop())
-        try:
-            todo += map(int, Path(f"/proc/{now}/task/{now}/children").read_text().split())
-        except (OSError, ValueError):
-            continue
+        for children in Path(f"/proc/{now}/task").glob("*/children"):  # any thread may have started one
+            with contextlib.suppress(OSError, ValueError):
+                todo += map(int, children.read_text().split())
     return found
 
 
