@@ -13,7 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "src"))
-EPSILONS = (0.1, 0.3, 0.5, 1.0, 3.0, 6.0, 9.0)
+EPSILONS = (0.01, 0.1, 0.5, 1.0, 3.0, 6.0, 9.0)
 DELTA = 1e-5
 
 

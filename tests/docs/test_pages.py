@@ -29,6 +29,7 @@ REASONS = {
     "it installs": ("README.md", "docs/install.md"),
     "it needs a PostgreSQL server": ("docs/tables.md", "docs/howto/files.md"),
     "the program is killed from outside": ("docs/resume.md",),
+    "it downloads": ("docs/howto/benchmark.md",),
 }
 """Why some blocks are not run, and where that is allowed."""
 

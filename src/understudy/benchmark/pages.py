@@ -41,7 +41,7 @@ def write_report_page(
         page = _render_html(records, info)
         pictures: dict[str, str] = {}
     else:
-        page, pictures = _render_markdown(records, info)
+        page, pictures = render_page(records, info, image_folder="images")
     written = [out]
     if pictures:
         (out.parent / "images").mkdir(exist_ok=True)
@@ -62,12 +62,13 @@ def _render_html(records: Sequence[Record], info: ReportInfo) -> str:
     return render_html(records, info, TITLES)
 
 
-def _render_markdown(records: Sequence[Record], info: ReportInfo) -> tuple[str, dict[str, str]]:
+def render_page(records: Sequence[Record], info: ReportInfo, *, image_folder: str) -> tuple[str, dict[str, str]]:
+    """The page as Markdown, and its pictures by file name."""
     if info.suite == PAPER:
         from understudy.benchmark.report.quail import render_quail_markdown
 
-        return render_quail_markdown(records, info, TITLES, image_folder="images")
-    return render_markdown(records, info, TITLES, image_folder="images")
+        return render_quail_markdown(records, info, TITLES, image_folder=image_folder)
+    return render_markdown(records, info, TITLES, image_folder=image_folder)
 
 
 def describe_results(
@@ -75,9 +76,9 @@ def describe_results(
 ) -> ReportInfo:
     """What a page says about the suite; from the file beside the results where there is one."""
     path = Path(results)
-    folder = path if path.is_dir() else path.parent
+    beside = path / "suite.json" if path.is_dir() else path.with_suffix(".json")
     try:
-        suite = json.loads((folder / "suite.json").read_text(encoding="utf-8"))
+        suite = json.loads(beside.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         suite = {}
     name = str(suite.get("name") or records[0].get("suite") or path.stem)
