@@ -273,7 +273,7 @@ def test_labels_of_titanic_come_from_the_list() -> None:
     listed = b'pclass,survived,name,sex,age,sibsp,parch,ticket,fare\n3,1,"A, B",male,,0,0,12,7.5\n'
     found = read("titanic", {"test.csv": test, "titanic3.csv": listed})
     assert (found["Survived"], found["Pclass"], found["Age"], found["Fare"]) == ([True], ["3"], [None], [7.5])
-    with pytest.raises(TableError, match=r"test\.csv has another layout: expected every passenger once"):
+    with pytest.raises(TableError, match=r"test\.csv has an unexpected layout: expected every passenger once"):
         read("titanic", {"test.csv": test, "titanic3.csv": listed.replace(b",12,", b",13,")})
 
 
@@ -286,7 +286,7 @@ def test_visits_leave_out_unused_areas_and_the_last_user() -> None:
 @pytest.mark.parametrize(
     ("name", "raw", "message"),
     [
-        ("car", {"car.data": b"a,b\n"}, "expected 7 values a line"),
+        ("car", {"car.data": b"a,b\n"}, "expected 7 values per line"),
         ("bank", {"bank.zip/bank-full.csv": b"a;b\n"}, "expected the columns age, job"),
         ("bank", {"bank.zip/bank-full.csv": b"BANK\nx" + b";x" * 16}, "a value is not of the expected kind"),
         ("nltcs", {"nltcs.test.data": b"0,1\n"}, "expected 16 bits a line"),
@@ -297,7 +297,7 @@ def test_visits_leave_out_unused_areas_and_the_last_user() -> None:
 )
 def test_another_layout_is_refused(name: str, raw: Files, message: str) -> None:
     header = ";".join(describe_table("bank").kinds or {}).encode()
-    with pytest.raises(TableError, match=f"has another layout: {message}"):
+    with pytest.raises(TableError, match=f"has an unexpected layout: {message}"):
         read(name, {member: content.replace(b"BANK", header) for member, content in raw.items()})
 
 
@@ -305,7 +305,7 @@ def test_another_layout_is_refused(name: str, raw: Files, message: str) -> None:
 def test_images_of_another_layout_are_refused(content: bytes) -> None:
     entry = describe_table("mnist")
     assert entry.download is not None
-    with pytest.raises(TableError, match=r"train-images-idx3-ubyte\.gz is (cut|not)"):
+    with pytest.raises(TableError, match=r"train-images-idx3-ubyte\.gz is (truncated|not)"):
         read_idx(entry, {address.rsplit("/", 1)[-1]: content for address in entry.download.addresses})
 
 
@@ -316,9 +316,9 @@ def test_images_of_another_layout_are_refused(content: bytes) -> None:
     ("content", "message"),
     [
         (None, r"car\+evaluation\.zip answered 404 \(Not Found\)\. See https://archive"),
-        (b"PK but no archive", r"car\+evaluation\.zip is cut or damaged, so car\.data cannot be read from it\. Fetch"),
+        (b"PK but no archive", r"car\+evaluation\.zip is truncated or damaged, so car\.data cannot be read from it\."),
         (zipped({"car.names": b""}), r"car\+evaluation\.zip has no file car\.data"),
-        (zipped({"car.data": b"a,b,2,2,c,d,e\n"}), r"differs from the published table: expected content \w+, found"),
+        (zipped({"car.data": b"a,b,2,2,c,d,e\n"}), r"differs from the catalogue: expected content \w+, found"),
     ],
 )
 def test_failures_are_one_line_and_leave_nothing(
@@ -333,7 +333,7 @@ def test_failures_are_one_line_and_leave_nothing(
 
 def test_a_download_that_is_cut_is_refused(server: str, handler: type[Handler], tmp_path: Path) -> None:
     handler.files["car+evaluation.zip"], handler.cut = b"0123456789", 3
-    with pytest.raises(TableError, match=r"was cut (after 7 of 10 bytes|while it was read)\. Fetch it again"):
+    with pytest.raises(TableError, match=r"was truncated (after 7 of 10 bytes|during the download)\. Fetch it"):
         fetch_table("car", tmp_path, mirror=server)
     assert list(tmp_path.iterdir()) == []
 
@@ -354,10 +354,10 @@ def test_a_download_that_is_too_large_is_refused(
 ) -> None:
     monkeypatch.setattr(downloads, "MAX_BYTES", 2**20)
     handler.files["car+evaluation.zip"] = bytes(2**20 + 1)
-    with pytest.raises(TableError, match=r"has more than 1 MB, which is not the table car"):
+    with pytest.raises(TableError, match=r"is larger than 1 MB, so it is not the table car"):
         fetch_table("car", tmp_path, mirror=server)
     handler.files["car+evaluation.zip"] = zipped({"car.data": bytes(2**20 + 1)})
-    with pytest.raises(TableError, match=r"car\.data in car\+evaluation\.zip has more than 1 MB"):
+    with pytest.raises(TableError, match=r"car\.data in car\+evaluation\.zip is larger than 1 MB"):
         fetch_table("car", tmp_path, mirror=server)
 
 

@@ -1,10 +1,12 @@
 """Results on disk: nothing that was finished is lost, and nothing half-written counts."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from understudy.benchmark.results import Locked, ResultStore, read_records, write_parquet
+from understudy.errors import TableError
 
 RECORD: dict[str, object] = {
     "key": "a",
@@ -106,3 +108,11 @@ def test_artefacts_are_kept_by_cell(store):
     (path,) = store.artefacts("a")
     assert json.loads(path.read_text()) == {"epsilon": 1}
     assert store.artefacts("b") == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a device that is always full")
+def test_a_full_disk_is_one_clear_line(tmp_path):
+    store = ResultStore(tmp_path)
+    store.lines.symlink_to("/dev/full")
+    with pytest.raises(TableError, match="the disk is full"):
+        store.add(RECORD)

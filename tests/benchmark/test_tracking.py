@@ -58,7 +58,7 @@ method = "dpgan(steps=20)"
 name = "dpgan"
 wrappers = ["quail"]
 """
-FAILURE: Record = {"status": "failed", "failure": {"reason": "time", "message": "Not finished in 5 minutes."}}
+FAILURE: Record = {"status": "failed", "failure": {"reason": "time", "message": "Not finished within 5 minutes."}}
 
 
 @dataclasses.dataclass

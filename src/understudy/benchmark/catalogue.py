@@ -10,7 +10,7 @@ from typing import Any, Literal
 from understudy.errors import ConfigError, did_you_mean
 
 SourceKind = Literal["folder", "download", "package", "simulator"]
-"""folder: a file that a person must put there; download: a file that `fetch_table` can make; package: an installed
+"""folder: a file that must be put there by hand; download: a file that `fetch_table` can make; package: an installed
 Python package; simulator: computed."""
 Split = Literal["own", "random", "none"]
 """own: the source's own training and test parts; random: 80 % and 20 % of the rows; none: training rows alone."""
@@ -43,7 +43,7 @@ class Download:
     header: bool = False
     """The first line names the columns."""
     missing: str = ""
-    """What stands for a missing value, beside nothing."""
+    """What stands for a missing value, besides an empty field."""
     comment: str = ""
     """Lines that begin with this are left out."""
     strip_end: str = ""
@@ -81,7 +81,7 @@ class TableEntry:
     split: Split
     target: str | None = None
     above: float | None = None
-    """The target becomes whether it is above this number."""
+    """The target becomes true where it is above this number, else false."""
     left_out: tuple[str, ...] = ()
     how: str = ""
     """How to get a file that cannot be downloaded."""
@@ -102,7 +102,7 @@ class TableEntry:
 
 
 def table_names(source: SourceKind | None = None) -> list[str]:
-    """Every name that `load_table` knows; with `source`, those of that kind alone.
+    """Every name that `load_table` knows; with `source`, only those of that kind.
 
     >>> table_names("simulator")[:2]
     ['made_wide', 'made_long']

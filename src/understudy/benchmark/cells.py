@@ -1,4 +1,4 @@
-"""Cells: one table, one method, one budget and one seed. The hash of a cell names its result."""
+"""Cells: one table, one method, one budget and one seed. The hash of a cell identifies its result."""
 
 import dataclasses
 import functools
@@ -14,12 +14,12 @@ from understudy.benchmark.suite import REAL, MethodSpec, Scoring, Suite, SuiteEr
 from understudy.synthesizers.registry import AUTO, DEFAULT, REVISIONS, SYNTHESIZERS
 
 FORMAT = 1
-"""Raised when the same cell would be scored differently."""
+"""Increased when the same cell would be scored differently."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell:
-    """All that the result of one run depends on."""
+    """Everything that the result of one run depends on."""
 
     table: TableSpec
     method: MethodSpec | None
@@ -37,7 +37,7 @@ class Cell:
 
     @functools.cached_property
     def key(self) -> str:
-        """The hash of everything above but labels."""
+        """The hash of everything above except labels."""
         content = dataclasses.asdict(self)
         content["table"] = {**content["table"], "file": None, "schema": None, "test_file": None}  # `data` covers them
         if content["method"] is not None:
@@ -71,7 +71,7 @@ class Cell:
 
 
 def cells_of(suite: Suite, *, checksums: dict[str, str]) -> list[Cell]:
-    """Every cell, one seed of everything before the next, so that an interrupted run compares all methods.
+    """Every cell, seed by seed, so that even an interrupted run compares all methods.
 
     `checksums` are those of the tables, by name; a table without one is left out.
     """
@@ -103,7 +103,7 @@ def cells_of(suite: Suite, *, checksums: dict[str, str]) -> list[Cell]:
 
 
 def code_of(method: MethodSpec | None) -> str:
-    """What a result depends on besides its settings: versions.
+    """The versions that a result depends on, besides its settings.
 
     >>> code_of(MethodSpec(expression="quail(mst)")).split()[1:]
     ['mst:1', 'quail:1']
@@ -120,7 +120,7 @@ def code_of(method: MethodSpec | None) -> str:
 
 
 def _normalise(expression: str) -> str:
-    """Spaces outside of quotes do not change an expression."""
+    """Without spaces outside quotes, which do not change an expression."""
     return "".join(
         part if at % 2 else re.sub(r"\s+", "", part)
         for at, part in enumerate(re.split(r"(\"[^\"]*\"|'[^']*')", expression))
@@ -128,7 +128,7 @@ def _normalise(expression: str) -> str:
 
 
 def check_methods(suite: Suite) -> None:
-    """Raises for a setting that no method has. Loads the methods, so it is called before a run and not for a report."""
+    """Raises for a setting that its method does not have. Loads the methods, so only runs call it, not reports."""
     from understudy.errors import UnderstudyError
     from understudy.synthesizers import read_method
 
@@ -141,7 +141,7 @@ def check_methods(suite: Suite) -> None:
 
 
 def table_checksums(suite: Suite) -> tuple[dict[str, str], dict[str, str]]:
-    """The checksums of the tables that are here, and for the others what is missing."""
+    """The checksums of the tables that are available, and what is missing for the others."""
     from understudy.benchmark.tables import missing_source, table_checksum
 
     found, missing = {}, {}

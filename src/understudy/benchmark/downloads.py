@@ -1,4 +1,4 @@
-"""Fetches public tables from their homes into the data folder, and checks what was fetched."""
+"""Downloads public tables from their original sources into the data folder, and verifies them."""
 
 import gzip
 import http.client
@@ -45,7 +45,7 @@ def fetch_table(
 ) -> list[Path]:
     """Downloads a table, checks its content and writes its files; returns their paths.
 
-    `folder` is the data folder, created if it is not there; left out, the one of `data_folder()`. `mirror` is an
+    `folder` is the data folder, created if it does not exist; default: that of `data_folder()`. `mirror` is an
     address or a folder with the raw files under their own names, for machines that cannot reach the public ones. Files
     that are already there and correct are kept. If anything fails, nothing is written.
 
@@ -95,7 +95,7 @@ def _create(folder: Path) -> None:
 
 
 def _convert(entry: TableEntry, file: FileEntry, raw: dict[str, bytes]) -> Callable[[Path], None]:
-    """The function that writes this file, once the content is known to be right."""
+    """The function that writes this file, once its content has been checked."""
     if entry.images:
         arrays = read_idx(entry, raw)
         _require_content(entry, file, image_checksum(arrays))
@@ -109,7 +109,7 @@ def _convert(entry: TableEntry, file: FileEntry, raw: dict[str, bytes]) -> Calla
 def _require_content(entry: TableEntry, file: FileEntry, found: str) -> None:
     if found != file.content:
         raise TableError(
-            f"{entry.name} at its public home differs from the published table: expected content {file.content[:12]}, "
+            f"{entry.name} at its source differs from the catalogue: expected content {file.content[:12]}, "
             f"found {found[:12]}. Nothing was written. Look for a notice of a new version at {entry.homepage}."
         )
 
@@ -152,9 +152,9 @@ def _fetch(entry: TableEntry, address: str, mirror: str | None, timeout: float) 
     except (TimeoutError, urllib.error.URLError, http.client.HTTPException, OSError) as error:
         raise TableError(f"{address} {_failure(error, timeout)}") from None
     if len(content) > MAX_BYTES:
-        raise TableError(f"{address} has more than {MAX_BYTES // 2**20} MB, which is not the table {entry.name}.")
+        raise TableError(f"{address} is larger than {MAX_BYTES // 2**20} MB, so it is not the table {entry.name}.")
     if expected is not None and len(content) != int(expected):
-        raise TableError(f"{address} was cut after {len(content):,} of {int(expected):,} bytes. Fetch it again.")
+        raise TableError(f"{address} was truncated after {len(content):,} of {int(expected):,} bytes. Fetch it again.")
     return content
 
 
@@ -164,9 +164,9 @@ def _failure(error: Exception, timeout: float) -> str:
     if isinstance(reason, TimeoutError):
         return f"did not answer within {timeout:g} seconds. Try again later."
     if isinstance(reason, http.client.IncompleteRead):
-        return "was cut while it was read. Fetch it again."
+        return "was truncated during the download. Fetch it again."
     said = getattr(reason, "strerror", None) or type(reason).__name__
-    return f"cannot be reached ({said}). Check the network, or use a copy of the raw files as the mirror."
+    return f"cannot be reached ({said}). Check the network, or use a copy of the raw files as a mirror."
 
 
 def _read_local(path: Path) -> bytes:
@@ -185,7 +185,9 @@ def _extract(archive: bytes, member: str, name: str) -> bytes:
             content = _read_member(opened, found, name)
         content = gzip.decompress(content) if found.filename.endswith(".gz") else content
     except (zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile):
-        raise TableError(f"{name} is cut or damaged, so {member} cannot be read from it. Fetch it again.") from None
+        raise TableError(
+            f"{name} is truncated or damaged, so {member} cannot be read from it. Fetch it again."
+        ) from None
     return _extract(content, rest, first) if rest else content
 
 
@@ -199,5 +201,5 @@ def _member(opened: zipfile.ZipFile, names: Sequence[str], archive: str) -> zipf
 
 def _read_member(opened: zipfile.ZipFile, info: zipfile.ZipInfo, archive: str) -> bytes:
     if info.file_size > MAX_BYTES:
-        raise TableError(f"{info.filename} in {archive} has more than {MAX_BYTES // 2**20} MB: it is not the table.")
+        raise TableError(f"{info.filename} in {archive} is larger than {MAX_BYTES // 2**20} MB: not the table.")
     return opened.read(info)

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Workplace:
-    """Where a worker finds and leaves files."""
+    """Where a worker reads and writes files."""
 
     scratch: Path
     """For synthetic tables between fit and score."""
     references: Path
-    """What scores need of the real tables alone, kept between processes."""
+    """What scores need from the real tables alone, shared between processes."""
     environments: Path
     """The environments of peers."""
 
@@ -50,7 +50,7 @@ class Workplace:
 
 @dataclasses.dataclass(frozen=True)
 class Synthetic:
-    """A synthetic table and what is known about its making."""
+    """A synthetic table and how it was made."""
 
     table: pa.Table
     seconds: dict[str, float]
@@ -130,7 +130,7 @@ def synthesize(cell: Cell, place: Workplace) -> Synthetic:
 
 
 def score(cell: Cell, synthetic: pa.Table, place: Workplace) -> Record:
-    """The scores of a synthetic table, as the part of a record that holds them."""
+    """The scores of a synthetic table, as part of a record."""
     from understudy.benchmark.scoring import score_table
 
     table, began = load_spec(cell.table), time.perf_counter()
@@ -156,7 +156,7 @@ def score(cell: Cell, synthetic: pa.Table, place: Workplace) -> Record:
 
 
 def _own_details(details: dict[str, object]) -> dict[str, object]:
-    """Without what is the same in every record of a table: the record of the real data has it."""
+    """Without what is the same for all records of a table: only the record of the real data keeps that."""
     return {key: value for key, value in details.items() if key not in ("real_classifiers", "settings")}
 
 
@@ -174,7 +174,7 @@ def failure(reason: str, message: str) -> Record:
 
 
 def complete(record: Record, *, engine: str, peak_mb: float | None) -> Record:
-    """A whole record: with the version, the machine and the day."""
+    """A complete record, with the version, the machine and the date."""
     return {
         "metrics": {},
         "details": {},
@@ -190,7 +190,7 @@ def complete(record: Record, *, engine: str, peak_mb: float | None) -> Record:
 
 
 def _accelerator() -> str | None:
-    """What networks are trained on, if not the processor."""
+    """The device that networks are trained on; None: the CPU."""
     import jax
 
     device = jax.devices()[0]
@@ -209,7 +209,7 @@ def machine() -> str:
 
 @functools.lru_cache(maxsize=4)
 def load_spec(spec: TableSpec) -> BenchmarkTable:
-    """A table of the catalogue, or a file of the user's."""
+    """A table from the catalogue, or a user's file."""
     return load_table(spec.name) if spec.file is None else _load_file(spec)
 
 
@@ -279,7 +279,7 @@ _REFERENCES: "dict[str, Reference]" = {}
 
 
 def _reference(cell: Cell, place: Workplace) -> "Reference":
-    """What the scores need of the real table alone: computed once for each table and way of scoring."""
+    """What the scores need from the real table alone: computed once for each table and scoring settings."""
     from understudy.benchmark.scoring import Reference
 
     name = f"{cell.table.name}-{_reference_key(cell)}.json"

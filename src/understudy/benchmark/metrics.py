@@ -24,7 +24,7 @@ class BenchmarkMetric:
     higher_is_better: bool
     needs_target: bool
     group: str
-    """Under which heading reports show it: prediction, propensity, marginals, distance or validity."""
+    """The heading under which reports show it: prediction, propensity, marginals, distance or validity."""
 
 
 def _prediction(name: str, title: str, meaning: str, *, higher_is_better: bool = True) -> BenchmarkMetric:
@@ -44,7 +44,7 @@ METRICS: dict[str, BenchmarkMetric] = {
         _prediction(
             "f1",
             "F1, best classifier",
-            f"{_TRAINED}: the best F1. Of the positive class, or the mean weighted by class frequency. {_FEWER}",
+            f"{_TRAINED}: the best F1, of the positive class or as a mean weighted by class frequency. {_FEWER}",
         ),
         _prediction("auc", "AUC, best classifier", f"{_TRAINED}: the best area under the ROC curve. {_FEWER}"),
         _prediction("accuracy", "Accuracy, best classifier", f"{_TRAINED}: the best accuracy. {_FEWER}"),
@@ -75,9 +75,9 @@ METRICS: dict[str, BenchmarkMetric] = {
         _distance(
             "pmse_ratio",
             "pMSE ratio, classification tree",
-            "How well a classification tree separates synthetic from real rows, over the same with shuffled labels. "
-            "About 1: like another sample of the population. A copy of the training rows scores 0. At most 3,000 rows "
-            "of each table.",
+            "How well a classification tree separates synthetic from real rows, relative to shuffled labels. "
+            "About 1: like another sample from the population. A copy of the training rows scores 0. At most 3,000 "
+            "rows of each table.",
             group="propensity",
         ),
         _distance(
@@ -117,7 +117,7 @@ METRICS: dict[str, BenchmarkMetric] = {
         _distance(
             "tvd3",
             "Total variation, 3-way marginals",
-            "The same for triples of columns, averaged over all triples, or over 500 fixed random ones of more.",
+            "The same for triples of columns, averaged over all triples, or 500 fixed random ones if there are more.",
             group="marginals",
         ),
         _distance(
@@ -163,7 +163,7 @@ METRICS: dict[str, BenchmarkMetric] = {
         _distance(
             "invalid_cells",
             "Invalid cells",
-            "The fraction of cells that are out of range, unlisted, or missing where real rows have no missing values.",
+            "The fraction of cells that are out of range, not a listed category, or missing where no real value is.",
             group="validity",
         ),
     )
@@ -181,7 +181,7 @@ def metric_names() -> tuple[str, ...]:
 
 
 def check_metrics(names: Sequence[str]) -> None:
-    """Refuse an empty list and a name that is no metric.
+    """Refuse an empty list and unknown names.
 
     >>> check_metrics(["f1", "tvd2"])
     >>> try:

@@ -26,7 +26,7 @@ PAPER = "quail-paper"
 def write_report_page(
     results: str | os.PathLike[str], out: Path, *, title: str | None = None, force: bool = False
 ) -> list[Path]:
-    """The page of a results folder as HTML or Markdown, by the extension of `out`; the files that were written.
+    """The page of a results folder as HTML or Markdown, by the extension of `out`; returns the files written.
 
     The pictures of a Markdown page go to the folder `images` beside it.
     """
@@ -74,7 +74,7 @@ def render_page(records: Sequence[Record], info: ReportInfo, *, image_folder: st
 def describe_results(
     results: str | os.PathLike[str], records: Sequence[Record], *, title: str | None = None
 ) -> ReportInfo:
-    """What a page says about the suite; from the file beside the results where there is one."""
+    """What a page says about the suite, from the file beside the results if there is one."""
     path = Path(results)
     beside = path / "suite.json" if path.is_dir() else path.with_suffix(".json")
     try:

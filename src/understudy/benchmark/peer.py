@@ -2,7 +2,7 @@
 
 A peer is described by `peers/NAME.toml` and called by `peers/adapters/NAME.py`, a script that runs in the peer's
 environment and imports nothing of Understudy. Rows are encoded and decoded here, so every peer gets the same integer
-codes over the same public domain, and none has to read a domain off the data.
+codes over the same public domain, and none has to infer a domain from the data.
 """
 
 import dataclasses
@@ -66,11 +66,11 @@ def run_peer(
     timeout: float | None = None,
     max_bins: int = 32,
 ) -> PeerResult:
-    """Synthetic rows of a method of a peer, in the columns of the schema.
+    """Synthetic rows from a method of a peer, in the columns of the schema.
 
     `method` is a name or an expression such as `aim(degree=3)`. The schema must declare all bounds and categories:
-    numbers are cut into `max_bins` bins of equal width between their bounds, and the peer sees codes and their number
-    only. `root` has the environments.
+    numbers are cut into `max_bins` bins of equal width between their bounds, and the peer sees only
+    the codes and the size of each column. `root` is the folder of environments.
     """
     chosen, arguments = peer.require(method)
     codec = public_codec(train, schema, max_bins=max_bins)
@@ -94,7 +94,7 @@ def run_peer(
     what, environment = f"{chosen.title} of {peer.title}", build_environment(peer, root)
     with tempfile.TemporaryDirectory(prefix="understudy-peer-") as scratch:
         folder = Path(scratch)
-        shutil.copy(peer.adapter, folder / "adapter.py")  # alone there: its name could hide the package it imports
+        shutil.copy(peer.adapter, folder / "adapter.py")  # away from the others: its name would shadow the package
         (folder / "task.json").write_text(json.dumps(task))
         codes = codec.encode(train)
         pacsv.write_csv(pa.table({name: codes[:, index] for index, name in enumerate(names)}), folder / "codes.csv")
@@ -107,7 +107,7 @@ def run_peer(
 
 
 def public_codec(train: pa.Table, schema: Schema, *, max_bins: int = 32) -> Codec:
-    """The codec of a schema that leaves nothing to be estimated. Reads the number of rows, and no value.
+    """The codec of a schema that leaves nothing to be estimated. Reads the number of rows, but no values.
 
     >>> schema = Schema.from_toml('[columns.age]\\nkind = "integer"\\nbounds = [0, 99]')
     >>> public_codec(pa.table({"age": [17, 90]}), schema, max_bins=10).domain.sizes
@@ -131,7 +131,7 @@ def public_codec(train: pa.Table, schema: Schema, *, max_bins: int = 32) -> Code
 
 
 def _run_adapter(what: str, environment: Path, folder: Path, *, seed: int, timeout: float | None) -> None:
-    """Runs the adapter in a folder. What it writes to stderr goes to a file: a process it leaves cannot block us."""
+    """Runs the adapter in a folder. Its stderr goes to a file: a process it leaves behind cannot block us."""
     variables = {**environment_variables(), "PYTHONHASHSEED": str(seed % 2**32)}
     command = [str(environment_python(environment)), "adapter.py", "task.json"]
     log = folder / "stderr.txt"
@@ -147,7 +147,7 @@ def _run_adapter(what: str, environment: Path, folder: Path, *, seed: int, timeo
             process.kill()
             process.wait()
     if code < 0:
-        raise PeerError(f"{what} was ended by {signal.Signals(-code).name}.", reason="died")
+        raise PeerError(f"{what} was killed by {signal.Signals(-code).name}.", reason="died")
     if code > 0:
         said = last_line(log.read_text(errors="replace"))
         raise PeerError(f"{what} failed: {said}", reason="memory" if "MemoryError" in said else "error")

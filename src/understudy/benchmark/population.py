@@ -28,10 +28,10 @@ def fit_population(
     binning: Binning | None = None,
     population: Population[Release] | None = None,
 ) -> list[Release | Exception]:
-    """One release, or the error of its fit, for each guarantee and seed: those of `fit` with the same arguments.
+    """One release, or the error of its fit, for each guarantee and seed: what `fit` gives with the same arguments.
 
-    Members train together if their columns have as many bins. By default bins are estimated privately, so they differ
-    between budgets and seeds; `binning=Binning(bins="uniform")` takes them from declared bounds.
+    Members train together if their columns have the same number of bins. By default bins are estimated privately, so
+    they differ between budgets and seeds; `binning=Binning(bins="uniform")` takes them from declared bounds.
 
     >>> table = pa.table({"member": ["yes", "no"] * 50})
     >>> schema = {"columns": {"member": {"kind": "categorical", "categories": ["no", "yes"]}}}

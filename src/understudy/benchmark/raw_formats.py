@@ -31,14 +31,14 @@ IDX_BYTES = 8
 
 
 def read_text(entry: TableEntry, file: FileEntry, raw: RawFiles) -> pa.Table:
-    """Separated text with one row a line; columns are in the order of the catalogue."""
+    """Separated text with one row per line; columns are in the order of the catalogue."""
     layout, kinds = _layout(entry), entry.kinds or {}
     lines = raw[file.member].decode("utf-8-sig").splitlines()
     kept = (line for line in lines if line.strip() and not (layout.comment and line.startswith(layout.comment)))
     rows = [[cell.strip() for cell in row] for row in csv.reader(kept, delimiter=layout.separator)]
     if layout.header:
         _require(rows.pop(0) == list(kinds), file, f"expected the columns {', '.join(kinds)}")
-    _require(all(len(row) == len(kinds) for row in rows), file, f"expected {len(kinds)} values a line")
+    _require(all(len(row) == len(kinds) for row in rows), file, f"expected {len(kinds)} values per line")
     rows = [[*row[:-1], row[-1].removesuffix(layout.strip_end)] for row in rows]
     missing = ("", layout.missing)
     cells = [[None if cell in missing else cell for cell in column] for column in zip(*rows, strict=True)]
@@ -52,7 +52,7 @@ def read_bits(entry: TableEntry, file: FileEntry, raw: RawFiles) -> pa.Table:
     lines = raw[file.member].split()
     digits = b"".join(lines).replace(b",", b"")
     _require(
-        not digits.strip(b"01") and len(digits) == len(lines) * len(names), file, f"expected {len(names)} bits a line"
+        not digits.strip(b"01") and len(digits) == len(lines) * len(names), file, f"expected {len(names)} bits per line"
     )
     bits = np.frombuffer(digits, np.uint8).reshape(len(lines), len(names)) == ord("1")
     if layout.reverse:
@@ -61,7 +61,7 @@ def read_bits(entry: TableEntry, file: FileEntry, raw: RawFiles) -> pa.Table:
 
 
 def read_parquet(entry: TableEntry, file: FileEntry, raw: RawFiles) -> pa.Table:
-    """A Parquet file with other types of the same columns."""
+    """A Parquet file with the same columns in other types."""
     kinds = entry.kinds or {}
     table = pq.read_table(io.BytesIO(raw[file.member]))
     _require(table.column_names == list(kinds), file, f"expected the columns {', '.join(kinds)}")
@@ -133,7 +133,7 @@ def _layout(entry: TableEntry) -> Download:
 
 def _require(holds: bool, file: FileEntry, expected: str) -> None:
     if not holds:
-        raise TableError(f"{file.member} has another layout: {expected}. The publisher may have changed it.")
+        raise TableError(f"{file.member} has an unexpected layout: {expected}. The publisher may have changed it.")
 
 
 def _typed(columns: Mapping[str, Cells], entry: TableEntry, file: FileEntry) -> pa.Table:
@@ -142,7 +142,7 @@ def _typed(columns: Mapping[str, Cells], entry: TableEntry, file: FileEntry) -> 
     try:
         made = {name: _parse(cells, kinds[name]) for name, cells in columns.items()}
     except ValueError:
-        raise TableError(f"{file.member} has another layout: a value is not of the expected kind.") from None
+        raise TableError(f"{file.member} has an unexpected layout: a value is not of the expected kind.") from None
     return _labelled(made, entry, file)
 
 
@@ -166,7 +166,7 @@ def _labelled(columns: Mapping[str, pa.Array | pa.ChunkedArray], entry: TableEnt
 
 
 def _different(names: Sequence[str]) -> list[str]:
-    """The names, with a number after each that occurred before.
+    """The names, with a number after each one that occurred before.
 
     >>> _different(["a", "b", "a"])
     ['a', 'b', 'a 2']
@@ -185,7 +185,7 @@ def _read_dicts(raw: bytes) -> list[dict[str, str]]:
 
 
 def _passenger(row: Mapping[str, str]) -> tuple[object, ...]:
-    """What tells passengers apart in both lists."""
+    """What identifies a passenger in both lists."""
     age = round(float(row["age"]), 1) if row["age"] else None
     return (*(row[key].replace('"', "").lower() for key in ("name", "ticket", "pclass", "sex", "sibsp", "parch")), age)
 
@@ -195,7 +195,7 @@ def _read_idx(raw: bytes, name: str) -> np.ndarray:
     try:
         content = gzip.decompress(raw)
     except (OSError, EOFError):
-        raise TableError(f"{name} is cut or not compressed with gzip. Fetch it again.") from None
+        raise TableError(f"{name} is truncated or not compressed with gzip. Fetch it again.") from None
     dimensions = content[3] if len(content) > 3 else 0
     start = 4 + 4 * dimensions
     shape = tuple(np.frombuffer(content[4:start], ">u4").astype(int)) if len(content) >= start else ()

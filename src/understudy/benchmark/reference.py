@@ -24,7 +24,7 @@ from understudy.evaluation.table import REAL_TABLE, ColumnSpec, EncodedTable, La
 from understudy.schema import Schema
 
 MAX_ROWS = 10_000
-"""The default limit on the rows of each table that enter the scores."""
+"""The default limit on the rows of each table that are scored."""
 MLP_ROWS = 2_500
 """The default limit on the training rows of the multilayer perceptron: with 10,000 rows it takes 5 s, longer than the
 other four classifiers of the QUAIL paper together."""
@@ -83,7 +83,7 @@ class Reference:
     """The class whose F1 and AUC count; None: the target does not have two classes."""
     settings: LearningSettings
     rows: Mapping[str, int]
-    """Of the whole training and test tables."""
+    """The number of rows of the whole training and test tables."""
     saved: ModelScores | None = None
     """The scores from an earlier process."""
 
@@ -119,7 +119,7 @@ class Reference:
         )
 
     def read(self, synthetic: pa.Table) -> EncodedTable:
-        """A synthetic table on the layout of the real one, with at most as many rows as the training rows here."""
+        """A synthetic table on the layout of the real one, with no more rows than the training table here."""
         return self.train.layout.read(synthetic, "synthetic table").at_most(self.train.num_rows, seed=SAMPLE_SEED)
 
     def learn(self, table: EncodedTable, seed: int) -> Result:
@@ -138,7 +138,7 @@ class Reference:
 
     @cached_property
     def model_scores(self) -> ModelScores:
-        """The scores of classifiers trained on the real rows, with seed 0; empty without a target that has classes."""
+        """The scores of classifiers trained on the real rows, with seed 0; empty if there is no categorical target."""
         if self.saved is not None:
             return self.saved
         if self.target is None or self.target.is_numeric or self.test is None:
@@ -148,7 +148,7 @@ class Reference:
 
     @cached_property
     def key(self) -> str:
-        """A hash of all that the scores depend on: rows, settings and the version of scikit-learn."""
+        """A hash of everything that the scores depend on: rows, settings and the version of scikit-learn."""
         digest = hashlib.blake2b(digest_size=16)
         column = None if self.target is None else self.target.name
         facts = [dataclasses.asdict(self.settings), column, str(self.positive), sklearn.__version__]
@@ -160,7 +160,7 @@ class Reference:
         return digest.hexdigest()
 
     def to_json(self) -> dict[str, object]:
-        """The scores of the classifiers, computed if they are not yet; JSON-safe."""
+        """The scores of the classifiers, computed if necessary; JSON-safe."""
         return {"format": FORMAT, "key": self.key, "models": {name: dict(s) for name, s in self.model_scores.items()}}
 
     @classmethod
@@ -191,7 +191,7 @@ class Reference:
 
 
 def plain_scores(scores: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
-    """With None for scores that are undefined, as JSON needs.
+    """The scores, with None for those that are undefined, as JSON requires.
 
     >>> plain_scores({"logistic": {"f1": 0.5, "auc": math.nan}})
     {'logistic': {'f1': 0.5, 'auc': None}}

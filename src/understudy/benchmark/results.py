@@ -1,7 +1,6 @@
-"""The results of a suite on disk: one JSON object a line, appended and synced as cells finish, and a Parquet copy.
+"""The results of a suite on disk: one JSON object per line, appended and synced as cells finish, and a Parquet copy.
 
-Only whole lines count: a file cut in the middle of a line loses that cell, which then runs again. One run writes at a
-time, guarded by a lock.
+Only complete lines count: a cell whose line is truncated runs again. One run writes at a time, guarded by a lock.
 """
 
 import contextlib
@@ -23,15 +22,15 @@ except ImportError:  # Windows: two runs at once are the user's responsibility t
     fcntl = None  # type: ignore[assignment]
 
 Record = dict[str, object]
-"""One line of results.jsonl; docs/benchmark.md lists its fields."""
+"""One line of results.jsonl: the fields of `describe` and of `execution.complete`."""
 
 DONE, FAILED = "done", "failed"
 METRIC = "metric_"
-"""Before the name of a metric in the columns of the Parquet file."""
+"""Prefix of the columns with metrics in the Parquet file."""
 
 
 class Locked(UnderstudyError):
-    """Another run writes to this folder."""
+    """Another run is writing to this folder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +81,7 @@ class ResultStore:
         return self.folder / "results.parquet"
 
     def read(self) -> dict[str, Record]:
-        """The latest record of each cell, by key. Lines that are not whole are skipped."""
+        """The latest record of each cell, by key. Incomplete lines are skipped."""
         try:
             content = self.lines.read_bytes()
         except FileNotFoundError:
@@ -96,7 +95,7 @@ class ResultStore:
 
     @contextlib.contextmanager
     def open(self, *, wait: bool = False) -> Iterator[None]:
-        """Holds the lock of the folder, which is made if it does not exist."""
+        """Holds the lock of the folder, which is created if it does not exist."""
         with explain_failure(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -121,7 +120,7 @@ class ResultStore:
                 time.sleep(0.5)
 
     def _repair(self) -> None:
-        """Ends a last line that a killed run left in the middle, so that the next record is a line of its own."""
+        """Ends the line that a killed run left incomplete, so that the next record is on a line of its own."""
         with contextlib.suppress(FileNotFoundError), self.lines.open("rb+") as file:
             if file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
@@ -129,7 +128,7 @@ class ResultStore:
                     file.write(b"\n")
 
     def add(self, record: Record) -> None:
-        """Appends a record; it survives whatever happens next."""
+        """Appends a record and syncs it to disk."""
         line = (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode()
         with explain_failure(self.lines):
             handle = os.open(self.lines, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -142,28 +141,28 @@ class ResultStore:
                 os.close(handle)
 
     def keep_artefact(self, key: str, name: str, content: object) -> None:
-        """A JSON document of a cell, such as its certificate."""
+        """Saves a JSON document of a cell, such as its certificate."""
         folder = self.folder / "artefacts" / key
         folder.mkdir(parents=True, exist_ok=True)
         with atomic_write(folder / name, force=True) as file:
             file.write(json_bytes(content))
 
     def artefacts(self, key: str) -> list[Path]:
-        """The documents that are kept of a cell."""
+        """The saved documents of a cell."""
         folder = self.folder / "artefacts" / key
         return sorted(folder.iterdir()) if folder.is_dir() else []
 
     def write_parquet(self) -> None:
-        """All records as one flat table, a column for each metric."""
+        """Writes all records as one flat table, with a column for each metric."""
         write_parquet(self.read().values(), self.parquet)
 
     def write_suite(self, suite: Suite, command: str) -> None:
-        """What was run, beside its results."""
+        """Records what was run, beside its results."""
         with atomic_write(self.folder / "suite.json", force=True) as file:
             file.write(json_bytes({**dataclasses.asdict(suite), "command": command}))
 
     def scratch(self) -> Path:
-        """For synthetic tables between fit and score; emptied at the end of a run."""
+        """The folder for synthetic tables between fit and score; removed at the end of a run."""
         folder = self.folder / "scratch"
         folder.mkdir(parents=True, exist_ok=True)
         return folder

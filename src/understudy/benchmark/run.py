@@ -1,4 +1,4 @@
-"""Runs a suite: finished cells are skipped, results are kept as they come, and an interrupted run is resumed."""
+"""Runs a suite: finished cells are skipped, results are saved as they arrive, and an interrupted run is resumed."""
 
 import contextlib
 import dataclasses
@@ -18,7 +18,7 @@ from understudy.progress import Progress
 
 
 class Tracker(Protocol):
-    """Where results are logged as well."""
+    """Another place where results are logged."""
 
     def log(self, record: Record, artefacts: Sequence[Path]) -> None: ...
 
@@ -35,7 +35,7 @@ class Outcome:
     run: int
     """Cells that this run ran."""
     missing: dict[str, str]
-    """Tables that were left out, with what is missing."""
+    """Tables that were left out, and what is missing."""
 
 
 def run_suite(
@@ -53,12 +53,12 @@ def run_suite(
 ) -> Outcome:
     """Runs all cells that have no result yet; with `retry` also those that failed.
 
-    Interrupting loses the cells that are running, and nothing else.
+    An interruption loses only the cells that are running.
     """
     checksums, missing = table_checksums(suite)
     if missing and not checksums:
         name, why = next(iter(missing.items()))
-        raise TableError(f"None of the suite's tables is here. {name}: {why}")
+        raise TableError(f"None of the suite's tables is available. {name}: {why}")
     cells = cells_of(suite, checksums=checksums)
     store = ResultStore(folder)
     with store.open(wait=wait):
@@ -82,7 +82,7 @@ def run_suite(
 def _run(
     engine: Engine, cells: Sequence[Cell], limits: Limits, places: Places, note: Callable[[str], None]
 ) -> Iterator[Finished]:
-    """Builds the environments of peers first, so that no cell's time limit pays for one; then runs the cells."""
+    """Builds the environments of peers first, so that this does not count towards a cell's time limit."""
     from understudy.benchmark.peer import PeerUnavailable, build_environment, read_peer
 
     absent: dict[str, Record] = {}
@@ -118,7 +118,7 @@ def _collect(
     total: int,
 ) -> None:
     finished = skipped
-    shutil.rmtree(store.folder / "scratch", ignore_errors=True)  # of a run that was killed
+    shutil.rmtree(store.folder / "scratch", ignore_errors=True)  # left by a run that was killed
     store.scratch()
     try:
         with contextlib.closing(results):  # type: ignore[type-var]
@@ -137,7 +137,7 @@ def _collect(
 
 
 def keep_result(suite_name: str, store: ResultStore, cell: Cell, found: Record) -> Record:
-    """Completes a record, keeps the documents that came with it, and appends it to the results."""
+    """Completes a record, saves the documents that came with it, and appends it to the results."""
     record = {**describe(cell, suite_name), **found}
     certificate = record.pop("certificate", None)
     fit_seconds, seconds = record.pop("fit_seconds", {}), record.get("seconds") or {}
@@ -163,7 +163,7 @@ def _describe_progress(record: Record, finished: int, total: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """How far a suite has come."""
+    """How many cells of a suite are done."""
 
     total: int
     done: int
@@ -171,7 +171,7 @@ class Status:
     failures: tuple[Record, ...]
     missing: dict[str, str]
     other: int
-    """Records in the folder that are not of this suite as it is now."""
+    """Records in the folder that do not belong to this suite as it is now."""
 
     @property
     def open(self) -> int:
@@ -179,7 +179,7 @@ class Status:
 
 
 def suite_status(suite: Suite, folder: str | os.PathLike[str]) -> Status:
-    """Counts what is finished. Reads only the results, so it can be asked while the suite runs."""
+    """Counts what is finished. Reads only the results, so it can be called while the suite runs."""
     checksums, missing = table_checksums(suite)
     cells = cells_of(suite, checksums=checksums)
     found = ResultStore(folder).read()

@@ -1,7 +1,7 @@
 """Scores of one benchmark cell: a synthetic table against the training rows and the test rows of its real table.
 
-Every metric is that of `understudy.evaluation`, with the limits on rows that benchmarks need; here it is chosen,
-called and named. Not private: it reads all real rows.
+Metrics are those of `understudy.evaluation`, with the limits on rows that benchmarks need; here they are chosen, called
+and named. Not private: it reads all real rows.
 """
 
 import dataclasses
@@ -28,10 +28,10 @@ __all__ = [
 ]  # fmt: skip
 
 BINS, NUM_TRIPLES = 20, 500
-"""Of the total variation distances."""
+"""For the total variation distances."""
 CART_ROWS, PERMUTATIONS = 3_000, 10
 """The rows of each table and the shuffles of labels for the pMSE of trees. On Adult it varies by 2 % over the shuffles,
-so that with ten of them the standard error of the ratio is below 1 %; the details hold it."""
+so that with ten of them the standard error of the ratio is below 1 %; it is in the details."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,17 +70,17 @@ def score_table(
 
     Args:
         train: The rows that the method was fitted to.
-        test: Real rows that it never saw; None: metrics of classifiers have no number.
+        test: Real rows that it never saw; None: metrics of classifiers are undefined.
         synthetic: Any table with the columns of the schema. Values that cannot be read count as missing.
         schema: Categories and ranges; what it leaves open is read off the real tables.
         target: The column that classifiers predict; None: that of the schema, if it has one.
         metrics: Names of `METRICS`.
-        classifiers: Names of `learning.CLASSIFIERS`, for `f1`, `auc`, `sra` and their like; empty: those of the QUAIL
+        classifiers: Names of `learning.CLASSIFIERS`, for `f1`, `auc`, `sra` and the like; empty: those of the QUAIL
             paper.
-        max_rows: The most rows of each table, chosen by a fixed seed; of the synthetic one no more than of `train`.
+        max_rows: The most rows of each table, chosen by a fixed seed; no more of the synthetic one than of `train`.
         mlp_rows: The most training rows of the classifier "mlp"; None: as many as the others have.
         permutations: How often labels are shuffled for `pmse_ratio`.
-        seed: Of models and random draws.
+        seed: The seed of models and random draws.
         reference: What the cells of a table share, made with the same tables and settings; None: it is made here.
 
     >>> table = pa.table({"a": ["x", "y"] * 20, "b": ["u", "v"] * 20})
@@ -113,7 +113,7 @@ def score_table(
 def _check_reference(
     reference: Reference, settings: LearningSettings, train: pa.Table, test: pa.Table | None, target: str | None
 ) -> None:
-    """By settings and sizes: a hash of the rows would cost more than some cells."""
+    """By settings and sizes: hashing the rows would take longer than some cells."""
     expected = (settings, train.num_rows, 0 if test is None else test.num_rows)
     found = (reference.settings, reference.rows["train"], reference.rows["test"])
     column = None if reference.target is None else reference.target.name
@@ -230,7 +230,7 @@ def _learn(cell: _Cell) -> Result:
 
 
 def _ranking_agreement(cell: _Cell, models: ModelScores) -> Score:
-    """By F1. The training rows rank models as they do, whatever the seed."""
+    """By F1. The training rows agree with themselves, whatever the seed."""
     real = cell.reference.model_scores
     agreement = learning.sra(*({name: each["f1"] for name, each in side.items()} for side in (real, models)))
     return Score(1.0) if cell.is_copy and agreement.is_defined else agreement
@@ -295,4 +295,4 @@ _PARTS = (
     _Part(_wasserstein, {"wasserstein": "wasserstein"}),
     _Part(_without_details(validity.validity), {"invalid_cells": "invalid_cells"}),
 )
-"""Every metric of `METRICS` is in one of them."""
+"""Every metric of `METRICS` is in exactly one of them."""

@@ -1,4 +1,4 @@
-"""The folder of public tables: where it is, and whether its files hold what the catalogue says."""
+"""The folder of public tables: where it is, and whether its files match the catalogue."""
 
 import hashlib
 import os
@@ -86,9 +86,9 @@ def read_images(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_source(stem: str, *, folder: str | os.PathLike[str] | None = None) -> pa.Table:
-    """One Parquet file of the data folder, whole, once it is known to hold what the catalogue says.
+    """One Parquet file of the data folder, whole, checked against the catalogue.
 
-    `stem` is the name of the file without its ending, such as "adult_train" or "bank".
+    `stem` is the name of the file without its extension, such as "adult_train" or "bank".
     """
     known = {Path(file.name).stem: (entry, file) for entry in read_catalogue().values() for file in entry.files}
     if stem not in known:
@@ -107,7 +107,7 @@ def require_file(path: Path, entry: TableEntry) -> None:
 
 
 def how_to_get(entry: TableEntry) -> str:
-    """What the user should do next to have this table."""
+    """What the user should do to get this table."""
     return f"Get it with: understudy benchmark fetch {entry.name}" if entry.download else entry.how
 
 

@@ -1,7 +1,7 @@
 """Suites: which methods run on which tables, with which budgets, seeds and metrics. Written in TOML.
 
 A suite is read and checked completely before its first cell runs: an unknown table, method, metric or setting is
-refused with the nearest name and the line of the file.
+refused, with the closest known name and the line in the file.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from pathlib import Path
 from understudy.errors import ConfigError, UnderstudyError, did_you_mean
 
 REAL = "real data"
-"""The training rows scored as if they were synthetic: the ceiling of every metric. Has no epsilon."""
+"""The training rows scored as if they were synthetic: the ceiling for every metric. Has no epsilon."""
 PROFILES = ("smoke", "quick", "paper")
 """The usual names, shortest run first; a suite may define others."""
 SUITES = importlib.resources.files("understudy.benchmark").joinpath("suites")
@@ -29,20 +29,20 @@ class SuiteError(ConfigError):
     def __init__(self, message: str, *, line: int | None = None) -> None:
         super().__init__(message)
         self.line = line
-        """The line of the file at fault, counted from 1; None: no single one."""
+        """The line at fault, counted from 1; None: no single line is."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableSpec:
-    """A table of the catalogue by its name, or a file of the user's with its schema."""
+    """A table from the catalogue, by name, or a user's file with its schema."""
 
     name: str
     file: str | None = None
-    """A table file; None: the name is one of the catalogue."""
+    """A table file; None: the name is in the catalogue."""
     schema: str | None = None
     target: str | None = None
     test_file: str | None = None
-    """Rows to score on. Absent: a random `test_fraction` of the rows is held out."""
+    """The test rows. Absent: a random `test_fraction` of the rows is held out."""
     test_fraction: float = 0.2
     split_seed: int = 0
 
@@ -67,7 +67,7 @@ class MethodSpec:
     peer: str | None = None
     """The peer that runs it; None: Understudy itself."""
     wrapper: str | None = None
-    """The method around the inner one, if this line came from `wrappers`."""
+    """The method around the inner one, if this entry came from `wrappers`."""
     inner: str | None = None
     """The label of the wrapped method."""
 
@@ -84,7 +84,7 @@ class Scoring:
     classifiers: tuple[str, ...] = ()
     """Empty: the five classifiers of the QUAIL paper."""
     max_rows: int = 10_000
-    """At most this many rows of each table enter the scores."""
+    """At most this many rows of each table are scored."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Suite:
-    """What to run. Frozen: profiles and options give another suite."""
+    """What to run. Frozen: profiles and options make a new one."""
 
     name: str
     title: str = ""
@@ -118,7 +118,7 @@ class Suite:
     synthetic_rows: int = 10_000
     """The number of synthetic rows; fewer if the training table is smaller."""
     bins: str | None = None
-    """The binning of numeric columns, as --bins; None: the default of `fit`."""
+    """The binning of numeric columns, as in --bins; None: the default of `fit`."""
     real_data: bool = True
     """Whether the training rows are scored as well."""
     profile: str = "paper"
@@ -143,7 +143,7 @@ def _check_numbers(suite: Suite) -> None:
         if not names:
             raise ConfigError(f"The suite has no {kind}s. Add a [[{kind}s]] section.")
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ConfigError(f"The suite has the {kind} {twice[0]!r} twice. Give one of them another name.")
+            raise ConfigError(f"The suite lists the {kind} {twice[0]!r} twice. Give one of them another name.")
 
 
 def _is_number(value: object) -> bool:
@@ -177,7 +177,7 @@ def read_suite(source: str | os.PathLike[str], *, profile: str | None = None) ->
         known = suite_names()
         raise SuiteError(
             f"There is no suite file {name!r}, and no such suite comes with Understudy.{did_you_mean(name, known)} "
-            f"Those are: {', '.join(known)}."
+            f"The suites are: {', '.join(known)}."
         ) from None
     except UnicodeDecodeError:
         raise SuiteError(f"{name} is not UTF-8 text. A suite is a TOML file.") from None
@@ -296,13 +296,13 @@ class _Reader:
             known = table_names()
             raise SuiteError(
                 f"There is no table {spec.name!r}.{did_you_mean(spec.name, known)}{self._at(spec.name)} For a file of "
-                "your own give file and schema. 'understudy benchmark tables' lists the others.",
+                "your own, give file and schema. 'understudy benchmark tables' lists the known tables.",
                 line=self.line_of(spec.name),
             )
         return spec
 
     def _paths(self, entry: Mapping[str, object]) -> dict[str, str]:
-        """Paths of a suite file are relative to it."""
+        """Paths in a suite file are relative to it."""
         return {key: str(self.folder / str(entry[key])) for key in ("file", "schema", "test_file") if entry.get(key)}
 
     def _methods(self, found: object, whole: object) -> tuple[MethodSpec, ...]:
@@ -339,7 +339,7 @@ class _Reader:
         return MethodSpec(expression=expression, name=name, wrapper=outer.strip(), inner=inner.label)
 
     def _check_method(self, method: MethodSpec) -> None:
-        """Names alone, so that reading a suite loads no method; settings are checked before a run's first cell."""
+        """Checks names only, so that reading a suite loads no method; `check_methods` checks settings before a run."""
         if method.peer is not None:
             from understudy.benchmark.peer import read_peer
 
@@ -381,7 +381,7 @@ class _Reader:
                 )
 
     def line_of(self, word: str) -> int | None:
-        """The first line that has this word; comments do not count."""
+        """The first line that contains this word; comments do not count."""
         whole = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])")
         for number, line in enumerate(self.text.splitlines(), start=1):
             if whole.search(line.partition("#")[0]):

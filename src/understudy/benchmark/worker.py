@@ -2,8 +2,8 @@
 
     python -m understudy.benchmark.worker --cores 1 --folder RESULTS --environments DIR
 
-It runs many tasks one after the other, so that imports, tables and compiled programs are shared, and ends with its
-parent.
+It runs many tasks one after the other, so that imports, tables and compiled programs are shared, and exits with
+its parent.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def _say(answers: TextIO, content: object) -> None:
 
 
 def peak_memory() -> float | None:
-    """The largest memory of this process so far, in MB."""
+    """The peak memory of this process so far, in MB."""
     try:
         import resource
     except ImportError:
@@ -69,7 +69,7 @@ def peak_memory() -> float | None:
 
 
 def _end_with_parent() -> None:
-    """Linux: the kernel ends this process when its parent dies, also by SIGKILL."""
+    """Linux: the kernel ends this process when its parent dies, even by SIGKILL."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)

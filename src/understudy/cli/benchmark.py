@@ -23,17 +23,18 @@ benchmark_app = typer.Typer(
 
 SuiteArgument = Annotated[str, typer.Argument(metavar="SUITE", help="A suite file (TOML), or the name of a suite.")]
 Out = Annotated[
-    Path | None, typer.Option("-o", "--out", help="Folder of the results. Default: benchmark-results/SUITE.")
+    Path | None, typer.Option("-o", "--out", help="Folder for the results. Default: benchmark-results/SUITE.")
 ]
 Profile = Annotated[
-    str | None, typer.Option("--profile", help="A profile of the suite, such as smoke or quick. Default: all of it.")
+    str | None,
+    typer.Option("--profile", help="A profile of the suite, such as smoke or quick. Default: the whole suite."),
 ]
 Tables = Annotated[list[str] | None, typer.Option("--table", help="Only this table. Repeatable.")]
 Methods = Annotated[list[str] | None, typer.Option("--method", help="Only this method, by its label. Repeatable.")]
 Epsilons = Annotated[
-    list[float] | None, typer.Option("--epsilon", help="This epsilon instead of the suite's. Repeatable.")
+    list[float] | None, typer.Option("--epsilon", help="Use this epsilon instead of the suite's. Repeatable.")
 ]
-Seeds = Annotated[int | None, typer.Option("--seeds", help="This number of seeds instead of the suite's.")]
+Seeds = Annotated[int | None, typer.Option("--seeds", help="Use this number of seeds instead of the suite's.")]
 
 
 @benchmark_app.command("suites")
@@ -49,12 +50,12 @@ def list_suites() -> None:
 
 @benchmark_app.command("tables")
 def list_tables() -> None:
-    """List the tables that suites can name, with their licences, and whether they are here."""
+    """List the tables that suites can name, with their licences, and whether they are available."""
     from understudy.benchmark.tables import describe_table, missing_source, table_names
 
     for name in table_names():
         entry = describe_table(name)
-        here = "here" if missing_source(name) is None else "not here"
+        here = "available" if missing_source(name) is None else "missing"
         typer.echo(f"{name:18} {here:9} {entry.title} ({entry.licence})")
 
 
@@ -64,12 +65,10 @@ def fetch(
     to: Annotated[
         Path | None, typer.Option("--to", help="Folder to write to. Default: UNDERSTUDY_DATA, or a cache folder.")
     ] = None,
-    mirror: Annotated[
-        str | None, typer.Option("--mirror", help="An address or a folder that has the raw files.")
-    ] = None,
+    mirror: Annotated[str | None, typer.Option("--mirror", help="A URL or a folder with the raw files.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Download tables from their public homes, and check them."""
+    """Download tables from their original sources and verify them."""
     from understudy.benchmark.downloads import fetch_table
 
     for name in names:
@@ -95,24 +94,24 @@ def run(
         ),
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option("--workers", help="Cells at once. Default: by cores and memory.")
+        int | None, typer.Option("--workers", help="Cells to run at once. Default: by cores and memory.")
     ] = None,
-    trainers: Annotated[int, typer.Option("--trainers", help="Populations at once (--engine population).")] = 1,
+    trainers: Annotated[int, typer.Option("--trainers", help="Populations to run at once (--engine population).")] = 1,
     address: Annotated[
-        str | None, typer.Option("--address", help="An existing Ray cluster. Default: one is started here.")
+        str | None, typer.Option("--address", help="An existing Ray cluster. Default: start one here.")
     ] = None,
-    track: Annotated[str | None, typer.Option("--track", help="Log every cell: mlflow.")] = None,
+    track: Annotated[str | None, typer.Option("--track", help="Also log every cell to a tracker: mlflow.")] = None,
     track_uri: Annotated[
         str | None, typer.Option("--track-uri", help="A tracking server. Default: mlflow.db in the results folder.")
     ] = None,
     environments: Annotated[
-        Path | None, typer.Option("--environments", help="Folder of the peers' environments. Default: in the results.")
+        Path | None, typer.Option("--environments", help="Folder for peers' environments. Default: in the results.")
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Run failed cells again.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait if another run is writing to the folder.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run all cells of a suite that have no result yet. Interrupt it at any time; run it again to resume.
+    """Run all cells of a suite that have no result yet. It can be interrupted at any time; run it again to resume.
 
     Cells are seeded runs on public data: repeatable, and NOT private.
     """
@@ -141,7 +140,7 @@ def run(
             command=f"understudy {shlex.join(sys.argv[1:])}",
         )
     for name, why in outcome.missing.items():
-        echo(f"Left out {name}: {why}", quiet=False)
+        echo(f"Skipped {name}: {why}", quiet=False)
     failed = f", {outcome.failed:,} failed ('understudy benchmark status' shows why; --retry runs them again)"
     echo(f"{outcome.done:,} cells have scores{failed if outcome.failed else ''}. Results: {folder}", quiet=quiet)
     echo(f"Next: understudy benchmark report {folder} -o report.html", quiet=quiet)
@@ -154,7 +153,7 @@ def status(
     profile: Profile = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Show how many cells of a suite are finished, failed and open."""
+    """Show how many cells of a suite are done, failed or still open."""
     from understudy.benchmark.run import suite_status
 
     chosen, folder = _choose(suite, profile), out or _default_folder(suite)
@@ -171,7 +170,7 @@ def status(
         f"{chosen.name}: {found.total:,} cells, {found.done:,} done, {found.failed:,} failed, {found.open:,} open."
     )
     for name, why in found.missing.items():
-        typer.echo(f"Not here: {name}: {why}")
+        typer.echo(f"Missing table {name}: {why}")
     if found.other:
         typer.echo(f"{found.other:,} other results in {folder} belong to other settings or versions.")
     for record in found.failures:
@@ -187,7 +186,7 @@ def _keep_results() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise Interrupted("interrupted; finished cells are kept. The same command runs the others.") from None
+        raise Interrupted("interrupted; finished cells are kept. Run the same command again to resume.") from None
 
 
 def _failure(record: "Record") -> dict[str, object]:
@@ -199,12 +198,12 @@ def _failure(record: "Record") -> dict[str, object]:
 @benchmark_app.command("report")
 def report(
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="A results folder, or a Parquet file of results.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The page: .html, or .md with its pictures beside it.")],
-    title: Annotated[str | None, typer.Option("--title", help="Default: that of the suite.")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Output file: .html, or .md with pictures beside it.")],
+    title: Annotated[str | None, typer.Option("--title", help="Title of the page. Default: that of the suite.")] = None,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a report of results: tables, ranks, curves, running times and failures."""
+    """Write a report on results: tables, ranks, curves, running times and failures."""
     from understudy.benchmark.pages import write_report_page
 
     written = write_report_page(results, out, title=title, force=force)
@@ -214,11 +213,11 @@ def report(
 
 @benchmark_app.command("compare")
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="Results to compare with.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Results of the same cells.")],
+    first: Annotated[Path, typer.Argument(metavar="A", help="The earlier results.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="The later results of the same cells.")],
     json_file: JsonFile = None,
 ) -> None:
-    """Compare two runs cell by cell: what became better, worse, or failed."""
+    """Compare two runs cell by cell: what got better, got worse or failed."""
     from understudy.benchmark.pages import compare_folders
 
     found, text = compare_folders(first, second)

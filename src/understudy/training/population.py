@@ -1,9 +1,10 @@
 """Populations: fits of one shape that train as one program.
 
-Every member is an ordinary fit in a thread of its own, and one thread runs at a time. What a fit would compute on the
-device by itself (programs of `loop.cached_jit`, and other functions of `combine_calls`) it hands in and waits for. When
-no member can go on, calls are grouped: those of the same function, settings, static values and array shapes. The arrays
-of a group are stacked, those that are equal for all members stay single, and it runs as one `vmap` of the function.
+Every member is an ordinary fit in a thread of its own, and one thread runs at a time. Instead of
+computing on the device, a fit submits the call (programs of `loop.cached_jit`, and other functions of `combine_calls`)
+and waits for its result. When no member can continue, calls with the same function, settings, static values and array
+shapes form a group. Its arrays are stacked, except those that are equal for all members, and it runs as one `vmap` of
+the function.
 
 A population changes what is computed at the same time, not what is computed: charges, noise, batches and keys are those
 of each member. It is for benchmarks on public tables: arrays of different members are compared with each other, and how
@@ -31,7 +32,7 @@ Batched = Callable[[Sequence[tuple[PyTree, ...]]], PyTree | None]
 """The arguments of every member to their results, stacked; None: each member must be computed alone."""
 
 PATIENCE = 30.0
-"""Seconds that the others wait for a member that computes, or waits for something else."""
+"""Seconds that the others wait for a member that is computing, or waiting for something else."""
 
 _here = threading.local()
 
@@ -41,7 +42,7 @@ _here = threading.local()
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """What a member waits for."""
+    """A call that a member waits for."""
 
     function: Callable[..., PyTree]
     settings: tuple[Hashable, ...]
@@ -67,7 +68,7 @@ class Call:
 
     @property
     def group(self) -> Hashable:
-        """Calls with an equal one can be computed together."""
+        """Calls of equal groups can be computed together."""
         shapes = tuple((array.shape, str(array.dtype), getattr(array, "weak_type", False)) for array in self.arrays)
         try:
             hash(self.structure)
@@ -78,7 +79,7 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Static:
-    """A value that is compiled in. 1, 1.0 and True are three."""
+    """A value that is compiled in. 1, 1.0 and True are different."""
 
     value: Hashable
     type: type
@@ -104,7 +105,7 @@ def combine_calls(
 ) -> Callable[..., PyTree]:
     """`alone`, which computes `function(*settings, ...)`; in a population, one computation for all equal calls.
 
-    By default the group is computed by `vmap` of the function; `batched` is another way.
+    By default a group is computed by `vmap` of the function; `batched` replaces that.
 
     >>> double = combine_calls(lambda x: 2 * x, alone=lambda x: 2 * x)
     >>> double(3)
@@ -167,7 +168,7 @@ class _Member(Generic[T]):
 
     @property
     def is_running(self) -> bool:
-        """Whether its thread has begun and not ended."""
+        """Whether its thread has started and not ended."""
         return self._thread is not None and not self.is_done
 
     def _run(self) -> None:
@@ -185,7 +186,7 @@ class _Member(Generic[T]):
 
 
 class Population(Generic[T]):
-    """Runs fits side by side, their equal computations as one.
+    """Runs fits side by side, and their equal computations as one.
 
     >>> fits = [lambda seed=seed: jax.random.key_data(jax.random.key(seed))[1].item() for seed in range(3)]
     >>> Population().run(fits)
@@ -203,7 +204,7 @@ class Population(Generic[T]):
         """The largest groups that fit in memory, where larger ones did not."""
 
     def run(self, fits: Sequence[Callable[[], T]]) -> list[T | Exception]:
-        """What every fit returns or raises, in order. KeyboardInterrupt, and what else is no `Exception`, ends all."""
+        """What every fit returns or raises, in order. KeyboardInterrupt, or another non-`Exception`, ends all."""
         members = [_Member(number, fit, self._posts) for number, fit in enumerate(fits)]
         try:
             self._run(members)
@@ -224,13 +225,13 @@ class Population(Generic[T]):
                     live -= posted.is_done
             ready = self._answers(sorted(waiting, key=lambda each: each.number))
             waiting = []
-            if not ready and live:  # those left compute, or wait for something else: the first that is back
+            if not ready and live:  # the others are busy: wait for the first to post
                 posted = self._take(None)
                 waiting += [] if posted.is_done else [posted]
                 live -= posted.is_done
 
     def _posts_until(self, member: _Member[T]) -> Iterator[_Member[T]]:
-        """Everyone who posts until this member does, as long as patience lasts. So no member can keep the others."""
+        """Members that post until this one does or patience runs out, so that no member can hold up the others."""
         end = time.monotonic() + self._patience
         while True:
             try:
@@ -248,7 +249,7 @@ class Population(Generic[T]):
         return posted
 
     def _stop(self, members: Sequence[_Member[T]]) -> None:
-        """End all threads: members that wait, or will, are interrupted."""
+        """End all threads: members that wait, now or later, are interrupted."""
         end = time.monotonic() + self._patience
         live = {member for member in members if member.is_running}
         waiting = {member for member in live if member.call is not None}
@@ -288,7 +289,7 @@ class Population(Generic[T]):
         try:
             results = self._compute_together(key, calls)
         except Exception as error:
-            if not _is_out_of_memory(error):  # what is wrong with one member shall be said of that one
+            if not _is_out_of_memory(error):  # an error must reach only the member that caused it
                 return [self._compute_alone(call) for call in calls]
             self._most[key] = len(calls) // 2
             return self._compute(key, calls)
@@ -309,7 +310,7 @@ class Population(Generic[T]):
         if first.batched is not None:
             stacked = first.batched([call.args for call in calls])
             return None if stacked is None else self._stacks.rows(stacked, len(calls))
-        # A program is compiled for a number of members: a few less are padded rather than compiled again.
+        # A program is compiled for a fixed number of members: smaller groups are padded rather than compiled again.
         count = len(calls)
         size = min((known for known in self._sizes[key] if count <= known <= 2 * count), default=count)
         axes, inputs = [], []

@@ -20,13 +20,13 @@ class Row(NamedTuple):
 
 
 class Stacks:
-    """Arrays of members as stacks, and back. A stack whose rows come back in the same order is not made again."""
+    """Arrays of members as stacks, and back. A stack whose rows come back in the same order is reused."""
 
     def __init__(self) -> None:
         self._rows: dict[int, Row] = {}
         """By the identity of an array, as long as it lives."""
         self._digests: dict[int, bytes] = {}
-        """The same."""
+        """By the same identity."""
 
     def rows(self, stacked: PyTree, count: int) -> list[PyTree]:
         """The results of the first `count` members."""
@@ -42,7 +42,7 @@ class Stacks:
         return results
 
     def stack(self, arrays: Sequence[Array | np.ndarray], size: int) -> Array:
-        """Stacked along a new axis of `size`; the last array repeats."""
+        """Stacked along a new axis of `size`; the last array is repeated."""
         known = [self._rows.get(id(array)) for array in arrays]
         whole = None if known[0] is None else known[0].stack
         in_order = all(row is not None and row.stack is whole and row.number == at for at, row in enumerate(known))
@@ -64,7 +64,7 @@ class Stacks:
             return known
         is_key = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
         found = hashlib.blake2b(np.asarray(jax.random.key_data(array) if is_key else array).tobytes()).digest()
-        if isinstance(array, jax.Array):  # others may change
+        if isinstance(array, jax.Array):  # NumPy arrays may change
             self._digests[id(array)] = found
             weakref.finalize(array, self._digests.pop, id(array), None).atexit = False
         return found

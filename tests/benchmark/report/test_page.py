@@ -91,7 +91,7 @@ def test_marks_name_rows_of_their_own_table(records: list[dict[str, object]]) ->
 def test_the_first_screen_says_what_won_and_what_failed(records: list[dict[str, object]]) -> None:
     summary = render_html(records, INFO, METRICS).partition('id="summary"')[2].partition("</section>")[0]
     assert "has the best mean rank" in summary
-    assert "5 cells failed: 4 by time and 1 by memory." in summary
+    assert "5 cells failed: 4 (time) and 1 (memory)." in summary
     assert "Best mean F1 for each table and epsilon" in summary
     for name in ("cells", "failed", "tables", "methods", "seeds", "machine"):
         assert f"<dt>{name}</dt>" in summary

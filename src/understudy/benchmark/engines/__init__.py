@@ -1,4 +1,4 @@
-"""Where cells run: worker processes here, populations on an accelerator, or a Ray cluster."""
+"""Where cells run: worker processes on this machine, populations on an accelerator, or a Ray cluster."""
 
 from understudy.benchmark.engines.protocol import ENGINES, Engine, Finished, Places, Task, make_engine
 

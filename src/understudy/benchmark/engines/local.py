@@ -1,7 +1,7 @@
 """Worker processes on this machine: one core each for cells, and trainers for populations.
 
-The parent only hands out tasks and watches time and memory. A worker that takes too long, too much memory or dies is
-replaced, and its cell becomes a record that says so; other cells are not affected.
+The parent only hands out tasks and watches time and memory. A worker that takes too long, uses too much memory
+or dies is replaced, and its cell is recorded as failed; other cells are not affected.
 """
 
 import collections
@@ -25,26 +25,26 @@ from understudy.benchmark.results import FAILED, Record
 from understudy.benchmark.suite import Limits
 
 POLL = 0.2
-"""Seconds between two looks at time and memory."""
+"""Seconds between checks of time and memory."""
 MOST_MEMBERS = 96
-"""Cells that are trained as one program; more of them are several programs."""
+"""The most cells that are trained as one program; larger groups are split."""
 SINGLE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "JAX_PLATFORMS": "cpu",
 }
-"""A worker has one core: threads of libraries would wait for each other."""
+"""A worker has one core: threads of libraries would compete for it."""
 PROGRAMS = {
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # several trainers share one accelerator
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1",
 }
-"""Compiled programs are kept beside the results, so that each is compiled once and not once for each worker."""
+"""Compiled programs are cached beside the results, so that each is compiled once, not once per worker."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalEngine:
-    """Processes here. `trainers` is 0 if every cell is fitted by itself."""
+    """Runs cells in processes on this machine. `trainers` is 0 if every cell is fitted by itself."""
 
     name: str = "local"
     workers: int | None = None
@@ -68,7 +68,7 @@ class LocalEngine:
 
 
 def default_workers(limits: Limits, trainers: int = 0) -> int:
-    """One for each core, as far as the memory suffices for what a cell may use."""
+    """One per core, or fewer if memory does not suffice for the limit of a cell."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     room = available_memory()
     fitting = cores if room is None else int(room // (limits.memory_gb * 2**30))
@@ -76,7 +76,7 @@ def default_workers(limits: Limits, trainers: int = 0) -> int:
 
 
 def available_memory() -> float | None:
-    """Bytes that new processes can use; None where the system does not tell."""
+    """Bytes that new processes can use; None if the system does not report it."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
@@ -104,7 +104,7 @@ def group_programs(cells: Sequence[Cell]) -> tuple[list[list[Cell]], list[Cell]]
 
 
 def trains_networks(expression: str) -> bool:
-    """Whether a method, or the one that it wraps, trains networks: only these gain from a population."""
+    """Whether a method, or the one that it wraps, trains networks: only these benefit from a population."""
     from understudy.synthesizers import read_method
     from understudy.synthesizers.protocol import Synthesizer
 
@@ -117,7 +117,7 @@ def trains_networks(expression: str) -> bool:
 
 
 class _Pool:
-    """The processes of one run and the tasks that wait for them."""
+    """The processes of one run and the tasks waiting for them."""
 
     def __init__(self, limits: Limits, places: Places, *, name: str, num_workers: int, num_trainers: int) -> None:
         self.limits, self.places, self.name = limits, places, name
@@ -193,12 +193,12 @@ class _Pool:
         for process in [process for process in self.processes if process.task is not None]:
             process.peak = max(process.peak, used := process.memory())
             if now > process.deadline:
-                yield from self._lose(process, "time", f"Not finished in {self.limits.minutes:g} minutes.")
+                yield from self._lose(process, "time", f"Not finished within {self.limits.minutes:g} minutes.")
             elif used > self.limits.memory_gb * 2**30 and not process.is_trainer:
                 yield from self._lose(process, "memory", f"Used more than {self.limits.memory_gb:g} GB of memory.")
 
     def _lose(self, process: "_Process", reason: str, message: str) -> Iterator[Finished]:
-        """Ends a process. Its cell failed; cells that were trained together are tried one by one."""
+        """Ends a process. Its cell has failed; cells that were trained together are retried one by one."""
         task, waiting = process.task, list(process.waiting.values())
         self._remove(process)
         if task is None:
@@ -217,7 +217,7 @@ class _Pool:
 
 
 class _Process:
-    """A worker process, and the task that it has."""
+    """A worker process and its current task."""
 
     def __init__(self, number: int, is_trainer: bool, places: Places) -> None:
         self.number, self.is_trainer = number, is_trainer
@@ -260,10 +260,10 @@ class _Process:
             self._popen.stdin.write((json.dumps(content) + "\n").encode())
             self._popen.stdin.flush()
         except OSError:
-            pass  # the process has died: its closed output tells why
+            pass  # the process has died: `last_words` will say why
 
     def read(self) -> list[dict[str, object]] | None:
-        """Whole messages that have arrived; None: the process has ended."""
+        """Complete messages that have arrived; None: the process has ended."""
         try:
             content = os.read(self.output.fileno(), 1 << 20)
         except BlockingIOError:
@@ -274,7 +274,7 @@ class _Process:
         return [json.loads(line) for line in lines if line.strip()]
 
     def memory(self) -> float:
-        """Resident bytes of the process and its children; 0 where the system does not tell."""
+        """Resident bytes of the process and its children; 0 if the system does not report them."""
         return sum(map(_resident, _family(self._popen.pid)))
 
     def last_words(self) -> str:
@@ -301,7 +301,7 @@ def _core(number: int) -> int:
 
 
 def _family(pid: int) -> list[int]:
-    """A process and all that it started."""
+    """A process and all its descendants."""
     found, todo = [], [pid]
     while todo:
         found.append(now := todo.pop())

@@ -28,15 +28,15 @@ class Task:
     """Work for one worker process."""
 
     stage: str
-    """cell: from table to scores; fit: cells of one program up to their synthetic tables; score: the rest of one."""
+    """cell: from table to scores; fit: cells of one program up to their synthetic tables; score: one such table."""
     cells: tuple[Cell, ...]
     earlier: Record = dataclasses.field(default_factory=dict)
-    """What the fit of a cell to be scored has contributed to its record."""
+    """For score: what the fit has already added to the cell's record."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """A cell and its record, which may be one of a failure."""
+    """A cell and its record, which may be that of a failure."""
 
     cell: Cell
     record: Record
@@ -52,18 +52,20 @@ class Engine(Protocol):
 
 
 def make_engine(name: str, *, workers: int | None = None, trainers: int = 1, address: str | None = None) -> Engine:
-    """An engine by its name. `address` is that of an existing Ray cluster.
+    """An engine by name. `address` is that of an existing Ray cluster.
 
     >>> make_engine("local", workers=1).name
     'local'
     """
     if name not in ENGINES:
-        raise ConfigError(f"There is no engine {name!r}.{did_you_mean(name, ENGINES)} Those are: {', '.join(ENGINES)}.")
+        raise ConfigError(
+            f"There is no engine {name!r}.{did_you_mean(name, ENGINES)} The engines: {', '.join(ENGINES)}."
+        )
     for option, value in {"workers": workers, "trainers": trainers}.items():
         if value is not None and value < 1:
             raise ConfigError(f"--{option} must be at least 1, found {value}.")
     if address is not None and name != "ray":
-        raise ConfigError("--address is that of a Ray cluster. Add --engine ray.")
+        raise ConfigError("--address is for Ray clusters only. Add --engine ray, or remove it.")
     if name == "ray":
         from understudy.benchmark.engines.ray import RayEngine
 

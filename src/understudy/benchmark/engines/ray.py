@@ -1,7 +1,7 @@
-"""A Ray cluster runs the cells: an existing one by its address, or one on this machine for the time of a run.
+"""Runs cells on a Ray cluster: an existing one, given by its address, or one started on this machine for the run.
 
-Cells travel as JSON text and come back as JSON text; each takes one core and the memory that a cell may use. The
-driver hands out cells, watches their time, and runs those of a lost node or of a worker that died once more.
+Cells and their results travel as JSON text; each cell takes one core and the memory that a cell may use. The driver
+hands out cells, enforces their time limits, and reruns those whose node was lost or whose worker died.
 """
 
 import collections
@@ -26,13 +26,13 @@ from understudy.benchmark.suite import Limits
 from understudy.errors import ConfigError
 
 POLL = 0.2
-"""Seconds between two looks at the time that cells take."""
+"""Seconds between checks of the time that cells take."""
 MOST_DEATHS = 2
-"""A cell whose worker has died this often has failed."""
+"""A cell whose worker has died this many times has failed."""
 MOST_MOVES = 5
-"""A cell is run again elsewhere at most this often because its node was lost."""
+"""How many times a cell is rerun because its node was lost."""
 NODE_CHECK = 5.0
-"""Seconds between two looks at the nodes of a cluster."""
+"""Seconds between checks of the nodes of a cluster."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,14 +44,14 @@ class RayEngine:
     """
 
     address: str | None = None
-    """Of an existing cluster, such as 192.0.2.7:6379, ray://host:10001 or auto; None: one is started here."""
+    """Of an existing cluster, such as 192.0.2.7:6379, ray://host:10001 or auto; None: one is started locally."""
     workers: int | None = None
-    """Cells that run at once. None: as many as the cluster has cores; here, as the memory suffices for."""
+    """Cells that run at once. None: one per core of the cluster; on this machine, no more than memory allows."""
     name: str = "ray"
 
     def __post_init__(self) -> None:
         if importlib.util.find_spec("ray") is None:
-            raise ConfigError("The engine ray needs Ray, which is missing. Install Ray: pip install 'understudy[ray]'")
+            raise ConfigError("The engine ray needs Ray. Install it with: pip install 'understudy[ray]'")
 
     def run(self, cells: Sequence[Cell], limits: Limits, places: Places) -> Iterator[Finished]:
         with connect(self.address, self.workers, limits) as cluster:
@@ -64,7 +64,7 @@ class RayEngine:
 
 @dataclasses.dataclass
 class _Attempt:
-    """A cell that is handed out, and what became of it so far."""
+    """A cell, how often its worker died or its node was lost, and where it runs."""
 
     cell: Cell
     deaths: int = 0
@@ -81,7 +81,7 @@ class _Run:
         self.cluster, self.ray, self.limits = cluster, cluster.ray, limits
         self.waiting = collections.deque(_Attempt(cell) for cell in cells)
         self.running: dict[object, _Attempt] = {}
-        self.name = f"understudy-ray-{secrets.token_hex(8)}"  # random: nobody else can have made such a folder
+        self.name = f"understudy-ray-{secrets.token_hex(8)}"  # random: nobody else can have made it
         self.memory = int(limits.memory_gb * 2**30)
         self.task = {
             "parent": cluster.folder,
@@ -105,7 +105,7 @@ class _Run:
             yield from self._watch()
 
     def close(self) -> None:
-        """Ends what still runs, and removes the files of the run from the nodes."""
+        """Ends what is still running, and removes the files of the run from the nodes."""
         for stream in self.running:
             self._kill(stream)
         if not self.cluster.folder:
@@ -142,7 +142,7 @@ class _Run:
         now = time.monotonic()
         for stream in [stream for stream, attempt in self.running.items() if now > attempt.deadline]:
             self._kill(stream)
-            yield self._fail(stream, "time", f"Not finished in {self.limits.minutes:g} minutes.")
+            yield self._fail(stream, "time", f"Not finished within {self.limits.minutes:g} minutes.")
 
     def _lose(self, stream: object, why: str) -> Iterator[Finished]:
         """A worker or its node is gone: the cell runs again, unless it seems to be the cause."""
@@ -153,13 +153,13 @@ class _Run:
             attempt.deaths += 1
         if attempt.deaths >= MOST_DEATHS or attempt.moves > MOST_MOVES:
             times = attempt.deaths + attempt.moves
-            yield self._fail(stream, "died", f"The worker died, {times} times: {' '.join(why.split())}")
+            yield self._fail(stream, "died", f"The worker died {times} times: {' '.join(why.split())}")
         else:
             del self.running[stream]
             self.waiting.appendleft(attempt)
 
     def _check_room(self) -> Iterator[Finished]:
-        """Cells that no node can hold fail, instead of waiting for ever."""
+        """Fails all cells if no node has room for one, instead of waiting forever."""
         now = time.monotonic()
         if now < self.next_check or any(attempt.node for attempt in self.running.values()):
             return
@@ -173,8 +173,8 @@ class _Run:
             return
         largest = max((memory for cores, memory in room if cores >= 1), default=0.0) / 2**30
         why = (
-            f"No node of the Ray cluster has a core and {self.limits.memory_gb:g} GB of memory for a cell: the most is "
-            f"{largest:.1f} GB. Lower memory_gb under [limits], or add a larger node."
+            f"No node of the Ray cluster has a core and {self.limits.memory_gb:g} GB of memory for a cell: the largest "
+            f"has {largest:.1f} GB. Lower memory_gb under [limits], or add a larger node."
         )
         for stream in list(self.running):
             self._kill(stream)
@@ -195,7 +195,7 @@ def _failure(reason: str, message: str) -> Record:
 
 
 def _with_whole_paths(cell: Cell) -> Cell:
-    """Workers have other working folders."""
+    """With absolute paths: workers have other working folders."""
     spec = cell.table
     return dataclasses.replace(
         cell,

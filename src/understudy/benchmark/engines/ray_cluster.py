@@ -22,15 +22,15 @@ from understudy.benchmark.suite import Limits
 from understudy.errors import ConfigError
 
 NODE_PATIENCE = 30.0
-"""Seconds to wait until a cluster has a node that can hold a cell: it may grow."""
+"""Seconds to wait for a node with room for a cell: the cluster may grow."""
 CONNECT_SECONDS, ANSWER_SECONDS = 4.0, 15.0
 """How long a cluster may take to accept a connection, and then to answer."""
 OBJECT_STORE = 100 * 2**20
-"""Bytes that a cluster of our own keeps for objects: records are small."""
+"""Bytes that a cluster started here reserves for objects: records are small."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": ".*"}
-"""No usage reports, and no paragraphs on standard output when a worker dies: its record says so."""
+"""No usage reports, and no long messages on standard output when a worker dies: its record says so."""
 PROBE = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR'); ray.shutdown()"
-"""What another process runs to try an address."""
+"""The program that another process runs to test an address."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Cluster:
 
     ray: ModuleType
     most: int
-    """Cells that are handed out at a time."""
+    """The most cells that are handed out at a time."""
     patience: float
-    """Seconds to wait for a node that can hold a cell."""
+    """Seconds to wait for a node with room for a cell."""
     folder: str = ""
-    """Of a cluster of our own: where its files are. Removed with it."""
+    """The files of a cluster started here; removed with it."""
 
     def nodes(self) -> list[dict[str, object]]:
         return [node for node in self.ray.nodes() if node["Alive"]]
@@ -54,7 +54,7 @@ class Cluster:
         return [(each.get("CPU", 0.0), each.get("memory", 0.0)) for each in resources if isinstance(each, dict)]
 
     def each_node(self, work: Callable[..., str], *arguments: str, seconds: float) -> list[str]:
-        """The answers of all nodes to a small task, as far as they come in this time."""
+        """The answers of the nodes to a small task, from those that answer in time."""
         strategies = importlib.import_module("ray.util.scheduling_strategies")
         remote = self.ray.remote(num_cpus=0, max_retries=0)(work)
         tasks = [
@@ -75,7 +75,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def connect(address: str | None, workers: int | None, limits: Limits) -> Iterator[Cluster]:
-    """A cluster for the time of a run: the one at the address, the one this process already uses, or a new one here."""
+    """A cluster for one run: the one at the address, the one this process already uses, or a new one here."""
     ray = _import_ray()
     with _quiet_logger():
         if ray.is_initialized():
@@ -101,7 +101,7 @@ def connect(address: str | None, workers: int | None, limits: Limits) -> Iterato
 
 
 def _existing(ray: ModuleType, workers: int | None) -> Cluster:
-    """Of given workers no more cells run than that; otherwise some wait, so that no core is idle."""
+    """Hands out at most `workers` cells, if given; otherwise two per core, so that no core is idle."""
     cores = int(ray.cluster_resources().get("CPU", 1))
     return Cluster(ray, workers or 2 * max(1, cores), NODE_PATIENCE)
 
@@ -146,7 +146,7 @@ def _quiet_logger() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _keep_signals() -> Iterator[None]:
-    """Ray replaces the handler of SIGTERM; what ending means is for the program to decide."""
+    """Restores the handler of SIGTERM, which Ray replaces."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -156,9 +156,9 @@ def _keep_signals() -> Iterator[None]:
 
 
 def check_address(address: str) -> None:
-    """Raises unless a cluster of our versions answers there, within 20 seconds.
+    """Raises unless a cluster with matching versions answers there within 20 seconds.
 
-    Another process asks first: Ray ends a process that it cannot connect.
+    Another process tries first, because Ray ends a process that fails to connect.
 
     >>> check_address("cluster")
     Traceback (most recent call last):
@@ -197,7 +197,7 @@ def last_error(text: str) -> str:
 
 
 def _version_probe() -> Callable[[], str]:
-    """Travels as code, since it must run where Understudy is missing."""
+    """Sent as code, since it must run where Understudy is not installed."""
 
     def find_versions() -> str:
         import contextlib
@@ -228,5 +228,5 @@ def check_versions(answers: Sequence[str]) -> None:
         for name, title in (("understudy", "Understudy"), ("python", "Python")):
             if found[name] != here[name]:
                 raise ConfigError(
-                    f"{node} {title} {found[name]}, but there is {here[name]} here. Install the same version on both."
+                    f"{node} {title} {found[name]}, but this machine has {here[name]}. Install the same version."
                 )

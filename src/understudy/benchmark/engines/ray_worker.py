@@ -1,4 +1,4 @@
-"""What runs on the nodes of a Ray cluster: one cell at a time, with its memory watched."""
+"""What runs on the nodes of a Ray cluster: one cell at a time, within its memory limit."""
 
 import functools
 import importlib
@@ -22,7 +22,7 @@ except ImportError:  # Windows: workers share all cores there
     fcntl = None  # type: ignore[assignment]
 
 POLL = 0.2
-"""Seconds between two looks at the memory of a cell."""
+"""Seconds between checks of the memory of a cell."""
 
 
 def serve_cell(text: str) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _write_answer(record: Record, retire: bool) -> str:
 
 
 def run_within(cell: Cell, place: Workplace, memory: float) -> tuple[Record, bool]:
-    """The record of a cell, and whether this process has used too much memory to go on with others."""
+    """The record of a cell, and whether this process uses too much memory to run another one."""
     found: list[Record] = []
     thread = threading.Thread(target=lambda: found.append(run_cell(cell, place)), daemon=True)
     thread.start()
@@ -73,7 +73,7 @@ def run_within(cell: Cell, place: Workplace, memory: float) -> tuple[Record, boo
 
 
 def used_memory() -> float:
-    """Resident bytes of this process and all that it started; 0 where the system does not tell."""
+    """Resident bytes of this process and its descendants; 0 if the system does not report them."""
     total, todo = 0.0, [os.getpid()]
     while todo:
         folder = Path(f"/proc/{todo.pop()}")
@@ -101,7 +101,7 @@ def remove_folder(name: str) -> str:
 
 @functools.cache
 def _hold_core(folder: Path) -> int | None:
-    """Takes a core that no other worker of the run has, until this process ends. Results are those of one core."""
+    """Pins this process to a core that no other worker of the run has, so that results are those of one core."""
     if fcntl is None or not hasattr(os, "sched_setaffinity"):
         return None
     for core in sorted(os.sched_getaffinity(0)):

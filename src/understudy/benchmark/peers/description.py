@@ -1,4 +1,4 @@
-"""What is written about a peer: its packages, methods and known privacy defects."""
+"""The description of a peer: its packages, methods and known privacy defects."""
 
 import ast
 import dataclasses
@@ -19,7 +19,7 @@ Reason = Literal["time", "memory", "died", "error", "install"]
 
 
 class PeerError(UnderstudyError):
-    """A peer could not make its rows.
+    """A peer failed to produce synthetic rows.
 
     >>> PeerError("The method of the peer ran out of time.", reason="time").reason
     'time'
@@ -28,7 +28,7 @@ class PeerError(UnderstudyError):
     def __init__(self, message: str, *, reason: Reason) -> None:
         super().__init__(message)
         self.reason: Reason = reason
-        """The same word as in the `failure` of a result."""
+        """The reason in the `failure` of a result."""
 
 
 class PeerUnavailable(PeerError):
@@ -48,7 +48,7 @@ class Defect:
 
     text: str
     source: str
-    """Where it is shown: a paper, or a file of a version of the peer."""
+    """The evidence: a paper, or a file in a version of the peer."""
     methods: tuple[str, ...] = ()
     """The methods that have it. Empty: all."""
 
@@ -82,7 +82,7 @@ class Peer:
     methods: tuple[PeerMethod, ...]
     adapter: Path
     without_dependencies: tuple[str, ...] = ()
-    """Requirements that are installed as they are, where their own requirements cannot be met together."""
+    """Requirements that are installed without their dependencies, where these conflict."""
     distribution: str | None = None
     """The package whose version is that of the peer."""
     notes: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class Peer:
 
     @property
     def digest(self) -> str:
-        """A hash of all that its rows depend on: packages, arguments and adapter, and not its notes or defects."""
+        """A hash of everything that its rows depend on: packages, arguments and adapter, but not notes or defects."""
         methods = [[method.name, dict(method.arguments)] for method in self.methods]
         content = (
             json.dumps([self.python, self.packages, self.without_dependencies, methods]).encode()
@@ -204,7 +204,7 @@ def _read_expression(expression: str) -> tuple[str, dict[str, Argument]]:
 
 
 def accepts_python(wanted: str, version: tuple[int, ...]) -> bool:
-    """Whether a version of Python meets a requirement; an empty one meets none.
+    """Whether a version of Python meets a requirement; an empty version meets none.
 
     >>> accepts_python(">=3.11,<3.13", (3, 12)), accepts_python("3.11", (3, 12))
     (True, False)
@@ -217,7 +217,9 @@ def accepts_python(wanted: str, version: tuple[int, ...]) -> bool:
         except ValueError:
             bound = ()
         if len(bound) != 2 or sign not in ("", "==", ">=", "<=", ">", "<"):
-            raise ConfigError(f'python must be versions such as "3.11" or ">=3.11,<3.13", found {wanted!r}.')
+            raise ConfigError(
+                f'python must be a version or a range such as "3.11" or ">=3.11,<3.13", found {wanted!r}.'
+            )
         is_met = {">=": version >= bound, "<=": version <= bound, ">": version > bound, "<": version < bound}
         if not version or not is_met.get(sign, version == bound):
             return False

@@ -30,9 +30,9 @@ VERSIONS = (
 
 
 def build_environment(peer: Peer, root: Path, *, timeout: float = BUILD_SECONDS) -> Path:
-    """The folder of the peer's environment, which is built if it is not there.
+    """The folder of the peer's environment, which is built if it does not exist.
 
-    Its name contains a hash of what is installed, so a change of the peer's packages makes a new one. Processes that
+    Its name contains a hash of what is installed, so changing the peer's packages makes a new one. Processes that
     need the same environment wait for the one that builds it. A failed build leaves nothing.
     """
     root = root.resolve()  # adapters run in another folder
@@ -41,7 +41,7 @@ def build_environment(peer: Peer, root: Path, *, timeout: float = BUILD_SECONDS)
         return folder
     root.mkdir(parents=True, exist_ok=True)
     with _lock_file(root / f".{folder.name}.lock"):
-        if (folder / STAMP).exists():  # another process was first
+        if (folder / STAMP).exists():  # another process built it first
             return folder
         shutil.rmtree(folder, ignore_errors=True)
         try:
@@ -99,13 +99,13 @@ def environment_python(environment: Path) -> Path:
 
 
 def find_interpreter(wanted: str) -> str:
-    """A Python of this machine of a wanted version: the running one, one on the path, or one of pyenv."""
+    """A Python of the wanted version on this machine: the running one, one on the PATH, or one from pyenv."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     on_path = [shutil.which(f"python3.{minor}") for minor in range(20, 7, -1)]
     for command in (sys.executable, *on_path, *map(str, sorted(pyenv.glob("versions/3.*/bin/python")))):
         if command is not None and accepts_python(wanted, _version_of(command)):
             return command
-    raise PeerUnavailable(f"There is no Python {wanted} on this machine. Install one, or put it on the path.")
+    raise PeerUnavailable(f"There is no Python {wanted} on this machine. Install one, or add it to the PATH.")
 
 
 def _version_of(command: str) -> tuple[int, ...]:
@@ -128,7 +128,7 @@ def _plain_name(distribution: str) -> str:
 
 @contextlib.contextmanager
 def _lock_file(path: Path) -> Iterator[None]:
-    """Waits for a lock that is released when the process ends in any way."""
+    """Waits for a lock that is released however the process ends."""
     with path.open("w") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -142,6 +142,6 @@ def environment_variables() -> dict[str, str]:
 
 
 def last_line(text: str) -> str:
-    """The last line of words, as the reason of a failure: closing brackets of nested messages are none."""
+    """The last line that contains words, as the reason for a failure: nested messages end in lines of brackets."""
     lines = [line.strip() for line in text.splitlines() if any(character.isalpha() for character in line)]
     return lines[-1][:300] if lines else "it gave no reason."

@@ -11,7 +11,7 @@ from understudy.report.text import tick_label
 
 GRID = "#e6e6e1"
 LABEL_PITCH = 13.0
-"""Between direct labels, in pixels."""
+"""Distance between direct labels, in pixels."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Scale:
         return self.start + (self.end - self.start) * (value - low) / (high - low)
 
     def ticks(self, most: int = 5) -> list[float]:
-        """Round values within the scale; on a logarithmic one powers of ten, with halves and fifths if few."""
+        """Round values within the scale; on a logarithmic one powers of ten, with others between if few."""
         if not self.is_log:
             return svg.ticks(self.low, self.high, most)
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
@@ -94,7 +94,7 @@ class Scale:
 def scale_around(
     values: Sequence[float], start: float, end: float, *, is_log: bool = False, is_bounded: bool = True
 ) -> Scale:
-    """A scale a little wider than the values. Bounded ones in [0, 1] stay there.
+    """A scale a little wider than the values. The scale of bounded values in [0, 1] stays there.
 
     >>> scale_around([0.2, 1.0], 0.0, 100.0).high
     1.0

@@ -58,12 +58,12 @@ class Comparison:
 
     @property
     def better(self) -> list[Difference]:
-        """Differences beyond two standard errors, to the better."""
+        """Differences of more than two standard errors, for the better."""
         return [found for found in self.differences if found.is_clear and found.is_better]
 
     @property
     def worse(self) -> list[Difference]:
-        """Differences beyond two standard errors, to the worse."""
+        """Differences of more than two standard errors, for the worse."""
         return [found for found in self.differences if found.is_clear and not found.is_better]
 
 

@@ -105,15 +105,15 @@ def largest_change(panels: Sequence[Pairs]) -> float:
     pairs = [pair for panel in panels for by_epsilon in panel.values() for pair in by_epsilon.values()]
     gaps = [abs(found[0]) for pair in pairs if (found := difference(*pair)) is not None]
     means = [abs(summary.mean) for pair in pairs for summary in pair if summary.mean is not None]
-    return max([*gaps, 0.1 * max(means, default=0.0), 1e-9])  # so that noise alone has no full colour
+    return max([*gaps, 0.1 * max(means, default=0.0), 1e-9])  # so that noise alone is never in full colour
 
 
 def draw_changes(
     pairs: Pairs, *, table: str, metric: str, wrapper: str, higher_is_better: bool, peak: float
 ) -> Drawing:
-    """Wrapped minus plain, one row an inner method and one column an epsilon: blue is better, orange worse.
+    """Wrapped minus plain, one row per inner method, one column per epsilon: blue is better, orange worse.
 
-    Differences beyond two standard errors are bold; a cross marks cells where one of the two failed.
+    Differences of more than two standard errors are bold; a cross marks cells where one of the two failed.
 
     >>> from understudy.benchmark.report.statistics import summarise
     >>> pairs = {"mst": {1.0: (summarise([0.75]), summarise([0.5]))}}
@@ -154,7 +154,7 @@ def draw_changes(
 
 
 def _change(wrapped: Summary, plain: Summary) -> tuple[str, float | None, str]:
-    """The text of a difference, its value and whether it stands out of the noise."""
+    """The text of a difference, its value and whether it stands out from the noise."""
     found = difference(wrapped, plain)
     if found is None:
         return "×", None, "failed"

@@ -20,7 +20,7 @@ class Drawing:
     """One SVG drawing with its alternative text and the table of its data."""
 
     name: str
-    """Of its file, without ending."""
+    """Of its file, without the extension."""
     title: str
     label: str
     """What a screen reader says."""
@@ -37,7 +37,7 @@ class Drawing:
         return svg.figure([drawn], self.head, self.rows, title=f'<span class="name">{esc(self.title)}</span>')
 
     def to_svg(self) -> str:
-        """A file of its own, on light paper."""
+        """A file of its own, on a light background."""
         width, height = self.width + 2 * MARGIN, self.height + 2 * MARGIN + 22
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
@@ -88,7 +88,7 @@ class TextTable:
     rows: tuple[tuple[str, ...], ...]
     num_labels: int = 1
     strong: frozenset[tuple[int, int]] = frozenset()
-    """Cells to stress, by row and column."""
+    """Cells to emphasise, by row and column."""
     soft: frozenset[tuple[int, int]] = frozenset()
     """Cells to mute."""
     note: str = ""

@@ -70,7 +70,7 @@ def _quail_costs_auc(results: Sequence[Result]) -> Clause:
 
 
 def judge_quail(results: Sequence[Result]) -> Verdict:
-    """QUAIL helps almost always, and what is embedded for labels matters more than the synthesizer."""
+    """QUAIL almost always helps, and the embedded classifier matters more than the synthesizer."""
     statement = "QUAIL raises mean F1 in at least 80 % of the pairs of method, table and epsilon."
     gaps = [found[0] for pair in quail_pairs(results, "f1").values() if (found := difference(*pair)) is not None]
     better = sum(gap > 0 for gap in gaps)
@@ -103,7 +103,7 @@ def _mean(found: Mapping[str, Summary], name: str) -> float | None:
 
 
 def _learner_matters_more(results: Sequence[Result]) -> Clause:
-    """Needs several classifiers, each with the same synthesizers; a suite with one leaves it open and uncounted."""
+    """Needs several classifiers, each with the same synthesizers; with only one, it is untested and not counted."""
     statement = "Over several embedded classifiers, F1 varies more with the classifier than with the synthesizer."
     cells: dict[tuple[str, float | None], dict[tuple[str, str], list[float]]] = {}
     for result in results:

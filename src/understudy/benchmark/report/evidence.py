@@ -27,7 +27,7 @@ TABLES = ("adult", "bank", "car", "mushroom", "shopping")
 SOME = 0.25
 """The fraction behind "both metrics are needed"."""
 HIGHER = {"f1": True, "auc": True, "pmse_ratio": False, "sra": True, "seconds": False}
-"""Which values are better, of the metrics that the paper reports and of time."""
+"""Whether higher is better, for the metrics that the paper reports and for time."""
 TITLES = {"f1": "F1", "auc": "AUC", "pmse_ratio": "pMSE ratio", "sra": "SRA", "seconds": "seconds"}
 
 
@@ -90,8 +90,8 @@ def published_name(name: str) -> str | None:
 def select_source(results: Iterable[Result], peer: str | None) -> list[Result]:
     """The paper's methods as Understudy (None) or another package runs them, under the paper's names.
 
-    Real data and the baseline stay. Of several settings of a method, the one labelled as in the paper counts, else the
-    first; the others keep their labels.
+    Real data and the baseline stay. If a method has several settings, the one labelled as in the paper counts, else
+    the first; the others keep their labels.
 
     >>> cells = [Result(table="car", method="dpgan", expression="dpgan(steps=9)", epsilon=1.0, seed=0)]
     >>> [result.method for result in select_source(cells, None)]

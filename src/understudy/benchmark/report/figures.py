@@ -27,7 +27,7 @@ Curves = Mapping[str, Mapping[float, Summary]]
 
 
 def file_name(*parts: str) -> str:
-    """A file name in small letters from the words of a title.
+    """A file name in lower case from the words of a title.
 
     >>> file_name("Curves", "F1 (best)", "adult")
     'curves-f1-best-adult'
@@ -48,7 +48,7 @@ def draw_curves(
     real: Summary | None = None,
     limits: Sequence[float] = (),
 ) -> Drawing:
-    """A metric against epsilon on one table: a line a method, bars of two standard errors, real data as a level.
+    """A metric against epsilon on one table: a line per method, bars of two standard errors, real data as a level.
 
     `limits` are values that the vertical scale must reach, so that several drawings share it.
 
@@ -187,7 +187,7 @@ def draw_times(seconds: Mapping[str, Sequence[float]], styles: Mapping[str, Meth
         body="".join(body),
         width=WIDTH,
         height=bottom + 36,
-        head=("method", "median", "least", "most", "cells"),
+        head=("method", "median", "minimum", "maximum", "cells"),
         rows=tuple(rows),
     )
 
@@ -216,7 +216,7 @@ def draw_front(
     epsilon: float,
     higher_is_better: bool,
 ) -> Drawing:
-    """A metric against seconds at one epsilon, with the methods that no other one beats in both joined by a line.
+    """A metric against seconds at one epsilon; a line joins the methods that no other method beats on both.
 
     >>> from understudy.benchmark.report.records import Result
     >>> from understudy.benchmark.report.axes import assign_styles
@@ -268,7 +268,7 @@ def _point_labels(at: Mapping[str, tuple[float, float]], front: Sequence[str], a
         wide = svg.breadth(method)
         lefts = (x + 8, x - 8 - wide, x - wide / 2)
         beside, around = [(lefts[0], y + 4), (lefts[1], y + 4)], [(lefts[2], y - 9), (lefts[2], y + 17)]
-        places = around + beside if method in front else beside + around  # beside a point of the front runs its line
+        places = around + beside if method in front else beside + around  # the line of the front runs beside its points
         places += [(left, y + down) for down in (-8, 16, -20, 28) for left in lefts[:2]]
         boxes = [(left, left + wide, base - 9, base + 2) for left, base in places]
         free = [

@@ -32,14 +32,14 @@ def render_html(records: Iterable[Record], info: ReportInfo, metrics: Metrics) -
         metrics: Title and direction of each metric; the order is that of the page.
 
     >>> page = render_html([], ReportInfo(suite="smoke", title="Smoke test"), {})
-    >>> "There is no result yet." in page
+    >>> "There are no results yet." in page
     True
     """
     return render_sections(build_sections(read_records(records), info, metrics), info)
 
 
 def render_sections(sections: Sequence[Section], info: ReportInfo) -> str:
-    """A page of these sections, with the look of every report."""
+    """A page of these sections, in the style of every report."""
     script = _asset("understudy.report", "report.js")
     style = _asset("understudy.report", "report.css").replace("{WARNING}", BANNER)
     style += _asset("understudy.benchmark.report", "page.css")

@@ -23,7 +23,7 @@ class RealScore:
     metric: str
     printed: float
     is_inverted: bool
-    """Whether it is printed for the wrong class: one minus it is meant."""
+    """Whether it is printed for the wrong class: the score is then one minus this value."""
     source: str
 
     @property
@@ -33,7 +33,7 @@ class RealScore:
 
 @dataclasses.dataclass(frozen=True)
 class Time:
-    """A training time of the paper's Table 1; None where the print cannot be read."""
+    """A training time of the paper's Table 1; None where it is illegible."""
 
     method: str
     classifier_fraction: float | None

@@ -1,7 +1,7 @@
 """The six punchlines of the QUAIL paper, each as a test on results.
 
 "Differentially Private Synthetic Data: Applied Evaluations and Enhancements", section 6. The thresholds are ours, as
-the paper states its findings in words; each clause names its own.
+the paper gives none; each clause states its own.
 """
 
 import statistics
@@ -110,7 +110,7 @@ def _no_single_winner(results: Sequence[Result]) -> Clause:
 
 
 def judge_computation(results: Sequence[Result]) -> Verdict:
-    """The best GANs are the slowest, and MWEM is fast and fair on categorical tables."""
+    """The best GANs are the slowest, and MWEM is fast, and competitive on categorical tables."""
     times = rank_where(results, "seconds", PLAIN)
     slow = None
     if times is not None and {"dpctgan", "patectgan"} <= set(times.mean_ranks) and len(times.mean_ranks) > 2:
@@ -216,7 +216,7 @@ def judge_scale(results: Sequence[Result]) -> Verdict:
     return Verdict(
         "Applied scenarios",
         "Private synthesis for models is hard in practice: large tables cost time, and many sparse, unbalanced columns "
-        "cost utility. The paper's own large tables are internal; its advice to reduce dimensions first is no finding.",
+        "cost utility. The paper's own large tables are internal; its advice to reduce dimensions first is not a finding.",
         (_time_grows(results), _stays_below(gaps), _gap_grows(gaps)),
     )
 

@@ -66,7 +66,7 @@ def render_quail_markdown(
 
 
 def build_quail_sections(results: Sequence[Result], info: ReportInfo, metrics: Metrics) -> list[Section]:
-    """The sections of every report, with those on the paper behind the summary."""
+    """The sections of every report, with those on the paper after the summary."""
     named = [dataclasses.replace(result, table=table_name(result.table)) for result in results]
     peers = dict.fromkeys(result.peer for result in named if result.peer is not None)
     sources = {"Understudy": select_source(named, None), **{peer: select_source(named, peer) for peer in peers}}
@@ -94,7 +94,7 @@ def _count_verdicts(verdicts: Sequence[Verdict]) -> str:
         for status, verb in ((Status.HOLDS, "hold:"), (Status.FAILS, "do not hold:"), (Status.UNTESTED, "are open:"))
         if named[status]
     ]
-    return f"Of the paper's six punchlines these {'; these '.join(parts)}."
+    return f"Of the paper's six punchlines, these {'; these '.join(parts)}."
 
 
 def table_name(table: str) -> str:
@@ -130,9 +130,8 @@ def _punchlines(sources: dict[str, list[Result]]) -> tuple[Part, ...]:
     )
     intro = (
         f"“{PAPER}” ends in six punchlines. Each is split into clauses that the records can test; a punchline holds "
-        "if all of its clauses do. The thresholds are ours, as the paper states its findings in words. The "
-        "synthesizers are other implementations than the paper's, so a claim that does not hold here is not thereby "
-        "wrong there."
+        "if all of its clauses do. The thresholds are ours, as the paper gives none. The synthesizers are "
+        "not the paper's implementations, so a claim that does not hold here may still hold for the paper's own."
     )
     parts: list[Part] = [Text(intro), table]
     for name, found in verdicts.items():
@@ -166,10 +165,10 @@ def _statements(sources: dict[str, list[Result]]) -> tuple[Part, ...]:
             (source, clause.statement, SIGNS[clause.status], clause.figures)
             for source, clause in judge_statements(results)
         )
-        head = ("of the paper", "statement", "verdict", "figures")
+        head = ("in the paper", "statement", "verdict", "figures")
         caption = f"{name}, {_seeds(results)}"
         parts.append(TextTable(caption, head, rows, num_labels=1, is_wordy=True, is_folded=name != "Understudy"))
-    intro = "The paper's figures are pictures without values. What its text says about them is tested here."
+    intro = "The paper's figures do not print their values. What its text says about them is tested here."
     return (Text(intro), *parts)
 
 
@@ -219,7 +218,7 @@ def _agreements(sources: dict[str, list[Result]]) -> tuple[Part, ...]:
             relation = "undefined" if found.correlation is None else f"{found.correlation:.2f}"
             noise = (
                 f" Two of our own seeds of one cell differ by {found.seed_difference:.2f} on average (standard "
-                f"deviation over seeds {found.seed_std:.2f}): a difference of that size says nothing."
+                f"deviation over seeds {found.seed_std:.2f}): differences of that size are noise."
                 if found.seed_difference is not None
                 else " With a single seed the noise is unknown."
             )
@@ -230,8 +229,8 @@ def _agreements(sources: dict[str, list[Result]]) -> tuple[Part, ...]:
                 )
             )
     caveat = (
-        "SRA is the fraction of the ten pairs of five models whose order agrees, so it moves in tenths, and models of "
-        "nearly equal score swap places by chance. The paper itself found its SRA hard to interpret."
+        "SRA is the fraction of the ten pairs of five models whose order agrees, so it changes in steps of 0.1, and "
+        "models with nearly equal scores swap places by chance. The paper itself found its SRA hard to interpret."
     )
     ours = our_agreements(sources["Understudy"])
     parts.append(Text(caveat, "note"))
@@ -271,8 +270,8 @@ def _times(results: Sequence[Result]) -> tuple[Part, ...]:
     head = ("method", "p", "epsilon", "published, seconds", *(f"ours, {table}" for table in tables))
     note = (
         "p is the fraction of epsilon for the classifier in the paper; ours is that of the suite. The published times "
-        "are of an internal table on other hardware, so only ratios within a column compare. “–” marks prints that "
-        "cannot be read, “?” the most likely reading."
+        "are for an internal table on other hardware, so only ratios within a column are comparable. “–” marks values "
+        "that are illegible in the paper, “?” the most likely reading."
     )
     table = TextTable(f"Table 1 of the paper, beside our medians over {_seeds(results)}", head, tuple(rows), note=note)
     return (table, Heading("All synthesizers together"), _hours(results))

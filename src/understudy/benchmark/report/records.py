@@ -30,7 +30,7 @@ class ReportInfo:
     """The command that produced the records."""
     date: str = ""
     machines: tuple[str, ...] = ()
-    """In words; if empty, those that the records name."""
+    """Descriptions; if empty, those that the records name."""
     footnotes: tuple[str, ...] = ()
     """Such as the known privacy defects of other packages."""
     headline: str | None = None
@@ -43,7 +43,7 @@ class Result:
 
     table: str
     method: str
-    """The label; with the name of the package behind it where the method is another package's."""
+    """The label; followed by the name of the package if the method is another package's."""
     epsilon: float | None
     seed: int
     failure: tuple[str, str] | None = None
@@ -66,7 +66,7 @@ class Result:
 
 
 def read_records(records: Iterable[Record]) -> list[Result]:
-    """Typed results, one a cell: where a cell was run again, its last record counts.
+    """Typed results, one per cell: where a cell was run again, its last record counts.
 
     >>> read_records([{"table": "car", "method": "mst", "epsilon": 1, "seed": 0, "status": "done",
     ...                "metrics": {"f1": 0.5}}])[0].metrics
@@ -82,7 +82,7 @@ def read_records(records: Iterable[Record]) -> list[Result]:
 
 
 def _name_apart(results: list[Result]) -> list[Result]:
-    """Methods of one label and different settings on the same table are named by their expressions."""
+    """Methods with the same label and different settings on one table are named by their expressions."""
     expressions: dict[tuple[str, str, float | None, int], set[str]] = {}
     for result in results:
         expressions.setdefault((result.table, result.method, result.epsilon, result.seed), set()).add(result.expression)
@@ -99,7 +99,7 @@ def _read_record(record: Record, number: int) -> Result:
     for key in ("table", "method", "status"):
         if not isinstance(record.get(key), str):
             raise ConfigError(
-                f"Record {number}: expected a text under {key!r}, found {record.get(key)!r}. Check the file."
+                f"Record {number}: expected text under {key!r}, found {record.get(key)!r}. Check the file."
             )
     status, failure = record["status"], record.get("failure")
     if status not in ("done", "failed"):

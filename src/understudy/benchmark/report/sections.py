@@ -35,7 +35,7 @@ from understudy.report.text import listing
 AGREEMENT = "sra"
 """The metric with a section of its own: rankings of models, not utility of rows."""
 MOST_CURVES = 4
-"""Metrics that are drawn over epsilon; the tables have all."""
+"""The most metrics that are drawn over epsilon; the tables show all."""
 BARS = "Error bars are two standard errors; a line breaks where all cells of an epsilon failed."
 
 
@@ -93,10 +93,10 @@ def _ranks(results: Sequence[Result], metrics: Metrics, styles: Mapping[str, Met
             continue
         parts.append(Heading(title))
         parts.append(Drawings((draw_ranks(ranking, styles, metric=title),), columns=1))
-        missing = f" Left out, as not run in all of these: {listing(ranking.left_out)}." if ranking.left_out else ""
+        missing = f" Left out, since not run in all of these: {listing(ranking.left_out)}." if ranking.left_out else ""
         if ranking.p_value is not None:
             test = f"χ² = {ranking.statistic:.1f}, p {_probability(ranking.p_value)}"
-            parts.append(Text(f"Friedman's test that all methods are alike: {test}.{missing}", "note"))
+            parts.append(Text(f"Friedman's test of whether all methods are alike: {test}.{missing}", "note"))
         elif missing:
             parts.append(Text(missing.strip(), "note"))
         wins = count_wins(grid, higher_is_better=higher)
@@ -104,10 +104,10 @@ def _ranks(results: Sequence[Result], metrics: Metrics, styles: Mapping[str, Met
         parts.append(tables.make_rank_table(ranking, wins, seeds, title, is_folded=is_folded))
     if parts:
         intro = (
-            "Methods are ranked within each pair of table and epsilon by their mean over seeds, 1 the best. A method "
-            "with a failed cell ranks last there; ties share their ranks. A bar joins methods whose mean ranks differ "
-            "by less than Nemenyi's critical difference at level 0.05. Epsilons of one table are not independent, so "
-            "the test is somewhat too confident."
+            "Methods are ranked within each pair of table and epsilon by their mean over seeds; 1 is best. A method "
+            "with a failed cell ranks last there; ties share the mean of their ranks. A bar joins methods whose mean "
+            "ranks differ by less than Nemenyi's critical difference at level 0.05. Epsilons of one table are not "
+            "independent, so the test is somewhat too confident."
         )
         parts.insert(0, Text(intro))
     return tuple(parts)
@@ -150,7 +150,7 @@ def _curves(results: Sequence[Result], metrics: Metrics, styles: Mapping[str, Me
 def _table_curves(
     results: Sequence[Result], grid: Grid, table: str, title: str, styles: Mapping[str, MethodStyle]
 ) -> tuple[Drawing, ...]:
-    """One drawing a kind of method, all with the vertical scale of the table."""
+    """One drawing per kind of method, all with the vertical scale of the table."""
     curves, real = _curves_of(grid, table), grid.get((table, None), {}).get(REAL)
     limits, drawings = curve_values(curves), []
     for kind, methods in _kinds(results).items():
@@ -186,8 +186,8 @@ def wrapper_changes(results: Sequence[Result], metrics: Metrics, wrapper: str) -
             )
             note = (
                 f"{name} minus the plain method, {count_seeds(private_blocks(grid))} each: blue where {name} is "
-                "better, orange where it is worse; bold beyond two standard errors; × where all cells of one of the "
-                "two failed."
+                "better, orange where it is worse; bold beyond two standard errors; × where all cells of one of "
+                "the two failed."
             )
             parts += [Heading(title), Text(note, "note"), Drawings(drawings)]
     return tuple(parts)
@@ -217,7 +217,7 @@ def _scores(results: Sequence[Result], metrics: Metrics) -> tuple[Part, ...]:
         ]
         parts += [Heading(title), *made]
     if parts:
-        intro = "Mean ± standard deviation over seeds. The best mean of each epsilon is bold."
+        intro = "Mean ± standard deviation over seeds. The best mean for each epsilon is in bold."
         parts.insert(0, Text(intro))
     return tuple(parts)
 
@@ -231,7 +231,7 @@ def _agreement(results: Sequence[Result], metrics: Metrics) -> tuple[Part, ...]:
     noise = f" Its standard deviation over seeds is {statistics.fmean(spreads):.2f} on average." if spreads else ""
     intro = (
         f"{title}: the fraction of pairs of models that rank the same after training on synthetic and on real rows. "
-        f"With five models it moves in tenths.{noise}"
+        f"With five models it changes in steps of 0.1.{noise}"
     )
     here = [table for table in table_order(results) if any(block[0] == table for block in grid)]
     made = [tables.make_score_table(results, grid, table, title, higher_is_better=higher) for table in here]
@@ -243,7 +243,7 @@ def _times(results: Sequence[Result], styles: Mapping[str, MethodStyle]) -> tupl
     if not seconds:
         return ()
     drawings = tuple(draw_times(found, styles, table=table) for table, found in seconds.items())
-    note = "Bars are medians over all epsilons and seeds, the thin lines reach from the fastest to the slowest cell."
+    note = "Bars are medians over all epsilons and seeds; thin lines run from the fastest to the slowest cell."
     return (Drawings(drawings, note=note), tables.make_time_table(results))
 
 
@@ -273,9 +273,7 @@ def _fronts(
         if len(points) > 1:
             drawn = draw_front(points, styles, table=table, metric=title, epsilon=epsilon, higher_is_better=higher)
             drawings.append(drawn)
-    note = (
-        f"The line joins the methods that no other one beats in both. Means over {count_seeds(private_blocks(grid))}."
-    )
+    note = f"The line joins the methods that no other beats on both. Means over {count_seeds(private_blocks(grid))}."
     return (Drawings(tuple(drawings), note=note),) if drawings else ()
 
 
@@ -294,8 +292,8 @@ def _notes(results: Sequence[Result], info: ReportInfo, metrics: Metrics) -> tup
         "private release is never seeded.",
         "Several runs on one table compose: the epsilon of a cell is that of one run alone.",
         f"Metrics: {listing(directions)}.",
-        f"“{REAL}” scores the training rows as if they were synthetic: the ceiling. “{BASELINE}” keeps single "
-        "columns only: the baseline.",
+        f"“{REAL}” scores the training rows as if they were synthetic: the ceiling. “{BASELINE}” models "
+        "each column on its own: the baseline.",
     ]
     if deltas:
         items.append(f"Delta: {listing([f'{delta:g}' for delta in deltas])}.")

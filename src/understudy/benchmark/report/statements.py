@@ -84,7 +84,7 @@ def _ctgans_beat_quail(results: Sequence[Result]) -> Clause:
         plain = [mean for name in ("dpctgan", "patectgan") if name in found and (mean := found[name].mean) is not None]
         if wrapped and len(plain) == 2:
             outcomes.append(min(plain) > max(wrapped))
-    return judge(statement, all(outcomes) if outcomes else None, f"so at {sum(outcomes)} of {len(outcomes)} epsilons")
+    return judge(statement, all(outcomes) if outcomes else None, f"true at {sum(outcomes)} of {len(outcomes)} epsilons")
 
 
 def _quail_loses_auc(results: Sequence[Result]) -> Clause:
@@ -118,7 +118,7 @@ def _low_budgets_fail(results: Sequence[Result]) -> Clause:
         floor, mean = found[BASELINE].mean, private[best].mean
         if floor is not None and mean is not None:
             outcomes.append(mean - floor < ceiling.mean - mean)
-    count = f"so in {sum(outcomes)} of {len(outcomes)} pairs of table and epsilon"
+    count = f"true in {sum(outcomes)} of {len(outcomes)} pairs of table and epsilon"
     return judge(statement, 2 * sum(outcomes) > len(outcomes) if outcomes else None, count)
 
 

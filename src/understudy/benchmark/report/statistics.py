@@ -1,6 +1,6 @@
 """Means over seeds with their spread, wins beyond noise, and the front of utility against time.
 
-Failures are counted, never dropped: a mean over the seeds that are done says how many are not.
+Failures are counted, never dropped: a mean over the seeds that are done also says how many failed.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from understudy.benchmark.report.records import REAL, Metrics, Result
 
 SEPARATION = 2.0
-"""Standard errors of a difference beyond which it counts as one."""
+"""The number of standard errors beyond which a difference counts."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _summarise_cells(cells: Sequence[Result], metric: str) -> Summary:
 
 
 def private_blocks(grid: Grid) -> dict[Block, Mapping[str, Summary]]:
-    """The blocks with an epsilon: real data stands beside them, not in them.
+    """The blocks with an epsilon, so without real data.
 
     >>> sorted(private_blocks({("car", None): {}, ("car", 1.0): {}}))
     [('car', 1.0)]
@@ -145,7 +145,7 @@ def beats(first: Summary, second: Summary, *, higher_is_better: bool) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Tally:
-    """How often a method wins, loses and does neither against another, over blocks."""
+    """How often a method beats another, loses to it, or neither, over blocks."""
 
     wins: int
     losses: int
@@ -200,14 +200,14 @@ def find_winners(grid: Grid, *, higher_is_better: bool) -> dict[Block, Winner]:
 
 
 def _loss(summary: Summary, higher_is_better: bool) -> float:
-    """The mean, turned so that lower is better; a missing one is last."""
+    """The mean, negated if higher is better; a missing one is last."""
     if summary.mean is None:
         return math.inf
     return -summary.mean if higher_is_better else summary.mean
 
 
 def pareto_front(points: Mapping[str, tuple[float, float]], *, higher_is_better: bool) -> list[str]:
-    """The methods that no other one beats in both seconds and utility; the fastest first.
+    """The methods that no other method beats on both seconds and utility; the fastest first.
 
     A point is (seconds, utility). A method is off the front if another is at least as good in both and better in one.
 
@@ -245,7 +245,7 @@ def count_seeds(grid: Grid) -> str:
     """
     counts = {summary.num_seeds for found in grid.values() for summary in found.values() if summary.num_seeds}
     if not counts:
-        return "no seed"
+        return "no seeds"
     low, high = min(counts), max(counts)
     return f"{low} to {high} seeds" if low < high else "1 seed" if low == 1 else f"{low} seeds"
 

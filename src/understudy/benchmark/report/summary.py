@@ -30,11 +30,11 @@ def summarise_suite(results: Sequence[Result], info: ReportInfo, metrics: Metric
 
     >>> parts = summarise_suite([], ReportInfo(suite="smoke", title="Smoke"), {})
     >>> parts[0].text
-    'There is no result yet.'
+    'There are no results yet.'
     """
     metric = headline_metric(metric_order(results, metrics), metrics, info.headline)
     if not results:
-        return (Text("There is no result yet.", "lead"),)
+        return (Text("There are no results yet.", "lead"),)
     if metric is None:
         return (Text("No cell has a score.", "lead"), _facts(results, info))
     title, higher = metrics[metric]
@@ -93,8 +93,8 @@ def _below_baseline(grid: Grid, higher: bool) -> list[str]:
         return []
     if not weak:
         return [f"Every method beats {BASELINE} more often than it loses to it."]
-    verb = "does" if len(weak) == 1 else "do"
-    return [f"{listing(weak)} {verb} not beat {BASELINE} more often than losing to it."]
+    verb, lose = ("does", "it loses") if len(weak) == 1 else ("do", "they lose")
+    return [f"{listing(weak)} {verb} not beat {BASELINE} more often than {lose} to it."]
 
 
 def _failures(results: Sequence[Result]) -> list[str]:
@@ -105,7 +105,7 @@ def _failures(results: Sequence[Result]) -> list[str]:
     for result in failed:
         reason = result.failure[0] if result.failure else "error"
         reasons[reason] = reasons.get(reason, 0) + 1
-    named = listing([f"{count} by {reason}" for reason, count in sorted(reasons.items(), key=lambda pair: -pair[1])])
+    named = listing([f"{count} ({reason})" for reason, count in sorted(reasons.items(), key=lambda pair: -pair[1])])
     return [f"{count_of(len(failed), 'cell')} failed: {named}."]
 
 

@@ -53,7 +53,7 @@ def _digits(value: float, size: float) -> str:
 
 
 def make_winner_table(grid: Grid, title: str, *, higher_is_better: bool) -> TextTable:
-    """The best method for each table and epsilon; muted where another one is within two standard errors."""
+    """The best method for each table and epsilon; muted where another method is within two standard errors."""
     blocks = private_blocks(grid)
     tables, epsilons = (
         list(dict.fromkeys(table for table, _ in blocks)),
@@ -82,7 +82,7 @@ def make_winner_table(grid: Grid, title: str, *, higher_is_better: bool) -> Text
 def make_score_table(
     results: Sequence[Result], grid: Grid, table: str, title: str, *, higher_is_better: bool, is_folded: bool = False
 ) -> TextTable:
-    """Mean ± standard deviation of one metric on one table: a row a method, a column an epsilon."""
+    """Mean ± standard deviation of one metric on one table: a row per method, a column per epsilon."""
     here = [result for result in results if result.table == table]
     epsilons, methods = epsilon_order(here), [method for method in method_order(here) if method != REAL]
     blocks = {epsilon: grid.get((table, epsilon), {}) for epsilon in epsilons}
@@ -150,7 +150,7 @@ def seconds_of(results: Iterable[Result]) -> dict[str, dict[str, list[float]]]:
 
 
 def make_time_table(results: Sequence[Result]) -> TextTable:
-    """Median seconds of the cells that are done: a row a method, a column a table."""
+    """Median seconds of the cells that are done: a row per method, a column per table."""
     seconds, tables = seconds_of(results), table_order(results)
     seeds = len({result.seed for result in results if result.method != REAL})
     methods = [method for method in method_order(results) if method != REAL]
