@@ -216,7 +216,7 @@ def judge_scale(results: Sequence[Result]) -> Verdict:
     return Verdict(
         "Applied scenarios",
         "Private synthesis for models is hard in practice: large tables cost time, and many sparse, unbalanced columns "
-        "cost utility. The paper's own large tables are internal; its advice to reduce dimensions first is not a finding.",
+        "cost utility. The paper's own large tables are internal; its advice to reduce dimensions first is no result.",
         (_time_grows(results), _stays_below(gaps), _gap_grows(gaps)),
     )
 
