@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmark.suites import write_suite
+from tests.benchmark.suites import write_suite, write_table
+from understudy.benchmark.cells import cells_of, table_checksums
 from understudy.benchmark.engines import make_engine
-from understudy.benchmark.results import ResultStore
+from understudy.benchmark.execution import load_spec
+from understudy.benchmark.results import ResultStore, read_records
 from understudy.benchmark.run import run_suite, suite_status
 from understudy.benchmark.suite import read_suite
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, TableError
 
 FAST = 'methods = ["independent"]'
 LONG = '[[methods]]\nmethod = "dpgan(steps=200000)"\nname = "long"\n[[methods]]\nmethod = "independent"'
@@ -81,26 +83,60 @@ def test_a_cell_that_needs_too_much_memory_is_stopped(tmp_path):
     assert {record["failure"]["reason"] for record in records(path)} == {"memory"}
 
 
-def test_a_worker_that_is_killed_costs_its_cell_alone_and_a_retry_runs_it(tmp_path):
-    path = write_suite(tmp_path, methods=LONG, more="real_data = false", seeds=1)
+def test_a_cell_whose_worker_is_killed_runs_again(tmp_path):
+    path = write_suite(tmp_path, methods=FAST, more="real_data = false", seeds=3)
+    killed: list[int] = []
     before = set(workers_of(os.getpid()))
 
     def kill_first_worker() -> None:
-        while not (found := set(workers_of(os.getpid())) - before):
-            time.sleep(0.1)
-        time.sleep(2)
-        os.kill(found.pop(), signal.SIGKILL)
+        while not (found := set(workers_of(os.getpid())) - before) or not records(path):
+            time.sleep(0.02)
+        killed.append(found.pop())
+        os.kill(killed[0], signal.SIGKILL)
 
     threading.Thread(target=kill_first_worker, daemon=True).start()
     outcome = run(path)
+    assert (outcome.done, outcome.failed) == (3, 0)
+    assert killed
+
+
+def test_a_cell_that_kills_its_workers_is_a_record_and_a_retry_runs_it(tmp_path):
+    path = write_suite(tmp_path, methods=LONG, more="real_data = false", seeds=1)
+    killed: set[int] = set()
+    before = set(workers_of(os.getpid()))
+
+    def kill_two_workers() -> None:
+        while len(killed) < 2:
+            for worker in set(workers_of(os.getpid())) - before - killed:
+                is_second = bool(killed)
+                while is_second and not records(path):  # the other cell is done, so this one is at the first again
+                    time.sleep(0.05)
+                time.sleep(8)
+                os.kill(worker, signal.SIGKILL)
+                killed.add(worker)
+            time.sleep(0.05)
+
+    threading.Thread(target=kill_two_workers, daemon=True).start()
+    outcome = run(path)
     assert (outcome.done, outcome.failed) == (1, 1)
-    (died,) = (record["failure"] for record in records(path) if record["failure"])
-    assert died["reason"] == "died"
-    assert "SIGKILL" in died["message"]
+    (died,) = (record for record in records(path) if record["failure"])
+    assert died["failure"]["reason"] == "died"
+    assert "SIGKILL" in died["failure"]["message"]
+    assert died["version"]
+    assert died["engine"] == "local"
     shorter = write_suite(tmp_path, methods=LONG, more="real_data = false\nlimits = { minutes = 0.05 }", seeds=1)
     assert run(shorter).run == 0
     assert run(shorter, retry=True).run == 1, "a retry runs what failed, and nothing else"
     assert {record["failure"]["reason"] for record in records(path) if record["failure"]} == {"time"}
+
+
+def test_workers_that_cannot_start_end_the_run_and_fail_no_cell(tmp_path, monkeypatch):
+    path = write_suite(tmp_path, methods=FAST)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "sitecustomize.py").write_text("import os\nos._exit(3)\n")
+    with pytest.raises(ConfigError, match="do not start"):
+        run(path)
+    assert records(path) == []
 
 
 SCRIPT = """
@@ -140,6 +176,25 @@ def test_results_do_not_depend_on_which_worker_ran_what(tmp_path):
     other = ResultStore(tmp_path / "two").read()
     for record in records(path):
         assert other[record["key"]]["metrics"] == record["metrics"]
+
+
+def test_reports_show_the_suite_as_it_was_last_run_under_its_labels(tmp_path):
+    """Results of other settings stay in the folder, but are not mixed in."""
+    run(write_suite(tmp_path, methods='[[methods]]\nmethod = "independent"\nname = "first"'))
+    changed = write_suite(tmp_path, methods='[[methods]]\nmethod = "independent"\nname = "second"', seeds=1)
+    assert run(changed).run == 0, "a label does not change the result"
+    assert {record["method"] for record in read_records(tmp_path / "out")} == {"real data", "second"}
+    assert len(read_records(tmp_path / "out")) == 2, "the second seed is no longer in the suite"
+    assert len(records(changed)) == 3
+
+
+def test_a_table_that_changes_during_a_run_is_refused(tmp_path):
+    path = write_suite(tmp_path, methods=FAST)
+    suite = read_suite(path)
+    cell = cells_of(suite, checksums=table_checksums(suite)[0])[1]
+    write_table(tmp_path, rows=310)
+    with pytest.raises(TableError, match="changed since"):
+        load_spec(cell.table, cell.data)
 
 
 def test_unknown_engines_and_impossible_numbers_are_refused():

@@ -68,7 +68,7 @@ def test_a_cell_survives_json(tmp_path):
 
 
 def test_the_code_of_a_method_names_the_revision_of_all_its_parts():
-    assert code_of(MethodSpec(expression="quail(auto)")).split()[1:] == ["adaptive:1", "quail:1"]
+    assert code_of(MethodSpec(expression="quail(auto)")).split()[2:] == ["adaptive:1", "quail:1"]
 
 
 def test_profiles_change_what_they_name_and_keep_the_rest(tmp_path):
@@ -120,6 +120,9 @@ def test_an_unknown_name_is_refused_with_its_line_and_the_nearest(tmp_path, line
         ("epsilons = [0]", "epsilons must be"),
         ("epsilons = 1", "must be a list"),
         ("seeds = 0", "seeds must be"),
+        ("epsilons = [1, 1.0]", "twice"),
+        ('tables = [{ name = "car", target = "doors" }]', "has target but no file"),
+        ('tables = [{ name = "../car", file = "a.csv", schema = "a.toml" }]', "A table's name"),
         ("delta = 2", "delta must be"),
         ("metrics = []", "metrics is empty"),
         ('methods = ["mst", "mst"]', "twice"),
@@ -148,6 +151,12 @@ def test_a_setting_that_no_method_has_is_refused_before_the_first_cell(tmp_path)
     suite = read_suite(write_suite(tmp_path, methods='methods = ["mst(setps=3)"]'))
     with pytest.raises(SuiteError, match="setps"):
         check_methods(suite)
+
+
+def test_two_names_of_one_method_are_refused(tmp_path):
+    path = write_suite(tmp_path, methods='methods = ["mst", { method = "mst ", name = "again" }]')
+    with pytest.raises(SuiteError, match="'mst' and 'again'"):
+        cells(path)
 
 
 def test_a_file_needs_a_schema(tmp_path):

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import importlib.metadata
 import itertools
 import json
 import re
@@ -99,24 +100,32 @@ def cells_of(suite: Suite, *, checksums: dict[str, str]) -> list[Cell]:
         ):
             yield make(table, method, float(epsilon), seed)
 
-    return list(all_cells())
+    cells = list(all_cells())
+    by_key: dict[str, Cell] = {}
+    for cell in cells:
+        if (other := by_key.setdefault(cell.key, cell)) is not cell:
+            raise SuiteError(
+                f"The methods {other.label!r} and {cell.label!r} of the suite {suite.name} are the same. Remove one."
+            )
+    return cells
 
 
 def code_of(method: MethodSpec | None) -> str:
     """The versions that a result depends on, besides its settings.
 
-    >>> code_of(MethodSpec(expression="quail(mst)")).split()[1:]
+    >>> code_of(MethodSpec(expression="quail(mst)")).split()[2:]
     ['mst:1', 'quail:1']
     """
+    scored = f"{__version__} scikit-learn:{importlib.metadata.version('scikit-learn')}"  # its classifiers score
     if method is None:
-        return __version__
+        return scored
     if method.peer is not None:
-        from understudy.benchmark.peer import read_peer
+        from understudy.benchmark.peers.description import read_peer
 
-        return f"{method.peer} {read_peer(method.peer).digest}"
+        return f"{scored} {method.peer}:{read_peer(method.peer).digest}"
     named = {DEFAULT if word == AUTO else word for word in re.findall(r"[A-Za-z_]\w*", method.expression)}
     used = sorted(named & set(SYNTHESIZERS))
-    return " ".join([__version__, *(f"{name}:{REVISIONS.get(name, 1)}" for name in used)])
+    return " ".join([scored, *(f"{name}:{REVISIONS.get(name, 1)}" for name in used)])
 
 
 def _normalise(expression: str) -> str:
@@ -147,7 +156,7 @@ def table_checksums(suite: Suite) -> tuple[dict[str, str], dict[str, str]]:
     found, missing = {}, {}
     for table in suite.tables:
         if table.file is not None:
-            found[table.name] = _file_checksum(table)
+            found[table.name] = file_checksum(table)
         elif (why := missing_source(table.name)) is not None:
             missing[table.name] = why
         else:
@@ -155,7 +164,8 @@ def table_checksums(suite: Suite) -> tuple[dict[str, str], dict[str, str]]:
     return found, missing
 
 
-def _file_checksum(table: TableSpec) -> str:
+def file_checksum(table: TableSpec) -> str:
+    """Of the files of a table that is not in the catalogue."""
     digest = hashlib.sha256()
     for path in (table.file, table.schema, table.test_file):
         if path is None:

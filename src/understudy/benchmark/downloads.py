@@ -16,14 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.benchmark.catalogue import Download, FileEntry, TableEntry, describe_table, read_catalogue
-from understudy.benchmark.raw_formats import READERS, read_idx
+from understudy.benchmark.raw_formats import MAX_BYTES, READERS, gunzip, read_idx
 from understudy.benchmark.sources import content_checksum, data_folder, image_checksum, verify_file
 from understudy.errors import ConfigError, TableError
 from understudy.run.atomic import atomic_path
 
 TIMEOUT = 60.0
 """Seconds without an answer after which a download fails."""
-MAX_BYTES = 200 * 2**20
 """Of one download or one file in an archive: the largest raw file of the catalogue has 10 MB."""
 
 
@@ -183,7 +182,7 @@ def _extract(archive: bytes, member: str, name: str) -> bytes:
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
             found = _member(opened, (first, f"{first}.gz"), name)
             content = _read_member(opened, found, name)
-        content = gzip.decompress(content) if found.filename.endswith(".gz") else content
+        content = gunzip(content) if found.filename.endswith(".gz") else content
     except (zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile):
         raise TableError(
             f"{name} is truncated or damaged, so {member} cannot be read from it. Fetch it again."

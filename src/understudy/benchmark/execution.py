@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy._version import __version__
-from understudy.benchmark.cells import Cell
+from understudy.benchmark.cells import Cell, file_checksum
 from understudy.benchmark.results import DONE, FAILED, Failure, Record
 from understudy.benchmark.suite import TableSpec
 from understudy.benchmark.tables import BenchmarkTable, load_table
-from understudy.errors import ConfigError, UnderstudyError, UnderstudyWarning
+from understudy.errors import ConfigError, TableError, UnderstudyError, UnderstudyWarning
 
 if TYPE_CHECKING:
     from understudy.benchmark.scoring import Reference
@@ -72,7 +72,7 @@ def fit_cells(cells: Sequence[Cell], place: Workplace) -> Iterator[tuple[Cell, R
     from understudy.benchmark.population import fit_population
     from understudy.privacy.ledger import Guarantee
 
-    table, began = load_spec(cells[0].table), time.perf_counter()
+    table, began = load_spec(cells[0].table, cells[0].data), time.perf_counter()
     members = [(Guarantee(float(cell.epsilon or 0.0), cell.delta), cell.seed) for cell in cells]
     method = cells[0].method
     assert method is not None
@@ -89,7 +89,7 @@ def fit_cells(cells: Sequence[Cell], place: Workplace) -> Iterator[tuple[Cell, R
         try:
             synthetic = _sample(cell, release, table, seconds={"fit": each})
             pq.write_table(synthetic.table, place.table_file(cell), compression="zstd")
-            yield cell, {**_fitted(synthetic), "accelerator": _accelerator()}
+            yield cell, {**_fitted(synthetic), "accelerator": _accelerator(), "population": len(cells)}
         except Exception as error:
             yield cell, failed(error)
 
@@ -107,7 +107,7 @@ def score_cell(cell: Cell, place: Workplace) -> Record:
 
 def synthesize(cell: Cell, place: Workplace) -> Synthetic:
     """The synthetic table of a cell; for real data, the training rows."""
-    table = load_spec(cell.table)
+    table = load_spec(cell.table, cell.data)
     if cell.method is None:
         return Synthetic(table.train, {})
     if cell.method.peer is not None:
@@ -133,7 +133,7 @@ def score(cell: Cell, synthetic: pa.Table, place: Workplace) -> Record:
     """The scores of a synthetic table, as part of a record."""
     from understudy.benchmark.scoring import score_table
 
-    table, began = load_spec(cell.table), time.perf_counter()
+    table, began = load_spec(cell.table, cell.data), time.perf_counter()
     found = score_table(
         table.train,
         table.test,
@@ -208,9 +208,13 @@ def machine() -> str:
 
 
 @functools.lru_cache(maxsize=4)
-def load_spec(spec: TableSpec) -> BenchmarkTable:
-    """A table from the catalogue, or a user's file."""
-    return load_table(spec.name) if spec.file is None else _load_file(spec)
+def load_spec(spec: TableSpec, checksum: str) -> BenchmarkTable:
+    """A table of the catalogue, or a user's file, which must not have changed since the run began."""
+    if spec.file is None:
+        return load_table(spec.name)
+    if file_checksum(spec) != checksum:
+        raise TableError(f"The files of table {spec.name!r} have changed since this run began. Start it again.")
+    return _load_file(spec)
 
 
 def _load_file(spec: TableSpec) -> BenchmarkTable:
@@ -282,10 +286,10 @@ def _reference(cell: Cell, place: Workplace) -> "Reference":
     """What the scores need from the real table alone: computed once for each table and scoring settings."""
     from understudy.benchmark.scoring import Reference
 
-    name = f"{cell.table.name}-{_reference_key(cell)}.json"
+    name = f"reference-{_reference_key(cell)}.json"
     if name in _REFERENCES:
         return _REFERENCES[name]
-    table, path = load_spec(cell.table), place.references / name
+    table, path = load_spec(cell.table, cell.data), place.references / name
     real = (table.train, table.test)
     settings = {"classifiers": cell.scoring.classifiers, "max_rows": cell.scoring.max_rows}
     try:

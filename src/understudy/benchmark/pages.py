@@ -95,7 +95,7 @@ def describe_results(
 
 def peer_footnotes(records: Sequence[Record]) -> list[str]:
     """How the peers among the records were run, and their known privacy defects."""
-    from understudy.benchmark.peer import read_peer
+    from understudy.benchmark.peers.description import read_peer
 
     notes = []
     for name in sorted({str(record["peer"]) for record in records if record.get("peer")}):

@@ -10,6 +10,7 @@ import json
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -31,6 +32,7 @@ from understudy.benchmark.peers.description import read_peer as read_peer
 from understudy.benchmark.peers.environment import build_environment as build_environment
 from understudy.benchmark.peers.environment import environment_python, environment_variables, last_line
 from understudy.benchmark.peers.environment import peer_version as peer_version
+from understudy.benchmark.worker import end_with_parent
 from understudy.encoding import Codec, fit_codec
 from understudy.errors import ConfigError, TableError, did_you_mean
 from understudy.privacy.discovery import Binning
@@ -137,7 +139,13 @@ def _run_adapter(what: str, environment: Path, folder: Path, *, seed: int, timeo
     log = folder / "stderr.txt"
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
+            command,
+            cwd=folder,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            preexec_fn=end_with_parent if sys.platform == "linux" else None,  # a killed run leaves no peer behind
         )
         try:
             code = process.wait(timeout)

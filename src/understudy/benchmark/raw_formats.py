@@ -13,6 +13,9 @@ from understudy.benchmark.catalogue import Download, FileEntry, TableEntry
 from understudy.benchmark.sources import IMAGE_ARRAYS
 from understudy.errors import TableError
 
+MAX_BYTES = 200 * 2**20
+"""The largest raw file of a table."""
+
 RawFiles = Mapping[str, bytes]
 """The bytes of each raw file, by its name."""
 Cells = Sequence[str | None]
@@ -190,10 +193,19 @@ def _passenger(row: Mapping[str, str]) -> tuple[object, ...]:
     return (*(row[key].replace('"', "").lower() for key in ("name", "ticket", "pclass", "sex", "sibsp", "parch")), age)
 
 
+def gunzip(raw: bytes) -> bytes:
+    """Refuses what would become larger than any table, before it fills the memory."""
+    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise TableError(f"A compressed file is larger than {MAX_BYTES // 2**20} MB, so it is not the table.")
+    return content
+
+
 def _read_idx(raw: bytes, name: str) -> np.ndarray:
     """An IDX file: two zero bytes, the type, the number of dimensions, their sizes, and the bytes themselves."""
     try:
-        content = gzip.decompress(raw)
+        content = gunzip(raw)
     except (OSError, EOFError):
         raise TableError(f"{name} is truncated or not compressed with gzip. Fetch it again.") from None
     dimensions = content[3] if len(content) > 3 else 0

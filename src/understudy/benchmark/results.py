@@ -8,7 +8,7 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from understudy.benchmark.cells import Cell
@@ -90,8 +90,23 @@ class ResultStore:
         for line in content.splitlines():
             record = _parse(line)
             if record is not None:
+                found.pop(str(record["key"]), None)  # later records stand behind earlier ones
                 found[str(record["key"])] = record
         return found
+
+    def read_current(self) -> tuple[list[Record], int]:
+        """The records of the suite as it was last run, under its labels; and the number of other records."""
+        records, cells = self.read(), self._cells()
+        if not cells:
+            return list(records.values()), 0
+        current = [{**record, **cells[key]} for key, record in records.items() if key in cells]
+        return current, len(records) - len(current)
+
+    def _cells(self) -> dict[str, dict[str, object]]:
+        try:
+            return json.loads((self.folder / "suite.json").read_text(encoding="utf-8")).get("cells", {})
+        except (OSError, ValueError):
+            return {}
 
     @contextlib.contextmanager
     def open(self, *, wait: bool = False) -> Iterator[None]:
@@ -156,10 +171,18 @@ class ResultStore:
         """Writes all records as one flat table, with a column for each metric."""
         write_parquet(self.read().values(), self.parquet)
 
-    def write_suite(self, suite: Suite, command: str) -> None:
-        """Records what was run, beside its results."""
+    def write_suite(self, suite: Suite, command: str, cells: Sequence[Cell], *, missing: Collection[str]) -> None:
+        """What was run, beside its results: the suite, and the labels of its cells by key.
+
+        Cells of tables that are missing now are those of the last run.
+        """
+        labels = {key: kept for key, kept in self._cells().items() if kept["table"] in missing}
+        for cell in cells:
+            record = describe(cell, suite.name)
+            labels[cell.key] = {name: record[name] for name in ("table", "method", "wrapper", "inner")}
+        content = {**dataclasses.asdict(suite), "command": command, "cells": labels}
         with atomic_write(self.folder / "suite.json", force=True) as file:
-            file.write(json_bytes({**dataclasses.asdict(suite), "command": command}))
+            file.write(json_bytes(content))
 
     def scratch(self) -> Path:
         """The folder for synthetic tables between fit and score; removed at the end of a run."""
@@ -190,7 +213,7 @@ def write_parquet(records: Iterable[Mapping[str, object]], path: Path) -> None:
         values = [row.get(name) for row in rows]
         if name in numbers or name.startswith((METRIC, "seconds_")):
             return pa.array([None if value is None else float(value) for value in values], pa.float64())  # type: ignore[arg-type]
-        if name == "seed" or name.startswith("rows_"):
+        if name in ("seed", "population") or name.startswith("rows_"):
             return pa.array(values, pa.int64())
         return pa.array([None if value is None else str(value) for value in values], pa.string())
 
@@ -200,22 +223,16 @@ def write_parquet(records: Iterable[Mapping[str, object]], path: Path) -> None:
 
 
 def read_records(source: str | os.PathLike[str]) -> list[Record]:
-    """The records of a results folder, of its results.jsonl, or of a Parquet copy."""
+    """The records of a results folder or of a Parquet copy; of a folder, those of the suite as it was last run."""
     path = Path(source)
-    if path.is_dir():
-        path = next((path / name for name in ("results.jsonl", "results.parquet") if (path / name).exists()), path)
+    store = ResultStore(path if path.is_dir() else path.parent)
+    if path.is_dir() or path.name == store.lines.name:
+        if store.lines.exists():
+            return store.read_current()[0]
+        path = store.parquet
     if not path.is_file():
         raise ConfigError(f"{source} has no results. Expected a folder that 'understudy benchmark run' wrote.")
-    if path.suffix == ".parquet":
-        return _read_parquet(path)
-    records = (
-        ResultStore(path.parent).read()
-        if path.name == "results.jsonl"
-        else {
-            str(record["key"]): record for record in map(_parse, path.read_bytes().splitlines()) if record is not None
-        }
-    )
-    return list(records.values())
+    return _read_parquet(path)
 
 
 def _flatten(record: Mapping[str, object]) -> dict[str, object]:

@@ -50,6 +50,7 @@ def run_suite(
     environments: Path | None = None,
     note: Callable[[str], None] = lambda text: None,
     command: str = "",
+    whole: Suite | None = None,
 ) -> Outcome:
     """Runs all cells that have no result yet; with `retry` also those that failed.
 
@@ -67,7 +68,9 @@ def run_suite(
         note(f"{len(cells):,} cells, {len(cells) - len(todo):,} of them finished earlier.")
         if todo:
             check_methods(suite)
-            store.write_suite(suite, command)
+        described = {cell.key: cell for cell in [*cells_of(whole or suite, checksums=checksums), *cells]}
+        store.write_suite(suite, command, list(described.values()), missing=missing)
+        if todo:
             places = Places(store.folder.resolve(), environments or store.folder.resolve() / "environments")
             results = _run(engine, todo, suite.limits, places, note)
             _collect(suite, store, results, tracker, progress, skipped=len(cells) - len(todo), total=len(cells))
@@ -131,9 +134,9 @@ def _collect(
                     progress(finished / total, _describe_progress(record, finished, total))
     finally:
         shutil.rmtree(store.folder / "scratch", ignore_errors=True)
-        store.write_parquet()
         if tracker is not None:
             tracker.close()
+    store.write_parquet()
 
 
 def keep_result(suite_name: str, store: ResultStore, cell: Cell, found: Record) -> Record:

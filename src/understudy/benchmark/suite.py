@@ -47,10 +47,16 @@ class TableSpec:
     split_seed: int = 0
 
     def __post_init__(self) -> None:
+        if not re.fullmatch(r"\w[\w .-]*", self.name):
+            raise ConfigError(f"A table's name has letters, digits, spaces, dots and hyphens, found {self.name!r}.")
         if self.file is None:
-            extra = [key for key in ("schema", "test_file") if getattr(self, key) is not None]
+            given = {"schema": None, "target": None, "test_file": None, "test_fraction": 0.2, "split_seed": 0}
+            extra = [key for key, default in given.items() if getattr(self, key) != default]
             if extra:
-                raise ConfigError(f"Table {self.name!r} has {extra[0]} but no file. Add file = the path of the table.")
+                raise ConfigError(
+                    f"Table {self.name!r} has {extra[0]} but no file. Tables of the catalogue have their own target "
+                    f"and split. Remove {extra[0]}, or add file = the path of a table."
+                )
         elif self.schema is None:
             raise ConfigError(f"Table {self.name!r} has a file but no schema. Add schema = the path of its schema.")
         if not 0 < self.test_fraction < 1:
@@ -130,6 +136,8 @@ class Suite:
 def _check_numbers(suite: Suite) -> None:
     if not suite.epsilons or any(not _is_number(value) or not 0 < value < math.inf for value in suite.epsilons):
         raise ConfigError(f"epsilons must be a list of positive numbers, found {list(suite.epsilons)}.")
+    if len({float(value) for value in suite.epsilons}) < len(suite.epsilons):
+        raise ConfigError(f"epsilons has a value twice: {list(suite.epsilons)}. Remove one of them.")
     if not _is_number(suite.delta) or not 0 < suite.delta < 1:
         raise ConfigError(f"delta must be between 0 and 1, found {suite.delta!r}.")
     for key in ("seeds", "synthetic_rows"):
@@ -341,7 +349,7 @@ class _Reader:
     def _check_method(self, method: MethodSpec) -> None:
         """Checks names only, so that reading a suite loads no method; `check_methods` checks settings before a run."""
         if method.peer is not None:
-            from understudy.benchmark.peer import read_peer
+            from understudy.benchmark.peers.description import read_peer
 
             read_peer(method.peer).require(method.expression)
             return

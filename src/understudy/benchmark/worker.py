@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--environments", type=Path, required=True)
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    _end_with_parent()
+    end_with_parent()
     if options.cores and hasattr(os, "sched_setaffinity"):  # before any library counts the cores
         os.sched_setaffinity(0, {int(core) for core in options.cores.split(",")})
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
@@ -53,8 +53,14 @@ def _serve(tasks: TextIO, answers: TextIO, folder: Path, environments: Path) -> 
         _say(answers, {"end": task["number"]})
 
 
-def _say(answers: TextIO, content: object) -> None:
-    answers.write(json.dumps(content, allow_nan=False) + "\n")
+def _say(answers: TextIO, content: dict[str, object]) -> None:
+    try:
+        line = json.dumps(content, allow_nan=False)
+    except (TypeError, ValueError) as error:  # such as a score that is not finite
+        from understudy.benchmark.execution import failed
+
+        line = json.dumps({**content, "part": failed(error)})
+    answers.write(line + "\n")
     answers.flush()
 
 
@@ -68,7 +74,7 @@ def peak_memory() -> float | None:
     return used / 1e6 if sys.platform == "darwin" else used / 1e3
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Linux: the kernel ends this process when its parent dies, even by SIGKILL."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):

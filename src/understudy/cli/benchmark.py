@@ -2,7 +2,9 @@
 
 import contextlib
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -138,6 +140,7 @@ def run(
             environments=None if environments is None else environments.resolve(),
             note=lambda text: echo(text, quiet=quiet),
             command=f"understudy {shlex.join(sys.argv[1:])}",
+            whole=_choose(suite, profile),
         )
     for name, why in outcome.missing.items():
         echo(f"Skipped {name}: {why}", quiet=False)
@@ -183,10 +186,20 @@ def status(
 
 @contextlib.contextmanager
 def _keep_results() -> Iterator[None]:
+    """An interrupted run says so. SIGTERM, which schedulers send, is an interrupt too: the workers must end."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, interrupt) if is_main else None
     try:
         yield
     except KeyboardInterrupt:
-        raise Interrupted("interrupted; finished cells are kept. Run the same command again to resume.") from None
+        raise Interrupted("interrupted; finished cells are kept. The same command runs the others.") from None
+    finally:
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _failure(record: "Record") -> dict[str, object]:

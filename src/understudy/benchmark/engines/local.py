@@ -23,9 +23,14 @@ from understudy.benchmark.engines.protocol import Finished, Places, Task
 from understudy.benchmark.execution import complete, failure
 from understudy.benchmark.results import FAILED, Record
 from understudy.benchmark.suite import Limits
+from understudy.errors import ConfigError
 
 POLL = 0.2
 """Seconds between checks of time and memory."""
+MOST_DEATHS = 1
+"""A cell whose worker died is run again this often: something else may have killed the worker."""
+FAILED_STARTS = 3
+"""After so many workers in a row that ended before they were ready, the run ends."""
 MOST_MEMBERS = 96
 """The most cells that are trained as one program; larger groups are split."""
 SINGLE_THREAD = {
@@ -125,6 +130,7 @@ class _Pool:
         self.fits: collections.deque[Task] = collections.deque()
         self.wanted = {False: num_workers, True: num_trainers}
         self.processes: list[_Process] = []
+        self.failed_starts = 0
         self.selector = selectors.DefaultSelector()
 
     def run(self) -> Iterator[Finished]:
@@ -142,25 +148,20 @@ class _Pool:
 
     def _hand_out(self) -> None:
         for is_trainer, queue in ((True, self.fits), (False, self.queue)):
-            while queue:
-                process = self._idle(is_trainer)
-                if process is None:
-                    break
-                process.give(queue.popleft(), self.name, self.limits)
+            mine = [process for process in self.processes if process.is_trainer == is_trainer]
+            free = [process for process in mine if process.task is None]
+            for _ in range(min(self.wanted[is_trainer] - len(mine), len(queue) - len(free))):
+                self._start(is_trainer)
+            for process in free:
+                if queue and process.is_ready:  # one that still starts reads nothing, and its pipe would fill up
+                    process.give(queue.popleft(), self.name, self.limits)
 
-    def _idle(self, is_trainer: bool) -> "_Process | None":
-        mine = [process for process in self.processes if process.is_trainer == is_trainer]
-        for process in mine:
-            if process.task is None:
-                return process
-        if len(mine) >= self.wanted[is_trainer]:
-            return None
-        used = {process.number for process in mine}
-        number = next(number for number in range(len(mine) + 1) if number not in used)
+    def _start(self, is_trainer: bool) -> None:
+        used = {process.number for process in self.processes if process.is_trainer == is_trainer}
+        number = next(number for number in range(len(used) + 1) if number not in used)
         process = _Process(number, is_trainer, self.places)
         self.processes.append(process)
         self.selector.register(process.output, selectors.EVENT_READ, process)
-        return process
 
     def _receive(self, process: "_Process") -> Iterator[Finished]:
         messages = process.read()
@@ -168,7 +169,9 @@ class _Pool:
             yield from self._lose(process, "died", process.last_words())
             return
         for message in messages:
-            if "key" in message:
+            if "ready" in message:
+                process.is_ready, self.failed_starts = True, 0
+            elif "key" in message:
                 part = message["part"]
                 assert isinstance(part, dict)
                 yield from self._take(process, str(message["key"]), part)
@@ -180,9 +183,11 @@ class _Pool:
     def _take(self, process: "_Process", key: str, part: Record) -> Iterator[Finished]:
         task = process.task
         assert task is not None
-        cell = process.waiting.pop(key)
+        cell = process.waiting.pop(key, None)
+        if cell is None:
+            return
         if task.stage == "fit" and part.get("status") != FAILED:
-            self.queue.appendleft(Task("score", (cell,), part))
+            self.queue.appendleft(Task("score", (cell,), earlier=part))
         elif task.stage == "fit":
             yield Finished(cell, complete(part, engine=self.name, peak_mb=process.peak / 1e6))
         else:
@@ -201,10 +206,17 @@ class _Pool:
         """Ends a process. Its cell has failed; cells that were trained together are retried one by one."""
         task, waiting = process.task, list(process.waiting.values())
         self._remove(process)
+        if not process.is_ready:
+            self.failed_starts += 1
+            if self.failed_starts >= FAILED_STARTS:
+                raise ConfigError(f"Worker processes do not start. {message}")
         if task is None:
             return
         if task.stage == "fit":
             self.queue.extend(Task("cell", (cell,)) for cell in waiting)
+            return
+        if reason == "died" and task.deaths < MOST_DEATHS:
+            self.queue.append(dataclasses.replace(task, deaths=task.deaths + 1))
             return
         for cell in waiting:
             record = complete(failure(reason, message), engine=self.name, peak_mb=process.peak / 1e6)
@@ -224,6 +236,7 @@ class _Process:
         self.task: Task | None = None
         self.waiting: dict[str, Cell] = {}
         self.deadline, self.peak, self._tasks, self._rest = 0.0, 0.0, 0, b""
+        self.is_ready = False
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill
         command = [sys.executable, "-m", "understudy.benchmark.worker", "--folder", str(places.folder)]
         command += ["--environments", str(places.environments)]
@@ -271,7 +284,10 @@ class _Process:
         if not content:
             return None
         *lines, self._rest = (self._rest + content).split(b"\n")
-        return [json.loads(line) for line in lines if line.strip()]
+        try:
+            return [json.loads(line) for line in lines if line.strip()]
+        except ValueError:  # what is not a message was written by something that broke the worker
+            return None
 
     def memory(self) -> float:
         """Resident bytes of the process and its children; 0 if the system does not report them."""
@@ -279,7 +295,11 @@ class _Process:
 
     def last_words(self) -> str:
         """The last line that the process wrote to its log, or the signal that ended it."""
-        code = self._popen.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(timeout=1)
+        code = self._popen.poll()
+        if code is None:
+            return "The worker wrote something that is not a message."
         self._log.seek(0)
         lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
         if code < 0:

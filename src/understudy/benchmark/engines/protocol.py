@@ -30,6 +30,8 @@ class Task:
     stage: str
     """cell: from table to scores; fit: cells of one program up to their synthetic tables; score: one such table."""
     cells: tuple[Cell, ...]
+    deaths: int = 0
+    """How many workers died with it."""
     earlier: Record = dataclasses.field(default_factory=dict)
     """For score: what the fit has already added to the cell's record."""
 

@@ -50,7 +50,7 @@ class Result:
     """Reason and message; None: the cell is done."""
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     seconds: float | None = None
-    """To fit and sample."""
+    """To fit and sample; None for a member of a population."""
     peer: str | None = None
     wrapper: str | None = None
     inner: str | None = None
@@ -105,7 +105,9 @@ def _read_record(record: Record, number: int) -> Result:
     if status not in ("done", "failed"):
         raise ConfigError(f"Record {number}: expected the status done or failed, found {status!r}. Check the file.")
     peer, seconds = _text(record, "peer"), _numbers(record.get("seconds"))
-    spent = [seconds[part] for part in ("fit", "sample") if part in seconds]
+    # Fits of a population share their time, and usually another device: no time to compare with that of single fits.
+    parts = () if record.get("population") else ("fit", "sample")
+    spent = [seconds[part] for part in parts if part in seconds]
     return Result(
         table=str(record["table"]),
         method=_with_peer(str(record["method"]), peer),
