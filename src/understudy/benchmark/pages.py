@@ -14,7 +14,7 @@ from understudy.benchmark.report import (
     render_html,
     render_markdown,
 )
-from understudy.benchmark.results import Record, read_records
+from understudy.benchmark.results import Record, ResultStore, read_records
 from understudy.errors import ConfigError, UnderstudyError
 from understudy.run.atomic import atomic_write, require_free
 
@@ -28,7 +28,7 @@ def write_report_page(
 ) -> list[Path]:
     """The page of a results folder as HTML or Markdown, by the extension of `out`; returns the files written.
 
-    The pictures of a Markdown page go to the folder `images` beside it.
+    The pictures of a Markdown page go to the folder STEM_images beside it.
     """
     if out.suffix not in (".html", ".md"):
         raise ConfigError(f"A report is an .html or a .md file, found {out.name!r}. Choose one of these extensions.")
@@ -37,16 +37,17 @@ def write_report_page(
     if not records:
         raise ConfigError(f"{results} has no results yet. Run the suite first.")
     info = describe_results(results, records, title=title)
+    images = out.with_name(f"{out.stem}_images")
     if out.suffix == ".html":
         page = _render_html(records, info)
         pictures: dict[str, str] = {}
     else:
-        page, pictures = render_page(records, info, image_folder="images")
+        page, pictures = render_page(records, info, image_folder=images.name)
     written = [out]
     if pictures:
-        (out.parent / "images").mkdir(exist_ok=True)
+        images.mkdir(exist_ok=True)
     for name, picture in pictures.items():
-        written.append(out.parent / "images" / name)
+        written.append(images / name)
         with atomic_write(written[-1], force=True) as file:
             file.write(picture.encode())
     with atomic_write(out, force=force) as file:
@@ -86,11 +87,24 @@ def describe_results(
     return ReportInfo(
         suite=name,
         title=title or str(suite.get("title") or name),
-        description=str(suite.get("description", "")),
+        description=" ".join([str(suite.get("description", "")), *_completeness(path)]).strip(),
         command=str(suite.get("command", "")),
         date=" to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else "",
         footnotes=tuple(peer_footnotes(records)),
     )
+
+
+def _completeness(path: Path) -> list[str]:
+    """What a results folder has besides the records on the page, or lacks."""
+    if not path.is_dir():
+        return []
+    store = ResultStore(path)
+    records, other = store.read_current()
+    total = store.num_cells
+    texts = [f"{len(records):,} of {total:,} cells have run."] if total > len(records) else []
+    if other:
+        texts.append(f"{other:,} results of other settings or versions in the folder are not shown.")
+    return texts
 
 
 def peer_footnotes(records: Sequence[Record]) -> list[str]:

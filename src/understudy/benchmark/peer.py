@@ -32,7 +32,6 @@ from understudy.benchmark.peers.description import read_peer as read_peer
 from understudy.benchmark.peers.environment import build_environment as build_environment
 from understudy.benchmark.peers.environment import environment_python, environment_variables, last_line
 from understudy.benchmark.peers.environment import peer_version as peer_version
-from understudy.benchmark.worker import end_with_parent
 from understudy.encoding import Codec, fit_codec
 from understudy.errors import ConfigError, TableError, did_you_mean
 from understudy.privacy.discovery import Binning
@@ -135,7 +134,11 @@ def public_codec(train: pa.Table, schema: Schema, *, max_bins: int = 32) -> Code
 def _run_adapter(what: str, environment: Path, folder: Path, *, seed: int, timeout: float | None) -> None:
     """Runs the adapter in a folder. Its stderr goes to a file: a process it leaves behind cannot block us."""
     variables = {**environment_variables(), "PYTHONHASHSEED": str(seed % 2**32)}
-    command = [str(environment_python(environment)), "adapter.py", "task.json"]
+    # The kernel ends the adapter with this process, so that a killed run leaves no peer behind.
+    start = "import runpy, sys; sys.argv = ['adapter.py', 'task.json']; runpy.run_path('adapter.py', None, '__main__')"
+    if sys.platform == "linux":
+        start = f"import ctypes; ctypes.CDLL(None).prctl(1, 9); {start}"
+    command = [str(environment_python(environment)), "-c", start]
     log = folder / "stderr.txt"
     with log.open("wb") as errors:
         process = subprocess.Popen(
@@ -145,7 +148,6 @@ def _run_adapter(what: str, environment: Path, folder: Path, *, seed: int, timeo
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            preexec_fn=end_with_parent if sys.platform == "linux" else None,  # a killed run leaves no peer behind
         )
         try:
             code = process.wait(timeout)

@@ -71,6 +71,8 @@ class ResultStore:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ConfigError(f"{folder} is a file, expected the name of a folder. Choose another one with --out.")
 
     @property
     def lines(self) -> Path:
@@ -101,6 +103,11 @@ class ResultStore:
             return list(records.values()), 0
         current = [{**record, **cells[key]} for key, record in records.items() if key in cells]
         return current, len(records) - len(current)
+
+    @property
+    def num_cells(self) -> int:
+        """Of the suite as it was last run; 0 if none is known."""
+        return len(self._cells())
 
     def _cells(self) -> dict[str, dict[str, object]]:
         try:

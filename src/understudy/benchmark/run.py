@@ -161,7 +161,8 @@ def keep_result(suite_name: str, store: ResultStore, cell: Cell, found: Record) 
 def _describe_progress(record: Record, finished: int, total: int) -> str:
     epsilon = "" if record["epsilon"] is None else f", epsilon {record['epsilon']:g}"
     state = "" if record["status"] == DONE else " FAILED"
-    return f"{finished:,} of {total:,} cells: {record['method']} on {record['table']}{epsilon}{state}"
+    seed = "" if record["epsilon"] is None else f", seed {record['seed']}"
+    return f"{finished:,} of {total:,} cells: {record['method']} on {record['table']}{epsilon}{seed}{state}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,7 +46,7 @@ def list_suites() -> None:
 
     for name in suite_names():
         suite = read_suite(name)
-        cells = len(suite.tables) * len(suite.methods) * len(suite.epsilons) * suite.seeds
+        cells = len(suite.tables) * (len(suite.methods) * len(suite.epsilons) * suite.seeds + suite.real_data)
         typer.echo(f"{name:14} {cells:>6,} cells  {suite.title}")
 
 
@@ -98,7 +98,9 @@ def run(
     workers: Annotated[
         int | None, typer.Option("--workers", help="Cells to run at once. Default: by cores and memory.")
     ] = None,
-    trainers: Annotated[int, typer.Option("--trainers", help="Populations to run at once (--engine population).")] = 1,
+    trainers: Annotated[
+        int | None, typer.Option("--trainers", help="Populations to run at once (--engine population). Default: 1.")
+    ] = None,
     address: Annotated[
         str | None, typer.Option("--address", help="An existing Ray cluster. Default: start one here.")
     ] = None,
@@ -146,6 +148,8 @@ def run(
         echo(f"Skipped {name}: {why}", quiet=False)
     failed = f", {outcome.failed:,} failed ('understudy benchmark status' shows why; --retry runs them again)"
     echo(f"{outcome.done:,} cells have scores{failed if outcome.failed else ''}. Results: {folder}", quiet=quiet)
+    if outcome.failed and not outcome.done:
+        raise typer.Exit(1)
     echo(f"Next: understudy benchmark report {folder} -o report.html", quiet=quiet)
 
 
@@ -154,12 +158,16 @@ def status(
     suite: SuiteArgument,
     out: Out = None,
     profile: Profile = None,
+    table: Tables = None,
+    method: Methods = None,
+    epsilon: Epsilons = None,
+    seeds: Seeds = None,
     json_file: JsonFile = None,
 ) -> None:
     """Show how many cells of a suite are done, failed or still open."""
     from understudy.benchmark.run import suite_status
 
-    chosen, folder = _choose(suite, profile), out or _default_folder(suite)
+    chosen, folder = _choose(suite, profile, table, method, epsilon, seeds), out or _default_folder(suite)
     found = suite_status(chosen, folder)
     if json_file is not None:
         counts = {"cells": found.total, "done": found.done, "failed": found.failed, "open": found.open}
@@ -176,12 +184,12 @@ def status(
         typer.echo(f"Missing table {name}: {why}")
     if found.other:
         typer.echo(f"{found.other:,} other results in {folder} belong to other settings or versions.")
-    for record in found.failures:
-        entry = _failure(record)
-        typer.echo(
-            f"Failed: {entry['method']} on {entry['table']}, epsilon {entry['epsilon']:g}, seed {entry['seed']}: "
-            f"{entry['reason']}: {entry['message']}"
-        )
+    if not folder.exists():
+        typer.echo(f"There is no folder {folder} yet.")
+    for entry in map(_failure, found.failures):
+        epsilon_text = "" if entry["epsilon"] is None else f", epsilon {entry['epsilon']:g}"
+        cell = f"{entry['method']} on {entry['table']}{epsilon_text}, seed {entry['seed']}"
+        typer.echo(f"Failed: {cell}: {entry['reason']}: {entry['message']}")
 
 
 @contextlib.contextmanager

@@ -53,7 +53,9 @@ class Engine(Protocol):
     def run(self, cells: Sequence[Cell], limits: Limits, places: Places) -> Iterator[Finished]: ...
 
 
-def make_engine(name: str, *, workers: int | None = None, trainers: int = 1, address: str | None = None) -> Engine:
+def make_engine(
+    name: str, *, workers: int | None = None, trainers: int | None = None, address: str | None = None
+) -> Engine:
     """An engine by name. `address` is that of an existing Ray cluster.
 
     >>> make_engine("local", workers=1).name
@@ -68,10 +70,12 @@ def make_engine(name: str, *, workers: int | None = None, trainers: int = 1, add
             raise ConfigError(f"--{option} must be at least 1, found {value}.")
     if address is not None and name != "ray":
         raise ConfigError("--address is for Ray clusters only. Add --engine ray, or remove it.")
+    if trainers is not None and name != "population":
+        raise ConfigError("--trainers is the number of populations. Add --engine population.")
     if name == "ray":
         from understudy.benchmark.engines.ray import RayEngine
 
         return RayEngine(address=address, workers=workers)
     from understudy.benchmark.engines.local import LocalEngine
 
-    return LocalEngine(name=name, workers=workers, trainers=trainers if name == "population" else 0)
+    return LocalEngine(name=name, workers=workers, trainers=(trainers or 1) if name == "population" else 0)
