@@ -52,12 +52,12 @@ def _summarise(name: str, page: str) -> str:
 
 def add_results(folder: Path) -> None:
     """Takes over the results of a run: a small Parquet file, and what was run."""
-    from understudy.benchmark.results import ResultStore, write_parquet
+    from understudy.benchmark.results import read_records, write_parquet
 
     suite = json.loads((folder / "suite.json").read_text())
     target = RESULTS / "suites"
     target.mkdir(exist_ok=True)
-    write_parquet(ResultStore(folder).read().values(), target / f"{suite['name']}.parquet")
+    write_parquet(read_records(folder), target / f"{suite['name']}.parquet")
     kept = {key: suite.get(key) for key in ("name", "title", "description", "command")}
     (target / f"{suite['name']}.json").write_text(json.dumps(kept, indent=1) + "\n")
 
