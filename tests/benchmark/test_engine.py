@@ -17,7 +17,7 @@ from understudy.benchmark.engines import make_engine
 from understudy.benchmark.execution import load_spec
 from understudy.benchmark.results import ResultStore, read_records
 from understudy.benchmark.run import run_suite, suite_status
-from understudy.benchmark.suite import read_suite
+from understudy.benchmark.suite import read_suite, select
 from understudy.errors import ConfigError, TableError
 
 FAST = 'methods = ["independent"]'
@@ -143,7 +143,7 @@ SCRIPT = """
 import sys
 from understudy.benchmark.engines import make_engine
 from understudy.benchmark.run import run_suite
-from understudy.benchmark.suite import read_suite
+from understudy.benchmark.suite import read_suite, select
 run_suite(read_suite(sys.argv[1]), sys.argv[2], make_engine("local", workers=1))
 """
 
@@ -186,6 +186,16 @@ def test_reports_show_the_suite_as_it_was_last_run_under_its_labels(tmp_path):
     assert {record["method"] for record in read_records(tmp_path / "out")} == {"real data", "second"}
     assert len(read_records(tmp_path / "out")) == 2, "the second seed is no longer in the suite"
     assert len(records(changed)) == 3
+
+
+def test_reports_show_all_of_a_suite_of_which_a_part_was_run_last(tmp_path):
+    path = write_suite(tmp_path, methods='methods = ["independent", "mst"]', seeds=1)
+    path.write_text(f'{path.read_text()}\n[[tables]]\nname = "again"\nfile = "people.csv"\nschema = "people.toml"\n')
+    whole = read_suite(path)
+    for table in ("people", "again"):
+        part = select(whole, tables=[table], methods=["independent"])
+        run_suite(part, tmp_path / "out", make_engine("local", workers=1), whole=whole)
+    assert {record["table"] for record in read_records(tmp_path / "out")} == {"people", "again"}
 
 
 def test_a_table_that_changes_during_a_run_is_refused(tmp_path):

@@ -178,7 +178,7 @@ class ResultStore:
         """Writes all records as one flat table, with a column for each metric."""
         write_parquet(self.read().values(), self.parquet)
 
-    def write_suite(self, suite: Suite, command: str, cells: Sequence[Cell], *, missing: Collection[str]) -> None:
+    def write_suite(self, suite: Suite, command: str, cells: Sequence[Cell], missing: Collection[str]) -> None:
         """What was run, beside its results: the suite, and the labels of its cells by key.
 
         Cells of tables that are missing now are those of the last run.

@@ -68,8 +68,7 @@ def run_suite(
         note(f"{len(cells):,} cells, {len(cells) - len(todo):,} of them finished earlier.")
         if todo:
             check_methods(suite)
-        described = {cell.key: cell for cell in [*cells_of(whole or suite, checksums=checksums), *cells]}
-        store.write_suite(suite, command, list(described.values()), missing=missing)
+        store.write_suite(suite, command, *_all_cells(whole or suite, cells))
         if todo:
             places = Places(store.folder.resolve(), environments or store.folder.resolve() / "environments")
             results = _run(engine, todo, suite.limits, places, note)
@@ -80,6 +79,13 @@ def run_suite(
     mine = [found[cell.key] for cell in cells if cell.key in found]
     done = sum(record["status"] == DONE for record in mine)
     return Outcome(done=done, failed=len(mine) - done, run=len(todo), missing=missing)
+
+
+def _all_cells(whole: Suite, cells: Sequence[Cell]) -> tuple[list[Cell], dict[str, str]]:
+    """The cells of the whole suite and those of a part of it, and the tables that are missing."""
+    checksums, missing = table_checksums(whole)
+    found = {cell.key: cell for cell in [*cells_of(whole, checksums=checksums), *cells]}
+    return list(found.values()), missing
 
 
 def _run(

@@ -93,8 +93,8 @@ def _below_baseline(grid: Grid, higher: bool) -> list[str]:
         return []
     if not weak:
         return [f"Every method beats {BASELINE} more often than it loses to it."]
-    if all(tally.wins == tally.losses == 0 for tally in against.values()):
-        return [f"No difference from {BASELINE} is larger than two standard errors; with a single seed none can be."]
+    if not any(tally.wins for tally in against.values()):
+        return [f"No method beats {BASELINE} by more than two standard errors; with a single seed none can."]
     verb, lose = ("does", "it loses") if len(weak) == 1 else ("do", "they lose")
     return [f"{listing(weak)} {verb} not beat {BASELINE} more often than {lose} to it."]
 
