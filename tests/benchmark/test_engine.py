@@ -139,19 +139,11 @@ def test_workers_that_cannot_start_end_the_run_and_fail_no_cell(tmp_path, monkey
     assert records(path) == []
 
 
-SCRIPT = """
-import sys
-from understudy.benchmark.engines import make_engine
-from understudy.benchmark.run import run_suite
-from understudy.benchmark.suite import read_suite, select
-run_suite(read_suite(sys.argv[1]), sys.argv[2], make_engine("local", workers=1))
-"""
-
-
-@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_killed_keeps_what_was_finished_and_resumes(tmp_path, ending):
     path = write_suite(tmp_path, methods='methods = ["independent", "dpgan(steps=200000)"]')
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path), str(tmp_path / "out")])
+    command = [sys.executable, "-m", "understudy", "benchmark", "run", str(path), "-o", str(tmp_path / "out")]
+    process = subprocess.Popen([*command, "--workers", "1", "--quiet"])
     store, deadline = ResultStore(tmp_path / "out"), time.monotonic() + 120
     while len(store.read()) < 2 and time.monotonic() < deadline:
         time.sleep(0.2)

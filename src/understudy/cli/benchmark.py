@@ -1,6 +1,7 @@
 """The commands of `understudy benchmark`: run suites of methods on public tables, and report their results."""
 
 import contextlib
+import os
 import shlex
 import signal
 import sys
@@ -194,20 +195,30 @@ def status(
 
 @contextlib.contextmanager
 def _keep_results() -> Iterator[None]:
-    """An interrupted run says so. SIGTERM, which schedulers send, is an interrupt too: the workers must end."""
+    """An interrupted run says so. SIGTERM, which schedulers send, is an interrupt too: the workers must end.
+
+    An interrupt that arrives in a callback of the garbage collector is lost, and JAX has such callbacks: so it is sent
+    again until the run has ended.
+    """
+    again: list[threading.Timer] = []
 
     def interrupt(number: int, frame: object) -> None:
+        again.append(threading.Timer(1.0, os.kill, (os.getpid(), number)))
+        again[-1].daemon = True
+        again[-1].start()
         raise KeyboardInterrupt
 
     is_main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, interrupt) if is_main else None
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM) if is_main}
     try:
         yield
     except KeyboardInterrupt:
         raise Interrupted("interrupted; finished cells are kept. The same command runs the others.") from None
     finally:
-        if is_main:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_IGN if again else handler)
+        for timer in again:
+            timer.cancel()
 
 
 def _failure(record: "Record") -> dict[str, object]:
