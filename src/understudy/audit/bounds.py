@@ -1,0 +1,186 @@
+"""Lower bounds of the privacy cost, from the scores of an attack.
+
+An attack gives each run a score, higher where it believes that the canary was in the table. The scores of many runs
+with and without the canary are two samples, and the guarantee limits how far apart their distributions can be. So each
+function here turns two samples into a figure that the true cost exceeds with a stated confidence. Such a figure above
+the claim refutes the claim; one below it proves nothing, since a better attack may exist.
+
+Clopper-Pearson bounds and the test for a single run come from `jax_privacy.auditing` (the extra `audit`). Its
+`epsilon_from_gdp` is not used: release 2.0.0 takes the absolute value of each mu on the curve, and so finds a large mu
+in scores that are all noise.
+"""
+
+import dataclasses
+import math
+from types import ModuleType
+
+import numpy as np
+from dp_accounting import get_epsilon_gaussian, get_sigma_gaussian
+from scipy import stats
+
+from understudy.errors import ConfigError
+
+FEWEST_SCORES = 20
+"""On each side. With fewer, even an attack that never errs shows an epsilon of about 1 at most."""
+SELECTION_FRACTION = 0.3
+"""Of the scores, for choosing the threshold; the others give the bound."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """What the scores of many runs show. Each figure holds with the stated confidence by itself.
+
+    The mechanism is (epsilon', delta)-DP for no epsilon' below `epsilon`, and mu'-GDP for no mu' below `mu`.
+    """
+
+    epsilon: float
+    """At `delta`, from the errors of one threshold (Clopper-Pearson), which was chosen on other scores."""
+    mu: float
+    """Of Gaussian differential privacy, from the area under the whole trade-off curve."""
+    epsilon_gdp: float | None
+    """At `delta`, of the Gaussian curve of `mu`. Only to be compared with claims about a Gaussian curve: other
+    mechanisms can have this mu and a smaller epsilon. None: at a delta of zero there is none."""
+    delta: float
+    confidence: float
+    num_in: int
+    num_out: int
+
+
+@dataclasses.dataclass(frozen=True)
+class OneRunBound:
+    """What one run with many canaries shows about its cost for each of them alone.
+
+    No mechanism whose curve lies above the Gaussian curve of `mu` would have let this many canaries be guessed, but for
+    the stated confidence. `epsilon` is that of this curve at `delta`.
+    """
+
+    epsilon: float
+    mu: float
+    delta: float
+    confidence: float
+    num_canaries: int
+
+
+def lower_bound(
+    scores_in: np.ndarray, scores_out: np.ndarray, *, delta: float, confidence: float = 0.95, seed: int
+) -> Bound:
+    """Lower bounds from independent runs with the canary and without it.
+
+    Both directions count: adding the canary to the table and removing it. The seed splits and pairs the scores.
+
+    >>> found = lower_bound(np.arange(200.0) + 150, np.arange(200.0), delta=1e-5, seed=0)
+    >>> found.epsilon > 1, found.mu > 1
+    (True, True)
+    """
+    auditing = _import_auditing()
+    inside, outside = _check_scores(scores_in), _check_scores(scores_out)
+    _check_level(delta, confidence)
+    epsilon = auditing.CanaryScoreAuditor(inside, outside).epsilon_clopper_pearson(
+        1 - confidence,
+        delta,
+        one_sided=False,
+        threshold_strategy=auditing.Split(SELECTION_FRACTION, seed=seed),
+    )
+    mu = _mu_from_pairs(inside, outside, confidence, seed)
+    return Bound(
+        epsilon=float(epsilon),
+        mu=mu,
+        epsilon_gdp=gaussian_epsilon(mu, delta) if delta > 0 else None,
+        delta=delta,
+        confidence=confidence,
+        num_in=len(inside),
+        num_out=len(outside),
+    )
+
+
+def one_run_bound(
+    scores_in: np.ndarray, scores_out: np.ndarray, *, delta: float, confidence: float = 0.95, seed: int
+) -> OneRunBound:
+    """A lower bound from one run with many canaries, each a privacy unit that was in the table by its own fair coin.
+
+    The claim under test is the guarantee for one unit: the other canaries are rows like any others, so their number
+    costs nothing. Scores may depend on each other. The test is that for f-DP in one run (Mahloujifar and others, 2024).
+
+    >>> rng = np.random.default_rng(0)
+    >>> one_run_bound(rng.normal(4, 1, 200), rng.normal(0, 1, 200), delta=1e-5, seed=0).mu > 1
+    True
+    """
+    auditing = _import_auditing()
+    inside, outside = _check_scores(scores_in), _check_scores(scores_out)
+    _check_level(delta, confidence)
+    if delta == 0:
+        raise ConfigError("delta must be above 0 for a bound from one run, found 0. Use the delta of the claim.")
+    epsilon = auditing.CanaryScoreAuditor(inside, outside).epsilon_one_run_fdp(
+        1 - confidence, delta, threshold_strategy=auditing.Split(SELECTION_FRACTION, seed=seed)
+    )
+    return OneRunBound(
+        epsilon=float(epsilon),
+        mu=gaussian_mu(float(epsilon), delta),
+        delta=delta,
+        confidence=confidence,
+        num_canaries=len(inside) + len(outside),
+    )
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The epsilon at `delta` of a Gaussian mechanism whose sensitivity is `mu` standard deviations.
+
+    >>> round(gaussian_epsilon(1.0, 1e-5), 2)
+    4.38
+    """
+    return float(get_epsilon_gaussian(1 / mu, delta)) if mu > 0 else 0.0
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """The mu of the Gaussian mechanism that has this epsilon at `delta`; zero at an epsilon of zero.
+
+    >>> round(gaussian_mu(4.38, 1e-5), 2)
+    1.0
+    """
+    return float(1 / get_sigma_gaussian(epsilon, delta)) if epsilon > 0 else 0.0
+
+
+def _mu_from_pairs(inside: np.ndarray, outside: np.ndarray, confidence: float, seed: int) -> float:
+    """The largest mu that is refuted by how often a run with the canary scores above one without it.
+
+    Telling which run of a pair had the canary is telling (with, without) from (without, with): two mechanisms, so the
+    pair is sqrt(2) mu-GDP. Both errors of this guess are the same by symmetry, hence at least Phi(-mu / sqrt(2)). The
+    probability of a right guess is the area under the ROC curve. Pairs are disjoint, so the number of right guesses
+    is binomial and its bound exact: no threshold is chosen, and nothing is to be corrected for.
+    """
+    rng = np.random.default_rng(seed)
+    num_pairs = min(len(inside), len(outside))
+    first, second = rng.permutation(inside)[:num_pairs], rng.permutation(outside)[:num_pairs]
+    coins = rng.random(num_pairs) < 0.5
+    num_right = int(np.sum((first > second) | ((first == second) & coins)))
+    right_rate = stats.binomtest(num_right, num_pairs, alternative="greater").proportion_ci(confidence).low
+    return max(0.0, math.sqrt(2) * float(stats.norm.ppf(right_rate)))
+
+
+def _import_auditing() -> ModuleType:
+    try:
+        from jax_privacy import auditing
+    except ImportError as error:
+        raise ConfigError(
+            "Bounds of an audit need jax-privacy, which is missing. Run: pip install 'understudy[audit]'"
+        ) from error
+    return auditing
+
+
+def _check_scores(scores: np.ndarray) -> np.ndarray:
+    values = np.asarray(scores, dtype=float)
+    if values.ndim != 1 or len(values) < FEWEST_SCORES:
+        raise ConfigError(
+            f"A bound needs at least {FEWEST_SCORES} scores with the canary and as many without it, found an array of "
+            f"shape {values.shape}. Make more runs."
+        )
+    if np.isnan(values).any():
+        raise ConfigError("Scores of an audit must be numbers, found NaN. Give runs that failed the lowest score.")
+    return values
+
+
+def _check_level(delta: float, confidence: float) -> None:
+    if not 0 <= delta < 1:
+        raise ConfigError(f"delta must be at least 0 and below 1, found {delta}.")
+    if not 0.5 < confidence < 1:
+        raise ConfigError(f"confidence must be above 0.5 and below 1, found {confidence}.")
