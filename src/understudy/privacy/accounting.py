@@ -72,19 +72,19 @@ def _pld(event: Event, grid: float) -> pld.PrivacyLossDistribution | None:
 
 
 @functools.lru_cache(maxsize=64)
-def _composed_pld(events: tuple[Event, ...], grid: float) -> pld.PrivacyLossDistribution | None:
+def composed_pld(events: tuple[Event, ...], grid: float) -> pld.PrivacyLossDistribution | None:
     """The joint privacy-loss distribution, or None when one of the events has none."""
     if not all(event.has_pld for event in events):
         return None  # before the slow compositions are made
     last = _pld(events[-1], grid)
     if len(events) == 1:
         return last
-    before = _composed_pld(events[:-1], grid)  # kept: a search for noise composes the same queries before it each time
+    before = composed_pld(events[:-1], grid)  # kept: a search for noise composes the same queries before it each time
     return None if before is None or last is None else before.compose(last)
 
 
 @functools.lru_cache(maxsize=4096)
-def _renyi_curve(event: Event) -> np.ndarray:
+def renyi_curve(event: Event) -> np.ndarray:
     return event.rdp()
 
 
@@ -109,7 +109,7 @@ def _pld_epsilon(events: tuple[Event, ...], delta: float, grid: float) -> float:
     mu_squared = [event.gaussian_mu_squared for event in events if event.gaussian_mu_squared is not None]
     if len(mu_squared) == len(events):
         return gaussian_epsilon(1 / math.sqrt(sum(mu_squared)), delta)
-    joint = _composed_pld(events, grid)
+    joint = composed_pld(events, grid)
     return math.inf if joint is None else float(joint.get_epsilon_for_delta(delta))
 
 
@@ -149,7 +149,7 @@ def rdp_epsilon(events: Sequence[Event], delta: float) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def _rdp_epsilon(events: tuple[Event, ...], delta: float) -> float:
-    total = np.sum([_renyi_curve(event) for event in events], axis=0)
+    total = np.sum([renyi_curve(event) for event in events], axis=0)
     return float(rdp.compute_epsilon(ORDERS, total, delta)[0])
 
 

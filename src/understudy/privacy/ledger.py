@@ -385,7 +385,7 @@ class Ledger:
         )
 
 
-def _partitions(queries: Sequence[Query]) -> list[list[Query]]:
+def partitions(queries: Sequence[Query]) -> list[list[Query]]:
     """One list for each partition of the units: its own queries, and those on all units."""
     names: list[str | None] = [*sorted({query.partition for query in queries if query.partition is not None})] or [None]
     return [[query for query in queries if query.partition in (None, name)] for name in names]
@@ -396,7 +396,7 @@ def _check_fits(budget: Budget, query: Query) -> None:
     if not budget.is_private:
         return
     after, slack = budget.after([query]), 1e-9  # calibrated noise meets the target up to the last bits of a float
-    for queries in _partitions(after.already):
+    for queries in partitions(after.already):
         open_delta = budget.delta - sum(each.delta for each in queries)
         events = [each.event for each in queries]
         if open_delta <= 0 or not accounting.fits(events, budget.epsilon, open_delta, slack=slack):
@@ -412,7 +412,7 @@ def _check_fits(budget: Budget, query: Query) -> None:
 
 def _spent(budget: Budget) -> Spent:
     figures = []
-    for queries in _partitions(budget.already):
+    for queries in partitions(budget.already):
         open_delta = budget.delta - sum(each.delta for each in queries)
         events = [each.event for each in queries]
         figures.append(accounting.spent(events, open_delta, grid=accounting.grid_for(budget.epsilon)))
