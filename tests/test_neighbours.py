@@ -10,7 +10,6 @@ import dataclasses
 import datetime as dt
 import io
 import json
-import re
 import sqlite3
 import warnings
 from collections.abc import Callable, Sequence
@@ -27,7 +26,7 @@ import pyreadstat
 import pytest
 
 import understudy as us
-from understudy.cli import run
+from tests.audit.outcomes import outcome
 from understudy.release import Release
 from understudy.schema import Column, Schema
 from understudy.tables import read_table
@@ -183,77 +182,6 @@ TOOL_ERRORS = (
 )
 
 
-# ------------------------------------------------------------------------------------------------------------- outcomes
-
-
-def without_noise(name: str, content: object) -> object:
-    """A document with every noisy answer replaced by a word; what is left is public, or it is a leak."""
-    if name == "certificate.json":
-        assert isinstance(content, dict)
-        noisy = [re.sub(r"[\d,]+", "N", line) for line in content["estimated"]]
-        # The model and the table are noisy, and so are their checksums; which files have one is not.
-        return {**content, "estimated": noisy, "checksums": sorted(content["checksums"])}
-    if name != "release.json":
-        return None
-    assert isinstance(content, dict)
-    codec = content["codec"]
-    columns = [
-        {key: type(value).__name__ if key in NOISY[column["type"]] else value for key, value in column.items()}
-        for column in codec["columns"]
-    ]
-    for column in columns:
-        if column["type"] == "categorical":  # the list may be noisy, the type of its values may not
-            column["categories"] = sorted({type(value).__name__ for value in column["categories"]})
-    codec = {**codec, "columns": columns, "num_rows": type(codec["num_rows"]).__name__}
-    codec["rows_per_unit"] = len(codec["rows_per_unit"])  # the bins are public, what is in them is noisy
-    model = {**content["model"], "structure": sorted(content["model"]["structure"])}
-    return {key: value for key, value in content.items() if not key.startswith("sha256")} | {
-        "codec": codec,
-        "model": model,
-    }
-
-
-NOISY = {
-    "numeric": {"starts", "stops", "masses", "first_fine_bin"},  # bins are cut from a noisy histogram
-    "categorical": {"default"},  # the place of "other" behind a list that is estimated privately
-}
-
-
-def said(text: str) -> list[str]:
-    """Lines on standard error, without times and noisy numbers."""
-    return [re.sub(r"\d[\d,.]*", "N", line) for line in text.splitlines()]
-
-
-def outcome(folder: Path, source: str, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, object]:
-    """All that a run of the command line leaves behind, without noise."""
-    arguments = ["synth", source, "-o", "fake.parquet", "--schema", "schema.toml", "--epsilon", "1", "--delta", "1e-6"]
-    before = {path.name for path in folder.iterdir()}
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        code = run([*arguments, "--method", "independent", "--seed", "7", "-n", "20", "--force", *more])
-    captured = capsys.readouterr()
-    found: dict[str, object] = {
-        "exit code": code,
-        "standard error": said(captured.err),
-        "standard output": captured.out,
-        "warnings": [str(warning.message) for warning in warned],
-        "files": sorted({path.name for path in folder.iterdir()} - before),
-    }
-    release = folder / "fake.release"
-    if release.exists():
-        found["release files"] = sorted(path.name for path in release.iterdir())
-        for name in ("release.json", "certificate.json"):
-            found[name] = without_noise(name, json.loads((release / name).read_text()))
-        found["origin"] = Release.load(release).origin.to_dict()
-        found["synthetic types"] = str(pq.read_schema(folder / "fake.parquet"))
-    for path in sorted(release.rglob("*"), reverse=True) if release.exists() else ():
-        path.unlink()
-    with contextlib.suppress(FileNotFoundError):
-        release.rmdir()
-    (folder / "fake.parquet").unlink(missing_ok=True)
-    return found
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -264,11 +192,11 @@ def schema_of(kind: str) -> Schema:
     return Schema(columns=(Column(name=HEAD, kind="integer", bounds=(0, 9)), KINDS[kind].column))
 
 
-def check_pair(folder: Path, source: str, kind: str, odd: Sequence[str], capsys: pytest.CaptureFixture[str]) -> int:
+def check_pair(folder: Path, source: str, kind: str, odd: Sequence[str]) -> int:
     """Compares the outcome with that of each odd row; returns how many of these the tool could write."""
     schema_of(kind).write(folder / "schema.toml", force=True)
     values = (KINDS[kind].texts.split() * NUM_ROWS)[:NUM_ROWS]
-    first = outcome(folder, SOURCES[source](folder, values), capsys)
+    first = outcome(folder, SOURCES[source](folder, values))
     assert first["exit code"] == 0, first["standard error"]
     compared = 0
     for name in odd:
@@ -276,7 +204,7 @@ def check_pair(folder: Path, source: str, kind: str, odd: Sequence[str], capsys:
             given = SOURCES[source](folder, [*values, ODD[name]])
         except TOOL_ERRORS:
             continue  # the tool that would have made the table cannot: there is none to read
-        assert outcome(folder, given, capsys) == first, name
+        assert outcome(folder, given) == first, name
         compared += 1
     return compared
 
@@ -318,10 +246,8 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("source", "kind", "odd"), PAIRS)
-def test_one_odd_row_changes_noise_only(
-    folder: Path, source: str, kind: str, odd: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert check_pair(folder, source, kind, [odd], capsys) == 1
+def test_one_odd_row_changes_noise_only(folder: Path, source: str, kind: str, odd: str) -> None:
+    assert check_pair(folder, source, kind, [odd]) == 1
 
 
 def test_the_pairs_cover_all_sources_kinds_and_odd_rows() -> None:
@@ -332,8 +258,8 @@ def test_the_pairs_cover_all_sources_kinds_and_odd_rows() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("source", SOURCES)
-def test_all_odd_rows(folder: Path, source: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert check_pair(folder, source, kind, list(ODD), capsys) > len(ODD) / 2
+def test_all_odd_rows(folder: Path, source: str, kind: str) -> None:
+    assert check_pair(folder, source, kind, list(ODD)) > len(ODD) / 2
 
 
 # ------------------------------------------------------------------------------------------------------ one more unit
@@ -356,14 +282,14 @@ MORE = {
 
 
 @pytest.mark.parametrize("more", MORE)
-def test_one_more_unit_changes_noise_only(folder: Path, more: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_more_unit_changes_noise_only(folder: Path, more: str) -> None:
     """Whatever the number of its rows, and whether or not they agree in what is declared once per unit."""
     (folder / "schema.toml").write_text(UNITS)
     lines = [(f"p{at // 2}", "fm"[at % 4 // 2], str(at % 10)) for at in range(NUM_ROWS)]
     found = []
     for rows in (lines, lines + MORE[more]):
         (folder / "t.csv").write_text("\n".join(map(",".join, [("who", "sex", "x"), *rows])) + "\n")
-        found.append(outcome(folder, "t.csv", capsys))
+        found.append(outcome(folder, "t.csv"))
     assert found[0]["exit code"] == 0, found[0]["standard error"]
     assert found[0]["release.json"]["codec"]["rows_per_unit"] == 3  # type: ignore[index]
     assert found[0] == found[1]
@@ -373,10 +299,10 @@ def test_one_more_unit_changes_noise_only(folder: Path, more: str, capsys: pytes
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_an_empty_table_looks_like_one_unit(folder: Path, source: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_table_looks_like_one_unit(folder: Path, source: str) -> None:
     """Also for the one row that has no value at all, from which a tool learns as little as from none."""
     schema_of("integer").write(folder / "schema.toml")
-    found = [outcome(folder, SOURCES[source](folder, values), capsys) for values in ([], ["10"], [""])]
+    found = [outcome(folder, SOURCES[source](folder, values)) for values in ([], ["10"], [""])]
     assert found[0]["exit code"] == 0, found[0]["standard error"]
     assert found[0] == found[1] == found[2]
 
@@ -472,10 +398,10 @@ def test_the_object_of_the_private_table_is_refused() -> None:
 # ------------------------------------------------------------------------------------------------------ types on demand
 
 
-def test_kept_types_are_a_condition(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kept_types_are_a_condition(folder: Path) -> None:
     schema_of("integer").write(folder / "schema.toml")
     pq.write_table(pa.table({HEAD: pa.array([1, 2], pa.int8()), "x": pa.array([10, 20], pa.uint16())}), "t.parquet")
-    plain, kept = outcome(folder, "t.parquet", capsys), outcome(folder, "t.parquet", capsys, "--keep-types")
+    plain, kept = outcome(folder, "t.parquet"), outcome(folder, "t.parquet", "--keep-types")
     assert (plain["synthetic types"], kept["synthetic types"]) == ("y: int64\nx: int64", "y: int8\nx: uint16")
     conditions = [found["certificate.json"]["conditions"] for found in (plain, kept)]  # type: ignore[index]
     assert conditions[0] == []
