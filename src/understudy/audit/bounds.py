@@ -36,7 +36,7 @@ class Bound:
     epsilon: float
     """At `delta`, from the errors of one threshold (Clopper-Pearson), which was chosen on other scores."""
     mu: float
-    """Of Gaussian differential privacy, from the area under the whole trade-off curve."""
+    """Of Gaussian differential privacy, from the whole trade-off curve: its area, or its most telling threshold."""
     epsilon_gdp: float | None
     """At `delta`, of the Gaussian curve of `mu`. Only to be compared with claims about a Gaussian curve: other
     mechanisms can have this mu and a smaller epsilon. None: at a delta of zero there is none."""
@@ -81,7 +81,7 @@ def lower_bound(
         one_sided=False,
         threshold_strategy=auditing.Split(SELECTION_FRACTION, seed=seed),
     )
-    mu = _mu_from_pairs(inside, outside, confidence, seed)
+    mu = _mu_of_curve(inside, outside, confidence, seed)
     return Bound(
         epsilon=float(epsilon),
         mu=mu,
@@ -140,21 +140,63 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return float(1 / get_sigma_gaussian(epsilon, delta)) if epsilon > 0 else 0.0
 
 
-def _mu_from_pairs(inside: np.ndarray, outside: np.ndarray, confidence: float, seed: int) -> float:
+def _mu_of_curve(inside: np.ndarray, outside: np.ndarray, confidence: float, seed: int) -> float:
+    """The larger of two bounds, of which one is chosen on a part of the scores and computed on the others.
+
+    Pairs are best for a Gaussian curve, a threshold for curves that are steep at one end.
+    """
+    rng = np.random.default_rng(seed)
+    chosen_in, rest_in = _split(inside, rng)
+    chosen_out, rest_out = _split(outside, rng)
+    thresholds = np.unique(np.concatenate([chosen_in, chosen_out]))
+    by_threshold = mu_from_threshold(chosen_in, chosen_out, thresholds, confidence)
+    best = np.argmax(by_threshold)
+    if by_threshold[best] > mu_from_pairs(chosen_in, chosen_out, confidence, rng):
+        return float(mu_from_threshold(rest_in, rest_out, thresholds[[best]], confidence)[0])
+    return mu_from_pairs(rest_in, rest_out, confidence, rng)
+
+
+def mu_from_pairs(inside: np.ndarray, outside: np.ndarray, confidence: float, rng: np.random.Generator) -> float:
     """The largest mu that is refuted by how often a run with the canary scores above one without it.
 
     Telling which run of a pair had the canary is telling (with, without) from (without, with): two mechanisms, so the
     pair is sqrt(2) mu-GDP. Both errors of this guess are the same by symmetry, hence at least Phi(-mu / sqrt(2)). The
-    probability of a right guess is the area under the ROC curve. Pairs are disjoint, so the number of right guesses
-    is binomial and its bound exact: no threshold is chosen, and nothing is to be corrected for.
+    probability of a right guess is the area under the ROC curve. Pairs are disjoint, so the number of right guesses is
+    binomial and its bound exact.
+
+    >>> round(mu_from_pairs(np.ones(1000), np.zeros(1000), 0.95, np.random.default_rng(0)), 2)
+    3.89
     """
-    rng = np.random.default_rng(seed)
     num_pairs = min(len(inside), len(outside))
     first, second = rng.permutation(inside)[:num_pairs], rng.permutation(outside)[:num_pairs]
-    coins = rng.random(num_pairs) < 0.5
-    num_right = int(np.sum((first > second) | ((first == second) & coins)))
-    right_rate = stats.binomtest(num_right, num_pairs, alternative="greater").proportion_ci(confidence).low
-    return max(0.0, math.sqrt(2) * float(stats.norm.ppf(right_rate)))
+    coins = rng.random(num_pairs) < 0.5  # a tie is decided by a coin
+    num_wrong = np.sum((first < second) | ((first == second) & coins))
+    wrong_rate = _largest_rate(num_wrong, num_pairs, 1 - confidence)
+    return max(0.0, math.sqrt(2) * float(stats.norm.isf(wrong_rate)))
+
+
+def mu_from_threshold(inside: np.ndarray, outside: np.ndarray, thresholds: np.ndarray, confidence: float) -> np.ndarray:
+    """The largest mu that is refuted by both errors of each threshold: each mu holds with `confidence` by itself.
+
+    >>> mu_from_threshold(np.ones(1000), np.zeros(1000), np.array([0.5]), 0.95).round(2)
+    array([5.36])
+    """
+    num_missed = np.searchsorted(np.sort(inside), thresholds, side="left")
+    num_alarms = len(outside) - np.searchsorted(np.sort(outside), thresholds, side="left")
+    missed = _largest_rate(num_missed, len(inside), (1 - confidence) / 2)
+    alarms = _largest_rate(num_alarms, len(outside), (1 - confidence) / 2)
+    return np.maximum(0.0, stats.norm.isf(missed) + stats.norm.isf(alarms))
+
+
+def _largest_rate(number: np.ndarray, total: int, level: float) -> np.ndarray:
+    """The upper end of the one-sided Clopper-Pearson interval: a larger rate gives so few with probability `level`."""
+    return np.where(number < total, stats.beta.isf(level, number + 1, np.maximum(total - number, 1)), 1.0)
+
+
+def _split(scores: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A random fraction of the scores to choose by, and the others."""
+    shuffled, first = rng.permutation(scores), int(len(scores) * SELECTION_FRACTION)
+    return shuffled[:first], shuffled[first:]
 
 
 def _import_auditing() -> ModuleType:
