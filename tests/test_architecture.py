@@ -28,6 +28,7 @@ ORDER = (
     "marginals",
     "learners",
     "synthesizers",
+    "certificate_meaning",
     "certificate_json",
     "certificate",
     "certificate_page",

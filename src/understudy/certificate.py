@@ -21,6 +21,8 @@ from understudy.certificate_json import standalone_epsilon as standalone_epsilon
 from understudy.certificate_json import statement_conditions as statement_conditions
 from understudy.certificate_json import to_json as to_json
 from understudy.certificate_json import write_json_schema as write_json_schema
+from understudy.certificate_meaning import as_code
+from understudy.certificate_meaning import statement_meaning as statement_meaning
 from understudy.encoding import CategoricalCodec, Codec, describe_rows_per_unit
 from understudy.marginals.measured import measured_section
 from understudy.notes import Level, Note
@@ -175,8 +177,10 @@ def sections(statement: Statement) -> list[str]:
     made = f"Made by Understudy {__version__} with the method `{statement.method}`."
     if not math.isfinite(statement.epsilon):  # no one is protected, and no budget was spent
         return [made]
-    measured = measured_section(statement.measurements, statement.facts.rows_declared, _code)
-    parts = [*_protected(statement), *_public(statement.facts), *_queries(statement), *measured]
+    measured = measured_section(statement.measurements, statement.facts.rows_declared, as_code)
+    meaning = statement_meaning(statement)
+    learned = [] if meaning is None else meaning.sections()
+    parts = [*_protected(statement), *learned, *_public(statement.facts), *_queries(statement), *measured]
     return [*parts, *_accounting(statement), "## What this guarantee does not cover", _bullets(NOT_COVERED), made]
 
 
@@ -225,7 +229,7 @@ def _meaning(statement: Statement) -> list[str]:
     """The word for the strength of the guarantee, and what it means."""
     assert statement.strength is not None
     facts, word = statement.facts, statement.strength
-    unit = "row" if facts.unit is None else f"unit (all rows with the same value of {_code(facts.unit)})"
+    unit = "row" if facts.unit is None else f"unit (all rows with the same value of {as_code(facts.unit)})"
     is_sized = facts.rows_declared is not None
     presence = f"the values of a given {unit} were in the table" if is_sized else f"a given {unit} was in the table"
     called = "This is a weak guarantee." if word is Strength.WEAK else f"{word.value.capitalize()} guarantee."
@@ -239,7 +243,9 @@ def _meaning(statement: Statement) -> list[str]:
         "The number of rows is public, so the guarantee hides the values of one "
         f"{'row' if facts.unit is None else 'unit'}, not the number of rows."
     )
-    return [meaning, size] if is_sized else [meaning]
+    found = statement_meaning(statement)
+    assert found is not None, "a release with a strength is private"
+    return [meaning, found.sentence, *([size] if is_sized else [])]
 
 
 def _times(epsilon: float) -> str:
@@ -271,7 +277,7 @@ def _protected(statement: Statement) -> list[str]:
     who = "The privacy unit is one row. A person with several rows is protected less: each row is protected separately."
     if facts.unit is not None:
         who = (
-            f"The privacy unit is all rows with the same value of {_code(facts.unit)}. {_used(statement)} "
+            f"The privacy unit is all rows with the same value of {as_code(facts.unit)}. {_used(statement)} "
             "Further rows, and rows with no value in that column, were left out."
         )
         if any(isinstance(query.event, UnitHistogram) for query in statement.queries):
@@ -368,9 +374,3 @@ def _bullets(lines: Sequence[str]) -> str:
 def _escape(text: str) -> str:
     """Text that Markdown shows as it is."""
     return re.sub(r"([\\`*\[\]<>|&#~]|(?<!\w)_|_(?!\w))", r"\\\1", _one_line(text))
-
-
-def _code(name: str) -> str:
-    """A column's name as code, whatever it holds."""
-    plain = _one_line(name).replace("`", "'")
-    return f"`{plain}`"

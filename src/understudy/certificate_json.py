@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from understudy._version import __version__
+from understudy.certificate_meaning import statement_meaning
 from understudy.marginals.measured import measured_from_json, measured_to_json
 from understudy.privacy.accounting import Spent, grid_for, spent
 from understudy.privacy.events import EVENTS, event_from_json
@@ -66,6 +67,7 @@ def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) ->
             "epsilon_pld": _finite(statement.epsilon_pld),
             "epsilon_rdp": _finite(statement.epsilon_rdp),
             "replace_one": {"epsilon": _finite(replace_epsilon), "delta": replace_delta},
+            "meaning": _meaning_to_json(statement),
         },
         "public": {
             "name": facts.name,
@@ -143,7 +145,7 @@ def statement_conditions(facts: PublicFacts) -> list[str]:
     return conditions
 
 
-def plan_statement(plan: Plan, guarantee: Guarantee, spent: Spent) -> Statement:
+def plan_statement(plan: Plan, guarantee: Guarantee, spent: Spent, facts: PublicFacts | None = None) -> Statement:
     """The statement that a run of this plan would end with, as far as a plan can know."""
     assert guarantee.delta is not None
     return Statement(
@@ -156,6 +158,7 @@ def plan_statement(plan: Plan, guarantee: Guarantee, spent: Spent) -> Statement:
         seeded=False,
         max_rows_per_unit=1,  # no cost depends on it: each event carries its own
         queries=plan.queries,
+        facts=facts or PublicFacts(),
     )
 
 
@@ -168,10 +171,16 @@ def plan_to_json(plan: Plan, statement: Statement) -> dict[str, object]:
         "epsilon": _finite(statement.epsilon),
         "epsilon_target": _finite(statement.epsilon_target),
         "delta": statement.delta,
+        "meaning": _meaning_to_json(statement),
         "queries": [_query_to_json(query, statement) for query in plan],
         "expected": [dataclasses.asdict(each) for each in plan.expected],
         "notes": [note.to_json() for note in plan.notes],
     }
+
+
+def _meaning_to_json(statement: Statement) -> dict[str, object] | None:
+    meaning = statement_meaning(statement)
+    return None if meaning is None else meaning.to_json()
 
 
 def _query_to_json(query: Query, statement: Statement) -> dict[str, object]:

@@ -84,7 +84,7 @@ ONE_PLACE = {
     "encode_rows": {"encoding/fit.py"},
     "hold_out": {"splitting.py"},  # its rows go to a file of the steward
     "limit_units": {"encoding/fit.py"},
-    "noise_source": {"api.py", "learners/sklearn.py"},
+    "noise_source": {"api.py", "learners/sklearn.py", "audit/queries.py", "audit/training.py"},  # where runs start
     "split_units": {"splitting.py"},
     "partition_rows": {"synthesizers/quail.py", "synthesizers/selected.py"},
     "rows_within_units": {"table_preview.py"},  # for the steward only
@@ -150,6 +150,7 @@ PUBLIC = {
     "selection": {"Candidates", "RowFunctions"},
     "statement": {"round_up"},
     "table": {"PublicTable"},
+    "tradeoff": {"statement_tradeoff"},
 }
 """By module: settings, public facts and tables, plans, and functions of these alone."""
 

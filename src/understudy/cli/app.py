@@ -367,8 +367,8 @@ def plan(
         assert accuracy is not None
         guarantee = guarantee_for(declared, accuracy, synthesizer, delta=delta, rows=rows, binning=binning)
     made = make_plan(declared, synthesizer, guarantee, rows=rows, binning=binning)
-    guarantee = guarantee.with_delta_for(assume_rows(declared, rows).rows)
-    show_plan(made, guarantee, rows or declared.rows, json_file, force=force)
+    assumed = assume_rows(declared, rows)
+    show_plan(made, guarantee.with_delta_for(assumed.rows), assumed, rows or declared.rows, json_file, force=force)
 
 
 @app.command()

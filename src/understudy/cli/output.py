@@ -11,12 +11,14 @@ from understudy.cli.terminal import echo
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from rich.console import Console
     from rich.table import Table
 
     from understudy.evaluation.scorecard import Scorecard
     from understudy.privacy.ledger import Guarantee, Plan, Statement
     from understudy.privacy.marginal_noise import ExpectedNoise
     from understudy.release import Release
+    from understudy.schema import Schema
 
 
 def warn_if_not_private(release: "Release") -> None:
@@ -84,14 +86,23 @@ def note_on_draft(release: "Release", quiet: bool, *, given: bool) -> None:
 
 
 def show_plan(
-    made: "Plan", guarantee: "Guarantee", num_rows: int | None, json_file: str | None, *, force: bool
+    made: "Plan",
+    guarantee: "Guarantee",
+    schema: "Schema",
+    num_rows: int | None,
+    json_file: str | None,
+    *,
+    force: bool,
 ) -> None:
-    """Prints every query of a plan with its privacy cost, the total, and the noise to expect."""
+    """Prints every query of a plan with its privacy cost, the total and its meaning, and the noise to expect.
+
+    `num_rows`: the declared or assumed number of rows, which percentages refer to.
+    """
     from understudy import certificate as words
     from understudy.privacy.ledger import spent_by
 
     spent = spent_by(made, guarantee)
-    statement = words.plan_statement(made, guarantee, spent)
+    statement = words.plan_statement(made, guarantee, spent, words.public_facts(schema))
     if json_file is not None:
         write_json(words.plan_to_json(made, statement), json_file, force=force)
         if json_file == "-":
@@ -118,6 +129,7 @@ def show_plan(
         table.add_row(Text(query.label), query.event.describe(), alone, added)
     console = Console()
     console.print(table)
+    _show_meaning(statement, console)
     if made.expected:
         console.print("Expected noise: the standard deviation of a typical count")
         console.print(_noise_table(made.expected, num_rows))
@@ -128,6 +140,28 @@ def show_plan(
     for note in made.notes:
         console.print(f"- {note}", markup=False)
     console.print("Only the schema was read. The standalone costs do not add up; the total is the figure above.")
+
+
+def _show_meaning(statement: "Statement", console: "Console") -> None:
+    """What the planned guarantee will mean for one unit."""
+    from rich import box
+    from rich.table import Table
+
+    from understudy.certificate import statement_meaning
+
+    meaning = statement_meaning(statement)
+    if meaning is None:
+        return
+    console.print(f"What it means: {meaning.sentence[:1].lower()}{meaning.sentence[1:]}", markup=False)
+    heads, *rows = meaning.belief_table()
+    table = Table(*heads, box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in table.columns:
+        column.justify = "right"
+    for cells in rows:
+        table.add_row(*cells)
+    console.print(table)
+    tests = " and ".join(f"{most} (at {rate} false positives)" for rate, most in meaning.test_table()[1:])
+    console.print(f"Largest true-positive rate of any test of presence: {tests}.\n")
 
 
 def _noise_table(expected: "Sequence[ExpectedNoise]", num_rows: int | None) -> "Table":

@@ -10,6 +10,7 @@ post-processing than before. Host arithmetic on public numbers; no data passes t
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Protocol
@@ -22,6 +23,7 @@ from scipy import special
 
 from understudy.errors import ConfigError
 from understudy.privacy import accounting
+from understudy.privacy.accounting import Spent
 from understudy.privacy.events import ORDERS, Event
 from understudy.privacy.ledger import partitions
 from understudy.privacy.plan import Query
@@ -90,7 +92,7 @@ class TradeOff:
 
     @property
     def _slopes(self) -> np.ndarray:
-        """Of lines above every pair of a false- and a true-positive rate: two for each point, one for each direction."""
+        """Of lines above every pair of a false- and a true-positive rate: two for each point, one per direction."""
         return np.exp(np.concatenate([self.epsilons, -self.epsilons]))
 
     @property
@@ -110,6 +112,7 @@ def tradeoff(epsilon: float, delta: float) -> TradeOff:
     return TradeOff(np.array([epsilon] * known), np.array([delta] * known, dtype=float))
 
 
+@functools.lru_cache(maxsize=16)  # the three files of a certificate show the same figures
 def statement_tradeoff(statement: Statement) -> TradeOff:
     """The curve of a run, by the accountant that gave the epsilon of its statement.
 
@@ -128,7 +131,9 @@ def statement_tradeoff(statement: Statement) -> TradeOff:
     """
     if not math.isfinite(statement.epsilon):
         return tradeoff(math.inf, 1.0)
-    parts = [_Part.of(queries, statement) for queries in partitions(statement.queries)]
+    groups = partitions(statement.queries)
+    whole = Spent(statement.epsilon_pld, statement.epsilon_rdp) if len(groups) == 1 else None
+    parts = [_Part.of(queries, statement, whole) for queries in groups]
     reach = max(part.curve.reach(statement.delta) for part in parts)
     epsilons = np.unique([*np.linspace(0, reach, POINTS), statement.epsilon])
     deltas = np.max([part.deltas(epsilons) for part in parts], axis=0)
@@ -155,11 +160,12 @@ class _Part:
     added_delta: float
 
     @classmethod
-    def of(cls, queries: Sequence[Query], statement: Statement) -> "_Part":
+    def of(cls, queries: Sequence[Query], statement: Statement, spent: Spent | None) -> "_Part":
+        """`spent`: both figures for these queries, if they are known."""
         events = tuple(query.event for query in queries)
         lists = sum(query.delta for query in queries)
         grid = accounting.grid_for(statement.epsilon_target)
-        spent = accounting.spent(events, statement.delta - lists, grid=grid)
+        spent = spent or accounting.spent(events, statement.delta - lists, grid=grid)
         curve = _pld_curve(events, grid) if spent.pld <= spent.rdp else _RenyiCurve.of(events)
         return cls(curve, lists + accounting.tail_delta(events))
 
