@@ -22,6 +22,7 @@ import pytest
 import understudy as us
 from tests.audit.scans import needles, numbers_in, values_in
 from tests.privacy.second_accountant import Figures, errors_in
+from tests.privacy.small_tables import RecordingNoise
 from understudy.cli import run
 from understudy.encoding import fit_codec
 from understudy.privacy.discovery import plan_discovery
@@ -424,27 +425,6 @@ class RecordingRows(PrivateRows):
         if not isinstance(clique, Box):  # which is a sum over cells of its marginal, and that is requested too
             self.requested[clique] = counts
         return counts
-
-
-class RecordingNoise(SeededNoise):
-    """Noise that adds up the zCDP cost of everything drawn, for `rows_per_unit` and weights of one.
-
-    A row moves the scores of a choice within a range of 2, up or down by one; `one_sided`, within a range of 1: picks
-    of critics move all one way, distances of marginals by half a row (tests/test_boosting.py).
-    """
-
-    def __init__(self, seed: int, rows_per_unit: int, *, one_sided: bool = False) -> None:
-        super().__init__(seed)
-        self._rows_per_unit, self._range = rows_per_unit, rows_per_unit * (1 if one_sided else 2)
-        self.rho = 0.0
-
-    def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
-        self.rho += self._rows_per_unit**2 / (2 * stddev**2)
-        return super().discrete_gaussian(stddev, shape)
-
-    def noisy_argmax(self, scores: np.ndarray, scale: float) -> int:
-        self.rho += (self._range / scale) ** 2 / 8
-        return super().noisy_argmax(scores, scale)
 
 
 def _neighbours(method: str) -> tuple[RecordingRows, PrivateRows]:

@@ -52,6 +52,27 @@ class ExactLaw(SeededNoise):
         return super().noisy_argmax(scores, scale)
 
 
+class RecordingNoise(SeededNoise):
+    """Noise that adds up the zCDP cost of everything drawn, for `rows_per_unit` and weights of one.
+
+    A row moves the scores of a choice within a range of 2, up or down by one; `one_sided`, within a range of 1: picks
+    of critics move all one way, distances of marginals by half a row (tests/test_boosting.py).
+    """
+
+    def __init__(self, seed: int, rows_per_unit: int, *, one_sided: bool = False) -> None:
+        super().__init__(seed)
+        self._rows_per_unit, self._range = rows_per_unit, rows_per_unit * (1 if one_sided else 2)
+        self.rho = 0.0
+
+    def discrete_gaussian(self, stddev: float, shape: tuple[int, ...]) -> np.ndarray:
+        self.rho += self._rows_per_unit**2 / (2 * stddev**2)
+        return super().discrete_gaussian(stddev, shape)
+
+    def noisy_argmax(self, scores: np.ndarray, scale: float) -> int:
+        self.rho += (self._range / scale) ** 2 / 8
+        return super().noisy_argmax(scores, scale)
+
+
 class Closed(PrivateRows):
     """Rows that tell when they are read at all."""
 

@@ -191,13 +191,13 @@ def most_moved(monkeypatch: pytest.MonkeyPatch, assign: Callable[[int], np.ndarr
     return int(np.max(np.abs(np.asarray(votes[0]) - np.asarray(votes[1]))))
 
 
-def noise_pvalue(pay: Callable[..., ChargedVotes]) -> float:
+def noise_pvalue(pay: Callable[..., ChargedVotes], *, seed: int = 0) -> float:
     """Two-sided, by chi-square of the variance: votes of teachers who all say no are noise alone.
 
     Against the standard deviation that was charged: s = sqrt(Q / (2 rho)), with the rho that the ledger holds.
     """
     count = 20_000
-    votes, ledger, _ = charge(pay, count)
+    votes, ledger, _ = charge(pay, count, seed=seed)
     rho = sum(cast(Gaussian, query.event).rho for query in ledger.queries)
     found = np.asarray(add_vote_noise(votes, jnp.zeros(count, jnp.int32), 0), dtype=np.float64)
     # Without a charge the noise would have to be infinite.
@@ -215,9 +215,11 @@ def noise_times(factor: float) -> Callable[..., ChargedVotes]:
     return pay
 
 
-def charge(pay: Callable[..., ChargedVotes], queries: int = 400) -> tuple[ChargedVotes, Ledger, Query]:
+def charge(
+    pay: Callable[..., ChargedVotes], queries: int = 400, *, seed: int = 0
+) -> tuple[ChargedVotes, Ledger, Query]:
     rows = private_rows()
-    ledger = Ledger(us.Guarantee(3.0, 1e-6), noise=SeededNoise(0))
+    ledger = Ledger(us.Guarantee(3.0, 1e-6), noise=SeededNoise(seed))
     query = Query("votes", "votes", Gaussian(ledger.remaining.calibrate(lambda noise: [Gaussian(noise)])))
     return pay(rows, query, ledger, num_teachers=TEACHERS, num_queries=queries), ledger, query
 

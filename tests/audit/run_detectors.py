@@ -1,0 +1,185 @@
+"""Detectors for whole runs: what a table's neighbour changes, what is charged, and what a release holds."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import numpy as np
+import pyarrow as pa
+
+import understudy as us
+from tests.audit.detectors import Detector, deterministic
+from tests.audit.outcomes import outcome
+from tests.audit.scans import numbers_in, values_in
+from tests.builders import encode
+from tests.privacy.small_tables import RecordingNoise
+from tests.test_neighbours import KINDS as DECLARED
+from tests.test_neighbours import NUM_ROWS, ODD, SOURCES, schema_of
+from understudy.privacy.noise import SeededNoise
+from understudy.privacy.rows import PrivateRows
+from understudy.synthesizers import read_method
+from understudy.synthesizers.run import Run
+from understudy.tables import conform
+
+GUARANTEE = us.Guarantee(2.0, 1e-6)
+UNIFORM = us.Binning(bins="uniform", max_bins=4)
+SIZE = 1237
+"""Rows of the table: a number that nothing else here is."""
+COLUMNS = (
+    us.Column(name="city", kind="categorical", categories=("a", "b")),
+    us.Column(name="age", kind="integer", bounds=(0, 99)),
+    us.Column(name="income", kind="real", bounds=(0.0, 1000.0)),
+)
+SCHEMA = us.Schema(columns=COLUMNS, rows=1200)
+"""Everything is declared, so that nothing but the model may depend on the rows."""
+ROWS = [{"city": "ab"[i % 2], "age": i % 60, "income": float(7 * i % 500)} for i in range(SIZE)]
+ADDED: dict[str, dict[str, object]] = {
+    "an ordinary row": {"city": "a", "age": 30, "income": 5.0},
+    "an unknown category": {"city": "canary-Qx7Lm2", "age": 30, "income": 5.0},
+    "a row of nulls": {"city": None, "age": None, "income": None},
+    "numbers beyond the bounds": {"city": "a", "age": 41_237, "income": 7.4e8},
+}
+TYPES = pa.schema([("city", pa.string()), ("age", pa.int64()), ("income", pa.float64())])
+
+
+def arrow(*more: dict[str, object]) -> pa.Table:
+    return conform(pa.Table.from_pylist([*ROWS, *more], schema=TYPES), SCHEMA)
+
+
+# -------------------------------------------------------------------------------------------------------- neighbours
+
+
+def facts_of_neighbours() -> list[str]:
+    """With a declared schema: codec, origin, charges and delta of a run must not depend on one row."""
+    facts = {}
+    for name, more in {"none": (), **{name: (row,) for name, row in ADDED.items()}}.items():
+        codec, _, _ = encode(arrow(*more), SCHEMA, UNIFORM)
+        facts[name] = [repr(codec.to_dict())]
+    for name in ("none", "an ordinary row"):
+        more = () if name == "none" else (ADDED[name],)
+        release = us.fit(arrow(*more), "independent", us.Guarantee(2.0), schema=SCHEMA, binning=UNIFORM, seed=0)
+        statement = release.statement
+        public = (release.codec.to_dict(), release.origin, statement.queries, statement.delta, release.notes)
+        facts[name].append(repr(public))
+    wrong = [f"{name} changes the codec" for name in ADDED if facts[name][0] != facts["none"][0]]
+    same = facts["none"][1] == facts["an ordinary row"][1]
+    return wrong if same else [*wrong, "an ordinary row changes the facts of a run"]
+
+
+def codes_of_neighbours() -> list[str]:
+    """Codes and positions of all other rows must stay the same when a row is added."""
+
+    def encoded(*more: dict[str, object]) -> list[np.ndarray]:
+        _, rows, _ = encode(arrow(*more), SCHEMA, UNIFORM)
+        return [rows._codes[:SIZE], rows._positions[:SIZE]]
+
+    before = encoded()
+    return [
+        f"{name} changes how other rows are encoded"
+        for name, row in ADDED.items()
+        if not all(map(lambda a, b: np.array_equal(a, b, equal_nan=True), before, encoded(row)))
+    ]
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
+        yield Path(name)
+
+
+ODD_PAIRS = [
+    ("CSV", "closed list", "word"),
+    ("CSV", "integer", "fraction"),
+    ("Parquet by pandas", "real", "missing"),
+    ("Parquet by polars", "integer", "word"),
+]
+
+
+def outcomes_of_neighbours() -> list[str]:
+    """All that the command line leaves behind, without noise, on a table and on the same table with an odd row."""
+    wrong = []
+    for source, kind, odd in ODD_PAIRS:
+        with _scratch() as folder:
+            schema_of(kind).write(folder / "schema.toml")
+            values = (DECLARED[kind].texts.split() * NUM_ROWS)[:NUM_ROWS]
+            both = [outcome(folder, SOURCES[source](folder, each)) for each in (values, [*values, ODD[odd]])]
+            wrong += [f"{source}, {kind}, {odd}: {key} differs" for key in both[0] if both[0][key] != both[1].get(key)]
+    return wrong
+
+
+# ------------------------------------------------------------------------------------------------------------- units
+
+
+def rows_of_a_unit() -> list[str]:
+    """A unit with 50 rows moves each marginal by as many as are declared at most, and rows without a unit by none."""
+    schema = us.Schema(columns=(us.Column(name="who", kind="id"), *COLUMNS), rows=1200, unit="who", max_rows_per_unit=2)
+    base = [{"who": f"p{i // 2}", **row} for i, row in enumerate(ROWS[:100])]
+
+    def marginals(*more: dict[str, object]) -> list[np.ndarray]:
+        types = pa.schema([("who", pa.string()), *TYPES])
+        table = conform(pa.Table.from_pylist([*base, *more], schema=types), schema)
+        rows: PrivateRows = encode(table, schema, UNIFORM)[1]
+        return [rows._exact_counts((name,)) for name in rows.domain.names]
+
+    wrong, before = [], marginals()
+    for who, most in (("new", 2), (None, 0)):
+        after = marginals(*[{"who": who, **ADDED["an ordinary row"]}] * 50)
+        moved = max(float(np.abs(a - b).sum()) for a, b in zip(after, before, strict=True))
+        if moved > most:
+            wrong.append(f"a unit moves a marginal by {moved:g} rows, and {most} are declared")
+    return wrong
+
+
+# ----------------------------------------------------------------------------------------------------------- charges
+
+OPEN = us.Schema(columns=tuple(us.Column(name=column.name, kind=column.kind) for column in COLUMNS))
+"""Names and kinds only: all else is estimated privately."""
+
+
+def plan_and_charges() -> list[str]:
+    """The queries of a plan, which reads no data, are those that a run charges."""
+    planned = us.plan(OPEN, "mst", GUARANTEE, binning=UNIFORM).queries
+    charged = us.fit(arrow(), "mst", GUARANTEE, schema=OPEN, binning=UNIFORM, seed=0).statement.queries
+    return [] if planned == charged else ["the queries that were charged are not those of the plan"]
+
+
+def draws_and_charges() -> list[str]:
+    """The noise that a run draws on its counts and selections costs no more than the ledger holds."""
+    _, rows, _ = encode(arrow(), SCHEMA, UNIFORM)
+    noise = RecordingNoise(0, rows_per_unit=1)
+    ledger = us.Ledger(GUARANTEE, noise=noise)
+    method = read_method("mst")
+    method.fit(Run(rows, method.plan(rows.domain, ledger.remaining), ledger, key=jax.random.key(0)))
+    charged = sum(query.event.rho for query in ledger.queries)  # type: ignore[attr-defined]
+    return (
+        [] if noise.rho <= charged * (1 + 1e-6) else [f"drawn noise costs {noise.rho / charged:.3g} times the charge"]
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- release
+
+SEED = 948_271_635
+
+
+def release_scan() -> list[str]:
+    """No value of one row, no seed, no secret and no exact size in any byte of a release."""
+    table = arrow(ADDED["an unknown category"], ADDED["numbers beyond the bounds"])
+    release = us.fit(table, "independent", GUARANTEE, schema=OPEN, seed=SEED)
+    with _scratch() as folder:
+        release.save(folder / "a.release")
+        planted = ["canary-Qx7Lm2", 41_237, SEED, SeededNoise(SEED)._secret]
+        found = values_in(folder / "a.release", planted)
+        return found + numbers_in(folder / "a.release", {SIZE + 2})
+
+
+DETECTORS: tuple[Detector, ...] = (
+    deterministic("facts of neighbours", facts_of_neighbours),
+    deterministic("codes of neighbours", codes_of_neighbours),
+    deterministic("outcomes of neighbours", outcomes_of_neighbours),
+    deterministic("rows of a unit", rows_of_a_unit),
+    deterministic("plan and charges", plan_and_charges),
+    deterministic("draws and charges", draws_and_charges),
+    deterministic("scan of the release", release_scan),
+)
