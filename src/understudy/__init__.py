@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from understudy.accuracy import guarantee_for as guarantee_for
     from understudy.api import fit as fit
     from understudy.api import plan as plan
+    from understudy.disclosure.disclose import Disclosure as Disclosure
+    from understudy.disclosure.disclose import disclose as disclose
     from understudy.encoding import Codec as Codec
     from understudy.errors import BudgetExceeded as BudgetExceeded
     from understudy.errors import CheckpointError as CheckpointError
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 _NAMES_IN = {
     "accuracy": ("guarantee_for",),
     "api": ("fit", "plan"),
+    "disclosure.disclose": ("Disclosure", "disclose"),
     "encoding": ("Codec",),
     "errors": (
         "BudgetExceeded",

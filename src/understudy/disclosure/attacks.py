@@ -1,0 +1,237 @@
+"""Membership attacks on a synthetic table: each gives every row a score, higher where it looks more like a member.
+
+An attack sees the rows to score, the synthetic rows, and reference rows: real rows that were not fitted and are not
+scored. No attack knows which rows are members, and none needs the generator.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.neighbors import NearestNeighbors
+from sklearn.random_projection import GaussianRandomProjection
+
+from understudy.evaluation.counting import joint_keys
+from understudy.evaluation.parallel import run_in_threads
+from understudy.evaluation.table import EncodedTable
+from understudy.evaluation.validity import fingerprints
+
+NEIGHBOURS, DENSITY_NEIGHBOURS = 20, 5
+"""Nearest synthetic rows that are searched, and the one whose distance estimates a density."""
+MOST_FEATURES = 256
+"""Features of rows beyond this number are projected at random onto this many, which keeps distances nearly."""
+BINS = 16
+"""Of a numeric column, with about the same number of rows each, where values are counted."""
+MOST_PAIRS, NUM_QUERIES = 300, 100
+"""2-way marginals that are compared, and counting queries over three to five columns."""
+MOST_CODES = 200
+"""Discrete columns with more categories are numbers to the discriminator."""
+NO_DISTANCE = 1e-6
+"""Distances below this are those of copies; it keeps ratios of distances finite."""
+
+Scores = Float[np.ndarray, " rows"]
+
+
+class Neighbours(NamedTuple):
+    """The nearest rows of one table: their distances, the nearest first."""
+
+    distances: Float[np.ndarray, "rows k"]
+
+    @property
+    def nearest(self) -> Scores:
+        return self.distances[:, 0]
+
+    @property
+    def density_distance(self) -> Scores:
+        return self.distances[:, min(DENSITY_NEIGHBOURS, self.distances.shape[1]) - 1]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Attacked:
+    """What an attack sees, and what several attacks compute from it once."""
+
+    rows: EncodedTable
+    synthetic: EncodedTable
+    reference: EncodedTable
+    copies: Int[np.ndarray, " rows"]
+    """How many rows of the whole synthetic table equal each row."""
+    seed: int
+
+    @cached_property
+    def near_synthetic(self) -> Neighbours:
+        return self._near(self.synthetic)
+
+    @cached_property
+    def near_reference(self) -> Neighbours:
+        return self._near(self.reference)
+
+    @cached_property
+    def codes(self) -> tuple[list[list[np.ndarray]], list[int]]:
+        """Binned codes of the rows, the synthetic and the reference rows by column, and the number of codes."""
+        names = self.rows.layout.names
+        columns = [bin_column(name, (self.rows, self.synthetic, self.reference)) for name in names]
+        return [list(table) for table in zip(*(codes for codes, _ in columns), strict=True)], [n for _, n in columns]
+
+    def _near(self, searched: EncodedTable) -> Neighbours:
+        asked, known = project((self.rows, searched), self.seed)
+        return Neighbours(nearest_distances(known, asked, NEIGHBOURS))
+
+
+def count_copies(rows: EncodedTable, synthetic: EncodedTable) -> Int[np.ndarray, " rows"]:
+    """How many synthetic rows equal each row in all evaluated columns."""
+    found, counts = np.unique(fingerprints(synthetic), return_counts=True)
+    asked = fingerprints(rows)
+    at = np.minimum(np.searchsorted(found, asked), len(found) - 1)
+    return np.where(found[at] == asked, counts[at], 0)
+
+
+def project(tables: Sequence[EncodedTable], seed: int, columns: Sequence[str] | None = None) -> list[np.ndarray]:
+    """Features of several tables in one space of at most `MOST_FEATURES` dimensions."""
+    features = [table.features(columns) for table in tables]
+    if features[0].shape[1] <= MOST_FEATURES:
+        return features
+    projection = GaussianRandomProjection(MOST_FEATURES, random_state=seed).fit(features[0])
+    return [projection.transform(part).astype(np.float32) for part in features]
+
+
+def nearest_distances(
+    known: Float[np.ndarray, "known f"], asked: Float[np.ndarray, "asked f"], count: int
+) -> Float[np.ndarray, "asked k"]:
+    """Distances to the nearest known rows, in order."""
+    near = nearest_rows(known, asked, count)
+    # Computed again: the search subtracts large squares, and gives copies a small positive distance.
+    return np.stack([np.linalg.norm(asked - known[index], axis=1) for index in near.T], axis=1)
+
+
+def nearest_rows(
+    known: Float[np.ndarray, "known f"], asked: Float[np.ndarray, "asked f"], count: int
+) -> Int[np.ndarray, "asked k"]:
+    """Which known rows are nearest, in order."""
+    index = NearestNeighbors(n_neighbors=min(count, len(known)), algorithm="brute").fit(known)
+    return index.kneighbors(asked, return_distance=False)
+
+
+def bin_column(name: str, tables: Sequence[EncodedTable]) -> tuple[list[np.ndarray], int]:
+    """The column of each table as small codes on common bins, and the number of codes; nulls have one of their own."""
+    spec = tables[0].layout[name]
+    if not spec.is_numeric:
+        return [table[name] for table in tables], len(spec.categories) + 2
+    known = np.concatenate([table[name][~np.isnan(table[name])] for table in tables])
+    edges = np.unique(np.quantile(known, np.linspace(0, 1, BINS + 1)[1:-1])) if len(known) else np.array([])
+    codes = [np.where(np.isnan(table[name]), len(edges) + 1, np.digitize(table[name], edges)) for table in tables]
+    return codes, len(edges) + 2
+
+
+# ------------------------------------------------------------------------------------------------------------- attacks
+
+
+def exact_copies(seen: Attacked) -> Scores:
+    """How often the row occurs in the synthetic table."""
+    return seen.copies.astype(np.float64)
+
+
+def nearest_distance(seen: Attacked) -> Scores:
+    """Nearness of the closest synthetic row (Chen, Yu, Zhang and Fritz 2020, without calibration)."""
+    return -seen.near_synthetic.nearest
+
+
+def calibrated_distance(seen: Attacked) -> Scores:
+    """The same, relative to the closest reference row (Chen, Yu, Zhang and Fritz 2020)."""
+    return _log_distance(seen.near_reference.nearest) - _log_distance(seen.near_synthetic.nearest)
+
+
+def neighbourhood_count(seen: Attacked) -> Scores:
+    """Synthetic rows within the median distance of closest rows (Hilprecht, Härterich and Bernau 2019)."""
+    radius = np.median(seen.near_synthetic.nearest)
+    return (seen.near_synthetic.distances <= radius).sum(axis=1).astype(np.float64)
+
+
+def density_ratio(seen: Attacked) -> Scores:
+    """Density of the synthetic over that of the reference rows, by nearest neighbours (DOMIAS: van Breugel, Sun, Qian
+    and van der Schaar 2023)."""
+    return _log_distance(seen.near_reference.density_distance) - _log_distance(seen.near_synthetic.density_distance)
+
+
+def discriminator(seen: Attacked) -> Scores:
+    """A classifier that was trained to tell synthetic from reference rows (after LOGAN: Hayes, Melis, Danezis and De
+    Cristofaro 2019)."""
+    return classify(seen.reference, seen.synthetic, [seen.rows], seed=seen.seed)[0]
+
+
+def marginal_ratio(seen: Attacked) -> Scores:
+    """The likelihood ratio of 2-way marginals of the synthetic and the reference rows (after Homer et al. 2008)."""
+    pairs = list(itertools.combinations(range(len(seen.rows.layout.names)), 2))
+    if len(pairs) > MOST_PAIRS:
+        chosen = np.random.default_rng([seen.seed, 1]).choice(len(pairs), MOST_PAIRS, replace=False)
+        pairs = [pairs[at] for at in chosen]
+    return _count_ratio(seen, pairs or [(0,)])
+
+
+def query_counts(seen: Attacked) -> Scores:
+    """Counts of rows that agree with the row in random sets of columns, in the synthetic and in the reference rows
+    (after Houssiau et al. 2022)."""
+    generator, columns = np.random.default_rng([seen.seed, 2]), len(seen.rows.layout.names)
+    sizes = generator.integers(min(3, columns), min(5, columns) + 1, NUM_QUERIES)
+    return _count_ratio(seen, [tuple(generator.choice(columns, size, replace=False)) for size in sizes])
+
+
+ATTACKS: Mapping[str, Callable[[Attacked], Scores]] = {
+    attack.__name__: attack
+    for attack in (
+        exact_copies,
+        nearest_distance,
+        calibrated_distance,
+        neighbourhood_count,
+        density_ratio,
+        discriminator,
+        marginal_ratio,
+        query_counts,
+    )
+}
+"""By name."""
+
+
+def classify(
+    zeros: EncodedTable, ones: EncodedTable, asked: Sequence[EncodedTable], *, seed: int
+) -> list[Float[np.ndarray, " rows"]]:
+    """Train boosted trees to tell two tables apart; for each row asked about, the log-odds that it is of the second."""
+    known = np.concatenate([_columns(zeros), _columns(ones)])
+    labels = np.repeat([0, 1], [zeros.num_rows, ones.num_rows])
+    model = HistGradientBoostingClassifier(
+        max_iter=60,
+        max_leaf_nodes=15,
+        early_stopping=False,
+        class_weight="balanced",
+        categorical_features=[not spec.is_numeric and len(spec.labels) <= MOST_CODES for spec in zeros.layout.columns],
+        random_state=seed,
+    )
+    run_in_threads([partial(model.fit, known, labels)])
+    return [model.decision_function(_columns(table)) for table in asked]
+
+
+def _columns(table: EncodedTable) -> Float[np.ndarray, "rows columns"]:
+    columns = [np.clip(table[spec.name], -1e100, 1e100) for spec in table.layout.columns]
+    return np.stack(columns, axis=1).astype(np.float64)
+
+
+def _log_distance(distances: Scores) -> Scores:
+    return np.log(np.maximum(distances, NO_DISTANCE))
+
+
+def _count_ratio(seen: Attacked, cliques: Sequence[tuple[int, ...]]) -> Scores:
+    """The mean over cliques of the log ratio of both tables' frequencies in the row's cell."""
+    codes, sizes = seen.codes
+    total = np.zeros(seen.rows.num_rows)
+    for clique in cliques:
+        parts = [[columns[at] for at in clique] for columns in codes]
+        keys = joint_keys(parts, [sizes[at] for at in clique])
+        cells = np.unique(np.concatenate(keys), return_inverse=True)[1]
+        asked, synthetic, reference = np.split(cells, np.cumsum([len(key) for key in keys])[:-1])
+        counts = [np.bincount(part, minlength=cells.max() + 1) + 0.5 for part in (synthetic, reference)]
+        total += np.log(counts[0][asked] / len(synthetic)) - np.log(counts[1][asked] / len(reference))
+    return total / len(cliques)

@@ -1,0 +1,273 @@
+"""`disclose`: what a synthetic table discloses about the rows that it was made from, against rows that were held out.
+
+Not private: it reads all real rows. It needs no generator, so the table may have any origin.
+"""
+
+import dataclasses
+import datetime
+import enum
+import json
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from understudy._version import __version__
+from understudy.disclosure import sentences
+from understudy.disclosure.attributes import SecretColumn, has_values, measure_attributes
+from understudy.disclosure.combinations import MIN_CELL, Combinations, measure_combinations
+from understudy.disclosure.inputs import DisclosureTables, Source, find_columns, read_tables
+from understudy.disclosure.membership import Ceiling, Membership, measure_membership
+from understudy.disclosure.rates import CONFIDENCE
+from understudy.errors import ConfigError, TableError
+from understudy.evaluation.inputs import name_of
+from understudy.evaluation.scorecard import Scorecard, refuse_release
+from understudy.evaluation.scores import Json
+from understudy.privacy.ledger import Statement
+from understudy.progress import ShowProgress, open_progress, stretch_progress
+from understudy.run.atomic import atomic_write
+from understudy.schema import SchemaSource, as_schema
+from understudy.summary import Summarized, Summary
+from understudy.tables import ReadOptions
+
+FORMAT, VERSION = "understudy-disclosure", 1
+WARNING = "This report contains statistics of the real data. Do not share it."
+FALSE_ALARM_RATE = 0.01
+"""The probability, at most, of any finding about a table that does not depend on which rows were held out."""
+CHECKS = 4
+"""Copies, attacks, attribute inference and combinations: each has an equal part of the false-alarm rate."""
+DRIFT_ALARM = 1e-3
+"""The probability at which rows that were held out at random are called different from the training rows."""
+
+
+class Finding(enum.StrEnum):
+    """What a report can find."""
+
+    COPIES = "copies"
+    MEMBERSHIP = "membership"
+    CEILING = "ceiling"
+    """More than the guarantee allows."""
+    ATTRIBUTES = "attributes"
+    COMBINATIONS = "combinations"
+
+
+class HasStatement(Protocol):
+    @property
+    def statement(self) -> Statement: ...
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Disclosure(Summarized):
+    """A disclosure report: its figures, what they show, and the same as a JSON document.
+
+    Not private: it contains statistics of the real data. See `disclose` for an example.
+    """
+
+    synthetic: str
+    """The name of the synthetic table."""
+    rows: Json
+    """Numbers of rows by table."""
+    seed: int
+    membership: Membership
+    attributes: tuple[SecretColumn, ...]
+    combinations: Combinations | None
+    """None: no quasi-identifiers were named."""
+    notes: tuple[str, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found beyond chance, all with a false-alarm rate of at most `FALSE_ALARM_RATE` together."""
+        allowed = FALSE_ALARM_RATE / CHECKS
+        points, copies = self.membership.points, self.membership.copies
+        ceiling = self.membership.ceiling.at(copies.held_out.high)
+        found = {
+            Finding.COPIES: copies.p_value <= allowed,
+            Finding.MEMBERSHIP: min(point.p_value for point in points) * len(points) <= allowed,
+            Finding.CEILING: any(point.exceeds_ceiling for point in points)
+            or (ceiling is not None and copies.training.low > ceiling),
+            Finding.ATTRIBUTES: any(each.p_value * len(self.attributes) <= allowed for each in self.attributes),
+            Finding.COMBINATIONS: self.combinations is not None and self.combinations.once.p_value <= allowed,
+        }
+        return tuple(finding for finding, is_found in found.items() if is_found)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes the figures misleading."""
+        if self.membership.drift_p_value > DRIFT_ALARM:
+            return ()
+        return (
+            "The held-out rows differ from the training rows more than a random split explains. Differences below may "
+            "then be due to that and not to disclosure. Hold out rows at random.",
+        )
+
+    @property
+    def sentences(self) -> dict[str, str]:
+        """What the figures show, one paragraph for each part."""
+        found = self.findings
+        texts = {
+            "Membership": sentences.membership(
+                self.membership, is_found=Finding.MEMBERSHIP in found, is_beyond=Finding.CEILING in found
+            ),
+            "Copies": sentences.copies(self.membership.copies, is_found=Finding.COPIES in found),
+            "Attributes": sentences.attributes(self.attributes, is_found=Finding.ATTRIBUTES in found),
+        }
+        if self.combinations is not None:
+            is_found = Finding.COMBINATIONS in found
+            texts["Combinations"] = sentences.combinations(self.combinations, is_found=is_found)
+        return texts
+
+    def to_json(self) -> Json:
+        """The whole report."""
+        figures = {name: _plain(getattr(self, name)) for name in ("membership", "attributes", "combinations")}
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "warning": WARNING,
+            "understudy": __version__,
+            "created": datetime.date.today().isoformat(),
+            "synthetic": self.synthetic,
+            "rows": dict(self.rows),
+            "seed": self.seed,
+            "confidence": CONFIDENCE,
+            "false_alarm_rate": FALSE_ALARM_RATE,
+            "findings": [finding.value for finding in self.findings],
+            "sentences": self.sentences,
+            "warnings": list(self.warnings),
+            "notes": [*self.notes, *sentences.limits()],
+            **figures,
+        }
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the report as JSON, atomically; never into a release, which may be shared."""
+        refuse_release(path)
+        with atomic_write(path, force=force) as file:
+            file.write((json.dumps(self.to_json(), ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+    def add_to(self, scorecard: Scorecard) -> Scorecard:
+        """The scorecard of the same synthetic table with this report, for `write_report`."""
+        if self.synthetic not in scorecard.methods:
+            raise ConfigError(
+                f"The scorecard has no table {self.synthetic!r}, only {', '.join(map(repr, scorecard.methods))}."
+            )
+        content = scorecard.to_json()
+        others = [each for each in content.get("disclosure", ()) if each["synthetic"] != self.synthetic]
+        return Scorecard({**content, "disclosure": [*others, self.to_json()]})
+
+    def summary(self) -> Summary:
+        """Its sentences, below the warning."""
+        rows = [
+            (point.aim, sentences.ATTACK_NAMES[point.attack], *sentences.percents(point))
+            for point in self.membership.points
+        ]
+        head = ("attack chosen for", "attack", "true positives", "false positives")
+        return Summary(WARNING, {}, head, rows, (*self.warnings, *self.sentences.values()))
+
+
+def disclose(
+    real: Source,
+    synthetic: Source,
+    *,
+    holdout: Source,
+    schema: SchemaSource | None = None,
+    quasi_identifiers: Sequence[str] = (),
+    secrets: Sequence[str] | None = None,
+    min_cell: int = MIN_CELL,
+    statement: Statement | HasStatement | None = None,
+    holdout_from_split: bool = False,
+    reading: ReadOptions | None = None,
+    seed: int = 0,
+    progress: ShowProgress = None,
+) -> Disclosure:
+    """Attack a synthetic table of any origin, and compare with real rows that it was not made from.
+
+    Not private: it reads all real rows. A report without findings is no proof of privacy: it says what these attacks
+    did not find. The guarantee of a certificate holds against every attack.
+
+    Args:
+        real: The rows that the synthetic table was made from; a frame or a path.
+        synthetic: The synthetic table.
+        holdout: At least 200 real rows of the same population, held out at random and not fitted.
+        schema: Kinds, categories and ranges; what it leaves open is read off the real rows.
+        quasi_identifiers: Columns that an attacker may know of a person. Rare combinations of them are counted, and
+            secrets are guessed from them.
+        secrets: Columns to guess; default: all.
+        min_cell: Combinations of fewer training rows count as small cells.
+        statement: A release or its statement: what its guarantee allows is compared with what the attacks reached.
+        holdout_from_split: Whether `synth --split` wrote the holdout: its rows are then removed from `real`.
+        reading: How to read text files and workbooks.
+        seed: Of subsamples, splits and models; from 0 to 2^32 - 1.
+        progress: True for a progress bar, or a function of the fraction done and what is being computed.
+
+    >>> import numpy as np, pyarrow as pa
+    >>> draw = np.random.default_rng(0).uniform(size=(3, 400))
+    >>> train, held, other = ({"x": part[:200], "y": part[200:]} for part in draw)
+    >>> report = disclose(pa.table(train), pa.table(train), holdout=pa.table(held))
+    >>> [finding.value for finding in report.findings]
+    ['copies', 'membership', 'attributes']
+    >>> disclose(pa.table(train), pa.table(other), holdout=pa.table(held)).findings
+    ()
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
+        raise ConfigError(f"seed must be a whole number from 0 to 2^32 - 1, found {seed!r}.")
+    if isinstance(min_cell, bool) or not isinstance(min_cell, int) or min_cell < 2:
+        raise ConfigError(f"min_cell must be a whole number of at least 2, found {min_cell!r}.")
+    declared = None if schema is None else as_schema(schema)
+    ceiling = Ceiling.of(_statement_of(statement))
+    with open_progress(progress, "attacking") as shown:
+        report = stretch_progress(shown, 0.0, 1.0)
+        report(0.0, "reading the tables")
+        tables = read_tables(
+            real,
+            synthetic,
+            holdout,
+            schema=declared,
+            from_split=holdout_from_split,
+            reading=reading or ReadOptions(),
+            seed=int(seed),
+        )
+        known = find_columns(tables.layout, quasi_identifiers, "quasi-identifiers")
+        chosen = _find_secrets(tables, secrets, known)
+        parts = (tables.real, tables.holdout, tables.synthetic)
+        report(0.1, "membership")
+        membership = measure_membership(*parts, ceiling, seed=int(seed))
+        report(0.6, "attribute inference")
+        attributes = measure_attributes(*parts, chosen, known or tables.layout.names, seed=int(seed))
+        combinations = measure_combinations(*parts, known, min_cell) if known else None
+        report(1.0, "attacked")
+    rows = {name: getattr(tables, name).num_rows for name in ("real", "holdout", "synthetic")}
+    name = name_of(synthetic, "synthetic")
+    return Disclosure(name, rows, int(seed), membership, attributes, combinations, tables.notes)
+
+
+def _statement_of(given: Statement | HasStatement | None) -> Statement | None:
+    statement = given if given is None or isinstance(given, Statement) else getattr(given, "statement", None)
+    if given is not None and not isinstance(statement, Statement):
+        raise ConfigError(f"statement must be a release or its statement, found {type(given).__name__}.")
+    return statement
+
+
+def _find_secrets(tables: DisclosureTables, secrets: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
+    """The columns to guess. Named ones must have values, and a column to guess them from."""
+    if secrets is None:
+        return tuple(name for name in tables.layout.names if name not in known) or tables.layout.names
+    names = find_columns(tables.layout, secrets, "secret columns")
+    for name in names:
+        if not has_values(tables.real, name).any() or not has_values(tables.holdout, name).any():
+            raise TableError(f"The secret column {name!r} has only nulls. Name a column with values.", column=name)
+        if not [other for other in known or tables.layout.names if other != name]:
+            raise ConfigError(f"There is no column to guess {name!r} from. Name another quasi-identifier.")
+    return names
+
+
+def _plain(value: object) -> object:
+    """Dataclasses and named tuples as JSON objects, floats to six digits."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value

@@ -1,0 +1,190 @@
+"""Reads the three tables of a disclosure report on one layout, and refuses those that would mislead."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from understudy.disclosure.rates import Rate, excess_p_value
+from understudy.errors import ConfigError, SchemaError, TableError, did_you_mean
+from understudy.evaluation.inputs import path_of
+from understudy.evaluation.table import EncodedTable, Layout
+from understudy.evaluation.validity import fingerprints
+from understudy.schema import Schema
+from understudy.schema.values import format_list
+from understudy.tables import Frame, ReadOptions, as_arrow
+
+Source: TypeAlias = "Frame | str | os.PathLike[str]"
+
+MIN_ROWS = 200
+"""Of the training and of the held-out rows: a quarter of the latter, 50 rows, is what a false-positive rate is
+measured on."""
+MIN_SYNTHETIC = 100
+PART_OF = 0.99
+"""A holdout was taken from the real table if this fraction of its rows is in it; numbers may have been rounded."""
+OVERLAP_ALARM = 1e-6
+"""The probability at which rows that were held out at random are refused as overlapping."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DisclosureTables:
+    """Training, held-out and synthetic rows on one layout, with one row per privacy unit where units are declared."""
+
+    real: EncodedTable
+    holdout: EncodedTable
+    synthetic: EncodedTable
+    notes: tuple[str, ...]
+
+    @property
+    def layout(self) -> Layout:
+        return self.real.layout
+
+
+def read_tables(
+    real: Source,
+    synthetic: Source,
+    holdout: Source,
+    *,
+    schema: Schema | None,
+    from_split: bool,
+    reading: ReadOptions,
+    seed: int,
+) -> DisclosureTables:
+    """Read and check all three tables.
+
+    `from_split`: the holdout was written by `synth --split`, so its rows are removed from the real table if that
+    still has them. Categories and ranges that the schema leaves open are read off the training and the held-out rows
+    together: were they read off one of them, they would tell both apart.
+    """
+    table = _read(real, schema, "real table", reading)
+    kinds = dataclasses.replace(Schema.draft(table.schema) if schema is None else schema, drafted=False)
+    held = _read(holdout, kinds, "holdout", reading, is_written=from_split)
+    fake = _read(synthetic, kinds, "synthetic table", reading, is_written=True)
+    names = [column.name for column in kinds.modelled]
+    for part, what in ((table, "real table"), (held, "holdout"), (fake, "synthetic table")):
+        _require_columns(part, names, what)
+    both = pa.concat_tables([table.select(names), held.select(names)], promote_options="permissive")
+    layout = Layout.of(both, dataclasses.replace(kinds, drafted=schema is None or schema.drafted))
+    layout = dataclasses.replace(layout, schema=kinds)
+    notes = list(layout.notes)
+    encoded, test = layout.read(table, "real table"), layout.read(held, "holdout")
+    if from_split and (rest := _rows_without(encoded, test)) is not None:
+        table, encoded = table.take(rest), encoded.take(rest)
+        notes.append("The held-out rows were left out of the real table.")
+    if kinds.unit is not None and all(kinds.unit in part.column_names for part in (table, held)):
+        encoded, test = _one_row_per_unit(table, held, encoded, test, kinds.unit, seed)
+        notes.append(f"One row of each value of {kinds.unit!r} was drawn, since rows of one unit are not independent.")
+    _check_sizes(encoded, test, fake)
+    _refuse_overlap(encoded, test, seed)
+    return DisclosureTables(encoded, test, layout.read(fake, "synthetic table"), tuple(notes))
+
+
+def find_columns(layout: Layout, names: Sequence[str], what: str) -> tuple[str, ...]:
+    """The evaluated columns of these names, each once."""
+    if isinstance(names, str):
+        raise ConfigError(f"{what} must be a list of columns, not a string.")
+    for name in names:
+        if name not in layout.names:
+            known = "" if name not in layout.schema else " It is dropped, an id, text or empty."
+            raise ConfigError(
+                f"{what}: {name!r} is not an evaluated column.{known}{did_you_mean(name, layout.names)} "
+                f"Expected some of {format_list(list(layout.names))}."
+            )
+    return tuple(dict.fromkeys(names))
+
+
+def _read(
+    source: Source, schema: Schema | None, what: str, reading: ReadOptions, *, is_written: bool = False
+) -> pa.Table:
+    if (path := path_of(source)) is not None and not path.exists():
+        raise TableError(f"The {what} cannot be read. {path} does not exist. Check the spelling and the folder.")
+    try:
+        reading = reading.of_synthetic(source) if is_written else reading
+        if schema is None:
+            table = as_arrow(source, reading=reading)[0]
+        else:
+            table = as_arrow(source, schema, reading=reading.of_named(source))[0]
+    except (TableError, SchemaError) as error:
+        raise type(error)(f"The {what} cannot be read. {error}") from None
+    if not table.num_rows:
+        raise TableError(f"The {what} has no rows. Expected a table with rows: check the file.")
+    return table
+
+
+def _require_columns(table: pa.Table, names: Sequence[str], what: str) -> None:
+    absent = [name for name in names if name not in table.column_names]
+    if absent:
+        raise SchemaError(
+            f"The {what} lacks {'the column' if len(absent) == 1 else 'the columns'} {format_list(absent)}."
+            f"{did_you_mean(absent[0], table.column_names)} All three tables must have the columns of the "
+            "schema, or of the real table if there is none.",
+            column=absent[0],
+        )
+
+
+def _check_sizes(real: EncodedTable, holdout: EncodedTable, synthetic: pa.Table) -> None:
+    for table, what in ((holdout, "holdout"), (real, "real table")):
+        if table.num_rows < MIN_ROWS:
+            raise TableError(
+                f"The {what} has {table.num_rows:,} rows to attack; at least {MIN_ROWS} are needed, because false "
+                f"positives are counted on a quarter of the held-out rows. Hold out more rows, such as a fifth."
+            )
+    if synthetic.num_rows < MIN_SYNTHETIC:
+        raise TableError(
+            f"The synthetic table has {synthetic.num_rows:,} rows; at least {MIN_SYNTHETIC} are needed for attacks "
+            "that estimate densities. Sample more rows."
+        )
+
+
+def _rows_without(real: EncodedTable, holdout: EncodedTable) -> np.ndarray | None:
+    """The real rows without the held-out ones, twin by twin; None: the holdout is not part of the real table."""
+    known, asked = fingerprints(real), fingerprints(holdout)
+    found, counts = np.unique(asked, return_counts=True)
+    order = np.argsort(known, kind="stable")
+    ordered = known[order]
+    rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)  # 0 for the first of its twins
+    at = np.minimum(np.searchsorted(found, ordered), len(found) - 1)
+    taken = (found[at] == ordered) & (rank < counts[at])
+    return np.sort(order[~taken]) if taken.sum() >= PART_OF * len(asked) else None
+
+
+def _refuse_overlap(real: EncodedTable, holdout: EncodedTable, seed: int) -> None:
+    """Refuse a holdout of which more rows are in the real table than common rows explain.
+
+    As many real rows as are held out, but at most half, are set aside. If the holdout was held out at random, both
+    equal a row of the rest equally often, and Fisher's test refuses it with probability at most `OVERLAP_ALARM`.
+    """
+    fraction = min(0.5, holdout.num_rows / real.num_rows)
+    aside, rest = (fingerprints(part) for part in real.split(fraction, seed=seed))
+    held = fingerprints(holdout)
+    rates = [Rate.of(int(np.isin(keys, rest).sum()), len(keys)) for keys in (held, aside)]
+    if excess_p_value(*rates) < OVERLAP_ALARM:
+        raise TableError(
+            f"The holdout overlaps the real table: {rates[0].value:.0%} of its rows equal a training row, where "
+            f"{rates[1].value:.0%} would be expected of common rows. Hold out rows that are not fitted: 'understudy "
+            "split', or --split of 'synth'."
+        )
+
+
+def _one_row_per_unit(
+    table: pa.Table, held: pa.Table, real: EncodedTable, holdout: EncodedTable, unit: str, seed: int
+) -> tuple[EncodedTable, EncodedTable]:
+    """One row of each unit, drawn at random. Units that are in both tables are refused."""
+    ids = pa.chunked_array([part for each in (table, held) for part in each.column(unit).cast(pa.string()).chunks])
+    codes = ids.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False)
+    ours, theirs = np.split(codes, [table.num_rows])
+    if shared := int(np.isin(np.unique(theirs), ours).sum()):
+        raise TableError(
+            f"The holdout overlaps the real table: {shared:,} values of the unit {unit!r} are in both. Hold out whole "
+            "units: 'understudy split', or --split of 'synth'.",
+            column=unit,
+        )
+    generator = np.random.default_rng([seed, 4])
+    drawn = []
+    for keys in (ours, theirs):
+        order = generator.permutation(len(keys))
+        drawn.append(np.sort(order[np.unique(keys[order], return_index=True)[1]]))
+    return real.take(drawn[0]), holdout.take(drawn[1])

@@ -1,0 +1,276 @@
+"""Membership: how much better than chance an attacker tells training rows from held-out rows.
+
+Attack and threshold are chosen on one half of the rows, and every figure is from the other half, so the choice does
+not flatter it. Half of the held-out rows are the reference of the attacks and are never scored.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Self
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.stats import bootstrap, mannwhitneyu, rankdata
+
+from understudy.disclosure.attacks import ATTACKS, Attacked, classify, count_copies
+from understudy.disclosure.rates import CONFIDENCE, Difference, Rate, difference, excess_p_value
+from understudy.evaluation.table import EncodedTable
+from understudy.evaluation.validity import fingerprints
+from understudy.privacy.ledger import Statement
+
+FALSE_POSITIVE_RATES = (0.01, 0.05)
+"""At which true-positive rates are reported."""
+MOST_SCORED, MOST_SEARCHED = 10_000, 30_000
+"""The most rows of each kind that attacks score, and that they search: bounds time and memory."""
+CURVE_POINTS = 60
+RESAMPLES = 500
+"""Of the bootstrap of the AUC."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ceiling:
+    """The largest true-positive rate that a guarantee allows at a false-positive rate; or why there is none."""
+
+    epsilon: float | None
+    delta: float | None
+    why_not: str = ""
+
+    @classmethod
+    def of(cls, statement: Statement | None) -> Self:
+        if statement is None:
+            return cls(None, None, "There is no certificate, so there is no ceiling to compare with.")
+        if statement.seeded:
+            return cls(None, None, "The noise of the release was seeded, so its certificate gives no ceiling.")
+        if not statement.is_private:
+            return cls(None, None, "The release is not private, so its certificate gives no ceiling.")
+        return cls(statement.epsilon, statement.delta)
+
+    def at(self, fpr: float) -> float | None:
+        """The larger of both bounds of (epsilon, delta)-differential privacy would not hold, so the smaller one."""
+        if self.epsilon is None or self.delta is None:
+            return None
+        grown = math.exp(min(self.epsilon, 700.0)) * fpr + self.delta
+        shrunk = 1 - math.exp(-self.epsilon) * (1 - self.delta - fpr)
+        return max(0.0, min(1.0, grown, shrunk))
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatingPoint:
+    """One attack at one threshold, both chosen on the other half of the rows."""
+
+    aim: str
+    """What was largest on the other half: "1 %" and "5 %" of false positives, or "advantage"."""
+    attack: str
+    true_positives: Rate
+    false_positives: Rate
+    advantage: Difference
+    p_value: float
+    """That training rows are recognised no more often than held-out rows."""
+    ceiling: float | None
+    """The largest true-positive rate that the guarantee allows at the upper end of the false-positive rate."""
+
+    @property
+    def exceeds_ceiling(self) -> bool:
+        return self.ceiling is not None and self.true_positives.low > self.ceiling
+
+
+@dataclasses.dataclass(frozen=True)
+class Copies:
+    """Rows that occur once among all real rows, and whether the synthetic table repeats them."""
+
+    training: Rate
+    held_out: Rate
+    p_value: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Membership:
+    """All figures about membership."""
+
+    points: tuple[OperatingPoint, ...]
+    auc: Difference
+    auc_attack: str
+    curve: Mapping[str, Sequence[float]]
+    """False and true positives of the attack with the largest advantage, on the half that is reported."""
+    attacks: Mapping[str, float]
+    """The AUC of every attack on the half on which they were chosen: for orientation only."""
+    copies: Copies
+    ceiling: Ceiling
+    rows: Mapping[str, int]
+    drift_p_value: float
+    """That the held-out rows are from another population than the training rows."""
+
+
+def measure_membership(
+    real: EncodedTable, holdout: EncodedTable, synthetic: EncodedTable, ceiling: Ceiling, *, seed: int
+) -> Membership:
+    """Run all attacks and report the best of them without the bias of having chosen it.
+
+    Every test is exact if the held-out rows were held out at random, because then chance alone decides which of the
+    rows with a given score are training rows.
+    """
+    reference, outside = holdout.split(0.5, seed=seed)
+    members, others = (table.at_most(MOST_SCORED, seed=seed) for table in (real, outside))
+    rows = _join(members, others)
+    seen = Attacked(
+        rows=rows,
+        synthetic=synthetic.at_most(MOST_SEARCHED, seed=seed),
+        reference=reference.at_most(MOST_SEARCHED, seed=seed),
+        copies=count_copies(rows, synthetic),
+        seed=seed,
+    )
+    is_member = np.arange(rows.num_rows) < members.num_rows
+    scores = {name: attack(seen) for name, attack in ATTACKS.items()}
+    chosen_on = _random_half(is_member, seed)
+    choice = {name: _Split.of(score, is_member, chosen_on) for name, score in scores.items()}
+    report = {name: _Split.of(score, is_member, ~chosen_on) for name, score in scores.items()}
+    aims: dict[str, Callable[[_Split], tuple[float, float]]] = {
+        **{f"{100 * rate:g} %": _largest_at(rate) for rate in FALSE_POSITIVE_RATES},
+        "advantage": _largest_advantage,
+    }
+    points = tuple(_point(aim, best, choice, report, ceiling) for aim, best in aims.items())
+    areas = {name: split.auc for name, split in choice.items()}
+    strongest = max(areas, key=lambda name: areas[name])
+    return Membership(
+        points=points,
+        auc=_auc_interval(report[strongest], seed),
+        auc_attack=strongest,
+        curve=report[points[-1].attack].curve(),
+        attacks={name: round(area, 4) for name, area in areas.items()},
+        copies=measure_copies(real, holdout, synthetic),
+        ceiling=ceiling,
+        rows={
+            "training_rows": members.num_rows,
+            "held_out_rows": others.num_rows,
+            "reference_rows": seen.reference.num_rows,
+            "synthetic_rows": seen.synthetic.num_rows,
+        },
+        drift_p_value=_drift_p_value(members, holdout.at_most(MOST_SCORED, seed=seed), seed),
+    )
+
+
+def measure_copies(real: EncodedTable, holdout: EncodedTable, synthetic: EncodedTable) -> Copies:
+    """Whether the synthetic table repeats training rows more often than held-out rows that are just as unusual.
+
+    Only rows that occur once among the training and held-out rows together count: what many people have in common is
+    repeated by every good table.
+    """
+    keys = [fingerprints(table) for table in (real, holdout)]
+    found, counts = np.unique(np.concatenate(keys), return_counts=True)
+    once, copied = found[counts == 1], fingerprints(synthetic)
+    single = [key[np.isin(key, once)] for key in keys]
+    if not all(map(len, single)):
+        return Copies(Rate(0, 0, 0.0, 0.0, 1.0), Rate(0, 0, 0.0, 0.0, 1.0), 1.0)
+    training, held_out = (Rate.of(int(np.isin(key, copied).sum()), len(key)) for key in single)
+    return Copies(training, held_out, excess_p_value(training, held_out))
+
+
+# -------------------------------------------------------------------------------------------------------------- choice
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Split:
+    """Scores of members and of others, on one half of the rows."""
+
+    members: Float[np.ndarray, " members"]
+    others: Float[np.ndarray, " others"]
+
+    @classmethod
+    def of(cls, scores: np.ndarray, is_member: np.ndarray, half: np.ndarray) -> Self:
+        return cls(scores[is_member & half], scores[~is_member & half])
+
+    @property
+    def auc(self) -> float:
+        return _auc(self.members, self.others)
+
+    def rates(self, threshold: float) -> tuple[Rate, Rate]:
+        """True and false positives: scores above the threshold."""
+        return tuple(Rate.of(int((part > threshold).sum()), len(part)) for part in (self.members, self.others))  # type: ignore[return-value]
+
+    def curve(self) -> dict[str, list[float]]:
+        """False and true positives at thresholds that are spread evenly over the logarithm of the former."""
+        wanted = np.concatenate([[0.0], np.geomspace(1 / len(self.others), 1.0, CURVE_POINTS)])
+        thresholds = np.unique(np.quantile(self.others, 1 - wanted, method="higher"))[::-1]
+        pairs = {((self.others > t).mean(), (self.members > t).mean()) for t in [*thresholds, -np.inf]}
+        fpr, tpr = zip(*sorted(pairs), strict=True)
+        return {"fpr": [round(float(x), 5) for x in fpr], "tpr": [round(float(x), 5) for x in tpr]}
+
+
+def _largest_at(rate: float) -> Callable[[_Split], tuple[float, float]]:
+    """The true-positive rate, and its threshold, at no more than this fraction of false positives."""
+
+    def best(split: _Split) -> tuple[float, float]:
+        threshold = np.sort(split.others)[::-1][int(rate * len(split.others))]
+        return float((split.members > threshold).mean()), float(threshold)
+
+    return best
+
+
+def _largest_advantage(split: _Split) -> tuple[float, float]:
+    """The largest difference of true- and false-positive rate, and its threshold."""
+    thresholds = np.unique(np.concatenate([split.members, split.others]))
+    rates = [
+        1 - np.searchsorted(np.sort(part), thresholds, "right") / len(part) for part in (split.members, split.others)
+    ]
+    at = int(np.argmax(rates[0] - rates[1]))
+    return float(rates[0][at] - rates[1][at]), float(thresholds[at])
+
+
+def _point(
+    aim: str,
+    best: Callable[[_Split], tuple[float, float]],
+    choice: Mapping[str, _Split],
+    report: Mapping[str, _Split],
+    ceiling: Ceiling,
+) -> OperatingPoint:
+    found = {name: best(split) for name, split in choice.items()}
+    attack = max(found, key=lambda name: found[name][0])
+    true, false = report[attack].rates(found[attack][1])
+    return OperatingPoint(
+        aim, attack, true, false, difference(true, false), excess_p_value(true, false), ceiling.at(false.high)
+    )
+
+
+def _random_half(is_member: Bool[np.ndarray, " rows"], seed: int) -> Bool[np.ndarray, " rows"]:
+    """Half of the members and half of the others."""
+    half = np.zeros(len(is_member), dtype=bool)
+    generator = np.random.default_rng([seed, 5])
+    for rows in (np.flatnonzero(is_member), np.flatnonzero(~is_member)):
+        half[generator.permutation(rows)[: len(rows) // 2]] = True
+    return half
+
+
+def _join(first: EncodedTable, second: EncodedTable) -> EncodedTable:
+    columns = {name: np.concatenate([first[name], second[name]]) for name in first.layout.names}
+    return EncodedTable(first.layout, columns)
+
+
+# ----------------------------------------------------------------------------------------------------------------- AUC
+
+
+def _auc(members: np.ndarray, others: np.ndarray) -> float:
+    """The probability that a member has the higher score; ties count half."""
+    ranks = rankdata(np.concatenate([members, others]))[: len(members)]
+    return float((ranks.sum() - len(members) * (len(members) + 1) / 2) / (len(members) * len(others)))
+
+
+def _auc_interval(split: _Split, seed: int) -> Difference:
+    samples = (split.members, split.others)
+    drawn = bootstrap(
+        samples,
+        _auc,
+        n_resamples=RESAMPLES,
+        vectorized=False,
+        confidence_level=CONFIDENCE,
+        method="percentile",
+        rng=np.random.default_rng([seed, 6]),
+    ).confidence_interval
+    return Difference(split.auc, float(drawn.low), float(drawn.high))
+
+
+def _drift_p_value(real: EncodedTable, holdout: EncodedTable, seed: int) -> float:
+    """Half of both tables train a classifier; do its scores of the other halves differ?"""
+    (train_real, test_real), (train_held, test_held) = (table.split(0.5, seed=seed) for table in (real, holdout))
+    scores = classify(train_real, train_held, [test_held, test_real], seed=seed)
+    return float(mannwhitneyu(*scores, alternative="greater").pvalue)

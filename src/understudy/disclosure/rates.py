@@ -1,0 +1,56 @@
+"""Rates with exact intervals, and the exact test that all checks share."""
+
+import dataclasses
+from typing import NamedTuple
+
+from scipy.stats import binomtest, hypergeom
+
+CONFIDENCE = 0.99
+"""Of every interval: two-sided."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Rate:
+    """A number of rows out of a total, with its Clopper-Pearson interval.
+
+    >>> rate = Rate.of(5, 100)
+    >>> rate.value, round(rate.low, 3), round(rate.high, 3)
+    (0.05, 0.011, 0.135)
+    """
+
+    count: int
+    total: int
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, count: int, total: int) -> "Rate":
+        interval = binomtest(count, total).proportion_ci(CONFIDENCE, method="exact")
+        return cls(count, total, count / total, float(interval.low), float(interval.high))
+
+
+class Difference(NamedTuple):
+    """A difference of two rates with an interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def difference(first: Rate, second: Rate) -> Difference:
+    """The first rate minus the second. The interval combines the ends of both intervals, so it is wider than needed."""
+    return Difference(first.value - second.value, first.low - second.high, first.high - second.low)
+
+
+def excess_p_value(members: Rate, others: Rate) -> float:
+    """The one-sided p-value of Fisher's exact test that the rate of the members is not the larger one.
+
+    It is exact wherever it was chance alone that made a row a member: given all rows that were counted, the number of
+    members among them is then hypergeometric.
+
+    >>> round(excess_p_value(Rate.of(10, 10), Rate.of(0, 10)), 8)
+    5.41e-06
+    """
+    counted = members.count + others.count
+    return float(hypergeom.sf(members.count - 1, members.total + others.total, members.total, counted))

@@ -1,0 +1,150 @@
+"""What the figures of a disclosure report show, as sentences. They follow from the figures by fixed rules."""
+
+from collections.abc import Sequence
+
+from understudy.disclosure.attacks import ATTACKS
+from understudy.disclosure.attributes import SecretColumn
+from understudy.disclosure.combinations import Combinations, SmallCells
+from understudy.disclosure.membership import Copies, Membership, OperatingPoint
+from understudy.disclosure.rates import CONFIDENCE, Rate
+
+ATTACK_NAMES = {
+    "exact_copies": "exact copies",
+    "nearest_distance": "nearest synthetic row",
+    "calibrated_distance": "nearest row, calibrated",
+    "neighbourhood_count": "neighbourhood count",
+    "density_ratio": "density ratio",
+    "discriminator": "discriminator",
+    "marginal_ratio": "ratio of 2-way marginals",
+    "query_counts": "counting queries",
+}
+"""As people read them."""
+
+
+def percents(point: OperatingPoint) -> tuple[str, str]:
+    """Both rates with their intervals."""
+    return with_interval(point.true_positives), with_interval(point.false_positives)
+
+
+def with_interval(rate: Rate) -> str:
+    """As in "1.2 % (0.4 % to 3.1 %)".
+
+    >>> with_interval(Rate.of(5, 100))
+    '5.0 % (1.1 % to 13.5 %)'
+    """
+    return f"{percent(rate.value)} ({percent(rate.low)} to {percent(rate.high)})"
+
+
+def percent(fraction: float) -> str:
+    """To one digit after the point, two below 1 %.
+
+    >>> percent(0.5), percent(0.0012), percent(0.0)
+    ('50.0 %', '0.12 %', '0 %')
+    """
+    if fraction in (0, 1):
+        return f"{100 * fraction:.0f} %"
+    return f"{100 * fraction:.{2 if abs(fraction) < 0.00995 else 1}f} %"
+
+
+def membership(found: Membership, *, is_found: bool, is_beyond: bool) -> str:
+    """How well training rows were recognised, and what the guarantee allows."""
+    point = max(found.points, key=lambda each: each.advantage.value) if is_found else found.points[0]
+    attack = ATTACK_NAMES[point.attack]
+    rates = (
+        f"recognised {percent(point.true_positives.value)} of the training rows at "
+        f"{percent(point.false_positives.value)} false positives among held-out rows"
+    )
+    if is_found:
+        text = f"Training rows can be recognised. The attack '{attack}' {rates}"
+    else:
+        text = (
+            f"None of {len(ATTACKS)} attacks recognised training rows beyond chance. The best one, '{attack}', {rates}"
+        )
+    interval = f"{CONFIDENCE:.0%} interval {percent(point.true_positives.low)} to {percent(point.true_positives.high)}"
+    return f"{text} ({interval}). {_ceiling(found, point, is_beyond=is_beyond)}"
+
+
+def _ceiling(found: Membership, point: OperatingPoint, *, is_beyond: bool) -> str:
+    if found.ceiling.epsilon is None:
+        return found.ceiling.why_not
+    if is_beyond:
+        return (
+            "This is more than the certificate allows: the synthetic table is not explained by the guarantee. Either "
+            "it was not made by this release alone, or the guarantee does not hold."
+        )
+    at = found.ceiling.at(point.false_positives.value)
+    assert at is not None
+    return (
+        f"The guarantee (epsilon {found.ceiling.epsilon:.3g}) allows no attack more than {percent(at)} at that rate of "
+        "false positives."
+    )
+
+
+def copies(found: Copies, *, is_found: bool) -> str:
+    """Whether rows that only one person has are repeated."""
+    if not found.training.total:
+        return "Every training or every held-out row occurs several times among the real rows, so copies say nothing."
+    rates = (
+        f"Of the training rows that occur once among all real rows, {percent(found.training.value)} "
+        f"({found.training.count:,} of {found.training.total:,}) are in the synthetic table; of such held-out rows "
+        f"{percent(found.held_out.value)} ({found.held_out.count:,} of {found.held_out.total:,})."
+    )
+    if is_found:
+        return f"The synthetic table repeats training rows. {rates}"
+    return f"{rates} That is no more than chance explains."
+
+
+def attributes(found: Sequence[SecretColumn], *, is_found: bool) -> str:
+    """The column with the largest excess; only an excess is disclosure."""
+    if not found:
+        return "No column could be guessed: there is no other column, or no value."
+    most = min(found, key=lambda each: each.p_value)
+    rates = (
+        f"{most.column!r} is guessed right for {percent(most.training.value)} of the training rows and for "
+        f"{percent(most.control.value)} of held-out rows"
+    )
+    if is_found:
+        return f"Values of training rows can be guessed better than those of held-out rows: {rates}."
+    which = "the column is" if len(found) == 1 else f"none of {len(found)} columns is"
+    not_better = "not " if len(found) == 1 else ""
+    return (
+        f"From the nearest synthetic row, {which} {not_better}guessed better for training rows than for held-out rows "
+        f"beyond chance. The largest difference: {rates}. What succeeds for both follows from the population."
+    )
+
+
+def combinations(found: Combinations, *, is_found: bool) -> str:
+    """Rare combinations of the quasi-identifiers."""
+    text = f"{_cells(found.unique)} {_cells(found.small)}"
+    once = found.once
+    if not once.training.total:
+        return text
+    rates = (
+        f"Of combinations that occur once among all real rows, the synthetic table has "
+        f"{percent(once.training.value)} of those of training rows and {percent(once.held_out.value)} of those of "
+        "held-out rows"
+    )
+    if is_found:
+        return f"{text} {rates}: it repeats combinations of training rows."
+    return f"{text} {rates}, no more than chance explains."
+
+
+def _cells(cells: SmallCells) -> str:
+    if cells.most_rows == 1:
+        what = f"{cells.combinations:,} combinations occur in one training row only"
+    else:
+        what = f"{cells.combinations:,} occur in fewer than {cells.most_rows + 1}"
+    return (
+        f"{what}; {cells.synthetic.count:,} synthetic rows have one of them, and {cells.expected:,.0f} "
+        f"({cells.expected_low:,.0f} to {cells.expected_high:,.0f}) would be expected of held-out rows."
+    )
+
+
+def limits() -> tuple[str, ...]:
+    """What every reader should know."""
+    return (
+        "A report without findings is no proof of privacy: other attacks may find more. A guarantee holds against all.",
+        "Small distances to real rows are no evidence by themselves: held-out rows may be as close.",
+        "Attack and threshold were chosen on one half of the rows, and the figures are from the other half. Half of "
+        "the held-out rows were the reference of the attacks and were not scored.",
+    )
