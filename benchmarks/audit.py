@@ -1,0 +1,106 @@
+"""Runs of the audits of all methods, saved as JSON files in a folder; bounds are computed from them later.
+
+Every method at its small settings against the canary `row`; some methods also against the other canaries. Runs are
+spread over processes of one thread each. Finished runs are kept, and the same command continues.
+
+    python benchmarks/audit.py FOLDER --jobs 16 --seconds 420
+    understudy audit --from FOLDER/*.json
+    understudy audit --record FOLDER/*.json
+
+Bounds need the extra `audit`; these runs do not.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import functools
+import math
+import time
+from pathlib import Path
+
+from understudy.audit.methods import AUDITED
+from understudy.audit.neighbours import CANARIES
+from understudy.audit.pipeline import continue_runs, make_target, worker_processes
+from understudy.audit.runs import Runs, Target
+
+WITHOUT_NETWORKS = ("independent", "adaptive", "mst", "aim", "privbayes", "mwem", "quail")
+"""They take tenths of a second, so they can be run more often."""
+SLOWEST_FIRST = ("boosted", "dpctgan", "drs", "gem", "autogan", "selected", "bayesgan", "pategan", "dpgan", "patectgan")
+MORE_CANARIES = ("independent", "adaptive", "mst", "dpgan")
+SHARD = 500
+"""Runs of one process: networks are compiled in each."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """Some runs of one audit, in a file of their own."""
+
+    name: str
+    target: Target
+    numbers: range
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}-{self.target.canary}-{self.numbers.start:05}.json"
+
+
+def list_shards(arguments: argparse.Namespace) -> list[Shard]:
+    """All runs to make, the most important first: every method, then other canaries."""
+    methods = [*SLOWEST_FIRST, *WITHOUT_NETWORKS]
+    chosen = [name for name in methods if arguments.methods is None or name in arguments.methods]
+    pairs = [(name, "row") for name in chosen if "row" in arguments.canaries]
+    pairs += [(name, each) for each in arguments.canaries if each != "row" for name in chosen if name in MORE_CANARIES]
+    shards = []
+    for name, canary in pairs:
+        target = make_target(name, arguments.epsilon, canary=canary)
+        fits = arguments.fits if name in SLOWEST_FIRST else max(arguments.fits, arguments.fast_fits)
+        for start in range(0, fits, SHARD):
+            shards.append(Shard(name, target, range(start, min(start + SHARD, fits))))
+    return shards
+
+
+def run_shard(shard: Shard, folder: Path, seed: int | None, end: float) -> tuple[Runs, float]:
+    """Runs what the file of the shard does not have yet, until the end (of `time.time`, which processes share)."""
+    began = time.time()
+    deadline = time.monotonic() + end - began
+    return continue_runs(folder / shard.file_name, shard.target, shard.numbers, seed=seed, deadline=deadline), began
+
+
+def main(arguments: argparse.Namespace) -> None:
+    began = time.time()
+    end = began + arguments.seconds
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    shards = list_shards(arguments)
+    run = functools.partial(run_shard, folder=arguments.out, seed=arguments.seed, end=end)
+    with worker_processes(arguments.jobs) as pool:
+        futures = {pool.submit(run, shard): shard for shard in shards}
+        for future in concurrent.futures.as_completed(futures):
+            shard, now = futures[future], time.time()
+            try:
+                runs, started = future.result()
+            except Exception as error:  # one method that fails must not end the others
+                print(f"{now - began:6.0f} s  {shard.file_name}: {type(error).__name__}: {error}", flush=True)
+                continue
+            print(
+                f"{now - began:6.0f} s  {shard.file_name}: {len(runs.numbers)} of {len(shard.numbers)} runs, "
+                f"{runs.num_failed} failed, {now - started:.0f} s",
+                flush=True,
+            )
+
+
+def read_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, metavar="FOLDER")
+    parser.add_argument("--methods", nargs="+", choices=list(AUDITED), default=None)
+    parser.add_argument("--canaries", nargs="+", choices=list(CANARIES), default=list(CANARIES))
+    parser.add_argument("--fits", type=int, default=500, help="Runs of each audit, half of them with the canary.")
+    parser.add_argument("--fast-fits", type=int, default=0, help="The same for methods without networks, if more.")
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="Start no run after this time.")
+    parser.add_argument("--seed", type=int, default=None, help="Default: secure noise.")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main(read_arguments())

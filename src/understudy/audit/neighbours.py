@@ -1,0 +1,144 @@
+"""Worst-case pairs of neighbouring tables: the same public schema, the same rows, with and without one canary unit.
+
+The other rows have a few common values, so that nothing hides what the canary adds. The schema is fixed: it is public,
+and the same for both tables.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from understudy.errors import ConfigError, did_you_mean
+from understudy.privacy.discovery import Binning
+from understudy.tables import write_table
+
+NUM_ROWS = 100
+"""Rows beside the canary. A delta of 0.01, at which audits are published, is allowed for no larger table."""
+BOUNDS = (0, 100)
+UNIFORM, PRIVATE = Binning(bins="uniform", max_bins=4), Binning(max_bins=8)
+ROWS_PER_UNIT = 2
+"""Declared for the canary that is a unit, which has twice as many."""
+
+Row = dict[str, object]
+
+
+@dataclasses.dataclass(frozen=True)
+class Neighbours:
+    """Two tables that differ in one unit, and what is public about both."""
+
+    canary: str
+    what: str
+    """The canary in a few words."""
+    schema: dict[str, dict]
+    rows: tuple[Row, ...]
+    """Those of both tables."""
+    added: tuple[Row, ...]
+    """The rows of the canary unit."""
+    binning: Binning = UNIFORM
+
+    @property
+    def most_delta(self) -> float:
+        """The largest delta that is allowed for these tables, and the default of an audit."""
+        return 1e-2 if "rows" in self.schema.get("table", {}) else 1e-4
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a synthetic row that an attack looks at."""
+        return tuple(name for name, column in self.schema["columns"].items() if column["kind"] != "id")
+
+    def table(self, *, with_canary: bool) -> pa.Table:
+        """One of the two tables."""
+        return pa.Table.from_pylist([*self.rows, *(self.added if with_canary else ())])
+
+    def write(self, folder: Path, *, with_canary: bool) -> Path:
+        """One of the two tables as a CSV file."""
+        path = folder / f"{'with' if with_canary else 'without'}.csv"
+        write_table(self.table(with_canary=with_canary), path, force=True)
+        return path
+
+
+def _common_rows() -> tuple[Row, ...]:
+    return tuple(
+        {"group": "ab"[i % 2], "amount": 40 + 5 * (i // 2 % 3), "flag": i % 4 == 0, "city": "uv"[i // 5 % 2]}
+        for i in range(NUM_ROWS)
+    )
+
+
+COMMON: Row = {"group": "a", "amount": 40, "flag": False, "city": "u"}
+UNIQUE: Row = {"group": "rare", "amount": BOUNDS[1], "flag": True, "city": "rare"}
+
+
+def _schema(**table: object) -> dict[str, dict]:
+    listed = {"kind": "categorical", "closed": True, "nullable": False}
+    return {
+        "table": {"rows": NUM_ROWS, "target": "flag", **table},
+        "columns": {
+            "group": {**listed, "categories": ["a", "b", "rare"]},
+            "amount": {"kind": "integer", "bounds": list(BOUNDS), "nullable": False},
+            "flag": {"kind": "boolean", "nullable": False},
+            "city": {**listed, "categories": ["u", "v", "rare"]},
+        },
+    }
+
+
+def _category() -> Neighbours:
+    added = ({**COMMON, "group": "rare"},)
+    return Neighbours("category", "a category that no other row has", _schema(), _common_rows(), added)
+
+
+def _row() -> Neighbours:
+    return Neighbours("row", "a row that is unique in every column", _schema(), _common_rows(), (UNIQUE,))
+
+
+def _bound() -> Neighbours:
+    added = ({**COMMON, "amount": BOUNDS[1]},)
+    return Neighbours("bound", "a value at the declared bound", _schema(), _common_rows(), added, PRIVATE)
+
+
+def _outside() -> Neighbours:
+    added = ({**COMMON, "amount": 10**9},)
+    return Neighbours("outside", "a value far outside the declared bounds", _schema(), _common_rows(), added, PRIVATE)
+
+
+def _unit() -> Neighbours:
+    schema = _schema(unit="person", max_rows_per_unit=ROWS_PER_UNIT)
+    schema["columns"]["person"] = {"kind": "id"}
+    rows = tuple({**row, "person": f"p{i // ROWS_PER_UNIT}"} for i, row in enumerate(_common_rows()))
+    added = ({**UNIQUE, "person": "canary"},) * (2 * ROWS_PER_UNIT)
+    what = f"a unit with {len(added)} rows where {ROWS_PER_UNIT} are declared"
+    return Neighbours("unit", what, schema, rows, added)
+
+
+def _domain() -> Neighbours:
+    kinds = {name: {"kind": column["kind"]} for name, column in _schema()["columns"].items()}
+    added = ({**UNIQUE, "group": "unheard of", "amount": 10**6},)
+    what = "a row that would change an estimated domain (categories, bounds and size are estimated privately)"
+    return Neighbours("domain", what, {"table": {"target": "flag"}, "columns": kinds}, _common_rows(), added, PRIVATE)
+
+
+CANARIES: dict[str, Callable[[], Neighbours]] = {
+    "category": _category,
+    "row": _row,
+    "bound": _bound,
+    "outside": _outside,
+    "unit": _unit,
+    "domain": _domain,
+}
+"""Every kind of canary by name."""
+
+
+def make_neighbours(canary: str) -> Neighbours:
+    """The pair of tables of this kind of canary.
+
+    >>> pair = make_neighbours("category")
+    >>> pair.table(with_canary=True).num_rows - pair.table(with_canary=False).num_rows
+    1
+    """
+    if canary not in CANARIES:
+        raise ConfigError(
+            f"There is no canary {canary!r}.{did_you_mean(canary, list(CANARIES))} The canaries are: "
+            f"{', '.join(CANARIES)}."
+        )
+    return CANARIES[canary]()
