@@ -29,7 +29,7 @@ from understudy.privacy.ledger import partitions
 from understudy.privacy.plan import Query
 from understudy.privacy.statement import Statement
 
-POINTS = 2000  # of the curve; between two of them a bound is looser by the square of their distance
+POINTS = 2000  # of the curve: with fewer the bounds are looser, and still bounds
 ROUNDING = 1e-9  # relative; sums of a million floating-point numbers are more exact than this
 
 
@@ -97,7 +97,8 @@ class TradeOff:
 
     @property
     def _intercepts(self) -> np.ndarray:
-        return np.concatenate([self.deltas, 1 - np.exp(-self.epsilons) * (1 - self.deltas)])
+        other_direction = np.exp(-self.epsilons) * self.deltas - np.expm1(-self.epsilons)
+        return np.concatenate([self.deltas, other_direction * (1 + ROUNDING)])
 
 
 def tradeoff(epsilon: float, delta: float) -> TradeOff:
