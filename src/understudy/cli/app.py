@@ -9,6 +9,7 @@ import typer
 from understudy._version import __version__
 from understudy.cli import evaluation as evaluating
 from understudy.cli.benchmark import benchmark_app
+from understudy.cli.disclose import add_disclosure, disclose
 from understudy.cli.options import (
     Accuracy,
     Bins,
@@ -294,6 +295,8 @@ def evaluate(
             progress=progress,
         )
     scorecard = evaluating.note_schema(scorecard, known)
+    if not quick and metrics is None and (report or json_file):
+        scorecard = add_disclosure(scorecard, real, tables, holdout, known, reading)
     if json_file is not None:
         write_json(scorecard.to_json(), json_file, force=force)
     if report is not None:
@@ -310,6 +313,9 @@ def evaluate(
         typer.echo(warning)
     written = [str(path) for path in (report, json_file) if path is not None]
     echo(f"Wrote {' and '.join(written)}" if written else "More: --report report.html, --json scores.json", quiet=quiet)
+
+
+app.command()(disclose)
 
 
 @app.command()

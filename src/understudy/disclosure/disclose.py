@@ -262,6 +262,8 @@ def _find_secrets(tables: DisclosureTables, secrets: Sequence[str] | None, known
 
 def _plain(value: object) -> object:
     """Dataclasses and named tuples as JSON objects, floats to six digits."""
+    if isinstance(value, Ceiling):
+        value = value.to_json()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if hasattr(value, "_asdict"):

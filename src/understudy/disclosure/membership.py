@@ -5,7 +5,6 @@ not flatter it. Half of the held-out rows are the reference of the attacks and a
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
@@ -15,9 +14,11 @@ from scipy.stats import bootstrap, mannwhitneyu, rankdata
 
 from understudy.disclosure.attacks import ATTACKS, Attacked, classify, count_copies
 from understudy.disclosure.rates import CONFIDENCE, Difference, Rate, difference, excess_p_value
+from understudy.evaluation.scores import Json
 from understudy.evaluation.table import EncodedTable
 from understudy.evaluation.validity import fingerprints
 from understudy.privacy.ledger import Statement
+from understudy.privacy.tradeoff import statement_tradeoff
 
 FALSE_POSITIVE_RATES = (0.01, 0.05)
 """At which true-positive rates are reported."""
@@ -30,29 +31,33 @@ RESAMPLES = 500
 
 @dataclasses.dataclass(frozen=True)
 class Ceiling:
-    """The largest true-positive rate that a guarantee allows at a false-positive rate; or why there is none."""
+    """The largest true-positive rate that a guarantee allows at each false-positive rate; or why there is none."""
 
-    epsilon: float | None
-    delta: float | None
+    statement: Statement | None = None
+    """Of a private release."""
     why_not: str = ""
 
     @classmethod
     def of(cls, statement: Statement | None) -> Self:
         if statement is None:
-            return cls(None, None, "There is no certificate, so there is no ceiling to compare with.")
+            return cls(None, "There is no certificate, so there is no ceiling to compare with.")
         if statement.seeded:
-            return cls(None, None, "The noise of the release was seeded, so its certificate gives no ceiling.")
+            return cls(None, "The noise of the release was seeded, so its certificate gives no ceiling.")
         if not statement.is_private:
-            return cls(None, None, "The release is not private, so its certificate gives no ceiling.")
-        return cls(statement.epsilon, statement.delta)
+            return cls(None, "The release is not private, so its certificate gives no ceiling.")
+        return cls(statement)
 
     def at(self, fpr: float) -> float | None:
-        """The larger of both bounds of (epsilon, delta)-differential privacy would not hold, so the smaller one."""
-        if self.epsilon is None or self.delta is None:
-            return None
-        grown = math.exp(min(self.epsilon, 700.0)) * fpr + self.delta
-        shrunk = 1 - math.exp(-self.epsilon) * (1 - self.delta - fpr)
-        return max(0.0, min(1.0, grown, shrunk))
+        """None: there is no ceiling."""
+        return None if self.statement is None else statement_tradeoff(self.statement).largest_true_positive_rate(fpr)
+
+    def to_json(self) -> Json:
+        """The guarantee, and the ceiling as a curve to draw."""
+        if self.statement is None:
+            return {"why_not": self.why_not}
+        rates = np.geomspace(1e-4, 1.0, CURVE_POINTS).tolist()
+        curve = {"fpr": rates, "tpr": [self.at(min(rate, 1.0)) for rate in rates]}
+        return {"epsilon": self.statement.epsilon, "delta": self.statement.delta, "curve": curve}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,23 +27,24 @@ def percents(point: OperatingPoint) -> tuple[str, str]:
 
 
 def with_interval(rate: Rate) -> str:
-    """As in "1.2 % (0.4 % to 3.1 %)".
+    """In percent.
 
     >>> with_interval(Rate.of(5, 100))
-    '5.0 % (1.1 % to 13.5 %)'
+    '5 % (1.1 to 13.5)'
     """
-    return f"{percent(rate.value)} ({percent(rate.low)} to {percent(rate.high)})"
+    low, high = (percent(end).removesuffix(" %") for end in (rate.low, rate.high))
+    return f"{percent(rate.value)} ({low} to {high})"
 
 
 def percent(fraction: float) -> str:
-    """To one digit after the point, two below 1 %.
+    """In percent, with one digit after the point, two below 1 %, none where none is needed.
 
     >>> percent(0.5), percent(0.0012), percent(0.0)
-    ('50.0 %', '0.12 %', '0 %')
+    ('50 %', '0.12 %', '0 %')
     """
-    if fraction in (0, 1):
-        return f"{100 * fraction:.0f} %"
-    return f"{100 * fraction:.{2 if abs(fraction) < 0.00995 else 1}f} %"
+    whole = 100 * fraction == round(100 * fraction)
+    digits = 0 if whole else 2 if abs(fraction) < 0.00995 else 1
+    return f"{100 * fraction:.{digits}f} %"
 
 
 def membership(found: Membership, *, is_found: bool, is_beyond: bool) -> str:
@@ -60,23 +61,24 @@ def membership(found: Membership, *, is_found: bool, is_beyond: bool) -> str:
         text = (
             f"None of {len(ATTACKS)} attacks recognised training rows beyond chance. The best one, '{attack}', {rates}"
         )
-    interval = f"{CONFIDENCE:.0%} interval {percent(point.true_positives.low)} to {percent(point.true_positives.high)}"
+    interval = (
+        f"{percent(CONFIDENCE)} interval {percent(point.true_positives.low)} to {percent(point.true_positives.high)}"
+    )
     return f"{text} ({interval}). {_ceiling(found, point, is_beyond=is_beyond)}"
 
 
 def _ceiling(found: Membership, point: OperatingPoint, *, is_beyond: bool) -> str:
-    if found.ceiling.epsilon is None:
+    if found.ceiling.statement is None:
         return found.ceiling.why_not
     if is_beyond:
         return (
             "This is more than the certificate allows: the synthetic table is not explained by the guarantee. Either "
             "it was not made by this release alone, or the guarantee does not hold."
         )
-    at = found.ceiling.at(point.false_positives.value)
-    assert at is not None
+    assert point.ceiling is not None
     return (
-        f"The guarantee (epsilon {found.ceiling.epsilon:.3g}) allows no attack more than {percent(at)} at that rate of "
-        "false positives."
+        f"The guarantee (epsilon {found.ceiling.statement.epsilon:.3g}) allows no attack more than "
+        f"{percent(point.ceiling)} at up to {percent(point.false_positives.high)} false positives."
     )
 
 
@@ -133,10 +135,10 @@ def _cells(cells: SmallCells) -> str:
     if cells.most_rows == 1:
         what = f"{cells.combinations:,} combinations occur in one training row only"
     else:
-        what = f"{cells.combinations:,} occur in fewer than {cells.most_rows + 1}"
+        what = f"{cells.combinations:,} occur in fewer than {cells.most_rows + 1} training rows"
     return (
-        f"{what}; {cells.synthetic.count:,} synthetic rows have one of them, and {cells.expected:,.0f} "
-        f"({cells.expected_low:,.0f} to {cells.expected_high:,.0f}) would be expected of held-out rows."
+        f"{what}: {cells.synthetic.count:,} synthetic rows have one, against {cells.expected:,.0f} "
+        f"({cells.expected_low:,.0f} to {cells.expected_high:,.0f}) expected of as many held-out rows."
     )
 
 

@@ -14,7 +14,7 @@ from understudy.errors import ConfigError
 from understudy.evaluation.scorecard import WARNING, Scorecard, check_document, refuse_release
 from understudy.evaluation.scores import Json
 from understudy.privacy.ledger import Statement
-from understudy.report import chart_sections, score_sections, summary_section, verdict
+from understudy.report import chart_sections, disclosure_section, score_sections, summary_section, verdict
 from understudy.report.markup import esc, scroll_table
 from understudy.report.svg import Style, styles
 from understudy.report.text import count_of, finite, listing, model_name, quote, shorten
@@ -82,12 +82,15 @@ def render(
     ]
     absent = [title for _, title, content in drawn if not content]
     sections = [section for section in drawn if section[2]]
+    if disclosed := disclosure_section.section(card, methods):
+        sections.append(("disclosure", "Disclosure", disclosed))
     sections.append(("settings", "Settings and notes", _settings(card, absent)))
     title = f"Report on {listing([shorten(style.name, 40) for style in methods])}"
-    return _document(title, _head(card, methods), sections, _certificate(statement, methods, of))
+    return document(title, _head(card, methods), sections, _certificate(statement, methods, of))
 
 
-def _document(title: str, head: str, sections: Sequence[tuple[str, str, str]], certified: str) -> str:
+def document(title: str, head: str, sections: Sequence[tuple[str, str, str]], certified: str) -> str:
+    """A page of this head and these sections (id, heading, HTML), below the warning."""
     script, style = _asset("report.js"), _asset("report.css").replace("{WARNING}", WARNING)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
