@@ -50,7 +50,7 @@ def main(arguments: argparse.Namespace) -> None:
     lines = [
         "# The benchmark harness",
         "",
-        f"`python benchmarks/harness.py`, {datetime.date.today()}, {platform.machine()}, {os.cpu_count()} cores, "
+        f"`python benchmarks/harness.py --seeds {arguments.seeds} --write`, {datetime.date.today()}, {platform.machine()}, {os.cpu_count()} cores, "
         f"Python {platform.python_version()}.",
         "",
         "| | |",

@@ -1,7 +1,7 @@
 """The pages of the suites that were run, from their results in results/suites: no cell is run.
 
 python benchmarks/suite_pages.py            # writes results/suite_NAME.md, its pictures, and part of docs/benchmarks.md
-python benchmarks/suite_pages.py --add benchmark-results/quail-paper     # takes over the results of a run first
+python benchmarks/suite_pages.py --add benchmark-results/quail-paper     # adds the results of a run first
 """
 
 import argparse
@@ -51,13 +51,16 @@ def _summarise(name: str, page: str) -> str:
 
 
 def add_results(folder: Path) -> None:
-    """Takes over the results of a run: a small Parquet file, and what was run."""
+    """Takes over the results of a run: a small Parquet file, and what was run. Results of other cells are kept."""
     from understudy.benchmark.results import read_records, write_parquet
 
     suite = json.loads((folder / "suite.json").read_text())
     target = RESULTS / "suites"
     target.mkdir(exist_ok=True)
-    write_parquet(read_records(folder), target / f"{suite['name']}.parquet")
+    known = target / f"{suite['name']}.parquet"
+    records = {record["key"]: record for record in read_records(known)} if known.exists() else {}
+    records |= {record["key"]: record for record in read_records(folder)}
+    write_parquet(records.values(), known)
     kept = {key: suite.get(key) for key in ("name", "title", "description", "command")}
     (target / f"{suite['name']}.json").write_text(json.dumps(kept, indent=1) + "\n")
 
