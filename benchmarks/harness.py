@@ -50,8 +50,8 @@ def main(arguments: argparse.Namespace) -> None:
     lines = [
         "# The benchmark harness",
         "",
-        f"`python benchmarks/harness.py --seeds {arguments.seeds} --write`, {datetime.date.today()}, {platform.machine()}, {os.cpu_count()} cores, "
-        f"Python {platform.python_version()}.",
+        f"`python benchmarks/harness.py --seeds {arguments.seeds} --write`, {datetime.date.today()}, "
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}.",
         "",
         "| | |",
         "|---|---:|",
