@@ -11,11 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
 import understudy as us
 from understudy.errors import ConfigError
 from understudy.privacy.events import (
+    ORDERS,
     ZCDP,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -119,6 +121,49 @@ def test_both_directions_count(rate: float) -> None:
     found = bounds_of(SubsampledGaussian(0.2, 1.0, 1)).largest_true_positive_rate(rate)
     presence, absence = most_powerful(pair, rate), most_powerful(swap(pair), rate)
     assert max(presence, absence) <= found <= 1.05 * max(presence, absence)
+
+
+@dataclasses.dataclass(frozen=True)
+class Known(Event):
+    """A mechanism that is known by its two distributions, with the unit and without it."""
+
+    present: tuple[float, ...]
+    absent: tuple[float, ...]
+
+    @property
+    def has_pld(self) -> bool:
+        return True
+
+    def pld(self, grid: float) -> privacy_loss_distribution.PrivacyLossDistribution:
+        logs = [{i: math.log(each) for i, each in enumerate(side) if each} for side in (self.absent, self.present)]
+        return privacy_loss_distribution.from_two_probability_mass_functions(
+            *logs, value_discretization_interval=grid, symmetric=False
+        )
+
+    def rdp(self) -> np.ndarray:
+        return np.full(len(ORDERS), np.inf)
+
+    def describe(self) -> str:
+        return "a table of probabilities"
+
+
+LOPSIDED: dict[str, Pair] = {
+    "presence shows": (np.array([0.1, 0.45, 0.45]), np.array([0.02, 0.49, 0.49])),
+    "presence is certain at times": (np.array([1e-7, 0.5, 0.5 - 1e-7]), np.array([0.0, 0.45, 0.55])),
+}
+
+
+@pytest.mark.made_up_figures("no certificate has such an event")
+@pytest.mark.parametrize("name", LOPSIDED)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_worse_direction_counts_whichever_it_is(name: str, swapped: bool) -> None:
+    pair = swap(LOPSIDED[name]) if swapped else LOPSIDED[name]
+    found = bounds_of(Known(tuple(pair[0]), tuple(pair[1])))
+    for rate in (0.0, *RATES):
+        power = max(most_powerful(pair, rate), most_powerful(swap(pair), rate))
+        assert power <= found.largest_true_positive_rate(rate)
+    if 0.0 in (*pair[0], *pair[1]):
+        assert found.largest_loss(0.9e-7) == math.inf
 
 
 # --- Closed forms: the Gaussian mechanism ---
