@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.docs
 CLUSTER_STAMP := .venv/.cluster
 
-.PHONY: setup demo test check docs docs-test cluster-test notebooks bench slow clean
+.PHONY: setup demo test check docs docs-test audit-test cluster-test notebooks bench slow clean
 
 setup: $(STAMP)
 
@@ -48,6 +48,10 @@ docs-test: $(STAMP)
 notebooks: $(DOCS_STAMP)
 	rm -rf build/notebooks
 	$(BIN)/python -m sphinx -q -W --keep-going -E -b dummy -c docs -d build/doctrees . build/dummy
+
+# Planted defects that take longer to find (docs/defects.md).
+audit-test: $(STAMP)
+	$(BIN)/python -m pytest -q -m audit tests/audit --durations 5
 
 # A local Ray cluster of two workers, and a local MLflow server.
 cluster-test: $(CLUSTER_STAMP)

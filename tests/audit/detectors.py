@@ -46,10 +46,23 @@ class Detector:
     is_statistical: bool = False
     is_exact: bool = False
     """Whether it speaks on sound code with about the probability of its level, and not just with less."""
+    is_quick: bool = True
+    """Whether it is part of every test run; the others are run by `make audit-test`."""
+
+    @property
+    def what(self) -> str:
+        """What it does, from its docstring."""
+        return " ".join((self.find.__doc__ or "").split()).removesuffix(".")
 
 
-def deterministic(name: str, find: Callable[[], list[str]]) -> Detector:
-    return Detector(name, lambda seed, level: find())
+def deterministic(name: str, find: Callable[[], list[str]], *, is_quick: bool = True) -> Detector:
+    """A detector that needs neither seed nor level."""
+
+    def found(seed: int, level: float) -> list[str]:
+        return find()
+
+    found.__doc__ = find.__doc__
+    return Detector(name, found, is_quick=is_quick)
 
 
 def refuted(pvalues: Mapping[str, float], level: float) -> list[str]:
@@ -176,7 +189,7 @@ def odds_of_function_selections() -> list[str]:
 RUNS: tuple[tuple[Event, ...], ...] = (
     (SubsampledGaussian(1 / 64, 1.0, 400), SubsampledGaussian(1 / 32, 4.0, 500)),
     (DiscreteGaussian(30.0, 8), SubsampledGaussian(1 / 16, 2.0, 100), Selections(0.05, 20)),
-    (DiscreteGaussian(1.0),),
+    (DiscreteGaussian(1.1),),
     (DiscreteGaussian(12.0, 5, 2), Selections(0.1, 10)),
 )
 """Queries of a run: two trainings, counts beside a training, little noise, units of two rows."""

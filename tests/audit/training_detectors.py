@@ -1,6 +1,7 @@
 """Detectors for training: what one unit adds to a step, who is in a batch, what learns, and with how much noise."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -79,6 +80,40 @@ def _everybody(steps: ChargedSteps) -> Any:
     return sample_batches(steps, jax.random.key(1), end=1, batch_size=16)
 
 
+# Programs are kept from one call to the next; planting a defect clears them (`plant.py`).
+
+
+@functools.cache
+def _weight_gradient() -> Any:
+    """The gradient of one step on the linear network."""
+
+    def gradient(steps: ChargedSteps, batch: Any, key: PRNGKeyArray) -> Array:
+        return training.row_gradient(own_row, linear(), steps, batch, Clip.flat(1.0), key)[0].weight
+
+    return eqx.filter_jit(gradient)
+
+
+@functools.cache
+def _first_weights() -> Any:
+    """The first entry of that gradient for each key."""
+
+    def scores(steps: ChargedSteps, batch: Any, keys: PRNGKeyArray) -> Array:
+        return jax.lax.map(lambda key: _weight_gradient()(steps, batch, key)[0, 0], keys, batch_size=2000)
+
+    return eqx.filter_jit(scores)
+
+
+@functools.cache
+def _autoencoder_noise() -> Any:
+    """The gradient of one step on an autoencoder for each key: noise alone where nobody is in the table."""
+
+    def gradients(steps: ChargedSteps, batch: Any, clip: Clip, keys: PRNGKeyArray) -> Autoencoder:
+        loss = ReconstructionLoss(None, BLOCKS)
+        return jax.lax.map(lambda key: training.row_gradient(loss, parts(), steps, batch, clip, key)[0], keys)
+
+    return eqx.filter_jit(gradients)
+
+
 def steps_and_charges() -> list[str]:
     """A training may make as many steps, at the rate and with the noise, as the ledger holds."""
     book, event = Ledger(loose_guarantee(1e6), noise=SeededNoise(0)), SubsampledGaussian(0.25, 1.5, 1000)
@@ -100,13 +135,8 @@ def audit_training(seed: int, level: float) -> list[str]:
     both = []
     for number, units in enumerate((others, [*others, [(50.0, 0.0, 0.0)]])):
         steps = charged_steps(units, SubsampledGaussian(1.0, multiplier, 1))
-        batch = _everybody(steps)
-
-        def score(key: PRNGKeyArray, steps: Any = steps, batch: Any = batch) -> Array:
-            return training.row_gradient(own_row, linear(), steps, batch, Clip.flat(1.0), key)[0].weight[0, 0]
-
         keys = jax.random.split(jax.random.key(2 * seed + number), RUNS)
-        both.append(np.asarray(jax.jit(lambda keys, score=score: jax.lax.map(score, keys, batch_size=2000))(keys)))
+        both.append(np.asarray(_first_weights()(steps, _everybody(steps), keys)))
     found = lower_bound(both[1], both[0], delta=DELTA, confidence=1 - level, seed=seed).epsilon
     return [f"epsilon is at least {found:.3g}, and 1 was charged"] if found > 1 else []
 
@@ -130,10 +160,7 @@ def sensitivity_of_steps() -> list[str]:
         sums = []
         for units in (others, [*others, unit]):
             steps = charged_steps(units, SubsampledGaussian(1.0, 1.0, 1), noise=False)
-            gradient, _ = training.row_gradient(
-                own_row, linear(), steps, _everybody(steps), Clip.flat(1.0), jax.random.key(0)
-            )
-            sums.append(np.asarray(gradient.weight, np.float64))
+            sums.append(np.asarray(_weight_gradient()(steps, _everybody(steps), jax.random.key(0)), np.float64))
         moved = float(np.linalg.norm(sums[1] - sums[0]))
         if not moved <= 1 + 1e-6:
             wrong.append(f"{name} moves a sum by {moved:.3g} clip bounds")
@@ -193,8 +220,7 @@ def law_of_step_noise(seed: int, level: float) -> list[str]:
     multiplier, bound, runs = 1.5, 0.5, 200
     steps = charged_steps([], SubsampledGaussian(1.0, multiplier, 1))
     steps = eqx.tree_at(lambda it: it._units._rows, steps, jnp.zeros((1, 1, len(BLOCKS)), jnp.int32))
-    network, batch, loss = parts(), _everybody(steps), ReconstructionLoss(None, BLOCKS)
-    leaves = jax.tree_util.tree_leaves(eqx.filter(network, eqx.is_inexact_array))
+    leaves = jax.tree_util.tree_leaves(eqx.filter(parts(), eqx.is_inexact_array))
     halves = tuple(jnp.full(len(leaf), number % 2) for number, leaf in enumerate(leaves))
     clips = {
         "": (Clip.flat(bound), multiplier * bound),
@@ -202,12 +228,8 @@ def law_of_step_noise(seed: int, level: float) -> list[str]:
     }
     pvalues = {}
     for what, (clip, stddev) in clips.items():
-
-        def noise(key: PRNGKeyArray, clip: Clip = clip) -> Any:
-            return training.row_gradient(loss, network, steps, batch, clip, key)[0]
-
         keys = jax.random.split(jax.random.key(seed), runs)
-        drawn: Autoencoder = jax.jit(lambda keys, noise=noise: jax.lax.map(noise, keys))(keys)
+        drawn = _autoencoder_noise()(steps, _everybody(steps), clip, keys)
         for name, part in (("encoder", drawn.encoder), ("decoder", drawn.decoder)):
             for number, leaf in enumerate(jax.tree_util.tree_leaves(eqx.filter(part, eqx.is_inexact_array))):
                 squares = float(np.sum((np.asarray(leaf, np.float64) / stddev) ** 2))
@@ -288,15 +310,15 @@ def law_of_vote_noise(seed: int, level: float) -> list[str]:
 
 DETECTORS = (
     deterministic("steps and charges", steps_and_charges),
-    Detector("audit of training steps", audit_training, is_statistical=True),
+    Detector("audit of training steps", audit_training, is_statistical=True, is_quick=False),
     deterministic("sensitivity of training steps", sensitivity_of_steps),
     deterministic("sensitivity of long sums", sensitivity_of_long_sums),
     deterministic("steps depend on noisy sums alone", steps_beside_sums),
     deterministic("course of a training", course_of_training),
-    Detector("law of the noise on steps", law_of_step_noise, is_statistical=True, is_exact=True),
+    Detector("law of the noise on steps", law_of_step_noise, is_statistical=True, is_exact=True, is_quick=False),
     Detector("law of batches", law_of_batches, is_statistical=True, is_exact=True),
     Detector("law of partitions", law_of_partitions, is_statistical=True, is_exact=True),
-    deterministic("teachers are apart", teachers_apart),
-    deterministic("learners see votes alone", learners_from_votes),
+    deterministic("teachers are apart", teachers_apart, is_quick=False),
+    deterministic("learners see votes alone", learners_from_votes, is_quick=False),
     Detector("law of the noise on votes", law_of_vote_noise, is_statistical=True, is_exact=True),
 )

@@ -1,0 +1,319 @@
+"""Planted defects: the mistakes that published code and papers have made, each as a small patch of this package.
+
+Each names the detector that must speak when it is planted. Here: units, and what is taken from rows without a query.
+Queries, selections and accounting are in `query_defects.py`, training is in `training_defects.py`.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+from scipy import stats
+
+from understudy import api, release, sources
+from understudy.encoding import codec as codecs
+from understudy.encoding import columns, fit
+from understudy.errors import TableError
+from understudy.privacy import discovery, units
+from understudy.privacy import table as tables
+from understudy.schema import Column
+from understudy.tables import reading
+
+Patch = pytest.MonkeyPatch
+NOWHERE = "–"
+
+
+@dataclasses.dataclass(frozen=True)
+class Defect:
+    """A mistake, where it was seen, and who must notice it."""
+
+    name: str
+    changed: str
+    """What the patch does."""
+    seen: str
+    """Where code or papers have it; NOWHERE: no published case is known to us."""
+    detector: str
+    """The name of the detector."""
+    plant: Callable[[Patch], None]
+
+
+# ------------------------------------------------------------------------------------------------- facts from the rows
+
+
+def _categories_from_data(patch: Patch) -> None:
+    sound = fit.fit_codec
+
+    def with_found(table: Any, schema: Any, *rest: Any) -> Any:
+        def extended(column: Column) -> Column:
+            if column.kind != "categorical" or column.categories is None:
+                return column
+            found = [value for value in table._table.column(column.name).unique().to_pylist() if value is not None]
+            return dataclasses.replace(column, categories=tuple(dict.fromkeys([*column.categories, *found])))
+
+        return sound(table, dataclasses.replace(schema, columns=tuple(map(extended, schema.columns))), *rest)
+
+    _replace_fit(patch, with_found)
+
+
+def _bounds_from_data(patch: Patch) -> None:
+    sound = fit.fit_codec
+
+    def with_extremes(table: Any, schema: Any, *rest: Any) -> Any:
+        def stretched(column: Column) -> Column:
+            if column.bounds is None:
+                return column
+            ends = pc.min_max(table._table.column(column.name)).as_py()
+            return dataclasses.replace(column, bounds=(ends["min"], ends["max"]))
+
+        return sound(table, dataclasses.replace(schema, columns=tuple(map(stretched, schema.columns))), *rest)
+
+    _replace_fit(patch, with_extremes)
+
+
+def _nulls_from_data(patch: Patch) -> None:
+    sound = fit.fit_codec
+
+    def with_seen_nulls(table: Any, schema: Any, *rest: Any) -> Any:
+        def seen(column: Column) -> Column:
+            if column.kind == "id":
+                return column
+            return dataclasses.replace(column, nullable=table._table.column(column.name).null_count > 0)
+
+        return sound(table, dataclasses.replace(schema, columns=tuple(map(seen, schema.columns))), *rest)
+
+    _replace_fit(patch, with_seen_nulls)
+
+
+def _replace_fit(patch: Patch, changed: Callable[..., Any]) -> None:
+    """The codec of every run, wherever its function was imported."""
+    from tests import builders
+    from understudy import pipeline
+
+    for module in (builders, pipeline):
+        patch.setattr(module, "fit_codec", changed)
+
+
+def _bins_from_data(patch: Patch) -> None:
+    sound = fit._histograms
+
+    def by_quantiles(table: Any, schema: Any, *rest: Any, **more: Any) -> Any:
+        histograms = sound(table, schema, *rest, **more)
+
+        def cut(name: str, histogram: Any) -> Any:
+            values = np.asarray(table._table.column(name).drop_null().to_numpy(), dtype=float)
+            inner = np.unique(histogram.grid.cells(np.quantile(values, [0.2, 0.4, 0.6, 0.8])))
+            starts = np.unique([0, *inner])
+            stops = np.r_[starts[1:], histogram.grid.num_cells]
+            return dataclasses.replace(histogram, starts=starts, stops=stops, masses=np.full(len(starts), 0.2))
+
+        return {name: cut(name, histogram) for name, histogram in histograms.items()}
+
+    patch.setattr(fit, "_histograms", by_quantiles)
+
+
+def _rows_from_data(patch: Patch) -> None:
+    sound = api.read_private_table
+
+    def with_size(*args: Any, **more: Any) -> sources.TableToFit:
+        data = sound(*args, **more)
+        return dataclasses.replace(data, schema=dataclasses.replace(data.schema, rows=data.table._table.num_rows))
+
+    patch.setattr(api, "read_private_table", with_size)
+
+
+def _delta_from_data(patch: Patch) -> None:
+    sound = api.fit_table
+
+    def with_delta(data: sources.TableToFit, options: api.FitOptions) -> release.Release:
+        assert options.guarantee is not None
+        guarantee = dataclasses.replace(options.guarantee, delta=data.table._table.num_rows**-1.5)
+        return sound(data, dataclasses.replace(options, guarantee=guarantee))
+
+    patch.setattr(api, "fit_table", with_delta)
+
+
+def _exact_size(patch: Patch) -> None:
+    def size(table: Any, query: Any, book: Any) -> int:
+        book.charge(query)
+        return table._table.num_rows
+
+    patch.setattr(fit, "noisy_size", size)
+
+
+def _standardised_positions(patch: Patch) -> None:
+    sound = codecs.Codec.positions
+
+    def standardised(self: codecs.Codec, table: Any) -> np.ndarray:
+        positions = sound(self, table)
+        known = np.where(np.isnan(positions), 0.0, positions)
+        return positions - known.mean(axis=0)
+
+    patch.setattr(codecs.Codec, "positions", standardised)
+
+
+def _types_of_the_source(patch: Patch) -> None:
+    sound = reading.output_schema
+
+    def kept(*args: Any, **more: Any) -> Any:
+        return sound(*args, **{**more, "keep_types": True})
+
+    patch.setattr(reading, "output_schema", kept)
+
+
+def _refusal_by_rows(patch: Patch) -> None:
+    sound = columns.CategoricalCodec.encode
+
+    def strict(self: columns.CategoricalCodec, values: Any) -> np.ndarray:
+        if not set(values.drop_null().to_pylist()) <= set(self.categories):
+            raise TableError(f"Column {self.name!r} has a value that is not listed.")
+        return sound(self, values)
+
+    patch.setattr(columns.CategoricalCodec, "encode", strict)
+
+
+def _no_threshold(patch: Patch) -> None:
+    patch.setattr(discovery, "rows_to_be_listed", lambda query: 1)
+
+
+def _continuous_threshold(patch: Patch) -> None:
+    def of_continuous_noise(event: Any, delta: float) -> int:
+        return 1 + int(np.floor(event.stddev * stats.norm.isf(delta)))
+
+    patch.setattr(discovery, "category_threshold", of_continuous_noise)
+
+
+# --------------------------------------------------------------------------------------------------------------- units
+
+
+def _unit_ids_ignored(patch: Patch) -> None:
+    patch.setattr(
+        fit, "limit_units", lambda table, unit, most: tables.PrivateTable(table._table, np.arange(len(table._table)))
+    )
+
+
+def _more_rows_than_declared(patch: Patch) -> None:
+    def only_known(unit_ids: Any, max_rows_per_unit: int) -> np.ndarray:
+        return units.unit_numbers(unit_ids) >= 0
+
+    patch.setattr(tables, "rows_within_units", only_known)
+
+
+def _nulls_as_units(patch: Patch) -> None:
+    sound = units.rows_within_units
+    patch.setattr(tables, "rows_within_units", lambda ids, most: sound(ids, most) | ~np.asarray(ids.is_valid()))
+
+
+MWEM = "SmartNoise, MWEM"
+CTGAN = "CTGAN and libraries derived from it"
+AUTOGAN = "DP-auto-GAN, published code"
+
+DEFECTS: tuple[Defect, ...] = (
+    Defect(
+        "categories from data",
+        "categories that occur are added to the declared list",
+        CTGAN,
+        "facts of neighbours",
+        _categories_from_data,
+    ),
+    Defect(
+        "bounds from data",
+        "the bounds of a number are its extremes",
+        f"{MWEM}; {AUTOGAN}",
+        "facts of neighbours",
+        _bounds_from_data,
+    ),
+    Defect(
+        "bins from data",
+        "bins are cut at exact quantiles",
+        "CTGAN: mixtures fitted to private rows",
+        "facts of neighbours",
+        _bins_from_data,
+    ),
+    Defect(
+        "nulls from data",
+        "a column has a code for nulls only if a null occurs",
+        NOWHERE,
+        "facts of neighbours",
+        _nulls_from_data,
+    ),
+    Defect(
+        "number of rows from data",
+        "the exact number of rows is taken for the declared one",
+        "SmartNoise, MWEM: mass and number of iterations",
+        "facts of neighbours",
+        _rows_from_data,
+    ),
+    Defect(
+        "delta from data",
+        "delta follows from the exact number of rows",
+        "DP-CTGAN: 1 / (n sqrt(n)) by default",
+        "facts of neighbours",
+        _delta_from_data,
+    ),
+    Defect(
+        "exact number of rows",
+        "the number of rows is charged and then released without noise",
+        NOWHERE,
+        "scan of the release",
+        _exact_size,
+    ),
+    Defect(
+        "standardised by private means",
+        "positions are taken less their mean over the table",
+        "DP-BayesGAN: x and y standardised by sample moments",
+        "codes of neighbours",
+        _standardised_positions,
+    ),
+    Defect(
+        "types of the source",
+        "synthetic columns have the storage types of the private file",
+        "an earlier version of this package: one missing value turned int64 into double",
+        "outcomes of neighbours",
+        _types_of_the_source,
+    ),
+    Defect(
+        "refusal by a row",
+        "a value that is not listed ends the run",
+        "an earlier version of this package: a file was refused because of one row",
+        "outcomes of neighbours",
+        _refusal_by_rows,
+    ),
+    Defect(
+        "lists without a threshold",
+        "every value that occurs is listed with its noisy count",
+        "Korolova and others 2009 show why it is needed",
+        "values of one unit",
+        _no_threshold,
+    ),
+    Defect(
+        "threshold of continuous noise",
+        "the threshold is that of a normal, the noise is discrete",
+        NOWHERE,
+        "values of one unit",
+        _continuous_threshold,
+    ),
+    Defect(
+        "unit ids ignored",
+        "each row counts as a unit",
+        NOWHERE,
+        "rows of a unit",
+        _unit_ids_ignored,
+    ),
+    Defect(
+        "more rows than declared",
+        "all rows of a unit are used, whatever is declared",
+        NOWHERE,
+        "rows of a unit",
+        _more_rows_than_declared,
+    ),
+    Defect(
+        "rows without a unit",
+        "rows without a unit id are all used",
+        NOWHERE,
+        "rows of a unit",
+        _nulls_as_units,
+    ),
+)
