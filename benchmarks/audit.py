@@ -1,13 +1,13 @@
 """Runs of the audits of all methods, saved as JSON files in a folder; bounds are computed from them later.
 
-Every method at its small settings against the canary `row`; some methods also against the other canaries. Runs are
-spread over processes of one thread each. Finished runs are kept, and the same command continues.
+Every method at its small settings against two canaries; some methods also against the others. Runs are spread over
+processes of one thread each. Finished runs are kept, and the same command continues.
 
     python benchmarks/audit.py FOLDER --jobs 16 --seconds 420
-    understudy audit --from FOLDER/*.json
-    understudy audit --record FOLDER/*.json
+    understudy audit --from FOLDER
+    python benchmarks/audit.py FOLDER --write
 
-Bounds need the extra `audit`; these runs do not.
+The last one makes no runs: it writes what `understudy audit --table` shows. Bounds need the extra `audit`; runs do not.
 """
 
 import argparse
@@ -22,10 +22,14 @@ from understudy.audit.methods import AUDITED
 from understudy.audit.neighbours import CANARIES
 from understudy.audit.pipeline import continue_runs, make_target, worker_processes
 from understudy.audit.runs import Runs, Target
+from understudy.run.atomic import atomic_write, json_bytes
 
+RECORD = Path(__file__).parent.parent / "src" / "understudy" / "audit" / "recorded.json"
 WITHOUT_NETWORKS = ("independent", "adaptive", "mst", "aim", "privbayes", "mwem", "quail")
 """They take tenths of a second, so they can be run more often."""
 SLOWEST_FIRST = ("boosted", "dpctgan", "drs", "gem", "autogan", "selected", "bayesgan", "pategan", "dpgan", "patectgan")
+FOR_ALL = ("combination", "row")
+"""Canaries that every method is audited with."""
 MORE_CANARIES = ("independent", "adaptive", "mst", "dpgan")
 SHARD = 500
 """Runs of one process: networks are compiled in each."""
@@ -48,8 +52,9 @@ def list_shards(arguments: argparse.Namespace) -> list[Shard]:
     """All runs to make, the most important first: every method, then other canaries."""
     methods = [*SLOWEST_FIRST, *WITHOUT_NETWORKS]
     chosen = [name for name in methods if arguments.methods is None or name in arguments.methods]
-    pairs = [(name, "row") for name in chosen if "row" in arguments.canaries]
-    pairs += [(name, each) for each in arguments.canaries if each != "row" for name in chosen if name in MORE_CANARIES]
+    pairs = [(name, each) for each in FOR_ALL if each in arguments.canaries for name in chosen]
+    others = [each for each in arguments.canaries if each not in FOR_ALL]
+    pairs += [(name, each) for each in others for name in chosen if name in MORE_CANARIES]
     shards = []
     for name, canary in pairs:
         target = make_target(name, arguments.epsilon, canary=canary)
@@ -88,6 +93,17 @@ def main(arguments: argparse.Namespace) -> None:
             )
 
 
+def write_record(folder: Path) -> None:
+    """Writes the bounds that the runs in the folder show into the package."""
+    from understudy.audit.audit import bound_files
+    from understudy.audit.record import audits_to_json
+
+    audits = bound_files([folder])
+    with atomic_write(RECORD, force=True) as file:
+        file.write(json_bytes(audits_to_json(audits)))
+    print(*(each.sentence for each in audits), sep="\n")
+
+
 def read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="FOLDER")
@@ -99,8 +115,10 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=math.inf, help="Start no run after this time.")
     parser.add_argument("--seed", type=int, default=None, help="Default: secure noise.")
+    parser.add_argument("--write", action="store_true", help="Only write recorded.json, from the runs in FOLDER.")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    main(read_arguments())
+    given = read_arguments()
+    write_record(given.out) if given.write else main(given)

@@ -28,6 +28,7 @@ ORDER = (
     "marginals",
     "learners",
     "synthesizers",
+    "audit.record",
     "certificate_meaning",
     "certificate_json",
     "certificate",

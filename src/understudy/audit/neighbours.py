@@ -92,6 +92,21 @@ def _row() -> Neighbours:
     return Neighbours("row", "a row that is unique in every column", _schema(), _common_rows(), (UNIQUE,))
 
 
+def _combination() -> Neighbours:
+    """Counts of all values are far above the noise, so that none of it is lost where negative counts become zero."""
+    rows = tuple(
+        {
+            "group": "rare" if i % 5 == 0 else "ab"[i % 2],
+            "city": "rare" if i % 5 == 1 else "uv"[i // 2 % 2],
+            "flag": i % 5 == 2,
+            "amount": BOUNDS[1] if i % 5 == 3 else (10, 35, 60)[i % 3],
+        }
+        for i in range(NUM_ROWS)
+    )
+    what = "a row of common values, any two of which no other row combines"
+    return Neighbours("combination", what, _schema(), rows, (UNIQUE,))
+
+
 def _bound() -> Neighbours:
     added = ({**COMMON, "amount": BOUNDS[1]},)
     return Neighbours("bound", "a value at the declared bound", _schema(), _common_rows(), added, PRIVATE)
@@ -121,6 +136,7 @@ def _domain() -> Neighbours:
 CANARIES: dict[str, Callable[[], Neighbours]] = {
     "category": _category,
     "row": _row,
+    "combination": _combination,
     "bound": _bound,
     "outside": _outside,
     "unit": _unit,

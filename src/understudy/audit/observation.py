@@ -55,7 +55,7 @@ class Cells:
     def __init__(self, neighbours: Neighbours):
         self._columns = neighbours.columns
         both = neighbours.table(with_canary=True)
-        self._known = {name: sorted({str(value) for value in both[name].to_pylist()}) for name in self._columns}
+        self._known = {name: sorted(both[name].cast(pa.string()).unique().to_pylist()) for name in self._columns}
         self._numeric = {name for name in self._columns if pa.types.is_integer(both[name].type)}
         self._sizes = [
             len(EDGES) + 1 if name in self._numeric else len(self._known[name]) + 1 for name in self._columns
@@ -64,7 +64,7 @@ class Cells:
             *((i,) for i in range(len(self._columns))),
             *itertools.combinations(range(len(self._columns)), 2),
         ]
-        self._row = self._read(pa.Table.from_pylist([_as_encoded(neighbours)]))[0]
+        self._row = self._read(pa.Table.from_pylist([_as_encoded(neighbours)], schema=both.schema))[0]
         starts = np.cumsum([0, *(self._num_cells(clique) for clique in self._cliques)])
         self.canary: tuple[int, ...] = tuple(
             int(start + self._index(self._row[None], clique)[0])
@@ -80,13 +80,15 @@ class Cells:
         return np.concatenate([*parts, [(codes == self._row).all(axis=1).sum()]])
 
     def _read(self, table: pa.Table) -> np.ndarray:
-        return np.stack([self._column(name, table[name].to_pylist()) for name in self._columns], axis=1)
+        return np.stack([self._column(name, table[name].combine_chunks()) for name in self._columns], axis=1)
 
-    def _column(self, name: str, values: list) -> np.ndarray:
+    def _column(self, name: str, values: pa.Array) -> np.ndarray:
         if name in self._numeric:
-            return np.digitize(np.array([np.nan if value is None else value for value in values], float), EDGES)
+            return np.digitize(values.cast(pa.float64()).to_numpy(zero_copy_only=False), EDGES)
+        found = values.cast(pa.string()).dictionary_encode()
         index = {value: code for code, value in enumerate(self._known[name])}
-        return np.array([index.get(str(value), len(index)) for value in values])
+        known = np.array([*(index.get(value, len(index)) for value in found.dictionary.to_pylist()), len(index)])
+        return known[found.indices.fill_null(len(known) - 1).to_numpy(zero_copy_only=False)]
 
     def _num_cells(self, clique: tuple[int, ...]) -> int:
         return int(np.prod([self._sizes[i] for i in clique]))

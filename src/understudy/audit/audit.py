@@ -1,0 +1,105 @@
+"""The front door: attack a method of this software in many runs, and bound its privacy cost from below."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from understudy.audit.bounds import gaussian_mu, lower_bound
+from understudy.audit.neighbours import make_neighbours
+from understudy.audit.pipeline import make_runs_in_parallel, make_target
+from understudy.audit.record import Audit
+from understudy.audit.runs import Runs, merge_files
+from understudy.audit.scores import THREATS, check_num_runs, check_threat, compute_scores
+from understudy.errors import ConfigError
+
+CONFIDENCE = 0.95
+SPLIT_SEED = 0
+"""Splits runs for training and for thresholds. It has nothing to do with their noise."""
+
+
+def audit_method(
+    method: str,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    runs: int = 500,
+    threat: str = "white",
+    canary: str = "row",
+    seed: int | None = None,
+    jobs: int = 1,
+    report: Callable[[int], None] | None = None,
+) -> Audit:
+    """Attacks a method of this software: runs with and without a canary, and lower bounds of its privacy cost.
+
+    Each run is the whole pipeline: a CSV file is read, fitted at this guarantee and released as a folder, which is
+    read back and sampled. The table is made up, so this is a property of the software, not of anyone's data. `threat`
+    is `white` (the attack sees the release folder) or `black` (it sees a synthetic table); `canary` is one of
+    `category`, `row`, `bound`, `outside`, `unit` and `domain`. The name of a method stands for small settings of it;
+    an expression is audited as it is. Noise is secure unless a seed is given.
+
+    A bound above the claim refutes it, but for the stated confidence. A bound below it proves nothing.
+
+    >>> audit_method("independent", epsilon=1, runs=80, seed=0).refutes_claim
+    False
+    """
+    check_threat(threat)
+    check_num_runs(runs)
+    target = make_target(method, epsilon, delta, canary)
+    return bound_runs(make_runs_in_parallel(target, runs, jobs=jobs, seed=seed, report=report), threat)
+
+
+def bound_runs(runs: Runs, threat: str, *, num_bounds: int = 2, confidence: float = CONFIDENCE) -> Audit:
+    """The lower bounds that runs show: of epsilon at the claimed delta, and of mu.
+
+    Of `num_bounds` bounds that are made together, all hold with `confidence` (Bonferroni).
+    """
+    if runs.claim is None:
+        raise ConfigError(f"No run of {runs.target.method} made a release, so there is no claim to audit.")
+    scores = compute_scores(runs, threat, seed=SPLIT_SEED)
+    claim, alone = runs.claim, 1 - (1 - confidence) / num_bounds
+    bound = lower_bound(scores.inside, scores.outside, delta=claim.delta, confidence=alone, seed=SPLIT_SEED)
+    return Audit(
+        method=runs.target.method,
+        revision=runs.revision,
+        version=runs.version,
+        date=runs.date,
+        canary=runs.target.canary,
+        canary_description=make_neighbours(runs.target.canary).what,
+        threat=threat,
+        target_epsilon=runs.target.epsilon,
+        claimed_epsilon=claim.epsilon,
+        claimed_delta=claim.delta,
+        accountant=claim.accountant,
+        claimed_mu=gaussian_mu(claim.epsilon, claim.delta),
+        num_runs=len(runs.numbers),
+        num_failed=runs.num_failed,
+        seeded=runs.seeded,
+        score=scores.name,
+        num_scores=len(scores.inside) + len(scores.outside),
+        epsilon=bound.epsilon,
+        mu=bound.mu,
+        confidence=confidence,
+        num_bounds=num_bounds,
+    )
+
+
+def bound_files(paths: Sequence[str | os.PathLike[str]], threats: Sequence[str] = THREATS) -> list[Audit]:
+    """Audits of the runs in these files (of a folder: in all of its `.json` files), for each threat.
+
+    Files with parts of one audit are merged. All bounds together hold with 95 % confidence.
+    """
+    for threat in threats:
+        check_threat(threat)
+    files = [file for path in paths for file in _files_of(Path(path))]
+    found = merge_files(files)
+    num_bounds = 2 * len(found) * len(threats)
+    return [bound_runs(runs, threat, num_bounds=num_bounds) for runs in found for threat in threats]
+
+
+def _files_of(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(path.glob("*.json"))
+    if not files:
+        raise ConfigError(f"{path} has no .json file. Name the folder or the files of runs of an audit.")
+    return files

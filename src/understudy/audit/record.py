@@ -1,0 +1,145 @@
+"""What an audit found, and the audits that come with the package.
+
+An audit is a property of a version of the software, not of anyone's data. Those of `recorded.json` were made with the
+commands that they name; `understudy audit --table` shows them, and certificates may refer to them.
+"""
+
+import dataclasses
+import functools
+import importlib.resources
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+from understudy._version import __version__
+from understudy.synthesizers.registry import AUTO, DEFAULT, REVISIONS
+
+FORMAT, FORMAT_VERSION = "understudy-audits", 1
+LIMITS = (
+    "A bound above the claim refutes it. A bound below it proves nothing: a better attack, canary or table may exist."
+)
+"""What an audit cannot show. Every output says it."""
+
+_SETTING = re.compile(r"(, )?\w+=(\[[^\]]*\]|[^,()]*(\([^()]*\))?)")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What an attack showed about a method, beside what the method claims."""
+
+    method: str
+    """The expression that was audited."""
+    revision: int
+    version: str
+    """Of the package."""
+    date: str
+    """The day of the last run."""
+    canary: str
+    canary_description: str
+    threat: str
+    """`white`: the attack saw the release folder. `black`: it saw a synthetic table."""
+    target_epsilon: float
+    """What the runs were asked for."""
+    claimed_epsilon: float
+    """The largest cost that a certificate of these runs states."""
+    claimed_delta: float
+    accountant: str
+    claimed_mu: float
+    """Of the Gaussian mechanism with the claimed epsilon and delta."""
+    num_runs: int
+    num_failed: int
+    """Runs that failed after their first charge: nothing was released, which the attack also sees."""
+    seeded: bool
+    score: str
+    """The score of the attack, chosen on runs that the bounds were not computed from."""
+    num_scores: int
+    """Runs that the bounds were computed from."""
+    epsilon: float
+    """The lower bound at the claimed delta."""
+    mu: float
+    """The lower bound of mu, from the whole trade-off curve."""
+    confidence: float
+    """With which all bounds that were made together hold."""
+    num_bounds: int
+    """How many those are."""
+
+    @property
+    def refutes_claim(self) -> bool:
+        """Whether the claim is false, but for the stated confidence."""
+        return self.epsilon > self.claimed_epsilon
+
+    @property
+    def label(self) -> str:
+        """The method without its settings."""
+        return _SETTING.sub("", self.method).replace("()", "")
+
+    @property
+    def sentence(self) -> str:
+        """The result in one sentence."""
+        seen = "the release folder" if self.threat == "white" else "a synthetic table"
+        found = (
+            f"{self.label} claims epsilon {self.claimed_epsilon:.4g} at delta {self.claimed_delta:g}. In "
+            f"{self.num_runs:,} runs, half of them with {self.canary_description}, an attack that sees {seen} shows "
+            f"an epsilon of at least {self.epsilon:.2f} and a mu of at least {self.mu:.2f}"
+        )
+        return f"{found}: THE CLAIM IS FALSE." if self.refutes_claim else f"{found}. The claim is not refuted."
+
+    @property
+    def command(self) -> str:
+        """The command that makes such an audit again."""
+        options = {
+            "--method": self.method,
+            "--epsilon": f"{self.target_epsilon:g}",
+            "--delta": f"{self.claimed_delta:g}",
+            "--canary": self.canary,
+            "--threat": self.threat,
+            "--runs": str(self.num_runs),
+        }
+        return shlex.join(["understudy", "audit", *(word for option in options.items() for word in option)])
+
+    def to_dict(self) -> dict[str, object]:
+        """All fields, and what follows from them for readers, as JSON holds them."""
+        derived = {name: getattr(self, name) for name in ("refutes_claim", "sentence", "command")}
+        return {**dataclasses.asdict(self), **derived}
+
+    @classmethod
+    def from_dict(cls, content: Mapping) -> "Audit":
+        """The audit that `to_dict` described."""
+        return cls(**{field.name: content[field.name] for field in dataclasses.fields(cls)})
+
+
+def audits_to_json(audits: Sequence[Audit]) -> dict[str, object]:
+    """Audits that were made together, as `--json` writes them and `recorded.json` holds them."""
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "note": f"A property of the software, not of any data. {LIMITS}",
+        "audits": [each.to_dict() for each in audits],
+    }
+
+
+@functools.cache
+def recorded_audits() -> tuple[Audit, ...]:
+    """All audits that come with the package."""
+    source = importlib.resources.files("understudy").joinpath("audit", "recorded.json")
+    return tuple(map(Audit.from_dict, json.loads(source.read_text(encoding="utf-8"))["audits"]))
+
+
+def recorded_audit(expression: str) -> Audit | None:
+    """The recorded audit of a method with the largest bound; None if this version of it was not audited.
+
+    The method is the outermost of the expression. It was audited with settings of its own, which the audit names.
+
+    >>> recorded_audit("unheard_of(steps=3)") is None
+    True
+    """
+    name = expression.partition("(")[0].strip()
+    name = DEFAULT if name == AUTO else name
+    found = [each for each in recorded_audits() if _is_current(each, name)]
+    return max(found, key=lambda each: (each.epsilon, each.mu), default=None)
+
+
+def _is_current(audit: Audit, name: str) -> bool:
+    known = (audit.method.partition("(")[0], audit.version, audit.revision)
+    return known == (name, __version__, REVISIONS.get(name, 1))
