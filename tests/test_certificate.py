@@ -16,6 +16,7 @@ import pytest
 import understudy as us
 from tests.builders import make_ledger
 from understudy import certificate
+from understudy.certificate_meaning import percent, statement_meaning
 from understudy.privacy import accounting
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import (
@@ -32,6 +33,7 @@ from understudy.privacy.ledger import PublicFacts, Query, Statement
 from understudy.privacy.marginal_noise import MeasuredMarginal
 from understudy.privacy.noise import SecureNoise
 from understudy.privacy.rows import PrivateRows
+from understudy.privacy.tradeoff import statement_tradeoff, tradeoff
 from understudy.schema import Domain, as_schema
 
 PAGE = Path(__file__).parents[1] / "docs" / "certificate.md"
@@ -131,6 +133,8 @@ def test_the_published_schema_is_that_of_the_classes(json_schema: dict) -> None:
         (("guarantee", "epsilon"), -1),
         (("guarantee", "epsilon"), None),
         (("guarantee", "adjacency"), "whatever"),
+        (("guarantee", "meaning"), None),
+        (("guarantee", "meaning", "posteriors", 0, "largest_posterior"), 1.1),
         (("seeded",), True),
         (("queries", 0, "event", "stddev"), 0),
         (("queries", 0, "event", "kind"), "Laplace"),
@@ -158,6 +162,8 @@ def test_every_field_is_documented(json_schema: dict) -> None:
     wanted |= {*json_schema["$defs"]["measured_marginal"]["properties"]}
     wanted |= {f"guarantee.{name}" for name in guarantee if name != "unit"}
     wanted |= {"guarantee.unit.column", "guarantee.unit.max_rows"}
+    lists = json_schema["$defs"]["meaning"]["properties"]
+    wanted |= {*lists, *(name for each in lists.values() for name in each["items"]["properties"])}
     wanted |= {f"public.{name}" for name in json_schema["$defs"]["public"]["properties"]}
     assert wanted <= words
 
@@ -200,6 +206,90 @@ def test_words_say_the_numbers(statement: Statement) -> None:
         assert "Only the first 3 rows of each unit" in words
     for line in certificate.NOT_COVERED:
         assert line in words
+
+
+# --- What the guarantee means for one unit ---
+
+
+def test_what_can_be_learned_follows_from_the_queries(statement: Statement) -> None:
+    """The figures are those of the curve of the queries, as they stand in the JSON, and not of epsilon and delta."""
+    content = json.loads(json.dumps(certificate.to_json(statement)))
+    bounds = statement_tradeoff(certificate.from_json(content))
+    weaker = tradeoff(statement.epsilon, statement.delta)
+    meaning = content["guarantee"]["meaning"]
+    assert {(each["prior"], each["exceeded_with_probability"]) for each in meaning["posteriors"]} == {
+        (prior, exception) for prior in (0.5, 0.1, 0.01) for exception in (0.01, statement.delta)
+    }
+    for each in meaning["posteriors"]:
+        prior, exception, after = each.values()
+        assert after == bounds.largest_posterior(prior, probability=exception)
+        assert prior < after < weaker.largest_posterior(prior, probability=exception)
+    assert [each["false_positive_rate"] for each in meaning["true_positive_rates"]] == [0.01, 0.05]
+    for each in meaning["true_positive_rates"]:
+        rate, most = each.values()
+        assert most == bounds.largest_true_positive_rate(rate)
+        assert rate < most < weaker.largest_true_positive_rate(rate)
+
+
+CLAIMS = {
+    "drafted": "a given person's row is in the table",
+    "declared": "the values of a given person's row are in the table",
+    "units": "the rows with a given `who` are in the table",
+}
+
+
+def test_words_say_what_can_be_learned(statement: Statement, request: pytest.FixtureRequest) -> None:
+    """Rounded up, and by less than a tenth."""
+    words, meaning = certificate.to_markdown(statement), statement_meaning(statement)
+    assert meaning is not None
+    claim = CLAIMS[request.node.callspec.params["statement"]]
+    sentence = re.search(
+        r"^Someone who thinks it 10% likely that (.+) will, after seeing the release, think it at most (\S+)% likely, "
+        r"except with a probability of at most 1%\.$",
+        words,
+        re.MULTILINE,
+    )
+    assert sentence is not None
+    assert sentence[1] == claim
+    shown = {(0.1, 0.01): sentence[2]}
+    for prior in (0.5, 0.1, 0.01):
+        row = re.search(rf"^\| {100 * prior:g}% \| (\S+)% \| (\S+)% \|$", words, re.MULTILINE)
+        assert row is not None
+        assert shown.get((prior, 0.01), row[1]) == row[1]
+        shown |= {(prior, 0.01): row[1], (prior, statement.delta): row[2]}
+    assert {*shown} == {*meaning.posteriors}
+    rates = dict(re.findall(r"^\| (1|5)% \| (\S+)% \|$", words, re.MULTILINE))
+    pairs = [(float(figure), meaning.posteriors[key]) for key, figure in shown.items()]
+    pairs += [(float(rates[f"{100 * rate:g}"]), most) for rate, most in meaning.true_positive_rates.items()]
+    for said, held in pairs:
+        assert 100 * held * (1 - 1e-9) <= said <= 110 * held
+
+
+@pytest.mark.made_up_figures("a run that is not private, nor made")
+@pytest.mark.parametrize("changed", [{"seeded": True}, {"epsilon": math.inf}, {"released": False}])
+def test_of_what_is_not_private_nothing_is_said_to_be_hidden(changed: dict, json_schema: dict) -> None:
+    statement = dataclasses.replace(_with_every_event(), **changed)
+    content = json.loads(json.dumps(certificate.to_json(statement)))
+    assert content["guarantee"]["meaning"] is None
+    jsonschema.Draft202012Validator(json_schema).validate(content)
+    words = certificate.to_markdown(statement)
+    assert "Someone who" not in words
+    assert "What can be learned" not in words
+
+
+def test_certificates_without_the_meaning_are_read() -> None:
+    content = certificate.to_json(_with_every_event())
+    del content["guarantee"]["meaning"]  # type: ignore[attr-defined]
+    assert certificate.from_json(content) == _with_every_event()
+
+
+@pytest.mark.parametrize("value", [0.0123, 0.1, 0.17, 0.1700001, 0.899999, 0.9, 0.98765, 0.99951, 0.999999, 1.0])
+def test_percentages_are_never_rounded_down(value: float) -> None:
+    said = float(percent(value).removesuffix("%"))
+    assert 100 * value * (1 - 1e-9) <= said <= min(110 * value, 100.0)
+
+
+# --- Marginals ---
 
 
 def test_measured_marginals_are_listed_with_their_noise(statement: Statement) -> None:

@@ -226,7 +226,7 @@ _MEANINGS = {
 
 
 def _meaning(statement: Statement) -> list[str]:
-    """The word for the strength of the guarantee, and what it means."""
+    """What the guarantee means: in a sentence for everyone, and by its definition, with the word for its strength."""
     assert statement.strength is not None
     facts, word = statement.facts, statement.strength
     unit = "row" if facts.unit is None else f"unit (all rows with the same value of {as_code(facts.unit)})"
@@ -245,7 +245,7 @@ def _meaning(statement: Statement) -> list[str]:
     )
     found = statement_meaning(statement)
     assert found is not None, "a release with a strength is private"
-    return [meaning, found.sentence, *([size] if is_sized else [])]
+    return [found.sentence, meaning, *([size] if is_sized else [])]
 
 
 def _times(epsilon: float) -> str:

@@ -42,7 +42,8 @@ it at most 18% likely, except with a probability of at most 1%.
         """What is believed or tested. If the number of rows is public, the alternative is that values are absent."""
         if self.facts.unit is not None:
             return f"the rows with a given {as_code(self.facts.unit)} are in the table"
-        return f"a given person's {'row is' if self.facts.rows_declared is None else 'values are'} in the table"
+        row = "a given person's row"
+        return f"{row} is in the table" if self.facts.rows_declared is None else f"the values of {row} are in the table"
 
     @property
     def sentence(self) -> str:
@@ -85,8 +86,8 @@ it at most 18% likely, except with a probability of at most 1%.
             "on the left, it says so rightly with at most the probability on the right."
         )
         source = (
-            "All of these bounds follow from the queries below. They are stronger than what epsilon and delta alone "
-            "imply, because they use epsilon at every delta."
+            "All of these bounds follow from the queries below, by epsilon at every delta and not only by the pair at "
+            "the top of this page."
         )
         title = "## What can be learned about one unit"
         return [title, beliefs, _markdown(self.belief_table()), tests, _markdown(self.test_table()), source]
@@ -132,7 +133,7 @@ def percent(probability: float) -> str:
 
 def _markdown(table: Sequence[tuple[str, ...]]) -> str:
     heads, *rows = table
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ("---:",) * len(heads), *rows))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ("---", *["---:"] * (len(heads) - 1)), *rows))
 
 
 def as_code(name: str) -> str:

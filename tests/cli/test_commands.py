@@ -434,6 +434,8 @@ def test_plan_is_what_is_charged(method: str, place: Path, tmp_path: Path, capsy
     certificate = json.loads(capsys.readouterr().out)
     assert plan["queries"] == certificate["queries"]
     assert plan["epsilon"] == certificate["guarantee"]["epsilon"]
+    assert plan["meaning"]["posteriors"]
+    assert plan["meaning"] == certificate["guarantee"]["meaning"]
 
 
 def test_plan_in_words(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,6 +86,7 @@ COMMANDS = {
             "sample",
             "certificate",
             "evaluate",
+            "disclose",
             "report",
             "plan",
             "preview",

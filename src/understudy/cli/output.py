@@ -155,7 +155,7 @@ def _show_meaning(statement: "Statement", console: "Console") -> None:
     console.print(f"What it means: {meaning.sentence[:1].lower()}{meaning.sentence[1:]}", markup=False)
     heads, *rows = meaning.belief_table()
     table = Table(*heads, box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in table.columns:
+    for column in table.columns[1:]:
         column.justify = "right"
     for cells in rows:
         table.add_row(*cells)
