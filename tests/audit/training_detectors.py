@@ -27,7 +27,7 @@ from understudy.privacy.events import SubsampledGaussian
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
-from understudy.privacy.sampling import chunk_size
+from understudy.privacy.sampling import Batches, chunk_size
 from understudy.schema import Domain
 from understudy.training import dpsgd as training
 from understudy.training.autoencoder import ReconstructionLoss
@@ -76,8 +76,10 @@ def own_row(network: Any, row: Array, fake: Array | None, key: PRNGKeyArray) -> 
     return network(row)
 
 
-def _everybody(steps: ChargedSteps) -> Any:
-    return sample_batches(steps, jax.random.key(1), end=1, batch_size=16)
+def _everybody(steps: ChargedSteps) -> Batches:
+    """A batch of all units, as a sampling rate of one gives it."""
+    slots = jnp.arange(16)[None]
+    return Batches(slots, slots < len(steps._units._present))
 
 
 # Programs are kept from one call to the next; planting a defect clears them (`plant.py`).
