@@ -12,11 +12,11 @@ def draw_people(num_rows: int, seed: int, *, decimals: int = 2) -> pd.DataFrame:
         name: np.round(10 * (hidden[:, at % 2] + generator.normal(size=num_rows)), decimals)
         for at, name in enumerate(("height", "weight", "income"))
     }
+    edges = {"sex": [0.0], "region": [-1.0, 0.0, 1.0], "smokes": [0.7]}
+    labels = {"sex": ["f", "m"], "region": list("nesw"), "smokes": ["no", "yes"]}
     categories = {
-        name: np.array(labels)[np.digitize(hidden[:, at % 2] + generator.normal(size=num_rows), edges)]
-        for at, (name, labels, edges) in enumerate(
-            [("sex", ["f", "m"], [0]), ("region", list("nesw"), [-1, 0, 1]), ("smokes", ["no", "yes"], [0.7])]
-        )
+        name: np.array(labels[name])[np.searchsorted(edges[name], hidden[:, at % 2] + generator.normal(size=num_rows))]
+        for at, name in enumerate(edges)
     }
     return pd.DataFrame({**numbers, **categories})
 

@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, t
 from sklearn.metrics import roc_auc_score
 
 import understudy as us
@@ -15,7 +17,7 @@ from understudy.disclosure.disclose import FALSE_ALARM_RATE, Disclosure, Finding
 from understudy.disclosure.membership import Ceiling, _auc
 from understudy.evaluation.scorecard import refuse_release
 
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "table": {"rows": 1000},
     "columns": {
         **{name: {"kind": "real", "bounds": [-70, 70]} for name in ("height", "weight", "income")},
@@ -45,6 +47,12 @@ def release(train: pd.DataFrame) -> us.Release:
 @pytest.fixture(scope="module")
 def of_copy(train: pd.DataFrame, held: pd.DataFrame, release: us.Release) -> Disclosure:
     return us.disclose(train, train, holdout=held, quasi_identifiers=KNOWN, statement=release)
+
+
+@pytest.fixture(scope="module")
+def of_others(train: pd.DataFrame, held: pd.DataFrame) -> Disclosure:
+    """Of other rows of the population."""
+    return us.disclose(train, draw_people(500, 3), holdout=held, seed=5)
 
 
 # --------------------------------------------------------------------------------------------------------------- copies
@@ -77,7 +85,7 @@ def test_common_rows_are_no_copies() -> None:
 # -------------------------------------------------------------------------------------------------------- false alarms
 
 
-def null_report(seed: int, num_rows: int = 500) -> Disclosure:
+def null_report(seed: int, num_rows: int = 400) -> Disclosure:
     """Of a synthetic table that consists of other rows of the population."""
     train, held, fake = (draw_people(num_rows, 3 * seed + part, decimals=1) for part in range(3))
     return us.disclose(train, fake, holdout=held, quasi_identifiers=KNOWN, seed=seed)
@@ -86,17 +94,18 @@ def null_report(seed: int, num_rows: int = 500) -> Disclosure:
 def check_null_reports(reports: list[Disclosure]) -> None:
     """At most as many false alarms as stated, and rates that are not flattered by the choice of the attack.
 
-    Both fail with a probability below 1e-4 if what is stated holds. The second is two-sided.
+    Together they fail with a probability below 1e-4 if what is stated holds. The second is two-sided.
     """
     alarms = sum(bool(report.findings) for report in reports)
-    assert alarms <= binom.ppf(1 - 1e-4, len(reports), FALSE_ALARM_RATE)
+    assert alarms <= binom.ppf(1 - 5e-5, len(reports), FALSE_ALARM_RATE)
+    most = t.isf(5e-5 / 6, len(reports) - 1)
     for at in range(3):
         gains = np.array([report.membership.points[at].advantage.value for report in reports])
-        assert abs(gains.mean()) < 4.5 * gains.std(ddof=1) / np.sqrt(len(gains))
+        assert abs(gains.mean()) < most * gains.std(ddof=1) / np.sqrt(len(gains))
 
 
 def test_held_out_rows_pass() -> None:
-    check_null_reports([null_report(seed) for seed in range(16)])
+    check_null_reports([null_report(seed) for seed in range(20)])
 
 
 @pytest.mark.slow
@@ -201,24 +210,25 @@ def test_a_certificate_without_a_guarantee_gives_no_ceiling(release: us.Release,
 # ----------------------------------------------------------------------------------------------------------- the report
 
 
-def test_the_document_is_json_and_repeats_with_the_seed(train: pd.DataFrame, held: pd.DataFrame, tmp_path) -> None:
-    reports = [us.disclose(train, draw_people(500, 3), holdout=held, seed=seed) for seed in (5, 5, 6)]
+def test_the_document_is_json_and_repeats_with_the_seed(
+    train: pd.DataFrame, held: pd.DataFrame, of_others: Disclosure, tmp_path: Path
+) -> None:
+    reports = [of_others, *(us.disclose(train, draw_people(500, 3), holdout=held, seed=seed) for seed in (5, 6))]
     first, again, other = (json.dumps(report.to_json(), allow_nan=False) for report in reports)
     assert first == again != other
-    reports[0].save(tmp_path / "report.json")
+    of_others.save(tmp_path / "report.json")
     assert json.loads((tmp_path / "report.json").read_text()) == json.loads(first)
-    assert reports[0].to_json()["warning"] == "This report contains statistics of the real data. Do not share it."
+    assert of_others.to_json()["warning"] == "This report contains statistics of the real data. Do not share it."
 
 
-def test_no_words_of_approval(of_copy: Disclosure, train: pd.DataFrame, held: pd.DataFrame) -> None:
-    other = us.disclose(train, draw_people(500, 3), holdout=held)
-    for report in (of_copy, other):
+def test_no_words_of_approval(of_copy: Disclosure, of_others: Disclosure) -> None:
+    for report in (of_copy, of_others):
         text = json.dumps(report.to_json()).lower()
         assert not any(word in text for word in ("safe", "grade", "passed", "anonymous"))
         assert "no proof of privacy" in text
 
 
-def test_it_is_not_written_into_a_release(of_copy: Disclosure, tmp_path) -> None:
+def test_it_is_not_written_into_a_release(of_copy: Disclosure, tmp_path: Path) -> None:
     (tmp_path / "release.json").write_text("{}")
     with pytest.raises(us.ConfigError, match="which may be shared"):
         of_copy.save(tmp_path / "report.json")

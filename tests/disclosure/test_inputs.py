@@ -1,0 +1,128 @@
+"""Tables that cannot be attacked, or would mislead, are refused with one line that has no value of a row."""
+
+import pandas as pd
+import pytest
+
+import understudy as us
+from tests.disclosure.made_tables import draw_common, draw_people
+from understudy.disclosure.disclose import Disclosure
+from understudy.disclosure.inputs import read_tables
+from understudy.tables import ReadOptions
+
+TRAIN, HELD, FAKE = draw_people(500, 1), draw_people(300, 2), draw_people(300, 3)
+
+
+def refused(error: type[us.UnderstudyError], text: str, real=TRAIN, fake=FAKE, holdout=HELD, **options) -> None:
+    with pytest.raises(error, match=text) as caught:
+        us.disclose(real, fake, holdout=holdout, **options)
+    assert "\n" not in str(caught.value)
+
+
+def read(real: pd.DataFrame, holdout: pd.DataFrame, *, from_split: bool = False, schema=None):
+    reading = ReadOptions()
+    declared = None if schema is None else us.Schema.from_dict(schema)
+    return read_tables(real, FAKE, holdout, schema=declared, from_split=from_split, reading=reading, seed=0)
+
+
+def test_a_holdout_that_was_fitted_is_refused() -> None:
+    refused(us.TableError, "100% of its rows equal a training row, where 0% would be expected", holdout=TRAIN[:300])
+
+
+def test_a_holdout_of_which_a_tenth_was_fitted_is_refused() -> None:
+    refused(us.TableError, "The holdout overlaps the real table", holdout=pd.concat([HELD, TRAIN[:60]]))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_common_rows_are_no_overlap(seed: int) -> None:
+    """Every held-out row equals a training row here, as in any table with few columns."""
+    real, holdout = draw_common(400, 2 * seed), draw_common(400, 2 * seed + 1)
+    tables = read_tables(
+        real, draw_common(300, 1000), holdout, schema=None, from_split=False, reading=ReadOptions(), seed=seed
+    )
+    assert tables.real.num_rows == 400
+
+
+def test_an_overlap_of_a_table_with_common_rows_is_refused() -> None:
+    """Half of the columns are common, yet full rows are not."""
+    real, other = draw_people(2000, 1, decimals=-1), draw_people(1000, 2, decimals=-1)
+    assert real.duplicated().mean() > 0.05
+    refused(us.TableError, "overlaps", real=real, holdout=pd.concat([other, real[:400]]))
+
+
+def test_a_small_holdout_is_refused_with_the_reason() -> None:
+    refused(us.TableError, "The holdout has 199 rows.*at least 200 are needed, because false", holdout=HELD[:199])
+    refused(us.TableError, "The real table has 199 rows", real=TRAIN[:199])
+    refused(us.TableError, "The synthetic table has 99 rows; at least 100", fake=FAKE[:99])
+    assert isinstance(us.disclose(TRAIN[:200], FAKE[:100], holdout=HELD[:200], secrets=["sex"]), Disclosure)
+
+
+def test_empty_tables_are_refused() -> None:
+    for name in ("real", "fake", "holdout"):
+        refused(us.TableError, "has no rows", **{name: TRAIN[:0]})
+
+
+def test_missing_columns_are_refused_with_the_table_that_lacks_them() -> None:
+    refused(us.SchemaError, "The holdout lacks the column 'sex'", holdout=HELD.drop(columns="sex"))
+    refused(
+        us.SchemaError,
+        "The synthetic table lacks the columns 'sex', 'income'",
+        fake=FAKE[["height", "weight", "region", "smokes"]],
+    )
+
+
+def test_unknown_columns_are_refused() -> None:
+    refused(us.ConfigError, "quasi-identifiers: 'sexx' is not.*Did you mean 'sex'", quasi_identifiers=["sexx"])
+    refused(us.ConfigError, "secret columns: 'money' is not an evaluated column", secrets=["money"])
+    refused(us.ConfigError, "must be a list of columns", quasi_identifiers="sex")
+    refused(us.ConfigError, "no column to guess 'sex' from", secrets=["sex"], quasi_identifiers=["sex"])
+
+
+def test_a_secret_column_of_nulls_is_refused() -> None:
+    schema = {
+        "columns": {
+            "sex": {"kind": "categorical", "categories": ["f", "m"]},
+            "height": {"kind": "real", "bounds": [-90, 90]},
+        }
+    }
+    empty = TRAIN.assign(sex=None)
+    refused(us.TableError, "'sex' has only nulls", real=empty, schema=schema, secrets=["sex"])
+    found = us.disclose(empty, FAKE, holdout=HELD, schema=schema)  # not named: left out
+    assert [each.column for each in found.attributes] == ["height"]
+
+
+def test_wrong_settings_are_refused() -> None:
+    refused(us.ConfigError, "seed must be", seed=-1)
+    refused(us.ConfigError, "min_cell must be", min_cell=1)
+    refused(us.ConfigError, "statement must be a release", statement="fake.release")
+    refused(us.TableError, "absent.csv does not exist", real="absent.csv")
+
+
+def test_rows_that_synth_held_out_are_removed_from_the_real_table() -> None:
+    """Twin by twin, so also from a table with common rows."""
+    for draw in (draw_people, draw_common):
+        train, held = draw(500, 1), draw(300, 2)
+        tables = read_tables(
+            pd.concat([train, held]).sample(frac=1, random_state=0),
+            draw(300, 3),
+            held,
+            schema=None,
+            from_split=True,
+            reading=ReadOptions(),
+            seed=0,
+        )
+        assert tables.real.num_rows == 500
+        assert "The held-out rows were left out of the real table." in tables.notes
+
+
+def test_units_in_both_tables_are_refused() -> None:
+    schema = {"table": {"unit": "person"}, "columns": {"person": {"kind": "id"}, "sex": {"kind": "categorical"}}}
+    ours, theirs = TRAIN.assign(person=range(500)), HELD.assign(person=range(499, 799))
+    refused(us.TableError, "1 values of the unit 'person' are in both", real=ours, holdout=theirs, schema=schema)
+
+
+def test_categories_and_ranges_come_from_both_real_tables() -> None:
+    """Were they those of the training rows, held-out rows would be known by values outside of them."""
+    held = HELD.assign(region="x", height=HELD.height + 500)
+    layout = read(TRAIN, held).layout
+    assert "x" in layout["region"].categories
+    assert layout["height"].upper == held.height.max()
