@@ -1,16 +1,19 @@
 """The front door: attack a method of this software in many runs, and bound its privacy cost from below."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from understudy.audit.bounds import gaussian_mu, lower_bound
-from understudy.audit.neighbours import make_neighbours
+import numpy as np
+
+from understudy.audit.bounds import FEWEST_SCORES, gaussian_mu, lower_bound
+from understudy.audit.neighbours import DEFAULT_CANARY, make_neighbours
 from understudy.audit.pipeline import make_runs_in_parallel, make_target
 from understudy.audit.record import Audit
 from understudy.audit.runs import Runs, merge_files
 from understudy.audit.scores import THREATS, check_num_runs, check_threat, compute_scores
 from understudy.errors import ConfigError
+from understudy.progress import ShowProgress, open_progress
 
 CONFIDENCE = 0.95
 SPLIT_SEED = 0
@@ -24,18 +27,21 @@ def audit_method(
     delta: float | None = None,
     runs: int = 500,
     threat: str = "white",
-    canary: str = "row",
+    canary: str = DEFAULT_CANARY,
     seed: int | None = None,
     jobs: int = 1,
-    report: Callable[[int], None] | None = None,
+    save: str | os.PathLike[str] | None = None,
+    progress: ShowProgress = None,
 ) -> Audit:
     """Attacks a method of this software: runs with and without a canary, and lower bounds of its privacy cost.
 
     Each run is the whole pipeline: a CSV file is read, fitted at this guarantee and released as a folder, which is
-    read back and sampled. The table is made up, so this is a property of the software, not of anyone's data. `threat`
-    is `white` (the attack sees the release folder) or `black` (it sees a synthetic table); `canary` is one of
-    `category`, `row`, `bound`, `outside`, `unit` and `domain`. The name of a method stands for small settings of it;
-    an expression is audited as it is. Noise is secure unless a seed is given.
+    read back and sampled. The table is made up, so this is a property of the software, not of anyone's data.
+
+    The name of a method stands for small settings of it; an expression is audited as it is. `threat` is `white` (the
+    attack sees the release folder) or `black` (it sees a synthetic table); `canary` is one of `category`, `row`,
+    `combination`, `bound`, `outside`, `unit` and `domain`. Noise is secure unless a seed is given. `save` names a file
+    for the runs.
 
     A bound above the claim refutes it, but for the stated confidence. A bound below it proves nothing.
 
@@ -45,7 +51,19 @@ def audit_method(
     check_threat(threat)
     check_num_runs(runs)
     target = make_target(method, epsilon, delta, canary)
-    return bound_runs(make_runs_in_parallel(target, runs, jobs=jobs, seed=seed, report=report), threat)
+    _require_statistics()
+    with open_progress(progress, "auditing") as show:
+        report = None if show is None else (lambda done: show(done / runs, f"run {done} of {runs}"))
+        made = make_runs_in_parallel(target, runs, jobs=jobs, seed=seed, report=report)
+    if save is not None:
+        made.write(save)
+    return bound_runs(made, threat)
+
+
+def _require_statistics() -> None:
+    """Refuses a missing extra before the runs are made, not after them."""
+    scores = np.arange(float(FEWEST_SCORES))
+    lower_bound(scores, scores, delta=0.01, seed=SPLIT_SEED)
 
 
 def bound_runs(runs: Runs, threat: str, *, num_bounds: int = 2, confidence: float = CONFIDENCE) -> Audit:
@@ -83,11 +101,12 @@ def bound_runs(runs: Runs, threat: str, *, num_bounds: int = 2, confidence: floa
     )
 
 
-def bound_files(paths: Sequence[str | os.PathLike[str]], threats: Sequence[str] = THREATS) -> list[Audit]:
-    """Audits of the runs in these files (of a folder: in all of its `.json` files), for each threat.
+def bound_files(paths: Sequence[str | os.PathLike[str]], threats: Sequence[str] | None = None) -> list[Audit]:
+    """Audits of the runs in these files (of a folder: in all of its `.json` files), for each threat, by default both.
 
     Files with parts of one audit are merged. All bounds together hold with 95 % confidence.
     """
+    threats = THREATS if threats is None else threats
     for threat in threats:
         check_threat(threat)
     files = [file for path in paths for file in _files_of(Path(path))]

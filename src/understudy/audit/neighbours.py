@@ -144,6 +144,8 @@ CANARIES: dict[str, Callable[[], Neighbours]] = {
 }
 """Every kind of canary by name."""
 
+DEFAULT_CANARY = "combination"
+
 
 def make_neighbours(canary: str) -> Neighbours:
     """The pair of tables of this kind of canary.

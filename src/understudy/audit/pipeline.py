@@ -23,7 +23,7 @@ import numpy as np
 
 from understudy.api import fit
 from understudy.audit.methods import audited_expression
-from understudy.audit.neighbours import make_neighbours
+from understudy.audit.neighbours import DEFAULT_CANARY, make_neighbours
 from understudy.audit.observation import Cells, Observation, observe
 from understudy.audit.runs import Claim, Runs, Target
 from understudy.errors import ConfigError, UnderstudyWarning
@@ -43,20 +43,18 @@ ONE_THREAD = {
 """The environment of a process that is one of many: small fits gain nothing from threads or a GPU."""
 
 
-def make_target(method: str, epsilon: float | None, delta: float | None = None, canary: str = "row") -> Target:
+def make_target(method: str, epsilon: float | None, delta: float | None = None, canary: str = DEFAULT_CANARY) -> Target:
     """What to audit, checked: a method at a guarantee, and a canary. The default delta is the largest allowed.
 
     >>> make_target("mst", 1.0)
-    Target(method='mst', epsilon=1.0, delta=0.01, canary='row')
+    Target(method='mst', epsilon=1.0, delta=0.01, canary='combination')
     """
     if epsilon is None:
         raise ConfigError("Give the epsilon of the claim to audit, as in --epsilon 1 (epsilon=1).")
     expression, neighbours = audited_expression(method), make_neighbours(canary)
     delta = neighbours.most_delta if delta is None else delta
     rows = neighbours.schema.get("table", {}).get("rows")
-    guarantee = Guarantee(epsilon, delta).with_delta_for(rows)
-    if not guarantee.is_private:
-        raise ConfigError("Only a private method can be audited. Give a finite epsilon, as in --epsilon 1.")
+    Guarantee(epsilon, delta).with_delta_for(rows)  # refuses what is no guarantee
     return Target(expression, float(epsilon), float(delta), canary)
 
 

@@ -8,6 +8,7 @@ import typer
 
 from understudy._version import __version__
 from understudy.cli import evaluation as evaluating
+from understudy.cli.audit import audit
 from understudy.cli.benchmark import benchmark_app
 from understudy.cli.disclose import add_disclosure, disclose
 from understudy.cli.options import (
@@ -316,6 +317,7 @@ def evaluate(
 
 
 app.command()(disclose)
+app.command()(audit)
 
 
 @app.command()

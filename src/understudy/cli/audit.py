@@ -1,0 +1,145 @@
+"""The command `understudy audit`: attack the software itself, or show the audits that come with it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from understudy.cli.options import JsonFile, Quiet, check_json
+from understudy.cli.output import write_json
+from understudy.cli.terminal import show_progress
+from understudy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from understudy.audit.record import Audit
+
+
+def audit(
+    method: Annotated[
+        str | None,
+        typer.Option("--method", help="The method to attack, at small settings, or an expression as it is."),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", help="The epsilon of the claim.")] = None,
+    delta: Annotated[
+        float | None, typer.Option("--delta", help="The delta of the claim. Default: the largest allowed.")
+    ] = None,
+    runs: Annotated[int, typer.Option("--runs", help="Runs of the pipeline, half of them with the canary.")] = 500,
+    threat: Annotated[
+        str | None,
+        typer.Option("--threat", help="white: the attack sees the release folder; black: a synthetic table."),
+    ] = None,
+    canary: Annotated[
+        str,
+        typer.Option(
+            "--canary", help="What the tables differ in: category, row, combination, bound, outside, unit or domain."
+        ),
+    ] = "combination",
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Makes the audit repeatable. Default: secure noise.")
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", help="Processes to run at once.")] = 1,
+    save: Annotated[Path | None, typer.Option("--save", help="Also write the runs to this file, for --from.")] = None,
+    source: Annotated[
+        list[Path] | None,
+        typer.Option("--from", help="Instead of making runs: a file of runs, or a folder of them. Repeatable."),
+    ] = None,
+    table: Annotated[
+        bool, typer.Option("--table", help="Show the audits of all methods that come with Understudy.")
+    ] = False,
+    json_file: JsonFile = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Attack a method of this software with and without a canary row, and bound its privacy cost from below.
+
+    The tables are made up: an audit is about the software, not about your data. A bound above the claim refutes the
+    claim; a bound below it proves nothing.
+    """
+    _check_one_task(method, source, table)
+    check_json(json_file, force=force)
+    if table:
+        from understudy.audit.record import recorded_audits
+
+        found: Sequence[Audit] = recorded_audits()
+    elif source:
+        from understudy.audit.audit import bound_files
+
+        found = bound_files(source, None if threat is None else (threat,))
+    else:
+        from understudy.audit.audit import audit_method
+
+        assert method is not None
+        check_json(None if save is None else str(save), force=force)
+        with show_progress(quiet, "auditing") as progress:
+            made = audit_method(
+                method,
+                epsilon=epsilon,
+                delta=delta,
+                runs=runs,
+                threat=threat or "white",
+                canary=canary,
+                seed=seed,
+                jobs=jobs,
+                save=save,
+                progress=progress,
+            )
+        found = [made]
+    if json_file is not None:
+        from understudy.audit.record import audits_to_json
+
+        write_json(audits_to_json(found), json_file, force=force)
+    if json_file != "-":
+        _show(found)
+
+
+def _check_one_task(method: str | None, source: list[Path] | None, table: bool) -> None:
+    given = [name for name, value in (("--method", method), ("--from", source), ("--table", table)) if value]
+    if len(given) != 1:
+        found = f"found {' and '.join(given)}" if given else "found none of them"
+        raise ConfigError(
+            f"Give one of --method (to attack it), --from (runs that were saved) and --table, {found}. For example: "
+            "understudy audit --method mst --epsilon 1"
+        )
+
+
+def _show(audits: "Sequence[Audit]") -> None:
+    """Prints the audits as a table, what they say, and what they cannot say."""
+    from understudy.audit.record import LIMITS
+
+    if not audits:
+        typer.echo("No audit of this version is recorded. Make one: understudy audit --method mst --epsilon 1")
+        return
+    from rich.console import Console
+
+    console = Console()
+    console.print(_table(audits))
+    if len(audits) == 1:
+        console.print(audits[0].sentence, markup=False)
+        console.print(f"The attack: {audits[0].score}, chosen on other runs than the bounds.", markup=False)
+    for each in audits:
+        if len(audits) > 1 and each.refutes_claim:
+            console.print(each.sentence, markup=False)
+    together = max(each.num_bounds for each in audits)
+    console.print(f"All {together} bounds hold together with {audits[0].confidence:.0%} confidence. {LIMITS}")
+    if any(each.seeded for each in audits):
+        console.print("The noise of these runs was seeded: the same samplers, with secrets that follow from the seed.")
+
+
+def _table(audits: "Sequence[Audit]") -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("method", "canary", "threat"):
+        table.add_column(name)
+    for name in ("runs", "claimed epsilon", "delta", "epsilon >=", "mu >=", "Gaussian mu"):
+        table.add_column(name, justify="right")
+    table.add_column("accountant")
+    for each in audits:
+        figures = (f"{each.claimed_epsilon:.4g}", f"{each.claimed_delta:g}", f"{each.epsilon:.2f}", f"{each.mu:.2f}")
+        names = (each.label, each.canary, each.threat, f"{each.num_runs:,}")
+        table.add_row(*names, *figures, f"{each.claimed_mu:.2f}", each.accountant)
+    return table
