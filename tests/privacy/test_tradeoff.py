@@ -216,7 +216,7 @@ def test_a_loss_is_exceeded_more_often_after_post_processing() -> None:
     quantile = mu**2 / 2 + mu * stats.norm.isf(probability)
     threshold = mu + stats.norm.isf(probability)
     factor = stats.norm.sf(threshold - mu) / stats.norm.sf(threshold)
-    assert math.log(factor) > quantile + 0.2
+    assert math.exp(quantile) < 0.75 * factor
     found = bounds_of(Gaussian(1 / mu)).largest_loss(probability)
     assert math.log(factor) <= found <= math.log(factor) + 1e-3
 
@@ -281,9 +281,9 @@ def test_bounds_by_renyi_divergence(rho: float) -> None:
         assert gaussian_loss(mu, probability) <= chernoff <= found.largest_loss(probability) <= chernoff * 1.002
 
 
-@pytest.mark.parametrize("rho", [0.0005, 0.01, 0.5])
-@pytest.mark.parametrize(("rate", "slack"), [(0.01, 0.45), (0.05, 0.45)])
-def test_renyi_bounds_on_tests_have_a_stated_slack(rho: float, rate: float, slack: float) -> None:
+@pytest.mark.parametrize(("rho", "slack"), [(0.01, 0.06), (0.05, 0.13), (0.5, 0.4), (1.0, 0.6), (2.0, 0.6), (5.0, 0.6)])
+@pytest.mark.parametrize("rate", [0.01, 0.05])
+def test_renyi_bounds_on_tests_have_a_stated_slack(rho: float, slack: float, rate: float) -> None:
     power = gaussian_power(math.sqrt(2 * rho), rate)
     assert bounds_of(ZCDP(rho)).largest_true_positive_rate(rate) <= power * (1 + slack)
 
