@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from understudy.audit.methods import AUDITED
-from understudy.audit.neighbours import CANARIES
+from understudy.audit.neighbours import CANARIES, make_neighbours
 from understudy.audit.pipeline import continue_runs, make_target, worker_processes
 from understudy.audit.runs import Runs, Target
 from understudy.run.atomic import atomic_write, json_bytes
@@ -54,7 +54,7 @@ def list_shards(arguments: argparse.Namespace) -> list[Shard]:
     chosen = [name for name in methods if arguments.methods is None or name in arguments.methods]
     pairs = [(name, each) for each in FOR_ALL if each in arguments.canaries for name in chosen]
     others = [each for each in arguments.canaries if each not in FOR_ALL]
-    pairs += [(name, each) for each in others for name in chosen if name in MORE_CANARIES]
+    pairs += [(name, each) for each in others for name in chosen if name in MORE_CANARIES and _is_quick(name, each)]
     shards = []
     for name, canary in pairs:
         target = make_target(name, arguments.epsilon, canary=canary)
@@ -62,6 +62,11 @@ def list_shards(arguments: argparse.Namespace) -> list[Shard]:
         for start in range(0, fits, SHARD):
             shards.append(Shard(name, target, range(start, min(start + SHARD, fits))))
     return shards
+
+
+def _is_quick(name: str, canary: str) -> bool:
+    """Networks are compiled for every number of bins: too slow where that number is estimated privately."""
+    return name in WITHOUT_NETWORKS or make_neighbours(canary).binning.bins == "uniform"
 
 
 def run_shard(shard: Shard, folder: Path, seed: int | None, end: float) -> tuple[Runs, float]:
