@@ -162,8 +162,9 @@ def _refuse_overlap(real: EncodedTable, holdout: EncodedTable, seed: int) -> Non
     held = fingerprints(holdout)
     rates = [Rate.of(int(np.isin(keys, rest).sum()), len(keys)) for keys in (held, aside)]
     if excess_p_value(*rates) < OVERLAP_ALARM:
+        equal = np.isin(held, fingerprints(real)).mean()
         raise TableError(
-            f"The holdout overlaps the real table: {rates[0].value:.0%} of its rows equal a training row, where "
+            f"The holdout overlaps the real table: {equal:.0%} of its rows equal a training row, where about "
             f"{rates[1].value:.0%} would be expected of common rows. Hold out rows that are not fitted: 'understudy "
             "split', or --split of 'synth'."
         )
