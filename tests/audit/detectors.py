@@ -23,8 +23,8 @@ from tests.privacy.small_tables import ledger as loose_ledger
 from tests.privacy.test_selection import law_of_choice
 from understudy.audit.bounds import lower_bound
 from understudy.errors import BudgetExceeded
-from understudy.privacy import accounting, counts, discovery, selection
-from understudy.privacy.events import DiscreteGaussian, Event, Selections, SubsampledGaussian
+from understudy.privacy import accounting, counts, discovery, moments, selection
+from understudy.privacy.events import DiscreteGaussian, Event, Gaussian, Selections, SubsampledGaussian
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.noise import SeededNoise, noise_source
 from understudy.privacy.rows import PrivateRows
@@ -111,6 +111,24 @@ def law_of_count_noise(seed: int, level: float) -> list[str]:
     ]
     drawn = {"cells": (_noisy_cells(np.zeros(0), 3.0, seed), 3.0), "sizes": (np.asarray(sizes) - 1000, 4.0)}
     return refuted({what: chi_square(*each) for what, each in drawn.items()}, level)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Codes:
+    """A layout of codes as numbers."""
+
+    def encode(self, codes: np.ndarray, positions: np.ndarray, key: object) -> np.ndarray:
+        return codes.astype(np.float32)
+
+
+def law_of_moment_noise(seed: int, level: float) -> list[str]:
+    """Variance of the noise on second moments of rows that are zero, against the charge."""
+    domain = Domain(names=tuple(f"c{n}" for n in range(40)), sizes=(2,) * 40, num_rows=100)
+    rows, book = PrivateRows(np.zeros((5, 40), np.int32), domain), loose_ledger(noise=SeededNoise(seed))
+    noisy = moments.noisy_gram(rows, _Codes(), Query("m", "moments", Gaussian(4.0)), book)
+    values = noisy[np.triu_indices(40)] / 4.0
+    pvalue = two_sided(float(stats.chi2.cdf(np.sum(values**2), values.size)))
+    return refuted({"second moments": pvalue}, level)
 
 
 def noise_of_two_answers() -> list[str]:
@@ -237,6 +255,7 @@ def bits_of_keys() -> list[str]:
 DETECTORS = (
     Detector("audit of counts", audit_counts, is_statistical=True),
     Detector("law of the noise on counts", law_of_count_noise, is_statistical=True, is_exact=True),
+    Detector("law of the noise on moments", law_of_moment_noise, is_statistical=True, is_exact=True),
     deterministic("noise of two answers", noise_of_two_answers),
     deterministic("refusal before reading", refusals_before_reading),
     Detector("values of one unit", values_of_one_unit, is_statistical=True),

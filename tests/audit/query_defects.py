@@ -13,7 +13,7 @@ from dp_accounting import rdp
 from tests.audit.defects import NOWHERE, Defect, Patch
 from understudy import api, release
 from understudy.encoding import fit
-from understudy.privacy import accounting, counts, events, ledger, noise, selection
+from understudy.privacy import accounting, counts, events, filters, ledger, moments, noise, selection
 from understudy.synthesizers import mst
 
 # ---------------------------------------------------------------------------------------------------- noise and draws
@@ -29,6 +29,10 @@ def _laplace_for_gaussian(patch: Patch) -> None:
         return self.discrete_laplace(Fraction(stddev / math.sqrt(2)), shape)
 
     patch.setattr(noise.NoiseSource, "discrete_gaussian", laplace)
+
+
+def _exact_moments(patch: Patch) -> None:
+    patch.setattr(moments, "with_noise", lambda exact, stddev, source: np.asarray(exact))
 
 
 def _noise_reused(patch: Patch) -> None:
@@ -106,6 +110,11 @@ def _once_for_a_loop(patch: Patch) -> None:
     patch.setattr(mst, "noisy_selections", once)
 
 
+def _filter_counts_half(patch: Patch) -> None:
+    sound = filters.ZCDPFilter._spend
+    patch.setattr(filters.ZCDPFilter, "_spend", lambda self, rho: sound(self, rho / 2))
+
+
 def _checked_afterwards(patch: Patch) -> None:
     patch.setattr(ledger, "_check_fits", lambda budget, query: None)
 
@@ -155,6 +164,13 @@ DEFECTS: tuple[Defect, ...] = (
         _laplace_for_gaussian,
     ),
     Defect(
+        "exact second moments",
+        "the second moments that an encoder is made of have no noise",
+        "DP-auto-GAN: an encoder that is learned without noise",
+        "law of the noise on moments",
+        _exact_moments,
+    ),
+    Defect(
         "noise used twice",
         "draws are not numbered, so two answers share their noise",
         NOWHERE,
@@ -202,6 +218,13 @@ DEFECTS: tuple[Defect, ...] = (
         "SmartNoise, MWEM: up to 11 repeated selections charged as one",
         "draws and charges",
         _once_for_a_loop,
+    ),
+    Defect(
+        "a filter that counts half",
+        "adaptive queries are counted at half their cost against what was charged",
+        NOWHERE,
+        "draws and charges",
+        _filter_counts_half,
     ),
     Defect(
         "budget checked afterwards",

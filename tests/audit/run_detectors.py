@@ -148,14 +148,15 @@ def plan_and_charges() -> list[str]:
 def draws_and_charges() -> list[str]:
     """The noise that a run draws on its counts and selections costs no more than the ledger holds."""
     _, rows, _ = encode(arrow(), SCHEMA, UNIFORM)
-    noise = RecordingNoise(0, rows_per_unit=1)
-    ledger = us.Ledger(GUARANTEE, noise=noise)
-    method = read_method("mst")
-    method.fit(Run(rows, method.plan(rows.domain, ledger.remaining), ledger, key=jax.random.key(0)))
-    charged = sum(query.event.rho for query in ledger.queries)  # type: ignore[attr-defined]
-    return (
-        [] if noise.rho <= charged * (1 + 1e-6) else [f"drawn noise costs {noise.rho / charged:.3g} times the charge"]
-    )
+    wrong = []
+    for name in ("mst", "aim"):
+        noise, method = RecordingNoise(0, rows_per_unit=1), read_method(name)
+        ledger = us.Ledger(GUARANTEE, noise=noise)
+        method.fit(Run(rows, method.plan(rows.domain, ledger.remaining), ledger, key=jax.random.key(0)))
+        charged = sum(query.event.rho for query in ledger.queries)  # type: ignore[attr-defined]
+        if noise.rho > charged * (1 + 1e-6):
+            wrong.append(f"{name}: the noise that was drawn costs {noise.rho / charged:.3g} times the charge")
+    return wrong
 
 
 # ----------------------------------------------------------------------------------------------------------- release

@@ -11,7 +11,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from tests.audit.defects import NOWHERE, Defect, Patch
 from tests.privacy import test_pate
-from understudy.privacy import charges, clipping, dpsgd, rows, sampling, sums
+from understudy.privacy import charges, clipping, dpsgd, langevin, rows, sampling, sums
 from understudy.privacy.clipping import Clip
 from understudy.privacy.rows import PrivateRows, PrivateUnits
 from understudy.privacy.sampling import Batches
@@ -47,6 +47,13 @@ def _noise_free_encoder(patch: Patch) -> None:
 
 def _groups_for_free(patch: Patch) -> None:
     patch.setattr(clipping, "group_stddevs", lambda leaves, clip, noise_multiplier: noise_multiplier * clip.bounds)
+
+
+def _noise_of_the_chain(patch: Patch) -> None:
+    def alone(self: langevin.Law, schedule: Any, charged: Any) -> list[float]:
+        return [stage.langevin_multiplier(self.drift_sensitivity, self.temperature) for stage in schedule]
+
+    patch.setattr(langevin.Law, "noise_multipliers", alone)
 
 
 def _variance_for_deviation(patch: Patch) -> None:
@@ -326,6 +333,13 @@ DEFECTS: tuple[Defect, ...] = (
         "DP-GAN (Boob and others): the noise of grouped clipping",
         "law of the noise on steps",
         _groups_for_free,
+    ),
+    Defect(
+        "private for free",
+        "Langevin updates have the noise of their chain alone",
+        "DP-BayesGAN: privacy by the noise of posterior sampling, whatever the step size",
+        "updates and charges",
+        _noise_of_the_chain,
     ),
     Defect(
         "clip per batch",

@@ -24,6 +24,7 @@ from understudy.privacy import accounting, charges, rows
 from understudy.privacy.clipping import Clip
 from understudy.privacy.dpsgd import ChargedSteps, sample_batches
 from understudy.privacy.events import SubsampledGaussian
+from understudy.privacy.langevin import Law, Stage
 from understudy.privacy.ledger import Guarantee, Ledger, Query
 from understudy.privacy.noise import SeededNoise
 from understudy.privacy.rows import PrivateRows
@@ -55,16 +56,19 @@ def charged_steps(
     units: Sequence[Unit], event: SubsampledGaussian, *, noise: bool = True, book: Ledger | None = None
 ) -> Any:
     """A training that was charged, of these units; without noise its sums are exact."""
-    most = max((len(unit) for unit in units), default=1)
+    private, layout = _private_rows(units)
+    guarantee = loose_guarantee(1e6) if noise else Guarantee.not_private()
+    book = book or Ledger(guarantee, noise=SeededNoise(0), max_rows_per_unit=private.max_rows_per_unit)
+    return charges.charge_dpsgd(private, Query("s", "steps", event), book, layout)
+
+
+def _private_rows(units: Sequence[Unit]) -> tuple[PrivateRows, Lookup]:
     numbers = np.repeat(np.arange(len(units)), [len(unit) for unit in units])
     features = np.asarray([row for unit in units for row in unit], np.float32).reshape(-1, WIDTH)
+    codes = np.arange(len(numbers), dtype=np.int32)[:, None]
     domain = Domain(names=("row",), sizes=(max(1, len(numbers)),), num_rows=10)
-    private = PrivateRows(
-        np.arange(len(numbers), dtype=np.int32)[:, None], domain, max_rows_per_unit=most, units=numbers
-    )
-    guarantee = loose_guarantee(1e6) if noise else Guarantee.not_private()
-    book = book or Ledger(guarantee, noise=SeededNoise(0), max_rows_per_unit=most)
-    return charges.charge_dpsgd(private, Query("s", "steps", event), book, Lookup(features))
+    most = max((len(unit) for unit in units), default=1)
+    return PrivateRows(codes, domain, max_rows_per_unit=most, units=numbers), Lookup(features)
 
 
 def linear() -> eqx.nn.Linear:
@@ -123,6 +127,18 @@ def steps_and_charges() -> list[str]:
     allowed = SubsampledGaussian(steps.sampling_rate, float(steps.noise_multiplier), steps.num_steps)
     held = [query.event for query in book.queries]
     return [] if held == [allowed] else [f"{allowed} is allowed, and the ledger holds {held}"]
+
+
+def updates_and_charges() -> list[str]:
+    """Every Langevin update has the noise that was charged for it, or more, whatever its step size."""
+    private, layout = _private_rows(COMMON)
+    book = Ledger(loose_guarantee(1e6), noise=SeededNoise(0))
+    schedule, charged = (Stage(3, 1e-4), Stage(3, 10.0)), (1.5, 2.5)
+    queries = [Query(f"s{m}", "updates", SubsampledGaussian(0.25, m, 3)) for m in charged]
+    law = Law(drift_sensitivity=1.0, temperature=1.0, friction=1.0, momentum=False)
+    updates = charges.charge_langevin(private, queries, book, layout, schedule=schedule, law=law, updates_each=1)
+    multipliers = np.asarray(updates._schedule.noise_multiplier)
+    return [] if np.all(multipliers >= np.repeat(charged, 3)) else ["an update has less noise than was charged"]
 
 
 # ------------------------------------------------------------------------------------------------- audit of one step
@@ -312,6 +328,7 @@ def law_of_vote_noise(seed: int, level: float) -> list[str]:
 
 DETECTORS = (
     deterministic("steps and charges", steps_and_charges),
+    deterministic("updates and charges", updates_and_charges),
     Detector("audit of training steps", audit_training, is_statistical=True, is_quick=False),
     deterministic("sensitivity of training steps", sensitivity_of_steps),
     deterministic("sensitivity of long sums", sensitivity_of_long_sums),
