@@ -1,6 +1,6 @@
 """Planted defects: the mistakes that published code and papers have made, each as a small patch of this package.
 
-Each names the detector that must speak when it is planted. Here: units, and what is taken from rows without a query.
+Each names the detector that must find it. Here: units, and what is taken from rows without a query.
 Queries, selections and accounting are in `query_defects.py`, training is in `training_defects.py`.
 """
 
@@ -28,7 +28,7 @@ NOWHERE = "–"
 
 @dataclasses.dataclass(frozen=True)
 class Defect:
-    """A mistake, where it was seen, and who must notice it."""
+    """A mistake, where it was seen, and the detector that must find it."""
 
     name: str
     changed: str

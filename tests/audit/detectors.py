@@ -1,7 +1,7 @@
-"""Detectors: checks of the privacy rules as functions that return what they find wrong. On sound code they are silent.
+"""Detectors: checks of the privacy rules as functions that return what they find wrong; on sound code, nothing.
 
 A deterministic detector finds the same in every run. A statistical one takes a seed and a level: on sound code it
-speaks with at most that probability. What it tests is the code as it is at the moment of the call, so defects can be
+raises an alarm with at most that probability. What it tests is the code as it is at the moment of the call, so defects can be
 planted and detected (`defects.py`). Here: queries by noise on counts, selections, accounting, keys. Training steps are
 in `training_detectors.py`, whole runs in `run_detectors.py`.
 """
@@ -46,7 +46,7 @@ class Detector:
     """From a seed and a level to what is wrong, a sentence each."""
     is_statistical: bool = False
     is_exact: bool = False
-    """Whether it speaks on sound code with about the probability of its level, and not just with less."""
+    """Whether the probability of an alarm on sound code is about the level, not just at most."""
     is_quick: bool = True
     """Whether it is part of every test run; the others are run by `make audit-test`."""
 

@@ -1,4 +1,4 @@
-"""Planted defects must be found, and the detectors that find them must be silent on the code as it is."""
+"""Planted defects must be found, and the detectors that find them must find nothing in the code as it is."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.audit.plant import planted
 ROOT = Path(__file__).parents[2]
 SEED = 11
 REPEATS, LOUD = 200, 0.05
-"""Runs of each statistical detector on sound code, at a level at which some of them must speak."""
+"""Runs of each statistical detector on sound code, at a level at which some must raise an alarm."""
 
 pytestmark = pytest.mark.made_up_figures(reason="some defects are planted in the accountant")
 
@@ -32,14 +32,14 @@ def test_a_planted_defect_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [pytest.param(each.name, marks=_marks(each)) for each in DETECTORS.values()])
-def test_a_detector_is_silent_on_sound_code(name: str) -> None:
+def test_a_detector_finds_nothing_in_sound_code(name: str) -> None:
     """With the seed that finds every defect."""
     assert DETECTORS[name].find(SEED, LEVEL) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [each.name for each in DETECTORS.values() if each.is_statistical])
-def test_detectors_speak_on_sound_code_as_seldom_as_stated(name: str) -> None:
+def test_false_alarms_are_as_rare_as_stated(name: str) -> None:
     """200 seeds at a level of 0.05: at most as many alarms as a binomial allows, and for exact tests no fewer; a sound
     detector fails this with probability 1e-4."""
     detector = DETECTORS[name]
@@ -49,7 +49,7 @@ def test_detectors_speak_on_sound_code_as_seldom_as_stated(name: str) -> None:
 
 
 def test_every_detector_has_a_defect_to_find() -> None:
-    """A detector that was never seen to speak proves nothing."""
+    """A detector that has never found anything proves little."""
     assert {defect.detector for defect in DEFECTS.values()} == set(DETECTORS)
 
 

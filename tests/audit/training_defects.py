@@ -38,8 +38,8 @@ def _noise_free_encoder(patch: Patch) -> None:
         noisy = sound(charged, loss, network, clip, **more)
         if not hasattr(network, "encoder"):
             return noisy
-        silent = eqx.tree_at(lambda it: it._noise_multiplier, charged, jnp.zeros(()))
-        exact = sound(silent, loss, network, clip, **more)
+        noiseless = eqx.tree_at(lambda it: it._noise_multiplier, charged, jnp.zeros(()))
+        exact = sound(noiseless, loss, network, clip, **more)
         return eqx.tree_at(lambda it: it.gradient.encoder, noisy, exact.gradient.encoder)
 
     patch.setattr(training, "noisy_gradient", without_noise)
