@@ -1,7 +1,7 @@
 """Detectors: checks of the privacy rules as functions that return what they find wrong; on sound code, nothing.
 
 A deterministic detector finds the same in every run. A statistical one takes a seed and a level: on sound code it
-raises an alarm with at most that probability. What it tests is the code as it is at the moment of the call, so defects can be
+raises an alarm with at most that probability. What is tested is the code at the moment of the call, so defects can be
 planted and detected (`defects.py`). Here: queries by noise on counts, selections, accounting, keys. Training steps are
 in `training_detectors.py`, whole runs in `run_detectors.py`.
 """
