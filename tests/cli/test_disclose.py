@@ -65,7 +65,7 @@ def test_what_synth_left_is_found(
     assert document["findings"] == []
     assert document["combinations"]["columns"] == ["sex", "region"]
     assert WARNING in page
-    assert "most the guarantee allows" in page
+    assert "Allowed: by the guarantee" in page
     for sentence in document["sentences"].values():
         assert sentence in out
     assert "The guarantee (epsilon" in document["sentences"]["Membership"]

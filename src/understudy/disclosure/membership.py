@@ -96,8 +96,8 @@ class Membership:
     points: tuple[OperatingPoint, ...]
     auc: Difference
     auc_attack: str
-    curve: Mapping[str, Sequence[float]]
-    """False and true positives of the attack with the largest advantage, on the half that is reported."""
+    curves: Mapping[str, Mapping[str, Sequence[float]]]
+    """False and true positives, at all thresholds, of the attacks that were chosen, on the half that is reported."""
     attacks: Mapping[str, float]
     """The AUC of every attack on the half on which they were chosen: for orientation only."""
     copies: Copies
@@ -141,7 +141,7 @@ def measure_membership(
         points=points,
         auc=_auc_interval(report[strongest], seed),
         auc_attack=strongest,
-        curve=report[points[-1].attack].curve(),
+        curves={point.attack: report[point.attack].curve() for point in points},
         attacks={name: round(area, 4) for name, area in areas.items()},
         copies=measure_copies(real, holdout, synthetic),
         ceiling=ceiling,

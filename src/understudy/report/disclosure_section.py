@@ -43,7 +43,7 @@ def render_report(report: Json, style: Style) -> str:
     drawn = {"Membership": _roc(report, style), "Attributes": _guesses(report, style)}
     cards = [
         f'<div class="finding {"not-for" if set(_FOUND[name]) & set(report["findings"]) else "rules"}">'
-        f"<h4>{name}</h4><p>{esc(text)}</p>{drawn.get(name, '')}</div>"
+        f"<h4>{name}</h4><p>{_keep_units(esc(text))}</p>{drawn.get(name, '')}</div>"
         for name, text in report["sentences"].items()
     ]
     rows = report["rows"]
@@ -59,6 +59,11 @@ def render_report(report: Json, style: Style) -> str:
         f'{listed}{lead}<div class="findings">{"".join(cards)}</div>{_points(report)}{_cells(report)}'
         f'<ul class="note">{notes}</ul>'
     )
+
+
+def _keep_units(text: str) -> str:
+    """A percent sign stays with its number."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _points(report: Json) -> str:
@@ -79,10 +84,10 @@ def _points(report: Json) -> str:
         f"chance</small></th><td class=n colspan=4>{number(auc['value'])}<small>{number(auc['low'])} to "
         f"{number(auc['high'])}</small></td></tr>"
     )
-    titles = ("attack chosen for", "true positives", "false positives", "most the guarantee allows", "advantage")
+    titles = ("attack chosen for", "true positives", "false positives", "allowed", "advantage")
     head = "".join(f"<th scope=col>{title}</th>" for title in titles)
     why_not = report["membership"]["ceiling"].get("why_not")
-    note = why_not or "What the guarantee allows is for the upper end of the interval of the false positives."
+    note = why_not or "Allowed: by the guarantee, at the upper end of the interval of the false positives."
     return f'{scroll_table("Membership", head, "".join(rows), "all")}<p class="note">{esc(note)}</p>'
 
 
@@ -101,7 +106,7 @@ def _cells(report: Json) -> str:
     columns = shorten(", ".join(found["columns"]), 120)
     titles = ("combinations of", "number", "training rows", "synthetic rows", "expected of held-out rows")
     head = "".join(f"<th scope=col>{title}</th>" for title in titles)
-    return f"<h4>Rare combinations of {esc(columns)}</h4>{scroll_table('Rare combinations', head, rows, 'all')}"
+    return f"<h3>Rare combinations of {esc(columns)}</h3>{scroll_table('Rare combinations', head, rows, 'all')}"
 
 
 def _which(cells: Json) -> str:
@@ -148,7 +153,9 @@ def _roc(report: Json, style: Style) -> str:
     ceiling = found["ceiling"].get("curve")
     if ceiling:
         body.append(f'<path d="{_path(frame, ceiling)}" fill="none" stroke="{CEILING_COLOUR}" stroke-width="2"/>')
-    body.append(f'<path d="{_path(frame, found["curve"])}" {style.line}/>')
+    body += [
+        f'<path d="{_path(frame, curve)}" {style.line} stroke-opacity="0.6"/>' for curve in found["curves"].values()
+    ]
     rows = []
     for row, point in enumerate(found["points"]):
         true, false = point["true_positives"], point["false_positives"]
@@ -162,7 +169,7 @@ def _roc(report: Json, style: Style) -> str:
     allowed = ", brown: the most that the guarantee allows" if ceiling else ""
     note = (
         "Marks: the attacks chosen for 1 % and 5 % false positives and for the largest advantage, with intervals. "
-        f"Curve: the attack with the largest advantage. Dashed: chance{allowed}."
+        f"Curves: these attacks at all thresholds. Dashed: chance{allowed}."
     )
     drawing = svg.panel("".join(body), "True against false positives of the membership attacks.", height=frame.height)
     return svg.figure([drawing], ["chosen for", "attack", "false positives", "true positives"], rows, note=note)
