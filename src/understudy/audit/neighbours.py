@@ -14,8 +14,8 @@ from understudy.errors import ConfigError, did_you_mean
 from understudy.privacy.discovery import Binning
 from understudy.tables import write_table
 
-NUM_ROWS = 100
-"""Rows beside the canary. A delta of 0.01, at which audits are published, is allowed for no larger table."""
+NUM_ROWS = 200
+"""Rows beside the canary."""
 BOUNDS = (0, 100)
 UNIFORM, PRIVATE = Binning(bins="uniform", max_bins=4), Binning(max_bins=8)
 ROWS_PER_UNIT = 2
@@ -41,7 +41,7 @@ class Neighbours:
     @property
     def most_delta(self) -> float:
         """The largest delta that is allowed for these tables, and the default of an audit."""
-        return 1e-2 if "rows" in self.schema.get("table", {}) else 1e-4
+        return 1 / NUM_ROWS if "rows" in self.schema.get("table", {}) else 1e-4
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ def make_target(method: str, epsilon: float | None, delta: float | None = None, 
     """What to audit, checked: a method at a guarantee, and a canary. The default delta is the largest allowed.
 
     >>> make_target("mst", 1.0)
-    Target(method='mst', epsilon=1.0, delta=0.01, canary='combination')
+    Target(method='mst', epsilon=1.0, delta=0.005, canary='combination')
     """
     if epsilon is None:
         raise ConfigError("Give the epsilon of the claim to audit, as in --epsilon 1 (epsilon=1).")
@@ -104,7 +104,8 @@ def _run_once(target: Target, table: Path, cells: Cells, seed: int | None) -> tu
         except SpentError:
             return Observation((), (), (), ()), None
         release.save(folder)
-        return observe(folder, cells, seed=seed), _claim(release.statement)
+        # Rows are drawn with another seed than the noise: an attack must not know anything about that.
+        return observe(folder, cells, seed=_seed_of(seed, 0)), _claim(release.statement)
 
 
 def _claim(statement: Statement) -> Claim:
