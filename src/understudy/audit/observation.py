@@ -48,7 +48,7 @@ class Cells:
 
     >>> from understudy.audit.neighbours import make_neighbours
     >>> cells = Cells(make_neighbours("category"))
-    >>> cells.count(make_neighbours("category").table(with_canary=False))[cells.canary[0]]
+    >>> int(cells.count(make_neighbours("category").table(with_canary=False))[cells.canary[0]])
     0
     """
 
