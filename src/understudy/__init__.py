@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from understudy.accuracy import guarantee_for as guarantee_for
     from understudy.api import fit as fit
     from understudy.api import plan as plan
+    from understudy.audit.audit import audit_method as audit_method
     from understudy.disclosure.disclose import Disclosure as Disclosure
     from understudy.disclosure.disclose import disclose as disclose
     from understudy.encoding import Codec as Codec
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 _NAMES_IN = {
     "accuracy": ("guarantee_for",),
     "api": ("fit", "plan"),
+    "audit.audit": ("audit_method",),
     "disclosure.disclose": ("Disclosure", "disclose"),
     "encoding": ("Codec",),
     "errors": (
