@@ -61,7 +61,13 @@ class HasStatement(Protocol):
 class Disclosure(Summarized):
     """A disclosure report: its figures, what they show, and the same as a JSON document.
 
-    Not private: it contains statistics of the real data. See `disclose` for an example.
+    Not private: it contains statistics of the real data.
+
+    >>> import numpy as np, pyarrow as pa, understudy as us
+    >>> train, held = (pa.table({"x": part}) for part in np.random.default_rng(0).uniform(size=(2, 200)))
+    >>> report = us.disclose(train, train, holdout=held)
+    >>> report.sentences["Copies"][:42], report.membership.copies.training.value
+    ('The synthetic table repeats training rows.', 1.0)
     """
 
     synthetic: str
