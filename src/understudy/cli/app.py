@@ -297,7 +297,7 @@ def evaluate(
         )
     scorecard = evaluating.note_schema(scorecard, known)
     if not quick and metrics is None and (report or json_file):
-        scorecard = add_disclosure(scorecard, real, tables, holdout, known, reading)
+        scorecard = add_disclosure(scorecard, real, tables, holdout, known, reading, quiet=quiet)
     if json_file is not None:
         write_json(scorecard.to_json(), json_file, force=force)
     if report is not None:

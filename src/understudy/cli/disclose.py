@@ -158,6 +158,8 @@ def add_disclosure(
     holdout: str | None,
     known: evaluating.KnownRelease,
     reading: "ReadOptions",
+    *,
+    quiet: bool,
 ) -> "Scorecard":
     """The scorecard with a disclosure report on each table, where rows were held out; else as it is.
 
@@ -173,15 +175,17 @@ def add_disclosure(
         return scorecard
     for name, place in tables.items():
         try:
-            found = disclose(
-                real,
-                place,
-                holdout=held,
-                schema=known.schema,
-                statement=known.statement if known.of == name else None,
-                holdout_from_split=holdout is None,
-                reading=reading,
-            )
+            with show_progress(quiet, f"attacking {name}") as progress:
+                found = disclose(
+                    real,
+                    place,
+                    holdout=held,
+                    schema=known.schema,
+                    statement=known.statement if known.of == name else None,
+                    holdout_from_split=holdout is None,
+                    reading=reading,
+                    progress=progress,
+                )
         except UnderstudyError as error:
             content = scorecard.to_json()
             note = {"group": "disclosure", "tables": [name], "text": f"No disclosure report. {error}"}

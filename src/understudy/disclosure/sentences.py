@@ -100,7 +100,7 @@ def attributes(found: Sequence[SecretColumn], *, is_found: bool) -> str:
     """The column with the largest excess; only an excess is disclosure."""
     if not found:
         return "No column could be guessed: there is no other column, or no value."
-    most = min(found, key=lambda each: each.p_value)
+    most = min(found, key=lambda each: each.p_value if is_found else -each.difference.value)
     rates = (
         f"{most.column!r} is guessed right for {percent(most.training.value)} of the training rows and for "
         f"{percent(most.control.value)} of held-out rows"
