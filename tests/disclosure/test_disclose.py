@@ -76,6 +76,15 @@ def test_one_percent_of_copied_rows_is_found() -> None:
     assert found.sentences["Copies"].startswith("The synthetic table repeats training rows.")
 
 
+def test_rows_with_a_little_noise_are_found(train: pd.DataFrame, held: pd.DataFrame) -> None:
+    """No row is an exact copy, but the nearest row gives it away."""
+    numbers = ["height", "weight", "income"]
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, size=(len(train), 3))
+    found = us.disclose(train, train.assign(**(train[numbers] + noise)), holdout=held, secrets=["smokes"])
+    assert Finding.COPIES not in found.findings
+    assert Finding.MEMBERSHIP in found.findings
+
+
 def test_common_rows_are_no_copies() -> None:
     """All rows of this synthetic table equal a real one, as those of any good table would."""
     found = us.disclose(draw_common(1000, 1), draw_common(1000, 3), holdout=draw_common(500, 2))
