@@ -162,6 +162,16 @@ def test_scores_of_pure_noise_refute_nothing() -> None:
     assert_rarely_above(sum(each.mu > 1e-9 for each in found), REPETITIONS)
 
 
+def test_what_is_chosen_and_what_is_computed_are_different_scores() -> None:
+    """A threshold that was chosen on the scores it is computed on would be above zero in two of three repetitions."""
+    allowed, num_above = 0.4, 0
+    for seed in range(REPETITIONS):
+        rng = np.random.default_rng([20, seed])
+        scores = rng.normal(0, 1, (2, NUM_SCORES))
+        num_above += lower_bound(*scores, delta=1e-3, confidence=1 - allowed, seed=seed).mu > 0
+    assert num_above <= stats.binom.isf(FALSE_ALARM, REPETITIONS, allowed)
+
+
 def test_bounds_from_one_run_exceed_the_truth_no_more_often_than_stated() -> None:
     """Scores of canaries in one run share noise here: the test allows any dependence of the scores on each other."""
     repetitions, mu, delta, num_above = 50, 1.0, 1e-3, 0
