@@ -72,7 +72,7 @@ def compute_scores(runs: Runs, threat: str, *, seed: int = 0) -> Scores:
     check_threat(threat)
     labels = runs.has_canary
     check_num_runs(2 * int(min(labels.sum(), (~labels).sum())))
-    train, test = _split(labels, seed)
+    train, test = split_runs(labels, seed)
     candidates = list_scores(runs, threat)
     best = max(candidates, key=lambda each: _quality(each, train, labels, seed))
     values = best.values(train, test, labels)
@@ -158,8 +158,13 @@ def _quality(score: Score, train: np.ndarray, labels: np.ndarray, seed: int) -> 
     return float(roc_auc_score(labels[train], values))
 
 
-def _split(labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of runs to train on and of the others, at the same rate with and without the canary."""
+def split_runs(labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of runs to train on and of the others, at the same rate with and without the canary.
+
+    >>> train, test = split_runs(np.arange(10) % 2 == 1, seed=0)
+    >>> len(train), len(test)
+    (4, 6)
+    """
     generator = np.random.default_rng(seed)
     train: list[int] = []
     for label in (False, True):
