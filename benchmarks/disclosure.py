@@ -171,7 +171,8 @@ def as_markdown(results: Sequence[dict], table: str) -> str:
         "false-positive rates (TPR, FPR) are those of the other half, at thresholds for 1 % and 5 % false positives. "
         "*Allowed* is the largest true-positive rate that the guarantee would allow at 1 % and 5 %, were the noise "
         "secret. Rates are estimates from samples of rows: compare true with false positives, and take a rate a little "
-        "above what is allowed for chance unless there are findings. An attribute difference is the rate of right guesses for training rows minus that for held-out rows. "
+        "above what is allowed for chance unless there are findings. An attribute difference is the rate of right "
+        "guesses for training rows minus that for held-out rows. "
         "Findings have a false-alarm rate of at most 1 %.\n\n"
     )
     missing = "".join(
