@@ -10,6 +10,7 @@ once, cells that are there are not run again, and results/disclosure_TABLE.md sh
 """
 
 import argparse
+import datetime
 import json
 import math
 import platform
@@ -66,7 +67,13 @@ def run_cell(cell: dict) -> dict:
         fake, statement = release.sample_arrow(train.num_rows, seed=cell["seed"]), release.statement
     fitted = time.monotonic() - began
     found = us.disclose(train, fake, holdout=held, schema=table.schema, seed=cell["seed"])
-    return {**cell, **figures(found, statement), "fit_seconds": round(fitted, 1), "machine": machine()}
+    return {
+        **cell,
+        **figures(found, statement),
+        "fit_seconds": round(fitted, 1),
+        "machine": machine(),
+        "date": str(datetime.date.today()),
+    }
 
 
 def _schema(table, train):
@@ -165,8 +172,9 @@ def as_markdown(results: Sequence[dict], table: str) -> str:
     sizes = "; ".join(
         sorted({f"{e['num_rows']['real']:,} training and {e['num_rows']['holdout']:,} held-out rows" for e in done})
     )
+    dates = " to ".join(sorted({each["date"] for each in done}))
     text = (
-        f"# Disclosure: {table}\n\n`python benchmarks/disclosure.py --table {table}`, {machines}; {sizes}.\n\n"
+        f"# Disclosure: {table}\n\n`{_command(done)}`, {dates}, {machines}; {sizes}.\n\n"
         "Means over seeds. The best of the attacks of `us.disclose` was chosen on one half of the rows; true- and "
         "false-positive rates (TPR, FPR) are those of the other half, at thresholds for 1 % and 5 % false positives. "
         "*Allowed* is the largest true-positive rate that the guarantee would allow at 1 % and 5 %, were the noise "
@@ -179,6 +187,19 @@ def as_markdown(results: Sequence[dict], table: str) -> str:
         f"\nFailed: {e['method']}, epsilon {e['epsilon']}, seed {e['seed']}: {e['failed']}\n" for e in failed
     )
     return text + "\n".join(lines) + "\n" + missing
+
+
+def _command(results: Sequence[dict]) -> str:
+    """The one command that makes all of these results."""
+    fitted = [each for each in results if each["method"] not in BASELINES]
+    methods = "".join(f" --method {name}" for name in dict.fromkeys(each["method"] for each in fitted))
+    epsilons = " ".join(dict.fromkeys(each["epsilon"] for each in sorted(fitted, key=_number)))
+    rows = "" if results[0]["rows"] is None else f" --rows {results[0]['rows']}"
+    seeds = 1 + max(each["seed"] for each in results)
+    return (
+        f"python benchmarks/disclosure.py --table {results[0]['table']}{rows}{methods} --epsilons {epsilons} "
+        f"--seeds {seeds} --write"
+    )
 
 
 def _number(result: dict) -> float:
