@@ -20,18 +20,18 @@ DETECTORS: dict[str, Detector] = {
 }
 INTRODUCTION = """# Planted defects
 
-A test that has never failed proves little. So the mistakes that published code and papers have made are planted in
-this package, one at a time, as patches of a few lines, and the check that guards against each of them must find it
-(`tests/audit/test_defects.py`). The same checks must find nothing in the code as it is. Statistical checks state their
-rate of false alarms, and a test runs each of them 200 times to confirm it.
+A test that has never failed proves little. So mistakes from published code and papers are planted in this package, one
+at a time, as patches of a few lines, and the check against each must find it (`tests/audit/test_defects.py`). The same
+checks must find nothing in the unpatched code. Statistical checks state their false-alarm rate, and a test runs each of
+them 200 times to confirm it.
 
-The tables list {count} defects: what is changed, where the mistake was seen, the check that finds it, and when it runs:
-*always* means in every run of the tests, *audit* in `make audit-test`. A dash: no published case is known to us.
+The tables list {count} defects: what is changed, where the mistake was seen, the check that finds it, and when it
+runs: *always* means in every test run, *audit* only in `make audit-test`. A dash means that no published case is known.
 """
 HEAD = "| defect | what is changed | seen in | found by | runs |\n|---|---|---|---|---|\n"
 CHECKS = """## Checks
 
-| check | what it compares | false alarms |
+| check | what it compares | false-alarm rate |
 |---|---|---|
 """
 

@@ -91,7 +91,7 @@ def _noisy_cells(codes: np.ndarray, stddev: float, seed: int) -> np.ndarray:
 
 
 def audit_counts(seed: int, level: float) -> list[str]:
-    """Lower bound of epsilon from noisy counts of cells with one unit and of cells without any, against the claim."""
+    """Lower bound on epsilon, from noisy counts of cells with one unit and of empty cells, against the claim."""
     stddev = accounting.calibrate(lambda noise: [DiscreteGaussian(noise)], epsilon=1.0, delta=DELTA)
     with_unit = _noisy_cells(np.arange(AUDITED), stddev, 2 * seed)
     without = _noisy_cells(np.zeros(0), stddev, 2 * seed + 1)
@@ -100,7 +100,7 @@ def audit_counts(seed: int, level: float) -> list[str]:
 
 
 def law_of_count_noise(seed: int, level: float) -> list[str]:
-    """Noise of empty cells, and of the size of a table, against the charged distribution (chi-square)."""
+    """Noise on empty cells and on the number of rows, against the charged distribution (chi-square)."""
     sizes = [
         counts.noisy_size(
             PrivateTable(pa.table({"x": range(1000)})),
@@ -122,7 +122,7 @@ class _Codes:
 
 
 def law_of_moment_noise(seed: int, level: float) -> list[str]:
-    """Variance of the noise on second moments of rows that are zero, against the charge."""
+    """Variance of the noise on the second moments of all-zero rows, against the charge."""
     domain = Domain(names=tuple(f"c{n}" for n in range(40)), sizes=(2,) * 40, num_rows=100)
     rows, book = PrivateRows(np.zeros((5, 40), np.int32), domain), loose_ledger(noise=SeededNoise(seed))
     noisy = moments.noisy_gram(rows, _Codes(), Query("m", "moments", Gaussian(4.0)), book)
@@ -132,7 +132,7 @@ def law_of_moment_noise(seed: int, level: float) -> list[str]:
 
 
 def noise_of_two_answers() -> list[str]:
-    """Two marginals of one bundle, and two bundles, of an empty table: their noise must not be the same."""
+    """Two marginals of one bundle, and two bundles, of an empty table: their noise must differ."""
     rows = table([], domain=Domain(names=("x", "y"), sizes=(20, 20), num_rows=10))
     book = loose_ledger()
     query = Query("c", "c", DiscreteGaussian(3.0, 2))
@@ -143,7 +143,7 @@ def noise_of_two_answers() -> list[str]:
 
 
 def refusals_before_reading() -> list[str]:
-    """A query beyond the budget is refused before its rows are read, and no charge stays behind."""
+    """A query beyond the budget is refused before its rows are read, and leaves no charge behind."""
     book = loose_ledger(1.0)
     try:
         counts.noisy_counts(untouchable(), [("a",)], Query("c", "c", DiscreteGaussian(0.5)), book)
@@ -158,7 +158,7 @@ def refusals_before_reading() -> list[str]:
 
 
 def values_of_one_unit(seed: int, level: float) -> list[str]:
-    """How many of 4,000 values that one unit each holds are listed: each with probability delta at most."""
+    """How many of 4,000 values, each held by one unit, are listed: each with probability at most delta."""
     columns = PrivateColumns({"x": pa.array(np.arange(4000).astype(str))})
     query = Query("c", "c", DiscreteGaussian(2.0), delta=0.01)
     book = Ledger(loose_guarantee(100.0, delta=0.1), noise=SeededNoise(seed))
@@ -171,7 +171,7 @@ def values_of_one_unit(seed: int, level: float) -> list[str]:
 
 
 def odds_of_selections() -> list[str]:
-    """Exact probabilities of a selection on neighbouring tables: within e^epsilon, and of a range of epsilon."""
+    """Exact probabilities of a selection on neighbouring tables: log ratios and their range are within epsilon."""
     epsilon, base = 0.8, [(0, 1, 2), (1, 1, 0), (1, 2, 3), (0, 0, 0)]
     opposed = Candidates(
         [("a",), ("b",)], [np.array([100.0, 0.0]), np.array([-100.0, 0.0, 0.0])], np.ones(2), np.zeros(2)
@@ -215,7 +215,7 @@ RUNS: tuple[tuple[Event, ...], ...] = (
 
 
 def second_accountant() -> list[str]:
-    """Epsilon of some runs by the ledger, against code that shares nothing with it."""
+    """Epsilon of several runs from the ledger, against independent code."""
     wrong = []
     clear_caches_of(accounting)  # figures from before a defect was planted
     for events in RUNS:
@@ -254,13 +254,13 @@ def bits_of_keys() -> list[str]:
 
 DETECTORS = (
     Detector("audit of counts", audit_counts, is_statistical=True),
-    Detector("law of the noise on counts", law_of_count_noise, is_statistical=True, is_exact=True),
-    Detector("law of the noise on moments", law_of_moment_noise, is_statistical=True, is_exact=True),
-    deterministic("noise of two answers", noise_of_two_answers),
-    deterministic("refusal before reading", refusals_before_reading),
-    Detector("values of one unit", values_of_one_unit, is_statistical=True),
-    deterministic("odds of selections", odds_of_selections),
-    deterministic("odds of selections among functions", odds_of_function_selections),
+    Detector("noise on counts", law_of_count_noise, is_statistical=True, is_exact=True),
+    Detector("noise on second moments", law_of_moment_noise, is_statistical=True, is_exact=True),
+    deterministic("independence of noise", noise_of_two_answers),
+    deterministic("refusal before rows are read", refusals_before_reading),
+    Detector("values held by one unit", values_of_one_unit, is_statistical=True),
+    deterministic("selection probabilities", odds_of_selections),
+    deterministic("selection probabilities, functions of a row", odds_of_function_selections),
     deterministic("second accountant", second_accountant),
-    deterministic("bits of keys", bits_of_keys),
+    deterministic("key bits", bits_of_keys),
 )

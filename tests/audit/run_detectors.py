@@ -52,7 +52,7 @@ def arrow(*more: dict[str, object]) -> pa.Table:
 
 
 def facts_of_neighbours() -> list[str]:
-    """With a declared schema: codec, origin, charges and delta of a run must not depend on one row."""
+    """With a declared schema, the codec, origin, charges and delta of a run must not depend on one row."""
     facts = {}
     for name, more in {"none": (), **{name: (row,) for name, row in ADDED.items()}}.items():
         codec, _, _ = encode(arrow(*more), SCHEMA, UNIFORM)
@@ -69,7 +69,7 @@ def facts_of_neighbours() -> list[str]:
 
 
 def codes_of_neighbours() -> list[str]:
-    """Codes and positions of all other rows must stay the same when a row is added."""
+    """The codes and positions of all other rows must not change when a row is added."""
 
     def encoded(*more: dict[str, object]) -> list[np.ndarray]:
         _, rows, _ = encode(arrow(*more), SCHEMA, UNIFORM)
@@ -98,7 +98,7 @@ ODD_PAIRS = [
 
 
 def outcomes_of_neighbours() -> list[str]:
-    """All that the command line leaves behind, without noise, on a table and on the same table with an odd row."""
+    """All output of the command line, apart from noise, on a table and on the same table with an odd row."""
     wrong = []
     for source, kind, odd in ODD_PAIRS:
         with _scratch() as folder:
@@ -113,7 +113,7 @@ def outcomes_of_neighbours() -> list[str]:
 
 
 def rows_of_a_unit() -> list[str]:
-    """A unit with 50 rows moves each marginal by as many as are declared at most, and rows without a unit by none."""
+    """A unit with 50 rows changes each marginal by at most the declared number; rows without a unit change none."""
     schema = us.Schema(columns=(us.Column(name="who", kind="id"), *COLUMNS), rows=1200, unit="who", max_rows_per_unit=2)
     base = [{"who": f"p{i // 2}", **row} for i, row in enumerate(ROWS[:100])]
 
@@ -146,7 +146,7 @@ def plan_and_charges() -> list[str]:
 
 
 def draws_and_charges() -> list[str]:
-    """The noise that a run draws on its counts and selections costs no more than the ledger holds."""
+    """The noise that a run draws for counts and selections costs no more than the ledger records."""
     _, rows, _ = encode(arrow(), SCHEMA, UNIFORM)
     wrong = []
     for name in ("mst", "aim"):
@@ -165,7 +165,7 @@ SEED = 948_271_635
 
 
 def release_scan() -> list[str]:
-    """No value of one row, no seed, no secret and no exact size in any byte of a release."""
+    """No byte of a release contains a value of one row, a seed, a secret or the exact number of rows."""
     table = arrow(ADDED["an unknown category"], ADDED["numbers beyond the bounds"])
     release = us.fit(table, "independent", GUARANTEE, schema=OPEN, seed=SEED)
     with _scratch() as folder:
@@ -176,10 +176,10 @@ def release_scan() -> list[str]:
 
 
 DETECTORS: tuple[Detector, ...] = (
-    deterministic("facts of neighbours", facts_of_neighbours),
-    deterministic("codes of neighbours", codes_of_neighbours),
-    deterministic("outcomes of neighbours", outcomes_of_neighbours, is_quick=False),
-    deterministic("rows of a unit", rows_of_a_unit),
+    deterministic("facts on neighbouring tables", facts_of_neighbours),
+    deterministic("codes on neighbouring tables", codes_of_neighbours),
+    deterministic("outputs on neighbouring tables", outcomes_of_neighbours, is_quick=False),
+    deterministic("rows per unit", rows_of_a_unit),
     deterministic("plan and charges", plan_and_charges),
     deterministic("draws and charges", draws_and_charges),
     deterministic("scan of the release", release_scan),

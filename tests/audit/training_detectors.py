@@ -121,7 +121,7 @@ def _autoencoder_noise() -> Any:
 
 
 def steps_and_charges() -> list[str]:
-    """A training may make as many steps, at the rate and with the noise, as the ledger holds."""
+    """A training run has the number of steps, the sampling rate and the noise that the ledger records."""
     book, event = Ledger(loose_guarantee(1e6), noise=SeededNoise(0)), SubsampledGaussian(0.25, 1.5, 1000)
     steps = charged_steps(COMMON, event, book=book)
     allowed = SubsampledGaussian(steps.sampling_rate, float(steps.noise_multiplier), steps.num_steps)
@@ -130,7 +130,7 @@ def steps_and_charges() -> list[str]:
 
 
 def updates_and_charges() -> list[str]:
-    """Every Langevin update has the noise that was charged for it, or more, whatever its step size."""
+    """Every Langevin update has at least the noise that was charged, whatever its step size."""
     private, layout = _private_rows(COMMON)
     book = Ledger(loose_guarantee(1e6), noise=SeededNoise(0))
     schedule, charged = (Stage(3, 1e-4), Stage(3, 10.0)), (1.5, 2.5)
@@ -147,7 +147,7 @@ RUNS = 20_000
 
 
 def audit_training(seed: int, level: float) -> list[str]:
-    """Lower bound of epsilon from noisy sums of a step with a unit and without it, against the claim."""
+    """Lower bound on epsilon, from the noisy sums of a step with and without a unit, against the claim."""
     multiplier = accounting.calibrate(lambda noise: [SubsampledGaussian(1.0, noise, 1)], epsilon=1.0, delta=DELTA)
     others: list[Unit] = [[(0.0, 0.5, 0.25)]] * 5
     both = []
@@ -172,7 +172,7 @@ NEIGHBOURS: dict[str, tuple[list[Unit], Unit]] = {
 
 
 def sensitivity_of_steps() -> list[str]:
-    """How far one unit moves the exact sum of a step: by the clip bound at most."""
+    """How much one unit changes the exact sum of a step: by at most the clip bound."""
     wrong = []
     for name, (others, unit) in NEIGHBOURS.items():
         sums = []
@@ -196,7 +196,7 @@ def _sums_of(size: int) -> list[str]:
 
 
 def sensitivity_of_long_sums() -> list[str]:
-    """The same in float32 sums over many units, with nothing allowed for rounding."""
+    """The same in float32 sums over many units, with no tolerance for rounding."""
     return _sums_of(2**18)
 
 
@@ -213,13 +213,13 @@ def _trained(units: Sequence[Unit], options: RunOptions | None = None) -> np.nda
 
 
 def steps_beside_sums() -> list[str]:
-    """A unit whose gradient is zero leaves every sum as it is, so it must change no bit of the network."""
+    """A unit whose gradient is zero changes no sum, so it must not change one bit of the network."""
     before, after = (_trained(units) for units in (COMMON, [*COMMON, [(0.0, 0.0, 0.0)]]))
     return [] if before.tobytes() == after.tobytes() else ["a unit whose gradient is zero changes the network"]
 
 
 def course_of_training() -> list[str]:
-    """Number of steps, and all that is reported of them, for tables that differ in every row."""
+    """The number of steps, and the progress reported, for tables that differ in every row."""
     reports = []
     for scale in (1.0, 100.0):
         said: list[tuple[float, str]] = []
@@ -234,7 +234,7 @@ def course_of_training() -> list[str]:
 
 
 def law_of_step_noise(seed: int, level: float) -> list[str]:
-    """Variance of the noise on each array of an autoencoder, and of groups of parameters, against the charge."""
+    """Variance of the noise on each array of an autoencoder, and on groups of parameters, against the charge."""
     multiplier, bound, runs = 1.5, 0.5, 200
     steps = charged_steps([], SubsampledGaussian(1.0, multiplier, 1))
     steps = eqx.tree_at(lambda it: it._units._rows, steps, jnp.zeros((1, 1, len(BLOCKS)), jnp.int32))
@@ -259,7 +259,7 @@ def law_of_step_noise(seed: int, level: float) -> list[str]:
 
 
 def law_of_batches(seed: int, level: float) -> list[str]:
-    """Each unit is in a batch at the charged rate, once, and the size of a batch is binomial."""
+    """Each unit is in a batch at the charged sampling rate and at most once, and batch sizes are binomial."""
     rate, size, num_batches = 0.25, 40, 4000
     steps = charged_steps([[(0.0,) * WIDTH]] * size, SubsampledGaussian(rate, 5.0, num_batches))
     keys = jax.random.split(jax.random.key(seed), num_batches)
@@ -281,7 +281,7 @@ def law_of_batches(seed: int, level: float) -> list[str]:
 
 
 def law_of_partitions(seed: int, level: float) -> list[str]:
-    """Sizes of partitions and of teachers' parts are binomial, and all rows of a unit are in one of them."""
+    """Sizes of partitions, those of teachers included, are binomial, and all rows of a unit are in one partition."""
     units, repeats, wrong = 120, 300, []
     unit_of_row = np.repeat(np.arange(units), 2)
     domain = Domain(names=("unit",), sizes=(units,), num_rows=2 * units)
@@ -308,7 +308,7 @@ def law_of_partitions(seed: int, level: float) -> list[str]:
 
 
 def teachers_apart() -> list[str]:
-    """Rows of one teacher change: no bit of another teacher may."""
+    """If the rows of one teacher change, no bit of another teacher may change."""
     codes, teacher = test_pate.table()
     both = [test_pate.charged_votes(each, teacher) for each in (codes, test_pate.changed(codes, teacher))]
     touched = test_pate.touched_by_steps(both, steps=1)
@@ -316,13 +316,13 @@ def teachers_apart() -> list[str]:
 
 
 def learners_from_votes() -> list[str]:
-    """With the same votes and other rows, student and generator must be the same to the bit."""
+    """With the same votes and other rows, student and generator must be identical, bit for bit."""
     with pytest.MonkeyPatch.context() as patch:
         return ["student or generator see more than votes"] if test_pate.learners_differ(patch) else []
 
 
 def law_of_vote_noise(seed: int, level: float) -> list[str]:
-    """Variance of the noise of votes, against what the ledger holds."""
+    """Variance of the noise on votes, against the ledger."""
     return refuted({"noise of votes": test_pate.noise_pvalue(charges.charge_votes, seed=seed)}, level)
 
 
@@ -332,12 +332,12 @@ DETECTORS = (
     Detector("audit of training steps", audit_training, is_statistical=True, is_quick=False),
     deterministic("sensitivity of training steps", sensitivity_of_steps),
     deterministic("sensitivity of long sums", sensitivity_of_long_sums),
-    deterministic("steps depend on noisy sums alone", steps_beside_sums),
-    deterministic("course of a training", course_of_training),
-    Detector("law of the noise on steps", law_of_step_noise, is_statistical=True, is_exact=True, is_quick=False),
-    Detector("law of batches", law_of_batches, is_statistical=True, is_exact=True),
-    Detector("law of partitions", law_of_partitions, is_statistical=True, is_exact=True),
-    deterministic("teachers are apart", teachers_apart, is_quick=False),
-    deterministic("learners see votes alone", learners_from_votes, is_quick=False),
-    Detector("law of the noise on votes", law_of_vote_noise, is_statistical=True, is_exact=True),
+    deterministic("steps depend only on noisy sums", steps_beside_sums),
+    deterministic("number of steps and progress", course_of_training),
+    Detector("noise on training steps", law_of_step_noise, is_statistical=True, is_exact=True, is_quick=False),
+    Detector("batch sampling", law_of_batches, is_statistical=True, is_exact=True),
+    Detector("partition sampling", law_of_partitions, is_statistical=True, is_exact=True),
+    deterministic("independence of teachers", teachers_apart, is_quick=False),
+    deterministic("learners see only votes", learners_from_votes, is_quick=False),
+    Detector("noise on votes", law_of_vote_noise, is_statistical=True, is_exact=True),
 )
