@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from understudy._version import __version__
+from understudy.audit.record import recorded_audit
 from understudy.certificate_json import NOT_COVERED as NOT_COVERED
 from understudy.certificate_json import from_json as from_json
 from understudy.certificate_json import json_schema as json_schema
@@ -181,7 +182,8 @@ def sections(statement: Statement) -> list[str]:
     meaning = statement_meaning(statement)
     learned = [] if meaning is None else meaning.sections()
     parts = [*_protected(statement), *learned, *_public(statement.facts), *_queries(statement), *measured]
-    return [*parts, *_accounting(statement), "## What this guarantee does not cover", _bullets(NOT_COVERED), made]
+    covered = [*_accounting(statement), *_audit(statement)]
+    return [*parts, *covered, "## What this guarantee does not cover", _bullets(NOT_COVERED), made]
 
 
 def verdict(statement: Statement, *, with_figures: bool = True) -> list[str]:
@@ -226,7 +228,7 @@ _MEANINGS = {
 
 
 def _meaning(statement: Statement) -> list[str]:
-    """What the guarantee means: in a sentence for everyone, and by its definition, with the word for its strength."""
+    """What the guarantee means: one sentence for every reader, then its definition, with the word for its strength."""
     assert statement.strength is not None
     facts, word = statement.facts, statement.strength
     unit = "row" if facts.unit is None else f"unit (all rows with the same value of {as_code(facts.unit)})"
@@ -359,6 +361,19 @@ def _accounting(statement: Statement) -> list[str]:
         "## How the total was computed",
         f"Two accountants computed epsilon at delta {round_up(statement.delta, 2)}. Both figures are upper bounds, so "
         f"the smaller one is the guarantee. Epsilon {listed}.",
+    ]
+
+
+def _audit(statement: Statement) -> list[str]:
+    """How this version of the method was attacked: about the software, so it reads nothing of this run."""
+    found = recorded_audit(statement.method)
+    if found is None:
+        return []
+    return [
+        "## How the software was attacked",
+        f"{found.sentence} ({found.date}.) This is a property of the software, not of this release: the audit used "
+        "made-up tables. It can refute a claim but not prove one.",
+        f"To repeat it: `{found.command}`",
     ]
 
 

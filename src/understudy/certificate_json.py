@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from understudy._version import __version__
+from understudy.audit.record import recorded_audit
 from understudy.certificate_meaning import statement_meaning
 from understudy.marginals.measured import measured_from_json, measured_to_json
 from understudy.privacy.accounting import Spent, grid_for, spent
@@ -82,7 +83,28 @@ def to_json(statement: Statement, checksums: Mapping[str, str] | None = None) ->
         "estimated": list(facts.estimated),
         "queries": [_query_to_json(query, statement) for query in statement.queries],
         "measured_marginals": [measured_to_json(each) for each in statement.measurements],
+        "audit": _audit_to_json(statement.method),
         "not_covered": list(NOT_COVERED),
+    }
+
+
+def _audit_to_json(method: str) -> dict[str, object] | None:
+    """The recorded audit of this version of the method: a property of the software, not of the data."""
+    found = recorded_audit(method)
+    if found is None:
+        return None
+    return {
+        "method": found.method,
+        "version": found.version,
+        "date": found.date,
+        "command": found.command,
+        "canary": found.canary,
+        "threat": found.threat,
+        "runs": found.num_runs,
+        "claimed_epsilon": found.claimed_epsilon,
+        "claimed_delta": found.claimed_delta,
+        "epsilon_at_least": found.epsilon,
+        "confidence": found.confidence,
     }
 
 

@@ -65,14 +65,14 @@ def test_counts_without_noise_are_caught(broken: Runs, threat: str) -> None:
 def test_no_canary_refutes_marginal_methods(method: str, canary: str) -> None:
     target = make_target(method, 1.0, canary=canary)
     runs = make_runs(target, range(200), seed=21)
-    assert not any(bound_runs(runs, threat, num_bounds=84).refutes_claim for threat in THREATS)
+    assert not any(bound_runs(runs, threat, num_audits=42).refutes_claim for threat in THREATS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", list(AUDITED))
 def test_every_method_can_be_audited(method: str) -> None:
     runs = make_runs(make_target(method, 1.0), range(FEWEST_RUNS), seed=22)
-    assert not any(bound_runs(runs, threat, num_bounds=68).refutes_claim for threat in THREATS)
+    assert not any(bound_runs(runs, threat, num_audits=34).refutes_claim for threat in THREATS)
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ def test_files_are_merged_by_audit(sound: Runs, tmp_path: Path) -> None:
         merge_files([tmp_path / "a.json", tmp_path / "a.json"])
     both = bound_files([tmp_path])
     assert [each.threat for each in both] == list(THREATS)
-    assert {each.num_bounds for each in both} == {4}
+    assert {each.num_audits for each in both} == {2}
 
 
 def test_making_runs_needs_neither_the_statistics_nor_opendp() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 from understudy.audit.bounds import FEWEST_SCORES, gaussian_mu, lower_bound
 from understudy.audit.neighbours import DEFAULT_CANARY, make_neighbours
@@ -66,16 +67,21 @@ def _require_statistics() -> None:
     lower_bound(scores, scores, delta=0.01, seed=SPLIT_SEED)
 
 
-def bound_runs(runs: Runs, threat: str, *, num_bounds: int = 2, confidence: float = CONFIDENCE) -> Audit:
+def bound_runs(runs: Runs, threat: str, *, num_audits: int = 1, confidence: float = CONFIDENCE) -> Audit:
     """The lower bounds that runs show: of epsilon at the claimed delta, and of mu.
 
-    Of `num_bounds` bounds that are made together, all hold with `confidence` (Bonferroni).
+    Each holds with `confidence` by itself. The claim is refuted only by a bound that is so low that those of all
+    `num_audits` audits made together hold with `confidence` (Bonferroni).
     """
     if runs.claim is None:
         raise ConfigError(f"No run of {runs.target.method} made a release, so there is no claim to audit.")
     scores = compute_scores(runs, threat, seed=SPLIT_SEED)
-    claim, alone = runs.claim, 1 - (1 - confidence) / num_bounds
-    bound = lower_bound(scores.inside, scores.outside, delta=claim.delta, confidence=alone, seed=SPLIT_SEED)
+    claim, jointly = runs.claim, 1 - (1 - confidence) / num_audits
+    bound, joint_bound = (
+        lower_bound(scores.inside, scores.outside, delta=claim.delta, confidence=level, seed=SPLIT_SEED)
+        for level in (confidence, jointly)
+    )
+    labels = np.repeat([1, 0], [len(scores.inside), len(scores.outside)])
     return Audit(
         method=runs.target.method,
         revision=runs.revision,
@@ -94,25 +100,27 @@ def bound_runs(runs: Runs, threat: str, *, num_bounds: int = 2, confidence: floa
         seeded=runs.seeded,
         score=scores.name,
         num_scores=len(scores.inside) + len(scores.outside),
+        auc=float(roc_auc_score(labels, np.concatenate([scores.inside, scores.outside]))),
         epsilon=bound.epsilon,
         mu=bound.mu,
+        epsilon_jointly=joint_bound.epsilon,
         confidence=confidence,
-        num_bounds=num_bounds,
+        num_audits=num_audits,
     )
 
 
 def bound_files(paths: Sequence[str | os.PathLike[str]], threats: Sequence[str] | None = None) -> list[Audit]:
     """Audits of the runs in these files (of a folder: in all of its `.json` files), for each threat, by default both.
 
-    Files with parts of one audit are merged. All bounds together hold with 95 % confidence.
+    Files with parts of one audit are merged. A claim is refuted at the joint confidence of 95 %.
     """
     threats = THREATS if threats is None else threats
     for threat in threats:
         check_threat(threat)
     files = [file for path in paths for file in _files_of(Path(path))]
     found = merge_files(files)
-    num_bounds = 2 * len(found) * len(threats)
-    return [bound_runs(runs, threat, num_bounds=num_bounds) for runs in found for threat in threats]
+    num_audits = len(found) * len(threats)
+    return [bound_runs(runs, threat, num_audits=num_audits) for runs in found for threat in threats]
 
 
 def _files_of(path: Path) -> list[Path]:

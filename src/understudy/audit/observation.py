@@ -84,7 +84,7 @@ class Cells:
 
     def _column(self, name: str, values: pa.Array) -> np.ndarray:
         if name in self._numeric:
-            return np.digitize(values.cast(pa.float64()).to_numpy(zero_copy_only=False), EDGES)
+            return np.digitize(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), EDGES)
         found = values.cast(pa.string()).dictionary_encode()
         index = {value: code for code, value in enumerate(self._known[name])}
         known = np.array([*(index.get(value, len(index)) for value in found.dictionary.to_pylist()), len(index)])

@@ -55,19 +55,22 @@ class Audit:
     """The score of the attack, chosen on runs that the bounds were not computed from."""
     num_scores: int
     """Runs that the bounds were computed from."""
+    auc: float
+    """The area under the ROC curve of the attack on those runs: an estimate, not a bound."""
     epsilon: float
-    """The lower bound at the claimed delta."""
+    """The lower bound at the claimed delta. It holds with `confidence` by itself."""
     mu: float
-    """The lower bound of mu, from the whole trade-off curve."""
+    """The lower bound of mu, from the whole trade-off curve. It holds with `confidence` by itself."""
+    epsilon_jointly: float
+    """The same bound as `epsilon`, but these bounds of all audits made together hold jointly with `confidence`."""
     confidence: float
-    """With which all bounds that were made together hold."""
-    num_bounds: int
-    """How many those are."""
+    num_audits: int
+    """How many audits were made together."""
 
     @property
     def refutes_claim(self) -> bool:
-        """Whether the claim is false, but for the stated confidence."""
-        return self.epsilon > self.claimed_epsilon
+        """Whether the claim is false, at the joint confidence: with many audits, some single bounds fail by chance."""
+        return self.epsilon_jointly > self.claimed_epsilon
 
     @property
     def label(self) -> str:
@@ -81,7 +84,8 @@ class Audit:
         found = (
             f"{self.label} claims epsilon {self.claimed_epsilon:.4g} at delta {self.claimed_delta:g}. In "
             f"{self.num_runs:,} runs, half of them with {self.canary_description}, an attack that sees {seen} shows "
-            f"an epsilon of at least {self.epsilon:.2f} and a mu of at least {self.mu:.2f}"
+            f"an epsilon of at least {self.epsilon:.2f} and a mu of at least {self.mu:.2f}, each with "
+            f"{self.confidence:.0%} confidence"
         )
         return f"{found}: THE CLAIM IS FALSE." if self.refutes_claim else f"{found}. The claim is not refuted."
 

@@ -122,24 +122,36 @@ def _show(audits: "Sequence[Audit]") -> None:
     for each in audits:
         if len(audits) > 1 and each.refutes_claim:
             console.print(each.sentence, markup=False)
-    together = max(each.num_bounds for each in audits)
-    console.print(f"All {together} bounds hold together with {audits[0].confidence:.0%} confidence. {LIMITS}")
+    deltas = ", ".join(f"{delta:g}" for delta in sorted({each.claimed_delta for each in audits}))
+    console.print(
+        f"The claim is the largest epsilon that the runs state, at delta {deltas}. {_confidence(audits)} {LIMITS}"
+    )
     if any(each.seeded for each in audits):
         console.print("The noise of these runs was seeded: the same samplers, with secrets that follow from the seed.")
+
+
+def _confidence(audits: "Sequence[Audit]") -> str:
+    """How sure the bounds are, each and together."""
+    level, together = f"{audits[0].confidence:.0%}", audits[0].num_audits
+    each = f"Each bound holds with {level} confidence by itself."
+    if together == 1:
+        return each
+    refuted = sum(audit.refutes_claim for audit in audits)
+    found = f"{refuted} claims are refuted" if refuted else "no claim is refuted"
+    return f"{each} At {level} confidence for all {together} audits together, {found}."
 
 
 def _table(audits: "Sequence[Audit]") -> "Table":
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for name in ("method", "canary", "threat"):
-        table.add_column(name)
-    for name in ("runs", "claimed epsilon", "delta", "epsilon >=", "mu >=", "Gaussian mu"):
-        table.add_column(name, justify="right")
-    table.add_column("accountant")
+        table.add_column(name, no_wrap=True)
+    for name in ("runs", "AUC", "epsilon ≥", "claim", "mu ≥"):
+        table.add_column(name, justify="right", no_wrap=True)
     for each in audits:
-        figures = (f"{each.claimed_epsilon:.4g}", f"{each.claimed_delta:g}", f"{each.epsilon:.2f}", f"{each.mu:.2f}")
+        figures = (each.auc, each.epsilon, each.claimed_epsilon, each.mu)
         names = (each.label, each.canary, each.threat, f"{each.num_runs:,}")
-        table.add_row(*names, *figures, f"{each.claimed_mu:.2f}", each.accountant)
+        table.add_row(*names, *(f"{figure:.2f}" for figure in figures))
     return table
