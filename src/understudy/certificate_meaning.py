@@ -1,4 +1,4 @@
-"""What the guarantee of a statement means for one unit: a sentence for everyone, two small tables, and their JSON.
+"""What the guarantee of a statement means for one unit: a sentence for every reader, two small tables, and JSON.
 
 Every figure is an upper bound, computed from the queries of the statement alone, and is rounded up.
 """
@@ -13,7 +13,7 @@ from understudy.privacy.tradeoff import statement_tradeoff
 PRIORS = (0.5, 0.1, 0.01)
 FALSE_POSITIVE_RATES = (0.01, 0.05)
 RARELY = 0.01
-"""The probability with which a bound on a belief may be exceeded; a second bound may be with probability delta."""
+"""The probability with which a bound on a belief may be exceeded; for a second bound it is delta."""
 PRIOR_OF_SENTENCE = 0.1
 
 
@@ -39,7 +39,7 @@ it at most 18% likely, except with a probability of at most 1%.
 
     @property
     def claim(self) -> str:
-        """What is believed or tested. If the number of rows is public, the alternative is that values are absent."""
+        """What is believed or tested. If the number of rows is public, the alternative is absent values."""
         if self.facts.unit is not None:
             return f"the rows with a given {as_code(self.facts.unit)} are in the table"
         row = "a given person's row"
@@ -47,7 +47,7 @@ it at most 18% likely, except with a probability of at most 1%.
 
     @property
     def sentence(self) -> str:
-        """For readers who know nothing of privacy."""
+        """For readers who do not know differential privacy."""
         after = percent(self.posteriors[PRIOR_OF_SENTENCE, RARELY])
         return (
             f"Someone who thinks it {percent(PRIOR_OF_SENTENCE)} likely that {self.claim} will, after seeing the "
@@ -70,23 +70,24 @@ it at most 18% likely, except with a probability of at most 1%.
 
     def sections(self) -> list[str]:
         """Blocks of Markdown, for the certificate."""
+        absent = "this row counts" if self.facts.unit is None else "these rows count"
         sized = (
-            " As the number of rows is public, the alternative is that they count as absent."
+            f" The number of rows is public, so the alternative is that {absent} as absent."
             if self.facts.rows_declared is not None
             else ""
         )
         beliefs = (
-            f"The first column is how likely someone thinks it that {self.claim} before seeing the release; the others "
-            "are how likely they can think it afterwards, at most. The bounds hold for anyone who weighs the evidence "
-            "correctly, even with knowledge of all other rows, and for the belief in the opposite as well. Each may be "
-            f"exceeded with at most the probability in the heading of its column.{sized}"
+            f"The first column is the probability that someone assigns, before seeing the release, to the claim that "
+            f"{self.claim}. The other columns bound it afterwards. The bounds hold for anyone who applies Bayes' rule, "
+            "even with knowledge of all other rows, and for belief in the opposite as well. Each may be exceeded with "
+            f"at most the probability in the heading of its column.{sized}"
         )
         tests = (
-            f"A test decides from the release whether {self.claim}. If it says so wrongly with at most the probability "
-            "on the left, it says so rightly with at most the probability on the right."
+            f"A test decides from the release whether {self.claim}. If its probability of saying so wrongly is at most "
+            "the one on the left, its probability of saying so correctly is at most the one on the right."
         )
         source = (
-            "All of these bounds follow from the queries below, by epsilon at every delta and not only by the pair at "
+            "All of these bounds follow from the queries below: from epsilon at every delta, not only from the pair at "
             "the top of this page."
         )
         title = "## What can be learned about one unit"
@@ -106,7 +107,7 @@ it at most 18% likely, except with a probability of at most 1%.
 
 
 def statement_meaning(statement: Statement) -> Meaning | None:
-    """None where nothing was released or nothing is guaranteed: without noise, or with noise from a seed."""
+    """None if nothing was released or nothing is guaranteed: without noise, or with noise from a seed."""
     if not (statement.is_private and statement.released):
         return None
     bounds = statement_tradeoff(statement)
@@ -123,7 +124,7 @@ def statement_meaning(statement: Statement) -> Meaning | None:
 
 
 def percent(probability: float) -> str:
-    """Rounded up to two digits, near certainty to three.
+    """Rounded up to two digits, from 90% on to three.
 
     >>> percent(0.1712), percent(0.01), percent(0.9871), percent(0.99999)
     ('18%', '1%', '98.8%', '100%')

@@ -1,1 +1,1 @@
-"""What a synthetic table discloses about the rows that it was made from. Not private: it reads all real rows."""
+"""What a synthetic table discloses about the rows it was made from. Not private: reads all real rows."""

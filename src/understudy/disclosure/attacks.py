@@ -1,4 +1,4 @@
-"""Membership attacks on a synthetic table: each gives every row a score, higher where it looks more like a member.
+"""Membership attacks on a synthetic table. Each gives every row a score: the higher, the more it looks like a member.
 
 An attack sees the rows to score, the synthetic rows, and reference rows: real rows that were not fitted and are not
 scored. No attack knows which rows are members, and none needs the generator.
@@ -22,17 +22,17 @@ from understudy.evaluation.table import EncodedTable
 from understudy.evaluation.validity import fingerprints
 
 NEIGHBOURS, DENSITY_NEIGHBOURS = 20, 5
-"""Nearest synthetic rows that are searched, and the one whose distance estimates a density."""
+"""Number of nearest rows searched, and which of them gives the distance that estimates a density."""
 MOST_FEATURES = 256
-"""Features of rows beyond this number are projected at random onto this many, which keeps distances nearly."""
+"""Rows with more features are projected at random onto this many, which nearly preserves distances."""
 BINS = 16
-"""Of a numeric column, with about the same number of rows each, where values are counted."""
+"""Of a numeric column, each with about the same number of rows, for counts."""
 MOST_PAIRS, NUM_QUERIES = 300, 100
 """2-way marginals that are compared, and counting queries over three to five columns."""
 MOST_CODES = 200
-"""Discrete columns with more categories are numbers to the discriminator."""
+"""The discriminator treats discrete columns with more categories as numbers."""
 NO_DISTANCE = 1e-6
-"""Distances below this are those of copies; it keeps ratios of distances finite."""
+"""Smaller distances count as this one, which keeps ratios of distances finite."""
 
 Scores = Float[np.ndarray, " rows"]
 
@@ -136,7 +136,7 @@ def exact_copies(seen: Attacked) -> Scores:
 
 
 def nearest_distance(seen: Attacked) -> Scores:
-    """Nearness of the closest synthetic row (Chen, Yu, Zhang and Fritz 2020, without calibration)."""
+    """Negative distance to the closest synthetic row (Chen, Yu, Zhang and Fritz 2020, without calibration)."""
     return -seen.near_synthetic.nearest
 
 
@@ -146,19 +146,19 @@ def calibrated_distance(seen: Attacked) -> Scores:
 
 
 def neighbourhood_count(seen: Attacked) -> Scores:
-    """Synthetic rows within the median distance of closest rows (Hilprecht, Härterich and Bernau 2019)."""
+    """Number of synthetic rows within the median distance to the closest one (Hilprecht, Härterich and Bernau 2019)."""
     radius = np.median(seen.near_synthetic.nearest)
     return (seen.near_synthetic.distances <= radius).sum(axis=1).astype(np.float64)
 
 
 def density_ratio(seen: Attacked) -> Scores:
-    """Density of the synthetic over that of the reference rows, by nearest neighbours (DOMIAS: van Breugel, Sun, Qian
-    and van der Schaar 2023)."""
+    """Density of the synthetic rows over that of the reference rows, by nearest neighbours (DOMIAS: van Breugel, Sun,
+    Qian and van der Schaar 2023)."""
     return _log_distance(seen.near_reference.density_distance) - _log_distance(seen.near_synthetic.density_distance)
 
 
 def discriminator(seen: Attacked) -> Scores:
-    """A classifier that was trained to tell synthetic from reference rows (after LOGAN: Hayes, Melis, Danezis and De
+    """A classifier trained to distinguish synthetic from reference rows (after LOGAN: Hayes, Melis, Danezis and De
     Cristofaro 2019)."""
     return classify(seen.reference, seen.synthetic, [seen.rows], seed=seen.seed)[0]
 
@@ -199,7 +199,7 @@ ATTACKS: Mapping[str, Callable[[Attacked], Scores]] = {
 def classify(
     zeros: EncodedTable, ones: EncodedTable, asked: Sequence[EncodedTable], *, seed: int
 ) -> list[Float[np.ndarray, " rows"]]:
-    """Train boosted trees to tell two tables apart; for each row asked about, the log-odds that it is of the second."""
+    """Train boosted trees to distinguish two tables; the log-odds that each queried row is from the second."""
     known = np.concatenate([_columns(zeros), _columns(ones)])
     labels = np.repeat([0, 1], [zeros.num_rows, ones.num_rows])
     model = HistGradientBoostingClassifier(
@@ -224,7 +224,7 @@ def _log_distance(distances: Scores) -> Scores:
 
 
 def _count_ratio(seen: Attacked, cliques: Sequence[tuple[int, ...]]) -> Scores:
-    """The mean over cliques of the log ratio of both tables' frequencies in the row's cell."""
+    """The mean over cliques of the log ratio of the two tables' frequencies in the row's cell."""
     codes, sizes = seen.codes
     total = np.zeros(seen.rows.num_rows)
     for clique in cliques:

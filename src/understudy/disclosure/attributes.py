@@ -1,6 +1,6 @@
 """Attribute inference: how well the synthetic table lets one guess a secret value of a training row.
 
-The same guesses are made for held-out rows, about whom the table cannot disclose anything: what succeeds there follows
+The same guesses are made for held-out rows, about which the table cannot disclose anything: what succeeds there follows
 from the population. Only the difference is disclosure (Giomi, Boenisch, Wehmeyer and Tasnádi 2023).
 """
 
@@ -16,21 +16,21 @@ from understudy.evaluation.table import ColumnSpec, EncodedTable
 MOST_GUESSED, MOST_SEARCHED = 4_000, 20_000
 """The most rows of each kind whose values are guessed, and the most synthetic rows that are searched."""
 TOLERANCE = 0.05
-"""A guessed number is right within this fraction of the range from the 5th to the 95th percentile."""
+"""A guessed number is correct within this fraction of the range from the 5th to the 95th percentile."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SecretColumn:
-    """Guesses of one column from others, by the nearest synthetic row."""
+    """Guesses of one column from others, using the nearest synthetic row."""
 
     column: str
     tolerance: float | None
-    """By how much a guessed number may be wrong; None: the category must be the same."""
+    """The largest error of a correct guess of a number; None: the category must be the same."""
     training: Rate
     control: Rate
     difference: Difference
     p_value: float
-    """That training rows are guessed no better than held-out rows."""
+    """Of the hypothesis that training rows are guessed no better than held-out rows."""
 
 
 def measure_attributes(
@@ -42,7 +42,7 @@ def measure_attributes(
     *,
     seed: int,
 ) -> tuple[SecretColumn, ...]:
-    """Guess each secret column from those of the known columns that are not the secret itself.
+    """Guess each secret column from the known columns other than itself.
 
     Columns without values in one of the tables, or without another column to guess from, are left out.
     """

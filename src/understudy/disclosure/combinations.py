@@ -11,12 +11,12 @@ from understudy.evaluation.table import EncodedTable
 from understudy.evaluation.validity import fingerprints
 
 MIN_CELL = 5
-"""Combinations of fewer training rows than this are small cells, unless another number is given."""
+"""Default: combinations that fewer training rows have are small cells."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SmallCells:
-    """Combinations that at most a few training rows have."""
+    """Combinations that only a few training rows have."""
 
     most_rows: int
     """Of the training table, in one combination."""
@@ -25,11 +25,11 @@ class SmallCells:
     synthetic: Rate
     """Synthetic rows with such a combination."""
     held_out: Rate
-    """Held-out rows with such a combination, which no generator put there."""
+    """Held-out rows with such a combination."""
     expected: float
     expected_low: float
     expected_high: float
-    """The number of synthetic rows to expect from the held-out rows, and its interval."""
+    """The number of synthetic rows expected from the held-out rows, and its interval."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Combinations:
     unique: SmallCells
     small: SmallCells
     once: Copies
-    """Of combinations of one row among all real rows: which fraction the synthetic table has."""
+    """The fraction of combinations of one row among all real rows that the synthetic table has."""
 
 
 def measure_combinations(

@@ -1,4 +1,4 @@
-"""Rates with exact intervals, and the exact test that all checks share."""
+"""Rates with exact intervals, and the exact test that all checks use."""
 
 import dataclasses
 from typing import NamedTuple
@@ -44,10 +44,10 @@ def difference(first: Rate, second: Rate) -> Difference:
 
 
 def excess_p_value(members: Rate, others: Rate) -> float:
-    """The one-sided p-value of Fisher's exact test that the rate of the members is not the larger one.
+    """The one-sided p-value of Fisher's exact test of whether the rate of the members is larger.
 
-    It is exact wherever it was chance alone that made a row a member: given all rows that were counted, the number of
-    members among them is then hypergeometric.
+    It is exact if members were chosen at random: given all rows that were counted, the number of members among them is
+    then hypergeometric.
 
     >>> round(excess_p_value(Rate.of(10, 10), Rate.of(0, 10)), 8)
     5.41e-06

@@ -1,12 +1,12 @@
-"""What a guarantee means for one unit: bounds on tests of its presence, and on what anyone can come to believe.
+"""What a guarantee means for one unit: bounds on tests of its presence, and on posterior beliefs.
 
 Let P be the distribution of a release made with the unit and Q that of one made without it. An accountant bounds the
 whole curve delta(epsilon): P(S) <= e^epsilon Q(S) + delta(epsilon) for every set S of releases, and the same with P and
 Q exchanged. `TradeOff` holds points of that curve, and every figure here follows from them.
 
-The curve, and not the distribution of privacy losses, is what a release inherits: it bounds everything computed from
-the noisy answers and everyone with other knowledge of the table, whereas a loss can be exceeded more often after
-post-processing than before. Host arithmetic on public numbers; no data passes through this file.
+A release inherits the curve, not the distribution of privacy losses: the curve bounds everything computed from the
+noisy answers, whatever else is known about the table, whereas a loss can be exceeded more often after post-processing
+than before. Host arithmetic on public numbers; no data passes through this file.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from understudy.privacy.ledger import partitions
 from understudy.privacy.plan import Query
 from understudy.privacy.statement import Statement
 
-POINTS = 2000  # of the curve: with fewer the bounds are looser, and still bounds
+POINTS = 2000  # of the curve; with fewer, the bounds are looser but still valid
 ROUNDING = 1e-9  # relative; sums of a million floating-point numbers are more exact than this
 
 
@@ -48,7 +48,7 @@ class TradeOff:
     deltas: np.ndarray
 
     def largest_true_positive_rate(self, false_positive_rate: float) -> float:
-        """A bound on the power of any test whether a unit is in the table, or whether it is not.
+        """A bound on the power of any test of whether a unit is in the table, or of whether it is not.
 
         Formal guarantee: no test of one release that raises an alarm with at most this probability when the unit is
         absent raises one with more than the returned probability when it is present; and the same with presence and
@@ -61,8 +61,8 @@ class TradeOff:
         return _up(np.min(bounds, initial=1.0))
 
     def largest_loss(self, probability: float) -> float:
-        """The logarithm of the factor by which a release multiplies the odds of presence, at most, except with this
-        probability; infinite if nothing less is guaranteed.
+        """A bound on the logarithm of the factor by which a release multiplies the odds of presence, exceeded with at
+        most this probability; infinite if nothing is guaranteed.
 
         Formal guarantee: with the unit in the table, the releases that multiply the odds of its presence by more than
         e^(returned value) have together at most this probability; without it, they have no more. The same holds for the
@@ -76,7 +76,7 @@ class TradeOff:
         return max(float(np.min(losses, initial=math.inf)), 0.0) * (1 + ROUNDING)
 
     def largest_posterior(self, prior: float, *, probability: float) -> float:
-        """What someone may believe after seeing the release, at most, except with this probability.
+        """A bound on posterior belief after seeing the release, exceeded with at most this probability.
 
         Formal guarantee: someone believes with probability `prior` that a unit is in the table, and what else they
         believe about the table does not depend on it. If the unit is in the table, their belief after the release
@@ -92,7 +92,7 @@ class TradeOff:
 
     @property
     def _slopes(self) -> np.ndarray:
-        """Of lines above every pair of a false- and a true-positive rate: two for each point, one per direction."""
+        """Of lines that bound true-positive by false-positive rates: two for each point, one per direction."""
         return np.exp(np.concatenate([self.epsilons, -self.epsilons]))
 
     @property
@@ -118,9 +118,9 @@ def statement_tradeoff(statement: Statement) -> TradeOff:
     """The curve of a run, by the accountant that gave the epsilon of its statement.
 
     Formal guarantee: at each point, delta bounds the divergence of the run in both directions, by the accountant's
-    curve of all events plus the deltas of thresholded lists and of the finite range of the noise. Of a run with
-    partitions, it is that of the worst one at each epsilon: a unit is in one of them, whichever it is. Not covered: who
-    knows the seed of a seeded run. Where epsilon is infinite, nothing is implied.
+    curve of all events plus the deltas of thresholded lists and of the finite range of the noise. For a run with
+    partitions, it is that of the worst partition at each epsilon, since a unit is in one of them. Not covered: anyone
+    who knows the seed of a seeded run. If epsilon is infinite, nothing is implied.
 
     >>> import pyarrow as pa, understudy as us
     >>> table, schema = {"a": [True, False] * 50}, {"columns": {"a": {"kind": "boolean"}}}
@@ -220,8 +220,8 @@ class _LossCurve:
 def _divergences(side: pld_pmf.DensePLDPmf, epsilons: np.ndarray) -> np.ndarray:
     """The sum over all losses above epsilon of (1 - e^(epsilon - loss)) times their probability.
 
-    As `get_delta_for_epsilon`, which takes a loop in Python for many epsilons. Rounding errors of Fourier transforms
-    may be negative: as zeros they can only raise the result.
+    The same as `get_delta_for_epsilon`, which would need a Python loop for many epsilons. Rounding errors of Fourier
+    transforms may make probabilities negative; setting them to zero can only raise the result.
     """
     losses = (np.arange(side.size) + side._lower_loss) * side._discretization
     above = losses > epsilons[0]
@@ -262,5 +262,5 @@ def _check_probability(name: str, value: float) -> None:
 
 
 def _up(value: float) -> float:
-    """Rounded up by more than floating-point arithmetic rounds down."""
+    """Rounded up by more than any floating-point error."""
     return min(1.0, float(value) * (1 + ROUNDING))

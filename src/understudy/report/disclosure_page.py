@@ -13,7 +13,7 @@ from understudy.run.atomic import atomic_write
 
 
 def write_disclosure(path: str | os.PathLike[str], disclosure: Disclosure, *, force: bool = False) -> None:
-    """Write the page, outside of release folders, which may be published. With `force` the file may exist."""
+    """Write the page, outside release folders, which may be published. `force` replaces an existing file."""
     refuse_release(path)
     page = render_disclosure(disclosure)
     with atomic_write(path, force=force) as file:
