@@ -1,1 +1,1 @@
-"""Audits: attacks on the software with tables whose difference is known, and lower bounds of its privacy cost."""
+"""Audits: attacks on the software with known neighbouring tables, and lower bounds on its privacy cost."""

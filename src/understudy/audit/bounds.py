@@ -1,9 +1,9 @@
-"""Lower bounds of the privacy cost, from the scores of an attack.
+"""Lower bounds on the privacy cost, from the scores of an attack.
 
-An attack gives each run a score, higher where it believes that the canary was in the table. The scores of many runs
-with and without the canary are two samples, and the guarantee limits how far apart their distributions can be. So each
-function here turns two samples into a figure that the true cost exceeds with a stated confidence. Such a figure above
-the claim refutes the claim; one below it proves nothing, since a better attack may exist.
+An attack gives each run a score: the higher, the more likely the canary was in the table. The scores of many runs with
+and without the canary are two samples, and the guarantee limits how far apart their distributions can be. Each function
+here turns two samples into a lower bound on the true cost, with a stated confidence. A bound above the claim refutes
+the claim; a bound below it proves nothing, since a better attack may exist.
 
 Clopper-Pearson bounds and the test for a single run come from `jax_privacy.auditing` (the extra `audit`). Its
 `epsilon_from_gdp` is not used: release 2.0.0 takes the absolute value of each mu on the curve, and so finds a large mu
@@ -21,12 +21,12 @@ from scipy import stats
 from understudy.errors import ConfigError
 
 FEWEST_SCORES = 20
-"""On each side. With fewer, even an attack that never errs shows an epsilon of about 1 at most."""
+"""On each side. With fewer, even a perfect attack gives an epsilon of at most about 1."""
 SELECTION_FRACTION = 0.3
-"""Of the scores, for choosing the threshold; the others give the bound."""
+"""The fraction of scores for choosing the threshold; the others give the bound."""
 GUESSED_FRACTIONS, SELECTION_LEVEL = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4), 0.05
-"""Of the canaries of one run, how many are guessed to be in the table; and the level at which one of these is chosen,
-whatever the confidence is: a strict one could refute nothing with these few canaries."""
+"""Fractions of the canaries of one run that are guessed to be in the table, and the level at which one of these is
+chosen. It does not depend on the confidence: a strict level could refute nothing with these few canaries."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Bound:
     """
 
     epsilon: float
-    """At `delta`, from the errors of one threshold (Clopper-Pearson), which was chosen on other scores."""
+    """At `delta`, from the errors at one threshold (Clopper-Pearson), chosen on other scores."""
     mu: float
-    """Of Gaussian differential privacy, from the whole trade-off curve: its area, or its most telling threshold."""
+    """Of Gaussian differential privacy, from the whole trade-off curve: its area, or its most informative threshold."""
     epsilon_gdp: float | None
-    """At `delta`, of the Gaussian curve of `mu`. Only to be compared with claims about a Gaussian curve: other
-    mechanisms can have this mu and a smaller epsilon. None: at a delta of zero there is none."""
+    """At `delta`, of the Gaussian curve of `mu`. Compare it only with claims about a Gaussian curve: other mechanisms
+    can have this mu and a smaller epsilon. None at a delta of zero."""
     delta: float
     confidence: float
     num_in: int
@@ -53,8 +53,8 @@ class Bound:
 class OneRunBound:
     """What one run with many canaries shows about its cost for each of them alone.
 
-    No mechanism whose curve lies above the Gaussian curve of `mu` would have let this many canaries be guessed, but for
-    the stated confidence. `epsilon` is that of this curve at `delta`.
+    With the stated confidence, no mechanism whose curve lies above the Gaussian curve of `mu` would let this many
+    canaries be guessed. `epsilon` is that of this curve at `delta`.
     """
 
     epsilon: float
@@ -102,7 +102,7 @@ def one_run_bound(
     """A lower bound from one run with many canaries, each a privacy unit that was in the table by its own fair coin.
 
     The claim under test is the guarantee for one unit: the other canaries are rows like any others, so their number
-    costs nothing. Scores may depend on each other. The test is that for f-DP in one run (Mahloujifar and others, 2024).
+    does not matter. Scores may depend on each other. The test is that for f-DP in one run (Mahloujifar et al. 2024).
 
     >>> rng = np.random.default_rng(0)
     >>> one_run_bound(rng.normal(4, 1, 200), rng.normal(0, 1, 200), delta=1e-5, seed=0).mu > 1
@@ -113,7 +113,7 @@ def one_run_bound(
     _check_level(delta, confidence)
     if delta == 0:
         raise ConfigError("delta must be above 0 for a bound from one run, found 0. Use the delta of the claim.")
-    # Canaries are split whatever their coins were, so the coins of those that give the bound are still independent.
+    # The split does not depend on the coins, so the coins of the canaries that give the bound are still independent.
     rng = np.random.default_rng(seed)
     chosen, rest = _split(np.arange(len(inside) + len(outside)), rng)
     scores, is_in = np.concatenate([inside, outside]), np.arange(len(inside) + len(outside)) < len(inside)
@@ -153,9 +153,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _mu_of_curve(inside: np.ndarray, outside: np.ndarray, confidence: float, seed: int) -> float:
-    """The larger of two bounds, of which one is chosen on a part of the scores and computed on the others.
+    """One of two bounds, chosen on some of the scores and computed on the others.
 
-    Pairs are best for a Gaussian curve, a threshold for curves that are steep at one end.
+    Pairs are better for a Gaussian curve, a threshold for curves that are steep at one end.
     """
     rng = np.random.default_rng(seed)
     chosen_in, rest_in = _split(inside, rng)
@@ -201,7 +201,7 @@ def mu_from_threshold(inside: np.ndarray, outside: np.ndarray, thresholds: np.nd
 
 
 def _largest_rate(number: np.ndarray, total: int, level: float) -> np.ndarray:
-    """The upper end of the one-sided Clopper-Pearson interval: a larger rate gives so few with probability `level`."""
+    """The upper end of the one-sided Clopper-Pearson interval, which is exceeded with probability at most `level`."""
     return np.where(number < total, stats.beta.isf(level, number + 1, np.maximum(total - number, 1)), 1.0)
 
 
@@ -216,13 +216,13 @@ def _import_auditing() -> ModuleType:
         from jax_privacy import auditing
     except ImportError as error:
         raise ConfigError(
-            "Bounds of an audit need jax-privacy, which is missing. Run: pip install 'understudy[audit]'"
+            "The bounds of an audit need jax-privacy, which is not installed. Run: pip install 'understudy[audit]'"
         ) from error
     return auditing
 
 
 def check_number(number: int) -> None:
-    """Refuses a number of scores on one side that is too small for any bound: before the runs are made.
+    """Refuses too few scores on one side, before the runs are made.
 
     >>> check_number(20)
     """
@@ -239,7 +239,7 @@ def _check_scores(scores: np.ndarray) -> np.ndarray:
         raise ConfigError(f"Scores of an audit must be one array of numbers, found one of shape {values.shape}.")
     check_number(len(values))
     if np.isnan(values).any():
-        raise ConfigError("Scores of an audit must be numbers, found NaN. Give runs that failed the lowest score.")
+        raise ConfigError("Scores of an audit must be numbers, found NaN. Give failed runs the lowest score.")
     return values
 
 

@@ -1,7 +1,7 @@
-"""The expression under which each method is audited: small, so that hundreds of fits are quick.
+"""The expression with which each method is audited, small enough for hundreds of fits.
 
-A guarantee does not depend on the size of a network or the number of its steps. Small networks compile quickly, few
-steps have little noise each, and a high sampling rate lets every fit see the canary.
+A guarantee does not depend on the size of a network or the number of steps. Small networks compile quickly, few steps
+have little noise each, and with a high sampling rate every fit sees the canary.
 """
 
 from understudy.errors import ConfigError
@@ -34,11 +34,11 @@ AUDITED = {
     "drs": f"drs({_INNER}, proposals=2000)",
     "selected": f"selected({_INNER}, checkpoints=4, holdout_fraction=0)",
 }
-"""Every method of the registry, by name. `auto` is another name of one of them."""
+"""Every method of the registry, by name. `auto` is another name for one of them."""
 
 
 def audited_expression(method: str) -> str:
-    """The expression to audit: for the name of a method that of `AUDITED`, else the expression itself.
+    """The expression to audit: for the name of a method, the one in `AUDITED`; otherwise the expression itself.
 
     >>> audited_expression("auto"), audited_expression("mst(iterations=100)")
     ('adaptive', 'mst(iterations=100)')

@@ -1,7 +1,7 @@
 """Worst-case pairs of neighbouring tables: the same public schema, the same rows, with and without one canary unit.
 
-The other rows have a few common values, so that nothing hides what the canary adds. The schema is fixed: it is public,
-and the same for both tables.
+The other rows have a few common values, so nothing hides what the canary adds. The schema is fixed: it is public and
+the same for both tables.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ NUM_ROWS = 200
 BOUNDS = (0, 100)
 UNIFORM, PRIVATE = Binning(bins="uniform", max_bins=4), Binning(max_bins=8)
 ROWS_PER_UNIT = 2
-"""Declared for the canary that is a unit, which has twice as many."""
+"""Declared for the canary `unit`, which has twice as many."""
 
 Row = dict[str, object]
 
@@ -30,7 +30,7 @@ class Neighbours:
 
     canary: str
     what: str
-    """The canary in a few words."""
+    """A short description of the canary."""
     schema: dict[str, dict]
     rows: tuple[Row, ...]
     """Those of both tables."""
@@ -93,7 +93,7 @@ def _row() -> Neighbours:
 
 
 def _combination() -> Neighbours:
-    """Counts of all values are far above the noise, so that none of it is lost where negative counts become zero."""
+    """All counts are far above the noise, so clipping negative counts to zero loses nothing."""
     rows = tuple(
         {
             "group": "rare" if i % 5 == 0 else "ab"[i % 2],

@@ -1,7 +1,7 @@
 """What an attack sees of one fit: counts in synthetic rows, and the contents of the release folder.
 
-An observation is post-processing of a release, so it costs nothing. Each part of it is a vector of the same length for
-every fit, from which scores are made later.
+An observation is post-processing of a release, so it has no privacy cost. Each part is a vector of the same length for
+every fit, from which scores are computed later.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ SAMPLE_ROWS = 1000
 DENSITY_ROWS = 10_000
 """Rows that an attack with the release draws from it, to see the probabilities of cells."""
 MOST_NUMBERS = 192
-"""Of released arrays: more of them are projected on this many random directions."""
+"""Of released arrays; if there are more, they are projected onto this many random directions."""
 EDGES = (25.0, 50.0, 75.0, BOUNDS[1] + 1.0)
 """Between the cells of a number."""
 
@@ -36,15 +36,15 @@ class Observation:
     sample: tuple[int, ...]
     """Rows of the synthetic table in every cell of one or two columns, and rows like the canary."""
     density: tuple[int, ...]
-    """The same for more rows."""
+    """The same, for more rows."""
     arrays: tuple[float, ...]
     """Numbers of the model file."""
     facts: tuple[float, ...]
-    """What the release says of its domain: the number of rows, and of codes of each column."""
+    """What the release says about its domain: the number of rows, and of codes of each column."""
 
 
 class Cells:
-    """Cells of one and of two columns, and those of them that the canary is in.
+    """Cells of one and of two columns, and those that contain the canary.
 
     >>> from understudy.audit.neighbours import make_neighbours
     >>> cells = Cells(make_neighbours("category"))
@@ -74,7 +74,7 @@ class Cells:
         self.size = int(starts[-1]) + 1
 
     def count(self, table: pa.Table) -> Int[np.ndarray, " cells"]:
-        """Rows in every cell; last of all, rows that are like the canary in every cell."""
+        """The number of rows in every cell; last, that of rows like the canary in every column."""
         codes = self._read(table)
         parts = [np.bincount(self._index(codes, each), minlength=self._num_cells(each)) for each in self._cliques]
         return np.concatenate([*parts, [(codes == self._row).all(axis=1).sum()]])
@@ -121,7 +121,7 @@ def observe(folder: Path, cells: Cells, *, seed: int | None) -> Observation:
 
 
 def _numbers(arrays: dict[str, np.ndarray]) -> tuple[float, ...]:
-    """All numbers of the arrays, or projections of them, in an order that depends on names alone."""
+    """All numbers of the arrays, or projections of them, in an order that depends only on names."""
     flat = np.concatenate([np.ravel(arrays[name]).astype(float) for name in sorted(arrays)])
     flat = np.nan_to_num(np.clip(flat, -1e6, 1e6))
     if len(flat) > MOST_NUMBERS:

@@ -3,7 +3,7 @@
 Runs are numbered, and every second one has the canary in its table. They can be made in parallel, saved, continued and
 turned into bounds elsewhere: nothing here needs the statistics of `bounds.py`.
 
-Networks are trained one after another. Compiled once, a fit of these sizes takes about as long as its share of a
+Networks are trained one after another. Once compiled, a fit of this size takes about as long by itself as in a
 population, and one process has one program for each of the two tables.
 """
 
@@ -40,7 +40,7 @@ ONE_THREAD = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
     "JAX_PLATFORMS": "cpu",
 }
-"""The environment of a process that is one of many: small fits gain nothing from threads or a GPU."""
+"""The environment of a worker process: small fits gain nothing from threads or a GPU."""
 
 
 def make_target(method: str, epsilon: float | None, delta: float | None = None, canary: str = DEFAULT_CANARY) -> Target:
@@ -54,7 +54,7 @@ def make_target(method: str, epsilon: float | None, delta: float | None = None, 
     expression, neighbours = audited_expression(method), make_neighbours(canary)
     delta = neighbours.most_delta if delta is None else delta
     rows = neighbours.schema.get("table", {}).get("rows")
-    Guarantee(epsilon, delta).with_delta_for(rows)  # refuses what is no guarantee
+    Guarantee(epsilon, delta).with_delta_for(rows)  # refuses an invalid guarantee
     return Target(expression, float(epsilon), float(delta), canary)
 
 
@@ -104,7 +104,7 @@ def _run_once(target: Target, table: Path, cells: Cells, seed: int | None) -> tu
         except SpentError:
             return Observation((), (), (), ()), None
         release.save(folder)
-        # Rows are drawn with another seed than the noise: an attack must not know anything about that.
+        # Rows are drawn with another seed than the noise, about which an attack must know nothing.
         return observe(folder, cells, seed=_seed_of(seed, 0)), _claim(release.statement)
 
 
@@ -119,7 +119,7 @@ def _seed_of(seed: int | None, number: int) -> int | None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The warnings of a fit are about its table, which is made up here."""
+    """Hides the warnings of a fit, which are about its table: here it is made up."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnderstudyWarning)
         yield
@@ -131,12 +131,12 @@ def _quiet() -> Iterator[None]:
 def make_runs_in_parallel(
     target: Target, num_runs: int, *, jobs: int = 1, seed: int | None = None, report: Report | None = None
 ) -> Runs:
-    """The same with several processes. Seeded runs do not depend on their number."""
+    """The same with several processes. Seeded runs do not depend on the number of processes."""
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
         raise ConfigError(f"The number of jobs must be a whole number above 0, found {jobs}.")
     if jobs == 1:
         return make_runs(target, range(num_runs), seed=seed, report=report)
-    size = math.ceil(num_runs / (4 * jobs))  # smaller than a job's part, so that progress is seen
+    size = math.ceil(num_runs / (4 * jobs))  # smaller than a job's fraction, to show progress
     blocks = [range(start, min(start + size, num_runs)) for start in range(0, num_runs, size)]
     done = Runs(target, seeded=seed is not None)
     with worker_processes(jobs) as pool:
@@ -149,7 +149,7 @@ def make_runs_in_parallel(
 
 @contextlib.contextmanager
 def worker_processes(count: int) -> Iterator[concurrent.futures.ProcessPoolExecutor]:
-    """Processes of one thread each. What has not started when the block is left is cancelled."""
+    """Processes of one thread each. Tasks that have not started when the block ends are cancelled."""
     before = {name: os.environ.get(name) for name in ONE_THREAD}
     os.environ.update(ONE_THREAD)
     pool = concurrent.futures.ProcessPoolExecutor(count, multiprocessing.get_context("spawn"))
@@ -172,7 +172,7 @@ def continue_runs(
     deadline: float = math.inf,
     every: int = 100,
 ) -> Runs:
-    """Makes the runs that the file does not have yet, and saves them there on the way."""
+    """Makes the runs that the file does not have yet, and saves them there from time to time."""
     done = Runs.read(path) if path.exists() else Runs(target, seeded=seed is not None)
     if done.target != target or done.seeded != (seed is not None):
         raise ConfigError(f"{path} has runs of another audit. Name another file, or delete it.")
@@ -188,7 +188,7 @@ def continue_runs(
 
 
 def _ranges(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Runs of consecutive numbers, each as its first and the one after its last."""
+    """Ranges of consecutive numbers: the first number, and the last one plus one."""
     cuts = [i for i in range(1, len(numbers)) if numbers[i] != numbers[i - 1] + 1]
     for start, end in zip([0, *cuts], [*cuts, len(numbers)], strict=True):
         yield numbers[start], numbers[end - 1] + 1

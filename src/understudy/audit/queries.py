@@ -1,10 +1,9 @@
 """Audit of the query stage: the noisy marginals on which the marginal methods are built.
 
-A pair of tables that differ in one row is measured many times, each time by a run of its own: plan, ledger, codec,
-charge and noise are those of a fit, and the tables are made up. All of the budget goes to the 1-way marginals. The row
-adds one to a cell of each of them, so the sum of these cells is the best score there is, and the runs should be as far
-apart as the charged event allows. A bound above its mu refutes the mechanism; one far below it would mean that the
-audit misses something.
+Two made-up tables that differ in one row are measured many times, each time in a separate run, with the plan, ledger,
+codec, charge and noise of a fit. All of the budget goes to the 1-way marginals. The row adds one to a cell of each of
+them, so the sum of these cells is the best possible score, and the runs should be as far apart as the charged event
+allows. A bound above its mu refutes the mechanism; one far below it would mean that the audit misses something.
 """
 
 import dataclasses
@@ -30,7 +29,7 @@ from understudy.sources import read_private_table
 
 Answers = list[np.ndarray]
 ABOVE = 1 + 1e-9
-"""A factor of noise: the sum of the costs of all marginals must not pass the budget by rounding."""
+"""A factor on the noise, so that rounding does not push the total cost of all marginals above the budget."""
 
 
 def _from_bundle(table: EncodedTable, plan: Plan, cliques: tuple[Clique, ...]) -> Answers:
@@ -75,12 +74,12 @@ class QueryAudit:
     stage: str
     guarantee: Guarantee
     claimed_mu: float
-    """Of Gaussian differential privacy, of the event that each run charges."""
+    """The mu (Gaussian differential privacy) of the event that each run charges."""
     bound: Bound
 
     @property
     def fraction(self) -> float:
-        """How much of the claimed mu the bound shows."""
+        """The bound as a fraction of the claimed mu."""
         return self.bound.mu / self.claimed_mu
 
 
@@ -110,7 +109,7 @@ def audit_queries(
 def score_runs(
     stage: Stage, run: PlannedRun, pair: Neighbours, seeds: np.ndarray, *, with_canary: bool
 ) -> Iterator[float]:
-    """For each seed the sum of the noisy counts of the cells that the row is in."""
+    """For each seed, the sum of the noisy counts of the cells that contain the row."""
     table = read_private_table(pair.table(with_canary=with_canary), run.schema).table
     canary = pa.Table.from_pylist(list(pair.added))
     for seed in seeds.tolist():

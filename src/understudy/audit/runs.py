@@ -88,7 +88,9 @@ class Runs:
     def merge(self, other: "Runs") -> "Runs":
         """The runs of two parts of one audit, in the order of their numbers."""
         if self._audit != other._audit:
-            raise ConfigError(f"Runs of {self.target} and of {other.target} are not of one audit: merge others.")
+            raise ConfigError(
+                f"Runs of {self.target} and of {other.target} belong to different audits and cannot be merged."
+            )
         found = dict(zip(self.numbers, self.observations, strict=True))
         if set(found) & set(other.numbers):
             raise ConfigError(f"Two files have the same runs of {self.target.method}. Name each file once.")
@@ -126,7 +128,7 @@ class Runs:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Runs":
-        """The runs in a file of `write`."""
+        """The runs in a file written by `write`."""
         try:
             content = json.loads(Path(path).read_bytes())
             if content["format"] != FORMAT or content["format_version"] != FORMAT_VERSION:
@@ -143,7 +145,7 @@ class Runs:
                 date=content["date"],
             )
         except OSError as error:
-            raise ConfigError(f"{path} cannot be read ({error.strerror}). Name a file of runs of an audit.") from error
+            raise ConfigError(f"{path} cannot be read ({error.strerror}). Name a file of audit runs.") from error
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
                 f"{path} is not a file of runs of an audit. Name one that 'understudy audit --save' wrote."
@@ -151,7 +153,7 @@ class Runs:
 
 
 def merge_files(paths: Sequence[str | os.PathLike[str]]) -> list[Runs]:
-    """All runs of some files, merged where several files have parts of one audit, in the order of the files."""
+    """All runs in these files, in their order. Files with parts of one audit are merged."""
     merged: dict[tuple, Runs] = {}
     for path in paths:
         runs = Runs.read(path)

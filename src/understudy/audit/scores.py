@@ -1,9 +1,9 @@
-"""Scores of an attack: one number for each run, higher where the attack believes that the canary was in the table.
+"""Scores of an attack: one number for each run; the higher, the more likely the canary was in the table.
 
-An attack in the *black box* sees one synthetic table. In the *white box* it sees the release folder, and so everything
-that can be drawn from it. Either has several scores, some of them trained. They are trained, and the best of them is
-chosen, on one part of the runs; bounds are computed from the others. So a bound needs no correction for the number of
-scores, and the chosen score is as good as fixed in advance.
+A *black-box* attack sees one synthetic table. A *white-box* attack sees the release folder, and so everything that can
+be computed from it. Each has several scores, some of them trained. Scores are trained, and the best is chosen, on some
+of the runs; bounds are computed from the others. So the chosen score counts as fixed in advance, and a bound needs no
+correction for the number of scores.
 """
 
 import dataclasses
@@ -30,13 +30,13 @@ THREATS = ("white", "black")
 TRAINING_FRACTION = 0.4
 """Of the runs with the canary, and of those without: the scores are trained and chosen on them."""
 FEWEST_RUNS = 2 * int(np.ceil(FEWEST_SCORES / (1 - TRAINING_FRACTION))) + 2
-"""For a bound at all: with fewer, too few are left after training."""
+"""The minimum for a bound: with fewer, too few are left after training."""
 FOLDS = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-    """The scores of the runs that no part of the attack was chosen by."""
+    """The scores of the runs that were not used to train or choose the attack."""
 
     name: str
     """Of the chosen score."""
@@ -65,7 +65,7 @@ class Score:
 
 
 def compute_scores(runs: Runs, threat: str, *, seed: int = 0) -> Scores:
-    """Trains the scores of a threat on a part of the runs, chooses the best there, and scores the others with it.
+    """Trains the scores of a threat on some of the runs, chooses the best, and scores the other runs with it.
 
     The seed splits the runs.
     """
@@ -113,7 +113,7 @@ def list_scores(runs: Runs, threat: str) -> list[Score]:
 def _of_counts(
     what: str, counts: np.ndarray, num_columns: int, canary: tuple[int, ...], scale: Callable[[np.ndarray], np.ndarray]
 ) -> list[Score]:
-    """Queries for the cells that the canary is in, and estimators that see all cells."""
+    """Sums over the cells that contain the canary, and estimators that see all cells."""
     cells = scale(counts)
     ones, pairs = list(canary[:num_columns]), list(canary[num_columns:])
     return [
@@ -127,7 +127,7 @@ def _of_counts(
 
 
 def _as_frequencies(counts: np.ndarray) -> np.ndarray:
-    return np.sqrt(counts)  # of about equal variance, whatever the count
+    return np.sqrt(counts)  # stabilises the variance
 
 
 def _as_log_frequencies(counts: np.ndarray) -> np.ndarray:
@@ -149,7 +149,7 @@ def _discriminant() -> Pipeline:
 
 
 def _quality(score: Score, train: np.ndarray, labels: np.ndarray, seed: int) -> float:
-    """The area under the ROC curve on the training runs, each scored by what was trained on other ones."""
+    """The area under the ROC curve on the training runs (cross-validated)."""
     if score.estimator is not None and np.ptp(score.view[train], axis=0).max(initial=0.0) < 1e-5:
         return 0.0  # nothing varies: there is nothing to train on
     values = np.empty(len(train))
@@ -159,7 +159,7 @@ def _quality(score: Score, train: np.ndarray, labels: np.ndarray, seed: int) -> 
 
 
 def split_runs(labels: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of runs to train on and of the others, at the same rate with and without the canary.
+    """Indices of runs to train on and of the others, at the same fraction with and without the canary.
 
     >>> train, test = split_runs(np.arange(10) % 2 == 1, seed=0)
     >>> len(train), len(test)

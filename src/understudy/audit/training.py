@@ -1,13 +1,13 @@
-"""White-box audit of DP-SGD: an attacker who sees every noisy sum of a training and knows the canary's gradient.
+"""White-box audit of DP-SGD: the attacker sees every noisy sum of a training run and knows the canary's gradient.
 
-The audited training is a linear critic, whose gradient for a row is the row itself. Each row is one direction of its
-own, so a canary is the only one that moves its coordinate, by as much as the clip bound allows in every batch that it
-is in: no gradient of any network tells more about a unit. Batches, clipping, noise and the step are those of every
+The audited training is a linear critic, whose gradient for a row is the row itself. Each row has a
+direction of its own, so only the canary moves its coordinate, by the clip bound in every batch that contains it: no
+gradient of any network reveals more about a unit. Batches, clipping, noise and the step are those of every
 DP-SGD training here (`training.dpsgd.advance`). With a learning rate equal to the batch size, two successive networks
 differ by the noisy sum of the step between them, so the attacker sees nothing but the networks.
 
-`audit_runs` trains many times with one canary and without it. `audit_one_run` trains once with thousands of them, each
-a unit that is in the table by its own coin: the guarantee under test is that for each unit alone.
+`audit_runs` trains many times with and without one canary. `audit_one_run` trains once with thousands of canaries, each
+a unit that is in the table by its own fair coin: the guarantee under test is that for a single unit.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ from understudy.training.dpsgd import Descent, DescentState, advance
 COLUMN = "direction"
 CLIP_NORM = 1.0
 RUNS_AT_ONCE = 500
-"""Trainings in one call of the compiled program, always: one of another number would be compiled anew."""
+"""Training runs in one call of the compiled program: another number would be compiled again."""
 
 AnyBound = TypeVar("AnyBound", Bound, OneRunBound)
 
@@ -63,7 +63,7 @@ class Training:
         object.__setattr__(self, "sampling_rate", round_sampling_rate(self.sampling_rate))
 
     def plan(self, domain: Domain, budget: Budget) -> Plan:
-        """All of the budget for the steps, as a method would plan it."""
+        """The whole budget for the steps, as a method would plan it."""
         what = f"{self.num_steps} steps of DP-SGD"
 
         def steps(noise: float) -> SubsampledGaussian:
@@ -74,7 +74,7 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingAudit(Generic[AnyBound]):
-    """What the noisy sums of trainings show."""
+    """What the noisy sums of training runs show."""
 
     guarantee: Guarantee
     noise_multiplier: float
@@ -83,7 +83,7 @@ class TrainingAudit(Generic[AnyBound]):
 
 
 class OneHot:
-    """Rows as directions: a one where the code of the first column is."""
+    """Rows as directions: one-hot vectors of the code of the first column."""
 
     def __init__(self, size: int):
         self.size = size
@@ -93,7 +93,7 @@ class OneHot:
 
 
 def critic_loss(network: eqx.nn.Linear, row: Array, fake: Array | None, key: PRNGKeyArray, /) -> Float[Array, ""]:
-    """Of a critic that raises its score of real rows. Its gradient is twice the clip bound, so it is clipped."""
+    """Loss of a critic that raises its score of real rows. Its gradient is twice the clip bound, so it is clipped."""
     return -2 * CLIP_NORM * network(row)[0]
 
 
@@ -106,7 +106,7 @@ def audit_runs(
     seed: int,
     confidence: float = 0.95,
 ) -> TrainingAudit[Bound]:
-    """Lower bounds from `num_runs` trainings with the canary and as many without it; the seed fixes all of them.
+    """Lower bounds from `num_runs` training runs with the canary and as many without it; the seed fixes all of them.
 
     >>> audit_runs(Guarantee(1.0, 1e-2), num_runs=500, seed=0).guarantee.epsilon  # doctest: +SKIP
     1.0
@@ -130,7 +130,7 @@ def audit_one_run(
     seed: int,
     confidence: float = 0.95,
 ) -> TrainingAudit[OneRunBound]:
-    """A lower bound from one training in which each canary is a row by a fair coin; the seed fixes all of it.
+    """A lower bound from one training run, with each canary in the table by a fair coin; the seed fixes all of it.
 
     >>> audit_one_run(Guarantee(8.0, 1e-3), num_canaries=1000, seed=0).bound.num_canaries  # doctest: +SKIP
     1000
@@ -163,7 +163,7 @@ class Directions(NamedTuple):
 
 
 class ObservedTraining(eqx.Module):
-    """One table whose training has been charged, and the key of what happens in it."""
+    """A table whose training has been charged, and the key of its randomness."""
 
     steps: ChargedSteps
     key: PRNGKeyArray
@@ -182,7 +182,7 @@ class ObservedTraining(eqx.Module):
         *,
         seed: int,
     ) -> "ObservedTraining":
-        """A run on a table of one row for each of these directions, up to its charge."""
+        """A run on a table with one row for each of these directions, up to its charge."""
         training, schema, names = training or Training(), public.schema, public.names
         table = read_private_table(pa.table({COLUMN: [names[at] for at in directions]}), schema).table
         run = plan_run(schema, training, guarantee.with_delta_for(schema.rows), Binning())
@@ -198,9 +198,9 @@ class ObservedTraining(eqx.Module):
         return cls(steps, noise.key(), len(names), descent, multiplier, run.guarantee)
 
     def observe(self, key: PRNGKeyArray, num_runs: int) -> Float[np.ndarray, "runs steps directions"]:
-        """The noisy sums of trainings with fresh randomness, in clip bounds.
+        """The noisy sums of training runs with fresh randomness, in multiples of the clip bound.
 
-        Each of these trainings would have to be charged if the table were not made up.
+        With a private table, each of these training runs would have to be charged.
         """
         batch_key, noise_key = jax.random.split(key)
         batch_keys = jax.random.split(
@@ -212,7 +212,7 @@ class ObservedTraining(eqx.Module):
         return np.asarray(sums, np.float64) / CLIP_NORM
 
     def score(self, key: PRNGKeyArray, num_runs: int) -> Float[np.ndarray, "runs directions"]:
-        """The log-likelihood ratio of each direction's unit being in the table: the best score of an attack."""
+        """The log-likelihood ratio that the unit of each direction is in the table: the best possible score."""
         rate = self.steps.sampling_rate
         gain = (self.observe(key, num_runs) - 0.5) / self.noise_multiplier**2
         with np.errstate(divide="ignore"):  # at a sampling rate of one
@@ -223,7 +223,7 @@ class ObservedTraining(eqx.Module):
 def _noisy_sums(
     descent: Descent, network: eqx.nn.Linear, steps: ChargedSteps, keys: PRNGKeyArray, batches: Batches
 ) -> Float[Array, "runs steps directions"]:
-    """What each step of each training moved the network by: the noisy sum of clipped gradients."""
+    """How far each step of each training run moved the network: the noisy sum of clipped gradients."""
     clip = Clip.flat(descent.clip_norm)
 
     def one_run(key: PRNGKeyArray, batches: Batches) -> Float[Array, "steps directions"]:
