@@ -371,8 +371,8 @@ def _audit(statement: Statement) -> list[str]:
         return []
     return [
         "## How the software was attacked",
-        f"{found.sentence} ({found.date}.) This is a property of the software, not of this release: the audit used "
-        "made-up tables. It can refute a claim but not prove one.",
+        f"{found.joint_sentence} ({found.date}.) This is a property of the software, not of this release. An audit can "
+        "refute a claim but not prove one.",
         f"To repeat it: `{found.command}`",
     ]
 

@@ -103,8 +103,10 @@ def _audit_to_json(method: str) -> dict[str, object] | None:
         "runs": found.num_runs,
         "claimed_epsilon": found.claimed_epsilon,
         "claimed_delta": found.claimed_delta,
-        "epsilon_at_least": found.epsilon,
+        "epsilon_at_least": found.epsilon_jointly,
+        "epsilon_attainable": found.attainable_epsilon,
         "confidence": found.confidence,
+        "audits_together": found.num_audits,
     }
 
 

@@ -65,7 +65,7 @@ def test_what_synth_left_is_found(
     assert document["findings"] == []
     assert document["combinations"]["columns"] == ["sex", "region"]
     assert WARNING in page
-    assert "Allowed: by the guarantee" in page
+    assert "Allowed: the largest true-positive rate" in page
     for sentence in document["sentences"].values():
         assert sentence in out
     assert "The guarantee (epsilon" in document["sentences"]["Membership"]

@@ -16,6 +16,7 @@ from tests.disclosure.made_tables import draw_common, draw_people
 from understudy.disclosure.disclose import FALSE_ALARM_RATE, Disclosure, Finding
 from understudy.disclosure.membership import Ceiling, _auc
 from understudy.evaluation.scorecard import refuse_release
+from understudy.privacy.tradeoff import statement_tradeoff
 
 SCHEMA: dict[str, Any] = {
     "table": {"rows": 1000},
@@ -62,7 +63,7 @@ def test_a_copy_of_the_real_table_is_found_by_every_check(of_copy: Disclosure) -
     assert set(of_copy.findings) == set(Finding)
     assert of_copy.membership.copies.training.value == 1
     assert of_copy.sentences["Membership"].startswith("Training rows can be recognised.")
-    assert "the synthetic table is not explained by the guarantee" in of_copy.sentences["Membership"]
+    assert "more was recognised than the guarantee allows" in of_copy.sentences["Membership"]
     assert of_copy.membership.auc.low > 0.9
 
 
@@ -213,7 +214,15 @@ def test_a_certificate_without_a_guarantee_gives_no_ceiling(release: us.Release,
         assert ceiling.at(0.01) is None
     allowed = Ceiling.of(private).at(0.01)
     assert allowed is not None
-    assert 0.01 < allowed <= np.exp(private.epsilon) * 0.01 + private.delta
+    assert 0.01 < allowed <= np.exp(2 * private.epsilon) * 0.01 + (1 + np.exp(private.epsilon)) * private.delta
+
+
+def test_the_ceiling_is_that_of_exchanging_a_row(release: us.Release) -> None:
+    """The table has the training row and lacks the held-out one: two steps of adding or removing a row."""
+    one = statement_tradeoff(release.statement).largest_true_positive_rate
+    ceiling = Ceiling.of(release.statement)
+    assert [ceiling.at(rate) for rate in (0.01, 0.05, 1.0)] == [one(one(rate)) for rate in (0.01, 0.05, 1.0)]
+    assert Ceiling.of(dataclasses.replace(release.statement, released=False)).at(0.01) is None
 
 
 # ----------------------------------------------------------------------------------------------------------- the report
@@ -234,7 +243,7 @@ def test_no_words_of_approval(of_copy: Disclosure, of_others: Disclosure) -> Non
     for report in (of_copy, of_others):
         text = json.dumps(report.to_json()).lower()
         assert not any(word in text for word in ("safe", "grade", "passed", "anonymous"))
-        assert "no proof of privacy" in text
+        assert "not proof of privacy" in text
 
 
 def test_it_is_not_written_into_a_release(of_copy: Disclosure, tmp_path: Path) -> None:

@@ -116,6 +116,12 @@ def test_rows_that_synth_held_out_are_removed_from_the_real_table() -> None:
         assert "The held-out rows were left out of the real table." in tables.notes
 
 
+def test_a_table_without_the_unit_is_refused() -> None:
+    """Its rows would be taken for independent ones."""
+    schema = {"table": {"unit": "person"}, "columns": {"person": {"kind": "id"}, "sex": {"kind": "categorical"}}}
+    refused(us.SchemaError, "lacks the column", real=TRAIN.assign(person=range(500)), holdout=HELD, schema=schema)
+
+
 def test_units_in_both_tables_are_refused() -> None:
     schema = {"table": {"unit": "person"}, "columns": {"person": {"kind": "id"}, "sex": {"kind": "categorical"}}}
     ours, theirs = TRAIN.assign(person=range(500)), HELD.assign(person=range(499, 799))

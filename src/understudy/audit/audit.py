@@ -77,9 +77,14 @@ def bound_runs(runs: Runs, threat: str, *, num_audits: int = 1, confidence: floa
         raise ConfigError(f"No run of {runs.target.method} made a release, so there is no claim to audit.")
     scores = compute_scores(runs, threat, seed=SPLIT_SEED)
     claim, jointly = runs.claim, 1 - (1 - confidence) / num_audits
-    bound, joint_bound = (
-        lower_bound(scores.inside, scores.outside, delta=claim.delta, confidence=level, seed=SPLIT_SEED)
-        for level in (confidence, jointly)
+    perfect = np.ones(len(scores.inside)), np.zeros(len(scores.outside))
+    bound, joint_bound, attainable = (
+        lower_bound(*pair, delta=claim.delta, confidence=level, seed=SPLIT_SEED)
+        for pair, level in (
+            ((scores.inside, scores.outside), confidence),
+            ((scores.inside, scores.outside), jointly),
+            (perfect, jointly),
+        )
     )
     labels = np.repeat([1, 0], [len(scores.inside), len(scores.outside)])
     return Audit(
@@ -104,6 +109,7 @@ def bound_runs(runs: Runs, threat: str, *, num_audits: int = 1, confidence: floa
         epsilon=bound.epsilon,
         mu=bound.mu,
         epsilon_jointly=joint_bound.epsilon,
+        attainable_epsilon=attainable.epsilon,
         confidence=confidence,
         num_audits=num_audits,
     )

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import importlib.resources
 import json
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -63,6 +64,8 @@ class Audit:
     """The lower bound of mu, from the whole trade-off curve. It holds with `confidence` by itself."""
     epsilon_jointly: float
     """The same bound as `epsilon`, but these bounds of all audits made together hold jointly with `confidence`."""
+    attainable_epsilon: float
+    """What `epsilon_jointly` would be for a perfect attack: with few runs no bound can be large."""
     confidence: float
     num_audits: int
     """How many audits were made together."""
@@ -79,15 +82,34 @@ class Audit:
 
     @property
     def sentence(self) -> str:
-        """The result in one sentence."""
-        seen = "the release folder" if self.threat == "white" else "a synthetic table"
+        """The result in one sentence or two."""
         found = (
-            f"{self.label} claims epsilon {self.claimed_epsilon:.4g} at delta {self.claimed_delta:g}. In "
-            f"{self.num_runs:,} runs, half of them with {self.canary_description}, an attack that sees {seen} shows "
-            f"an epsilon of at least {self.epsilon:.2f} and a mu of at least {self.mu:.2f}, each with "
-            f"{self.confidence:.0%} confidence"
+            f"{self.label} claims epsilon {self.claimed_epsilon:.4g} at delta {self.claimed_delta:g}. {self._attack} "
+            f"shows an epsilon of at least {round_down(self.epsilon)} and a mu of at least {round_down(self.mu)}, each "
+            f"with {self.confidence:.0%} confidence"
         )
-        return f"{found}: THE CLAIM IS FALSE." if self.refutes_claim else f"{found}. The claim is not refuted."
+        if self.refutes_claim:
+            return f"{found}: THE CLAIM IS FALSE."
+        most = f"a perfect attack on as many runs would show an epsilon of {round_down(self.attainable_epsilon)}"
+        if self.attainable_epsilon <= self.claimed_epsilon:
+            return f"{found}. These runs could not refute the claim: {most}. Make more runs."
+        return f"{found}. The claim is not refuted; {most}."
+
+    @property
+    def joint_sentence(self) -> str:
+        """The result among all audits that were made together, from which a reader may pick any."""
+        return (
+            f"This version of {self.label}, with small settings, claims epsilon {self.claimed_epsilon:.4g} at delta "
+            f"{self.claimed_delta:g} on a made-up table. {self._attack} shows an epsilon of at least "
+            f"{round_down(self.epsilon_jointly)}, with {self.confidence:.0%} confidence jointly for all "
+            f"{self.num_audits} recorded audits; a perfect attack on as many runs would show "
+            f"{round_down(self.attainable_epsilon)}."
+        )
+
+    @property
+    def _attack(self) -> str:
+        seen = "the release folder" if self.threat == "white" else "a synthetic table"
+        return f"In {self.num_runs:,} runs, half of them with {self.canary_description}, an attack that sees {seen}"
 
     @property
     def command(self) -> str:
@@ -113,6 +135,15 @@ class Audit:
         return cls(**{field.name: content[field.name] for field in dataclasses.fields(cls)})
 
 
+def round_down(bound: float) -> str:
+    """A lower bound with two decimals.
+
+    >>> round_down(0.796)
+    '0.79'
+    """
+    return f"{math.floor(100 * bound) / 100:.2f}"
+
+
 def audits_to_json(audits: Sequence[Audit]) -> dict[str, object]:
     """Audits that were made together, as `--json` writes them and `recorded.json` holds them."""
     return {
@@ -131,9 +162,10 @@ def recorded_audits() -> tuple[Audit, ...]:
 
 
 def recorded_audit(expression: str, among: Sequence[Audit] | None = None) -> Audit | None:
-    """The recorded audit of a method with the largest bound; None if this version of it was not audited.
+    """The recorded audit of a method with the largest joint bound; None if this version of it was not audited.
 
-    The method is the outermost of the expression. It was audited with settings of its own, which the audit names.
+    Only a joint bound still holds after the choice of the largest. The method is the outermost of the expression. It
+    was audited with settings of its own, which the audit names.
     `among` replaces the audits that come with the package.
 
     >>> recorded_audit("unheard_of(steps=3)") is None
@@ -143,7 +175,7 @@ def recorded_audit(expression: str, among: Sequence[Audit] | None = None) -> Aud
     name = DEFAULT if name == AUTO else name
     known = recorded_audits() if among is None else among
     found = [each for each in known if _is_current(each, name)]
-    return max(found, key=lambda each: (each.epsilon, each.mu), default=None)
+    return max(found, key=lambda each: (each.epsilon_jointly, each.auc), default=None)
 
 
 def _is_current(audit: Audit, name: str) -> bool:

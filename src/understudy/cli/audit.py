@@ -145,13 +145,14 @@ def _table(audits: "Sequence[Audit]") -> "Table":
     from rich import box
     from rich.table import Table
 
+    from understudy.audit.record import round_down
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for name in ("method", "canary", "threat"):
         table.add_column(name, no_wrap=True)
     for name in ("runs", "AUC", "epsilon ≥", "claim", "mu ≥"):
         table.add_column(name, justify="right", no_wrap=True)
     for each in audits:
-        figures = (each.auc, each.epsilon, each.claimed_epsilon, each.mu)
-        names = (each.label, each.canary, each.threat, f"{each.num_runs:,}")
-        table.add_row(*names, *(f"{figure:.2f}" for figure in figures))
+        figures = (round_down(each.epsilon), f"{each.claimed_epsilon:.2f}", round_down(each.mu))
+        table.add_row(each.label, each.canary, each.threat, f"{each.num_runs:,}", f"{each.auc:.2f}", *figures)
     return table

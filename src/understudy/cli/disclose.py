@@ -42,8 +42,8 @@ Release = Annotated[
     typer.Option(
         "--release",
         "--certificate",
-        help="The release folder of the table: its schema is used, and what its guarantee allows is compared with "
-        "what the attacks reach. Default: the folder beside the synthetic table.",
+        help="The release folder of the table. Its schema is used, and the attacks are compared with what its "
+        "guarantee allows. Default: the folder beside the synthetic table.",
     ),
 ]
 
@@ -51,25 +51,25 @@ Release = Annotated[
 @takes_reading_options
 def disclose(
     real: Annotated[str, typer.Argument(help="The real rows that the synthetic table was made from.")],
-    synthetic: Annotated[str, typer.Argument(help="The synthetic table, of any origin.")],
+    synthetic: Annotated[str, typer.Argument(help="The synthetic table, from any generator.")],
     reading: "ReadOptions",
     holdout: Holdout = None,
     quasi_identifiers: QuasiIdentifiers = None,
     secrets: Secrets = None,
     min_cell: Annotated[
-        int, typer.Option("--min-cell", help="Combinations of fewer training rows are small cells.")
+        int, typer.Option("--min-cell", help="Combinations that fewer training rows have are small cells.")
     ] = 5,
     schema: evaluating.EvaluationSchema = None,
     release: Release = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")] = None,
     json_file: JsonFile = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of subsamples, splits and models.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of subsamples, splits and models.")] = 0,
     force: Force = False,
     quiet: Terse = False,
 ) -> None:
     """Attack a synthetic table: who was in the real one, and what can be guessed about them. NOT private.
 
-    Needs real rows that were not fitted: what an attack reaches on them is not disclosure.
+    Needs real rows that were not fitted: what an attack achieves on those is not disclosure.
     """
     from understudy.disclosure.disclose import WARNING, disclose
     from understudy.evaluation.inputs import name_of
@@ -86,8 +86,8 @@ def disclose(
     held = known.holdout if holdout is None else holdout
     if held is None:
         raise ConfigError(
-            "There are no held-out rows to compare with. Give --holdout FILE with real rows that were not fitted: "
-            "'understudy split' or --split of 'synth' makes one."
+            "There are no held-out rows to compare with. Give --holdout FILE with real rows that were not fitted: make "
+            "one with 'understudy split' or 'synth --split'."
         )
     with show_progress(quiet, "attacking") as progress:
         found = disclose(
@@ -132,7 +132,7 @@ def show_disclosure(found: "Disclosure") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from understudy.disclosure.sentences import ATTACK_NAMES, percent, percents
+    from understudy.disclosure.sentences import ATTACK_NAMES, percent_up, percents
 
     console, grid = Console(), Table.grid(padding=(0, 2))
     for warning in found.warnings:
@@ -146,7 +146,7 @@ def show_disclosure(found: "Disclosure") -> None:
     for title in ("true positives", "false positives", "allowed"):
         table.add_column(title, justify="right")
     for point in found.membership.points:
-        allowed = "-" if point.ceiling is None else percent(point.ceiling)
+        allowed = "-" if point.ceiling is None else percent_up(point.ceiling)
         table.add_row(point.aim, ATTACK_NAMES[point.attack], *percents(point), allowed)
     console.print(table)
 
@@ -161,9 +161,9 @@ def add_disclosure(
     *,
     quiet: bool,
 ) -> "Scorecard":
-    """The scorecard with a disclosure report on each table, where rows were held out; else as it is.
+    """The scorecard with a disclosure report on each table; unchanged if no rows were held out.
 
-    A table that cannot be attacked, such as a small one, is noted on the scorecard and stays without a report.
+    A table that cannot be attacked, such as a small one, gets a note on the scorecard instead of a report.
     """
     import dataclasses
 

@@ -1,6 +1,6 @@
-"""`disclose`: what a synthetic table discloses about the rows that it was made from, against rows that were held out.
+"""`disclose`: what a synthetic table discloses about the rows it was made from, compared with held-out rows.
 
-Not private: it reads all real rows. It needs no generator, so the table may have any origin.
+Not private: it reads all real rows. It needs no generator, so the table may come from anywhere.
 """
 
 import dataclasses
@@ -34,11 +34,11 @@ from understudy.tables import ReadOptions
 FORMAT, VERSION = "understudy-disclosure", 1
 WARNING = "This report contains statistics of the real data. Do not share it."
 FALSE_ALARM_RATE = 0.01
-"""The probability, at most, of any finding about a table that does not depend on which rows were held out."""
+"""The largest probability of any finding, for a table that does not depend on which rows were held out."""
 CHECKS = 4
-"""Copies, attacks, attribute inference and combinations: each has an equal part of the false-alarm rate."""
+"""Copies, attacks, attribute inference and combinations: each gets an equal fraction of the false-alarm rate."""
 DRIFT_ALARM = 1e-3
-"""The probability at which rows that were held out at random are called different from the training rows."""
+"""The probability of a warning that held-out rows differ from the training rows, if they were held out at random."""
 
 
 class Finding(enum.StrEnum):
@@ -59,7 +59,7 @@ class HasStatement(Protocol):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Disclosure(Summarized):
-    """A disclosure report: its figures, what they show, and the same as a JSON document.
+    """A disclosure report: figures, and sentences that say what they show.
 
     Not private: it contains statistics of the real data.
 
@@ -83,15 +83,18 @@ class Disclosure(Summarized):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found beyond chance, all with a false-alarm rate of at most `FALSE_ALARM_RATE` together."""
+        """What was found beyond chance.
+
+        If the table does not depend on which rows were held out, there is any finding with probability at most
+        `FALSE_ALARM_RATE`. `CEILING` compares intervals with a bound that holds on average over releases, and has no
+        such rate of its own; held-out rows of another population say nothing about it.
+        """
         allowed = FALSE_ALARM_RATE / CHECKS
         points, copies = self.membership.points, self.membership.copies
-        ceiling = self.membership.ceiling.at(copies.held_out.high)
         found = {
             Finding.COPIES: copies.p_value <= allowed,
             Finding.MEMBERSHIP: min(point.p_value for point in points) * len(points) <= allowed,
-            Finding.CEILING: any(point.exceeds_ceiling for point in points)
-            or (ceiling is not None and copies.training.low > ceiling),
+            Finding.CEILING: bool(self.membership.beyond_ceiling) and not self.warnings,
             Finding.ATTRIBUTES: any(each.p_value * len(self.attributes) <= allowed for each in self.attributes),
             Finding.COMBINATIONS: self.combinations is not None and self.combinations.once.p_value <= allowed,
         }
@@ -99,12 +102,12 @@ class Disclosure(Summarized):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What makes the figures misleading."""
+        """What may make the figures misleading."""
         if self.membership.drift_p_value > DRIFT_ALARM:
             return ()
         return (
             "The held-out rows differ from the training rows more than a random split explains. Differences below may "
-            "then be due to that and not to disclosure. Hold out rows at random.",
+            "be due to that and not to disclosure. Hold out rows at random.",
         )
 
     @property
@@ -185,24 +188,24 @@ def disclose(
     seed: int = 0,
     progress: ShowProgress = None,
 ) -> Disclosure:
-    """Attack a synthetic table of any origin, and compare with real rows that it was not made from.
+    """Attack a synthetic table from any generator, and compare with real rows that it was not made from.
 
-    Not private: it reads all real rows. A report without findings is no proof of privacy: it says what these attacks
-    did not find. The guarantee of a certificate holds against every attack.
+    Not private: it reads all real rows. A report without findings is not proof of privacy: other attacks may find
+    more. The guarantee of a certificate holds against every attack.
 
     Args:
         real: The rows that the synthetic table was made from; a frame or a path.
         synthetic: The synthetic table.
-        holdout: At least 200 real rows of the same population, held out at random and not fitted.
-        schema: Kinds, categories and ranges; what it leaves open is read off the real rows.
-        quasi_identifiers: Columns that an attacker may know of a person. Rare combinations of them are counted, and
+        holdout: At least 200 real rows from the same population, held out at random and not fitted.
+        schema: Kinds, categories and ranges; what it does not declare is taken from the real rows.
+        quasi_identifiers: Columns that an attacker may know about a person. Rare combinations of them are counted, and
             secrets are guessed from them.
         secrets: Columns to guess; default: all.
-        min_cell: Combinations of fewer training rows count as small cells.
-        statement: A release or its statement: what its guarantee allows is compared with what the attacks reached.
+        min_cell: Combinations that fewer training rows have count as small cells.
+        statement: A release or its statement; the attacks are compared with what its guarantee allows.
         holdout_from_split: Whether `synth --split` wrote the holdout: its rows are then removed from `real`.
         reading: How to read text files and workbooks.
-        seed: Of subsamples, splits and models; from 0 to 2^32 - 1.
+        seed: Seed of subsamples, splits and models, from 0 to 2^32 - 1.
         progress: True for a progress bar, or a function of the fraction done and what is being computed.
 
     >>> import numpy as np, pyarrow as pa
@@ -267,7 +270,7 @@ def _find_secrets(tables: DisclosureTables, secrets: Sequence[str] | None, known
 
 
 def _plain(value: object) -> object:
-    """Dataclasses and named tuples as JSON objects, floats to six digits."""
+    """Dataclasses and named tuples as JSON objects, floats rounded to six digits."""
     if isinstance(value, Ceiling):
         value = value.to_json()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

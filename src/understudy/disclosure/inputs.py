@@ -1,4 +1,4 @@
-"""Reads the three tables of a disclosure report on one layout, and refuses those that would mislead."""
+"""Reads the three tables of a disclosure report with one layout, and refuses those that would mislead."""
 
 import dataclasses
 import os
@@ -20,18 +20,18 @@ from understudy.tables import Frame, ReadOptions, as_arrow
 Source: TypeAlias = "Frame | str | os.PathLike[str]"
 
 MIN_ROWS = 200
-"""Of the training and of the held-out rows: a quarter of the latter, 50 rows, is what a false-positive rate is
-measured on."""
+"""Of the training and of the held-out rows: false-positive rates are measured on a quarter of the latter, 50 rows."""
 MIN_SYNTHETIC = 100
 PART_OF = 0.99
-"""A holdout was taken from the real table if this fraction of its rows is in it; numbers may have been rounded."""
+"""A holdout was taken from the real table if at least this fraction of its rows is in it: numbers may have been
+rounded."""
 OVERLAP_ALARM = 1e-6
-"""The probability at which rows that were held out at random are refused as overlapping."""
+"""The probability that rows held out at random are refused as overlapping."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DisclosureTables:
-    """Training, held-out and synthetic rows on one layout, with one row per privacy unit where units are declared."""
+    """Training, held-out and synthetic rows with one layout, and one row per privacy unit if units are declared."""
 
     real: EncodedTable
     holdout: EncodedTable
@@ -55,9 +55,9 @@ def read_tables(
 ) -> DisclosureTables:
     """Read and check all three tables.
 
-    `from_split`: the holdout was written by `synth --split`, so its rows are removed from the real table if that
-    still has them. Categories and ranges that the schema leaves open are read off the training and the held-out rows
-    together: were they read off one of them, they would tell both apart.
+    `from_split`: the holdout was written by `synth --split`, so its rows are removed from the real table if it
+    still has them. Categories and ranges that the schema does not declare are taken from the training and the held-out
+    rows together: taken from one of them, they would distinguish the two.
     """
     table = _read(real, schema, "real table", reading)
     kinds = dataclasses.replace(Schema.draft(table.schema) if schema is None else schema, drafted=False)
@@ -74,7 +74,9 @@ def read_tables(
     if from_split and (rest := _rows_without(encoded, test)) is not None:
         table, encoded = table.take(rest), encoded.take(rest)
         notes.append("The held-out rows were left out of the real table.")
-    if kinds.unit is not None and all(kinds.unit in part.column_names for part in (table, held)):
+    if kinds.unit is not None:
+        for part, what in ((table, "real table"), (held, "holdout")):
+            _require_columns(part, [kinds.unit], what)  # without units, rows of one person would look independent
         encoded, test = _one_row_per_unit(table, held, encoded, test, kinds.unit, seed)
         notes.append(f"One row of each value of {kinds.unit!r} was drawn, since rows of one unit are not independent.")
     _check_sizes(encoded, test, fake)
@@ -88,7 +90,7 @@ def find_columns(layout: Layout, names: Sequence[str], what: str) -> tuple[str, 
         raise ConfigError(f"{what} must be a list of columns, not a string.")
     for name in names:
         if name not in layout.names:
-            known = "" if name not in layout.schema else " It is dropped, an id, text or empty."
+            known = "" if name not in layout.schema else " It is dropped, an id, free text or empty."
             raise ConfigError(
                 f"{what}: {name!r} is not an evaluated column.{known}{did_you_mean(name, layout.names)} "
                 f"Expected some of {format_list(list(layout.names))}."
@@ -140,19 +142,19 @@ def _check_sizes(real: EncodedTable, holdout: EncodedTable, synthetic: pa.Table)
 
 
 def _rows_without(real: EncodedTable, holdout: EncodedTable) -> np.ndarray | None:
-    """The real rows without the held-out ones, twin by twin; None: the holdout is not part of the real table."""
+    """The real rows without the held-out ones, each removed once; None: the holdout is not part of the real table."""
     known, asked = fingerprints(real), fingerprints(holdout)
     found, counts = np.unique(asked, return_counts=True)
     order = np.argsort(known, kind="stable")
     ordered = known[order]
-    rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)  # 0 for the first of its twins
+    rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)  # 0 for the first of several equal rows
     at = np.minimum(np.searchsorted(found, ordered), len(found) - 1)
     taken = (found[at] == ordered) & (rank < counts[at])
     return np.sort(order[~taken]) if taken.sum() >= PART_OF * len(asked) else None
 
 
 def _refuse_overlap(real: EncodedTable, holdout: EncodedTable, seed: int) -> None:
-    """Refuse a holdout of which more rows are in the real table than common rows explain.
+    """Refuse a holdout with more rows in the real table than common rows explain.
 
     As many real rows as are held out, but at most half, are set aside. If the holdout was held out at random, both
     equal a row of the rest equally often, and Fisher's test refuses it with probability at most `OVERLAP_ALARM`.

@@ -1,7 +1,7 @@
-"""Membership: how much better than chance an attacker tells training rows from held-out rows.
+"""Membership: how much better than chance an attacker distinguishes training rows from held-out rows.
 
 Attack and threshold are chosen on one half of the rows, and every figure is from the other half, so the choice does
-not flatter it. Half of the held-out rows are the reference of the attacks and are never scored.
+not inflate it. Half of the held-out rows are the reference of the attacks and are never scored.
 """
 
 import dataclasses
@@ -21,9 +21,9 @@ from understudy.privacy.ledger import Statement
 from understudy.privacy.tradeoff import statement_tradeoff
 
 FALSE_POSITIVE_RATES = (0.01, 0.05)
-"""At which true-positive rates are reported."""
+"""True-positive rates are reported at these."""
 MOST_SCORED, MOST_SEARCHED = 10_000, 30_000
-"""The most rows of each kind that attacks score, and that they search: bounds time and memory."""
+"""The most rows of each kind that attacks score, and that they search, to limit time and memory."""
 CURVE_POINTS = 60
 RESAMPLES = 500
 """Of the bootstrap of the AUC."""
@@ -45,11 +45,18 @@ class Ceiling:
             return cls(None, "The noise of the release was seeded, so its certificate gives no ceiling.")
         if not statement.is_private:
             return cls(None, "The release is not private, so its certificate gives no ceiling.")
+        if not statement.released:
+            return cls(None, "The run of this certificate released nothing, so there is no ceiling.")
         return cls(statement)
 
     def at(self, fpr: float) -> float | None:
         """None: there is no ceiling."""
-        return None if self.statement is None else statement_tradeoff(self.statement).largest_true_positive_rate(fpr)
+        if self.statement is None:
+            return None
+        # The table has the training row and lacks the held-out one, so an attack tells apart tables that differ in
+        # both: the bound for one row applies twice.
+        bound = statement_tradeoff(self.statement).largest_true_positive_rate
+        return bound(min(bound(fpr), 1.0))
 
     def to_json(self) -> Json:
         """The guarantee, and the ceiling as a curve to draw."""
@@ -71,9 +78,10 @@ class OperatingPoint:
     false_positives: Rate
     advantage: Difference
     p_value: float
-    """That training rows are recognised no more often than held-out rows."""
+    """Of the hypothesis that training rows are recognised no more often than held-out rows."""
     ceiling: float | None
-    """The largest true-positive rate that the guarantee allows at the upper end of the false-positive rate."""
+    """The largest true-positive rate that the guarantee allows at the upper end of the interval of the false-positive
+    rate."""
 
     @property
     def exceeds_ceiling(self) -> bool:
@@ -99,12 +107,21 @@ class Membership:
     curves: Mapping[str, Mapping[str, Sequence[float]]]
     """False and true positives, at all thresholds, of the attacks that were chosen, on the half that is reported."""
     attacks: Mapping[str, float]
-    """The AUC of every attack on the half on which they were chosen: for orientation only."""
+    """The AUC of every attack, on the half used for the choice: for orientation only."""
     copies: Copies
     ceiling: Ceiling
     rows: Mapping[str, int]
     drift_p_value: float
-    """That the held-out rows are from another population than the training rows."""
+    """Of the hypothesis that the held-out rows are from the same population as the training rows."""
+
+    @property
+    def beyond_ceiling(self) -> tuple[str, ...]:
+        """Attacks, copies among them, whose rate lies above what the guarantee allows on average over releases."""
+        found = [point.attack for point in self.points if point.exceeds_ceiling]
+        most = self.ceiling.at(self.copies.held_out.high)
+        if most is not None and self.copies.training.low > most:
+            found.append("exact_copies")
+        return tuple(dict.fromkeys(found))
 
 
 def measure_membership(
@@ -158,7 +175,7 @@ def measure_membership(
 def measure_copies(real: EncodedTable, holdout: EncodedTable, synthetic: EncodedTable) -> Copies:
     """Whether the synthetic table repeats training rows more often than held-out rows that are just as unusual.
 
-    Only rows that occur once among the training and held-out rows together count: what many people have in common is
+    Only rows that occur once among the training and held-out rows together count: rows that many people share are
     repeated by every good table.
     """
     keys = [fingerprints(table) for table in (real, holdout)]
@@ -194,7 +211,7 @@ class _Split:
         return tuple(Rate.of(int((part > threshold).sum()), len(part)) for part in (self.members, self.others))  # type: ignore[return-value]
 
     def curve(self) -> dict[str, list[float]]:
-        """False and true positives at thresholds that are spread evenly over the logarithm of the former."""
+        """False- and true-positive rates, at thresholds spaced evenly in the logarithm of the former."""
         wanted = np.concatenate([[0.0], np.geomspace(1 / len(self.others), 1.0, CURVE_POINTS)])
         thresholds = np.unique(np.quantile(self.others, 1 - wanted, method="higher"))[::-1]
         pairs = {((self.others > t).mean(), (self.members > t).mean()) for t in [*thresholds, -np.inf]}
@@ -203,7 +220,7 @@ class _Split:
 
 
 def _largest_at(rate: float) -> Callable[[_Split], tuple[float, float]]:
-    """The true-positive rate, and its threshold, at no more than this fraction of false positives."""
+    """The true-positive rate, and its threshold, at no more than this false-positive rate."""
 
     def best(split: _Split) -> tuple[float, float]:
         threshold = np.sort(split.others)[::-1][int(rate * len(split.others))]
@@ -275,7 +292,7 @@ def _auc_interval(split: _Split, seed: int) -> Difference:
 
 
 def _drift_p_value(real: EncodedTable, holdout: EncodedTable, seed: int) -> float:
-    """Half of both tables train a classifier; do its scores of the other halves differ?"""
+    """Whether the scores of a classifier, trained on half of both tables, differ on the other halves."""
     (train_real, test_real), (train_held, test_held) = (table.split(0.5, seed=seed) for table in (real, holdout))
     scores = classify(train_real, train_held, [test_held, test_real], seed=seed)
     return float(mannwhitneyu(*scores, alternative="greater").pvalue)

@@ -1,5 +1,6 @@
-"""What the figures of a disclosure report show, as sentences. They follow from the figures by fixed rules."""
+"""What the figures of a disclosure report show, in sentences that follow from the figures by fixed rules."""
 
+import math
 from collections.abc import Sequence
 
 from understudy.disclosure.attacks import ATTACKS
@@ -7,6 +8,7 @@ from understudy.disclosure.attributes import SecretColumn
 from understudy.disclosure.combinations import Combinations, SmallCells
 from understudy.disclosure.membership import Copies, Membership, OperatingPoint
 from understudy.disclosure.rates import CONFIDENCE, Rate
+from understudy.privacy.statement import round_up
 
 ATTACK_NAMES = {
     "exact_copies": "exact copies",
@@ -18,7 +20,7 @@ ATTACK_NAMES = {
     "marginal_ratio": "ratio of 2-way marginals",
     "query_counts": "counting queries",
 }
-"""As people read them."""
+"""Names shown to readers."""
 
 
 def percents(point: OperatingPoint) -> tuple[str, str]:
@@ -37,7 +39,7 @@ def with_interval(rate: Rate) -> str:
 
 
 def percent(fraction: float) -> str:
-    """In percent, with one digit after the point, two below 1 %, none where none is needed.
+    """In percent, with one digit after the point, two below 1 %, none for whole numbers.
 
     >>> percent(0.5), percent(0.0012), percent(0.0)
     ('50 %', '0.12 %', '0 %')
@@ -45,6 +47,15 @@ def percent(fraction: float) -> str:
     whole = 100 * fraction == round(100 * fraction)
     digits = 0 if whole else 2 if abs(fraction) < 0.00995 else 1
     return f"{100 * fraction:.{digits}f} %"
+
+
+def percent_up(bound: float) -> str:
+    """An upper bound in percent.
+
+    >>> percent_up(0.08441), percent_up(0.5)
+    ('8.5 %', '50 %')
+    """
+    return percent(min(math.ceil(1000 * bound - 1e-9) / 1000, 1.0))
 
 
 def membership(found: Membership, *, is_found: bool, is_beyond: bool) -> str:
@@ -71,21 +82,23 @@ def _ceiling(found: Membership, point: OperatingPoint, *, is_beyond: bool) -> st
     if found.ceiling.statement is None:
         return found.ceiling.why_not
     if is_beyond:
+        attacks = ", ".join(f"'{ATTACK_NAMES[name]}'" for name in found.beyond_ceiling)
         return (
-            "This is more than the certificate allows: the synthetic table is not explained by the guarantee. Either "
-            "it was not made by this release alone, or the guarantee does not hold."
+            f"With {attacks}, more was recognised than the guarantee allows on average over releases, so it does not "
+            "explain this table. Check that the table was made from this release alone and from nothing else, and that "
+            "the rows were held out at random."
         )
     assert point.ceiling is not None
     return (
-        f"The guarantee (epsilon {found.ceiling.statement.epsilon:.3g}) allows no attack more than "
-        f"{percent(point.ceiling)} at up to {percent(point.false_positives.high)} false positives."
+        f"The guarantee (epsilon {round_up(found.ceiling.statement.epsilon, 3)}) allows an attack at most "
+        f"{percent_up(point.ceiling)} at this rate of false positives, on average over releases."
     )
 
 
 def copies(found: Copies, *, is_found: bool) -> str:
-    """Whether rows that only one person has are repeated."""
+    """Whether rows that occur only once are repeated."""
     if not found.training.total:
-        return "Every training or every held-out row occurs several times among the real rows, so copies say nothing."
+        return "No training row, or no held-out row, occurs only once among all real rows, so copies are no evidence."
     rates = (
         f"Of the training rows that occur once among all real rows, {percent(found.training.value)} "
         f"({found.training.count:,} of {found.training.total:,}) are in the synthetic table; of such held-out rows "
@@ -93,16 +106,16 @@ def copies(found: Copies, *, is_found: bool) -> str:
     )
     if is_found:
         return f"The synthetic table repeats training rows. {rates}"
-    return f"{rates} That is no more than chance explains."
+    return f"{rates} Chance alone can make a difference as large as this."
 
 
 def attributes(found: Sequence[SecretColumn], *, is_found: bool) -> str:
     """The column with the largest excess; only an excess is disclosure."""
     if not found:
-        return "No column could be guessed: there is no other column, or no value."
+        return "No column could be guessed: there is no other column to guess from, or there are no values."
     most = min(found, key=lambda each: each.p_value if is_found else -each.difference.value)
     rates = (
-        f"{most.column!r} is guessed right for {percent(most.training.value)} of the training rows and for "
+        f"{most.column!r} is guessed correctly for {percent(most.training.value)} of the training rows and for "
         f"{percent(most.control.value)} of held-out rows"
     )
     if is_found:
@@ -128,7 +141,7 @@ def combinations(found: Combinations, *, is_found: bool) -> str:
     )
     if is_found:
         return f"{text} {rates}: it repeats combinations of training rows."
-    return f"{text} {rates}, no more than chance explains."
+    return f"{text} {rates}. Chance alone can make a difference as large as this."
 
 
 def _cells(cells: SmallCells) -> str:
@@ -138,15 +151,16 @@ def _cells(cells: SmallCells) -> str:
         what = f"{cells.combinations:,} occur in fewer than {cells.most_rows + 1} training rows"
     return (
         f"{what}: {cells.synthetic.count:,} synthetic rows have one, against {cells.expected:,.0f} "
-        f"({cells.expected_low:,.0f} to {cells.expected_high:,.0f}) expected of as many held-out rows."
+        f"({cells.expected_low:,.0f} to {cells.expected_high:,.0f}) expected in as many held-out rows."
     )
 
 
 def limits() -> tuple[str, ...]:
     """What every reader should know."""
     return (
-        "A report without findings is no proof of privacy: other attacks may find more. A guarantee holds against all.",
+        "A report without findings is not proof of privacy: other attacks may find more. A guarantee "
+        "holds against all attacks.",
         "Small distances to real rows are no evidence by themselves: held-out rows may be as close.",
         "Attack and threshold were chosen on one half of the rows, and the figures are from the other half. Half of "
-        "the held-out rows were the reference of the attacks and were not scored.",
+        "the held-out rows were reference rows for the attacks and were not scored.",
     )

@@ -1,9 +1,9 @@
-"""The disclosure report on a page: what the attacks found, drawn beside chance and beside what the guarantee allows."""
+"""The disclosure report as HTML: what the attacks found, compared with chance and with what the guarantee allows."""
 
 import math
 from collections.abc import Mapping, Sequence
 
-from understudy.disclosure.sentences import ATTACK_NAMES, percent
+from understudy.disclosure.sentences import ATTACK_NAMES, percent, percent_up
 from understudy.evaluation.scores import Json
 from understudy.report import svg
 from understudy.report.markup import esc, scroll_table
@@ -14,7 +14,7 @@ LOWEST = 1e-3
 """The smallest rate that the logarithmic axes show."""
 CEILING_COLOUR = "#a84a00"
 MOST_COLUMNS = 20
-"""Secret columns that are drawn; the data below the chart have all."""
+"""Secret columns in the chart; the data below it have all."""
 _TICKS = {0.001: "0.1 %", 0.01: "1 %", 0.1: "10 %", 1.0: "100 %"}
 _FOUND = {
     "Membership": ("membership", "ceiling"),
@@ -26,7 +26,7 @@ _FOUND = {
 
 
 def section(card: Json, methods: Sequence[Style]) -> str:
-    """The reports that a scorecard carries, one for each table that has one; empty: none has."""
+    """The disclosure reports in a scorecard, one for each table that has one; empty if there is none."""
     by_name = {report["synthetic"]: report for report in card.get("disclosure") or ()}
     parts = []
     for style in methods:
@@ -71,7 +71,7 @@ def _points(report: Json) -> str:
     rows = []
     for point in report["membership"]["points"]:
         aim = "largest advantage" if point["aim"] == "advantage" else f"{point['aim']} false positives"
-        ceiling = "–" if point["ceiling"] is None else percent(point["ceiling"])
+        ceiling = "–" if point["ceiling"] is None else percent_up(point["ceiling"])
         gain = point["advantage"]
         rows.append(
             f"<tr><th scope=row><span>{esc(aim)}</span><small>{esc(ATTACK_NAMES[point['attack']])}</small></th>"
@@ -87,7 +87,10 @@ def _points(report: Json) -> str:
     titles = ("attack chosen for", "true positives", "false positives", "allowed", "advantage")
     head = "".join(f"<th scope=col>{title}</th>" for title in titles)
     why_not = report["membership"]["ceiling"].get("why_not")
-    note = why_not or "Allowed: by the guarantee, at the upper end of the interval of the false positives."
+    note = why_not or (
+        "Allowed: the largest true-positive rate that the guarantee allows, at the upper end of the interval of the "
+        "false-positive rate."
+    )
     return f'{scroll_table("Membership", head, "".join(rows), "all")}<p class="note">{esc(note)}</p>'
 
 
@@ -104,7 +107,7 @@ def _cells(report: Json) -> str:
         for cells in (found["unique"], found["small"])
     )
     columns = shorten(", ".join(found["columns"]), 120)
-    titles = ("combinations of", "number", "training rows", "synthetic rows", "expected of held-out rows")
+    titles = ("combinations of", "number", "training rows", "synthetic rows", "expected from held-out rows")
     head = "".join(f"<th scope=col>{title}</th>" for title in titles)
     return f"<h3>Rare combinations of {esc(columns)}</h3>{scroll_table('Rare combinations', head, rows, 'all')}"
 
@@ -166,7 +169,7 @@ def _roc(report: Json, style: Style) -> str:
         body.append(svg.hit(x - 9, y - 9, 18, 18, row))
         rates = [f"{percent(r['value'])} ({percent(r['low'])} to {percent(r['high'])})" for r in (false, true)]
         rows.append([point["aim"], ATTACK_NAMES[point["attack"]], *rates])
-    allowed = ", brown: the most that the guarantee allows" if ceiling else ""
+    allowed = "; brown: the most that the guarantee allows" if ceiling else ""
     note = (
         "Marks: the attacks chosen for 1 % and 5 % false positives and for the largest advantage, with intervals. "
         f"Curves: these attacks at all thresholds. Dashed: chance{allowed}."
@@ -181,7 +184,7 @@ def _path(frame: svg.Frame, curve: Mapping[str, Sequence[float]]) -> str:
 
 
 def _guesses(report: Json, style: Style) -> str:
-    """For each secret column, how often it is guessed right: held-out rows in grey, training rows in colour."""
+    """For each secret column, how often it is guessed correctly: held-out rows in grey, training rows in colour."""
     columns = sorted(report["attributes"], key=lambda each: -each["difference"]["value"])
     if not columns:
         return ""
@@ -204,12 +207,12 @@ def _guesses(report: Json, style: Style) -> str:
         body.append(f'<circle cx="{across(control["value"]):.1f}" cy="{y + 2:.1f}" r="4.2" {svg.REAL_DOT}/>')
         body.append(style.mark(across(training["value"]), y - 2, 3.6))
         body.append(svg.hit(0, y - 0.75 * pitch, svg.WIDTH, pitch, row))
-    drawing = svg.panel("".join(body), "How often each column is guessed right.", height=bottom + 8)
+    drawing = svg.panel("".join(body), "How often each column is guessed correctly.", height=bottom + 8)
     rows = [
         [each["column"], percent(each["control"]["value"]), percent(each["training"]["value"])]
         + [f"{100 * each['difference'][end]:+.1f} points" for end in ("value", "low", "high")]
         for each in columns
     ]
     head = ["column", "held-out rows", "training rows", "difference", "from", "to"]
-    note = "Guessed right: held-out rows in grey, training rows in colour. Only the difference is disclosure."
+    note = "Correct guesses: held-out rows in grey, training rows in colour. Only the difference is disclosure."
     return svg.figure([drawing], head, rows, note=note)
