@@ -49,7 +49,7 @@ notebooks: $(DOCS_STAMP)
 	rm -rf build/notebooks
 	$(BIN)/python -m sphinx -q -W --keep-going -E -b dummy -c docs -d build/doctrees . build/dummy
 
-# Planted defects that take longer to find (docs/defects.md).
+# Planted defects that take long to find (docs/defects.md).
 audit-test: $(STAMP)
 	$(BIN)/python -m pytest -q -m audit tests/audit --durations 5
 

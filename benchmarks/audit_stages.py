@@ -1,4 +1,4 @@
-"""White-box audits of the stages that all methods are made of: noisy marginals and DP-SGD.
+"""White-box audits of the stages that methods share: noisy marginals and DP-SGD.
 
     python benchmarks/audit_stages.py [--runs 20000] [--trainings 50000] [--canaries 5000] [--seed 0] [--write]
 
@@ -35,7 +35,7 @@ def main(arguments: argparse.Namespace) -> None:
         f"`{command}`, {datetime.date.today()}, {platform.machine()}, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}.",
         "",
-        "Lower bounds of what each stage costs, from an attacker who sees every noisy answer and knows the canary.",
+        "Lower bounds on the privacy cost of each stage; the attacker sees every noisy answer and knows the canary.",
         "Each holds with 95 % confidence by itself. None of them proves a claim; one above it would refute it.",
         "",
     ]
