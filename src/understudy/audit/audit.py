@@ -1,4 +1,4 @@
-"""The front door: attack a method of this software in many runs, and bound its privacy cost from below."""
+"""`audit_method`: attack a method of this software in many runs, and bound its privacy cost from below."""
 
 import os
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from understudy.progress import ShowProgress, open_progress
 
 CONFIDENCE = 0.95
 SPLIT_SEED = 0
-"""Splits runs for training and for thresholds. It has nothing to do with their noise."""
+"""Splits runs for training and for thresholds. It does not affect their noise."""
 
 
 def audit_method(
@@ -34,17 +34,17 @@ def audit_method(
     save: str | os.PathLike[str] | None = None,
     progress: ShowProgress = None,
 ) -> Audit:
-    """Attacks a method of this software: runs with and without a canary, and lower bounds of its privacy cost.
+    """Attacks a method of this software: runs with and without a canary, and lower bounds on its privacy cost.
 
     Each run is the whole pipeline: a CSV file is read, fitted at this guarantee and released as a folder, which is
     read back and sampled. The table is made up, so this is a property of the software, not of anyone's data.
 
-    The name of a method stands for small settings of it; an expression is audited as it is. `threat` is `white` (the
+    A method given by name is run with small settings; an expression is audited as given. `threat` is `white` (the
     attack sees the release folder) or `black` (it sees a synthetic table); `canary` is one of `category`, `row`,
     `combination`, `bound`, `outside`, `unit` and `domain`. Noise is secure unless a seed is given. `save` names a file
     for the runs.
 
-    A bound above the claim refutes it, but for the stated confidence. A bound below it proves nothing.
+    A bound above the claim refutes it, at the stated confidence. A bound below it proves nothing.
 
     >>> audit_method("independent", epsilon=1, runs=80, seed=0).refutes_claim
     False
@@ -68,7 +68,7 @@ def _require_statistics() -> None:
 
 
 def bound_runs(runs: Runs, threat: str, *, num_audits: int = 1, confidence: float = CONFIDENCE) -> Audit:
-    """The lower bounds that runs show: of epsilon at the claimed delta, and of mu.
+    """The lower bounds that runs show: on epsilon at the claimed delta, and on mu.
 
     Each holds with `confidence` by itself. The claim is refuted only by a bound that is so low that those of all
     `num_audits` audits made together hold with `confidence` (Bonferroni).
@@ -116,7 +116,7 @@ def bound_runs(runs: Runs, threat: str, *, num_audits: int = 1, confidence: floa
 
 
 def bound_files(paths: Sequence[str | os.PathLike[str]], threats: Sequence[str] | None = None) -> list[Audit]:
-    """Audits of the runs in these files (of a folder: in all of its `.json` files), for each threat, by default both.
+    """Audits of the runs in these files (for a folder: all its `.json` files), for each threat, by default both.
 
     Files with parts of one audit are merged. A claim is refuted at the joint confidence of 95 %.
     """
@@ -134,5 +134,5 @@ def _files_of(path: Path) -> list[Path]:
         return [path]
     files = sorted(path.glob("*.json"))
     if not files:
-        raise ConfigError(f"{path} has no .json file. Name the folder or the files of runs of an audit.")
+        raise ConfigError(f"{path} has no .json file. Name a folder of audit runs, or the files.")
     return files

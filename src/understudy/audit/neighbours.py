@@ -103,7 +103,7 @@ def _combination() -> Neighbours:
         }
         for i in range(NUM_ROWS)
     )
-    what = "a row of common values, any two of which no other row combines"
+    what = "a row of common values, no two of which occur together in another row"
     return Neighbours("combination", what, _schema(), rows, (UNIQUE,))
 
 

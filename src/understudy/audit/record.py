@@ -1,7 +1,7 @@
-"""What an audit found, and the audits that come with the package.
+"""What an audit found, and the audits recorded in the package.
 
-An audit is a property of a version of the software, not of anyone's data. Those of `recorded.json` were made with the
-commands that they name; `understudy audit --table` shows them, and certificates may refer to them.
+An audit is a property of a version of the software, not of anyone's data. Those in `recorded.json` were made with the
+commands that they state; `understudy audit --table` shows them, and certificates may refer to them.
 """
 
 import dataclasses
@@ -20,14 +20,14 @@ FORMAT, FORMAT_VERSION = "understudy-audits", 1
 LIMITS = (
     "A bound above the claim refutes it. A bound below it proves nothing: a better attack, canary or table may exist."
 )
-"""What an audit cannot show. Every output says it."""
+"""What an audit cannot show. Every output states it."""
 
 _SETTING = re.compile(r"(, )?\w+=(\[[^\]]*\]|[^,()]*(\([^()]*\))?)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Audit:
-    """What an attack showed about a method, beside what the method claims."""
+    """What an attack showed about a method, and what the method claims."""
 
     method: str
     """The expression that was audited."""
@@ -41,7 +41,7 @@ class Audit:
     threat: str
     """`white`: the attack saw the release folder. `black`: it saw a synthetic table."""
     target_epsilon: float
-    """What the runs were asked for."""
+    """The epsilon given to the runs."""
     claimed_epsilon: float
     """The largest cost that a certificate of these runs states."""
     claimed_delta: float
@@ -61,7 +61,7 @@ class Audit:
     epsilon: float
     """The lower bound at the claimed delta. It holds with `confidence` by itself."""
     mu: float
-    """The lower bound of mu, from the whole trade-off curve. It holds with `confidence` by itself."""
+    """The lower bound on mu, from the whole trade-off curve. It holds with `confidence` by itself."""
     epsilon_jointly: float
     """The same bound as `epsilon`, but these bounds of all audits made together hold jointly with `confidence`."""
     attainable_epsilon: float
@@ -113,7 +113,7 @@ class Audit:
 
     @property
     def command(self) -> str:
-        """The command that makes such an audit again."""
+        """The command that repeats such an audit."""
         options = {
             "--method": self.method,
             "--epsilon": f"{self.target_epsilon:g}",
@@ -125,7 +125,7 @@ class Audit:
         return shlex.join(["understudy", "audit", *(word for option in options.items() for word in option)])
 
     def to_dict(self) -> dict[str, object]:
-        """All fields, and what follows from them for readers, as JSON holds them."""
+        """All fields, and what is derived from them for readers, as JSON."""
         derived = {name: getattr(self, name) for name in ("refutes_claim", "sentence", "command")}
         return {**dataclasses.asdict(self), **derived}
 
@@ -156,7 +156,7 @@ def audits_to_json(audits: Sequence[Audit]) -> dict[str, object]:
 
 @functools.cache
 def recorded_audits() -> tuple[Audit, ...]:
-    """All audits that come with the package."""
+    """All audits recorded in the package."""
     source = importlib.resources.files("understudy").joinpath("audit", "recorded.json")
     return tuple(map(Audit.from_dict, json.loads(source.read_text(encoding="utf-8"))["audits"]))
 

@@ -1,4 +1,4 @@
-"""The command `understudy audit`: attack the software itself, or show the audits that come with it."""
+"""The command `understudy audit`: attack the software itself, or show its recorded audits."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def audit(
     method: Annotated[
         str | None,
-        typer.Option("--method", help="The method to attack, at small settings, or an expression as it is."),
+        typer.Option("--method", help="The method to attack, with small settings, or an expression, used as given."),
     ] = None,
     epsilon: Annotated[float | None, typer.Option("--epsilon", help="The epsilon of the claim.")] = None,
     delta: Annotated[
@@ -34,7 +34,7 @@ def audit(
     canary: Annotated[
         str,
         typer.Option(
-            "--canary", help="What the tables differ in: category, row, combination, bound, outside, unit or domain."
+            "--canary", help="How the tables differ: category, row, combination, bound, outside, unit or domain."
         ),
     ] = "combination",
     seed: Annotated[
@@ -44,11 +44,9 @@ def audit(
     save: Annotated[Path | None, typer.Option("--save", help="Also write the runs to this file, for --from.")] = None,
     source: Annotated[
         list[Path] | None,
-        typer.Option("--from", help="Instead of making runs: a file of runs, or a folder of them. Repeatable."),
+        typer.Option("--from", help="Use saved runs: a file, or a folder of files. Repeatable."),
     ] = None,
-    table: Annotated[
-        bool, typer.Option("--table", help="Show the audits of all methods that come with Understudy.")
-    ] = False,
+    table: Annotated[bool, typer.Option("--table", help="Show the recorded audits of all methods.")] = False,
     json_file: JsonFile = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
     quiet: Quiet = False,
@@ -100,13 +98,13 @@ def _check_one_task(method: str | None, source: list[Path] | None, table: bool) 
     if len(given) != 1:
         found = f"found {' and '.join(given)}" if given else "found none of them"
         raise ConfigError(
-            f"Give one of --method (to attack it), --from (runs that were saved) and --table, {found}. For example: "
+            f"Give one of --method (to attack it), --from (saved runs) and --table, {found}. For example: "
             "understudy audit --method mst --epsilon 1"
         )
 
 
 def _show(audits: "Sequence[Audit]") -> None:
-    """Prints the audits as a table, what they say, and what they cannot say."""
+    """Prints the audits as a table, what they show, and what they cannot show."""
     from understudy.audit.record import LIMITS
 
     if not audits:
@@ -118,7 +116,7 @@ def _show(audits: "Sequence[Audit]") -> None:
     console.print(_table(audits))
     if len(audits) == 1:
         console.print(audits[0].sentence, markup=False)
-        console.print(f"The attack: {audits[0].score}, chosen on other runs than the bounds.", markup=False)
+        console.print(f"Score of the attack, chosen on other runs: {audits[0].score}.", markup=False)
     for each in audits:
         if len(audits) > 1 and each.refutes_claim:
             console.print(each.sentence, markup=False)
@@ -131,7 +129,7 @@ def _show(audits: "Sequence[Audit]") -> None:
 
 
 def _confidence(audits: "Sequence[Audit]") -> str:
-    """How sure the bounds are, each and together."""
+    """The confidence of the bounds, each and together."""
     level, together = f"{audits[0].confidence:.0%}", audits[0].num_audits
     each = f"Each bound holds with {level} confidence by itself."
     if together == 1:

@@ -1,7 +1,7 @@
 """Membership: how much better than chance an attacker distinguishes training rows from held-out rows.
 
 Attack and threshold are chosen on one half of the rows, and every figure is from the other half, so the choice does
-not inflate it. Half of the held-out rows are the reference of the attacks and are never scored.
+not inflate it. Half of the held-out rows are reference rows for the attacks and are never scored.
 """
 
 import dataclasses
@@ -46,15 +46,15 @@ class Ceiling:
         if not statement.is_private:
             return cls(None, "The release is not private, so its certificate gives no ceiling.")
         if not statement.released:
-            return cls(None, "The run of this certificate released nothing, so there is no ceiling.")
+            return cls(None, "The run of this certificate released nothing, so it gives no ceiling.")
         return cls(statement)
 
     def at(self, fpr: float) -> float | None:
         """None: there is no ceiling."""
         if self.statement is None:
             return None
-        # The table has the training row and lacks the held-out one, so an attack tells apart tables that differ in
-        # both: the bound for one row applies twice.
+        # The table has the training row and lacks the held-out one, so an attack distinguishes tables that differ
+        # in both: the bound for one row applies twice.
         bound = statement_tradeoff(self.statement).largest_true_positive_rate
         return bound(min(bound(fpr), 1.0))
 
@@ -116,7 +116,7 @@ class Membership:
 
     @property
     def beyond_ceiling(self) -> tuple[str, ...]:
-        """Attacks, copies among them, whose rate lies above what the guarantee allows on average over releases."""
+        """Attacks, and copies, whose true-positive rate is above what the guarantee allows on average over releases."""
         found = [point.attack for point in self.points if point.exceeds_ceiling]
         most = self.ceiling.at(self.copies.held_out.high)
         if most is not None and self.copies.training.low > most:
