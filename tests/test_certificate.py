@@ -17,6 +17,7 @@ import understudy as us
 from tests.builders import make_ledger
 from understudy import certificate
 from understudy.certificate_meaning import percent, statement_meaning
+from understudy.errors import ConfigError
 from understudy.privacy import accounting
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import (
@@ -233,7 +234,7 @@ def test_what_can_be_learned_follows_from_the_queries(statement: Statement) -> N
 
 CLAIMS = {
     "drafted": "a given person's row is in the table",
-    "declared": "the values of a given person's row are in the table",
+    "declared": "a given person's data is in the table",
     "units": "the rows with a given `who` are in the table",
 }
 
@@ -251,6 +252,7 @@ def test_words_say_what_can_be_learned(statement: Statement, request: pytest.Fix
     )
     assert sentence is not None
     assert sentence[1] == claim
+    assert words[sentence.end() :].startswith(f"\n\n{meaning.condition}\n\n")  # no reader sees the bound without it
     shown = {(0.1, 0.01): sentence[2]}
     for prior in (0.5, 0.1, 0.01):
         row = re.search(rf"^\| {100 * prior:g}% \| (\S+)% \| (\S+)% \|$", words, re.MULTILINE)
@@ -263,6 +265,73 @@ def test_words_say_what_can_be_learned(statement: Statement, request: pytest.Fix
     pairs += [(float(rates[f"{100 * rate:g}"]), most) for rate, most in meaning.true_positive_rates.items()]
     for said, held in pairs:
         assert 100 * held * (1 - 1e-9) <= said <= 110 * held
+
+
+def test_bounds_on_beliefs_state_their_condition(statement: Statement) -> None:
+    """It is needed: see `test_people_who_come_together_exceed_the_bound_of_one`."""
+    words, meaning = certificate.to_markdown(statement), statement_meaning(statement)
+    assert meaning is not None
+    assert "all in the table or all absent" in meaning.condition
+    assert "what they believe about the other rows does not depend on whether this unit is in the table" in words
+    assert "members of a household" in certificate.NOT_COVERED[1]
+    assert "Conclusions that follow from the population" in words
+
+
+def test_tests_of_presence_are_explained_by_counts_of_people(statement: Statement) -> None:
+    words, meaning = certificate.to_markdown(statement), statement_meaning(statement)
+    assert meaning is not None
+    said = re.search(r"wrongly names 1 of 100 (?:people who|units that) .+ rightly names at most (\S+) of 100", words)
+    assert said is not None
+    assert said[1] == percent(meaning.true_positive_rates[0.01]).removesuffix("%")
+
+
+@pytest.mark.made_up_figures("no run has exactly these figures")
+def test_beliefs_without_a_useful_limit_are_said_to_have_none() -> None:
+    mechanism = Gaussian(0.12)
+    found = accounting.spent([mechanism], 1e-6)
+    figures: dict = {
+        "epsilon": found.epsilon,
+        "epsilon_target": 80.0,
+        "epsilon_pld": found.pld,
+        "epsilon_rdp": found.rdp,
+    }
+    statement = dataclasses.replace(_statement(), queries=(Query("k", "q", mechanism, ("a",)),), **figures)
+    words = certificate.to_markdown(statement)
+    assert "This guarantee sets no useful limit: someone who thinks it 10% likely" in words
+    assert "think it at most 100%" not in words
+    assert "This assumes" not in words
+
+
+@pytest.mark.parametrize(("change", "value"), [("epsilon", 0.1), ("epsilon_pld", 0.5), ("epsilon", 1.5)])
+def test_figures_that_the_queries_do_not_support_are_refused(change: str, value: float) -> None:
+    """A certificate that was altered; an epsilon that is too large is no danger."""
+    event = ZCDP(0.02) if change == "epsilon_pld" else Gaussian(4.0)  # a distribution of losses cannot hold the first
+    found = accounting.spent([event], 1e-6)
+    figures: dict = {
+        "epsilon": found.epsilon,
+        "epsilon_target": 2.0,
+        "epsilon_pld": found.pld,
+        "epsilon_rdp": found.rdp,
+    }
+    made = dataclasses.replace(_statement(), queries=(Query("k", "q", event, ("a",)),), **figures)
+    assert statement_meaning(made) is not None
+    change_made: dict = {change: value}
+    altered = dataclasses.replace(made, **change_made)
+    if value > found.epsilon and change == "epsilon":
+        assert statement_meaning(altered) is not None
+        return
+    with pytest.raises(ConfigError, match="its queries do not support these figures") as refusal:
+        certificate.to_markdown(altered)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.made_up_figures("a run that is seeded")
+def test_a_seeded_run_would_protect() -> None:
+    words = certificate.to_markdown(_with_every_event(seeded=True))
+    assert "## Who would be protected" in words
+    assert "the guarantee would be epsilon" in words
+    assert "the smaller one would be the guarantee" in words
+    assert "guarantee is" not in words
 
 
 @pytest.mark.made_up_figures("a run that is not private, nor made")
@@ -370,7 +439,7 @@ def test_odd_names_break_no_list(oddly_named: str) -> None:
 
 
 def test_odd_unit_breaks_no_paragraph(oddly_named: str) -> None:
-    protected = oddly_named.split("## Who is protected")[1].split("\n## ")[0].strip()
+    protected = oddly_named.split("## Who would be protected")[1].split("\n## ")[0].strip()
     assert "\n" not in protected.split("\n\n")[0]
     assert protected.count("`") % 2 == 0
 

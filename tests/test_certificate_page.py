@@ -69,7 +69,7 @@ def test_the_word_and_the_sentence_follow_from_epsilon(epsilon: float, word: str
     called = "**This is a weak guarantee.**" if word == "weak" else f"**{word.capitalize()} guarantee.**"
     assert called in text
     assert said in text
-    assert f"by at most a factor of {times}, apart from an added probability of at most 1.2e-06" in text
+    assert f"by at most a factor of {times}, apart from an added probability of at most 1 in 830,000 (delta)" in text
     assert f'<p class="seal {word}">' in to_html(statement)
 
 
@@ -140,6 +140,13 @@ def test_the_page_says_what_the_text_says() -> None:
     assert set(re.findall(r"\w+", certificate.to_markdown(statement, CHECKSUM))) <= shown
 
 
+def test_the_page_says_the_strength_once_and_breaks_no_figure() -> None:
+    page = to_html(made_up(1.0))
+    assert page.count("Strong guarantee") == 1
+    assert page.count("1.2e-06") == page.count('<span class="number">1.2e-06</span>') > 0
+    assert ".number { white-space: nowrap; }" in page
+
+
 # --- Files ---
 
 
@@ -206,6 +213,10 @@ def test_the_page_is_written_for_releases_and_failed_runs(folder: Path, tmp_path
     assert run(["certificate", str(folder / "fake.release"), "--html", str(out)]) == 0
     assert out.read_bytes() == (folder / "fake.release" / "certificate.html").read_bytes()
     assert run(["certificate", str(folder / "fake.release"), "--html", str(out)]) == 2
+    table = tmp_path / "survey.csv"
+    table.write_text("a\n1\n")
+    assert run(["certificate", str(folder / "fake.release"), "--html", str(table), "--force"]) == 2
+    assert table.read_text() == "a\n1\n"
     statement = dataclasses.replace(us.Release.load(folder / "fake.release").statement, released=False)
     us.SpentError("It failed.", statement).save(tmp_path / "run.spent")
     assert run(["certificate", str(tmp_path / "run.spent"), "--html", str(out), "--force"]) == 0

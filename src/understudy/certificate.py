@@ -22,7 +22,7 @@ from understudy.certificate_json import standalone_epsilon as standalone_epsilon
 from understudy.certificate_json import statement_conditions as statement_conditions
 from understudy.certificate_json import to_json as to_json
 from understudy.certificate_json import write_json_schema as write_json_schema
-from understudy.certificate_meaning import as_code
+from understudy.certificate_meaning import as_code, one_in
 from understudy.certificate_meaning import statement_meaning as statement_meaning
 from understudy.encoding import CategoricalCodec, Codec, describe_rows_per_unit
 from understudy.marginals.measured import measured_section
@@ -211,7 +211,7 @@ def verdict(statement: Statement, *, with_figures: bool = True) -> list[str]:
         ]
     return [
         *([headline] if with_figures else []),
-        *_meaning(statement),
+        *_meaning(statement, named=with_figures),
         *conditions,
         *warnings,
         "Everything in this release was computed under differential privacy. Anything computed from the release alone, "
@@ -227,18 +227,19 @@ _MEANINGS = {
 }
 
 
-def _meaning(statement: Statement) -> list[str]:
-    """What the guarantee means: one sentence for every reader, then its definition, with the word for its strength."""
+def _meaning(statement: Statement, *, named: bool) -> list[str]:
+    """What the guarantee means: for every reader, then its definition, `named` with the word for its strength."""
     assert statement.strength is not None
     facts, word = statement.facts, statement.strength
     unit = "row" if facts.unit is None else f"unit (all rows with the same value of {as_code(facts.unit)})"
     is_sized = facts.rows_declared is not None
     presence = f"the values of a given {unit} were in the table" if is_sized else f"a given {unit} was in the table"
     called = "This is a weak guarantee." if word is Strength.WEAK else f"{word.value.capitalize()} guarantee."
+    name = f"**{called}** " if named else ""
     meaning = (
-        f"**{called}** {_MEANINGS[word].format(presence=presence)}: the probability of any outcome changes by at most "
+        f"{name}{_MEANINGS[word].format(presence=presence)}: the probability of any outcome changes by at most "
         f"a factor of {_times(statement.epsilon)}, apart from an added probability of at most "
-        f"{round_up(statement.delta, 2)} (delta). The strength depends on epsilon alone: up to 1 strong, up to 3 "
+        f"{one_in(statement.delta)} (delta). The strength depends on epsilon alone: up to 1 strong, up to 3 "
         "moderate, up to 10 limited, above 10 weak."
     )
     size = (
@@ -247,7 +248,7 @@ def _meaning(statement: Statement) -> list[str]:
     )
     found = statement_meaning(statement)
     assert found is not None, "a release with a strength is private"
-    return [found.sentence, meaning, *([size] if is_sized else [])]
+    return [*found.sentences, meaning, *([size] if is_sized else [])]
 
 
 def _times(epsilon: float) -> str:
@@ -291,14 +292,16 @@ def _protected(statement: Statement) -> list[str]:
     if facts.rows_declared is not None:
         relation = (
             f"The number of rows ({facts.rows_declared:,}) was declared public, so this is a zero-out guarantee: "
-            "neighbouring tables have the same number of rows, and in one of them the rows of one unit count as absent."
+            "neighbouring tables have the same number of rows, and in one of them no query takes the rows of one unit "
+            "into account."
         )
     epsilon, delta = statement.replace_one
+    would_be = "would be" if statement.seeded else "is"
     replaced = (
         "Under the definition in which one unit is replaced by another (one removal and one addition), the "
-        f"guarantee is epsilon {round_up(epsilon, 4)} and delta {round_up(delta, 2)}."
+        f"guarantee {would_be} epsilon {round_up(epsilon, 4)} and delta {round_up(delta, 2)}."
     )
-    return ["## Who is protected", f"{who} {relation}", replaced]
+    return [f"## Who {would_be} protected", f"{who} {relation}", replaced]
 
 
 def _used(statement: Statement) -> str:
@@ -360,7 +363,7 @@ def _accounting(statement: Statement) -> list[str]:
     return [
         "## How the total was computed",
         f"Two accountants computed epsilon at delta {round_up(statement.delta, 2)}. Both figures are upper bounds, so "
-        f"the smaller one is the guarantee. Epsilon {listed}.",
+        f"the smaller one {'would be' if statement.seeded else 'is'} the guarantee. Epsilon {listed}.",
     ]
 
 

@@ -22,6 +22,9 @@ SCHEMA_FILE = "certificate.schema.json"
 
 NOT_COVERED = (
     "Other releases made from data of the same people. Privacy costs add up: keep a record of all of them.",
+    "People whose presence goes together, such as the members of a household. The effect of all of them together can "
+    "be larger than that of one unit, so more can be learned about each of them. To protect them together, declare the "
+    "household as the privacy unit.",
     "Facts taken as public: the names and kinds of columns, and the facts listed above. A declared list or bound that "
     "was itself read from the private table is outside this guarantee.",
     "Scores, plots and reports that compare the synthetic table with the real one. They show statistics of real rows.",

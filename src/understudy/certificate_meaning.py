@@ -1,9 +1,11 @@
 """What the guarantee of a statement means for one unit: a sentence for every reader, two small tables, and JSON.
 
-Every figure is an upper bound, computed from the queries of the statement alone, and is rounded up.
+Every figure is an upper bound, computed from the queries of the statement alone, and is rounded up. Bounds on beliefs
+have a condition (`Meaning.condition`), which every text states with them.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 from understudy.privacy.ledger import PublicFacts, Statement
@@ -39,25 +41,53 @@ it at most 18% likely, except with a probability of at most 1%.
 
     @property
     def claim(self) -> str:
-        """What is believed or tested. If the number of rows is public, the alternative is absent values."""
+        """What is believed or tested."""
         if self.facts.unit is not None:
             return f"the rows with a given {as_code(self.facts.unit)} are in the table"
-        row = "a given person's row"
-        return f"{row} is in the table" if self.facts.rows_declared is None else f"the values of {row} are in the table"
+        # If the number of rows is public, so is the existence of the row; what is believed or tested is its content.
+        return f"a given person's {'row' if self.facts.rows_declared is None else 'data'} is in the table"
 
     @property
     def sentence(self) -> str:
         """For readers who do not know differential privacy."""
-        after = percent(self.posteriors[PRIOR_OF_SENTENCE, RARELY])
+        before, after = percent(PRIOR_OF_SENTENCE), percent(self.posteriors[PRIOR_OF_SENTENCE, RARELY])
+        if not self._has_limit:
+            return (
+                f"This guarantee sets no useful limit: someone who thinks it {before} likely that {self.claim} may be "
+                "almost certain of it after seeing the release."
+            )
         return (
-            f"Someone who thinks it {percent(PRIOR_OF_SENTENCE)} likely that {self.claim} will, after seeing the "
-            f"release, think it at most {after} likely, except with a probability of at most {percent(RARELY)}."
+            f"Someone who thinks it {before} likely that {self.claim} will, after seeing the release, think it at most "
+            f"{after} likely, except with a probability of at most {percent(RARELY)}."
+        )
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The sentence and, where there is a limit, its condition."""
+        return (self.sentence, self.condition) if self._has_limit else (self.sentence,)
+
+    @property
+    def _has_limit(self) -> bool:
+        return percent(self.posteriors[PRIOR_OF_SENTENCE, RARELY]) != "100%"
+
+    @property
+    def condition(self) -> str:
+        """What bounds on beliefs assume, in plain words: without it, only group privacy holds."""
+        if self.facts.unit is not None:
+            return (
+                "This assumes that the presence of one unit says nothing about the others. Units that are all in the "
+                "table or all absent have a larger effect together, so more can be learned about each of them."
+            )
+        return (
+            "This assumes that the presence of one row says nothing about the others. People who are all in the table "
+            "or all absent, such as the members of a household, have a larger effect together, so more can be learned "
+            "about each of them."
         )
 
     def belief_table(self) -> list[tuple[str, ...]]:
         """Its first row has the headings."""
         exceptions = dict.fromkeys(exception for _, exception in self.posteriors)
-        said = [percent(each) if each == RARELY else f"{round_up(each, 2)} (delta)" for each in exceptions]
+        said = [percent(each) if each == RARELY else f"{one_in(each)} (delta)" for each in exceptions]
         heads = ("before", *(f"after, except with probability {each}" for each in said))
         rows = [(percent(prior), *(percent(self.posteriors[prior, each]) for each in exceptions)) for prior in PRIORS]
         return [heads, *rows]
@@ -65,33 +95,51 @@ it at most 18% likely, except with a probability of at most 1%.
     def test_table(self) -> list[tuple[str, ...]]:
         """Its first row has the headings."""
         rates = self.true_positive_rates.items()
-        heads = ("false-positive rate", "largest true-positive rate")
+        heads = ("wrongly named (false-positive rate)", "rightly named, at most (true-positive rate)")
         return [heads, *((percent(rate), percent(most)) for rate, most in rates)]
 
     def sections(self) -> list[str]:
         """Blocks of Markdown, for the certificate."""
-        absent = "this row counts" if self.facts.unit is None else "these rows count"
-        sized = (
-            f" The number of rows is public, so the alternative is that {absent} as absent."
-            if self.facts.rows_declared is not None
-            else ""
-        )
-        beliefs = (
-            f"The first column is the probability that someone assigns, before seeing the release, to the claim that "
-            f"{self.claim}. The other columns bound it afterwards. The bounds hold for anyone who applies Bayes' rule, "
-            "even with knowledge of all other rows, and for belief in the opposite as well. Each may be exceeded with "
-            f"at most the probability in the heading of its column.{sized}"
-        )
-        tests = (
-            f"A test decides from the release whether {self.claim}. If its probability of saying so wrongly is at most "
-            "the one on the left, its probability of saying so correctly is at most the one on the right."
-        )
+        title = "## What can be learned about the presence of one unit"
+        beliefs, tests = _markdown(self.belief_table()), _markdown(self.test_table())
         source = (
             "All of these bounds follow from the queries below: from epsilon at every delta, not only from the pair at "
             "the top of this page."
         )
-        title = "## What can be learned about one unit"
-        return [title, beliefs, _markdown(self.belief_table()), tests, _markdown(self.test_table()), source]
+        population = (
+            "Conclusions that follow from the population, such as that smokers fall ill more often, are not limited by "
+            "this: they can be drawn about a person who is not in the table as well."
+        )
+        return [title, self._about_beliefs, beliefs, self._about_tests, tests, population, source]
+
+    @property
+    def _about_beliefs(self) -> str:
+        row = self.facts.unit is None
+        unit = "one row" if row else f"all rows with the same value of {as_code(self.facts.unit or '')}"
+        sized = (
+            " The number of rows is public, so not being in the table means here: the table has as many rows, but no "
+            f"query takes {'this row' if row else 'these rows'} into account."
+        )
+        return (
+            f"A unit is {unit}. The first column is the probability that someone assigns, before seeing the release, "
+            f"to the claim that {self.claim}. The other columns bound it afterwards. Each bound may be exceeded with "
+            "at most the probability in the heading of its column. The bounds hold for anyone who applies Bayes' rule, "
+            "whatever they know about the other rows, as long as what they believe about the other rows does not "
+            "depend on whether this unit is in the table. Under the same condition they hold for belief in the opposite"
+            f" as well.{'' if self.facts.rows_declared is None else sized}"
+        )
+
+    @property
+    def _about_tests(self) -> str:
+        who = "people who" if self.facts.unit is None else "units that"
+        rate, most = next(iter(self.true_positive_rates.items()))
+        named, rightly = (percent(each).removesuffix("%") for each in (rate, most))
+        return (
+            f"A test decides from the release whether {self.claim}. Under the same condition and on average, a test "
+            f"that wrongly names {named} of "
+            f"100 {who} are not in the table (a false-positive rate of {percent(rate)}) rightly names at most "
+            f"{rightly} of 100 {who} are (its true-positive rate)."
+        )
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -130,6 +178,19 @@ def percent(probability: float) -> str:
     ('18%', '1%', '98.8%', '100%')
     """
     return f"{round_up(100 * probability, 2 if probability < 0.9 else 3)}%"
+
+
+def one_in(probability: float) -> str:
+    """A small probability for people, rounded up.
+
+    >>> one_in(2e-6), one_in(1.2e-6), one_in(0.3), one_in(0.0)
+    ('1 in 500,000', '1 in 830,000', '1 in 3', '0')
+    """
+    if probability <= 0:
+        return "0"
+    times = 1 / probability * (1 + 1e-9)  # 1 / 2e-6 may be a little less than 500,000
+    step = 10 ** max(math.floor(math.log10(times)) - 1, 0)
+    return f"1 in {math.floor(times / step) * step:,}"
 
 
 def _markdown(table: Sequence[tuple[str, ...]]) -> str:

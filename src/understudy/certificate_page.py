@@ -6,6 +6,7 @@ Like the text, it is made from a `Statement` and checksums alone.
 import html
 import importlib.resources
 import os
+import re
 from collections.abc import Mapping
 
 from markdown_it import MarkdownIt
@@ -38,18 +39,25 @@ def to_html(statement: Statement, checksums: Mapping[str, str] = NO_CHECKSUMS) -
     )
     title = "Privacy certificate" if name is None else f"Privacy certificate: {name}"
     head = f"<h1>{_esc(name or 'Synthetic data release')}</h1>"
+    body = (
+        f'<header><p class="kind">Privacy certificate</p>{head}{_seal(statement)}</header>'
+        f'<section class="verdict">{markdown_to_html(_blocks(verdict(statement, with_figures=False)))}</section>'
+        f'<dl>{facts}{digests}</dl><section class="details">{markdown_to_html(_blocks(sections(statement)))}</section>'
+    )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">'
-        f"<title>{_esc(title)}</title><style>{style}</style></head><body><main>"
-        f'<header><p class="kind">Privacy certificate</p>{head}{_seal(statement)}</header>'
-        f'<section class="verdict">{markdown_to_html(_blocks(verdict(statement, with_figures=False)))}</section>'
-        f'<dl>{facts}{digests}</dl><section class="details">{markdown_to_html(_blocks(sections(statement)))}</section>'
-        "</main></body></html>\n"
+        f"<title>{_esc(title)}</title><style>{style}</style></head>"
+        f"<body><main>{_keep_exponents(body)}</main></body></html>\n"
     )
+
+
+def _keep_exponents(body: str) -> str:
+    """No line break inside a number such as 2e-06, where browsers break after the hyphen."""
+    return re.sub(r"(?<![\w.-])\d[\d.]*e-\d+(?![\w-])", r'<span class="number">\g<0></span>', body)
 
 
 def write_page(

@@ -276,6 +276,10 @@ def test_delta(delta: str, words: str, said) -> None:
 
 def test_privacy_has_to_be_said(said) -> None:
     assert "--not-private" in said("fit", "good.csv", "-o", "r")
+    assert "--accuracy" in (unset := said("plan", "good.toml"))
+    assert "--not-private" not in unset
+    for command in (("plan", "good.toml"), ("audit", "--method", "mst")):
+        assert "use fit or synth with --not-private" in said(*command, "--epsilon", "0")
     assert "cannot be combined" in said("fit", "good.csv", "-o", "r", "--epsilon", "1", "--not-private")
     assert "--delta" in said("fit", "good.csv", "-o", "r", "--delta", "1e-6", "--not-private")
 

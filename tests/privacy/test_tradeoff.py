@@ -250,6 +250,17 @@ def test_beliefs_pass_the_bound_with_the_stated_probability_at_most(
             assert exceeding(side, prior, most) <= probability
 
 
+def test_people_who_come_together_exceed_the_bound_of_one() -> None:
+    """The condition of a bound on beliefs is needed: five people of a household are all in the table or all absent."""
+    stddev, prior, probability = 3.0, 0.1, 0.01
+    bound = bounds_of(DiscreteGaussian(stddev)).largest_posterior(prior, probability=probability)
+    values = np.arange(-60, 66)
+    masses = [np.exp(-((values - size) ** 2) / (2 * stddev**2)) for size in (5, 0)]
+    household = masses[0] / masses[0].sum(), masses[1] / masses[1].sum()
+    assert exceeding(discrete_gaussian(stddev), prior, bound) <= probability
+    assert exceeding(household, prior, bound) > 0.5
+
+
 def test_beliefs_of_someone_who_does_not_know_the_other_rows() -> None:
     """A count with noise, of an unknown number of other rows."""
     rng = np.random.default_rng(1)

@@ -32,6 +32,7 @@ from understudy.cli.options import (
     Target,
     Terse,
     Where,
+    check_ending,
     check_json,
     check_outputs,
     named_tables,
@@ -235,6 +236,7 @@ def certificate(
 
     check_json(json_file, force)
     if html is not None:
+        check_ending("--html", html, (".html", ".htm"))
         check_writable(html, force=force)
     statement, checksums = read_certified(folder)
     if json_file != "-":
@@ -365,6 +367,11 @@ def plan(
 
     if epsilon is not None and accuracy is not None:
         raise ConfigError("--epsilon and --accuracy cannot be combined. Remove one of them.")
+    if epsilon is None and accuracy is None:
+        raise ConfigError(
+            "Set the privacy budget: --epsilon 1 (smaller is more private), or the accuracy that it must allow: "
+            '--accuracy "2-way 1%".'
+        )
     guarantee = read_guarantee(epsilon, delta, False) if accuracy is None else None
     declared = Schema.read(schema)
     declared = declared if target is None else declared.with_target(target)

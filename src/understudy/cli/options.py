@@ -377,14 +377,19 @@ def check_outputs(
         if out is None:
             continue
         ends = endings.get(option, (".html", ".htm"))
-        if Path(out).suffix.lower() not in ends:
-            raise ConfigError(f"{option} {out}: expected a file name ending in {' or '.join(ends)}.")
+        check_ending(option, out, ends)
         refuse_release(out)
         place = os.path.realpath(out)
         if place in taken:
             raise ConfigError(f"{option} {out}: that file {taken[place]} as well. Choose another name.")
         taken[place] = "is written"
         check_writable(out, force=force)
+
+
+def check_ending(option: str, out: Path | str, ends: Sequence[str]) -> None:
+    """Refuses other file names, such as that of a table."""
+    if Path(out).suffix.lower() not in ends:
+        raise ConfigError(f"{option} {out}: expected a file name ending in {' or '.join(ends)}.")
 
 
 def named_tables(sources: list[str]) -> dict[str, str]:

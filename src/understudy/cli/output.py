@@ -152,7 +152,8 @@ def _show_meaning(statement: "Statement", console: "Console") -> None:
     meaning = statement_meaning(statement)
     if meaning is None:
         return
-    console.print(f"What it means: {meaning.sentence[:1].lower()}{meaning.sentence[1:]}", markup=False)
+    sentence = " ".join(meaning.sentences)
+    console.print(f"What it means: {sentence[:1].lower()}{sentence[1:]}", markup=False)
     heads, *rows = meaning.belief_table()
     table = Table(*heads, box=box.SIMPLE_HEAD, pad_edge=False)
     for column in table.columns[1:]:

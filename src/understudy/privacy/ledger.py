@@ -142,7 +142,7 @@ def _check_epsilon(epsilon: float) -> None:
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or math.isnan(epsilon):
         found = f"the text {epsilon!r}. Write it without quotes" if isinstance(epsilon, str) else repr(epsilon)
         raise ConfigError(f"epsilon must be a number, found {found}. 1 is a common choice.")
-    hint = "For a baseline without privacy use --not-private (in Python: Guarantee.not_private())."
+    hint = "For a baseline without privacy use fit or synth with --not-private (in Python: Guarantee.not_private())."
     if math.isinf(epsilon) and epsilon > 0:
         raise ConfigError(f"epsilon must be finite, found infinity. {hint}")
     if epsilon <= 0:

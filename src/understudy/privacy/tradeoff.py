@@ -30,6 +30,7 @@ from understudy.privacy.plan import Query
 from understudy.privacy.statement import Statement
 
 POINTS = 2000  # of the curve; with fewer, the bounds are looser but still valid
+DISAGREEMENT = 0.01  # relative; more than the difference between a stated delta and that of the curve
 ROUNDING = 1e-9  # relative; sums of a million floating-point numbers are more exact than this
 
 
@@ -136,6 +137,9 @@ def statement_tradeoff(statement: Statement) -> TradeOff:
     reach = max(part.curve.reach(statement.delta) for part in parts)
     epsilons = np.unique([*np.linspace(0, reach, POINTS), statement.epsilon])
     deltas = np.max([part.deltas(epsilons) for part in parts], axis=0)
+    at_epsilon = deltas[np.searchsorted(epsilons, statement.epsilon)]
+    if at_epsilon > statement.delta * (1 + DISAGREEMENT):  # of a file that was altered; no run ends like this
+        raise _disagreement(statement)
     return TradeOff(epsilons, np.minimum(deltas * (1 + ROUNDING), 1.0))
 
 
@@ -166,20 +170,21 @@ class _Part:
         grid = accounting.grid_for(statement.epsilon_target)
         spent = spent or accounting.spent(events, statement.delta - lists, grid=grid)
         curve = _pld_curve(events, grid) if spent.pld <= spent.rdp else _RenyiCurve.of(events)
+        if curve is None:
+            raise _disagreement(statement)
         return cls(curve, lists + accounting.tail_delta(events))
 
     def deltas(self, epsilons: np.ndarray) -> np.ndarray:
         return self.curve.deltas(epsilons) + self.added_delta
 
 
-def _pld_curve(events: tuple[Event, ...], grid: float) -> _Curve:
-    """In closed form where all noise is Gaussian, as in `accounting.pld_epsilon`."""
+def _pld_curve(events: tuple[Event, ...], grid: float) -> _Curve | None:
+    """In closed form where all noise is Gaussian, as in `accounting.pld_epsilon`; None if it cannot hold all events."""
     mu_squared = [event.gaussian_mu_squared for event in events if event.gaussian_mu_squared is not None]
     if len(mu_squared) == len(events):
         return _GaussianCurve(math.sqrt(sum(mu_squared)))
     joint = accounting.composed_pld(events, grid)
-    assert joint is not None, "an accountant that gave the figure holds all events"
-    return _LossCurve(joint)
+    return None if joint is None else _LossCurve(joint)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,6 +259,13 @@ class _RenyiCurve:
         # At epsilon zero delta is the total variation: the inequalities of Pinsker, and of Bretagnolle and Huber.
         total_variation = min(math.sqrt(divergences.min() / 2), math.sqrt(-math.expm1(-divergences.min())))
         return np.minimum(np.exp(np.minimum(bounds, 0.0)), total_variation)
+
+
+def _disagreement(statement: Statement) -> ConfigError:
+    return ConfigError(
+        f"The certificate states epsilon {statement.epsilon:g} at delta {statement.delta:g}, but its queries do not "
+        "support these figures: the file was altered or damaged. Use the original release."
+    )
 
 
 def _check_probability(name: str, value: float) -> None:
