@@ -155,8 +155,10 @@ class ConditionError(UnderstudyError):
         """The column that does not exist, or that the condition leaves without a value; None: another fault."""
 
 
-def did_you_mean(found: object, known: Iterable[object]) -> str:
+def did_you_mean(found: object, known: Iterable[object], *, cutoff: float = 0.6) -> str:
     """A hint at the known name nearest to `found`, with a space before it; empty where none is near.
+
+    `cutoff`: how similar it must be, up to 1 for equal names.
 
     >>> did_you_mean("Sexx", ["age", "sex"])
     " Did you mean 'sex'?"
@@ -165,5 +167,5 @@ def did_you_mean(found: object, known: Iterable[object]) -> str:
     if not isinstance(found, str) or not names:
         return ""
     by_lowercase = {name.lower().strip(): name for name in reversed(names)}
-    near = difflib.get_close_matches(found.lower().strip(), by_lowercase, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(found.lower().strip(), by_lowercase, n=1, cutoff=cutoff)
     return f" Did you mean {by_lowercase[near[0]]!r}?" if near else ""

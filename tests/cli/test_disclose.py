@@ -1,6 +1,7 @@
 """`disclose` on the command line: what it finds beside a table, prints and writes; and the section of `evaluate`."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,47 @@ def test_what_synth_left_is_found(
     assert document["combinations"]["columns"] == ["sex", "region"]
     assert WARNING in page
     assert "Allowed: the largest true-positive rate" in page
+    assert "No findings. Compared with a guarantee of epsilon 1." in page
+    assert "<nav" not in page
+    assert "Note: The held-out rows were left out of the real table." in out
+    for name in ("report.html", "report.json"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
     for sentence in document["sentences"].values():
         assert sentence in out
     assert "The guarantee (epsilon" in document["sentences"]["Membership"]
+
+
+def test_the_holdout_of_the_release_may_be_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The real table still has its rows: they are removed, as if the file had been found."""
+    monkeypatch.chdir(folder)
+    documents = []
+    for named in ([], ["--holdout", str(folder / "fake.holdout.csv")]):
+        assert run(["disclose", "people.csv", "fake.csv", *named, "--target", "sex", "--json", "-", "-q"]) == 0
+        documents.append(json.loads(capsys.readouterr().out))
+    assert documents[0] == documents[1]
+    (folder / "fake.holdout.csv").rename(folder / "elsewhere.csv")  # now it is any file
+    try:
+        assert run(["disclose", "people.csv", "fake.csv", "--holdout", "elsewhere.csv", "-q"]) == 2
+        assert "give the table without them" in capsys.readouterr().err
+    finally:
+        (folder / "elsewhere.csv").rename(folder / "fake.holdout.csv")
+
+
+def test_the_table_fits_into_80_columns(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Intervals stay whole, and without a certificate nothing is said to be allowed."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "80")
+    page = tmp_path / "report.html"
+    options = ["--holdout", "others.csv", "--target", "sex", "--report", str(page), "-q"]
+    assert run(["disclose", "people.csv", "copy.csv", *options, "--fail-on-finding"]) == 1
+    table = capsys.readouterr().out.partition("chosen for  ")[2]
+    assert len(re.findall(r"\([\d.]+ to [\d.]+\)", table)) == 6
+    assert "allowed" not in table
+    assert "3 findings: copies, membership, attributes." in page.read_text()
 
 
 def test_a_copy_beside_a_certificate_is_not_explained_by_it(
@@ -81,7 +120,7 @@ def test_a_copy_beside_a_certificate_is_not_explained_by_it(
     assert captured.err.strip() == WARNING
     document = json.loads(captured.out)
     assert document["findings"] == ["copies", "membership", "ceiling", "attributes"]
-    assert "not explained by the guarantee" in document["sentences"]["Membership"]
+    assert "the guarantee does not explain this table" in document["sentences"]["Membership"]
     assert [each["column"] for each in document["attributes"]] == ["smokes"]
 
 
@@ -105,6 +144,8 @@ def test_the_report_of_evaluate_has_a_section(
         (["people.csv", "copy.csv", "--holdout", "people.csv"], "The holdout overlaps the real table"),
         (["people.csv", "absent.csv", "--holdout", "others.csv"], "absent.csv does not exist"),
         (["people.csv", "copy.csv", "--holdout", "others.csv", "--quasi-identifiers", "sexx"], "Did you mean 'sex'?"),
+        (["people.csv", "copy.csv", "--holdout", "others.csv", "--min-cell", "0"], "(--min-cell) must be"),
+        (["people.csv", "copy.csv", "--holdout", "others.csv", "--target", "nope"], "evaluated column. Expected some"),
         (
             ["people.csv", "copy.csv", "--holdout", "others.csv", "--report", "others.csv"],
             "expected a file name ending",

@@ -15,6 +15,7 @@ import understudy as us
 from tests.disclosure.made_tables import draw_common, draw_people
 from understudy.disclosure.disclose import FALSE_ALARM_RATE, Disclosure, Finding
 from understudy.disclosure.membership import Ceiling, _auc
+from understudy.disclosure.sentences import percent
 from understudy.evaluation.scorecard import refuse_release
 from understudy.privacy.tradeoff import statement_tradeoff
 
@@ -235,8 +236,24 @@ def test_the_document_is_json_and_repeats_with_the_seed(
     first, again, other = (json.dumps(report.to_json(), allow_nan=False) for report in reports)
     assert first == again != other
     of_others.save(tmp_path / "report.json")
+    assert (tmp_path / "report.json").stat().st_mode & 0o777 == 0o600
     assert json.loads((tmp_path / "report.json").read_text()) == json.loads(first)
     assert of_others.to_json()["warning"] == "This report contains statistics of the real data. Do not share it."
+
+
+def test_the_sentence_on_membership_says_what_the_attack_was_chosen_for(
+    of_copy: Disclosure, of_others: Disclosure
+) -> None:
+    point = of_others.membership.points[0]
+    rate = point.true_positives
+    low, value, high = (percent(part) for part in (rate.low, rate.value, rate.high))
+    expected = f"recognised {value} (99 % interval {low} to {high}) of the training rows"
+    assert expected in of_others.sentences["Membership"]
+    assert "beyond chance. The attack chosen for 1 % false positives, '" in of_others.sentences["Membership"]
+    assert (
+        "Training rows can be recognised. The attack chosen for 1 % false positives, 'exact copies'"
+        in of_copy.sentences["Membership"]
+    )
 
 
 def test_no_words_of_approval(of_copy: Disclosure, of_others: Disclosure) -> None:

@@ -2,11 +2,12 @@
 
 import pandas as pd
 import pytest
+from scipy.stats import binom
 
 import understudy as us
 from tests.disclosure.made_tables import draw_common, draw_people
 from understudy.disclosure.disclose import Disclosure
-from understudy.disclosure.inputs import read_tables
+from understudy.disclosure.inputs import SHARED_ALARM, read_tables, warn_of_shared_rows
 from understudy.tables import ReadOptions
 
 TRAIN, HELD, FAKE = draw_people(500, 1), draw_people(300, 2), draw_people(300, 3)
@@ -32,6 +33,46 @@ def test_a_holdout_that_was_fitted_is_refused() -> None:
 
 def test_a_holdout_of_which_a_tenth_was_fitted_is_refused() -> None:
     refused(us.TableError, "The holdout overlaps the real table", holdout=pd.concat([HELD, TRAIN[:60]]))
+    refused(us.TableError, "give the table without them, which was fitted", holdout=pd.concat([HELD, TRAIN[:60]]))
+
+
+def test_a_few_rows_in_both_tables_are_warned_of() -> None:
+    """Too few to be refused; the number of shared rows is in the report."""
+    holdout = pd.concat([HELD[:290], TRAIN[:10]])
+    found = us.disclose(TRAIN, FAKE, holdout=holdout, secrets=["sex"])
+    assert found.warnings[0].startswith("10 held-out rows equal one training row and no other real row; duplicates")
+    assert "suggest about 0 by chance" in found.warnings[0]
+    assert found.to_json()["warnings"] == list(found.warnings)
+
+
+def test_a_random_split_of_a_table_with_twins_is_rarely_warned_of() -> None:
+    """Fails with probability below 1e-4 if the warning has the stated false-alarm rate."""
+    table = read(draw_people(900, 1, decimals=-1), draw_people(300, 2, decimals=-1)).real
+    warned = sum(bool(warn_of_shared_rows(*table.split(0.7, seed=seed))) for seed in range(1000))
+    assert warned <= binom.ppf(1 - 1e-4, 1000, SHARED_ALARM)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "text"),
+    [
+        ("height", "abc", "height: no synthetic value is a number; not compared."),
+        ("sex", "unheard of", "sex: no synthetic value is one of the categories; not compared."),
+    ],
+)
+def test_a_column_without_a_readable_synthetic_value_is_left_out(column: str, values: str, text: str) -> None:
+    """Copies are then found in the other columns."""
+    schema = {
+        "columns": {
+            **{name: {"kind": "real", "bounds": [-90, 90]} for name in ("height", "weight", "income")},
+            **{name: {"kind": "categorical", "categories": list(TRAIN[name].unique())} for name in ("sex", "region")},
+        }
+    }
+    found = us.disclose(TRAIN, TRAIN.assign(**{column: values}), holdout=HELD, schema=schema)
+    assert found.warnings == (text,)
+    assert found.membership.copies.training.value == 1
+    assert column not in [each.column for each in found.attributes]
+    schema["columns"] = {column: schema["columns"][column]}
+    refused(us.TableError, "No column of the synthetic table", fake=FAKE.assign(**{column: values}), schema=schema)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -53,7 +94,9 @@ def test_an_overlap_of_a_table_with_common_rows_is_refused() -> None:
 
 def test_a_small_holdout_is_refused_with_the_reason() -> None:
     refused(us.TableError, "The holdout has 199 rows.*at least 200 are needed, because false", holdout=HELD[:199])
-    refused(us.TableError, "The real table has 199 rows", real=TRAIN[:199])
+    refused(us.TableError, "The holdout has 1 row to attack", holdout=HELD[:1])
+    refused(us.TableError, "The real table has 60 training rows.*or hold out fewer rows", real=TRAIN[:60])
+    refused(us.TableError, "The real table has 199 training rows", real=TRAIN[:199])
     refused(us.TableError, "The synthetic table has 99 rows; at least 100", fake=FAKE[:99])
     assert isinstance(us.disclose(TRAIN[:200], FAKE[:100], holdout=HELD[:200], secrets=["sex"]), Disclosure)
 
@@ -73,8 +116,12 @@ def test_missing_columns_are_refused_with_the_table_that_lacks_them() -> None:
 
 
 def test_unknown_columns_are_refused() -> None:
-    refused(us.ConfigError, "quasi-identifiers: 'sexx' is not.*Did you mean 'sex'", quasi_identifiers=["sexx"])
-    refused(us.ConfigError, "secret columns: 'money' is not an evaluated column", secrets=["money"])
+    refused(us.ConfigError, "quasi-identifiers.*: 'sexx' is not.*Did you mean 'sex'", quasi_identifiers=["sexx"])
+    refused(
+        us.ConfigError,
+        r"secret columns \(--target\): \'money\' is not an evaluated column\. Expected",
+        secrets=["money"],
+    )
     refused(us.ConfigError, "must be a list of columns", quasi_identifiers="sex")
     refused(us.ConfigError, "no column to guess 'sex' from", secrets=["sex"], quasi_identifiers=["sex"])
 
@@ -94,7 +141,7 @@ def test_a_secret_column_of_nulls_is_refused() -> None:
 
 def test_wrong_settings_are_refused() -> None:
     refused(us.ConfigError, "seed must be", seed=-1)
-    refused(us.ConfigError, "min_cell must be", min_cell=1)
+    refused(us.ConfigError, r"min_cell \(--min-cell\) must be", min_cell=1)
     refused(us.ConfigError, "statement must be a release", statement="fake.release")
     refused(us.TableError, "absent.csv does not exist", real="absent.csv")
 
@@ -125,7 +172,7 @@ def test_a_table_without_the_unit_is_refused() -> None:
 def test_units_in_both_tables_are_refused() -> None:
     schema = {"table": {"unit": "person"}, "columns": {"person": {"kind": "id"}, "sex": {"kind": "categorical"}}}
     ours, theirs = TRAIN.assign(person=range(500)), HELD.assign(person=range(499, 799))
-    refused(us.TableError, "1 values of the unit 'person' are in both", real=ours, holdout=theirs, schema=schema)
+    refused(us.TableError, "both have 1 value of the unit 'person'", real=ours, holdout=theirs, schema=schema)
 
 
 def test_categories_and_ranges_come_from_both_real_tables() -> None:

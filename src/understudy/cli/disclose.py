@@ -1,5 +1,6 @@
 """The command `disclose`: its options, and what it prints."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,7 +51,12 @@ Release = Annotated[
 
 @takes_reading_options
 def disclose(
-    real: Annotated[str, typer.Argument(help="The real rows that the synthetic table was made from.")],
+    real: Annotated[
+        str,
+        typer.Argument(
+            help="The real rows that the synthetic table was made from. Rows that 'synth --split' held out are removed."
+        ),
+    ],
     synthetic: Annotated[str, typer.Argument(help="The synthetic table, from any generator.")],
     reading: "ReadOptions",
     holdout: Holdout = None,
@@ -64,6 +70,10 @@ def disclose(
     report: Annotated[Path | None, typer.Option("--report", help="Write an HTML report.")] = None,
     json_file: JsonFile = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of subsamples, splits and models.")] = 0,
+    fail_on_finding: Annotated[
+        bool,
+        typer.Option("--fail-on-finding", help="Exit with code 1 if there is a finding; by default the code is 0."),
+    ] = False,
     force: Force = False,
     quiet: Terse = False,
 ) -> None:
@@ -99,26 +109,36 @@ def disclose(
             secrets=secrets or None,
             min_cell=min_cell,
             statement=known.statement,
-            holdout_from_split=holdout is None,
+            holdout_from_split=_is_from_split(holdout, known),
             reading=reading,
             seed=seed,
             progress=progress,
         )
-    if json_file is not None:
-        write_json(found.to_json(), json_file, force=force)
+    if json_file is not None and json_file != "-":
+        found.save(json_file, force=force)
     if report is not None:
         write_disclosure(report, found, force=force)
     typer.echo(WARNING, err=json_file == "-")
     if json_file == "-":  # standard output is the document
-        return
-    if declared is None:
-        evaluating.say_sources(known, holdout)
-    show_disclosure(found)
-    written = [str(path) for path in (report, json_file) if path is not None]
-    echo(
-        f"Wrote {' and '.join(written)}" if written else "More: --report disclosure.html, --json disclosure.json",
-        quiet=quiet,
-    )
+        write_json(found.to_json(), json_file, force=force)
+    else:
+        if declared is None:
+            evaluating.say_sources(known, holdout)
+        show_disclosure(found)
+        written = [str(path) for path in (report, json_file) if path is not None]
+        echo(
+            f"Wrote {' and '.join(written)}" if written else "More: --report disclosure.html, --json disclosure.json",
+            quiet=quiet,
+        )
+    if fail_on_finding and found.findings:
+        raise typer.Exit(1)
+
+
+def _is_from_split(holdout: str | None, known: evaluating.KnownRelease) -> bool:
+    """Whether the held-out rows are those that `synth --split` wrote beside the table, named or not."""
+    if known.holdout is None or holdout is None:
+        return known.holdout is not None
+    return os.path.realpath(holdout) == os.path.realpath(known.holdout)
 
 
 def _names(given: str | None) -> tuple[str, ...]:
@@ -134,20 +154,24 @@ def show_disclosure(found: "Disclosure") -> None:
 
     from understudy.disclosure.sentences import ATTACK_NAMES, percent_up, percents
 
+    has_ceiling = found.membership.ceiling.statement is not None
     console, grid = Console(), Table.grid(padding=(0, 2))
     for warning in found.warnings:
         console.print(Text(f"Warning: {warning}"))
+    for note in found.notes:
+        console.print(Text(f"Note: {note}"))
     for heading, sentence in found.sentences.items():
         grid.add_row(Text(heading, style="bold"), Text(sentence))
     console.print(grid)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in ("chosen for", "attack"):
         table.add_column(title)
-    for title in ("true positives", "false positives", "allowed"):
+    for title in ("true positives", "false positives", *["allowed"] * has_ceiling):
         table.add_column(title, justify="right")
     for point in found.membership.points:
-        allowed = "-" if point.ceiling is None else percent_up(point.ceiling)
-        table.add_row(point.aim, ATTACK_NAMES[point.attack], *percents(point), allowed)
+        allowed = [] if point.ceiling is None else [percent_up(point.ceiling)]
+        rates = [rate.replace(" (", "\n(") for rate in percents(point)]  # an interval is not broken at its end
+        table.add_row(point.aim, ATTACK_NAMES[point.attack], *rates, *allowed)
     console.print(table)
 
 
@@ -182,7 +206,7 @@ def add_disclosure(
                     holdout=held,
                     schema=known.schema,
                     statement=known.statement if known.of == name else None,
-                    holdout_from_split=holdout is None,
+                    holdout_from_split=_is_from_split(holdout, known),
                     reading=reading,
                     progress=progress,
                 )

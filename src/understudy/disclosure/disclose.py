@@ -6,7 +6,6 @@ Not private: it reads all real rows. It needs no generator, so the table may com
 import dataclasses
 import datetime
 import enum
-import json
 import os
 from collections.abc import Sequence
 from typing import Protocol
@@ -26,7 +25,7 @@ from understudy.evaluation.scorecard import Scorecard, refuse_release
 from understudy.evaluation.scores import Json
 from understudy.privacy.ledger import Statement
 from understudy.progress import ShowProgress, open_progress, stretch_progress
-from understudy.run.atomic import atomic_write
+from understudy.run.atomic import atomic_write, json_bytes
 from understudy.schema import SchemaSource, as_schema
 from understudy.summary import Summarized, Summary
 from understudy.tables import ReadOptions
@@ -35,6 +34,8 @@ FORMAT, VERSION = "understudy-disclosure", 1
 WARNING = "This report contains statistics of the real data. Do not share it."
 FALSE_ALARM_RATE = 0.01
 """The largest probability of any finding, for a table that does not depend on which rows were held out."""
+PRIVATE = 0o600
+"""The mode of a file with a report."""
 CHECKS = 4
 """Copies, attacks, attribute inference and combinations: each gets an equal fraction of the false-alarm rate."""
 DRIFT_ALARM = 1e-3
@@ -80,32 +81,40 @@ class Disclosure(Summarized):
     combinations: Combinations | None
     """None: no quasi-identifiers were named."""
     notes: tuple[str, ...]
+    table_warnings: tuple[str, ...] = ()
+    """What may make the tables misleading."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What was found beyond chance.
 
-        If the table does not depend on which rows were held out, there is any finding with probability at most
+        If the table does not depend on which rows were held out, the probability of any finding is at most
         `FALSE_ALARM_RATE`. `CEILING` compares intervals with a bound that holds on average over releases, and has no
-        such rate of its own; held-out rows of another population say nothing about it.
+        false-alarm rate of its own; it is not reported if the held-out rows are from another population.
         """
         allowed = FALSE_ALARM_RATE / CHECKS
         points, copies = self.membership.points, self.membership.copies
         found = {
             Finding.COPIES: copies.p_value <= allowed,
             Finding.MEMBERSHIP: min(point.p_value for point in points) * len(points) <= allowed,
-            Finding.CEILING: bool(self.membership.beyond_ceiling) and not self.warnings,
+            Finding.CEILING: bool(self.membership.beyond_ceiling) and not self.has_drifted,
             Finding.ATTRIBUTES: any(each.p_value * len(self.attributes) <= allowed for each in self.attributes),
             Finding.COMBINATIONS: self.combinations is not None and self.combinations.once.p_value <= allowed,
         }
         return tuple(finding for finding, is_found in found.items() if is_found)
 
     @property
+    def has_drifted(self) -> bool:
+        """Whether the held-out rows seem to be from another population."""
+        return self.membership.drift_p_value <= DRIFT_ALARM
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What may make the figures misleading."""
-        if self.membership.drift_p_value > DRIFT_ALARM:
-            return ()
+        if not self.has_drifted:
+            return self.table_warnings
         return (
+            *self.table_warnings,
             "The held-out rows differ from the training rows more than a random split explains. Differences below may "
             "be due to that and not to disclosure. Hold out rows at random.",
         )
@@ -148,10 +157,11 @@ class Disclosure(Summarized):
         }
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the report as JSON, atomically; never into a release, which may be shared."""
+        """Write the report as JSON, atomically, for its owner alone; never into a release, which may be shared."""
         refuse_release(path)
         with atomic_write(path, force=force) as file:
-            file.write((json.dumps(self.to_json(), ensure_ascii=False, allow_nan=False) + "\n").encode())
+            os.chmod(file.name, PRIVATE)
+            file.write(json_bytes(self.to_json()))
 
     def add_to(self, scorecard: Scorecard) -> Scorecard:
         """The scorecard of the same synthetic table with this report, for `write_report`."""
@@ -220,7 +230,7 @@ def disclose(
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
         raise ConfigError(f"seed must be a whole number from 0 to 2^32 - 1, found {seed!r}.")
     if isinstance(min_cell, bool) or not isinstance(min_cell, int) or min_cell < 2:
-        raise ConfigError(f"min_cell must be a whole number of at least 2, found {min_cell!r}.")
+        raise ConfigError(f"min_cell (--min-cell) must be a whole number of at least 2, found {min_cell!r}.")
     declared = None if schema is None else as_schema(schema)
     ceiling = Ceiling.of(_statement_of(statement))
     with open_progress(progress, "attacking") as shown:
@@ -235,7 +245,7 @@ def disclose(
             reading=reading or ReadOptions(),
             seed=int(seed),
         )
-        known = find_columns(tables.layout, quasi_identifiers, "quasi-identifiers")
+        known = find_columns(tables.layout, quasi_identifiers, "quasi-identifiers (--quasi-identifiers)")
         chosen = _find_secrets(tables, secrets, known)
         parts = (tables.real, tables.holdout, tables.synthetic)
         report(0.1, "membership")
@@ -246,7 +256,7 @@ def disclose(
         report(1.0, "attacked")
     rows = {name: getattr(tables, name).num_rows for name in ("real", "holdout", "synthetic")}
     name = name_of(synthetic, "synthetic")
-    return Disclosure(name, rows, int(seed), membership, attributes, combinations, tables.notes)
+    return Disclosure(name, rows, int(seed), membership, attributes, combinations, tables.notes, tables.warnings)
 
 
 def _statement_of(given: Statement | HasStatement | None) -> Statement | None:
@@ -260,7 +270,7 @@ def _find_secrets(tables: DisclosureTables, secrets: Sequence[str] | None, known
     """The columns to guess. Named ones must have values, and a column to guess them from."""
     if secrets is None:
         return tuple(name for name in tables.layout.names if name not in known) or tables.layout.names
-    names = find_columns(tables.layout, secrets, "secret columns")
+    names = find_columns(tables.layout, secrets, "secret columns (--target)")
     for name in names:
         if not has_values(tables.real, name).any() or not has_values(tables.holdout, name).any():
             raise TableError(f"The secret column {name!r} has only nulls. Name a column with values.", column=name)

@@ -7,11 +7,14 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from scipy.stats import binom
 
+from understudy.disclosure.attributes import has_values
 from understudy.disclosure.rates import Rate, excess_p_value
+from understudy.disclosure.sentences import count_of
 from understudy.errors import ConfigError, SchemaError, TableError, did_you_mean
 from understudy.evaluation.inputs import path_of
-from understudy.evaluation.table import EncodedTable, Layout
+from understudy.evaluation.table import ColumnSpec, EncodedTable, Layout
 from understudy.evaluation.validity import fingerprints
 from understudy.schema import Schema
 from understudy.schema.values import format_list
@@ -27,6 +30,10 @@ PART_OF = 0.99
 rounded."""
 OVERLAP_ALARM = 1e-6
 """The probability that rows held out at random are refused as overlapping."""
+SHARED_ALARM = 1e-3
+"""The probability of a warning that rows are in both tables, if they were held out at random."""
+SIMILAR = 0.7
+"""How similar a column must be to be suggested; all columns are listed anyway."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +44,7 @@ class DisclosureTables:
     holdout: EncodedTable
     synthetic: EncodedTable
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def layout(self) -> Layout:
@@ -68,7 +76,7 @@ def read_tables(
         _require_columns(part, names, what)
     both = pa.concat_tables([table.select(names), held.select(names)], promote_options="permissive")
     layout = Layout.of(both, dataclasses.replace(kinds, drafted=schema is None or schema.drafted))
-    layout = dataclasses.replace(layout, schema=kinds)
+    layout, warnings = _leave_out_unreadable(dataclasses.replace(layout, schema=kinds), fake)
     notes = list(layout.notes)
     encoded, test = layout.read(table, "real table"), layout.read(held, "holdout")
     if from_split and (rest := _rows_without(encoded, test)) is not None:
@@ -81,7 +89,8 @@ def read_tables(
         notes.append(f"One row of each value of {kinds.unit!r} was drawn, since rows of one unit are not independent.")
     _check_sizes(encoded, test, fake)
     _refuse_overlap(encoded, test, seed)
-    return DisclosureTables(encoded, test, layout.read(fake, "synthetic table"), tuple(notes))
+    warnings += warn_of_shared_rows(encoded, test)
+    return DisclosureTables(encoded, test, layout.read(fake, "synthetic table"), tuple(notes), tuple(warnings))
 
 
 def find_columns(layout: Layout, names: Sequence[str], what: str) -> tuple[str, ...]:
@@ -90,9 +99,10 @@ def find_columns(layout: Layout, names: Sequence[str], what: str) -> tuple[str, 
         raise ConfigError(f"{what} must be a list of columns, not a string.")
     for name in names:
         if name not in layout.names:
-            known = "" if name not in layout.schema else " It is dropped, an id, free text or empty."
+            known = " It is dropped, an id, free text, empty or unreadable." if name in layout.schema else ""
+            hint = did_you_mean(name, layout.names, cutoff=SIMILAR)
             raise ConfigError(
-                f"{what}: {name!r} is not an evaluated column.{known}{did_you_mean(name, layout.names)} "
+                f"{what}: {name!r} is not an evaluated column.{known}{hint} "
                 f"Expected some of {format_list(list(layout.names))}."
             )
     return tuple(dict.fromkeys(names))
@@ -127,17 +137,49 @@ def _require_columns(table: pa.Table, names: Sequence[str], what: str) -> None:
         )
 
 
+def _leave_out_unreadable(layout: Layout, synthetic: pa.Table) -> tuple[Layout, list[str]]:
+    """The layout without columns that have no readable synthetic value, and a warning for each of them.
+
+    With such a column no synthetic row would equal a real one, and copies would not be found.
+    """
+    table = layout.read(synthetic, "synthetic table")
+    unreadable = [spec for spec in layout.columns if not _is_readable(table, spec)]
+    if len(unreadable) == len(layout.columns):
+        raise TableError(
+            "No column of the synthetic table has a value that can be read. Check its file and the schema."
+        )
+    warnings = [f"{spec.name}: no synthetic value is {_expected(spec)}; not compared." for spec in unreadable]
+    kept = tuple(spec for spec in layout.columns if spec not in unreadable)
+    return dataclasses.replace(layout, columns=kept), warnings
+
+
+def _expected(spec: ColumnSpec) -> str:
+    if not spec.is_numeric:
+        return "one of the categories"
+    return "a date" if spec.kind.startswith("date") else "a number"
+
+
+def _is_readable(table: EncodedTable, spec: ColumnSpec) -> bool:
+    values = table[spec.name]
+    readable = has_values(table, spec.name) if spec.is_numeric else values < len(spec.categories)
+    return bool(readable.any())
+
+
 def _check_sizes(real: EncodedTable, holdout: EncodedTable, synthetic: pa.Table) -> None:
-    for table, what in ((holdout, "holdout"), (real, "real table")):
-        if table.num_rows < MIN_ROWS:
-            raise TableError(
-                f"The {what} has {table.num_rows:,} rows to attack; at least {MIN_ROWS} are needed, because false "
-                f"positives are counted on a quarter of the held-out rows. Hold out more rows, such as a fifth."
-            )
+    if holdout.num_rows < MIN_ROWS:
+        raise TableError(
+            f"The holdout has {count_of(holdout.num_rows, 'row')} to attack; at least {MIN_ROWS} are needed, because "
+            "false positives are counted on a quarter of them. Hold out more rows, such as a fifth."
+        )
+    if real.num_rows < MIN_ROWS:
+        raise TableError(
+            f"The real table has {count_of(real.num_rows, 'training row')} to attack; at least {MIN_ROWS} are needed, "
+            "because true positives are counted on half of them. Use a larger table, or hold out fewer rows."
+        )
     if synthetic.num_rows < MIN_SYNTHETIC:
         raise TableError(
-            f"The synthetic table has {synthetic.num_rows:,} rows; at least {MIN_SYNTHETIC} are needed for attacks "
-            "that estimate densities. Sample more rows."
+            f"The synthetic table has {count_of(synthetic.num_rows, 'row')}; at least {MIN_SYNTHETIC} are needed for "
+            "attacks that estimate densities. Sample more rows."
         )
 
 
@@ -167,9 +209,32 @@ def _refuse_overlap(real: EncodedTable, holdout: EncodedTable, seed: int) -> Non
         equal = np.isin(held, fingerprints(real)).mean()
         raise TableError(
             f"The holdout overlaps the real table: {equal:.0%} of its rows equal a training row, where about "
-            f"{rates[1].value:.0%} would be expected of common rows. Hold out rows that are not fitted: 'understudy "
-            "split', or --split of 'synth'."
+            f"{rates[1].value:.0%} would be expected of common rows. If they were taken from this table, give the "
+            "table without them, which was fitted. Otherwise hold out rows that are not fitted: 'understudy split', or "
+            "--split of 'synth'."
         )
+
+
+def warn_of_shared_rows(real: EncodedTable, holdout: EncodedTable) -> list[str]:
+    """A warning if a random split does not explain the rows that both tables have and no other real row equals.
+
+    If a row occurs exactly twice among all real rows, a random split of n + m rows puts one of the two on each side
+    with probability 2nm / ((n + m)(n + m - 1)).
+    """
+    ours, theirs = fingerprints(real), fingerprints(holdout)
+    found, counts = np.unique(np.concatenate([ours, theirs]), return_counts=True)
+    twice = found[counts == 2]
+    in_ours, in_theirs = np.isin(twice, ours), np.isin(twice, theirs)
+    shared, total = int((in_ours & in_theirs).sum()), len(ours) + len(theirs)
+    chance = 2 * len(ours) * len(theirs) / (total * (total - 1))
+    if binom.sf(shared - 1, len(twice), chance) > SHARED_ALARM:
+        return []
+    expected = int((in_ours & ~in_theirs).sum()) * 2 * len(theirs) / (len(ours) - 1)
+    return [
+        f"{count_of(shared, 'held-out row')} {'equals' if shared == 1 else 'equal'} one training row and no other "
+        f"real row; duplicates among the training rows suggest about {expected:,.0f} by chance. Held-out "
+        "rows that were fitted hide disclosure: leave them out of the holdout."
+    ]
 
 
 def _one_row_per_unit(
@@ -181,8 +246,8 @@ def _one_row_per_unit(
     ours, theirs = np.split(codes, [table.num_rows])
     if shared := int(np.isin(np.unique(theirs), ours).sum()):
         raise TableError(
-            f"The holdout overlaps the real table: {shared:,} values of the unit {unit!r} are in both. Hold out whole "
-            "units: 'understudy split', or --split of 'synth'.",
+            f"The holdout overlaps the real table: both have {count_of(shared, 'value')} of the unit {unit!r}. Hold "
+            "out whole units: 'understudy split', or --split of 'synth'.",
             column=unit,
         )
     generator = np.random.default_rng([seed, 4])

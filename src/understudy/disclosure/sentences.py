@@ -23,6 +23,15 @@ ATTACK_NAMES = {
 """Names shown to readers."""
 
 
+def count_of(count: int, one: str) -> str:
+    """A number and its noun.
+
+    >>> count_of(1, "row"), count_of(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {one}{'s' * (count != 1)}"
+
+
 def percents(point: OperatingPoint) -> tuple[str, str]:
     """Both rates with their intervals."""
     return with_interval(point.true_positives), with_interval(point.false_positives)
@@ -62,20 +71,26 @@ def membership(found: Membership, *, is_found: bool, is_beyond: bool) -> str:
     """How well training rows were recognised, and what the guarantee allows."""
     point = max(found.points, key=lambda each: each.advantage.value) if is_found else found.points[0]
     attack = ATTACK_NAMES[point.attack]
+    first = (
+        "Training rows can be recognised."
+        if is_found
+        else f"None of {len(ATTACKS)} attacks recognised training rows beyond chance."
+    )
     rates = (
-        f"recognised {percent(point.true_positives.value)} of the training rows at "
-        f"{percent(point.false_positives.value)} false positives among held-out rows"
+        f"The attack chosen for {chosen_for(point.aim)}, '{attack}', recognised {percent(point.true_positives.value)} "
+        f"({percent(CONFIDENCE)} interval {percent(point.true_positives.low)} to {percent(point.true_positives.high)}) "
+        f"of the training rows at {percent(point.false_positives.value)} false positives among held-out rows."
     )
-    if is_found:
-        text = f"Training rows can be recognised. The attack '{attack}' {rates}"
-    else:
-        text = (
-            f"None of {len(ATTACKS)} attacks recognised training rows beyond chance. The best one, '{attack}', {rates}"
-        )
-    interval = (
-        f"{percent(CONFIDENCE)} interval {percent(point.true_positives.low)} to {percent(point.true_positives.high)}"
-    )
-    return f"{text} ({interval}). {_ceiling(found, point, is_beyond=is_beyond)}"
+    return f"{first} {rates} {_ceiling(found, point, is_beyond=is_beyond)}"
+
+
+def chosen_for(aim: str) -> str:
+    """What an attack was chosen for, on the half of the rows that is not reported.
+
+    >>> chosen_for("1 %"), chosen_for("advantage")
+    ('1 % false positives', 'the largest advantage')
+    """
+    return "the largest advantage" if aim == "advantage" else f"{aim} false positives"
 
 
 def _ceiling(found: Membership, point: OperatingPoint, *, is_beyond: bool) -> str:
@@ -84,14 +99,14 @@ def _ceiling(found: Membership, point: OperatingPoint, *, is_beyond: bool) -> st
     if is_beyond:
         attacks = ", ".join(f"'{ATTACK_NAMES[name]}'" for name in found.beyond_ceiling)
         return (
-            f"With {attacks}, more was recognised than the guarantee allows on average over releases, so it does not "
-            "explain this table. Check that the table was made from this release alone and from nothing else, and that "
-            "the rows were held out at random."
+            f"With {attacks}, more was recognised than the guarantee allows on average over releases, so the guarantee "
+            "does not explain this table. Check that the table was made from this release alone, and that the rows "
+            "were held out at random."
         )
     assert point.ceiling is not None
     return (
         f"The guarantee (epsilon {round_up(found.ceiling.statement.epsilon, 3)}) allows an attack at most "
-        f"{percent_up(point.ceiling)} at this rate of false positives, on average over releases."
+        f"{percent_up(point.ceiling)} at this false-positive rate, on average over releases."
     )
 
 
@@ -145,12 +160,14 @@ def combinations(found: Combinations, *, is_found: bool) -> str:
 
 
 def _cells(cells: SmallCells) -> str:
+    occur = "occurs" if cells.combinations == 1 else "occur"
     if cells.most_rows == 1:
-        what = f"{cells.combinations:,} combinations occur in one training row only"
+        what = f"{count_of(cells.combinations, 'combination')} {occur} in one training row only"
     else:
-        what = f"{cells.combinations:,} occur in fewer than {cells.most_rows + 1} training rows"
+        what = f"{cells.combinations:,} {occur} in fewer than {cells.most_rows + 1} training rows"
+    have = "has" if cells.synthetic.count == 1 else "have"
     return (
-        f"{what}: {cells.synthetic.count:,} synthetic rows have one, against {cells.expected:,.0f} "
+        f"{what}: {count_of(cells.synthetic.count, 'synthetic row')} {have} one, against {cells.expected:,.0f} "
         f"({cells.expected_low:,.0f} to {cells.expected_high:,.0f}) expected in as many held-out rows."
     )
 

@@ -61,6 +61,12 @@ def render_report(report: Json, style: Style) -> str:
     )
 
 
+def found_text(report: Json) -> str:
+    """The number of findings and what they are about."""
+    found = report["findings"]
+    return f"{count_of(len(found), 'finding')}: {', '.join(found)}." if found else "No findings."
+
+
 def _keep_units(text: str) -> str:
     """A percent sign stays with its number."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
@@ -169,7 +175,11 @@ def _roc(report: Json, style: Style) -> str:
         body.append(svg.hit(x - 9, y - 9, 18, 18, row))
         rates = [f"{percent(r['value'])} ({percent(r['low'])} to {percent(r['high'])})" for r in (false, true)]
         rows.append([point["aim"], ATTACK_NAMES[point["attack"]], *rates])
-    allowed = "; brown: the most that the guarantee allows" if ceiling else ""
+    allowed = (
+        "; brown: the most that the guarantee allows, compared with the intervals of the marks, not with the curves"
+        if ceiling
+        else ""
+    )
     note = (
         "Marks: the attacks chosen for 1 % and 5 % false positives and for the largest advantage, with intervals. "
         f"Curves: these attacks at all thresholds. Dashed: chance{allowed}."
@@ -188,7 +198,7 @@ def _guesses(report: Json, style: Style) -> str:
     columns = sorted(report["attributes"], key=lambda each: -each["difference"]["value"])
     if not columns:
         return ""
-    pitch, left, right, top = 30.0, 8.0, svg.WIDTH - 12.0, 14.0
+    pitch, left, right, top = 22.0, 96.0, svg.WIDTH - 18.0, 16.0
     shown = columns[:MOST_COLUMNS]
     bottom = top + pitch * len(shown)
 
@@ -200,13 +210,13 @@ def _guesses(report: Json, style: Style) -> str:
         body.append(svg.line(across(tick), top, across(tick), bottom, "#e6e6e1"))
         body.append(svg.centre_text(across(tick), top - 4, f"{100 * tick:.0f} %"))
     for row, each in enumerate(shown):
-        y, training, control = top + pitch * (row + 0.75), each["training"], each["control"]
-        body.append(svg.text(left, y - 9, each["column"], room=right - left, extra=' class="axis"'))
+        y, training, control = top + pitch * (row + 0.5), each["training"], each["control"]
+        body.append(svg.text(left - 8, y + 4, each["column"], anchor="end", room=left - 10, extra=' class="axis"'))
         body.append(svg.line(across(control["low"]), y + 2, across(control["high"]), y + 2, svg.GREY_LINE))
         body.append(svg.line(across(training["low"]), y - 2, across(training["high"]), y - 2, style.colour))
         body.append(f'<circle cx="{across(control["value"]):.1f}" cy="{y + 2:.1f}" r="4.2" {svg.REAL_DOT}/>')
         body.append(style.mark(across(training["value"]), y - 2, 3.6))
-        body.append(svg.hit(0, y - 0.75 * pitch, svg.WIDTH, pitch, row))
+        body.append(svg.hit(0, y - 0.5 * pitch, svg.WIDTH, pitch, row))
     drawing = svg.panel("".join(body), "How often each column is guessed correctly.", height=bottom + 8)
     rows = [
         [each["column"], percent(each["control"]["value"]), percent(each["training"]["value"])]

@@ -99,6 +99,8 @@ def document(title: str, head: str, sections: Sequence[tuple[str, str, str]], ce
     contents = "".join(f'<li><a href="#{key}">{heading}</a></li>' for key, heading, _ in sections)
     if certified:
         contents += '<li><a href="#certificate">Privacy certificate</a></li>'
+    several = len(sections) + bool(certified) > 1
+    nav = f'<nav aria-label="Contents"><ol>{contents}</ol></nav>' if several else ""
     body = "".join(f'<section id="{key}"><h2>{heading}</h2>{content}</section>' for key, heading, content in sections)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -107,7 +109,7 @@ def document(title: str, head: str, sections: Sequence[tuple[str, str, str]], ce
         '<meta name="referrer" content="no-referrer">'
         f'<link rel="icon" href="data:,"><title>{esc(title)}</title><style>{style}</style></head><body>'
         f'<p class="banner"><strong>{WARNING}</strong></p>'
-        f'<div class="page"><nav aria-label="Contents"><ol>{contents}</ol></nav><main>{head}{body}'
+        f'<div class="{"page" if several else "page single"}">{nav}<main>{head}{body}'
         f"{certified}</main></div>"
         f'<div id="tip" role="status" hidden></div><script>{script}</script></body></html>\n'
     )
