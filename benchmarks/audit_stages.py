@@ -100,9 +100,11 @@ def one_run_section(arguments: argparse.Namespace) -> Iterator[str]:
     yield f"{arguments.canaries:,} canaries, each a unit with a gradient direction of its own, in the table by a fair"
     yield f"coin; sampling rate {training.sampling_rate:g}, {training.num_steps} steps, delta {ONE_RUN_DELTA:g}."
     yield "The claim is the guarantee of each unit alone. Bounds from one run are looser than those from many: the test"
-    yield "must allow for any dependence between canaries."
+    yield "must allow for any dependence between canaries. The third column is the epsilon of the Gaussian curve whose"
+    yield "mu is refuted. The curve of a training on samples is not Gaussian, so comparing it with the claim is"
+    yield "indicative only: a fraction above 1 would not refute the claim."
     yield ""
-    yield "| claimed epsilon | noise multiplier | lower bound | fraction |"
+    yield "| claimed epsilon | noise multiplier | of a Gaussian curve | fraction of the claim |"
     yield "|---:|---:|---:|---:|"
     for epsilon in ONE_RUN_EPSILONS:
         guarantee = Guarantee(epsilon, ONE_RUN_DELTA)

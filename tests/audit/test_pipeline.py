@@ -1,6 +1,7 @@
 """Audits of the whole pipeline: a planted break is found, sound methods are not refuted, and runs can be continued."""
 
 import dataclasses
+import importlib.resources
 import json
 import subprocess
 import sys
@@ -253,6 +254,8 @@ def test_audits_are_json(found: Audit) -> None:
 
 def test_recorded_audits_are_complete() -> None:
     """What readers see was made from the figures, and every claim is one that a certificate may state."""
+    source = importlib.resources.files("understudy").joinpath("audit", "recorded.json")
+    assert json.loads(source.read_text(encoding="utf-8")) == audits_to_json(recorded_audits())
     for each in recorded_audits():
         assert set(each.to_dict()) == {*(field.name for field in dataclasses.fields(Audit)), *DERIVED}
         assert each.claimed_epsilon <= each.target_epsilon

@@ -1,4 +1,9 @@
-"""White-box audits of DP-SGD: what an attacker sees is what was charged, and an audit sees it if it is not."""
+"""White-box audits of DP-SGD: what an attacker sees is what was charged, and an audit sees it if it is not.
+
+The epsilon of an audit in one run is that of a Gaussian curve. The curve of a training on samples is not Gaussian, so
+comparing the two is indicative: it shows that the attack is strong and that planted defects stand out, but such a
+figure above the claim would not refute it.
+"""
 
 import jax
 import numpy as np

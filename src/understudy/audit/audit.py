@@ -103,6 +103,7 @@ def bound_runs(runs: Runs, threat: str, *, num_audits: int = 1, confidence: floa
         num_runs=len(runs.numbers),
         num_failed=runs.num_failed,
         seeded=runs.seeded,
+        seed=runs.seed,
         score=scores.name,
         num_scores=len(scores.inside) + len(scores.outside),
         auc=float(roc_auc_score(labels, np.concatenate([scores.inside, scores.outside]))),

@@ -71,7 +71,7 @@ def make_runs(
     Without a seed the noise is secure. With one, each number has a seed of its own.
     """
     check_seed(seed)
-    done = Runs(target, seeded=seed is not None)
+    done = Runs(target, seeded=seed is not None, seed=seed)
     neighbours = make_neighbours(target.canary)
     cells = Cells(neighbours)
     with tempfile.TemporaryDirectory() as name, _quiet():
@@ -138,7 +138,7 @@ def make_runs_in_parallel(
         return make_runs(target, range(num_runs), seed=seed, report=report)
     size = math.ceil(num_runs / (4 * jobs))  # smaller than a job's fraction, to show progress
     blocks = [range(start, min(start + size, num_runs)) for start in range(0, num_runs, size)]
-    done = Runs(target, seeded=seed is not None)
+    done = Runs(target, seeded=seed is not None, seed=seed)
     with worker_processes(jobs) as pool:
         for part in pool.map(functools.partial(make_runs, target, seed=seed), blocks):
             done = done.merge(part)
@@ -173,8 +173,8 @@ def continue_runs(
     every: int = 100,
 ) -> Runs:
     """Makes the runs that the file does not have yet, and saves them there from time to time."""
-    done = Runs.read(path) if path.exists() else Runs(target, seeded=seed is not None)
-    if done.target != target or done.seeded != (seed is not None):
+    done = Runs.read(path) if path.exists() else Runs(target, seeded=seed is not None, seed=seed)
+    if done.target != target or (done.seeded, done.seed) != (seed is not None, seed):
         raise ConfigError(f"{path} has runs of another audit. Name another file, or delete it.")
     missing = sorted(set(numbers) - set(done.numbers))
     for start in range(0, len(missing), every):

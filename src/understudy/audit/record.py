@@ -69,6 +69,8 @@ class Audit:
     confidence: float
     num_audits: int
     """How many audits were made together."""
+    seed: int | None = None
+    """None: the noise was secure. A seeded audit can be repeated exactly."""
 
     @property
     def refutes_claim(self) -> bool:
@@ -85,8 +87,8 @@ class Audit:
         """The result in one sentence or two."""
         found = (
             f"{self.label} claims epsilon {self.claimed_epsilon:.4g} at delta {self.claimed_delta:g}. {self._attack} "
-            f"shows an epsilon of at least {round_down(self.epsilon)} and a mu of at least {round_down(self.mu)}, each "
-            f"with {self.confidence:.0%} confidence"
+            f"shows an epsilon of at least {round_down(self.epsilon)}, and on the scale of Gaussian noise a mu of "
+            f"at least {round_down(self.mu)}, each with {self.confidence:.0%} confidence"
         )
         if self.refutes_claim:
             return f"{found}: THE CLAIM IS FALSE."
@@ -113,7 +115,7 @@ class Audit:
 
     @property
     def command(self) -> str:
-        """The command that repeats such an audit."""
+        """The command that repeats such an audit: with the same noise if it was seeded, else with new secure noise."""
         options = {
             "--method": self.method,
             "--epsilon": f"{self.target_epsilon:g}",
@@ -121,7 +123,7 @@ class Audit:
             "--canary": self.canary,
             "--threat": self.threat,
             "--runs": str(self.num_runs),
-        }
+        } | ({} if self.seed is None else {"--seed": str(self.seed)})
         return shlex.join(["understudy", "audit", *(word for option in options.items() for word in option)])
 
     def to_dict(self) -> dict[str, object]:
@@ -132,7 +134,8 @@ class Audit:
     @classmethod
     def from_dict(cls, content: Mapping) -> "Audit":
         """The audit that `to_dict` described."""
-        return cls(**{field.name: content[field.name] for field in dataclasses.fields(cls)})
+        given = {"seed": None, **content}
+        return cls(**{field.name: given[field.name] for field in dataclasses.fields(cls)})
 
 
 def round_down(bound: float) -> str:

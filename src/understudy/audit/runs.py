@@ -53,6 +53,8 @@ class Runs:
     """Of the method: see `REVISIONS`. 0: that of this version."""
     date: str = ""
     """The day of the last run."""
+    seed: int | None = None
+    """None: the noise is secure, or the file is older than this field. The tables are made up, so it is no secret."""
 
     def __post_init__(self) -> None:
         if not self.revision:
@@ -106,7 +108,7 @@ class Runs:
 
     @property
     def _audit(self) -> tuple:
-        return self.target, self.seeded, self.version, self.revision
+        return self.target, self.seeded, self.seed, self.version, self.revision
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes a JSON file, completely or not at all."""
@@ -118,6 +120,7 @@ class Runs:
             "target": dataclasses.asdict(self.target),
             "revision": self.revision,
             "seeded": self.seeded,
+            "seed": self.seed,
             "date": self.date,
             "claim": None if self.claim is None else dataclasses.asdict(self.claim),
             "numbers": self.numbers,
@@ -143,6 +146,7 @@ class Runs:
                 version=content["understudy_version"],
                 revision=content["revision"],
                 date=content["date"],
+                seed=content.get("seed"),
             )
         except OSError as error:
             raise ConfigError(f"{path} cannot be read ({error.strerror}). Name a file of audit runs.") from error

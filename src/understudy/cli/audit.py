@@ -24,7 +24,8 @@ def audit(
     ] = None,
     epsilon: Annotated[float | None, typer.Option("--epsilon", help="The epsilon of the claim.")] = None,
     delta: Annotated[
-        float | None, typer.Option("--delta", help="The delta of the claim. Default: the largest allowed.")
+        float | None,
+        typer.Option("--delta", help="The delta of the claim. Default: 0.005, or 0.0001 for the canary domain."),
     ] = None,
     runs: Annotated[int, typer.Option("--runs", help="Runs of the pipeline, half of them with the canary.")] = 500,
     threat: Annotated[
@@ -124,6 +125,7 @@ def _show(audits: "Sequence[Audit]") -> None:
     console.print(
         f"The claim is the largest epsilon that the runs state, at delta {deltas}. {_confidence(audits)} {LIMITS}"
     )
+    console.print("mu: the same on the scale of Gaussian noise; 0 is guessing, and a larger mu is less private.")
     if any(each.seeded for each in audits):
         console.print("The noise of these runs was seeded: the same samplers, with secrets that follow from the seed.")
 
