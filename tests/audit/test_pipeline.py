@@ -62,12 +62,13 @@ def test_counts_without_noise_are_caught(broken: Runs, threat: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("canary", CANARIES)
-@pytest.mark.parametrize("method", ["independent", "mst", "adaptive"])
+@pytest.mark.parametrize(
+    ("method", "canary"), [*(("independent", each) for each in CANARIES), ("adaptive", "unit"), ("adaptive", "domain")]
+)
 def test_no_canary_refutes_marginal_methods(method: str, canary: str) -> None:
     target = make_target(method, 1.0, canary=canary)
     runs = make_runs(target, range(500), seed=21)
-    for found in (bound_runs(runs, threat, num_audits=42) for threat in THREATS):
+    for found in (bound_runs(runs, threat, num_audits=18) for threat in THREATS):
         assert found.attainable_epsilon > 2 > found.claimed_epsilon  # else no attack could be seen
         assert not found.refutes_claim
 
