@@ -103,7 +103,7 @@ def figures(found, statement) -> dict:
         "mean_difference": mean(differences),
         "largest_difference": max(differences),
         "findings": [finding.value for finding in found.findings],
-        "num_rows": dict(found.rows),
+        "num_rows": dict(found.table_sizes),
     }
 
 

@@ -190,7 +190,7 @@ def test_one_row_of_each_unit_is_attacked(train: pd.DataFrame, held: pd.DataFram
         for part, first in ((train, 0), (held, 5000))
     )
     found = us.disclose(ours, draw_people(800, 3), holdout=theirs, schema=schema, secrets=["sex"])
-    assert found.rows == {"real": 1000, "holdout": 600, "synthetic": 800}
+    assert found.table_sizes == {"real": 1000, "holdout": 600, "synthetic": 800}
     assert any("One row of each value of 'person'" in note for note in found.notes)
 
 

@@ -73,7 +73,7 @@ class Disclosure(Summarized):
 
     synthetic: str
     """The name of the synthetic table."""
-    rows: Json
+    table_sizes: Json
     """Numbers of rows by table."""
     seed: int
     membership: Membership
@@ -145,7 +145,7 @@ class Disclosure(Summarized):
             "understudy": __version__,
             "created": datetime.date.today().isoformat(),
             "synthetic": self.synthetic,
-            "rows": dict(self.rows),
+            "rows": dict(self.table_sizes),
             "seed": self.seed,
             "confidence": CONFIDENCE,
             "false_alarm_rate": FALSE_ALARM_RATE,
