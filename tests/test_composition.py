@@ -90,9 +90,9 @@ def test_releases_are_found_by_the_name_of_their_table(tmp_path: Path) -> None:
     (tmp_path / "odd" / "certificate.json").write_text('{"format_version": 2}')
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "certificate.json").write_bytes(b"\xff[")
-    damaged = certificate.to_json(dataclasses.replace(STATEMENT, queries=(Query("a", "b", UnitHistogram(1.0)),)))
+    damaged = certificate.to_json(dataclasses.replace(STATEMENT, queries=(Query("a", "b", UnitHistogram(10.0)),)))
     (tmp_path / "damaged").mkdir()
-    text = json.dumps(damaged).replace('"stddev": 1.0', '"stddev": -1.0')
+    text = json.dumps(damaged).replace('"stddev": 10.0', '"stddev": -1.0')
     (tmp_path / "damaged" / "certificate.json").write_text(text)
     (tmp_path / "file").write_text("")
     for out in ("a.release", "new.release"):
