@@ -123,6 +123,9 @@ def statement_tradeoff(statement: Statement) -> TradeOff:
     partitions, it is that of the worst partition at each epsilon, since a unit is in one of them. Not covered: anyone
     who knows the seed of a seeded run. If epsilon is infinite, nothing is implied.
 
+    Where no curve supports the stated pair, as in an altered file, only the pair itself is used: nothing here may fail,
+    since a certificate is written after its run has spent its budget.
+
     >>> import pyarrow as pa, understudy as us
     >>> table, schema = {"a": [True, False] * 50}, {"columns": {"a": {"kind": "boolean"}}}
     >>> statement = us.fit(pa.table(table), "independent", epsilon=1, schema=schema).statement
@@ -134,12 +137,15 @@ def statement_tradeoff(statement: Statement) -> TradeOff:
     groups = partitions(statement.queries)
     whole = Spent(statement.epsilon_pld, statement.epsilon_rdp) if len(groups) == 1 else None
     parts = [_Part.of(queries, statement, whole) for queries in groups]
-    reach = max(part.curve.reach(statement.delta) for part in parts)
+    curves = [part for part in parts if part is not None]
+    if len(curves) < len(parts):
+        return tradeoff(statement.epsilon, statement.delta)
+    reach = max(part.curve.reach(statement.delta) for part in curves)
     epsilons = np.unique([*np.linspace(0, reach, POINTS), statement.epsilon])
-    deltas = np.max([part.deltas(epsilons) for part in parts], axis=0)
+    deltas = np.max([part.deltas(epsilons) for part in curves], axis=0)
     at_epsilon = deltas[np.searchsorted(epsilons, statement.epsilon)]
-    if at_epsilon > statement.delta * (1 + DISAGREEMENT):  # of a file that was altered; no run ends like this
-        raise _disagreement(statement)
+    if at_epsilon > statement.delta * (1 + DISAGREEMENT):
+        return tradeoff(statement.epsilon, statement.delta)
     return TradeOff(epsilons, np.minimum(deltas * (1 + ROUNDING), 1.0))
 
 
@@ -163,15 +169,15 @@ class _Part:
     added_delta: float
 
     @classmethod
-    def of(cls, queries: Sequence[Query], statement: Statement, spent: Spent | None) -> "_Part":
-        """`spent`: both figures for these queries, if they are known."""
+    def of(cls, queries: Sequence[Query], statement: Statement, spent: Spent | None) -> "_Part | None":
+        """`spent`: both figures for these queries, if they are known. None: there is no curve for them."""
         events = tuple(query.event for query in queries)
         lists = sum(query.delta for query in queries)
         grid = accounting.grid_for(statement.epsilon_target)
         spent = spent or accounting.spent(events, statement.delta - lists, grid=grid)
         curve = _pld_curve(events, grid) if spent.pld <= spent.rdp else _RenyiCurve.of(events)
         if curve is None:
-            raise _disagreement(statement)
+            return None
         return cls(curve, lists + accounting.tail_delta(events))
 
     def deltas(self, epsilons: np.ndarray) -> np.ndarray:
@@ -259,13 +265,6 @@ class _RenyiCurve:
         # At epsilon zero delta is the total variation: the inequalities of Pinsker, and of Bretagnolle and Huber.
         total_variation = min(math.sqrt(divergences.min() / 2), math.sqrt(-math.expm1(-divergences.min())))
         return np.minimum(np.exp(np.minimum(bounds, 0.0)), total_variation)
-
-
-def _disagreement(statement: Statement) -> ConfigError:
-    return ConfigError(
-        f"The certificate states epsilon {statement.epsilon:g} at delta {statement.delta:g}, but its queries do not "
-        "support these figures: the file was altered or damaged. Use the original release."
-    )
 
 
 def _check_probability(name: str, value: float) -> None:
