@@ -2,10 +2,11 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from understudy.errors import SchemaError
-from understudy.schema import Domain
+from understudy.schema import Domain, StructuralZeros
 
 
 def test_domain_shapes():
@@ -33,3 +34,33 @@ def test_domain_shapes():
 def test_refused_domains(facts):
     with pytest.raises(SchemaError):
         Domain(**facts)
+
+
+PAIR = StructuralZeros(("c", "a"), [[True, False], [True, True], [False, True]])
+
+
+def test_zeros_stay_with_their_columns():
+    domain = Domain(names=("a", "b", "c"), sizes=(2, 2, 3), num_rows=10, max_sizes=(4, 4, 4), zeros=(PAIR,))
+    assert domain.only(("a", "c")).zeros == (PAIR,)
+    assert domain.only(("a", "b")).zeros == ()
+    assert dataclasses.replace(domain, num_rows=5).zeros == (PAIR,)
+    assert domain.largest.zeros == domain.merged.zeros == ()
+    assert domain == dataclasses.replace(domain, zeros=())
+    assert (PAIR.num_impossible, PAIR.possible.flags.writeable) == (2, False)
+    same = StructuralZeros(["c", "a"], PAIR.possible.copy())
+    assert (same, hash(same)) == (PAIR, hash(PAIR))
+    assert StructuralZeros(("c", "a"), ~PAIR.possible) != PAIR
+
+
+@pytest.mark.parametrize(
+    ("columns", "shape"),
+    [(("a", "c"), (3, 2)), (("a",), (3,)), (("a", "d"), (2, 3)), (("a", "a"), (2, 2)), (("a",), (2, 2))],
+)
+def test_refused_zeros(columns, shape):
+    with pytest.raises(SchemaError):
+        Domain(names=("a", "c"), sizes=(2, 3), num_rows=10, zeros=(StructuralZeros(columns, np.ones(shape)),))
+
+
+def test_zeros_leave_a_possible_cell():
+    with pytest.raises(SchemaError, match="No combination of 'a', 'c'"):
+        StructuralZeros(("a", "c"), np.zeros((2, 3)))

@@ -14,6 +14,7 @@ from understudy.schema.domain import MERGED_SIZE as MERGED_SIZE
 from understudy.schema.domain import Clique as Clique
 from understudy.schema.domain import Domain as Domain
 from understudy.schema.domain import NumericDomain as NumericDomain
+from understudy.schema.domain import StructuralZeros as StructuralZeros
 from understudy.schema.schema import Schema as Schema
 from understudy.schema.schema import SchemaSource as SchemaSource
 from understudy.schema.schema import as_schema as as_schema

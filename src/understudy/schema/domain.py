@@ -5,12 +5,56 @@ import functools
 import math
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from understudy.errors import SchemaError, did_you_mean
 
 Clique = Sequence[str]
 
 MERGED_SIZE = 3
 """The number of codes of an estimated category list, merged as far as possible: one category, "other", and null."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StructuralZeros:
+    """The combinations of codes of a few columns that public rules make impossible.
+
+    A fact of the rules alone, never read off the data, so methods may use it at no privacy cost.
+
+    >>> StructuralZeros(("sex", "pregnant"), np.array([[True, True], [True, False]])).num_impossible
+    1
+    """
+
+    columns: tuple[str, ...]
+
+    possible: np.ndarray
+    """For each combination of codes, with one axis per column in the order of `columns`, whether it is possible."""
+
+    def __post_init__(self) -> None:
+        possible = np.array(self.possible, dtype=bool)
+        possible.setflags(write=False)
+        object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "possible", possible)
+        if possible.ndim != len(self.columns) or len(set(self.columns)) != len(self.columns):
+            raise SchemaError(
+                f"Structural zeros need different columns and one axis for each, found {self.columns} and "
+                f"{possible.ndim} axes."
+            )
+        if not possible.any():
+            names = ", ".join(map(repr, self.columns))
+            raise SchemaError(f"No combination of {names} is possible under the rules. Allow at least one.")
+
+    @property
+    def num_impossible(self) -> int:
+        return int(self.possible.size - np.count_nonzero(self.possible))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StructuralZeros):
+            return NotImplemented
+        return self.columns == other.columns and np.array_equal(self.possible, other.possible)
+
+    def __hash__(self) -> int:
+        return hash((self.columns, self.possible.shape, self.possible.tobytes()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,6 +88,9 @@ class Domain:
     max_sizes: tuple[int, ...] = dataclasses.field(default=(), compare=False, repr=False)
     """The largest size that each column can have, by facts known before any query; empty: `sizes` are final."""
 
+    zeros: tuple[StructuralZeros, ...] = dataclasses.field(default=(), compare=False, repr=False)
+    """Combinations of codes that are impossible by public rules. Models use them; plans and refusals never do."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
@@ -62,6 +109,13 @@ class Domain:
                 f"The target {self.target!r} is not in the domain.{did_you_mean(self.target, self.names)}",
                 column=self.target,
             )
+        object.__setattr__(self, "zeros", tuple(self.zeros))
+        for zeros in self.zeros:
+            if zeros.possible.shape != self.shape(zeros.columns):
+                raise SchemaError(
+                    f"Structural zeros of {zeros.columns} need one axis of codes for each column, of sizes "
+                    f"{self.shape(zeros.columns)}, found {zeros.possible.shape}."
+                )
 
     @property
     def one_way(self) -> tuple[tuple[str], ...]:
@@ -76,7 +130,7 @@ class Domain:
         return self._indices[name]
 
     def only(self, columns: Iterable[str]) -> "Domain":
-        """These columns alone, in the order of the domain; the target stays if it is among them.
+        """These columns alone, in the order of the domain, with what was known about them: the target, bounds, zeros.
 
         >>> Domain(names=("sex", "age"), sizes=(2, 10), num_rows=100, target="sex").only(["age"])
         Domain(names=('age',), sizes=(10,), num_rows=100, target=None)
@@ -92,16 +146,17 @@ class Domain:
             declared_rows=self.declared_rows,
             estimated=tuple(name for name in self.estimated if name in names),
             max_sizes=tuple(self.max_sizes[at] for at in kept) if self.max_sizes else (),
+            zeros=tuple(zeros for zeros in self.zeros if set(zeros.columns) <= set(names)),
         )
 
     @property
     def largest(self) -> "Domain":
-        """The same with every column at its largest size.
+        """The same with every column at its largest size, without structural zeros, which belong to the final codes.
 
         Refusals that depend on sizes are decided on this or on `merged`: estimated sizes are noisy answers, and a
         refusal after a query would come too late.
         """
-        return dataclasses.replace(self, sizes=self.max_sizes or self.sizes)
+        return dataclasses.replace(self, sizes=self.max_sizes or self.sizes, zeros=())
 
     @property
     def merged(self) -> "Domain":
@@ -110,7 +165,7 @@ class Domain:
             min(size, MERGED_SIZE) if name in self.estimated else size
             for name, size in zip(self.names, self.largest.sizes, strict=True)
         ]
-        return dataclasses.replace(self, sizes=tuple(sizes))
+        return dataclasses.replace(self, sizes=tuple(sizes), zeros=())
 
     def shape(self, clique: Clique) -> tuple[int, ...]:
         return tuple(self.sizes[self.index(name)] for name in clique)
