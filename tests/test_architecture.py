@@ -121,6 +121,7 @@ ALLOWED_EXACT: dict[tuple[str, str], str] = {
     ("api.py", "fit_table"): "the size of the public table, for the certificate",
     ("sources.py", "read_public_table"): "a public table without rows is refused",
     ("conditional.py", "sample_where.propose"): "synthetic rows",
+    ("schema/conditions.py", "filter_where"): "shape of the mask, one entry per row",
     ("schema/importers.py", "_read_smartnoise"): "a description of a table, not a table",
     ("synthesizers/selected.py", "_marginal"): "counts of synthetic rows",
     ("cli/preview.py", "show_preview"): "for the steward only",

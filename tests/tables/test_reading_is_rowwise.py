@@ -27,8 +27,8 @@ from understudy.errors import SchemaError, TableError
 from understudy.privacy.discovery import Grid, Histogram
 from understudy.privacy.units import rows_within_units
 from understudy.schema import Column, Schema
+from understudy.schema.sql import connect, sandbox
 from understudy.tables import Origin, ReadOptions, conform, from_frame, read_table, to_frame, write_table
-from understudy.tables.sql import connect, sandbox
 
 Read = Callable[..., tuple[pa.Table, Origin]]
 CANARY = "Canary-Zebra-4711"

@@ -12,6 +12,10 @@ those). No message of this package contains a value of a row.
 
 from understudy.run.atomic import atomic_folder as atomic_folder
 from understudy.run.atomic import atomic_write as atomic_write
+from understudy.schema.conditions import Conjunct as Conjunct
+from understudy.schema.conditions import Constant as Constant
+from understudy.schema.conditions import filter_where as filter_where
+from understudy.schema.conditions import where_columns as where_columns
 from understudy.tables.cast import conform as conform
 from understudy.tables.formatting import output_decimals as output_decimals
 from understudy.tables.formatting import restyle as restyle
@@ -28,9 +32,5 @@ from understudy.tables.origin import ColumnOrigin as ColumnOrigin
 from understudy.tables.origin import Origin as Origin
 from understudy.tables.reading import as_arrow as as_arrow
 from understudy.tables.reading import read_table as read_table
-from understudy.tables.where import Conjunct as Conjunct
-from understudy.tables.where import Constant as Constant
-from understudy.tables.where import filter_where as filter_where
-from understudy.tables.where import where_columns as where_columns
 from understudy.tables.writing import check_writable as check_writable
 from understudy.tables.writing import write_table as write_table

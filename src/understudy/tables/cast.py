@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from understudy.errors import SchemaError
 from understudy.schema import Column, Schema
 from understudy.schema.draft import is_text
+from understudy.schema.sql import compute_sql, quote_text
 from understudy.tables.cells import (
     INT64_MAX,
     INT64_MIN,
@@ -25,7 +26,6 @@ from understudy.tables.cells import (
 )
 from understudy.tables.infer import convert_distinct, infer_style, is_untyped, read_as, unknown_format_error
 from understudy.tables.origin import common_type, flat_type, is_number, style_of
-from understudy.tables.sql import compute_sql, quote_text
 
 MICROSECONDS_PER_DAY = 86_400_000_000
 WHOLE = ("integer", "boolean")

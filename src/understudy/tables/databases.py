@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from understudy.errors import TableError
 from understudy.schema import Column, Schema
+from understudy.schema.sql import connect, quote_name, quote_text
 from understudy.tables.cast import as_declared_type, declared_type, read_cells, without_metadata
 from understudy.tables.cells import INT64_MAX, decode_utf8
 from understudy.tables.formatting import format_in_sql, require_case_insensitive_names, text_sql
 from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TableLocation, explain_errors
-from understudy.tables.sql import connect, quote_name, quote_text
 
 
 def _choose_table(location: TableLocation, tables: Collection[str], main: str = "") -> str:

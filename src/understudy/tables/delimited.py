@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.csv
 
 from understudy.errors import TableError
+from understudy.schema.sql import quote_text
 from understudy.tables.formatting import format_in_sql, text_sql
 from understudy.tables.header import check_header, names_without_header
 from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TEXT_SUFFIXES, TableLocation
 from understudy.tables.options import ReadOptions
-from understudy.tables.sql import quote_text
 
 _PLAIN = ReadOptions()
 _END = "end"

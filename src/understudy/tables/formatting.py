@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from understudy.errors import TableError
 from understudy.schema import Schema
 from understudy.schema.draft import is_text
+from understudy.schema.sql import connect, quote_text
 from understudy.tables.cast import as_type
 from understudy.tables.infer import read_as
 from understudy.tables.origin import Origin, parse_arrow_type, style_of
-from understudy.tables.sql import connect, quote_text
 
 
 def restyle(table: pa.Table, origin: Origin) -> pa.Table:

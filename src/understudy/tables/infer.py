@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import SchemaError
+from understudy.schema.sql import compute_sql, quote_text
 from understudy.tables.cells import INT64_MAX, INT64_MIN
-from understudy.tables.sql import compute_sql, quote_text
 
 _UNTYPED = b"untyped"
 _Rule = Callable[[pa.Array, pa.Array], tuple[pa.Array, dict[str, str]] | None]

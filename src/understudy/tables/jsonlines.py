@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.json
 
 from understudy.errors import TableError
+from understudy.schema.sql import quote_name, quote_text, sandbox
 from understudy.tables.delimited import require_encoding
 from understudy.tables.formatting import datetime_sql, format_in_sql, require_case_insensitive_names
 from understudy.tables.infer import mark_untyped
 from understudy.tables.location import TableLocation
-from understudy.tables.sql import quote_name, quote_text, sandbox
 
 
 def read_json_lines(location: TableLocation) -> pa.Table:

@@ -7,10 +7,7 @@ import pyarrow as pa
 import pytest
 
 from understudy.errors import ConditionError
-from understudy.tables import (
-    filter_where,
-    where_columns,
-)
+from understudy.schema.conditions import filter_where, where_columns
 
 PEOPLE = pa.table(
     {

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import ConditionError
-from understudy.tables.sql import sandbox
+from understudy.schema.sql import sandbox
 
 Constant = str | int | float | bool | date | datetime | None
 
