@@ -2,8 +2,8 @@
 
 A schema is a small TOML file that a data steward can read. Column names and kinds are public. Categories, bounds and
 the number of rows are either written there, by a person who vouches that they are public, or absent, and then
-Understudy estimates them privately with part of the budget. Nothing in this folder but `check` reads a value of a
-table.
+Understudy estimates them privately with part of the budget. Rules about single rows are public too. Nothing in this
+folder but `check`, and the functions of single rows that rules are, reads a value of a table.
 """
 
 from understudy.schema.column import BOUNDED as BOUNDED
@@ -15,6 +15,13 @@ from understudy.schema.domain import Clique as Clique
 from understudy.schema.domain import Domain as Domain
 from understudy.schema.domain import NumericDomain as NumericDomain
 from understudy.schema.domain import StructuralZeros as StructuralZeros
+from understudy.schema.rules import Combinations as Combinations
+from understudy.schema.rules import Determines as Determines
+from understudy.schema.rules import Keep as Keep
+from understudy.schema.rules import Rule as Rule
+from understudy.schema.rules import Skip as Skip
+from understudy.schema.rules import Sum as Sum
+from understudy.schema.rules import WhenThen as WhenThen
 from understudy.schema.schema import Schema as Schema
 from understudy.schema.schema import SchemaSource as SchemaSource
 from understudy.schema.schema import as_schema as as_schema

@@ -292,3 +292,20 @@ def _to_sql_type(values: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(values.type):
         return values.cast(values.type.value_type)
     return values.cast(pa.float64()) if pa.types.is_decimal256(values.type) else values
+
+
+@functools.lru_cache(maxsize=1024)
+def condition_columns(expression: str) -> tuple[str, ...]:
+    """The columns of a condition as it spells them, each once.
+
+    >>> condition_columns("discharged >= admitted")
+    ('discharged', 'admitted')
+    """
+    statement = _statement(f"SELECT 1 FROM t WHERE (\n{expression}\n)")
+    if isinstance(statement, str):
+        raise ConditionError(
+            f"Cannot use the condition {expression!r}: {statement.rstrip('.')}. Write an SQL condition."
+        )
+    tree = cast(_Tree, statement["node"]).get("where_clause")
+    paths = [cast(list[str], node["column_names"]) for node in _nodes(tree) if node["class"] == "COLUMN_REF"]
+    return tuple(dict.fromkeys(".".join(path) for path in paths))

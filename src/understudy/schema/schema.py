@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -13,12 +14,14 @@ from understudy.errors import SchemaError, did_you_mean
 from understudy.run.atomic import atomic_write
 from understudy.schema.column import Column, check_text
 from understudy.schema.draft import draft_column
+from understudy.schema.rules import Rule
 from understudy.schema.toml import (
     NEEDS_UNIT,
     check_keys,
     format_schema,
     parse_toml,
     read_column,
+    read_rules,
     read_sections,
     read_text,
 )
@@ -55,6 +58,9 @@ class Schema(Summarized):
     positive: Category | None = None
     """The positive class of the target, for scores."""
 
+    rules: tuple[Rule, ...] = ()
+    """What every synthetic row keeps. Declared public, never inferred from data."""
+
     drafted: bool = False
     """Whether the kinds were drafted from the table and not yet confirmed by a person."""
 
@@ -86,6 +92,7 @@ class Schema(Summarized):
             _check_title(getattr(self, key), key)
         self._check_unit()
         self._check_target()
+        self._check_rules()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -119,6 +126,7 @@ class Schema(Summarized):
             "rows": "estimated privately" if self.rows is None else f"{self.rows:,}",
             "privacy unit": "one row" if self.unit is None else f"{self.unit}, at most {self.max_rows_per_unit} row(s)",
             **({} if self.target is None else {"target": self.target}),
+            **({"rules": "; ".join(rule.text for rule in self.rules)} if self.rules else {}),
         }
         named = "" if self.name is None else f" of {self.name}"
         title = f"{'Drafted schema' if self.drafted else 'Schema'}{named}: {len(self.columns)} column(s)"
@@ -144,8 +152,8 @@ class Schema(Summarized):
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Schema":
-        """Reads a TOML file."""
-        return cls.from_toml(read_text(path), source=str(path))
+        """Reads a TOML file. Paths of lookup tables in its rules start at its folder."""
+        return cls.from_toml(read_text(path), source=str(path), folder=Path(path).parent)
 
     def write(
         self, path: str | os.PathLike[str], *, force: bool = False, found: Mapping[str, str] | None = None
@@ -158,17 +166,17 @@ class Schema(Summarized):
             file.write(self.to_toml(found).encode())
 
     @classmethod
-    def from_toml(cls, text: str, *, source: str = "The schema") -> "Schema":
-        """Reads TOML; `source` names the file in messages."""
+    def from_toml(cls, text: str, *, source: str = "The schema", folder: Path | None = None) -> "Schema":
+        """Reads TOML; `source` names the file in messages, `folder` is where paths of lookup tables start."""
         content = parse_toml(text, source)
         try:
-            return cls._from_parts(*read_sections(content))
+            return cls._from_parts(*read_sections(content, folder))
         except SchemaError as error:
             raise error.in_file(source) from None
 
     def to_toml(self, found: Mapping[str, str] | None = None) -> str:
         """Commented TOML that says what is declared public and what will be estimated privately. Deterministic."""
-        return format_schema(self.columns, vars(self), found or {})
+        return format_schema(self.columns, vars(self), found or {}, self.rules)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, object]) -> "Schema":
@@ -176,22 +184,27 @@ class Schema(Summarized):
         columns = content.get("columns")
         if not isinstance(columns, list) or not all(isinstance(entry, dict) and "name" in entry for entry in columns):
             raise SchemaError('A schema\'s "columns" must be a list of objects, each with a "name".')
-        table = {key: value for key, value in content.items() if key != "columns"}
+        table = {key: value for key, value in content.items() if key not in ("columns", "rules")}
         return cls._from_parts(
-            table, tuple(read_column(e["name"], {k: v for k, v in e.items() if k != "name"}) for e in columns)
+            table,
+            tuple(read_column(e["name"], {k: v for k, v in e.items() if k != "name"}) for e in columns),
+            read_rules(content.get("rules", [])),
         )
 
     def to_dict(self) -> dict[str, object]:
         """The same for JSON: dates as ISO text, defaults left out."""
-        table = {key: value for key, value in _set_fields(self).items() if key != "columns"}
-        return {**table, "columns": [_json_safe(_set_fields(column)) for column in self.columns]}
+        table = {key: value for key, value in _set_fields(self).items() if key not in ("columns", "rules")}
+        rules = {"rules": [rule.to_dict() for rule in self.rules]} if self.rules else {}
+        return {**table, **rules, "columns": [_json_safe(_set_fields(column)) for column in self.columns]}
 
     @classmethod
-    def _from_parts(cls, table: Mapping[str, object], columns: tuple[Column, ...]) -> "Schema":
+    def _from_parts(
+        cls, table: Mapping[str, object], columns: tuple[Column, ...], rules: tuple[Rule, ...] = ()
+    ) -> "Schema":
         """A schema from the keys of [table], which are its fields."""
-        known = tuple(field.name for field in dataclasses.fields(cls) if field.name != "columns")
+        known = tuple(field.name for field in dataclasses.fields(cls) if field.name not in ("columns", "rules"))
         check_keys(table, known, "[table]")
-        return cls(columns=columns, **table)  # type: ignore[arg-type]
+        return cls(columns=columns, rules=rules, **table)  # type: ignore[arg-type]
 
     def _check_unit(self) -> None:
         _check_count(self.max_rows_per_unit, "max_rows_per_unit")
@@ -258,6 +271,15 @@ class Schema(Summarized):
                 column=self.target,
                 key="positive",
             )
+
+    def _check_rules(self) -> None:
+        """Refuses rules that cannot be kept; sums get the decimals of their columns."""
+        object.__setattr__(self, "rules", tuple(self.rules))
+        if not self.rules:
+            return
+        from understudy.schema.rule_checks import checked_rules  # loads DuckDB, which only conditions need
+
+        object.__setattr__(self, "rules", checked_rules(self.rules, self.columns))
 
     def _column_of(self, key: str, name: object) -> Column:
         if isinstance(name, str) and name in self.names:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from understudy.errors import SchemaError, did_you_mean
 from understudy.schema.column import KINDS, Column
+from understudy.schema.rules import Rule, format_rule, rule_from_dict
 from understudy.schema.values import to_toml, to_toml_key
 
 NEEDS_UNIT = (
@@ -42,15 +43,25 @@ def parse_toml(text: str, source: str) -> Mapping[str, object]:
         ) from None
 
 
-def read_sections(content: Mapping[str, object]) -> tuple[Mapping[str, object], tuple[Column, ...]]:
-    """The keys of [table], and the columns."""
-    check_keys(content, ("table", "columns"), "The file")
+def read_sections(
+    content: Mapping[str, object], folder: Path | None = None
+) -> tuple[Mapping[str, object], tuple[Column, ...], tuple[Rule, ...]]:
+    """The keys of [table], the columns, and the rules. Paths of lookup tables start at `folder`."""
+    check_keys(content, ("table", "columns", "rules"), "The file")
     table, columns = content.get("table", {}), content.get("columns", {})
     if not isinstance(table, dict) or not isinstance(columns, dict):
         raise SchemaError("table and columns must be sections, written as [table] and [columns.NAME].")
     if "max_rows_per_unit" in table and "unit" not in table:
         raise SchemaError(NEEDS_UNIT, key="max_rows_per_unit")
-    return table, tuple(read_column(name, entry) for name, entry in columns.items())
+    read = tuple(read_column(name, entry) for name, entry in columns.items())
+    return table, read, read_rules(content.get("rules", []), folder)
+
+
+def read_rules(entries: object, folder: Path | None = None) -> tuple[Rule, ...]:
+    """The rules of the [[rules]] sections."""
+    if not isinstance(entries, list):
+        raise SchemaError("rules must be sections with two brackets: [[rules]] before the lines of each rule.")
+    return tuple(rule_from_dict(entry, number=at, folder=folder) for at, entry in enumerate(entries, start=1))
 
 
 def read_column(name: object, entry: object) -> Column:
@@ -100,7 +111,9 @@ _COMMENT_COLUMN = 40
 _NOT_DECLARED = "absent: estimated privately with part of the budget"
 
 
-def format_schema(columns: Sequence[Column], table: Mapping[str, object], found: Mapping[str, str]) -> str:
+def format_schema(
+    columns: Sequence[Column], table: Mapping[str, object], found: Mapping[str, str], rules: Sequence[Rule] = ()
+) -> str:
     """TOML whose comments say what is declared public and what will be estimated privately.
 
     `table` has the other fields of a schema; `found` comments for columns by name.
@@ -121,7 +134,7 @@ def format_schema(columns: Sequence[Column], table: Mapping[str, object], found:
     if table["positive"] is not None:
         lines.append(_line("positive", table["positive"], "the positive class of the target"))
     sections = [_format_column(column, found.get(column.name)) for column in columns]
-    return "\n\n".join([_HEADER, "\n".join(lines), *sections]) + "\n"
+    return "\n\n".join([_HEADER, "\n".join(lines), *sections, *map(format_rule, rules)]) + "\n"
 
 
 _TITLES = {

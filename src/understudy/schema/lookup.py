@@ -1,0 +1,53 @@
+"""Lookup tables of rules: public lists of combinations, read from CSV files."""
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from understudy.errors import SchemaError, did_you_mean
+from understudy.schema.values import Category
+
+LookupRow = tuple[Category | None, ...]
+
+MAX_LOOKUP_ROWS = 1_000_000
+
+
+def read_lookup(path: str, columns: Sequence[str], *, folder: Path | None = None) -> tuple[LookupRow, ...]:
+    """The rows of a CSV file in the order of these columns, each row once. Values are texts, as in the file.
+
+    The file has a header; further columns are left out. It is public: whoever writes the schema vouches for it.
+    """
+    place = Path(path) if folder is None else folder / path
+    try:
+        with open(place, newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.reader(file, strict=True))
+    except FileNotFoundError:
+        raise SchemaError(
+            f"There is no file {str(place)!r}. Paths of lookup tables start at the folder of the schema."
+        ) from None
+    except UnicodeDecodeError:
+        raise SchemaError(f"{place} is not UTF-8 text. Save the lookup table as UTF-8.") from None
+    except (OSError, csv.Error) as error:
+        raise SchemaError(f"Cannot read the lookup table {place}: {error}.") from None
+    rows = [row for row in rows if any(cell.strip() for cell in row)]
+    if len(rows) < 2:
+        raise SchemaError(
+            f"The lookup table {place} has no rows. It needs a header with {', '.join(columns)}, and rows."
+        )
+    if len(rows) > MAX_LOOKUP_ROWS:
+        raise SchemaError(f"The lookup table {place} has more than {MAX_LOOKUP_ROWS:,} rows. Use a shorter one.")
+    header = [name.strip() for name in rows[0]]
+    for name in columns:
+        if header.count(name) != 1:
+            raise SchemaError(
+                f"The lookup table {place} needs one column {name!r}; its header has {', '.join(header)}."
+                f"{did_you_mean(name, header)}",
+                column=name,
+            )
+    at = [header.index(name) for name in columns]
+    for number, row in enumerate(rows[1:], start=2):
+        if len(row) != len(header):
+            raise SchemaError(
+                f"Row {number} of the lookup table {place} has {len(row)} values, expected {len(header)}."
+            )
+    return tuple(dict.fromkeys(tuple(row[index].strip() for index in at) for row in rows[1:]))

@@ -1,0 +1,583 @@
+"""Rules that every synthetic row keeps: public facts about single rows, declared in the schema.
+
+A rule is never inferred from data. As in an SQL CHECK, a row breaks a rule only if the rule is false for it: a null
+leaves a comparison unknown, and what is unknown is not broken.
+"""
+
+import abc
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from understudy.errors import ConditionError, SchemaError, did_you_mean
+from understudy.schema.lookup import LookupRow, read_lookup
+from understudy.schema.values import Category, format_list, format_value, to_python, to_toml
+
+ON_BREAK = ("clamp", "drop")
+"""What can happen to a real row that breaks a rule: it is moved to the nearest row that keeps it, or left out."""
+
+TOLERANCE = 1e-6
+"""How far a sum of reals without declared decimals may be from its total, relative to the larger of 1 and the total."""
+
+Mask: TypeAlias = np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rule(abc.ABC):
+    """A public fact about every row, kept by every synthetic row. The classes below are its kinds."""
+
+    FIRST_KEY: ClassVar[str]
+    """The key by which a schema file shows the kind."""
+
+    on_break: str | None = None
+    """What happens to a real row that breaks it, "clamp" or "drop". None: clamp where the rule says how, else drop."""
+
+    def __post_init__(self) -> None:
+        if self.on_break is not None and self.on_break not in ON_BREAK:
+            raise SchemaError(
+                f'on_break must be "clamp" or "drop", found {format_value(self.on_break)}.'
+                f"{did_you_mean(self.on_break, ON_BREAK)}",
+                key="on_break",
+            )
+
+    @property
+    @abc.abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is about, as written."""
+
+    @property
+    @abc.abstractmethod
+    def text(self) -> str:
+        """The rule in one line, for people."""
+
+    @abc.abstractmethod
+    def broken(self, table: pa.Table) -> Mask:
+        """Which rows break it: a function of each row alone, which no value makes fail."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Its keys, as a schema file has them; lookup tables inline."""
+        names = [field.name for field in dataclasses.fields(self) if field.name not in ("source", "on_break")]
+        values = {name: getattr(self, name) for name in (*names, "on_break")}
+        return {name: _as_list(value) for name, value in values.items() if value is not None}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Keep(Rule):
+    """An SQL condition over the columns of one row.
+
+    >>> rule = Keep(keep="discharged >= admitted")
+    >>> rule.columns
+    ('discharged', 'admitted')
+    >>> rule.broken(pa.table({"admitted": [1, 5, 3], "discharged": [2, 4, None]})).tolist()
+    [False, True, False]
+    """
+
+    FIRST_KEY = "keep"
+    keep: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_condition_text(self.keep, "keep")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return _condition_columns(self.keep)
+
+    @property
+    def text(self) -> str:
+        return _one_line(self.keep)
+
+    def broken(self, table: pa.Table) -> Mask:
+        return _truth(table, self.keep)[1]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WhenThen(Rule):
+    """A condition that holds wherever another one does. Where `when` is unknown, nothing is required.
+
+    >>> rule = WhenThen(when="sex = 'male'", then="pregnant = 'no'")
+    >>> rule.broken(pa.table({"sex": ["male", "male", None], "pregnant": ["yes", None, "yes"]})).tolist()
+    [True, False, False]
+    """
+
+    FIRST_KEY = "then"
+    when: str
+    then: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_condition_text(self.when, "when")
+        _check_condition_text(self.then, "then")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return _different((*_condition_columns(self.when), *_condition_columns(self.then)))
+
+    @property
+    def text(self) -> str:
+        return f"when {_one_line(self.when)} then {_one_line(self.then)}"
+
+    @property
+    def condition(self) -> str:
+        """The same as one SQL condition."""
+        return f"NOT coalesce(({self.when}), FALSE) OR ({self.then})"
+
+    def broken(self, table: pa.Table) -> Mask:
+        return _truth(table, self.when)[0] & _truth(table, self.then)[1]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Combinations(Rule):
+    """A list of the combinations of values that are allowed, or of those that are forbidden.
+
+    A row with a null in one of the columns breaks no rule.
+
+    >>> rule = Combinations(combinations=["country", "currency"], allowed=[["France", "EUR"], ["Peru", "PEN"]])
+    >>> rule.broken(pa.table({"country": ["Peru", "Peru"], "currency": ["PEN", "EUR"]})).tolist()
+    [False, True]
+    """
+
+    FIRST_KEY = "combinations"
+    combinations: tuple[str, ...]
+    allowed: tuple[LookupRow, ...] | None = None
+    forbidden: tuple[LookupRow, ...] | None = None
+    source: str | None = dataclasses.field(default=None, compare=False)
+    """The file that the list was read from."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = _check_names(self.combinations, "combinations", at_least=2)
+        object.__setattr__(self, "combinations", names)
+        if (self.allowed is None) == (self.forbidden is None):
+            raise SchemaError(
+                "combinations needs a list of the combinations: either allowed or forbidden, as in"
+                ' allowed = [["France", "EUR"]] or allowed = "pairs.csv".',
+                key="combinations",
+            )
+        key = "forbidden" if self.allowed is None else "allowed"
+        object.__setattr__(self, key, _check_rows(getattr(self, key), key, names))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.combinations
+
+    @property
+    def listed(self) -> tuple[LookupRow, ...]:
+        """The rows of the list."""
+        return self.forbidden or () if self.allowed is None else self.allowed
+
+    @property
+    def text(self) -> str:
+        kind = "forbidden" if self.allowed is None else "allowed"
+        return f"{', '.join(self.combinations)}: {len(self.listed)} {kind} combinations"
+
+    def broken(self, table: pa.Table) -> Mask:
+        known, found = match_lookup(table, self.combinations, self.listed)
+        return known & ((found >= 0) if self.allowed is None else (found < 0))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Determines(Rule):
+    """A functional dependency by a public table: the values of some columns give those of others.
+
+    A key that is not in the table breaks the rule.
+
+    >>> rule = Determines(determines=["zip"], gives=["city"], table=[["10115", "Berlin"], ["20095", "Hamburg"]])
+    >>> rule.broken(pa.table({"zip": ["10115", "20095", "1"], "city": ["Berlin", "Berlin", None]})).tolist()
+    [False, True, True]
+    """
+
+    FIRST_KEY = "determines"
+    determines: tuple[str, ...]
+    gives: tuple[str, ...]
+    table: tuple[LookupRow, ...]
+    """Rows of the columns of `determines`, then those of `gives`."""
+    source: str | None = dataclasses.field(default=None, compare=False)
+    """The file that the table was read from."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        keys, given = _check_names(self.determines, "determines"), _check_names(self.gives, "gives")
+        object.__setattr__(self, "determines", keys)
+        object.__setattr__(self, "gives", given)
+        if both := [name for name in given if name in keys]:
+            raise SchemaError(
+                f"Column {both[0]!r} is both in determines and in gives. Remove it from one of them.", column=both[0]
+            )
+        rows = _check_rows(self.table, "table", (*keys, *given), nulls_from=len(keys))
+        object.__setattr__(self, "table", rows)
+        seen: dict[LookupRow, LookupRow] = {}
+        for row in rows:
+            key, values = row[: len(keys)], row[len(keys) :]
+            if seen.setdefault(key, values) != values:
+                raise SchemaError(
+                    f"The table of {', '.join(keys)} gives two different rows for {format_list(key)}. Keep one.",
+                    column=keys[0],
+                    key="table",
+                )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.determines, *self.gives)
+
+    @property
+    def keys(self) -> tuple[LookupRow, ...]:
+        """The keys of the table, each once."""
+        return tuple(dict.fromkeys(row[: len(self.determines)] for row in self.table))
+
+    @property
+    def text(self) -> str:
+        return f"{', '.join(self.determines)} determines {', '.join(self.gives)} ({len(self.keys)} keys)"
+
+    def broken(self, table: pa.Table) -> Mask:
+        rows = {row[: len(self.determines)]: row[len(self.determines) :] for row in self.table}
+        known, found = match_lookup(table, self.determines, tuple(rows))
+        broken = known & (found < 0)
+        for at, name in enumerate(self.gives):
+            values = [row[at] for row in rows.values()]
+            has_value, same = _equal_to_listed(table.column(name), values, found)
+            broken |= known & (found >= 0) & has_value & ~same
+        return broken
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sum(Rule):
+    """Columns that add up to a total, or to no more than it: a column or a number. A null leaves the sum unknown.
+
+    >>> rule = Sum(sum=["adults", "children"], equals="persons")
+    >>> rule.broken(pa.table({"adults": [2, 1], "children": [1, 1], "persons": [3, 3]})).tolist()
+    [False, True]
+    """
+
+    FIRST_KEY = "sum"
+    sum: tuple[str, ...]
+    equals: str | int | float | None = None
+    at_most: str | int | float | None = None
+    decimals: int | None = dataclasses.field(default=None, compare=False)
+    """The fewest decimals of the columns, filled in by the schema; None: not all have declared decimals."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "sum", _check_names(self.sum, "sum", at_least=2))
+        if (self.equals is None) == (self.at_most is None):
+            raise SchemaError(
+                'sum needs what the columns add up to: either equals or at_most, as in equals = "total" or '
+                "at_most = 24.",
+                key="sum",
+            )
+        key = "equals" if self.at_most is None else "at_most"
+        total = to_python(getattr(self, key))
+        object.__setattr__(self, key, total)
+        if (
+            isinstance(total, bool)
+            or not isinstance(total, str | int | float)
+            or (isinstance(total, float) and not math.isfinite(total))
+        ):
+            raise SchemaError(f"{key} must be a column or a number, found {format_value(total)}.", key=key)
+        if total in self.sum:
+            raise SchemaError(f"Column {total!r} cannot be part of its own sum. Remove it from sum.", column=str(total))
+
+    @property
+    def total(self) -> str | int | float:
+        """The column or number on the other side."""
+        return self.equals if self.equals is not None else self.at_most  # type: ignore[return-value]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.sum, self.total) if isinstance(self.total, str) else self.sum
+
+    @property
+    def text(self) -> str:
+        return f"{' + '.join(self.sum)} {'=' if self.equals is not None else '<='} {self.total}"
+
+    def to_dict(self) -> dict[str, object]:
+        return {key: value for key, value in super().to_dict().items() if key != "decimals"}
+
+    def broken(self, table: pa.Table) -> Mask:
+        parts = [as_floats(table.column(name)) for name in self.sum]
+        total = as_floats(table.column(self.total)) if isinstance(self.total, str) else np.float64(self.total)
+        with np.errstate(invalid="ignore", over="ignore"):
+            excess = np.sum(parts, axis=0) - total
+            slack = (
+                0.5 * 10.0**-self.decimals
+                if self.decimals is not None
+                else TOLERANCE
+                * np.maximum(1.0, np.max(np.abs([*parts, np.broadcast_to(total, parts[0].shape)]), axis=0))
+            )
+            return excess > slack if self.equals is None else np.abs(excess) > slack
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Skip(Rule):
+    """A column that is null exactly where a condition is true, as in a questionnaire that skips a question.
+
+    Where the condition is unknown, nothing is required.
+
+    >>> rule = Skip(skip="employer", when="employed = 'no'")
+    >>> rule.broken(pa.table({"employed": ["no", "no", "yes", None], "employer": ["A", None, None, "B"]})).tolist()
+    [True, False, True, False]
+    """
+
+    FIRST_KEY = "skip"
+    skip: str
+    when: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_names([self.skip], "skip")
+        _check_condition_text(self.when, "when")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return _different((self.skip, *_condition_columns(self.when)))
+
+    @property
+    def text(self) -> str:
+        return f"{self.skip} is null exactly when {_one_line(self.when)}"
+
+    def broken(self, table: pa.Table) -> Mask:
+        is_true, is_false = _truth(table, self.when)
+        null = is_null(table.column(self.skip))
+        return (is_true & ~null) | (is_false & null)
+
+
+KINDS: tuple[type[Rule], ...] = (Keep, Combinations, Determines, Sum, Skip, WhenThen)
+"""The kinds of rules. Skip stands before WhenThen: both have `when`."""
+
+
+# ----------------------------------------------------------------------------------------------------- reading, writing
+
+
+def rule_from_dict(entry: object, *, number: int = 1, folder: Path | None = None) -> Rule:
+    """A rule from its keys in a schema file. `folder` is where the paths of lookup tables start.
+
+    >>> rule_from_dict({"skip": "employer", "when": "employed = 'no'"}).text
+    "employer is null exactly when employed = 'no'"
+    """
+    where = f"Rule {number}"
+    if not isinstance(entry, Mapping):
+        raise SchemaError(f'{where} must be a section: [[rules]] with a line such as keep = "a >= b".')
+    kind = next((kind for kind in KINDS if kind.FIRST_KEY in entry), None)
+    if kind is None:
+        known = [kind.FIRST_KEY for kind in KINDS]
+        found = format_list(list(entry)) if entry else "nothing"
+        hint = next((hint for key in entry if (hint := did_you_mean(key, known))), "")
+        raise SchemaError(f"{where} has {found}; expected one of the keys {', '.join(known)}.{hint}")
+    known = [field.name for field in dataclasses.fields(kind) if field.name not in ("source", "decimals")]
+    for key in entry:
+        if key not in known:
+            raise SchemaError(
+                f"{where} ({kind.FIRST_KEY}) has the unknown key {key!r}.{did_you_mean(key, known)} The keys are "
+                f"{', '.join(known)}.",
+                key=key,
+            )
+    needed = [f.name for f in dataclasses.fields(kind) if f.default is dataclasses.MISSING]
+    if missing := [key for key in needed if key not in entry]:
+        raise SchemaError(f"{where} ({kind.FIRST_KEY}) lacks the key {missing[0]!r}. Add it.", key=missing[0])
+    try:
+        return kind(**_read_files(kind, dict(entry), folder))
+    except (SchemaError, ConditionError) as error:
+        raise SchemaError(f"{where}: {error}", column=error.column, key=getattr(error, "key", None)) from None
+
+
+def _read_files(kind: type[Rule], entry: dict[str, object], folder: Path | None) -> dict[str, object]:
+    """Replaces the path of a lookup table by its rows."""
+    for key in ("allowed", "forbidden", "table"):
+        if isinstance(path := entry.get(key), str):
+            columns = [name for part in ("combinations", "determines", "gives") for name in _names(entry.get(part))]
+            entry[key] = read_lookup(path, columns, folder=folder)
+            entry["source"] = path
+    return entry
+
+
+def format_rule(rule: Rule) -> str:
+    """The section of a schema file."""
+    lines = ["[[rules]]"]
+    source = getattr(rule, "source", None)
+    for key, value in rule.to_dict().items():
+        if key in ("allowed", "forbidden", "table"):
+            lines.append(f"{key} = {to_toml(source)}" if source else _format_rows(key, value))  # type: ignore[arg-type]
+        else:
+            lines.append(f"{key} = {to_toml(value)}")
+    return "\n".join(lines)
+
+
+def _format_rows(key: str, rows: Sequence[Sequence[object]]) -> str:
+    lines = [", ".join("''" if value is None else to_toml(value) for value in row) for row in rows]
+    return "\n".join([f"{key} = [", *(f"    [{line}]," for line in lines), "]"])
+
+
+# ----------------------------------------------------------------------------------------------------- rows and lookups
+
+
+def match_lookup(table: pa.Table, columns: Sequence[str], listed: Sequence[LookupRow]) -> tuple[Mask, np.ndarray]:
+    """Which rows have a value in all of the columns; and the index of each row in the list, -1: it is not there."""
+    known = np.ones(table.num_rows, dtype=bool)
+    row_key = np.zeros(table.num_rows, dtype=np.int64)
+    list_key = np.zeros(len(listed), dtype=np.int64)
+    for at, name in enumerate(columns):
+        known &= ~is_null(table.column(name))
+        values = as_texts(table.column(name))
+        own = pa.array([as_text(row[at]) for row in listed], pa.string())
+        words = own.unique()
+        size = len(words) + 1
+        found = pc.fill_null(pc.index_in(values, value_set=words), size - 1).to_numpy(zero_copy_only=False)
+        row_key = row_key * size + found
+        list_key = list_key * size + pc.index_in(own, value_set=words).to_numpy(zero_copy_only=False)
+        # Kept small: the keys of the list are numbered anew after each column.
+        distinct = np.unique(list_key)
+        place = np.minimum(np.searchsorted(distinct, row_key), max(len(distinct) - 1, 0))
+        is_listed = distinct[place] == row_key if len(distinct) else np.zeros(table.num_rows, dtype=bool)
+        row_key = np.where(is_listed, place, len(distinct))
+        list_key = np.searchsorted(distinct, list_key)
+    index = np.full(len(listed) + 1, -1, dtype=np.int64)
+    index[list_key[::-1]] = np.arange(len(listed))[::-1]  # the first of equal rows
+    return known, index[np.minimum(row_key, len(listed))] if len(listed) else np.full(table.num_rows, -1)
+
+
+def as_texts(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Values as texts in which 1, 1.0 and "1" are equal, so that lists match columns of any type."""
+    array = _plain(values)
+    if pa.types.is_boolean(array.type):
+        return pc.if_else(array, "true", "false")
+    if pa.types.is_floating(array.type) or pa.types.is_decimal(array.type):
+        floats = array.cast(pa.float64(), safe=False)
+        limit = 2.0**53
+        whole = pc.and_(pc.equal(floats, pc.round(floats)), pc.less(pc.abs(floats), limit))
+        whole = pc.fill_null(whole, False)
+        as_whole = pc.if_else(whole, floats, None).cast(pa.int64()).cast(pa.string())
+        return pc.if_else(whole, as_whole, floats.cast(pa.string()))
+    if pa.types.is_timestamp(array.type):
+        return pc.strftime(array.cast(pa.timestamp("us"), safe=False), "%Y-%m-%dT%H:%M:%S")
+    try:
+        return array.cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.nulls(len(array), pa.string())
+
+
+def as_text(value: Category | None) -> str | None:
+    """One value of a list in the same form."""
+    return None if value is None else as_texts(pa.array([value]))[0].as_py()
+
+
+def _equal_to_listed(
+    values: pa.ChunkedArray, listed: Sequence[Category | None], index: np.ndarray
+) -> tuple[Mask, Mask]:
+    """Which rows have a value where the list has one, and which of them the same as the list at their index."""
+    texts = pa.array([*(as_text(value) for value in listed), None], pa.string())
+    expected = texts.take(pa.array(np.where(index < 0, len(listed), index)))
+    same = pc.equal(as_texts(values), expected)
+    return pc.is_valid(same).to_numpy(zero_copy_only=False), pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+
+
+def as_floats(values: pa.ChunkedArray) -> np.ndarray:
+    """Values as floats; NaN for nulls and for what is no number."""
+    array = _plain(values)
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        from understudy.schema.conditions import compute
+
+        array = compute(pa.table({"v": array}), "TRY_CAST(v AS DOUBLE)", pa.float64())
+    try:
+        return array.cast(pa.float64(), safe=False).fill_null(math.nan).to_numpy(zero_copy_only=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return np.full(len(array), math.nan)
+
+
+def is_null(values: pa.ChunkedArray) -> Mask:
+    """Which values are null; NaN is a null."""
+    return pc.is_null(_plain(values), nan_is_null=True).to_numpy(zero_copy_only=False)
+
+
+def _plain(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """One array without a dictionary."""
+    array = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) and values.num_chunks else values
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.nulls(0, array.type)
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+# ------------------------------------------------------------------------------------------------------- checks of keys
+
+
+def _check_names(names: object, key: str, *, at_least: int = 1) -> tuple[str, ...]:
+    found = tuple(names) if isinstance(names, list | tuple) else None
+    if found is None or len(found) < at_least or not all(isinstance(name, str) and name for name in found):
+        what = "a list of columns" if at_least == 1 else f"a list of at least {at_least} columns"
+        raise SchemaError(f'{key} must be {what}, as in {key} = ["a", "b"]; found {format_value(names)}.', key=key)
+    if twice := [name for name in found if found.count(name) > 1]:
+        raise SchemaError(f"{key} names column {twice[0]!r} twice. Remove one.", column=twice[0], key=key)
+    return found
+
+
+def _check_rows(
+    rows: object, key: str, columns: Sequence[str], *, nulls_from: int | None = None
+) -> tuple[LookupRow, ...]:
+    """Rows of a list as tuples of Python values. From column `nulls_from` on, an empty text is a null."""
+    if not isinstance(rows, list | tuple) or not rows:
+        raise SchemaError(
+            f"{key} must be a list of rows, each with values of {', '.join(columns)}, or the path of a CSV file; found "
+            f"{format_value(rows) if not isinstance(rows, list | tuple) else 'an empty list'}.",
+            key=key,
+        )
+    checked = []
+    for row in rows:
+        if not isinstance(row, list | tuple) or len(row) != len(columns):
+            raise SchemaError(
+                f"{key}: each row must have {len(columns)} values ({', '.join(columns)}), found {format_value(row)}.",
+                key=key,
+            )
+        values: list[Category | None] = []
+        for at, value in enumerate(row):
+            nullable = nulls_from is not None and at >= nulls_from
+            if nullable and (value is None or value == ""):
+                values.append(None)
+            elif isinstance(value, str | int | float | bool) and value == value:
+                values.append(to_python(value))
+            else:
+                raise SchemaError(
+                    f"{key}: expected texts, numbers or booleans, found {format_value(value)} for {columns[at]!r}.",
+                    key=key,
+                )
+        checked.append(tuple(values))
+    return tuple(checked)
+
+
+def _check_condition_text(condition: object, key: str) -> None:
+    if not isinstance(condition, str) or not condition.strip():
+        raise SchemaError(
+            f'{key} must be an SQL condition, as in {key} = "age >= 18", found {format_value(condition)}.', key=key
+        )
+
+
+def _condition_columns(condition: str) -> tuple[str, ...]:
+    from understudy.schema.conditions import condition_columns  # DuckDB is loaded for conditions alone
+
+    return condition_columns(condition)
+
+
+def _truth(table: pa.Table, condition: str) -> tuple[Mask, Mask]:
+    from understudy.schema.conditions import truth
+
+    return truth(table, condition)
+
+
+def _different(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _names(value: object) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list | tuple) else []
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _as_list(value: object) -> object:
+    return [_as_list(item) for item in value] if isinstance(value, tuple) else value
