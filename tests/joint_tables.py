@@ -1,20 +1,29 @@
 """Small graphical models and their whole tables of probabilities: the slow, obvious oracle."""
 
 import itertools
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from scipy import stats
 
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique, junction_tree
-from understudy.schema import Domain
+from understudy.schema import Domain, StructuralZeros
 
 LOOPY = (("a", "b"), ("c", "b"), ("c", "d", "a"), ("e",), ("d", "f"))
 SIZES = {"a": 2, "b": 3, "c": 4, "d": 2, "e": 3, "f": 5}
 
 
-def make_domain(sizes: dict[str, int], num_rows: int = 1000) -> Domain:
-    return Domain(names=tuple(sizes), sizes=tuple(sizes.values()), num_rows=num_rows)
+def make_domain(
+    sizes: dict[str, int], num_rows: int = 1000, impossible: dict[Clique, list[tuple[int, ...]]] | None = None
+) -> Domain:
+    """`impossible`: the combinations of codes that are structural zeros, for some cliques."""
+    zeros = []
+    for clique, cells in (impossible or {}).items():
+        possible = np.ones([sizes[name] for name in clique], dtype=bool)
+        possible[tuple(np.array(cells).T)] = False
+        zeros.append(StructuralZeros(clique, possible))
+    return Domain(names=tuple(sizes), sizes=tuple(sizes.values()), num_rows=num_rows, zeros=tuple(zeros))
 
 
 def random_model(domain: Domain, cliques: tuple[Clique, ...], seed: int, spread: float = 1.5) -> GraphicalModel:
@@ -24,7 +33,8 @@ def random_model(domain: Domain, cliques: tuple[Clique, ...], seed: int, spread:
         total=7.0,
         cliques=cliques,
         potentials=tuple(rng.normal(0, spread, domain.shape(clique)) for clique in cliques),
-        tree=junction_tree(domain, cliques),
+        tree=junction_tree(domain, [*cliques, *(zeros.columns for zeros in domain.zeros)]),
+        zeros=domain.zeros,
     )
 
 
@@ -36,8 +46,20 @@ def whole_table(model: GraphicalModel) -> np.ndarray:
         code = dict(zip(names, cell, strict=True))
         for clique, table in zip(model.cliques, model.potentials, strict=True):
             logs[cell] += table[tuple(code[name] for name in clique)]
+        if not is_possible(model.zeros, code):
+            logs[cell] = -np.inf
     joint = np.exp(logs - logs.max())
     return joint / joint.sum()
+
+
+def is_possible(zeros: Iterable[StructuralZeros], code: Mapping[str, int]) -> bool:
+    """Whether a row with these codes is possible."""
+    return all(each.possible[tuple(code[name] for name in each.columns)] for each in zeros)
+
+
+def count_impossible(domain: Domain, rows: np.ndarray) -> int:
+    """The number of rows that some structural zero of the domain rules out."""
+    return sum(not is_possible(domain.zeros, dict(zip(domain.names, row, strict=True))) for row in rows.tolist())
 
 
 def sum_to(joint: np.ndarray, domain: Domain, clique: Clique) -> np.ndarray:

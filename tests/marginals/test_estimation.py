@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize
 
 from tests.joint_tables import LOOPY, SIZES, make_domain, random_model, sum_to, whole_table
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, SchemaError
 from understudy.marginals.estimation import Measurement, estimate, noisy_total
 from understudy.models.junction import Clique
 from understudy.schema import Domain
@@ -138,3 +138,109 @@ def test_nothing_measured_is_uniform() -> None:
 def test_no_column_is_refused() -> None:
     with pytest.raises(ConfigError, match="no column"):
         estimate(Domain(names=(), sizes=(), num_rows=5), [])
+
+
+# --- Structural zeros ---
+
+ZEROS: dict[Clique, list[tuple[int, ...]]] = {
+    ("a", "b"): [(0, 0), (1, 2)],
+    ("c", "b"): [(0, 0), (3, 1), (2, 1), (0, 2)],
+}
+
+
+def _zeros_measured(domain: Domain, seed: int = 0) -> list[Measurement]:
+    """All marginals but the 3-way one, far from any table: what is impossible was counted as well."""
+    rng = np.random.default_rng(seed)
+    cliques: list[Clique] = [("a",), ("b",), ("c",), ("c", "a"), ("b", "c")]
+    return [
+        Measurement(c, rng.normal(500 / domain.size(c), 60, domain.shape(c)), rng.uniform(5, 40, domain.shape(c)))
+        for c in cliques
+    ]
+
+
+@pytest.mark.parametrize("entropy", [0.01, 0.3])
+def test_with_zeros_the_estimate_is_optimal_among_possible_tables(entropy: float) -> None:
+    """First-order optimality of the objective over all distributions on the possible cells."""
+    domain = make_domain({"a": 2, "b": 3, "c": 4}, 500, ZEROS)
+    measured = _zeros_measured(domain)
+    joint = whole_table(estimate(domain, measured, total=500, entropy=entropy, tolerance=1e-9, iterations=5000))
+    reference = whole_table(estimate(domain, measured[:3], total=500, entropy=1e9, tolerance=1e-9, iterations=5000))
+    possible = reference > 0
+    np.testing.assert_array_equal(joint > 0, possible)
+    assert 0 < possible.sum() < possible.size - 8  # six pairs of codes, each with every code of a third column
+    slope = np.where(
+        possible, 500 * entropy * np.log(np.where(possible, joint, 1) / np.where(possible, reference, 1)), 0
+    )
+    for clique, counts, stddev in measured:
+        residual = (500 * sum_to(joint, domain, clique) - counts) / np.square(stddev)
+        axes = [domain.index(name) for name in clique]
+        turned = np.transpose(residual, np.argsort(axes))
+        slope = slope + 500 * turned.reshape([s if i in axes else 1 for i, s in enumerate(domain.sizes)])
+    assert np.ptp(slope[joint > 1e-6]) < 0.02 * entropy * 500
+
+
+def test_the_reference_is_the_independent_table_given_the_zeros() -> None:
+    """Iterative proportional fitting from the possible cells has the measured columns and the fewest assumptions."""
+    domain = make_domain({"a": 2, "b": 3, "c": 4}, 1000, ZEROS)
+    truth = whole_table(random_model(domain, (("a",), ("b",), ("c",)), 5, spread=0.5))
+    measured = [Measurement(c, 1000 * sum_to(truth, domain, c), 0.1) for c in domain.one_way]
+    found = whole_table(estimate(domain, measured, total=1000, tolerance=1e-8))
+    fitted = (truth > 0) / np.count_nonzero(truth)
+    for _ in range(1000):
+        for axis, name in enumerate(domain.names):
+            ratio = sum_to(truth, domain, (name,)) / sum_to(fitted, domain, (name,))
+            fitted = fitted * ratio.reshape([-1 if at == axis else 1 for at in range(3)])
+    np.testing.assert_allclose(found, fitted, atol=2e-4)
+
+
+def test_counts_in_impossible_cells_are_ignored() -> None:
+    domain = make_domain({"a": 2, "b": 3, "c": 4}, 500, ZEROS)
+    measured = _zeros_measured(domain)
+    clique, counts, stddev = measured[-1]
+    (impossible,) = (~zeros.possible.T for zeros in domain.zeros if set(zeros.columns) == set(clique))
+    other = [*measured[:-1], Measurement(clique, np.where(impossible, 1e4, counts), stddev)]
+    found = [estimate(domain, each, total=500, prior_variance=1.0) for each in (measured, other)]
+    np.testing.assert_array_equal(found[0].marginal(clique), found[1].marginal(clique))
+    assert (found[0].marginal(clique)[impossible] == 0).all()
+
+
+def test_zeros_improve_a_noisy_estimate() -> None:
+    """Half of the cells are impossible, and the pair is measured through great noise."""
+    impossible = [(a, b) for a in range(8) for b in range(8) if (a + b) % 2]
+    domain = make_domain({"a": 8, "b": 8}, 2000, {("a", "b"): impossible})
+    truth = 2000 * whole_table(random_model(domain, (("a", "b"),), 0, spread=0.7))
+    rng, errors = np.random.default_rng(0), np.zeros(2)
+    for _ in range(5):
+        measured = [
+            Measurement(c, sum_to(truth, domain, c) + rng.normal(0, 20, domain.shape(c)), 20.0)
+            for c in (("a",), ("b",), ("a", "b"))
+        ]
+        for at, own in enumerate((domain, make_domain({"a": 8, "b": 8}, 2000))):
+            errors[at] += np.abs(estimate(own, measured, total=2000).marginal(("a", "b")) - truth).sum()
+    assert errors[0] < 0.75 * errors[1]
+
+
+def test_a_warm_start_with_zeros_ends_where_a_cold_one_does() -> None:
+    domain = make_domain({"a": 2, "b": 3, "c": 4}, 500, ZEROS)
+    measured = _zeros_measured(domain)
+    before = estimate(domain, measured[:-1], total=500)
+    warm = estimate(domain, measured, total=500, warm_start=before, tolerance=1e-8, iterations=5000)
+    cold = estimate(domain, measured, total=500, tolerance=1e-8, iterations=5000)
+    np.testing.assert_allclose(whole_table(warm), whole_table(cold), atol=1e-6)
+
+
+def test_zeros_beyond_the_size_limit_are_left_out() -> None:
+    domain = make_domain({"a": 2, "b": 3, "c": 4}, 500, ZEROS)
+    measured = _zeros_measured(domain)
+    limited = estimate(domain, measured[:3], total=500, max_cells=16 * 6 + 8)  # room for six cells of zeros
+    assert [zeros.columns for zeros in limited.zeros] == []  # with the third column alone there are ten
+    limited = estimate(domain, measured[:3], total=500, max_cells=16 * 12)
+    assert [zeros.columns for zeros in limited.zeros] == [("a", "b")]
+    assert len(estimate(domain, measured[:3], total=500).zeros) == 2
+
+
+def test_contradictory_zeros_are_refused() -> None:
+    both = {("a", "b"): [(0, 0), (1, 1)], ("b", "a"): [(1, 0), (0, 1)]}
+    domain = make_domain({"a": 2, "b": 2, "c": 2}, 10, both)
+    with pytest.raises(SchemaError, match="rules on a, b contradict"):
+        estimate(domain, [Measurement(("c",), np.ones(2), 1.0)])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.joint_tables import make_domain, sum_to
 from understudy.marginals.estimation import Measurement, estimate
-from understudy.marginals.shrinkage import LEAST_COUNT, Pooled, cell_pulls, independent_joint
+from understudy.marginals.shrinkage import LEAST_COUNT, Pooled, cell_pulls, independent_counts, independent_joint
 from understudy.models.junction import Clique
 from understudy.schema import Domain
 
@@ -101,12 +101,17 @@ def test_the_pull_is_one_over_prior_variance_and_count() -> None:
         ("a",): Pooled(np.array([10.0, 90.0]), np.full(2, 16.0)),
     }
     shares = {"a": np.array([0.1, 0.9]), "b": np.full(3, 1 / 3)}
-    pulls = cell_pulls(domain, pooled, {("a",): np.array([1.0, 9.0])}, total=100, least=0.02, prior_variance=0.5)
+
+    def pulls_given(a: np.ndarray) -> dict[Clique, np.ndarray]:
+        (expected,) = independent_counts(domain, [("b", "a")], {("a",): a}, 100)
+        return cell_pulls(pooled, {("b", "a"): expected}, least=0.02, prior_variance=0.5)
+
+    pulls = pulls_given(np.array([1.0, 9.0]))
     assert set(pulls) == {("b", "a")}
     for b, a in itertools.product(range(3), range(2)):
         count = max(100 * shares["a"][a] * shares["b"][b], pooled["b", "a"].counts[b, a] - 2 * 4.0)
         assert pulls["b", "a"][b, a] == pytest.approx(max(0.02, 1 / (0.5 * count)))
-    empty = cell_pulls(domain, pooled, {("a",): np.array([0.0, 1.0])}, total=100, least=0.02, prior_variance=0.5)
+    empty = pulls_given(np.array([0.0, 1.0]))
     assert empty["b", "a"][0, 0] == pytest.approx(1 / (0.5 * LEAST_COUNT))
 
 

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.joint_tables import LOOPY, SIZES, fit_pvalue, make_domain, random_model, sum_to, whole_table
+from tests.joint_tables import (
+    LOOPY,
+    SIZES,
+    count_impossible,
+    fit_pvalue,
+    make_domain,
+    random_model,
+    sum_to,
+    whole_table,
+)
 from understudy.errors import ConditionError
 from understudy.models.graphical import GraphicalModel
 from understudy.models.junction import Clique, junction_tree
@@ -135,3 +144,46 @@ def test_saved_model_draws_the_same_rows() -> None:
     key = jax.random.key(5)
     np.testing.assert_array_equal(model.sample(500, key=key).codes, again.sample(500, key=key).codes)
     assert not np.array_equal(model.sample(500, key=key).codes, model.sample(500, key=jax.random.key(6)).codes)
+
+
+# --- Structural zeros ---
+
+IMPOSSIBLE: dict[Clique, list[tuple[int, ...]]] = {
+    ("b", "a"): [(0, 0), (0, 1), (2, 1)],  # no row has the first code of b
+    ("c", "f"): [(c, f) for c in range(4) for f in range(5) if f > c],
+    ("d", "e", "f"): [(1, 1, 0), (0, 2, 2)],
+    ("e",): [(0,)],
+}
+
+
+@pytest.mark.parametrize("cliques", [LOOPY, (("a", "b"),), ()])
+@pytest.mark.parametrize("seed", range(3))
+def test_with_zeros_the_model_is_the_product_given_the_possible_cells(cliques: tuple[Clique, ...], seed: int) -> None:
+    """Marginals, rows, and rows that meet a condition, against the whole table."""
+    model = random_model(make_domain(SIZES, impossible=IMPOSSIBLE), cliques, seed, spread=0.8)
+    joint = whole_table(model)
+    for clique in itertools.chain(itertools.combinations(SIZES, 2), itertools.permutations("bcf")):
+        np.testing.assert_allclose(model.marginal(clique), 7 * sum_to(joint, model.domain, clique), atol=1e-12)
+    rows = model.sample(100_000, key=jax.random.key(seed)).codes
+    assert fit_pvalue(rows, joint) > 1e-3  # also that no impossible cell has a row
+    allowed = {"c": np.array([True, False, True, False])}
+    given = np.where(allowed["c"][None, None, :, None, None, None], joint, 0.0)
+    rows = model.sample(100_000, key=jax.random.key(seed), allowed=allowed).codes
+    assert fit_pvalue(rows, given / given.sum()) > 1e-3
+
+
+def test_zeros_survive_the_release() -> None:
+    model = random_model(make_domain(SIZES, impossible=IMPOSSIBLE), LOOPY, 0)
+    structure, arrays = model.to_arrays()
+    back = GraphicalModel.from_arrays(json.loads(json.dumps(structure)), arrays)
+    assert back.zeros == back.domain.zeros == model.zeros
+    rows = [each.sample(1000, key=jax.random.key(1)).codes for each in (model, back)]
+    np.testing.assert_array_equal(*rows)
+    assert count_impossible(model.domain, rows[0]) == 0
+    assert "zeros" not in random_model(make_domain(SIZES), LOOPY, 0).to_arrays()[0]
+
+
+def test_a_condition_that_zeros_rule_out_is_refused() -> None:
+    model = random_model(make_domain(SIZES, impossible=IMPOSSIBLE), LOOPY, 0)
+    with pytest.raises(ConditionError):
+        model.sample(10, key=jax.random.key(0), allowed={"b": np.array([True, False, False])})

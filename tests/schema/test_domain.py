@@ -36,7 +36,7 @@ def test_refused_domains(facts):
         Domain(**facts)
 
 
-PAIR = StructuralZeros(("c", "a"), [[True, False], [True, True], [False, True]])
+PAIR = StructuralZeros(("c", "a"), np.array([[True, False], [True, True], [False, True]]))
 
 
 def test_zeros_stay_with_their_columns():
@@ -47,7 +47,7 @@ def test_zeros_stay_with_their_columns():
     assert domain.largest.zeros == domain.merged.zeros == ()
     assert domain == dataclasses.replace(domain, zeros=())
     assert (PAIR.num_impossible, PAIR.possible.flags.writeable) == (2, False)
-    same = StructuralZeros(["c", "a"], PAIR.possible.copy())
+    same = StructuralZeros(("c", "a"), PAIR.possible.copy())
     assert (same, hash(same)) == (PAIR, hash(PAIR))
     assert StructuralZeros(("c", "a"), ~PAIR.possible) != PAIR
 

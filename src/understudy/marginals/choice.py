@@ -47,7 +47,7 @@ class SizeLimit:
     def __init__(self, domain: Domain, model: GraphicalModel, limit: float) -> None:
         self._domain, self._limit = domain, limit
         self._held = [frozenset(clique) for clique in model.tree.cliques]
-        self._cliques = list(model.cliques)
+        self._cliques = list(model.scopes)
         self._cells = count_cells(domain, self._cliques)
 
     def fits(self, clique: Clique) -> bool:

@@ -12,19 +12,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from understudy.errors import ConfigError
-from understudy.marginals.shrinkage import Pooled, cell_pulls
-from understudy.models.graphical import GraphicalModel
-from understudy.models.junction import Clique, Messenger, Ranking, Table, junction_tree
+from understudy.errors import ConditionError, ConfigError, SchemaError
+from understudy.marginals.shrinkage import Pooled, cell_pulls, independent_counts
+from understudy.models.graphical import GraphicalModel, log_possible
+from understudy.models.junction import Clique, Messenger, Ranking, Table, junction_tree, zeros_within
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import DiscreteGaussian
 from understudy.privacy.ledger import Ledger, Query
 from understudy.privacy.rows import PrivateRows
-from understudy.schema import Domain
+from understudy.schema import Domain, StructuralZeros
 
 LEAST_VARIANCE = 1.0
 """The smallest variance assumed for a count: in runs without noise, weights would be infinite."""
 REFERENCE_ENTROPY = 1e-3
+MAX_CELLS = 2**20
+"""Structural zeros that would make a larger model are left out, unless a method sets its own limit."""
 CURVATURES_KEPT = 20
 PROXIMAL_ENTROPY, PROXIMAL_STEPS = 0.1, 100
 
@@ -55,6 +57,7 @@ def estimate(
     tolerance: float = 1e-2,
     warm_start: GraphicalModel | None = None,
     prior_variance: float | None = None,
+    max_cells: float = MAX_CELLS,
 ) -> GraphicalModel:
     """The distribution that fits the measurements best, and otherwise is closest to independent columns.
 
@@ -70,6 +73,9 @@ def estimate(
     marginals takes a thousand. Without any pull (`entropy` 0) the same is done in many proximal steps, each pulled
     towards the one before.
 
+    The domain's structural zeros hold in the reference and in the model, whose marginals are zero there: what was
+    counted in an impossible cell is noise, its residual is constant, and it is ignored.
+
     Args:
         total: number of rows of the modelled table; absent, the measurements' own sums, weighted by inverse variance.
         iterations: most passes over the tree.
@@ -78,26 +84,32 @@ def estimate(
         warm_start: a model of an earlier, smaller set of measurements, to begin from.
         prior_variance: variance of the logarithm of a cell's count over its count if columns were independent;
             increases the pull on cells too small for their noise (`shrinkage.py`). None: the same pull on all cells.
+        max_cells: size of the model beyond which structural zeros are left out of it.
     """
     if not domain.names:
         raise ConfigError("There is no column to model. Declare at least one that is neither text, id nor dropped.")
     total = max(1.0, noisy_total(measurements) if total is None else float(total))
     pooled = _pool(measurements)
     one_way: dict[Clique, Pooled] = {clique: entry for clique, entry in pooled.items() if len(clique) == 1}
-    apart = _Goal(domain, one_way, {}, total, REFERENCE_ENTROPY)
+    zeros = zeros_within(domain, tuple(pooled), max_cells)
+    apart = _Goal(domain, one_way, {}, total, REFERENCE_ENTROPY, zeros=zeros)
     reference = apart.minimise({}, iterations, tolerance)
     known = {} if warm_start is None else dict(zip(warm_start.cliques, warm_start.potentials, strict=True))
     potentials = {**reference, **known}
     pulls: dict[Clique, Table] = {}
     if prior_variance is not None:
-        independent = {c: np.exp(t - t.max()) for c, t in reference.items()}
-        pulls = cell_pulls(domain, pooled, independent, total=total, least=entropy, prior_variance=prior_variance)
+        larger = [clique for clique in pooled if len(clique) > 1]
+        if zeros:
+            expected = apart.model(reference).marginals(larger)
+        else:
+            one_way_counts = {c: np.exp(t - t.max()) for c, t in reference.items()}
+            expected = independent_counts(domain, larger, one_way_counts, total)
+        by_clique = dict(zip(larger, expected, strict=True))
+        pulls = cell_pulls(pooled, by_clique, least=entropy, prior_variance=prior_variance)
     for _ in range(1 if entropy else PROXIMAL_STEPS):
-        joint = _Goal(domain, pooled, reference, total, entropy or PROXIMAL_ENTROPY, pulls)
+        joint = _Goal(domain, pooled, reference, total, entropy or PROXIMAL_ENTROPY, pulls, zeros)
         reference = potentials = joint.minimise(potentials, iterations, tolerance)
-    return GraphicalModel(
-        domain=domain, total=total, cliques=tuple(potentials), potentials=tuple(potentials.values()), tree=joint.tree
-    )
+    return joint.model(potentials)
 
 
 def noisy_total(measurements: Sequence[Measurement]) -> float:
@@ -138,17 +150,23 @@ class _Goal:
         total: float,
         entropy: float,
         pulls: Mapping[Clique, Table] | None = None,
+        zeros: Sequence[StructuralZeros] = (),
     ) -> None:
         self.domain, self.cliques, self.total = domain, tuple(pooled), total
-        self.tree = junction_tree(domain, self.cliques)
+        self.zeros = tuple(zeros)
+        scopes = [*self.cliques, *(each.columns for each in zeros)]
+        self.tree = junction_tree(domain, scopes)
         self._ranking = Ranking(domain)
-        self._messenger = Messenger(self._ranking, self.tree, [self._ranking.axes(c) for c in self.cliques])
-        self._shapes = [self._ranking.shape(axes) for axes in self._messenger.factors]
+        self._messenger = Messenger(self._ranking, self.tree, [self._ranking.axes(scope) for scope in scopes])
+        self._shapes = [self._ranking.shape(self._ranking.axes(clique)) for clique in self.cliques]
+        self._log_possible = [self._ranking.inward(each.columns, log_possible(each)) for each in zeros]
         ends = [0, *itertools.accumulate(math.prod(shape) for shape in self._shapes)]
         self._cuts = [slice(a, b) for a, b in itertools.pairwise(ends)]
         self._reference = self._flat(reference)
         self._variance = self._flat({clique: entry.variance for clique, entry in pooled.items()})
-        self._counts = self._flat({clique: _centre(entry, total) for clique, entry in pooled.items()})
+        self._is_possible = self._support()
+        possible = dict(zip(self.cliques, self._outward(self._is_possible), strict=True))
+        self._counts = self._flat({c: _centre(entry, possible[c], total) for c, entry in pooled.items()})
         held = {clique: np.full(entry.counts.shape, entropy) for clique, entry in pooled.items()} | dict(pulls or {})
         self._pull = self._flat(held) * self._variance
         self._scale = 1 / np.sqrt(np.maximum(self._counts, 0) + self._pull + 1)
@@ -157,16 +175,42 @@ class _Goal:
         """The potentials of all cliques, initialised from those of `start`."""
         if not self.cliques:
             return {}
-        scaled = (self._flat(start) - self._reference) / self._scale
+        scaled = np.where(self._is_possible, (self._flat(start) - self._reference) / self._scale, 0.0)
         scaled = _minimise_convex(self._gradient, scaled, iterations, tolerance)
-        tables = self._tables(self._reference + self._scale * scaled)
-        return {c: self._ranking.outward(c, t).copy() for c, t in zip(self.cliques, tables, strict=True)}
+        tables = self._outward(self._reference + self._scale * scaled)
+        return {clique: table.copy() for clique, table in zip(self.cliques, tables, strict=True)}
+
+    def model(self, potentials: Mapping[Clique, Table]) -> GraphicalModel:
+        """The distribution with these potentials."""
+        return GraphicalModel(
+            domain=self.domain,
+            total=self.total,
+            cliques=self.cliques,
+            potentials=tuple(potentials[clique] for clique in self.cliques),
+            tree=self.tree,
+            zeros=self.zeros,
+        )
 
     def _gradient(self, scaled: np.ndarray) -> np.ndarray:
         theta = scaled * self._scale
-        beliefs = self._messenger.calibrate(self._tables(self._reference + theta))
-        marginals = np.concatenate([m.ravel() for m in self._messenger.factor_marginals(beliefs)])
-        return (self.total * marginals - self._counts + self._pull * theta) * self._scale
+        return (self.total * self._marginals(self._reference + theta) - self._counts + self._pull * theta) * self._scale
+
+    def _marginals(self, potentials: np.ndarray) -> np.ndarray:
+        beliefs = self._messenger.calibrate([*self._tables(potentials), *self._log_possible])
+        marginals = self._messenger.factor_marginals(beliefs)[: len(self.cliques)]
+        return np.concatenate([table.ravel() for table in marginals])
+
+    def _support(self) -> np.ndarray:
+        """Which cells of the cliques the zeros leave possible, all of them together."""
+        if not self.zeros or not self.cliques:
+            return np.ones(sum(map(math.prod, self._shapes)), dtype=bool)
+        try:
+            return self._marginals(np.zeros(sum(map(math.prod, self._shapes)))) > 0
+        except ConditionError as error:
+            columns = dict.fromkeys(name for each in self.zeros for name in each.columns)
+            raise SchemaError(
+                f"The rules on {', '.join(columns)} contradict each other: no row can keep them all. Remove one."
+            ) from error
 
     def _flat(self, tables: Mapping[Clique, Table]) -> np.ndarray:
         """One vector of all cliques' tables, zero where there is none."""
@@ -177,13 +221,18 @@ class _Goal:
         ]
         return np.concatenate([np.ravel(part) for part in parts] or [np.zeros(0)])
 
-    def _tables(self, flat: np.ndarray) -> list[Table]:
+    def _tables(self, flat: np.ndarray) -> list[np.ndarray]:
         return [flat[cut].reshape(shape) for cut, shape in zip(self._cuts, self._shapes, strict=True)]
 
+    def _outward(self, flat: np.ndarray) -> list[np.ndarray]:
+        """The tables of a vector, with the axes of each in the clique's own order."""
+        return [self._ranking.outward(c, t) for c, t in zip(self.cliques, self._tables(flat), strict=True)]
 
-def _centre(entry: Pooled, total: float) -> Table:
-    """Counts shifted to the total, in proportion to their variances: this does not change the minimiser."""
-    return entry.counts + entry.variance * ((total - entry.counts.sum()) / entry.variance.sum())
+
+def _centre(entry: Pooled, possible: np.ndarray, total: float) -> Table:
+    """Counts of possible cells, shifted to the total in proportion to their variances: the same minimiser."""
+    counts, variance = np.where(possible, entry.counts, 0.0), np.where(possible, entry.variance, 0.0)
+    return counts + variance * ((total - counts.sum()) / variance.sum())
 
 
 def _minimise_convex(

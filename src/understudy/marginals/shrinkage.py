@@ -14,7 +14,7 @@ A cell whose noisy count is far above its noise is not small, whatever independe
 be at least the noisy count minus two standard deviations.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,25 +35,25 @@ class Pooled(NamedTuple):
 
 
 def cell_pulls(
-    domain: Domain,
-    pooled: Mapping[Clique, Pooled],
-    one_way: Mapping[Clique, Table],
-    *,
-    total: float,
-    least: float,
-    prior_variance: float,
+    pooled: Mapping[Clique, Pooled], expected: Mapping[Clique, Table], *, least: float, prior_variance: float
 ) -> dict[Clique, Table]:
-    """The pull on each cell of every marginal of two columns or more; `one_way`: distributions, not normalised."""
+    """The pull on each cell of every marginal of two columns or more; `expected`: their counts under independence."""
+    pulls = {}
+    for clique, under_independence in expected.items():
+        counts, variance = pooled[clique]
+        count = np.maximum(np.maximum(under_independence, counts - CLEAR * np.sqrt(variance)), LEAST_COUNT)
+        pulls[clique] = np.maximum(least, 1 / (prior_variance * count))
+    return pulls
+
+
+def independent_counts(
+    domain: Domain, cliques: Sequence[Clique], one_way: Mapping[Clique, Table], total: float
+) -> list[Table]:
+    """The marginals of independent columns; `one_way`: distributions, not normalised (absent: uniform)."""
     columns = {
         name: _distribution(one_way.get((name,)), size) for name, size in zip(domain.names, domain.sizes, strict=True)
     }
-    pulls = {}
-    for clique, (counts, variance) in pooled.items():
-        if len(clique) > 1:
-            expected = total * independent_joint([columns[name] for name in clique])
-            count = np.maximum(np.maximum(expected, counts - CLEAR * np.sqrt(variance)), LEAST_COUNT)
-            pulls[clique] = np.maximum(least, 1 / (prior_variance * count))
-    return pulls
+    return [total * independent_joint([columns[name] for name in clique]) for clique in cliques]
 
 
 def independent_joint(columns: list[Table]) -> Table:

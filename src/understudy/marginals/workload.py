@@ -54,7 +54,11 @@ def scored_by_error(
 ) -> Candidates:
     """Candidates with the score weight * (L1 error of the model - expected error of measuring).
 
-    The latter is the mean of |noise| of this standard deviation, summed over the cells.
+    The latter is the mean of |noise| of this standard deviation, summed over the cells that rules leave possible.
     """
-    offsets = [MEAN_NOISE * stddev * domain.size(clique) for clique in cliques]
+    if domain.zeros:  # what is impossible has an expected count of exactly zero, and its noise is ignored
+        cells = [int(np.count_nonzero(table)) for table in expected]
+    else:
+        cells = [domain.size(clique) for clique in cliques]
+    offsets = [MEAN_NOISE * stddev * each for each in cells]
     return Candidates(cliques, expected, np.asarray(weights), np.asarray(offsets))

@@ -18,7 +18,7 @@ from jaxtyping import PRNGKeyArray
 from understudy.errors import ConditionError
 from understudy.models.junction import Axes, Clique, JunctionTree, MarginalQuery, Messenger, Ranking, Table
 from understudy.models.protocol import Allowed, Arrays, Sample, Structure, register
-from understudy.schema import Domain
+from understudy.schema import Domain, StructuralZeros
 
 
 @register
@@ -34,6 +34,13 @@ class GraphicalModel:
     potentials: tuple[Table, ...]
     """The logarithm of each clique's table, with axes in the clique's order."""
     tree: JunctionTree
+    zeros: tuple[StructuralZeros, ...] = ()
+    """Combinations of codes of probability zero, whatever the potentials are."""
+
+    @property
+    def scopes(self) -> tuple[Clique, ...]:
+        """The columns of each of its tables, those of structural zeros included."""
+        return (*self.cliques, *(zeros.columns for zeros in self.zeros))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,15 +81,24 @@ class GraphicalModel:
             "cliques": [list(clique) for clique in self.cliques],
             "tree": {"cliques": [list(clique) for clique in self.tree.cliques], "parents": list(self.tree.parents)},
         }
-        return structure, {f"potential_{i}": table for i, table in enumerate(self.potentials)}
+        arrays = {f"potential_{i}": table for i, table in enumerate(self.potentials)}
+        if self.zeros:
+            structure["zeros"] = [list(zeros.columns) for zeros in self.zeros]
+            arrays |= {f"possible_{i}": zeros.possible for i, zeros in enumerate(self.zeros)}
+        return structure, arrays
 
     @classmethod
     def from_arrays(cls, structure: Structure, arrays: Arrays) -> "GraphicalModel":
+        zeros = tuple(
+            StructuralZeros(tuple(columns), arrays[f"possible_{i}"])
+            for i, columns in enumerate(structure.get("zeros", ()))
+        )
         domain = Domain(
             names=tuple(structure["names"]),
             sizes=tuple(structure["sizes"]),
             num_rows=structure["num_rows"],
             target=structure["target"],
+            zeros=zeros,
         )
         tree = structure["tree"]
         cliques = tuple(tuple(clique) for clique in structure["cliques"])
@@ -92,6 +108,7 @@ class GraphicalModel:
             cliques=cliques,
             potentials=tuple(np.asarray(arrays[f"potential_{i}"], dtype=float) for i in range(len(cliques))),
             tree=JunctionTree(tuple(tuple(clique) for clique in tree["cliques"]), tuple(tree["parents"])),
+            zeros=zeros,
         )
 
     @functools.cached_property
@@ -100,14 +117,15 @@ class GraphicalModel:
 
     @functools.cached_property
     def _messenger(self) -> Messenger:
-        return Messenger(self._ranking, self.tree, [self._ranking.axes(clique) for clique in self.cliques])
+        return Messenger(self._ranking, self.tree, [self._ranking.axes(scope) for scope in self.scopes])
 
     @functools.cached_property
     def _beliefs(self) -> list[Table]:
         return self._messenger.calibrate(self._ranked_potentials())
 
     def _ranked_potentials(self) -> list[Table]:
-        return [self._ranking.inward(c, p) for c, p in zip(self.cliques, self.potentials, strict=True)]
+        tables = (*self.potentials, *map(log_possible, self.zeros))
+        return [self._ranking.inward(scope, table) for scope, table in zip(self.scopes, tables, strict=True)]
 
     def _condition(self, allowed: Allowed) -> list[Table]:
         """Beliefs given that every column has one of its allowed codes."""
@@ -120,6 +138,11 @@ class GraphicalModel:
                 )
             evidence.append((self._ranking.axes((name,))[0], np.where(mask, 0.0, -np.inf)))
         return self._messenger.calibrate(self._ranked_potentials(), evidence)
+
+
+def log_possible(zeros: StructuralZeros) -> Table:
+    """Structural zeros as a table of log-potentials."""
+    return np.where(zeros.possible, 0.0, -np.inf)
 
 
 def _draw_node(codes: np.ndarray, belief: Table, node: Axes, separator: Axes, rng: np.random.Generator) -> None:

@@ -13,13 +13,14 @@ import numpy as np
 from jaxtyping import Float
 
 from understudy.errors import ConditionError
-from understudy.schema import Domain
+from understudy.schema import Domain, StructuralZeros
 
 Clique = tuple[str, ...]
 Axes = tuple[int, ...]  # a clique by the ranks of its columns, ascending: see `Ranking`
 Table = Float[np.ndarray, "..."]
 
 MOST_KEPT_CELLS = 2**22
+ZEROS_FRACTION = 1 / 16  # of a model's cells that structural zeros may take by themselves: the rest is for measurements
 LARGEST_RANGE = 600.0  # of logarithms that one exponential holds: exp(-600) is far above the smallest float
 LEAST_SUM = 1e-280  # below, a quotient could overflow; the cells are impossible for every purpose
 
@@ -83,6 +84,23 @@ def count_cells(domain: Domain, cliques: Iterable[Clique]) -> int:
     Fast enough to be asked for every candidate clique of every round.
     """
     return sum(_product(domain.sizes, clique) for clique in _eliminate(domain.sizes, _adjacency(domain, cliques)))
+
+
+def zeros_within(domain: Domain, cliques: Sequence[Clique], max_cells: float) -> tuple[StructuralZeros, ...]:
+    """The structural zeros of the domain that fit a model of these cliques: those of the fewest cells first.
+
+    The rest is left out, so that rules never make a model too large: rows that break them are rejected later. Zeros
+    alone take at most a fraction of the model, so that they do not keep a method from adding cliques.
+    """
+    kept: list[StructuralZeros] = []
+    for zeros in sorted(domain.zeros, key=lambda zeros: zeros.possible.size):
+        scopes = [*(each.columns for each in kept), zeros.columns]
+        if (
+            count_cells(domain, scopes) <= ZEROS_FRACTION * max_cells
+            and count_cells(domain, [*cliques, *scopes]) <= max_cells
+        ):
+            kept.append(zeros)
+    return tuple(kept)
 
 
 def _eliminate(sizes: Sequence[int], neighbours: list[int]) -> list[int]:

@@ -402,4 +402,5 @@ class _Fit:
             entropy=self.settings.entropy,
             prior_variance=self.settings.prior_variance,
             warm_start=model,
+            max_cells=self.settings.max_model_size * CELLS_PER_MEGABYTE,
         )

@@ -137,7 +137,7 @@ class AIM:
         """Marginals that keep the model within this fraction of its size limit, or that it already holds."""
         limit = self.max_model_size * fraction * CELLS_PER_MEGABYTE
         held = [set(clique) for clique in model.tree.cliques]
-        cells = count_cells(domain, model.cliques)
+        cells = count_cells(domain, model.scopes)
 
         def fits(clique: Clique) -> bool:
             if any(node.issuperset(clique) for node in held):
@@ -145,7 +145,7 @@ class AIM:
             # Adding all but its largest column to every clique of the tree is an upper bound: far below the limit, no
             # exact count is needed.
             others = domain.size(clique) // max(domain.shape(clique))
-            return FAR_BELOW * cells * others <= limit or count_cells(domain, [*model.cliques, clique]) <= limit
+            return FAR_BELOW * cells * others <= limit or count_cells(domain, [*model.scopes, clique]) <= limit
 
         return [clique for clique in weights if fits(clique)]
 
@@ -159,6 +159,7 @@ class AIM:
             iterations=iterations,
             entropy=self.entropy,
             warm_start=model,
+            max_cells=self.max_model_size * CELLS_PER_MEGABYTE,
         )
 
 

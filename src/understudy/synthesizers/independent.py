@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from understudy.marginals.estimation import estimate, measure
+from understudy.marginals.estimation import Measurement, estimate, measure
 from understudy.marginals.expected import expected_of_counts
 from understudy.models.graphical import GraphicalModel
 from understudy.privacy.events import DiscreteGaussian
@@ -53,5 +53,9 @@ class Independent:
         measured = measure(run.rows, run.domain.one_way, run.plan["one_way"], run.ledger)
         model = estimate(run.domain, measured, total=run.rows.public_num_rows)
         run.report(1.0, f"{len(run.domain.names)} columns measured")
-        smoothed = tuple(np.log(table + self.smoothing) for table in model.marginals(model.cliques))
-        return dataclasses.replace(model, potentials=smoothed)
+        smoothed = [table + self.smoothing for table in model.marginals(model.cliques)]
+        if model.zeros:  # columns are independent given the zeros, so their tables are not their marginals
+            wanted = [model.total * table / table.sum() for table in smoothed]
+            exact = [Measurement(clique, table, 0.0) for clique, table in zip(model.cliques, wanted, strict=True)]
+            return estimate(run.domain, exact, total=model.total)
+        return dataclasses.replace(model, potentials=tuple(map(np.log, smoothed)))
