@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from understudy.errors import SchemaError, did_you_mean
-from understudy.schema.values import Category
+from understudy.schema.values import Category, format_list
 
 LookupRow = tuple[Category | None, ...]
 
@@ -20,34 +20,35 @@ def read_lookup(path: str, columns: Sequence[str], *, folder: Path | None = None
     place = Path(path) if folder is None else folder / path
     try:
         with open(place, newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file, strict=True))
+            reader = csv.reader(file, strict=True)
+            rows = [(reader.line_num, row) for row in reader]
     except FileNotFoundError:
         raise SchemaError(
             f"There is no file {str(place)!r}. Paths of lookup tables start at the folder of the schema."
         ) from None
     except UnicodeDecodeError:
         raise SchemaError(f"{place} is not UTF-8 text. Save the lookup table as UTF-8.") from None
-    except (OSError, csv.Error) as error:
-        raise SchemaError(f"Cannot read the lookup table {place}: {error}.") from None
-    rows = [row for row in rows if any(cell.strip() for cell in row)]
+    except OSError as error:
+        raise SchemaError(f"Cannot read the lookup table {place}: {error.strerror}.") from None
+    except (csv.Error, ValueError) as error:  # ValueError: a path that no file can have
+        raise SchemaError(f"Cannot read the lookup table {str(place)!r}: {error}.") from None
+    rows = [(line, row) for line, row in rows if any(cell.strip() for cell in row)]
     if len(rows) < 2:
         raise SchemaError(
             f"The lookup table {place} has no rows. It needs a header with {', '.join(columns)}, and rows."
         )
     if len(rows) > MAX_LOOKUP_ROWS:
         raise SchemaError(f"The lookup table {place} has more than {MAX_LOOKUP_ROWS:,} rows. Use a shorter one.")
-    header = [name.strip() for name in rows[0]]
+    header = [name.strip() for name in rows[0][1]]
     for name in columns:
         if header.count(name) != 1:
             raise SchemaError(
-                f"The lookup table {place} needs one column {name!r}; its header has {', '.join(header)}."
+                f"The lookup table {place} needs one column {name!r}; its header has {format_list(header)}."
                 f"{did_you_mean(name, header)}",
                 column=name,
             )
     at = [header.index(name) for name in columns]
-    for number, row in enumerate(rows[1:], start=2):
+    for line, row in rows[1:]:
         if len(row) != len(header):
-            raise SchemaError(
-                f"Row {number} of the lookup table {place} has {len(row)} values, expected {len(header)}."
-            )
-    return tuple(dict.fromkeys(tuple(row[index].strip() for index in at) for row in rows[1:]))
+            raise SchemaError(f"Line {line} of the lookup table {place} has {len(row)} values, expected {len(header)}.")
+    return tuple(dict.fromkeys(tuple(row[index].strip() for index in at) for _, row in rows[1:]))

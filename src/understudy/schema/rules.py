@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from understudy.errors import ConditionError, SchemaError, did_you_mean
+from understudy.schema.column import check_text
 from understudy.schema.lookup import LookupRow, read_lookup
 from understudy.schema.values import Category, format_list, format_value, to_python, to_toml
 
@@ -24,6 +25,9 @@ ON_BREAK = ("clamp", "drop")
 
 TOLERANCE = 1e-6
 """How far a sum of reals without declared decimals may be from its total, relative to the larger of 1 and the total."""
+
+MAX_NUMBER = 1e300
+"""Sums of larger numbers would not be finite."""
 
 Mask: TypeAlias = np.ndarray
 
@@ -212,12 +216,13 @@ class Determines(Rule):
             )
         rows = _check_rows(self.table, "table", (*keys, *given), nulls_from=len(keys))
         object.__setattr__(self, "table", rows)
-        seen: dict[LookupRow, LookupRow] = {}
+        seen: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}
         for row in rows:
-            key, values = row[: len(keys)], row[len(keys) :]
-            if seen.setdefault(key, values) != values:
+            texts = tuple(map(as_text, row))
+            if seen.setdefault(texts[: len(keys)], texts[len(keys) :]) != texts[len(keys) :]:
                 raise SchemaError(
-                    f"The table of {', '.join(keys)} gives two different rows for {format_list(key)}. Keep one.",
+                    f"The table of {', '.join(keys)} gives two different rows for {format_list(row[: len(keys)])}. "
+                    "Keep one.",
                     column=keys[0],
                     key="table",
                 )
@@ -228,19 +233,23 @@ class Determines(Rule):
 
     @property
     def keys(self) -> tuple[LookupRow, ...]:
-        """The keys of the table, each once."""
-        return tuple(dict.fromkeys(row[: len(self.determines)] for row in self.table))
+        """The keys of the table, each once: 1, 1.0 and "1" are one key."""
+        keys: dict[tuple[str | None, ...], LookupRow] = {}
+        for row in self.table:
+            key = row[: len(self.determines)]
+            keys.setdefault(tuple(map(as_text, key)), key)
+        return tuple(keys.values())
 
     @property
     def text(self) -> str:
         return f"{', '.join(self.determines)} determines {', '.join(self.gives)} ({len(self.keys)} keys)"
 
     def broken(self, table: pa.Table) -> Mask:
-        rows = {row[: len(self.determines)]: row[len(self.determines) :] for row in self.table}
-        known, found = match_lookup(table, self.determines, tuple(rows))
+        num_keys = len(self.determines)
+        known, found = match_lookup(table, self.determines, [row[:num_keys] for row in self.table])
         broken = known & (found < 0)
-        for at, name in enumerate(self.gives):
-            values = [row[at] for row in rows.values()]
+        for at, name in enumerate(self.gives, start=num_keys):
+            values = [row[at] for row in self.table]
             has_value, same = _equal_to_listed(table.column(name), values, found)
             broken |= known & (found >= 0) & has_value & ~same
         return broken
@@ -274,11 +283,8 @@ class Sum(Rule):
         key = "equals" if self.at_most is None else "at_most"
         total = to_python(getattr(self, key))
         object.__setattr__(self, key, total)
-        if (
-            isinstance(total, bool)
-            or not isinstance(total, str | int | float)
-            or (isinstance(total, float) and not math.isfinite(total))
-        ):
+        is_number = isinstance(total, int | float) and not isinstance(total, bool) and abs(total) <= MAX_NUMBER
+        if not is_number and not (isinstance(total, str) and total):
             raise SchemaError(f"{key} must be a column or a number, found {format_value(total)}.", key=key)
         if total in self.sum:
             raise SchemaError(f"Column {total!r} cannot be part of its own sum. Remove it from sum.", column=str(total))
@@ -330,7 +336,10 @@ class Skip(Rule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_names([self.skip], "skip")
+        if not isinstance(self.skip, str) or not self.skip:
+            raise SchemaError(
+                f'skip must be a column, as in skip = "employer", found {format_value(self.skip)}.', key="skip"
+            )
         _check_condition_text(self.when, "when")
 
     @property
@@ -463,7 +472,13 @@ def as_texts(values: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 def as_text(value: Category | None) -> str | None:
     """One value of a list in the same form."""
-    return None if value is None else as_texts(pa.array([value]))[0].as_py()
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)  # of any size, unlike those of Arrow
+    return as_texts(pa.array([value]))[0].as_py()
 
 
 def _equal_to_listed(
@@ -472,8 +487,8 @@ def _equal_to_listed(
     """Which rows have a value where the list has one, and which of them the same as the list at their index."""
     texts = pa.array([*(as_text(value) for value in listed), None], pa.string())
     expected = texts.take(pa.array(np.where(index < 0, len(listed), index)))
-    same = pc.equal(as_texts(values), expected)
-    return pc.is_valid(same).to_numpy(zero_copy_only=False), pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+    same = pc.fill_null(pc.equal(as_texts(values), expected), False).to_numpy(zero_copy_only=False)
+    return ~is_null(values) & pc.is_valid(expected).to_numpy(zero_copy_only=False), same
 
 
 def as_floats(values: pa.ChunkedArray) -> np.ndarray:
@@ -533,17 +548,21 @@ def _check_rows(
                 key=key,
             )
         values: list[Category | None] = []
-        for at, value in enumerate(row):
+        for at, value in enumerate(map(to_python, row)):
             nullable = nulls_from is not None and at >= nulls_from
-            if nullable and (value is None or value == ""):
+            if nullable and (value is None or (isinstance(value, str) and not value)):
                 values.append(None)
-            elif isinstance(value, str | int | float | bool) and value == value:
-                values.append(to_python(value))
-            else:
+                continue
+            if not isinstance(value, str | int | float | bool) or (
+                isinstance(value, float) and not math.isfinite(value)
+            ):
                 raise SchemaError(
                     f"{key}: expected texts, numbers or booleans, found {format_value(value)} for {columns[at]!r}.",
                     key=key,
                 )
+            if isinstance(value, str):
+                check_text(value, f"{key}: a value of {columns[at]!r}")
+            values.append(value)
         checked.append(tuple(values))
     return tuple(checked)
 
@@ -553,6 +572,7 @@ def _check_condition_text(condition: object, key: str) -> None:
         raise SchemaError(
             f'{key} must be an SQL condition, as in {key} = "age >= 18", found {format_value(condition)}.', key=key
         )
+    check_text(condition, key)
 
 
 def _condition_columns(condition: str) -> tuple[str, ...]:
