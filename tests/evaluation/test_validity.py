@@ -1,4 +1,4 @@
-"""Rows that could not be real, by slow counts; broken conditions; nearest rows, which prove nothing about privacy."""
+"""Rows that could not be real, by slow counts; broken rules; nearest rows, which prove nothing about privacy."""
 
 import itertools
 import json
@@ -16,8 +16,8 @@ import understudy as us
 from tests.evaluation.encoded import encode
 from understudy.errors import ConditionError, ConfigError
 from understudy.evaluation import validity as module
-from understudy.evaluation.scores import CATALOGUE, Direction, metrics_of
-from understudy.evaluation.validity import closest_record, constraint_violations, validity
+from understudy.evaluation.scores import CATALOGUE, Direction, Result, Status, metrics_of
+from understudy.evaluation.validity import closest_record, rule_violations, validity
 
 
 def mixed(num_rows: int, seed: int) -> dict:
@@ -138,37 +138,42 @@ def test_odd_tables_give_a_number_or_a_reason(case: str) -> None:
         assert result.settings["synthetic_rows"] == fake.num_rows
 
 
-# ----------------------------------------------------------------------------------------------------------- conditions
+# ---------------------------------------------------------------------------------------------------------------- rules
 
 
 REAL = pa.table({"age": [20, 40, 60, None], "work": ["none", "baker", "baker", "none"]})
 FAKE = pa.table({"age": [10, 12, 50, None, 30], "work": ["baker", "none", "baker", "baker", None]})
 
 
+def broken_by(result: Result) -> list[tuple[object, ...]]:
+    """Each rule with the numbers of real and of synthetic rows that break it."""
+    return [(each["rule"], each["real_broken"], each["synthetic_broken"]) for each in result.details["rules"]]
+
+
 def test_broken_conditions_by_hand() -> None:
     """A null makes a condition unknown, which does not break it; a row that breaks two counts once."""
     conditions = ["age >= 18", "NOT (age < 15 AND work = 'baker')", "work IN ('none', 'baker') -- or null"]
-    result = constraint_violations(REAL, FAKE, conditions)
+    result = rule_violations(REAL, FAKE, conditions=conditions)
     assert result["constraint_violations"] == pytest.approx(2 / 5)
-    assert result.details["real"] == 0.0
-    found = result.details["conditions"]
-    assert isinstance(found, list)
-    assert [(each["condition"], each["real"], each["synthetic"]) for each in found] == [
-        (conditions[0], 0.0, 0.4),
-        (conditions[1], 0.0, 0.2),
-        (conditions[2], 0.0, 0.0),
+    assert result.details["any"] == {"real": 0.0, "synthetic": 0.4, "real_broken": 0, "synthetic_broken": 2}
+    assert broken_by(result) == [(conditions[0], 0, 2), (conditions[1], 0, 1), (conditions[2], 0, 0)]
+    found = result.details["rules"]
+    assert [(each["real"], each["synthetic"], each["source"]) for each in found] == [
+        (0.0, 0.4, "constraint"),
+        (0.0, 0.2, "constraint"),
+        (0.0, 0.0, "constraint"),
     ]
     assert [each["synthetic_unknown"] for each in found] == [0.2, 0.2, 0.2]
     assert found[0]["real_unknown"] == 0.25
     json.dumps([result.settings, result.details], allow_nan=False)
-    assert constraint_violations(REAL, FAKE, ["age >= 50"]).details["real"] == 0.5
+    assert rule_violations(REAL, FAKE, conditions=["age >= 50"]).details["any"]["real"] == 0.5
 
 
 def test_a_bad_condition_is_quoted_as_it_was_written() -> None:
     with pytest.raises(ConditionError, match="agee"):
-        constraint_violations(REAL, FAKE, ["agee >= 18"])
+        rule_violations(REAL, FAKE, conditions=["agee >= 18"])
     with pytest.raises(ConditionError) as caught:
-        constraint_violations(REAL, FAKE, ["age >="])
+        rule_violations(REAL, FAKE, conditions=["age >="])
     assert "NOT" not in str(caught.value)
 
 
@@ -178,14 +183,43 @@ def test_every_row_meets_a_condition_breaks_it_or_leaves_it_unknown(condition: s
         "age > 35 OR age < 11": [12, 30],
         "age > 11 AND work <> 'none'": [10, 12],  # work is unknown at 30, and age where work is baker
     }[condition]
-    found = constraint_violations(REAL, FAKE, [condition]).details["conditions"]
-    assert isinstance(found, list)
-    assert found[0]["synthetic"] == pytest.approx(len(broken) / 5)
+    assert broken_by(rule_violations(REAL, FAKE, conditions=[condition]))[0][2] == len(broken)
 
 
-def test_no_condition_or_no_row_has_no_score() -> None:
-    assert not constraint_violations(REAL, FAKE, []).scores["constraint_violations"].is_defined
-    assert not constraint_violations(REAL, FAKE.slice(0, 0), ["age > 1"]).scores["constraint_violations"].is_defined
+def test_no_rule_or_no_row_has_no_score() -> None:
+    assert not rule_violations(REAL, FAKE).scores["constraint_violations"].is_defined
+    empty = rule_violations(REAL, FAKE.slice(0, 0), conditions=["age > 1"])
+    assert not empty.scores["constraint_violations"].is_defined
+    assert broken_by(empty) == [("age > 1", 0, 0)]
+
+
+def test_rules_of_the_schema_stand_before_further_conditions() -> None:
+    rules = [
+        us.schema.Combinations(combinations=("age", "work"), forbidden=((10, "baker"), (60, "baker"))),
+        us.schema.Sum(sum=("age", "double"), at_most=100),
+    ]
+    real, fake = (
+        table.append_column("double", [[2 * (age or 0) for age in table["age"].to_pylist()]]) for table in (REAL, FAKE)
+    )
+    result = rule_violations(real, fake, rules, ["age <> 12"])
+    assert broken_by(result) == [(rules[0].text, 1, 1), (rules[1].text, 2, 1), ("age <> 12", 0, 1)]
+    assert [each["source"] for each in result.details["rules"]] == ["schema", "schema", "constraint"]
+    assert result["constraint_violations"] == 0.6  # three different rows
+
+
+def test_a_rule_about_a_column_that_a_table_lacks_is_not_checked() -> None:
+    rules = [
+        us.schema.Combinations(combinations=("age", "work"), forbidden=((10, "baker"),)),
+        us.schema.Sum(sum=("age", "absent"), at_most=100),
+    ]
+    result = rule_violations(REAL, FAKE, rules)
+    assert broken_by(result) == [(rules[0].text, 0, 1), (rules[1].text, None, None)]
+    assert [each["why"] for each in result.details["rules"]] == ["", "The real table lacks the column 'absent'."]
+    assert result["constraint_violations"] == 0.2
+    narrow = rule_violations(REAL, FAKE.select(["age"]), rules)
+    assert narrow.details["rules"][0]["why"] == "The synthetic table lacks the column 'work'."
+    assert narrow.scores["constraint_violations"].status is Status.MISSING_INPUT
+    json.dumps(narrow.details, allow_nan=False)
 
 
 # --------------------------------------------------------------------------------------------------------- nearest rows
@@ -257,7 +291,8 @@ def test_nearest_rows_are_not_called_a_proof_of_privacy() -> None:
 
 def test_every_key_is_explained() -> None:
     real, fake = encode(mixed(30, 0), mixed(30, 1))
-    results = (validity(real, fake), closest_record(real, fake), constraint_violations(REAL, FAKE, ["age > 1"]))
+    rules = rule_violations(REAL, FAKE, conditions=["age > 1"])
+    results = (validity(real, fake), closest_record(real, fake), rules)
     keys = [key for result in results for key in result.scores]
     assert sorted(keys) == sorted(
         m.key for group in ("validity", "constraints", "closest_record") for m in metrics_of(group)

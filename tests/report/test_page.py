@@ -148,7 +148,7 @@ def test_what_the_effort_skipped_is_neither_drawn_nor_called_impossible() -> Non
     assert not {"cloud", "prediction"} & {attrs.get("id") for _, attrs in page.elements}
     assert not {"#cloud", "#prediction"} & {attrs.get("href") for _, attrs in page.elements}
     assert "2 scores were skipped by the quick scorecard to save time" in texts
-    assert "2 scores could not be computed: “No constraint.” (1) and “Target is no number.” (1)." in texts
+    assert "2 scores could not be computed: “No rule.” (1) and “Target is no number.” (1)." in texts
     assert (
         "not on this page: the sections “Principal components” and “Predicting every column”; the scores “Wass" in texts
     )

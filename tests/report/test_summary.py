@@ -12,7 +12,7 @@ from tests.report.scorecards import score, scorecard
 from understudy.evaluation.evaluate import evaluate
 from understudy.report import summary
 from understudy.report.page import render
-from understudy.report.summary import Rule, summarise
+from understudy.report.summary import CheckedRule, summarise
 
 
 def card_of(
@@ -53,7 +53,7 @@ def test_a_good_table() -> None:
     assert found == {
         "Good": "All 3 columns closely match the real histogram and the only dependence between columns is kept.",
         "Lost": "No dependence or histogram is lost.",
-        "Rules": "No rules were checked. Add them with --constraint.",
+        "Rules": "No rules were checked. Declare them in the schema ([[rules]]), or add --constraint.",
         "Not for": "No limits were found, but never use it for conclusions about individuals or very small groups.",
     }
 
@@ -129,23 +129,74 @@ def test_what_models_lose_is_said_from_a_fifth_of_their_advantage_on() -> None:
 @pytest.mark.parametrize(
     ("real", "ours", "broken"), [(0.0, 0.005, False), (0.0, 0.006, True), (0.1, 0.2, False), (0.1, 0.21, True)]
 )
-def test_a_rule_is_broken_beyond_what_real_rows_do(real: float, ours: float, broken: bool) -> None:
-    assert Rule("a > b", real, ours).is_broken == broken
+def test_a_condition_is_broken_beyond_what_real_rows_do(real: float, ours: float, broken: bool) -> None:
+    assert CheckedRule("a > b", real, ours).is_broken == broken
+
+
+@pytest.mark.parametrize(("real", "ours", "broken"), [(0.0, 0.0, False), (0.0, 1e-6, True), (0.1, 0.01, True)])
+def test_a_rule_of_the_schema_is_broken_by_any_row(real: float, ours: float, broken: bool) -> None:
+    assert CheckedRule("a > b", real, ours, is_declared=True).is_broken == broken
+
+
+def rule(text: str, real: int | None, ours: int | None, source: str = "schema", why: str = "") -> dict[str, Any]:
+    """A rule as the scorecard has it, for tables of 1,000 rows."""
+    fractions = {"real": real if real is None else real / 1000, "synthetic": ours if ours is None else ours / 1000}
+    return {"rule": text, "source": source, "why": why, **fractions, "real_broken": real, "synthetic_broken": ours}
+
+
+def card_with(*rules: dict[str, Any]) -> dict[str, Any]:
+    card = card_of(GOOD, {})
+    whole = {"real": 0.01, "synthetic": 0.5, "real_broken": 10, "synthetic_broken": 500}
+    card["details"]["constraints"] = {"aim": {"rules": list(rules), "any": whole}}
+    return card
 
 
 def test_broken_rules_are_named_and_speak_against_uses() -> None:
-    card = card_of(GOOD, {})
-    conditions = [{"condition": "discharge >= admission", "real": 0.0, "synthetic": 0.47},
-                  {"condition": "age < 120", "real": 0.0, "synthetic": 0.0}]  # fmt: skip
-    card["details"]["constraints"] = {"aim": {"conditions": conditions}}
+    conditions = [rule("discharge >= admission", 0, 470), rule("age < 120", 0, 0)]
+    card = card_with(*conditions)
     assert said(card)["Rules"] == "Broken: “discharge >= admission” in 47.0 % of the rows (real: 0 %)."
     assert said(card)["Not for"] == "Do not use it for anything that relies on the broken rule."
-    conditions[0]["synthetic"] = 0.0
-    assert said(card)["Rules"] == "Both rules hold as in the real table."
+    assert "Fraction of the rows that break" in render(card)
+
+
+@pytest.mark.parametrize(
+    ("rules", "sentence"),
+    [
+        ([rule("a", 3, 0)], "The rule holds in every row."),
+        ([rule("a", 0, 0), rule("b", 0, 0, "constraint")], "Both rules hold in every row."),
+        ([rule(name, 0, 0) for name in "abc"], "All 3 rules hold in every row."),
+        ([rule("a", 0, 0), rule("b", 40, 50, "constraint")], "Both rules hold as in the real table."),
+        ([rule("a", 40, 1)], "Broken: “a” in 0.100 % of the rows (real: 4.00 %)."),
+        ([rule("a", 0, 0), rule("b", None, None, why="No column b.")], "The rule holds in every row. 1 rule could not "
+         "be checked."),
+        ([rule(name, None, None, why="No.") for name in "ab"], "2 rules could not be checked."),
+    ],
+)  # fmt: skip
+def test_the_sentence_about_rules(rules: list[dict[str, Any]], sentence: str) -> None:
+    assert said(card_with(*rules))["Rules"] == sentence
+
+
+def test_rules_that_no_row_breaks_need_no_plot() -> None:
+    assert "Fraction of the rows that break" not in render(card_with(rule("a", 0, 0), rule("b", 0, 0)))
+
+
+def test_the_page_shows_real_beside_synthetic_rows_for_every_rule() -> None:
+    card = card_with(rule("a <b>", 10, 0), rule("c", 0, 480), rule("d", None, None, why="There is no d."))
     page = render(card)
-    assert "Fraction of the rows that violate" not in page  # nothing to draw
-    conditions[1]["synthetic"] = 0.2
-    assert "Fraction of the rows that violate" in render(card)
+    texts = [text.replace(SPACE, " ") for text in Text(page).texts]
+    start = texts.index("rule", texts.index("Rules", texts.index("Rules") + 1))
+    whole = " | ".join(texts[start : texts.index("Tables", start)])
+    assert "a <b> | rule of the schema | 1.00 % | 10 rows | none" in whole
+    assert "c | rule of the schema | none | 48.0 % | broken in 480 rows" in whole
+    assert "d | rule of the schema | – | not checked: There is no d." in whole
+    assert "Any of these rules | 1.00 % | 10 rows | 50.0 % | 500 rows" in whole
+    assert "<b>a" not in page.replace("<b>a</b>", "")
+
+
+def test_without_rules_there_is_no_section_and_none_is_called_skipped() -> None:
+    page = render(card_of(GOOD, {}))
+    assert 'id="rules"' not in page
+    assert "“Rules”" not in page
 
 
 def test_a_lost_dependence_of_single_values_counts_where_the_columns_keep_theirs() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from understudy.evaluation.scorecard import Scorecard
     from understudy.privacy.ledger import Statement
-    from understudy.report.summary import Rule
+    from understudy.report.summary import CheckedRule
     from understudy.schema import Schema
 
 
@@ -116,7 +116,7 @@ def show_verdict(scorecard: "Scorecard") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from understudy.report.summary import rules_checked, summarise
+    from understudy.report.summary import checked_rules, summarise
 
     console, card = Console(), scorecard.to_json()
     for name in scorecard.methods:
@@ -129,26 +129,29 @@ def show_verdict(scorecard: "Scorecard") -> None:
         if len(scorecard.methods) > 1:
             console.print(Text(name, style="bold"))
         console.print(grid)
-    rules = {name: rules_checked(card, name) for name in scorecard.methods}
+    rules = {name: checked_rules(card, name) for name in scorecard.methods}
     if any(rules.values()):
         console.print(_rule_table(rules))
 
 
-def _rule_table(rules: "Mapping[str, Sequence[Rule]]") -> "Table":
-    """The fraction of rows that violate each rule, in percent."""
+def _rule_table(rules: "Mapping[str, Sequence[CheckedRule]]") -> "Table":
+    """The rows of each table that break each rule: their number and fraction."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    from understudy.report.text import percent
+    from understudy.report.text import broken_rows
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("rows that violate the rule")
+    table.add_column("rows that break the rule")
     for name in (*rules, "real"):
         table.add_column(Text(name), justify="right")
     for each in zip(*rules.values(), strict=True):
-        cells = [percent(rule.synthetic) for rule in each]
-        table.add_row(Text(each[0].condition), *cells, percent(each[0].real))
+        text, first = Text(each[0].text), each[0]
+        for why in dict.fromkeys(rule.why for rule in each if rule.why):
+            text.append(f"\nnot checked: {why}", style="dim")
+        cells = ["-" if rule.why else broken_rows(rule.synthetic_broken, rule.synthetic) for rule in each]
+        table.add_row(text, *cells, "-" if first.why else broken_rows(first.real_broken, first.real))
     return table
 
 

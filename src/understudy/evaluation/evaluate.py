@@ -50,15 +50,15 @@ def evaluate(
     Args:
         real: The table that the synthesizer saw; a frame or a path.
         synthetic: A table, or a mapping from names to tables that are compared side by side.
-        schema: Categories and ranges, as a `Schema`, a dict or the path of a schema file; what it leaves open is read
-            off the real table.
+        schema: Categories, ranges and rules, as a `Schema`, a dict or the path of a schema file. Categories and ranges
+            that it leaves open are read off the real table. The score of each rule is in the group `constraints`.
         target: The column that classifiers predict; default: the schema's.
         holdout: Real rows that the synthesizer never saw. Absent: a fifth of `real` is held out.
         holdout_from_split: Whether the holdout was written by `synth --split`: it is then read as the synthetic tables
             are, and known to be unseen.
         metrics: Keys or groups of metrics; None: all that the effort includes.
         effort: "quick", "default" or "full".
-        constraints: SQL conditions that every row should meet.
+        constraints: SQL conditions that every row should meet, besides the rules of the schema.
         seed: Of subsamples, splits, bootstraps and models; from 0 to 2^32 - 1.
         reading: How to read text files and workbooks. Its decimal mark is for all tables, the rest for those
             that Understudy did not write.

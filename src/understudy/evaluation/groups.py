@@ -212,9 +212,12 @@ CLASS_TARGET = "The target is not numeric."
 
 
 def _constraints(comparison: Comparison, synthetic: EncodedTable, table: pa.Table) -> Result:
-    if not comparison.constraints:
-        return no_scores("constraints", "No constraint was given (--constraint).", Status.MISSING_INPUT)
-    return validity.constraint_violations(comparison.table, table, comparison.constraints)
+    """The rules of the schema and the conditions that were given besides, over all rows."""
+    rules, conditions = comparison.schema.rules, comparison.constraints
+    if not rules and not conditions:
+        why = "There is no rule: neither in the schema ([[rules]]) nor given with --constraint."
+        return no_scores("constraints", why, Status.MISSING_INPUT)
+    return validity.rule_violations(comparison.table, table, rules, conditions)
 
 
 def _has_two_real_columns(comparison: Comparison) -> bool:

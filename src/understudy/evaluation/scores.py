@@ -47,7 +47,7 @@ class Status(enum.StrEnum):
     SKIPPED = "skipped"
     """The effort does not include the metric."""
     MISSING_INPUT = "missing_input"
-    """The metric needs a target or a constraint, and none was given."""
+    """The metric needs a target or a rule, and none was given."""
     NOT_APPLICABLE = "not_applicable"
     """The metric is for another kind of target or table."""
     UNDEFINED = "undefined"

@@ -1,11 +1,12 @@
-"""Validity of synthetic rows: values out of range, unseen pairs, violated constraints, distances to real rows.
+"""Validity of synthetic rows: values out of range, unseen pairs, broken rules, distances to real rows.
 
 Distances to real rows measure fidelity. They are no evidence of privacy.
 """
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +14,9 @@ from jaxtyping import Bool, Float, UInt64
 
 from understudy.errors import ConfigError
 from understudy.evaluation.counting import DENSE_CELLS, dense_counts, joint_keys
-from understudy.evaluation.scores import Result, Score, Status
+from understudy.evaluation.scores import Result, Score, Status, no_scores
 from understudy.evaluation.table import ColumnSpec, EncodedTable
+from understudy.schema import Rule
 from understudy.tables import filter_where, where_columns
 
 WORST_PAIRS = 10
@@ -94,38 +96,79 @@ def _unseen_pairs(
     return ~np.isin(asked, seen)
 
 
-# ----------------------------------------------------------------------------------------------------------- conditions
+# ---------------------------------------------------------------------------------------------------------------- rules
 
 
-def constraint_violations(real_table: pa.Table, synthetic_table: pa.Table, conditions: Sequence[str]) -> Result:
-    """The fraction of synthetic rows that violate at least one of some SQL conditions.
+def rule_violations(
+    real_table: pa.Table, synthetic_table: pa.Table, rules: Sequence[Rule] = (), conditions: Sequence[str] = ()
+) -> Result:
+    """The fraction of synthetic rows that break at least one rule; how many rows of both tables break each.
 
-    As in a SQL CHECK, a row violates a condition that is false, not one that a null leaves unknown.
+    `rules` are those of a schema; `conditions` are further rules in SQL. As in an SQL CHECK, a row breaks a rule that
+    is false, not one that a null leaves unknown. A rule about a column that a table lacks is listed as not checked.
     """
     tables = {"real": real_table, "synthetic": synthetic_table}
-    settings = {**{f"{name}_rows": t.num_rows for name, t in tables.items()}, "conditions": list(conditions)}
-    if not conditions or not synthetic_table.num_rows:
-        why = "There is no constraint to check." if not conditions else "There is no synthetic row to check."
-        return Result(scores={"constraint_violations": Score.none(why)}, settings=settings, details={"conditions": []})
-    found = []
-    broken = {name: np.zeros(table.num_rows, bool) for name, table in tables.items()}
-    for condition in conditions:
-        entry: dict[str, object] = {"condition": condition}
-        for name, table in tables.items():
-            met, breaks = _evaluate_condition(table, condition)
-            broken[name] |= breaks
-            entry[name] = _fraction(breaks)
-            entry[f"{name}_unknown"] = _fraction(~met & ~breaks)
-        found.append(entry)
+    texts = {"rules": [rule.text for rule in rules], "conditions": list(conditions)}
+    settings = {**{f"{name}_rows": table.num_rows for name, table in tables.items()}, **texts}
+    if not rules and not conditions:
+        return no_scores("constraints", "There is no rule to check.", Status.MISSING_INPUT, settings)
+    found = [
+        *(_check_rule(rule, tables) for rule in rules),
+        *(_check_condition(condition, tables) for condition in conditions),
+    ]
+    checked = [masks for _, masks in found if masks]
+    any_rule = {name: np.any([masks[name] for masks in checked], axis=0) for name in tables} if checked else {}
+    if not synthetic_table.num_rows:
+        score = Score.none("There is no synthetic row to check.")
+    elif not checked:
+        score = Score.none("No rule could be checked: the tables lack a column of each.", Status.MISSING_INPUT)
+    else:
+        score = Score(float(any_rule["synthetic"].mean()))
     return Result(
-        scores={"constraint_violations": Score(float(broken["synthetic"].mean()))},
+        scores={"constraint_violations": score},
         settings=settings,
-        details={"conditions": found, "real": _fraction(broken["real"])},
+        details={
+            "rules": [entry | _count_broken(masks) for entry, masks in found],
+            "any": _count_broken(any_rule),
+        },
     )
 
 
+_Masks: TypeAlias = Mapping[str, Bool[np.ndarray, " rows"]]
+"""The rows of each table that break a rule; empty: it was not checked."""
+
+
+def _check_rule(rule: Rule, tables: Mapping[str, pa.Table]) -> tuple[dict[str, object], _Masks]:
+    why = next(
+        (
+            f"The {name} table lacks the column {column!r}."
+            for name, table in tables.items()
+            for column in rule.columns
+            if column not in table.column_names
+        ),
+        "",
+    )
+    entry: dict[str, object] = {"rule": rule.text, "source": "schema", "why": why}
+    return entry, {} if why else {name: rule.broken(table) for name, table in tables.items()}
+
+
+def _check_condition(condition: str, tables: Mapping[str, pa.Table]) -> tuple[dict[str, object], _Masks]:
+    both = {name: _evaluate_condition(table, condition) for name, table in tables.items()}
+    unknown = {f"{name}_unknown": _fraction(~met & ~broken) for name, (met, broken) in both.items()}
+    entry: dict[str, object] = {"rule": condition, "source": "constraint", "why": "", **unknown}
+    return entry, {name: broken for name, (_, broken) in both.items()}
+
+
+def _count_broken(masks: _Masks) -> dict[str, object]:
+    """The rows of each table that break a rule, as a fraction and as a number; None: it was not checked."""
+    if not masks:
+        return {"real": None, "synthetic": None, "real_broken": None, "synthetic_broken": None}
+    fractions = {name: _fraction(mask) for name, mask in masks.items()}
+    return {**fractions, **{f"{name}_broken": int(mask.sum()) for name, mask in masks.items()}}
+
+
 def _evaluate_condition(table: pa.Table, condition: str) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows meet a condition, and which violate it; neither where a null leaves it unknown."""
+    """Which rows meet a condition, and which break it; neither where a null leaves it unknown."""
     met = filter_where(table, condition)  # first: its errors quote the condition as written
     parts = where_columns(condition, table.column_names)  # parsed, so that NOT applies to the whole
     return met, filter_where(table, f"NOT ({' AND '.join(part.sql for part in parts)})")

@@ -14,7 +14,14 @@ from understudy.errors import ConfigError
 from understudy.evaluation.scorecard import WARNING, Scorecard, check_document, refuse_release
 from understudy.evaluation.scores import Json
 from understudy.privacy.ledger import Statement
-from understudy.report import chart_sections, disclosure_section, score_sections, summary_section, verdict
+from understudy.report import (
+    chart_sections,
+    disclosure_section,
+    rules_section,
+    score_sections,
+    summary_section,
+    verdict,
+)
 from understudy.report.markup import esc, scroll_table
 from understudy.report.svg import Style, styles
 from understudy.report.text import count_of, finite, listing, model_name, quote, shorten
@@ -82,6 +89,9 @@ def render(
     ]
     absent = [title for _, title, content in drawn if not content]
     sections = [section for section in drawn if section[2]]
+    if rules := rules_section.section(card, methods):  # without rules it is not absent: there is nothing to show
+        after = [key for key, *_ in sections].index("findings") + 1
+        sections.insert(after, ("rules", "Rules", rules))
     if disclosed := disclosure_section.section(card, methods):
         sections.append(("disclosure", "Disclosure", disclosed))
     sections.append(("settings", "Settings and notes", _settings(card, absent)))

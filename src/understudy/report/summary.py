@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from understudy.evaluation.associations import KEPT, LOST, NOTICEABLE
 from understudy.evaluation.checks import is_copied
 from understudy.evaluation.scores import Json
-from understudy.report.text import finite, listing, minus, percent, quote
+from understudy.report.text import count_of, finite, listing, minus, percent, quote
 from understudy.report.verdict import detail, find, method_value, real_value
 
 CLOSE, FAR = 0.05, 0.1
@@ -18,7 +18,7 @@ CLOSE, FAR = 0.05, 0.1
 CLOSE_TIMES, FAR_TIMES = 1.5, 2.0
 """The same as multiples of the total variation of held-out real rows, where this is larger."""
 BROKEN = 0.005
-"""A rule is broken if more rows than this violate it beyond twice the fraction of real rows that do."""
+"""A condition is broken if more rows than this break it beyond twice the fraction of real rows that do."""
 LEARNT, UNLEARNT = 0.05, 0.2
 """Fractions of the advantage over guessing: models that lose no more have learnt, those that lose more have not."""
 NAMED = 3
@@ -70,16 +70,23 @@ class ValuePair:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rule:
-    """A constraint, and the fractions of real and of synthetic rows that violate it."""
+class CheckedRule:
+    """A rule, and the fractions and numbers of real and of synthetic rows that break it."""
 
-    condition: str
+    text: str
     real: float
     synthetic: float
+    real_broken: int = 0
+    synthetic_broken: int = 0
+    is_declared: bool = False
+    """Whether it is a rule of the schema, which every synthetic row should keep."""
+    why: str = ""
+    """Why it was not checked; empty: it was."""
 
     @property
     def is_broken(self) -> bool:
-        return self.synthetic > 2 * self.real + BROKEN
+        """By any row, if the rule is declared; else by clearly more synthetic than real rows."""
+        return self.synthetic > 0 if self.is_declared else self.synthetic > 2 * self.real + BROKEN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,8 +104,8 @@ class Summary:
     lost_pairs: tuple[Pair, ...]
     """The largest losses first."""
     lost_values: tuple[ValuePair, ...]
-    checked: tuple[Rule, ...]
-    """All rules, in the order in which they were given."""
+    rules_found: tuple[CheckedRule, ...]
+    """All rules in their order: those of the schema, then further conditions."""
 
     @property
     def sentences(self) -> dict[str, str]:
@@ -118,13 +125,13 @@ def summarise(scores: Json, method: str) -> Summary | None:
     far.sort(key=lambda name: -distances[name][0])
     kept = [pair for pair in pairs if pair.fraction >= KEPT]
     lost = sorted((pair for pair in pairs if pair.fraction < LOST), key=lambda p: -abs(p.real - p.synthetic))
-    values, checked = _value_pairs(scores, method), rules_checked(scores, method)
+    values, rules = _value_pairs(scores, method), checked_rules(scores, method)
     learnt = _fraction_unlearnt(scores, method)
-    broken = [rule for rule in checked if rule.is_broken]
+    broken = [rule for rule in rules if rule.is_broken]
     return Summary(
         good=_good(distances, close, pairs, kept, (scores.get("target"), learnt)),
         lost=_lost(distances, far, lost, values, (scores.get("target"), learnt)),
-        rules=_rules(scores, method, checked, broken),
+        rules=_rules(scores, method, rules, broken),
         avoid=_avoid(
             _do_not_share(scores, method),
             far,
@@ -137,7 +144,7 @@ def summarise(scores: Json, method: str) -> Summary | None:
         pairs=(len(kept), len(pairs) - len(kept) - len(lost), len(lost)),
         lost_pairs=tuple(lost),
         lost_values=tuple(values),
-        checked=tuple(checked),
+        rules_found=tuple(rules),
     )
 
 
@@ -178,12 +185,19 @@ def _value_pairs(scores: Json, method: str) -> list[ValuePair]:
     ]
 
 
-def rules_checked(scores: Json, method: str) -> list[Rule]:
-    """The constraints that were checked, with the fractions of rows that violate them."""
-    found = detail(scores, "constraints", method).get("conditions") or ()
+def checked_rules(scores: Json, method: str) -> list[CheckedRule]:
+    """The rules of the schema and further conditions, with the rows that break them."""
     return [
-        Rule(str(each["condition"]), finite(each.get("real")) or 0.0, finite(each.get("synthetic")) or 0.0)
-        for each in found
+        CheckedRule(
+            text=str(each["rule"]),
+            real=finite(each.get("real")) or 0.0,
+            synthetic=finite(each.get("synthetic")) or 0.0,
+            real_broken=int(finite(each.get("real_broken")) or 0),
+            synthetic_broken=int(finite(each.get("synthetic_broken")) or 0),
+            is_declared=each.get("source") == "schema",
+            why=str(each.get("why") or ""),
+        )
+        for each in detail(scores, "constraints", method).get("rules") or ()
     ]
 
 
@@ -249,20 +263,27 @@ def _lost(
     return f"{_capital('; '.join(parts))}." if parts else "No dependence or histogram is lost."
 
 
-def _rules(scores: Json, method: str, checked: Sequence[Rule], broken: Sequence[Rule]) -> str:
+def _rules(scores: Json, method: str, rules: Sequence[CheckedRule], broken: Sequence[CheckedRule]) -> str:
+    """Which rules are broken, how many could not be checked, and how many cells are invalid."""
     invalid = method_value(find(scores, "invalid_cells"), method)
     cells = f" {percent(invalid)} of all cells are invalid." if invalid else ""
+    checked = [rule for rule in rules if not rule.why]
+    unchecked = len(rules) - len(checked)
+    rest = f" {count_of(unchecked, 'rule')} could not be checked." if unchecked else ""
+    if not rules:
+        return f"No rules were checked. Declare them in the schema ([[rules]]), or add --constraint.{cells}"
     if not checked:
-        return f"No rules were checked. Add them with --constraint.{cells}"
+        return f"{rest.lstrip()}{cells}"
     if not broken:
+        every = all(rule.synthetic == 0 for rule in checked)
         which = {1: "The rule holds", 2: "Both rules hold"}.get(len(checked), f"All {len(checked)} rules hold")
-        return f"{which} as in the real table.{cells}"
+        return f"{which} {'in every row' if every else 'as in the real table'}.{rest}{cells}"
     worst = sorted(broken, key=lambda rule: rule.real - rule.synthetic)
     each = [
-        f"{quote(rule.condition, 60)} in {percent(rule.synthetic)} of the rows (real: {percent(rule.real)})"
+        f"{quote(rule.text, 60)} in {percent(rule.synthetic)} of the rows (real: {percent(rule.real)})"
         for rule in worst[:NAMED]
     ]
-    return f"Broken: {_some(each, len(broken), 'rule')}.{cells}"
+    return f"Broken: {_some(each, len(broken), 'rule')}.{rest}{cells}"
 
 
 def _do_not_share(scores: Json, method: str) -> str:
@@ -282,7 +303,7 @@ def _avoid(
     far: Sequence[str],
     lost: Sequence[Pair],
     values: Sequence[ValuePair],
-    broken: Sequence[Rule],
+    broken: Sequence[CheckedRule],
     target: object,
 ) -> str:
     parts = []

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from understudy.evaluation.scores import Json
 from understudy.report import svg
 from understudy.report.markup import esc
-from understudy.report.summary import Pair, Rule, Summary, summarise
+from understudy.report.summary import CheckedRule, Pair, Summary, summarise
 from understudy.report.svg import Style
 from understudy.report.text import number, percent, shorten
 
@@ -83,14 +83,16 @@ def _short(pair: Pair) -> str:
 
 
 def _rules(summary: Summary, style: Style) -> str:
-    """The fraction of rows that violate each rule, in real and in synthetic rows."""
-    worst: list[Rule] = sorted(summary.checked, key=lambda rule: rule.real - rule.synthetic)[:MOST_RULES]
-    if not any(rule.synthetic or rule.real for rule in worst):
+    """The fraction of rows that break each rule, in real and in synthetic rows."""
+    checked = [rule for rule in summary.rules_found if not rule.why]
+    worst: list[CheckedRule] = sorted(checked, key=lambda rule: rule.real - rule.synthetic)[:MOST_RULES]
+    worst = [rule for rule in worst if rule.synthetic or rule.real]
+    if not worst:
         return ""
-    marks = [(rule.condition, rule.real, rule.synthetic) for rule in worst]
-    rows = [[rule.condition, percent(rule.real), percent(rule.synthetic)] for rule in worst]
-    drawing = _dumbbells(marks, style, "Fractions of rows that violate each rule.", as_percent=True)
-    note = "Fraction of the rows that violate the rule: real rows in grey, this table in colour."
+    marks = [(rule.text, rule.real, rule.synthetic) for rule in worst]
+    rows = [[rule.text, percent(rule.real), percent(rule.synthetic)] for rule in worst]
+    drawing = _dumbbells(marks, style, "Fractions of rows that break each rule.", as_percent=True)
+    note = "Fraction of the rows that break the rule: real rows in grey, this table in colour."
     return svg.figure([drawing], ["rule", "real", style.name], rows, note=note)
 
 

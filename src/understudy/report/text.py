@@ -44,6 +44,15 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.{0 if fraction in (0, 1) else _decimals(100 * abs(fraction))}f}\N{NO-BREAK SPACE}%"
 
 
+def broken_rows(count: int, fraction: float) -> str:
+    """How many rows break a rule.
+
+    >>> broken_rows(0, 0.0), broken_rows(1200, 0.012).replace("\\N{NO-BREAK SPACE}", " ")
+    ('none', '1,200 (1.20 %)')
+    """
+    return f"{count:,} ({percent(fraction)})" if count else "none"
+
+
 def format_fraction(value: object) -> str:
     """In percent; a number where it is negative or missing."""
     found = finite(value)

@@ -62,7 +62,8 @@ def verdict(scores: Json, method: str) -> list[str]:
 def rankings(scores: Json, methods: Sequence[str]) -> list[str]:
     """Several synthetic tables ranked by the most wanted scores."""
     sentences = []
-    for metric in (_learning_score(scores), find(scores, "tv2"), find(scores, "invalid_cells")):
+    keys = ("tv2", "invalid_cells", "constraint_violations")
+    for metric in (_learning_score(scores), *(find(scores, key) for key in keys)):
         found = {m: value for m in methods if (value := method_value(metric, m)) is not None}
         if metric is None or not any(found.values()):
             continue
