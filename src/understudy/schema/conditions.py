@@ -1,10 +1,13 @@
-"""SQL conditions over the columns of a table, which can do nothing but read them."""
+"""SQL conditions over the columns of one row, which can do nothing but read them.
+
+A person's filter (`filter_where`) may fail on a value and then says so. A rule may not: private rows are held to it,
+and an error would tell that a row has such a value. `truth` and `compute` therefore answer for each row by itself, and
+what cannot be computed is null.
+"""
 
 import functools
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime
-from decimal import Decimal
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import NamedTuple, cast
 
 import duckdb
@@ -14,8 +17,30 @@ import pyarrow.compute as pc
 
 from understudy.errors import ConditionError
 from understudy.schema.sql import sandbox
+from understudy.schema.syntax import (
+    COMPARISONS,
+    MIRRORED,
+    NEGATED,
+    OPERATORS,
+    Constant,
+    Tree,
+    arguments,
+    columns_of,
+    compare,
+    condition_error,
+    difference_value,
+    first_line,
+    is_column,
+    is_literal,
+    literal_value,
+    operands,
+    parse_condition,
+    rename_columns,
+    split_between,
+    sql_of,
+)
 
-Constant = str | int | float | bool | date | datetime | None
+# -------------------------------------------------------------------------------------------------------------- filters
 
 
 class Conjunct(NamedTuple):
@@ -38,44 +63,55 @@ def filter_where(table: pa.Table, expression: str) -> np.ndarray:
     [False, True, False]
     """
     names = table.column_names
-    tree = _parse_condition(expression, names)
-    used = _columns_of(tree)
-    numbered = _rename_columns(tree, {name: f"c{i}" for i, name in enumerate(used)})
-    sql = f"SELECT {_sql_of(numbered)} AS met, row FROM t"
+    tree = parse_condition(expression, names)
+    used = columns_of(tree)
+    sql = f"SELECT {sql_of(_number_columns(tree))} AS met, row FROM t"
     columns = {f"c{i}": _to_sql_type(table.column(name)) for i, name in enumerate(used)}
     rows = pa.table({**columns, "row": np.arange(table.num_rows)})
     try:
         found = _run_sql(rows.slice(0, 0), sql)
     except duckdb.Error as error:
-        raise _condition_error(expression, _first_line(error), names) from None
-    if not pa.types.is_boolean(found.schema.field("met").type):
-        raise ConditionError(
-            f"{expression!r} has type {found.schema.field('met').type}, expected a condition that is true or false,"
-            f" such as {names[0]} IS NOT NULL."
-        )
+        raise condition_error(expression, first_line(error), names) from None
+    _check_boolean(expression, found.schema.field("met").type, names)
     try:
         met = _run_sql(rows, sql)
     except duckdb.Error:
-        raise _condition_error(expression, _failure_reason(rows, sql), names) from None
+        raise condition_error(expression, _failure_reason(rows, sql), names) from None
     mask = np.zeros(table.num_rows, dtype=bool)
     mask[met.column("row").to_numpy()] = pc.fill_null(met.column("met"), False).to_numpy()
     return mask
 
 
-def _run_sql(rows: pa.Table, sql: str) -> pa.Table:
-    with sandbox() as connection:
+def _number_columns(tree: Tree) -> Tree:
+    """The tree over the columns c0, c1, ...: any name is safe, also one that differs from another by case alone."""
+    return rename_columns(tree, {name: f"c{i}" for i, name in enumerate(columns_of(tree))})
+
+
+def _check_boolean(expression: str, found: pa.DataType, names: Sequence[str]) -> None:
+    if not pa.types.is_boolean(found):
+        raise ConditionError(
+            f"{expression!r} has type {found}, expected a condition that is true or false,"
+            f" such as {names[0] if names else 'age'} IS NOT NULL."
+        )
+
+
+def _run_sql(rows: pa.Table, sql: str, *, optimized: bool = True) -> pa.Table:
+    with sandbox(optimized=optimized) as connection:
         connection.register("t", rows)
         return connection.sql(sql).to_arrow_table()
 
 
 def _failure_reason(rows: pa.Table, sql: str) -> str:
     """DuckDB's message if a row of nulls fails too, so that the condition is at fault; else a fixed text."""
-    nulls = pa.table([pa.nulls(1, field.type) for field in rows.schema], schema=rows.schema)
     try:
-        _run_sql(nulls, sql)
+        _run_sql(_nulls(rows.schema), sql)
     except duckdb.Error as error:
-        return _first_line(error)
+        return first_line(error)
     return "it fails on a value of the table, which is not shown; TRY_CAST returns null instead"
+
+
+def _nulls(schema: pa.Schema) -> pa.Table:
+    return pa.table([pa.nulls(1, field.type) for field in schema], schema=schema)
 
 
 def where_columns(expression: str, names: Sequence[str]) -> list[Conjunct]:
@@ -87,205 +123,184 @@ def where_columns(expression: str, names: Sequence[str]) -> list[Conjunct]:
     >>> second.columns, second.operator
     (('city',), None)
     """
-    parts = _conjuncts(_parse_condition(expression, names))
-    return [Conjunct(_sql_of(part), _columns_of(part), *_comparison(part)) for part in parts]
+    parts = _conjuncts(parse_condition(expression, names))
+    return [Conjunct(sql_of(part), columns_of(part), *_comparison(part)) for part in parts]
 
 
-_Tree = dict[str, object]
-
-_ALLOWED_NODES = {"COMPARISON", "CONJUNCTION", "CONSTANT", "COLUMN_REF", "FUNCTION", "OPERATOR"} | {
-    *("BETWEEN", "CASE", "CAST", "COLLATE", "TYPE")
-}
-_ALLOWED_MACROS = frozenset(["nullif", "fmod", "fdiv", "split_part", "days_in_month", "date_add", "if", "now", "today"])
-
-
-def _parse_condition(expression: str, names: Sequence[str]) -> _Tree:
-    """The syntax tree of an expression that only reads columns, with their exact names."""
-    statement = _statement(f"SELECT 1 FROM t WHERE (\n{expression}\n)")
-    if isinstance(statement, str):
-        raise _condition_error(expression, statement, names)
-    alone = _statement(f"SELECT 1 FROM t WHERE\n{expression}\n")
-    if isinstance(alone, str) and expression.strip():  # such as "a) OR (b", which closes the parenthesis above
-        raise _condition_error(expression, "its parentheses do not match", names)
-    tree = cast(_Tree, cast(_Tree, statement["node"]).pop("where_clause", None))
-    frame = cast(_Tree, _statement("SELECT 1 FROM t WHERE (true)"))
-    cast(_Tree, frame["node"]).pop("where_clause")
-    if _without_positions(statement) != _without_positions(frame):
-        raise _condition_error(expression, "it is more than one expression", names)
-    exact = {}
-    for node in _nodes(tree):
-        kind = node["class"]
-        if kind not in _ALLOWED_NODES:
-            raise _condition_error(expression, f"{str(kind).lower().replace('_', ' ')} is not allowed here", names)
-        if kind == "FUNCTION" and str(node["function_name"]).lower() not in _pure_functions():
-            raise _condition_error(
-                expression, f"the function {node['function_name']} is not allowed here, or unknown", names
-            )
-        if kind == "COLUMN_REF":
-            path = cast(list[str], node["column_names"])
-            exact[".".join(path)] = _exact_name(path, expression, names)
-    return _rename_columns(tree, exact)
-
-
-def _exact_name(path: list[str], expression: str, names: Sequence[str]) -> str:
-    """The table's own spelling of a column: SQL names ignore case."""
-    written = ".".join(path)
-    if written in names:
-        return written
-    alike = [name for name in names if name.lower() == written.lower()]
-    if len(alike) == 1:
-        return alike[0]
-    raise _condition_error(
-        expression, f"there is no column {written!r}; strings are written in single quotes", names, column=written
-    )
-
-
-def _condition_error(
-    expression: str, reason: str, names: Sequence[str], *, column: str | None = None
-) -> ConditionError:
-    shown = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if len(names) > 30 else "")
-    return ConditionError(
-        f"Cannot use the condition {expression!r}: {reason.rstrip('.')}. Write SQL over the columns {shown}.",
-        column=column,
-    )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
-
-
-def _statement(sql: str) -> _Tree | str:
-    """The syntax tree of one SELECT, or the reason why it has none."""
-    with sandbox() as connection:
-        answer = json.loads(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
-    if answer["error"]:
-        return _first_line(answer["error_message"])
-    return answer["statements"][0] if len(answer["statements"]) == 1 else "it is more than one statement"
-
-
-def _nodes(tree: object) -> Iterator[_Tree]:
-    """All expressions in a tree."""
-    if isinstance(tree, dict):
-        if "class" in tree:
-            yield tree
-        for value in tree.values():
-            yield from _nodes(value)
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from _nodes(value)
-
-
-def _without_positions(tree: object) -> object:
-    if isinstance(tree, dict):
-        return {key: _without_positions(value) for key, value in tree.items() if not key.startswith("query_location")}
-    return [_without_positions(value) for value in tree] if isinstance(tree, list) else tree
-
-
-def _rename_columns(tree: object, names: Mapping[str, str]) -> _Tree:
-    """A copy of the tree with other column names."""
-    copy = json.loads(json.dumps(tree))
-    for node in _nodes(copy):
-        if node["class"] == "COLUMN_REF":
-            node["column_names"] = [names[".".join(cast(list[str], node["column_names"]))]]
-    return copy
-
-
-def _columns_of(tree: _Tree) -> tuple[str, ...]:
-    found = [cast(list[str], node["column_names"])[0] for node in _nodes(tree) if node["class"] == "COLUMN_REF"]
-    return tuple(dict.fromkeys(found))
-
-
-@functools.cache
-def _pure_functions() -> frozenset[str]:
-    """Functions whose value depends on their arguments alone: not on files, settings, time or random numbers."""
-    with sandbox() as connection:
-        rows = connection.execute(
-            "SELECT DISTINCT function_name FROM duckdb_functions()"
-            " WHERE function_type = 'scalar' AND stability = 'CONSISTENT'"
-        ).fetchall()
-    names = {name.lower() for (name,) in rows if not name.startswith("__")}
-    return frozenset(names - {"current_setting", "getvariable", "getenv", "json_serialize_plan"} | _ALLOWED_MACROS)
-
-
-def _sql_of(tree: _Tree) -> str:
-    """A tree as SQL text."""
-    with sandbox() as connection:
-        statement = json.loads(connection.execute("SELECT json_serialize_sql('SELECT 1')").fetchall()[0][0])
-        statement["statements"][0]["node"]["select_list"] = [tree]
-        text = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(statement)]).fetchall()[0][0]
-    return text.removeprefix("SELECT ")
-
-
-def _conjuncts(tree: _Tree) -> list[_Tree]:
+def _conjuncts(tree: Tree) -> list[Tree]:
     if tree["type"] != "CONJUNCTION_AND":
         return [tree]
-    return [part for child in cast(list[_Tree], tree["children"]) for part in _conjuncts(child)]
+    return [part for child in arguments(tree) for part in _conjuncts(child)]
 
-
-_COMPARISONS = {
-    "COMPARE_EQUAL": "=",
-    "COMPARE_NOTEQUAL": "<>",
-    "COMPARE_LESSTHAN": "<",
-    "COMPARE_LESSTHANOREQUALTO": "<=",
-    "COMPARE_GREATERTHAN": ">",
-    "COMPARE_GREATERTHANOREQUALTO": ">=",
-}
-_OPERATORS = {
-    "COMPARE_IN": "in",
-    "COMPARE_NOT_IN": "not in",
-    "OPERATOR_IS_NULL": "is null",
-    "OPERATOR_IS_NOT_NULL": "is not null",
-}
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OPPOSITES = {"=": "<>", "<": ">=", ">": "<=", "in": "not in", "between": "not between", "is null": "is not null"}
-_NEGATED = _OPPOSITES | {after: before for before, after in _OPPOSITES.items()}
 
 _Test = tuple[str | None, tuple[Constant, ...]]
 
 
-def _comparison(tree: _Tree) -> _Test:
+def _comparison(tree: Tree) -> _Test:
     """Operator and constants, if the tree compares one column with constants."""
-    kind, children = str(tree["type"]), cast(list[_Tree], tree.get("children", []))
+    kind, children = str(tree["type"]), arguments(tree)
     if kind == "OPERATOR_NOT":
         operator, constants = _comparison(children[0])
-        return (_NEGATED[operator], constants) if operator else (None, ())
-    if kind in _COMPARISONS:
-        left, right, operator = cast(_Tree, tree["left"]), cast(_Tree, tree["right"]), _COMPARISONS[kind]
-        if left["type"] != "COLUMN_REF":
-            left, right, operator = right, left, _MIRRORED[operator]
+        return (NEGATED[operator], constants) if operator else (None, ())
+    if kind in COMPARISONS:
+        (left, right), operator = operands(tree), COMPARISONS[kind]
+        if not is_column(left):
+            left, right, operator = right, left, MIRRORED[operator]
         return _against(left, operator, [right])
     if kind == "COMPARE_BETWEEN":
-        return _against(cast(_Tree, tree["input"]), "between", [cast(_Tree, tree["lower"]), cast(_Tree, tree["upper"])])
-    if kind in _OPERATORS:
-        return _against(children[0], _OPERATORS[kind], children[1:])
+        return _against(cast(Tree, tree["input"]), "between", [cast(Tree, tree["lower"]), cast(Tree, tree["upper"])])
+    if kind in OPERATORS:
+        return _against(children[0], OPERATORS[kind], children[1:])
     return None, ()
 
 
-def _against(column: _Tree, operator: str, others: Sequence[_Tree]) -> _Test:
-    if column["type"] != "COLUMN_REF" or not all(_is_constant(other) for other in others):
+def _against(column: Tree, operator: str, others: Sequence[Tree]) -> _Test:
+    if not is_column(column) or not all(is_literal(other) for other in others):
         return None, ()
-    constants = tuple(_constant(other) for other in others)
+    constants = tuple(literal_value(other) for other in others)
     return (None, ()) if None in constants else (operator, constants)
 
 
-def _is_constant(tree: _Tree) -> bool:
-    """Whether the tree is a literal, perhaps signed or with its type before it."""
-    return all(
-        node["class"] in ("CONSTANT", "CAST", "TYPE")
-        or (node["class"] == "FUNCTION" and node["function_name"] in ("+", "-"))
-        for node in _nodes(tree)
-    )
+# -------------------------------------------------------------------------------------------------- conditions of rules
 
 
-def _constant(tree: _Tree) -> Constant:
-    with sandbox() as connection:
-        try:
-            value = connection.sql(f"SELECT {_sql_of(tree)} AS v").to_arrow_table().column(0)[0].as_py()
-        except duckdb.Error as error:
-            raise ConditionError(f"Cannot read the constant {_sql_of(tree)}: {_first_line(error)}") from None
-    if isinstance(value, Decimal):
-        return int(value) if value.as_tuple().exponent == 0 else float(value)
-    return value
+def condition_columns(expression: str) -> tuple[str, ...]:
+    """The columns of a rule's condition or expression as they are written there, in order of first use.
+
+    >>> condition_columns("discharged >= admitted AND admitted IS NOT NULL")
+    ('discharged', 'admitted')
+    """
+    return columns_of(parse_condition(expression, None, of_rule=True))
+
+
+def check_condition(expression: str, schema: pa.Schema) -> None:
+    """Raise an error unless a rule's condition is true, false or null for any row of these types. Reads no row.
+
+    Functions of the current time are refused: what a release keeps must not depend on the day.
+
+    >>> check_condition("age >= 18", pa.schema({"age": pa.int64()}))
+    """
+    _compile(expression, tuple(schema.names), tuple(schema.types), boolean=True)
+
+
+def truth(table: pa.Table, expression: str) -> tuple[np.ndarray, np.ndarray]:
+    """For which rows a condition is true, and for which it is false; for the others it is null.
+
+    The answer of a row depends on its values alone, and no value raises an error: a comparison that fails, such as one
+    with a text that is no number, is null. NaN is null.
+
+    >>> table = pa.table({"age": [17, 70, None]})
+    >>> is_true, is_false = truth(table, "age >= 18")
+    >>> is_true.tolist(), is_false.tolist()
+    ([False, True, False], [True, False, False])
+    """
+    query = _compile(expression, tuple(table.column_names), tuple(table.schema.types), boolean=True)
+    return _masks(_values(table, query))
+
+
+def compute(table: pa.Table, expression: str, type: pa.DataType | None = None) -> pa.Array:
+    """The value of an SQL expression for each row, in the given Arrow type; null where it fails or does not fit.
+
+    >>> compute(pa.table({"a": ["1", "x", "300"]}), "CAST(a AS INTEGER) + 1", pa.int8()).to_pylist()
+    [2, None, None]
+    """
+    query = _compile(expression, tuple(table.column_names), tuple(table.schema.types), boolean=False, into=type)
+    values = _values(table, query)
+    return values if type is None else values.cast(type, safe=False)
+
+
+class _Query(NamedTuple):
+    """An SQL expression over the columns c0, c1, ... that is null where it fails."""
+
+    sql: str
+    columns: tuple[str, ...]
+    type: pa.DataType
+
+
+@functools.lru_cache(maxsize=512)
+def _compile(
+    expression: str,
+    names: tuple[str, ...],
+    types: tuple[pa.DataType, ...],
+    *,
+    boolean: bool,
+    into: pa.DataType | None = None,
+) -> _Query:
+    """The query of an expression, checked with a row of nulls of these types."""
+    tree = parse_condition(expression, names, of_rule=True)
+    used, numbered = columns_of(tree), _number_columns(tree)
+    typed = dict(zip(names, types, strict=True))
+    rows = _numbered(pa.schema({name: typed[name] for name in used}).empty_table())
+    sql = total_sql(numbered) if boolean else f"TRY({sql_of(numbered)})"
+    try:
+        plain = f"SELECT {sql_of(numbered)} AS value FROM t"
+        found = _run_sql(_nulls(rows.schema), plain).schema.field("value").type  # fails for constants of a wrong type
+        if into is not None:
+            sql = f"TRY_CAST({sql} AS {_sql_type(into)})"
+        evaluated = _run_sql(_nulls(rows.schema), f"SELECT {sql} AS value FROM t", optimized=False)
+    except (duckdb.Error, pa.ArrowNotImplementedError) as error:
+        raise condition_error(expression, first_line(error), names) from None
+    if boolean:
+        _check_boolean(expression, found, names)
+    return _Query(sql, used, evaluated.schema.field("value").type)
+
+
+def total_sql(tree: Tree) -> str:
+    """A condition as SQL that never fails: comparisons that would are null, and AND, OR and NOT go by that.
+
+    TRY around the whole would let one comparison that fails hide that another one is false.
+    """
+    kind, children = tree["type"], arguments(tree)
+    if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
+        return "(" + f" {str(kind).removeprefix('CONJUNCTION_')} ".join(total_sql(child) for child in children) + ")"
+    if kind == "OPERATOR_NOT":
+        return f"(NOT {total_sql(children[0])})"
+    return f"TRY(CAST({sql_of(tree)} AS BOOLEAN))"
+
+
+def _sql_type(type: pa.DataType) -> str:
+    """DuckDB's name of an Arrow type."""
+    return _run_sql(pa.table({"value": pa.nulls(1, type)}), "SELECT typeof(value) AS name FROM t").column(0)[0].as_py()
+
+
+def _numbered(table: pa.Table) -> pa.Table:
+    """Columns c0, c1, ..., in types that DuckDB reads, and the number of each row."""
+    columns = {f"c{i}": _without_nan(_to_sql_type(column)) for i, column in enumerate(table.columns)}
+    return pa.table({**columns, "row": np.arange(table.num_rows)})
+
+
+def _values(table: pa.Table, query: _Query) -> pa.Array:
+    """The value of each row, in order."""
+    if not query.columns:  # a selection of no columns would have no rows
+        one = _run_rows(pa.table({"row": [0]}), query)
+        return one.column("value").combine_chunks().take(pa.array(np.zeros(table.num_rows, dtype=np.int64)))
+    found = _run_rows(_numbered(table.select(query.columns)), query)
+    order = np.argsort(found.column("row").to_numpy(), kind="stable")
+    return _one_array(found.column("value").take(pa.array(order)))
+
+
+def _run_rows(rows: pa.Table, query: _Query) -> pa.Table:
+    """Value and number of each row. Where DuckDB fails in spite of TRY, such as on a time it cannot hold, the rows are
+    halved until the one at fault is alone and null: whether it fails says nothing about the others."""
+    try:
+        found = _run_sql(rows, f"SELECT {query.sql} AS value, row FROM t", optimized=False)
+    except duckdb.Error:
+        if rows.num_rows == 1:
+            return pa.table({"value": pa.nulls(1, query.type), "row": rows.column("row")})
+        half = rows.num_rows // 2
+        return pa.concat_tables([_run_rows(rows.slice(0, half), query), _run_rows(rows.slice(half), query)])
+    return pa.table({"value": found.column("value").cast(query.type), "row": found.column("row")})
+
+
+def _masks(values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    is_true = pc.fill_null(values, False).to_numpy(zero_copy_only=False)
+    is_false = pc.fill_null(pc.invert(values), False).to_numpy(zero_copy_only=False)
+    return is_true, is_false
+
+
+def _one_array(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    combined = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def _to_sql_type(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -294,18 +309,159 @@ def _to_sql_type(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values.cast(pa.float64()) if pa.types.is_decimal256(values.type) else values
 
 
-@functools.lru_cache(maxsize=1024)
-def condition_columns(expression: str) -> tuple[str, ...]:
-    """The columns of a condition as it spells them, each once.
+def _without_nan(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_floating(values.type):
+        return values
+    return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
 
-    >>> condition_columns("discharged >= admitted")
-    ('discharged', 'admitted')
+
+# ---------------------------------------------------------------------------------------------------------------- parts
+
+
+class Order(NamedTuple):
+    """`greater` is at least `lesser` plus `offset`, or more than that if strict.
+
+    Exact for whole numbers, dates and times. Of real numbers with an offset, the sum may be rounded.
     """
-    statement = _statement(f"SELECT 1 FROM t WHERE (\n{expression}\n)")
-    if isinstance(statement, str):
-        raise ConditionError(
-            f"Cannot use the condition {expression!r}: {statement.rstrip('.')}. Write an SQL condition."
+
+    greater: str
+    lesser: str
+    strict: bool = False
+    offset: int | float | timedelta = 0
+    """A number; between dates, of days. A length of time was written as an INTERVAL."""
+
+
+class Assignment(NamedTuple):
+    """A column is equal to an expression over other columns."""
+
+    column: str
+    expression_sql: str
+    inputs: tuple[str, ...]
+
+
+class Part(NamedTuple):
+    """One of the conditions that a condition is the conjunction of."""
+
+    sql: str
+    columns: tuple[str, ...]
+    order: Order | None = None
+    assignment: Assignment | None = None
+
+
+def parts(expression: str, names: Sequence[str] | pa.Schema) -> list[Part]:
+    """The conditions that a rule's condition joins by AND; it is false where one of them is.
+
+    NOT is moved inwards and BETWEEN is split where it compares columns. With a schema the types are known, and
+    `date_diff('day', b, a) >= 7` is known as an order of dates: between times it counts midnights.
+
+    >>> first, second = parts("a >= b + INTERVAL 7 DAY AND total = x + y", ["a", "b", "total", "x", "y"])
+    >>> first.order
+    Order(greater='a', lesser='b', strict=False, offset=datetime.timedelta(days=7))
+    >>> second.assignment
+    Assignment(column='total', expression_sql='(x + y)', inputs=('x', 'y'))
+    """
+    dates: set[str] = set()
+    if isinstance(names, pa.Schema):
+        dates = {name for name, type in zip(names.names, names.types, strict=True) if pa.types.is_date(type)}
+        names = names.names
+    tree = parse_condition(expression, cast(Sequence[str], names), of_rule=True)
+    return [
+        Part(sql_of(part), columns_of(part), order=_order(part, dates), assignment=_assignment(part))
+        for part in _inner_conjuncts(tree)
+    ]
+
+
+def _inner_conjuncts(tree: Tree, negation: Tree | None = None) -> list[Tree]:
+    """Conjuncts of a tree, or of its negation, for which an outer NOT is given."""
+    kind, children = str(tree["type"]), arguments(tree)
+    if kind == "OPERATOR_NOT":
+        return _inner_conjuncts(children[0], None if negation else tree)
+    if kind == ("CONJUNCTION_OR" if negation else "CONJUNCTION_AND"):
+        return [part for child in children for part in _inner_conjuncts(child, negation)]
+    if negation and kind in COMPARISONS:
+        left, right = operands(tree)
+        return [compare(left, NEGATED[COMPARISONS[kind]], right)]
+    if negation:
+        return [{**negation, "children": [tree]}]
+    if kind == "COMPARE_BETWEEN" and (columns_of(cast(Tree, tree["lower"])) or columns_of(cast(Tree, tree["upper"]))):
+        return list(split_between(tree))
+    return [tree]
+
+
+def _assignment(tree: Tree) -> Assignment | None:
+    if tree["type"] != "COMPARE_EQUAL":
+        return None
+    left, right = operands(tree)
+    for side, other in ((left, right), (right, left)):
+        inputs = columns_of(other)
+        if is_column(side) and inputs and columns_of(side)[0] not in inputs:
+            return Assignment(columns_of(side)[0], sql_of(other), inputs)
+    return None
+
+
+def _order(tree: Tree, dates: set[str]) -> Order | None:
+    operator = COMPARISONS.get(str(tree["type"]), "")
+    if operator not in ("<", "<=", ">", ">="):
+        return None
+    left, right = operands(tree)
+    if operator in ("<", "<="):
+        left, right, operator = right, left, MIRRORED[operator]
+    larger, smaller = _sum_of(left, dates), _sum_of(right, dates)
+    if larger is None or smaller is None:
+        return None
+    difference = larger.minus(smaller)
+    offset = _total(difference.subtracted, difference.added)
+    if len(difference.plus) != 1 or len(difference.less) != 1 or difference.plus == difference.less or offset is None:
+        return None
+    return Order(difference.plus[0], difference.less[0], operator == ">", offset)
+
+
+_Offset = int | float | timedelta
+
+
+class _Sum(NamedTuple):
+    """Columns and constants, added and subtracted."""
+
+    plus: tuple[str, ...] = ()
+    less: tuple[str, ...] = ()
+    added: tuple[_Offset, ...] = ()
+    subtracted: tuple[_Offset, ...] = ()
+
+    def minus(self, other: "_Sum") -> "_Sum":
+        return _Sum(
+            self.plus + other.less,
+            self.less + other.plus,
+            self.added + other.subtracted,
+            self.subtracted + other.added,
         )
-    tree = cast(_Tree, statement["node"]).get("where_clause")
-    paths = [cast(list[str], node["column_names"]) for node in _nodes(tree) if node["class"] == "COLUMN_REF"]
-    return tuple(dict.fromkeys(".".join(path) for path in paths))
+
+
+def _sum_of(tree: Tree, dates: set[str]) -> _Sum | None:
+    if is_column(tree):
+        return _Sum(plus=columns_of(tree))
+    if not columns_of(tree):
+        value = difference_value(tree)
+        return None if value is None else _Sum(added=(value,))
+    if tree["type"] != "FUNCTION":
+        return None
+    name, children = str(tree["function_name"]).lower(), arguments(tree)
+    if name in ("date_diff", "datediff") and len(children) == 3:
+        start, end = children[1:]
+        both_dates = all(is_column(side) and columns_of(side)[0] in dates for side in (start, end))
+        is_days = is_literal(children[0]) and str(literal_value(children[0])).lower() in ("day", "days")
+        return _Sum(plus=columns_of(end), less=columns_of(start)) if both_dates and is_days else None
+    sums = [_sum_of(child, dates) for child in children]
+    if name not in ("+", "-") or any(each is None for each in sums):
+        return None
+    first, *rest = cast(list[_Sum], sums) if len(sums) == 2 else [_Sum(), *cast(list[_Sum], sums)]
+    return first.minus(rest[0]) if name == "-" else first.minus(_Sum().minus(rest[0]))
+
+
+def _total(added: Sequence[_Offset], subtracted: Sequence[_Offset]) -> _Offset | None:
+    """Their sum, if all are numbers or all are lengths of time."""
+    signed = [*added, *(-value for value in subtracted)]
+    times = [value for value in signed if isinstance(value, timedelta)]
+    numbers = [value for value in signed if not isinstance(value, timedelta)]
+    if times and numbers:
+        return None
+    return sum(times, timedelta()) if times else sum(numbers)

@@ -13,9 +13,9 @@ those). No message of this package contains a value of a row.
 from understudy.run.atomic import atomic_folder as atomic_folder
 from understudy.run.atomic import atomic_write as atomic_write
 from understudy.schema.conditions import Conjunct as Conjunct
-from understudy.schema.conditions import Constant as Constant
 from understudy.schema.conditions import filter_where as filter_where
 from understudy.schema.conditions import where_columns as where_columns
+from understudy.schema.syntax import Constant as Constant
 from understudy.tables.cast import conform as conform
 from understudy.tables.formatting import output_decimals as output_decimals
 from understudy.tables.formatting import restyle as restyle
