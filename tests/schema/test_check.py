@@ -258,3 +258,59 @@ def test_text_and_ids_are_not_checked():
         '[table]\nrows = 2\n[columns.a]\nkind = "text"\n[columns.b]\nkind = "id"\nnullable = false'
     )
     assert check_as_read(schema, pa.table({"a": [["x"], None], "b": [None, None]})) == []
+
+
+RULED = """
+table.rows = 4
+columns.country = {kind = "categorical", categories = ["France", "Peru"]}
+columns.currency = {kind = "categorical", categories = ["EUR", "PEN"]}
+columns.a = {kind = "integer", bounds = [0, 9]}
+columns.b = {kind = "integer", bounds = [0, 9]}
+[[rules]]
+combinations = ["country", "currency"]
+allowed = [["France", "EUR"], ["Peru", "PEN"]]
+[[rules]]
+sum = ["a", "b"]
+at_most = 10
+on_break = "clamp"
+[[rules]]
+keep = "a <= b"
+on_break = "drop"
+[[rules]]
+when = "country = 'Peru'"
+then = "a > 0"
+"""
+MONEY = pa.table(
+    {
+        "country": ["France", "Peru", "France", None],
+        "currency": ["EUR", "EUR", "PEN", "PEN"],
+        "a": ["1", "5", "9", "x"],  # as in a text file: x is read as null
+        "b": [3, 4, 3, 9],
+    }
+)
+
+
+def test_rows_that_break_a_rule_are_counted_for_the_steward():
+    found = [finding for finding in check_as_read(Schema.from_toml(RULED), MONEY) if finding.topic == "rule"]
+    assert [(finding.count, finding.level, finding.column) for finding in found] == [
+        (2, "warning", None),
+        (1, "warning", None),
+        (2, "warning", None),
+    ]
+    assert [finding.message for finding in found] == [
+        "2 rows break the rule 'country, currency: 2 allowed combinations' (50 % of all rows) and will be moved to a"
+        " row that keeps it where the rule says how, else left out (on_break decides).",
+        "1 row breaks the rule 'a + b <= 10' (25 % of all rows) and will be moved to a row that keeps it.",
+        "2 rows break the rule 'a <= b' (50 % of all rows) and will be left out.",
+    ]
+
+
+@pytest.mark.parametrize("names", [["country", "a"], ["b"], []])
+def test_rules_about_columns_that_the_table_lacks_are_skipped(names):
+    found = check_as_read(Schema.from_toml(RULED), MONEY.select(names))
+    assert not [finding for finding in found if finding.topic == "rule" and finding.message.count("currency")]
+    assert [finding.level for finding in found if finding.topic == "columns"] == ["error"]
+
+
+def test_a_table_without_rows_breaks_no_rule():
+    assert "rule" not in {finding.topic for finding in check_as_read(Schema.from_toml(RULED), MONEY.slice(0, 0))}

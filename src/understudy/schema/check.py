@@ -32,7 +32,7 @@ def check(schema: Schema, table: pa.Table, as_fitted: pa.Table) -> list[Finding]
         if table.column_names.count(column.name) == 1 and table.num_rows:
             values = without_missing(table.column(column.name), column)
             findings += _check_values(column, values, as_fitted.column(column.name))
-    return findings
+    return [*findings, *_check_rules(schema, as_fitted)]
 
 
 def _check_columns(schema: Schema, column_names: Sequence[str]) -> Iterator[Finding]:
@@ -211,6 +211,30 @@ def _below(values: pa.ChunkedArray, bound: Bound, *, above: bool = False) -> pa.
             beyond = bound < extremes["min"] if above else bound > extremes["max"]  # type: ignore[operator]
             return pa.chunked_array([pa.repeat(beyond, len(values))])
     return compare(values, pa.scalar(bound, type=values.type))
+
+
+_ON_BREAK = {
+    "clamp": "will be moved to a row that keeps it",
+    "drop": "will be left out",
+    None: "will be moved to a row that keeps it where the rule says how, else left out (on_break decides)",
+}
+
+
+def _check_rules(schema: Schema, as_fitted: pa.Table) -> Iterator[Finding]:
+    """Rows that break a rule, as `fit` reads them. Rules about absent columns are left to the finding on columns."""
+    for rule in schema.rules:
+        if any(as_fitted.column_names.count(name) != 1 for name in rule.columns):
+            continue
+        if num := int(rule.broken(as_fitted).sum()):
+            message = (
+                f"{_count(num, 'row breaks', 'rows break')} the rule {rule.text!r}"
+                f" ({_percent(num, as_fitted.num_rows)} of all rows) and {_ON_BREAK[rule.on_break]}."
+            )
+            yield Finding("warning", "rule", None, message, num)
+
+
+def _percent(count: int, whole: int) -> str:
+    return f"{100 * count / whole:.3g} %"
 
 
 def _decode(values: pa.ChunkedArray) -> pa.ChunkedArray:
