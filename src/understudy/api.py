@@ -16,9 +16,10 @@ from contextlib import AbstractContextManager
 from jaxtyping import PRNGKeyArray
 
 from understudy import certificate
-from understudy.encoding import assumed_domain, unit_notes
+from understudy.encoding import assumed_domain, rule_notes, unit_notes
 from understudy.errors import ConfigError, UnderstudyWarning
 from understudy.models import Model
+from understudy.models.rejection import DRAWS_PER_ROW
 from understudy.notes import Level, Note, warnings_of
 from understudy.pipeline import EncodedTable, PlannedRun, encode_table, plan_method, plan_run, synthesizer_of
 from understudy.privacy.digest import table_digest
@@ -38,6 +39,9 @@ from understudy.synthesizers.protocol import expected_noise_of
 from understudy.synthesizers.run import Run
 from understudy.table_size import Requirements
 from understudy.tables import ReadOptions
+
+SMALL_RATE = 0.05
+"""A model of whose rows fewer keep the rules causes a warning."""
 
 
 def plan(
@@ -80,7 +84,8 @@ def make_plan(
     guarantee = (guarantee or Guarantee(1.0)).with_delta_for(replaced.rows)
     synthesizer = synthesizer_of(method)
     run = plan_run(replaced, synthesizer, guarantee, binning or Binning(), num_rows=rows)
-    notes = warnings_of(guarantee.warnings) + unit_notes(schema) + run.discovery.notes + run.training.notes
+    notes = warnings_of(guarantee.warnings) + unit_notes(schema) + _rule_notes(schema)
+    notes += run.discovery.notes + run.training.notes
     if replaced != schema:
         notes += (Note(f"Planned for {rows:,} rows instead of the declared {schema.rows:,}."),)
     if not guarantee.is_private:
@@ -275,11 +280,26 @@ def fit_table(data: TableToFit, options: FitOptions) -> Release:
             model = _fit_model(synthesizer, encoded, public, key=noise.key(), progress=options.progress)
             statement = encoded.statement()
             estimates = certificate.estimation_notes(run.discovery, encoded.codec)
-            notes = (*notes, *warnings_of(statement.warnings), *unit_notes(data.schema), *estimates)
+            declared = (*unit_notes(data.schema), *_rule_notes(data.schema))
+            notes = (*notes, *warnings_of(statement.warnings), *declared, *estimates)
             release = Release(model, encoded.codec, statement, data.origin, checkpoint, notes)
+            if data.schema.rules:
+                release = dataclasses.replace(release, notes=(*notes, _acceptance_note(release.acceptance())))
             if checkpoint is not None:
                 checkpoint.keep(release.to_files())
             return release
+
+
+def _rule_notes(schema: Schema) -> tuple[Note, ...]:
+    return rule_notes(schema, draws_per_row=DRAWS_PER_ROW)
+
+
+def _acceptance_note(rate: float) -> Note:
+    """How often the finished model's rows keep the rules by themselves."""
+    text = f"{rate:.1%} of the model's rows keep all rules; the others are drawn again."
+    if rate >= SMALL_RATE:
+        return Note(text)
+    return Note(f"only {text} Sampling will be slow: declare bounds and categories, or loosen a rule.", Level.WARNING)
 
 
 def _fit_model(

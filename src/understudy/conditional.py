@@ -1,21 +1,28 @@
-"""Sampling under a condition: synthetic rows that meet an SQL WHERE clause, distributed as the model's rows that do.
+"""Sampling under conditions: synthetic rows that keep the rules of the schema and meet an SQL WHERE clause.
 
-Each conjunct over a single column is turned into the codes that it allows, and the model samples among these. What the
-codes do not decide (conditions over several columns, values inside a bin) is left to rejection. Excluding codes that
-cannot meet the condition changes no odds among the rows that do, so the accepted rows follow the conditional
-distribution exactly.
+They are distributed as the model's rows that do. Each conjunct over a single column is turned into the codes that it
+allows, and the model samples among these. What the codes do not decide (conditions over several columns, values inside
+a bin) is left to rejection. Excluding codes that cannot meet the condition changes no odds among the rows that do, so
+the accepted rows follow the conditional distribution exactly.
+
+Where too few rows keep the rules, rows that break them are repaired: moved as a real row that breaks them would be.
+Every row that is returned has been checked in the form in which it is written.
 """
 
+import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
+import jax
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Bool, PRNGKeyArray
 
 from understudy.encoding import CategoricalCodec, Codec, NumericCodec, number_ids
+from understudy.encoding.columns import ColumnCodec
+from understudy.encoding.steps import in_declared_type
 from understudy.errors import ConditionError
 from understudy.models.protocol import Allowed
 from understudy.models.rejection import propose_until
@@ -33,24 +40,67 @@ from understudy.tables import (
 Draw: TypeAlias = Callable[[int, PRNGKeyArray, Allowed | None], pa.Table]
 """Draws this many rows with this key, of those whose codes are allowed."""
 
+TRIED = 4096
+"""The number of rows by which the rate of rows that keep the rules is told."""
 
-def sample_where(draw: Draw, num_rows: int, where: str, *, codec: Codec, origin: Origin, key: PRNGKeyArray) -> pa.Table:
-    """`num_rows` rows that meet the condition in the form in which they are written. Ids are numbered from 1."""
-    allowed = allowed_codes(where, codec, origin)
 
-    def propose(size: int, batch_key: PRNGKeyArray) -> tuple[pa.Table, int]:
+def sample_meeting(
+    draw: Draw, num_rows: int, where: str | None, *, codec: Codec, origin: Origin, key: PRNGKeyArray
+) -> pa.Table:
+    """`num_rows` rows that keep the rules and meet the condition, as they are written. Ids are numbered from 1."""
+    allowed = None if where is None else allowed_codes(where, codec, origin)
+
+    def propose(size: int, batch_key: PRNGKeyArray, *, repair: bool = False) -> tuple[pa.Table, int]:
         rows = draw(size, batch_key, allowed)
+        rows = codec.reexpression.clean(rows) if repair else rows
         rows = rows.filter(pa.array(rows_meeting(where, rows, codec, origin)))
         return rows, rows.num_rows
 
-    accepted = pa.concat_tables(propose_until(num_rows, propose, key=key)).slice(0, num_rows)
+    try:
+        found = propose_until(num_rows, propose, key=key)
+    except ConditionError:
+        if not codec.schema.rules:
+            raise
+        again, tried_key = jax.random.split(key)
+        try:
+            found = propose_until(num_rows, functools.partial(propose, repair=True), key=again)
+        except ConditionError as error:
+            raise ConditionError(_explain(str(error), draw(TRIED, tried_key, allowed), codec, origin)) from None
+    accepted = pa.concat_tables(found).slice(0, num_rows)
     return number_ids(accepted, codec.schema, np.arange(num_rows))  # not those of the proposed rows
 
 
-def rows_meeting(where: str, rows: pa.Table, codec: Codec, origin: Origin) -> Bool[np.ndarray, " rows"]:
-    """Which decoded rows meet the condition in the form in which they are written."""
-    modelled = rows.select([column.name for column in codec.columns])
-    return filter_where(restyle_within_bounds(modelled, origin, codec.schema), where)
+def rows_meeting(where: str | None, rows: pa.Table, codec: Codec, origin: Origin) -> Bool[np.ndarray, " rows"]:
+    """Which decoded rows keep the rules and meet the condition in the form in which they are written."""
+    written = _as_written(rows, codec, origin)
+    met = np.ones(rows.num_rows, dtype=bool) if where is None else filter_where(written, where)
+    if codec.schema.rules:
+        read = codec.reexpression.read(written)
+        for rule in codec.schema.rules:
+            met &= ~rule.broken(read)
+    return met
+
+
+def acceptance(draw: Draw, codec: Codec, origin: Origin) -> float:
+    """The fraction of a model's rows that keep the rules of the schema, among `TRIED` rows: post-processing."""
+    return float(rows_meeting(None, draw(TRIED, jax.random.key(0), None), codec, origin).mean())
+
+
+def _as_written(rows: pa.Table, codec: Codec, origin: Origin) -> pa.Table:
+    modelled = rows.select([column.name for column in codec.schema.modelled])
+    return restyle_within_bounds(modelled, origin, codec.schema)
+
+
+def _explain(message: str, rows: pa.Table, codec: Codec, origin: Origin) -> str:
+    """The message, and the rule that most of these rows break."""
+    read = codec.reexpression.read(_as_written(rows, codec, origin))
+    broken = {rule.text: float(rule.broken(read).mean()) for rule in codec.schema.rules}
+    worst = max(broken, key=lambda text: broken[text])
+    if not broken[worst]:
+        return message
+    return (
+        f"{message.rstrip('.')}, or loosen the rule that most rows of the model break ({broken[worst]:.0%}): {worst}."
+    )
 
 
 def allowed_codes(where: str, codec: Codec, origin: Origin) -> dict[str, np.ndarray]:
@@ -58,20 +108,36 @@ def allowed_codes(where: str, codec: Codec, origin: Origin) -> dict[str, np.ndar
     columns = {column.name: column for column in codec.columns}
     allowed: dict[str, np.ndarray] = {}
     # Ids cannot be part of a condition: they number the rows that are returned.
-    for conjunct in where_columns(where, tuple(columns)):
-        if len(conjunct.columns) != 1:
-            continue
-        column = columns[conjunct.columns[0]]
-        mask = _codes_meeting(conjunct, column, codec.schema, origin)
-        if mask is None:
+    for conjunct in where_columns(where, tuple(column.name for column in codec.schema.modelled)):
+        column, mask = _restricted(conjunct, columns, codec, origin)
+        if column is None or mask is None:
             continue
         allowed[column.name] = allowed.get(column.name, np.ones(column.size, dtype=bool)) & mask
         if not allowed[column.name].any():
+            name = conjunct.columns[0]
+            values = _describe_values(column) if name == column.name else ""
             raise ConditionError(
-                f"No row can meet the condition: it excludes every value of {column.name!r}.{_describe_values(column)}",
-                column=column.name,
+                f"No row can meet the condition: it excludes every value of {name!r}.{values}", column=name
             )
     return allowed
+
+
+def _restricted(
+    conjunct: Conjunct, columns: Mapping[str, ColumnCodec], codec: Codec, origin: Origin
+) -> tuple[ColumnCodec | None, np.ndarray | None]:
+    """The modelled column whose codes decide a condition, and which of them can meet it; None where none does."""
+    reexpression = codec.reexpression
+    for step in reexpression.steps:
+        if set(conjunct.columns) <= set(step.outputs) and not step.inputs and len(step.modelled) == 1:
+            column = columns[step.modelled[0].name]
+            if isinstance(column, CategoricalCodec):  # each code stands for one value of every column of the step
+                codes = column.decode(np.arange(column.size), generator=np.random.default_rng(0))
+                values = pa.table(step.restore({column.name: in_declared_type(codes, step.modelled[0])}))
+                return column, filter_where(restyle_within_bounds(values, origin, codec.schema), conjunct.sql)
+    if len(conjunct.columns) != 1 or conjunct.columns[0] in reexpression.replaced:
+        return None, None
+    column = columns[conjunct.columns[0]]
+    return column, _codes_meeting(conjunct, column, codec.schema, origin)
 
 
 def _codes_meeting(

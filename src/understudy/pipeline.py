@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from understudy import certificate
-from understudy.encoding import Codec, assumed_domain, fit_codec
+from understudy.encoding import Codec, assumed_domain, fit_codec, reexpress
 from understudy.errors import ConfigError
 from understudy.failed_run import record_failure
 from understudy.notes import Note
@@ -53,7 +53,7 @@ def plan_run(
 ) -> PlannedRun:
     """Plans every query of a run. Refuses what exceeds the budget, and what would not fit at the largest sizes."""
     budget = guarantee.budget(schema.max_rows_per_unit)
-    discovery = plan_discovery(schema, budget, binning)
+    discovery = plan_discovery(reexpress(schema).modelled, budget, binning)
     if isinstance(method, Synthesizer):  # a learner makes no rows
         queries = (*discovery.queries, *plan_rows_per_unit(schema, budget))
         discovery = dataclasses.replace(discovery, queries=queries)

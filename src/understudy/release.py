@@ -21,7 +21,7 @@ from jaxtyping import PRNGKeyArray
 
 from understudy import certificate, certificate_page
 from understudy._version import __version__
-from understudy.conditional import rows_meeting, sample_where
+from understudy.conditional import acceptance, rows_meeting, sample_meeting
 from understudy.encoding import Codec, group_into_units, pool_factor
 from understudy.errors import ConfigError, ReleaseError, SchemaError
 from understudy.failed_run import read_record
@@ -96,7 +96,8 @@ class Release(Summarized):
         """Synthetic rows in the kind of frame that `fit` was given. Post-processing: free, as often as wanted.
 
         With a privacy unit that may own several rows, these are rows of synthetic units: see `group_into_units`.
-        `where` is an SQL condition over the columns; rows then follow the model given that condition. `seed` makes the
+        Every row keeps the rules of the schema. `where` is an SQL condition over the columns; rows then follow the
+        model given the rules and that condition. `seed` makes the
         sample reproducible and does not affect the guarantee.
         """
         return to_frame(self.sample_arrow(num_rows, where=where, seed=seed), self.origin)
@@ -111,14 +112,19 @@ class Release(Summarized):
         num_rows, key = int(num_rows), fresh_key() if seed is None else jax.random.key(seed)
         row_key, unit_key = jax.random.split(key) if self.codec.rows_per_unit else (key, None)
         is_valid = None
-        if where is None:
-            rows = self._draw(num_rows * pool_factor(self.codec, num_rows), row_key, None)
+        pooled = num_rows if where is not None else num_rows * pool_factor(self.codec, num_rows)
+        if where is None and not self.schema.rules:
+            rows = self._draw(pooled, row_key, None)
         else:
-            rows = sample_where(self._draw, num_rows, where, codec=self.codec, origin=self.origin, key=row_key)
+            rows = sample_meeting(self._draw, pooled, where, codec=self.codec, origin=self.origin, key=row_key)
             is_valid = functools.partial(rows_meeting, where, codec=self.codec, origin=self.origin)
         if unit_key is not None:
             rows = group_into_units(rows, num_rows, self.codec, key=unit_key, is_valid=is_valid)
         return restyle_within_bounds(rows, self.origin, self.schema)
+
+    def acceptance(self) -> float:
+        """The fraction of the model's rows that keep the rules of the schema without being drawn again."""
+        return acceptance(self._draw, self.codec, self.origin) if self.schema.rules else 1.0
 
     def _draw(self, num_rows: int, key: PRNGKeyArray, allowed: Allowed | None) -> pa.Table:
         model_key, decode_key = jax.random.split(key)

@@ -193,7 +193,7 @@ def _outlook(
 
 def _column_preview(column: Column, counts: _Counts, made: Plan, binning: Binning) -> ColumnPreview:
     rows = max(counts.num_rows, 1)
-    if column.estimated == "categories":
+    if column.estimated == "categories" and "categories" in made and column.name in made["categories"].columns:
         kept = _chances_of_being_listed(counts.of_values, made, binning)
         lost = float((counts.of_values * (1 - kept)).sum()) / rows
         return ColumnPreview(column.name, column.kind, len(kept), float(kept.sum()), 1 - lost, lost)

@@ -8,6 +8,10 @@ from understudy.encoding.columns import NumericCodec as NumericCodec
 from understudy.encoding.fit import assumed_domain as assumed_domain
 from understudy.encoding.fit import fit_codec as fit_codec
 from understudy.encoding.fit import merge_rarest as merge_rarest
+from understudy.encoding.reexpression import Reexpression as Reexpression
+from understudy.encoding.reexpression import on_break as on_break
+from understudy.encoding.reexpression import reexpress as reexpress
+from understudy.encoding.reexpression import rule_notes as rule_notes
 from understudy.encoding.units import describe_rows_per_unit as describe_rows_per_unit
 from understudy.encoding.units import describe_units as describe_units
 from understudy.encoding.units import group_into_units as group_into_units

@@ -4,6 +4,7 @@ Everything a codec knows is public: declared in the schema, or estimated private
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 import jax
@@ -12,6 +13,8 @@ import pyarrow as pa
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
+from understudy.encoding.reexpression import Reexpression, reexpress
+from understudy.encoding.zeros import structural_zeros
 from understudy.schema import Domain, NumericDomain, Schema
 
 
@@ -36,19 +39,30 @@ class Codec:
     """The probability that a synthetic unit owns 1, 2, ... rows, estimated privately. Empty: rows are not linked."""
 
     @property
+    def reexpression(self) -> Reexpression:
+        """How the columns of the schema are modelled, so that its rules hold."""
+        return reexpress(self.schema)
+
+    @functools.cached_property
     def domain(self) -> Domain:
+        modelled = self.reexpression.modelled
         return Domain(
             names=tuple(column.name for column in self.columns),
             sizes=tuple(column.size for column in self.columns),
             num_rows=self.num_rows,
-            target=self.schema.target,
+            target=modelled.target,
             numeric=tuple(column.name for column in self.columns if isinstance(column, NumericCodec)),
             declared_rows=self.schema.rows,
-            estimated=estimated_columns(self.schema),
+            estimated=estimated_columns(modelled),
+            zeros=structural_zeros(self.reexpression, self.columns),
         )
 
     def encode(self, table: pa.Table) -> Int[np.ndarray, "rows columns"]:
-        """The codes of each row, by the public rules of `columns`."""
+        """The codes of each row, by the public rules of the schema and of `columns`."""
+        return self.encode_modelled(self.reexpression.express(table))
+
+    def encode_modelled(self, table: pa.Table) -> Int[np.ndarray, "rows columns"]:
+        """The same for a table of the modelled columns."""
         codes = np.empty((table.num_rows, len(self.columns)), dtype=np.int32)
         for index, column in enumerate(self.columns):
             codes[:, index] = column.encode(table.column(column.name))
@@ -56,6 +70,10 @@ class Codec:
 
     def positions(self, table: pa.Table) -> Float[np.ndarray, "rows columns"]:
         """The positions of numbers between their bounds, from 0 to 1; NaN for nulls and other columns."""
+        return self.positions_modelled(self.reexpression.express(table))
+
+    def positions_modelled(self, table: pa.Table) -> Float[np.ndarray, "rows columns"]:
+        """The same for a table of the modelled columns."""
         positions = np.full((table.num_rows, len(self.columns)), np.nan)
         for index, column in enumerate(self.columns):
             if isinstance(column, NumericCodec):
@@ -81,10 +99,11 @@ class Codec:
                 arrays[column.name] = column.decode(codes[:, index], generator=generator)
             else:
                 arrays[column.name] = column.decode(codes[:, index], generator=generator, positions=positions[:, index])
-        for declared in self.schema.columns:
-            if declared.kind == "id" and not declared.drop:
-                arrays[declared.name] = pa.array(np.arange(1, len(codes) + 1))
-        return pa.table({name: arrays[name] for name in self.schema.names if name in arrays})
+        rows = self.reexpression.restore(pa.table(arrays))
+        ids = [column.name for column in self.schema.columns if column.kind == "id" and not column.drop]
+        columns = {name: rows.column(name) for name in rows.column_names}
+        columns |= {name: pa.array(np.arange(1, len(codes) + 1)) for name in ids}
+        return pa.table({name: columns[name] for name in self.schema.names if name in columns})
 
     def to_dict(self) -> dict[str, object]:
         columns = [column.to_dict() for column in self.columns]

@@ -12,6 +12,7 @@ from jaxtyping import Int
 from understudy.encoding.arrow import as_numbers, bound_numbers, plain_array
 from understudy.encoding.codec import Codec, estimated_columns
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec, NumericCodec
+from understudy.encoding.reexpression import reexpress
 from understudy.errors import BudgetExceeded
 from understudy.privacy.counts import noisy_size
 from understudy.privacy.discovery import (
@@ -29,7 +30,7 @@ from understudy.privacy.discovery import (
 from understudy.privacy.ledger import Ledger, Plan
 from understudy.privacy.rows import PrivateRows
 from understudy.privacy.rows_per_unit import noisy_rows_per_unit, num_bins, to_probabilities
-from understudy.privacy.table import PrivateTable, convert_columns, encode_rows, limit_units
+from understudy.privacy.table import PrivateTable, convert_columns, convert_rows, encode_rows, keep_rows, limit_units
 from understudy.schema import BOUNDED, OTHER, Category, Column, Domain, Schema
 
 DEFAULT_SIZE = 1000  # assumed by a plan when the number of rows is neither declared nor given
@@ -43,6 +44,7 @@ def assumed_domain(schema: Schema, binning: Binning, *, num_rows: int | None = N
     Sizes that will be estimated privately are placeholders, for plans that people read. No privacy cost depends on
     them, and no refusal does: refusals are decided by the domain's `largest` sizes.
     """
+    schema = reexpress(schema).modelled
     max_sizes = _max_sizes(schema, binning)
     sizes = [
         min(size, STAND_IN) if column.estimated == "categories" else size
@@ -89,28 +91,36 @@ def fit_codec(
     Where estimated lists are `too_large` for a method, their rarest categories become "other" too.
 
     Formal guarantee: the privacy cost of `plan`. Encoding itself works row by row by public rules and releases nothing;
-    merging depends only on noisy counts and public limits.
+    merging depends only on noisy counts and public limits. Rows that break a rule of the schema are moved or left out
+    by public rules, each row by itself, so a unit has no more rows than before.
     """
     if ledger.max_rows_per_unit < schema.max_rows_per_unit:
         raise BudgetExceeded("The ledger is set up for fewer rows per unit than the schema allows.")
+    reexpression = reexpress(schema)
+    if schema.rules:
+        table = keep_rows(table, reexpression.kept_rows)
     table = limit_units(table, schema.unit, schema.max_rows_per_unit)
+    modelled = reexpression.modelled
+    if schema.rules:
+        table = convert_rows(table, reexpression.express)
     num_rows = noisy_size(table, plan["size"], ledger) if schema.rows is None else schema.rows
     categories = _estimate_categories(table, plan, ledger, binning)
-    histograms = _histograms(table, schema, plan, ledger, binning, num_rows=num_rows)
+    histograms = _histograms(table, modelled, plan, ledger, binning, num_rows=num_rows)
     rows_per_unit = _estimate_rows_per_unit(table, schema, plan, ledger)
 
     def codec_of(categories: Mapping[str, Collection[Category]]) -> Codec:
-        columns = tuple(_column_codec(column, categories, histograms, binning) for column in schema.modelled)
+        columns = tuple(_column_codec(column, categories, histograms, binning) for column in modelled.modelled)
         return Codec(columns, schema, num_rows, rows_per_unit)
 
     if too_large is not None:
-        categories = merge_rarest(codec_of(categories).domain, categories, too_large)
+        domain = dataclasses.replace(codec_of(categories).domain, zeros=())  # which belong to the final codes
+        categories = merge_rarest(domain, categories, too_large)
     codec = codec_of(categories)
     rows = encode_rows(
         table,
-        codec.encode,
-        codec.positions,
-        dataclasses.replace(codec.domain, max_sizes=_max_sizes(schema, binning)),
+        codec.encode_modelled,
+        codec.positions_modelled,
+        dataclasses.replace(codec.domain, max_sizes=_max_sizes(modelled, binning)),
         max_rows_per_unit=schema.max_rows_per_unit,
         scales=codec.scales,
     )

@@ -50,16 +50,16 @@ def group_into_units(
     So shared columns keep the distribution of the pool, and other columns keep theirs given the shared codes, except
     in rows whose codes differ from the donor's.
 
-    A row that is not valid with the donor's values (by `is_valid`, the condition of the sample) keeps its own, as a
-    unit of one row.
+    A row that is not valid with the donor's values (by `is_valid`: the rules of the schema and the condition of the
+    sample) keeps its own, as a unit of one row.
     """
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    shared = shared_columns(codec)
+    shared = [column.name for column in codec.schema.columns if column.per_unit]
     sizes = _draw_sizes(codec.rows_per_unit, num_rows, generator)
     units = np.repeat(np.arange(len(sizes)), sizes)
     if not shared:
         return number_ids(pool, codec.schema, units)
-    order, run_starts, run_ends = _sort_rows(pool, shared, generator)
+    order, run_starts, run_ends = _sort_rows(codec.reexpression.express(pool), shared_columns(codec), generator)
     chosen, at_donors = _choose_rows(sizes, pool.num_rows // num_rows, run_starts, run_ends, generator)
     members, donors = order[chosen], order[at_donors][units]
     if is_valid is not None:
@@ -72,11 +72,12 @@ def group_into_units(
 
 
 def shared_columns(codec: Codec) -> tuple[ColumnCodec, ...]:
-    """The `per_unit` columns in the order by which rows are sorted: categorical before numeric, few codes before many.
+    """The modelled `per_unit` columns in the order by which rows are sorted: categorical before numeric, few codes
+    before many.
 
     The last ones are those in which neighbouring rows differ most often, and numeric ones then by neighbouring bins.
     """
-    shared = [column for column in codec.columns if codec.schema[column.name].per_unit]
+    shared = [column for column in codec.columns if codec.reexpression.modelled[column.name].per_unit]
     return tuple(sorted(shared, key=lambda column: (isinstance(column, NumericCodec), column.size)))
 
 
@@ -90,8 +91,10 @@ def _sort_rows(
     starts and ends."""
     codes = [column.encode(rows.column(column.name)) for column in reversed(shared)]
     order = np.lexsort((generator.random(rows.num_rows), *codes))
-    is_first = np.ones(rows.num_rows, dtype=bool)
-    is_first[1:] = np.any([each[order[1:]] != each[order[:-1]] for each in codes], axis=0)
+    is_first = np.zeros(rows.num_rows, dtype=bool)
+    is_first[:1] = True
+    for each in codes:
+        is_first[1:] |= each[order[1:]] != each[order[:-1]]
     starts = np.flatnonzero(is_first)
     run = np.cumsum(is_first) - 1
     return order, starts[run], np.r_[starts[1:], rows.num_rows][run]
@@ -123,12 +126,12 @@ def _draw_sizes(
     return sizes[: last + 1]
 
 
-def _share(rows: pa.Table, shared: Sequence[ColumnCodec], order: np.ndarray, donors: np.ndarray) -> pa.Table:
+def _share(rows: pa.Table, shared: Sequence[str], order: np.ndarray, donors: np.ndarray) -> pa.Table:
     """The rows in this order, with the shared columns of other rows, the donors."""
     grouped = rows.take(order)
-    for column in shared:
-        at = grouped.column_names.index(column.name)
-        grouped = grouped.set_column(at, grouped.field(at), rows.column(column.name).take(donors))
+    for name in shared:
+        at = grouped.column_names.index(name)
+        grouped = grouped.set_column(at, grouped.field(at), rows.column(name).take(donors))
     return grouped
 
 

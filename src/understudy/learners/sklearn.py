@@ -165,7 +165,8 @@ class Estimator(BaseEstimator, abc.ABC):
         target = self.target or declared.target
         if target is None:
             raise ConfigError("There is no target. Name the column to predict: target=..., or target in the schema.")
-        schema = declared.with_target(target)
+        # Rules are about rows that are made; a learner makes none, and reads every row as it is.
+        schema = dataclasses.replace(declared.with_target(target), rules=())
         arrow = read_frame(X, schema)
         if y is not None:
             if target in arrow.column_names:

@@ -98,6 +98,21 @@ def limit_units(table: PrivateTable, unit: str | None, max_rows_per_unit: int) -
     return PrivateTable(kept, unit_numbers(kept.column(unit)))
 
 
+def keep_rows(table: PrivateTable, kept: Callable[[pa.Table], np.ndarray]) -> PrivateTable:
+    """The rows that a public rule keeps. To be called before `limit_units`.
+
+    Formal guarantee: none is released, and none is needed: `kept` decides for each row by itself, so that adding or
+    removing the rows of one unit changes this unit's rows alone, and their number does not grow.
+    """
+    assert table._unit_ids is None, "rows are left out before the units are numbered"
+    return PrivateTable(table._table.filter(pa.array(kept(table._table))))
+
+
+def convert_rows(table: PrivateTable, function: Callable[[pa.Table], pa.Table]) -> PrivateTable:
+    """The table through a function that works row by row and returns as many rows."""
+    return PrivateTable(function(table._table), table._unit_ids)
+
+
 def convert_columns(
     table: PrivateTable, functions: Mapping[str, Callable[[pa.ChunkedArray], Values]]
 ) -> PrivateColumns[Values]:

@@ -1,0 +1,473 @@
+"""Which columns are modelled, so that the rules of a schema hold by construction, and the way there and back.
+
+Each rule is taken apart. What a step (`steps.py`) can express exactly is kept by construction: the step's columns are
+not modelled as they are, but as differences, shares or one joint column, or not at all where they follow from others.
+The rest is left to structural zeros and to the check of every synthetic row. All of this follows from the schema.
+"""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from jaxtyping import Bool
+
+from understudy.encoding.steps import (
+    Arrays,
+    Difference,
+    Formula,
+    Joint,
+    Lookup,
+    Rows,
+    Shares,
+    Step,
+    Term,
+    Total,
+    fill_nulls,
+    in_declared_type,
+)
+from understudy.notes import Note
+from understudy.schema import BOUNDED, Category, Column, Schema
+from understudy.schema.rules import Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, as_text
+from understudy.tables.cast import declared_type
+
+MOST_JOINT = 100
+"""The most categories of a joint column. Longer lists become structural zeros."""
+
+
+class Move(NamedTuple):
+    """How rows that break a rule are moved to rows that keep it."""
+
+    columns: tuple[str, ...]
+    apply: Callable[[Rows], Arrays]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reexpression:
+    """How rows of a schema are modelled, by public rules, row by row. Without rules, as they are."""
+
+    schema: Schema
+    modelled: Schema
+    """The columns that are modelled, in place of those of `schema`. It has no rules."""
+    steps: tuple[Step, ...]
+    """In the order in which the columns are rebuilt."""
+    constructed: tuple[Rule, ...]
+    """The rules that hold by construction."""
+    remaining: tuple[Rule, ...]
+    """All others: kept by structural zeros and by checking every synthetic row."""
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """The columns that are not modelled as they are."""
+        return frozenset(name for step in self.steps for name in step.outputs)
+
+    def kept_rows(self, table: pa.Table) -> Bool[np.ndarray, " rows"]:
+        """Which rows of a real table are used: not those that break a rule and are to be dropped, or cannot be moved.
+
+        A function of each row alone, which no value makes fail.
+        """
+        kept = np.ones(table.num_rows, dtype=bool)
+        dropping = [rule for rule in self.schema.rules if on_break(rule, self.schema) == "drop"]
+        for rules, rows in ((dropping, self._typed), (self._clamping, self._clean)):
+            if rules:
+                typed = pa.table(rows(table))
+                for rule in rules:
+                    kept &= ~rule.broken(typed)
+        return kept
+
+    @functools.cached_property
+    def _clamping(self) -> tuple[Rule, ...]:
+        return tuple(rule for rule in self.schema.rules if on_break(rule, self.schema) == "clamp")
+
+    def read(self, table: pa.Table) -> pa.Table:
+        """The columns of rules as their declared kinds, whatever types and formats they have in a table."""
+        return pa.table(self._typed(table))
+
+    def clean(self, table: pa.Table) -> pa.Table:
+        """Rows that break a rule moved to rows that keep it, where the rule says how; other rows unchanged.
+
+        Nulls that a rule determines are filled in.
+        """
+        cleaned = self._clean(table)
+        for name, values in cleaned.items():
+            if name in self._moved:
+                table = table.set_column(table.column_names.index(name), name, values)
+        return table
+
+    def express(self, table: pa.Table) -> pa.Table:
+        """The modelled columns of a table; all columns that are not modelled stay."""
+        if not self.schema.rules:
+            return table
+        rows = self._clean(table)
+        found: Arrays = {}
+        for step in self.steps:
+            found |= step.express(rows)
+        for name in self._moved - self.replaced:
+            found[name] = rows[name]
+        kept = {name: table.column(name) for name in table.column_names if name not in self.replaced}
+        return pa.table({**kept, **found})
+
+    def restore(self, table: pa.Table) -> pa.Table:
+        """The columns of the schema, from modelled ones."""
+        if not self.steps:
+            return table
+        rows: Arrays = {
+            column.name: in_declared_type(table.column(column.name), column) for column in self.modelled.modelled
+        }
+        restored: Arrays = {}
+        for step in self.steps:
+            needed = {**{name: rows[name] for name in rows if name not in step.outputs}, **restored}
+            own = {column.name: rows[column.name] for column in step.modelled}
+            restored |= step.restore({**needed, **own})
+        kept = {column.name for column in self.modelled.columns} - {c.name for s in self.steps for c in s.modelled}
+        columns = {name: table.column(name) for name in table.column_names if name in kept}
+        columns |= restored
+        return pa.table({name: columns[name] for name in self.schema.names if name in columns})
+
+    @functools.cached_property
+    def _ruled(self) -> frozenset[str]:
+        """The columns that some rule is about."""
+        return frozenset(name for rule in self.schema.rules for name in rule.columns)
+
+    @functools.cached_property
+    def _moved(self) -> frozenset[str]:
+        """The columns in which rows that break a rule are moved."""
+        moves = [_move(rule, self.schema) for rule in self.remaining]
+        return self.replaced | frozenset(name for move in moves if move is not None for name in move.columns)
+
+    def _typed(self, table: pa.Table) -> Arrays:
+        """The columns of rules in the types of their kinds."""
+        return {name: in_declared_type(table.column(name), self.schema[name]) for name in sorted(self._ruled)}
+
+    def _clean(self, table: pa.Table) -> Arrays:
+        rows = self._typed(table)
+        for step in self.steps:
+            rows |= step.clean(rows)
+        for rule in self.remaining:
+            if (move := _move(rule, self.schema)) is not None:
+                rows |= move.apply(rows)
+        return rows
+
+
+@functools.lru_cache(maxsize=64)
+def reexpress(schema: Schema) -> Reexpression:
+    """How the rows of this schema are modelled."""
+    if not schema.rules:
+        return Reexpression(schema, schema, (), (), ())
+    builder = _Builder(schema)
+    for rule in sorted(schema.rules, key=_priority):
+        builder.add(rule)
+    builder.add_orders()
+    constructed = tuple(rule for rule in schema.rules if rule not in builder.remaining)
+    remaining = tuple(rule for rule in schema.rules if rule in builder.remaining)
+    steps = _in_order(builder.steps)
+    assert steps is not None
+    return Reexpression(schema, _modelled_schema(schema, steps), steps, constructed, remaining)
+
+
+def on_break(rule: Rule, schema: Schema) -> str:
+    """What happens to a real row that breaks the rule: declared, or "clamp" where the rule says how, else "drop"."""
+    if rule.on_break is not None:
+        return rule.on_break
+    known = reexpress(schema)
+    return "clamp" if rule in known.constructed or _move(rule, schema) is not None else "drop"
+
+
+def rule_notes(schema: Schema, *, draws_per_row: int) -> tuple[Note, ...]:
+    """How the rules will be kept, for the reader of a plan or run; none without rules. Public facts alone."""
+    if not schema.rules:
+        return ()
+    known = reexpress(schema)
+    moved = [rule for rule in schema.rules if on_break(rule, schema) == "clamp"]
+    dropped = [rule for rule in schema.rules if on_break(rule, schema) == "drop"]
+    sentences = [
+        ("Rules kept by construction: {}.", known.constructed),
+        (
+            "Rules kept by structural zeros as far as codes decide them, and otherwise by drawing rows again, at most "
+            f"{draws_per_row:,} times for each row: {{}}.",
+            known.remaining,
+        ),
+        ("Real rows that break one of these are moved to a row that keeps it: {}.", moved),
+        ("Real rows that break one of these are left out: {}.", dropped),
+    ]
+    texts = [sentence.format("; ".join(rule.text for rule in rules)) for sentence, rules in sentences if rules]
+    return tuple(Note(text) for text in (*texts, *_free_columns(known)))
+
+
+def _free_columns(known: Reexpression) -> list[str]:
+    """What a column that may be null costs."""
+    found = []
+    for step in known.steps:
+        if isinstance(step, Difference) and step.can_be_free:
+            found.append(
+                f"{step.column.name!r} takes two columns to model, since a row may have it and no "
+                f"{' or '.join(map(repr, step.inputs))}. If that never happens, declare nullable = false there."
+            )
+    return found
+
+
+def _modelled_schema(schema: Schema, steps: Sequence[Step]) -> Schema:
+    """The schema of what is modelled: new columns stand where the first column that they replace stood."""
+    place: dict[str, tuple[Column, ...]] = {}
+    for step in steps:
+        first = min(step.outputs, key=schema.names.index)
+        place |= dict.fromkeys(step.outputs, ()) | {first: step.modelled}
+    columns = tuple(new for column in schema.columns for new in place.get(column.name, (column,)))
+    target = schema.target if schema.target in {c.name for c in columns} and schema.target not in place else None
+    return dataclasses.replace(
+        schema, columns=columns, rules=(), target=target, positive=None if target is None else schema.positive
+    )
+
+
+def _priority(rule: Rule) -> int:
+    """Rules that leave a column out come first: they need no scale of their own."""
+    return {Determines: 0, Sum: 1, Combinations: 2}.get(type(rule), 3)
+
+
+class _Builder:
+    """Collects steps, each only if no other one rebuilds the same column and no column depends on itself."""
+
+    def __init__(self, schema: Schema):
+        self.schema = schema
+        self.steps: list[Step] = []
+        self.remaining: list[Rule] = []
+        self._orders: list[tuple[Rule, tuple[str, ...], str, bool, int | float]] = []
+
+    def add(self, rule: Rule) -> None:
+        """Adds the steps of a rule; those of order rules come last, since several may be about one column."""
+        match rule:
+            case Determines():
+                kept = self._add_lookup(rule)
+            case Combinations():
+                kept = rule.allowed is not None and self._add_joint(rule.combinations, rule.allowed)
+            case Sum():
+                kept = self._add_sum(rule)
+            case Keep():
+                kept = self._add_parts(rule)
+            case _:
+                kept = False
+        if not kept and rule not in self.remaining:
+            self.remaining.append(rule)
+
+    def _add_lookup(self, rule: Determines) -> bool:
+        keys, given = self._columns(rule.determines), self._columns(rule.gives)
+        lookup = Lookup(keys, given, rule.table)
+        if not self._fits(lookup):
+            return False
+        if len(keys) > 1 and not self._add_joint(rule.determines, rule.keys):
+            return False
+        return self._try(Lookup(keys, given, rule.table))
+
+    def _add_joint(self, names: Sequence[str], allowed: Sequence[Sequence[Category | None]]) -> bool:
+        columns = self._columns(names)
+        if any(column.kind not in ("categorical", "boolean", "integer") for column in columns):
+            return False
+        if self.schema.target in names or len({column.per_unit for column in columns}) > 1:
+            return False
+        rows = _all_combinations(columns, allowed)
+        return rows is not None and self._try(Joint(columns, rows))
+
+    def _add_sum(self, rule: Sum) -> bool:
+        parts = self._columns(rule.sum)
+        if not isinstance(rule.total, str):
+            declared = all(part.bounds is not None for part in parts)
+            return declared and self._try(Shares(parts, rule.total, exact=rule.equals is not None))
+        total = self.schema[rule.total]
+        if rule.equals is not None:
+            return self._try(Total(total, parts))
+        if len({column.kind for column in (total, *parts)}) > 1:
+            return False
+        self._orders.append((rule, rule.sum, rule.total, False, 0))
+        return True
+
+    def _add_parts(self, rule: Keep) -> bool:
+        """Whether every part of the condition is kept by a step, as far as order rules have been seen."""
+        from understudy.schema.conditions import parts
+
+        kept = True
+        for part in parts(rule.keep, arrow_schema(self.schema)):
+            if part.order is not None and self._can_order(part.order.greater, part.order.lesser):
+                offset = _offset(part.order.offset, self.schema[part.order.greater].kind)
+                if offset is not None:
+                    self._orders.append((rule, (part.order.lesser,), part.order.greater, part.order.strict, offset))
+                    continue
+            if part.assignment is not None:
+                given = part.assignment
+                formula = Formula(self.schema[given.column], given.expression_sql, given.inputs)
+                if self.schema[given.column].modelled and self._try(formula):
+                    continue
+            kept = False
+        return kept
+
+    def _can_order(self, greater: str, lesser: str) -> bool:
+        kinds = {self.schema[greater].kind, self.schema[lesser].kind}
+        return len(kinds) == 1 and kinds <= set(BOUNDED)
+
+    def add_orders(self) -> None:
+        """One difference for each column that is above others; below others, where that is the only way or cheaper."""
+        above = {}
+        for rule, lesser, greater, strict, offset in self._orders:
+            if self._prefers_below(lesser, greater):
+                self._add_difference([(rule, lesser, greater, strict, offset)], below=True)
+            else:
+                above.setdefault(greater, []).append((rule, lesser, greater, strict, offset))
+        for orders in above.values():
+            self._add_difference(orders, below=False)
+
+    def _prefers_below(self, lesser: tuple[str, ...], greater: str) -> bool:
+        """Whether the smaller column should be the difference: the larger one is the target, or is never null."""
+        if len(lesser) != 1 or self._is_output(lesser[0]) or lesser[0] == self.schema.target:
+            return False
+        if any(lesser[0] == each[2] for each in self._orders) or sum(lesser == each[1] for each in self._orders) > 1:
+            return False  # it is above or below others too
+        cheaper = self.schema[lesser[0]].nullable and not self.schema[greater].nullable
+        return cheaper or greater == self.schema.target or self._is_output(greater)
+
+    def _add_difference(self, orders: list, *, below: bool) -> None:
+        names = [order[1][0] if below else order[2] for order in orders]
+        column = self.schema[names[0]]
+        while orders:
+            limits = [(order[2],) if below else order[1] for order in orders]
+            terms = tuple(
+                Term(limit, -offset if below else offset, strict)
+                for limit, (_, _, _, strict, offset) in zip(limits, orders, strict=True)
+            )
+            used = self._columns(dict.fromkeys(name for limit in limits for name in limit))
+            step = Difference(column, terms, used, below)
+            if column.name != self.schema.target and self._try(step):
+                return
+            last = orders.pop()  # perhaps without the last rule
+            if last[0] not in self.remaining:
+                self.remaining.append(last[0])
+
+    def _columns(self, names: Iterable[str]) -> tuple[Column, ...]:
+        return tuple(self.schema[name] for name in names)
+
+    def _is_output(self, name: str) -> bool:
+        return any(name in step.outputs for step in self.steps)
+
+    def _fits(self, step: Step) -> bool:
+        if any(self._is_output(name) for name in step.outputs):
+            return False
+        return _in_order([*self.steps, step]) is not None
+
+    def _try(self, step: Step) -> bool:
+        if not self._fits(step):
+            return False
+        self.steps.append(step)
+        return True
+
+
+def _in_order(steps: Sequence[Step]) -> tuple[Step, ...] | None:
+    """The steps so that each comes after those that rebuild its inputs; None: a column would depend on itself."""
+    waiting, ordered, ready = list(steps), [], set()
+    outputs = {name for step in steps for name in step.outputs}
+    while waiting:
+        free = [step for step in waiting if all(name not in outputs or name in ready for name in step.inputs)]
+        if not free:
+            return None
+        for step in free:
+            ordered.append(step)
+            waiting.remove(step)
+        ready |= {name for step in free for name in step.outputs}
+    return tuple(ordered)
+
+
+def _all_combinations(
+    columns: Sequence[Column], allowed: Sequence[Sequence[Category | None]]
+) -> tuple[tuple[str | None, ...], ...] | None:
+    """The allowed combinations and those with a null, as texts; None: too many."""
+    listed = [tuple(as_text(value) for value in row) for row in allowed]
+    values = [_values_of(column, [row[at] for row in listed]) for at, column in enumerate(columns)]
+    sizes = [(len(each), int(column.nullable)) for each, column in zip(values, columns, strict=True)]
+    with_nulls = math.prod(size + null for size, null in sizes) - math.prod(size for size, _ in sizes)
+    if len(listed) + with_nulls > MOST_JOINT:
+        return None
+    ends = [(*each, None) if column.nullable else each for each, column in zip(values, columns, strict=True)]
+    partly = [row for row in itertools.product(*ends) if None in row]
+    return tuple(dict.fromkeys([*listed, *partly]))
+
+
+def _values_of(column: Column, listed: Sequence[str | None]) -> tuple[str, ...]:
+    """The values that a column can have beside a null in another one."""
+    if column.kind == "boolean":
+        return ("false", "true")
+    own = [as_text(value) for value in column.listed or () if value is not None]
+    return tuple(dict.fromkeys(value for value in (*own, *listed) if value is not None))
+
+
+def _offset(offset: int | float | timedelta, kind: str) -> int | float | None:
+    """The constant of an order rule in the column's numbers; None: it does not fit the kind."""
+    if isinstance(offset, timedelta):
+        microseconds = round(offset.total_seconds() * 1e6)
+        if kind == "datetime":
+            return microseconds
+        days, rest = divmod(microseconds, 86_400_000_000)
+        return days if kind == "date" and not rest else None
+    if kind == "datetime":
+        return None if offset else 0
+    if kind == "real":
+        return float(offset)
+    return int(offset) if float(offset).is_integer() else None
+
+
+@functools.lru_cache(maxsize=256)
+def _move(rule: Rule, schema: Schema) -> Move | None:
+    """How rows that break a rule which no step keeps are moved, for rules that say so."""
+    match rule:
+        case Skip():
+            return Move((rule.skip,), functools.partial(_set_null, rule))
+        case WhenThen():
+            from understudy.schema.conditions import where_columns
+
+            parts = where_columns(rule.then, schema.names)
+            if len(parts) != 1 or parts[0].operator != "=" or parts[0].columns[0] in rule_columns(rule.when):
+                return None
+            column = schema[parts[0].columns[0]]
+            return Move((column.name,), functools.partial(_set_value, rule, column, parts[0].constants[0]))
+        case Combinations() if rule.allowed is not None:
+            columns = tuple(schema[name] for name in rule.combinations)
+            rows = tuple(tuple(as_text(value) for value in row) for row in rule.allowed)
+            return Move(rule.combinations, functools.partial(_set_combination, rule, Joint(columns, rows)))
+    return None
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The modelled columns in the types of their kinds, as rules see them."""
+    return pa.schema([(column.name, declared_type(column)) for column in schema.modelled])
+
+
+def rule_columns(condition: str) -> tuple[str, ...]:
+    """The columns of a condition."""
+    from understudy.schema.conditions import condition_columns
+
+    return condition_columns(condition)
+
+
+def _set_null(rule: Skip, rows: Rows) -> Arrays:
+    """Nulls where the condition is true."""
+    from understudy.schema.conditions import truth
+
+    is_true, _ = truth(pa.table(dict(rows)), rule.when)
+    values = rows[rule.skip]
+    return {rule.skip: pc.if_else(pa.array(is_true), pa.scalar(None, values.type), values)}
+
+
+def _set_value(rule: WhenThen, column: Column, constant: object, rows: Rows) -> Arrays:
+    """The constant of `then` where the rule is broken."""
+    values = rows[column.name]
+    new = in_declared_type(pa.array([constant]), column)[0]
+    broken = rule.broken(pa.table(dict(rows)))
+    return {column.name: fill_nulls(pc.if_else(pa.array(broken), new, values), column)}
+
+
+def _set_combination(rule: Combinations, joint: Joint, rows: Rows) -> Arrays:
+    """The nearest allowed combination where the rule is broken."""
+    broken = pa.array(rule.broken(pa.table({name: rows[name] for name in joint.outputs})))
+    return {name: pc.if_else(broken, new, rows[name]) for name, new in joint.clean(rows).items()}

@@ -1,0 +1,597 @@
+"""Columns re-expressed so that a rule holds by construction: a difference instead of a date, a share instead of a part.
+
+A step replaces some columns of a table, its outputs, by columns that are modelled in their place. All of it is public
+and works on single rows, and no value can make it fail. `clean` moves a row that breaks the rule to one that keeps it
+and leaves every other row as it is; `express` and `restore` lead from clean rows to what is modelled and back.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from understudy.encoding.arrow import as_numbers, bound_numbers, from_numbers
+from understudy.schema import BOUNDED, Category, Column
+from understudy.schema.rules import as_text, as_texts, match_lookup
+from understudy.tables.cast import as_declared_type, declared_type, normalize_column
+
+Arrays: TypeAlias = dict[str, pa.Array]
+Rows: TypeAlias = Mapping[str, pa.Array]
+"""Columns of a table in the types of their declared kinds."""
+
+MOST = 2**58
+"""Numbers are clamped here, so that no sum or difference of a few of them overflows."""
+
+_RANGES: dict[str, tuple[int | float, int | float]] = {
+    "integer": (-MOST, MOST),
+    "real": (-math.inf, math.inf),
+    "date": (-719_162, 2_932_896),  # the years 1 to 9999
+    "datetime": (-62_135_596_800_000_000, 253_402_300_799_999_999),
+}
+
+
+@runtime_checkable
+class Step(Protocol):
+    """How some columns are rebuilt from what is modelled in their place, and from other columns."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The columns that it rebuilds."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The other columns that it needs for that."""
+
+    @property
+    def modelled(self) -> tuple[Column, ...]:
+        """The columns that are modelled in place of the outputs."""
+
+    def clean(self, rows: Rows) -> Arrays:
+        """The outputs of rows that keep the rule; those that already do are unchanged."""
+
+    def express(self, rows: Rows) -> Arrays:
+        """The modelled columns of clean rows."""
+
+    def restore(self, rows: Rows) -> Arrays:
+        """The outputs, from the inputs and the modelled columns."""
+
+
+def in_declared_type(values: pa.ChunkedArray | pa.Array, column: Column) -> pa.Array:
+    """A column in the one type of its kind; what cannot be read as such is null."""
+    chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    array = as_declared_type(normalize_column(chunked), column)
+    return pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, declared_type(column))
+
+
+# ------------------------------------------------------------------------------------------------------------- numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """The numbers of one column: its declared bounds, and its smallest difference."""
+
+    column: Column
+
+    @property
+    def is_real(self) -> bool:
+        return self.column.kind == "real"
+
+    @property
+    def bounds(self) -> tuple[int | float, int | float]:
+        """The declared bounds as numbers; without them, those of all numbers."""
+        return _RANGES[self.column.kind] if self.column.bounds is None else bound_numbers(self.column)
+
+    @property
+    def unit(self) -> int | float | None:
+        """The smallest difference of two different values; None: there is none."""
+        if not self.is_real:
+            return 1
+        return None if self.column.decimals is None else 10.0**-self.column.decimals
+
+    def read(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers, clamped to the bounds, and which of them are not null."""
+        numbers, known = as_numbers(pa.chunked_array([rows[self.column.name]]), self.column.kind)
+        return self.inside(numbers), known
+
+    def inside(self, numbers: np.ndarray) -> np.ndarray:
+        """Rounded to the decimals, and clamped to the bounds."""
+        lower, upper = self.bounds
+        if not self.is_real:
+            return np.clip(np.clip(numbers, -MOST, MOST), lower, upper).astype(np.int64)
+        numbers = np.clip(np.nan_to_num(numbers, nan=0.0, posinf=1e300, neginf=-1e300), lower, upper)
+        return (
+            numbers if self.column.decimals is None else np.clip(np.round(numbers, self.column.decimals), lower, upper)
+        )
+
+    def write(self, numbers: np.ndarray, known: np.ndarray) -> pa.Array:
+        """Numbers inside the bounds as an array; unknown ones as nulls, or as the lower bound if there are none."""
+        numbers = self.inside(numbers)
+        null = ~known if self.column.nullable else np.zeros(len(known), dtype=bool)
+        if not self.column.nullable:
+            numbers = np.where(known, numbers, self.inside(np.zeros_like(numbers)))
+        return from_numbers(np.where(null, numbers.dtype.type(0), numbers), null, self.column.kind)
+
+
+# ---------------------------------------------------------------------------------------------------------------- order
+
+
+@dataclasses.dataclass(frozen=True)
+class Term:
+    """A lower limit: the sum of some columns, and a constant. With `strict`, the limit itself is excluded."""
+
+    columns: tuple[str, ...]
+    offset: int | float = 0
+    strict: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """A number or date that is at least (or, `below`, at most) as large as others: modelled as the difference.
+
+    Where no limit is known the value itself is modelled, in a column of its own, which exists only if this can happen.
+    """
+
+    column: Column
+    terms: tuple[Term, ...]
+    limits: tuple[Column, ...]
+    """The columns of the terms."""
+    below: bool = False
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (self.column.name,)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.limits)
+
+    @property
+    def free_name(self) -> str:
+        """The name of the column for rows without a limit."""
+        return f"{self.column.name} without {' and '.join(self.inputs)}"
+
+    @property
+    def can_be_free(self) -> bool:
+        """Whether a row can have a value and no limit: every term has a column that may be null."""
+        by_name = {column.name: column for column in self.limits}
+        return all(any(by_name[name].nullable for name in term.columns) for term in self.terms)
+
+    @property
+    def modelled(self) -> tuple[Column, ...]:
+        real = self.column.kind == "real"
+        nullable = self.column.nullable or self.can_be_free
+        difference = Column(
+            name=self.column.name,
+            kind="real" if real else "integer",
+            bounds=self._bounds(),
+            nullable=nullable,
+            decimals=self.column.decimals,
+        )
+        if not self.can_be_free:
+            return (difference,)
+        free = dataclasses.replace(self.column, name=self.free_name, nullable=True, per_unit=False, missing=None)
+        return difference, free
+
+    def _bounds(self) -> tuple[int | float, int | float] | None:
+        """Those of the difference, from declared ones; None: estimated privately."""
+        if any(column.bounds is None for column in (self.column, *self.limits)):
+            return None
+        scales = {column.name: Scale(column) for column in self.limits}
+        lower, upper = Scale(self.column).bounds
+        side = 1 if self.below else 0
+        ends = [sum(scales[name].bounds[side] for name in term.columns) + term.offset for term in self.terms]
+        least = self._least()
+        longest = min(ends) - lower if self.below else upper - max(ends)
+        return least, max(longest, least + 1)
+
+    def _least(self) -> int | float:
+        """The smallest difference."""
+        return 1 if self.column.kind != "real" and all(term.strict for term in self.terms) else 0
+
+    def _limit(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        """The limit of each row, and which rows have one."""
+        scales = {column.name: Scale(column) for column in self.limits}
+        real = self.column.kind == "real"
+        size = len(next(iter(rows.values())))
+        worst = -np.inf if real else -MOST
+        limit, has = np.full(size, worst, dtype=float if real else np.int64), np.zeros(size, dtype=bool)
+        for term in self.terms:
+            read = [scales[name].read(rows) for name in term.columns]
+            known = np.all([known for _, known in read], axis=0)
+            value = np.sum([numbers for numbers, _ in read], axis=0) + term.offset
+            value = -value if self.below else value
+            if term.strict and real:
+                unit = Scale(self.column).unit
+                value = np.nextafter(value, np.inf) if unit is None else value + unit
+            elif term.strict and not self._least():
+                value = value + 1
+            limit = np.where(known, np.maximum(limit, value), limit)
+            has |= known
+        return np.where(has, limit, 0), has
+
+    def _read(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        numbers, known = Scale(self.column).read(rows)
+        return -numbers if self.below else numbers, known
+
+    def _write(self, numbers: np.ndarray, known: np.ndarray) -> pa.Array:
+        return Scale(self.column).write(-numbers if self.below else numbers, known)
+
+    def clean(self, rows: Rows) -> Arrays:
+        numbers, known = self._read(rows)
+        limit, has = self._limit(rows)
+        return {
+            self.column.name: self._write(np.where(has, np.maximum(numbers, limit + self._least()), numbers), known)
+        }
+
+    def express(self, rows: Rows) -> Arrays:
+        numbers, known = self._read(rows)
+        limit, has = self._limit(rows)
+        main, *free = self.modelled
+        found = {main.name: Scale(main).write(numbers - limit, known & has)}
+        for column in free:
+            found[column.name] = Scale(column).write(-numbers if self.below else numbers, known & ~has)
+        return found
+
+    def restore(self, rows: Rows) -> Arrays:
+        main, *free = self.modelled
+        difference, known = Scale(main).read(rows)
+        limit, has = self._limit(rows)
+        numbers, known = limit + np.maximum(difference, self._least()), known & has
+        for column in free:
+            own, own_known = Scale(column).read(rows)
+            numbers = np.where(has, numbers, -own if self.below else own)
+            known = np.where(has, known, own_known)
+        return {self.column.name: self._write(numbers, known)}
+
+
+# ----------------------------------------------------------------------------------------------------------------- sums
+
+
+@dataclasses.dataclass(frozen=True)
+class Total:
+    """A column that is the sum of others: not modelled, but added up."""
+
+    column: Column
+    parts: tuple[Column, ...]
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (self.column.name,)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(part.name for part in self.parts)
+
+    @property
+    def modelled(self) -> tuple[Column, ...]:
+        return ()
+
+    def clean(self, rows: Rows) -> Arrays:
+        return self.restore(rows)
+
+    def express(self, rows: Rows) -> Arrays:
+        return {}
+
+    def restore(self, rows: Rows) -> Arrays:
+        read = [Scale(part).read(rows) for part in self.parts]
+        known = np.all([known for _, known in read], axis=0)
+        return {self.column.name: Scale(self.column).write(np.sum([numbers for numbers, _ in read], axis=0), known)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Shares:
+    """Parts of a number: each but the first is modelled as its share of what the parts before it leave.
+
+    With `exact` they add up to the number, and the last one is what is left; otherwise to the number or less. A row
+    with a null part is not bound: its parts are then shares of their own ranges.
+    """
+
+    parts: tuple[Column, ...]
+    """With declared bounds."""
+    total: int | float
+    exact: bool
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(part.name for part in self.parts)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def modelled(self) -> tuple[Column, ...]:
+        first, *others = self.parts[:-1] if self.exact else self.parts
+        shares = [Column(name=c.name, kind="real", bounds=(0.0, 1.0), nullable=c.nullable) for c in others]
+        return (dataclasses.replace(first, per_unit=False, missing=None), *shares)
+
+    def _ranges(self, at: int, left: np.ndarray, bound: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The smallest and the largest value of a part, given what is left."""
+        lower, upper = Scale(self.parts[at]).bounds
+        later = [Scale(part).bounds for part in self.parts[at + 1 :]]
+        high = np.minimum(upper, left - sum(low for low, _ in later))
+        low = np.maximum(lower, left - sum(high for _, high in later)) if self.exact else np.full_like(left, lower)
+        high = np.maximum(high, low)
+        return np.where(bound, low, lower), np.where(bound, high, upper)
+
+    def _bound(self, rows: Rows) -> np.ndarray:
+        """Which rows have no null part, as far as parts are modelled."""
+        known = [pc.is_valid(rows[column.name]).to_numpy(zero_copy_only=False) for column in self.modelled]
+        return np.all(known, axis=0)
+
+    def _walk(self, rows: Rows, values: Sequence[np.ndarray] | None) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Parts and shares: shares of given values, or, without any, the values that the modelled shares stand for."""
+        bound = self._bound(rows)
+        left = np.full(len(bound), float(self.total))
+        parts, shares = [], []
+        for at, part in enumerate(self.parts):
+            scale = Scale(part)
+            low, high = self._ranges(at, left, bound)
+            if at == len(self.parts) - 1 and self.exact:
+                value, share = np.where(bound, left, low), np.zeros(len(bound))
+            elif values is not None:
+                value = np.clip(values[at].astype(float), low, high)
+                share = _share_of(value, low, high, scale.unit)
+            elif at == 0:
+                value, share = np.clip(scale.read(rows)[0].astype(float), low, high), np.zeros(len(bound))
+            else:
+                share = as_numbers(pa.chunked_array([rows[part.name]]), "real")[0]
+                value = _value_at(share, low, high, scale.unit)
+            value = value if scale.unit is None else np.round(np.round(value / scale.unit) * scale.unit, 12)
+            left = left - value
+            parts.append(value)
+            shares.append(share)
+        return parts, shares
+
+    def _write(self, parts: Sequence[np.ndarray], rows: Rows) -> Arrays:
+        """A null stays one; the last of exact parts is null where another one is."""
+        bound = self._bound(rows)
+        found = {}
+        for at, (part, values) in enumerate(zip(self.parts, parts, strict=True)):
+            is_last = self.exact and at == len(self.parts) - 1
+            known = bound if is_last else pc.is_valid(rows[part.name]).to_numpy(zero_copy_only=False)
+            numbers = values if part.kind == "real" else np.round(values).astype(np.int64)
+            found[part.name] = Scale(part).write(numbers, known)
+        return found
+
+    def clean(self, rows: Rows) -> Arrays:
+        values = [Scale(part).read(rows)[0] for part in self.parts]
+        return self._write(self._walk(rows, values)[0], rows)
+
+    def express(self, rows: Rows) -> Arrays:
+        values = [Scale(part).read(rows)[0] for part in self.parts]
+        _, shares = self._walk(rows, values)
+        first, *others = self.modelled
+        found = {first.name: rows[first.name]}
+        for at, column in enumerate(others, start=1):
+            found[column.name] = Scale(column).write(
+                shares[at], pc.is_valid(rows[column.name]).to_numpy(zero_copy_only=False)
+            )
+        return found
+
+    def restore(self, rows: Rows) -> Arrays:
+        return self._write(self._walk(rows, None)[0], rows)
+
+
+def _share_of(values: np.ndarray, low: np.ndarray, high: np.ndarray, unit: int | float | None) -> np.ndarray:
+    """Where a value lies between two others, from 0 to 1; one of n possible values is at the middle of an n-th."""
+    if unit is None:
+        return np.clip((values - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)
+    return (np.round((values - low) / unit) + 0.5) / (np.floor((high - low) / unit + 1e-9) + 1)
+
+
+def _value_at(shares: np.ndarray, low: np.ndarray, high: np.ndarray, unit: int | float | None) -> np.ndarray:
+    """The inverse of `_share_of`."""
+    shares = np.clip(shares, 0.0, 1.0)
+    if unit is None:
+        return low + shares * (high - low)
+    count = np.floor((high - low) / unit + 1e-9) + 1
+    return low + np.minimum(np.floor(shares * count), count - 1) * unit
+
+
+# -------------------------------------------------------------------------------------------------- formulas and tables
+
+
+@dataclasses.dataclass(frozen=True)
+class Formula:
+    """A column that an SQL expression gives: not modelled, but computed. A null in its inputs makes it null."""
+
+    column: Column
+    expression: str
+    inputs: tuple[str, ...]
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (self.column.name,)
+
+    @property
+    def modelled(self) -> tuple[Column, ...]:
+        return ()
+
+    def clean(self, rows: Rows) -> Arrays:
+        return self.restore(rows)
+
+    def express(self, rows: Rows) -> Arrays:
+        return {}
+
+    def restore(self, rows: Rows) -> Arrays:
+        from understudy.schema.conditions import compute
+
+        inputs = pa.table({name: rows[name] for name in self.inputs})
+        found = compute(inputs, self.expression, declared_type(self.column))
+        if self.column.kind in BOUNDED:
+            numbers, known = as_numbers(pa.chunked_array([found]), self.column.kind)
+            return {self.column.name: Scale(self.column).write(numbers, known)}
+        return {self.column.name: fill_nulls(in_declared_type(found, self.column), self.column)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Lookup:
+    """Columns that a public table gives: not modelled, but filled in. A null key makes them null.
+
+    A single key is modelled as a category of the table's keys; several keys are left to the list of combinations.
+    """
+
+    keys: tuple[Column, ...]
+    given: tuple[Column, ...]
+    table: tuple[tuple[Category | None, ...], ...]
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        names = tuple(column.name for column in self.given)
+        return (self.keys[0].name, *names) if self.owns_key else names
+
+    @property
+    def owns_key(self) -> bool:
+        """Whether the key is modelled as the list of the table's keys."""
+        return len(self.keys) == 1 and self.keys[0].kind != "boolean"
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return () if self.owns_key else tuple(column.name for column in self.keys)
+
+    @property
+    def modelled(self) -> tuple[Column, ...]:
+        if not self.owns_key:
+            return ()
+        key = self.keys[0]
+        listed = tuple(dict.fromkeys(text for row in self.table if (text := as_text(row[0])) is not None))
+        return (Column(name=key.name, kind="categorical", categories=listed, closed=True, nullable=key.nullable),)
+
+    def _find(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        table = pa.table({column.name: rows[column.name] for column in self.keys})
+        return match_lookup(table, table.column_names, [row[: len(self.keys)] for row in self.table])
+
+    def clean(self, rows: Rows) -> Arrays:
+        if not self.owns_key:
+            return self._fill(rows)
+        key = self.keys[0]
+        known, found = self._find(rows)
+        texts = pa.array([as_text(row[0]) for row in self.table] + [None], pa.string())
+        instead = len(self.table) if key.nullable else 0
+        index = np.where(known & (found >= 0), found, instead)
+        cleaned = in_declared_type(texts.take(pa.array(index)), key)
+        return {key.name: cleaned, **self._fill({**rows, key.name: cleaned})}
+
+    def express(self, rows: Rows) -> Arrays:
+        return {self.keys[0].name: as_texts(rows[self.keys[0].name])} if self.owns_key else {}
+
+    def restore(self, rows: Rows) -> Arrays:
+        if not self.owns_key:
+            return self._fill(rows)
+        key = self.keys[0]
+        value = in_declared_type(rows[key.name], key)
+        return {key.name: value, **self._fill({**rows, key.name: value})}
+
+    def _fill(self, rows: Rows) -> Arrays:
+        known, found = self._find(rows)
+        index = pa.array(np.where(known & (found >= 0), found, len(self.table)))
+        filled = {}
+        for at, column in enumerate(self.given, start=len(self.keys)):
+            texts = pa.array([*(as_text(row[at]) for row in self.table), None], pa.string())
+            filled[column.name] = fill_nulls(in_declared_type(texts.take(index), column), column)
+        return filled
+
+
+def fill_nulls(values: pa.Array, column: Column) -> pa.Array:
+    """Without nulls where the column has none: the value that a null becomes by the schema."""
+    if column.nullable or not values.null_count:
+        return values
+    if column.kind in BOUNDED:
+        lower = column.bounds[0] if column.bounds is not None else None
+        instead: object = 0 if lower is None and column.kind in ("integer", "real") else lower
+    elif column.kind == "boolean":
+        instead = False
+    else:
+        instead = column.replacement if column.categories is not None else "other"
+    if instead is None:
+        return values
+    return pc.fill_null(values, pa.scalar(str(instead) if pa.types.is_string(values.type) else instead, values.type))
+
+
+# --------------------------------------------------------------------------------------------------------- combinations
+
+
+@dataclasses.dataclass(frozen=True)
+class Joint:
+    """Columns of which only some combinations are allowed: modelled as one column with a category for each.
+
+    `rows` has every allowed combination, those with nulls too.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def name(self) -> str:
+        return ", ".join(self.outputs)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One category for each combination: its number, which no value can be mistaken for."""
+        return tuple(str(number) for number in range(len(self.rows)))
+
+    @property
+    def modelled(self) -> tuple[Column, ...]:
+        per_unit = all(column.per_unit for column in self.columns)
+        return (
+            Column(
+                name=self.name,
+                kind="categorical",
+                categories=self.labels,
+                closed=True,
+                nullable=False,
+                per_unit=per_unit,
+            ),
+        )
+
+    def _codes(self, rows: Rows) -> np.ndarray:
+        """The index of each row's values in the list of each column; those that are not there are -1."""
+        found = []
+        for at, column in enumerate(self.columns):
+            texts = as_texts(rows[column.name])
+            words = pa.array([row[at] for row in self.rows], pa.string()).unique()
+            index = pc.fill_null(pc.index_in(texts, value_set=words, skip_nulls=False), -1)
+            found.append(index.to_numpy(zero_copy_only=False))
+        return np.stack(found, axis=1)
+
+    def _nearest(self, rows: Rows) -> np.ndarray:
+        """The combination of each row: its own if allowed, else the first of those that agree in most columns."""
+        listed = self._codes(
+            {c.name: pa.array([row[at] for row in self.rows], pa.string()) for at, c in enumerate(self.columns)}
+        )
+        codes, inverse = np.unique(self._codes(rows), axis=0, return_inverse=True)
+        agreement = (codes[:, None, :] == listed[None]).sum(axis=2)
+        nulls = np.asarray([sum(value is None for value in row) for row in self.rows])
+        score = agreement * (len(self.columns) + 1) - nulls[None]  # among equals, as few nulls as can be
+        return np.argmax(score, axis=1)[inverse.ravel()] if len(codes) else np.zeros(0, dtype=np.int64)
+
+    def _take(self, index: np.ndarray) -> Arrays:
+        return {
+            column.name: in_declared_type(
+                pa.array([row[at] for row in self.rows], pa.string()).take(pa.array(index)), column
+            )
+            for at, column in enumerate(self.columns)
+        }
+
+    def clean(self, rows: Rows) -> Arrays:
+        return self._take(self._nearest(rows))
+
+    def express(self, rows: Rows) -> Arrays:
+        return {self.name: pa.array(self.labels, pa.string()).take(pa.array(self._nearest(rows)))}
+
+    def restore(self, rows: Rows) -> Arrays:
+        index = pc.index_in(as_texts(rows[self.name]), value_set=pa.array(self.labels, pa.string()))
+        return self._take(pc.fill_null(index, 0).to_numpy(zero_copy_only=False))

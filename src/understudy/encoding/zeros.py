@@ -1,0 +1,116 @@
+"""Structural zeros: combinations of codes that the rules of a schema make impossible, whatever values they hold."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Bool
+
+from understudy.encoding.columns import CategoricalCodec, ColumnCodec
+from understudy.encoding.reexpression import Reexpression, arrow_schema
+from understudy.schema import Category, conditions
+from understudy.schema.domain import StructuralZeros
+from understudy.schema.rules import Combinations, Keep, Rule, Skip, WhenThen
+
+Cells: TypeAlias = Bool[np.ndarray, "..."]
+
+MOST_CELLS = 50_000
+"""The most combinations of codes that are looked at for one rule. Beyond, rows that break it are drawn again."""
+
+
+def structural_zeros(reexpression: Reexpression, columns: Sequence[ColumnCodec]) -> tuple[StructuralZeros, ...]:
+    """What the rules that no re-expression keeps make impossible, among columns that are modelled as they are."""
+    usable = {column.name: column for column in columns if column.name not in reexpression.replaced}
+    found = []
+    for rule in reexpression.remaining:
+        for names, possible in _possible_cells(rule, usable, arrow_schema(reexpression.schema)):
+            if possible.any() and not possible.all():
+                found.append(StructuralZeros(names, possible))
+    return tuple(found)
+
+
+def _possible_cells(
+    rule: Rule, columns: Mapping[str, ColumnCodec], types: pa.Schema
+) -> Iterator[tuple[tuple[str, ...], Cells]]:
+    """For each part of a rule, its columns and the combinations of their codes that some row keeping it can have."""
+    match rule:
+        case Keep():
+            for part in conditions.parts(rule.keep, types):
+                if _fits(part.columns, columns):
+                    yield part.columns, ~_only_false(part.sql, part.columns, columns)
+        case WhenThen() if _fits(rule.columns, columns):
+            broken = _only_true(rule.when, rule.columns, columns) & _only_false(rule.then, rule.columns, columns)
+            yield rule.columns, ~broken
+        case Skip() if _fits(rule.columns, columns):
+            null = _null_codes(columns[rule.skip]).reshape(-1, *[1] * (len(rule.columns) - 1))
+            must, must_not = (only(rule.when, rule.columns, columns) for only in (_only_true, _only_false))
+            yield rule.columns, ~((must & ~null) | (must_not & null))
+        case Combinations() if _fits(rule.columns, columns) and _are_listed(rule.columns, columns):
+            yield rule.columns, ~_broken_combinations(rule, [columns[name] for name in rule.columns])
+
+
+def _fits(names: Sequence[str], columns: Mapping[str, ColumnCodec]) -> bool:
+    if not names or not all(name in columns for name in names):
+        return False
+    return math.prod(columns[name].size for name in names) <= MOST_CELLS
+
+
+def _only_true(condition: str, names: Sequence[str], columns: Mapping[str, ColumnCodec]) -> Cells:
+    """Where a condition is true for every row with these codes, over the codes of all named columns."""
+    return _decided(condition, names, columns, lambda found: ~found.can_be_false & ~found.can_be_null)
+
+
+def _only_false(condition: str, names: Sequence[str], columns: Mapping[str, ColumnCodec]) -> Cells:
+    return _decided(condition, names, columns, lambda found: ~found.can_be_true & ~found.can_be_null)
+
+
+def _decided(
+    condition: str,
+    names: Sequence[str],
+    columns: Mapping[str, ColumnCodec],
+    decide: "Callable[[conditions.Outcomes], Cells]",
+) -> Cells:
+    shape = [columns[name].size for name in names]
+    used = conditions.condition_columns(condition)
+    found = conditions.outcomes(condition, {name: _code_values(columns[name]) for name in used}, MOST_CELLS)
+    if found is None:
+        return np.zeros(shape, dtype=bool)
+    # From the order of the condition's columns to that of the named ones; the others do not matter.
+    order = sorted(range(len(found.columns)), key=lambda at: names.index(found.columns[at]))
+    cells = np.transpose(decide(found), order)
+    return np.broadcast_to(cells.reshape([columns[n].size if n in found.columns else 1 for n in names]), shape)
+
+
+def _code_values(column: ColumnCodec) -> "conditions.CodeValues":
+    """The values that each code of a column can stand for."""
+    if isinstance(column, CategoricalCodec):
+        return conditions.CodeValues(values=tuple(_values(column)))
+    lower, upper = column.bin_edges()
+    return conditions.CodeValues(lower=lower, upper=upper, kind=column.kind, nullable=column.nullable)
+
+
+def _values(column: CategoricalCodec) -> list[Category | None]:
+    return [*column.categories, None] if column.nullable else list(column.categories)
+
+
+def _null_codes(column: ColumnCodec) -> Bool[np.ndarray, " codes"]:
+    if isinstance(column, CategoricalCodec):
+        return np.asarray([value is None for value in _values(column)])
+    return np.arange(column.size) >= column.num_bins
+
+
+def _are_listed(names: Sequence[str], columns: Mapping[str, ColumnCodec]) -> bool:
+    return all(isinstance(columns[name], CategoricalCodec) for name in names)
+
+
+def _broken_combinations(rule: Combinations, columns: Sequence[ColumnCodec]) -> Cells:
+    """Every combination of codes as a row of a table, which the rule is asked about."""
+    values = [_values(column) for column in columns if isinstance(column, CategoricalCodec)]
+    cells = np.indices([len(each) for each in values]).reshape(len(values), -1)
+    rows = {
+        column.name: pa.array(own).take(pa.array(codes))
+        for column, own, codes in zip(columns, values, cells, strict=True)
+    }
+    return rule.broken(pa.table(rows)).reshape([len(each) for each in values])
