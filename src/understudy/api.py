@@ -296,7 +296,9 @@ def _rule_notes(schema: Schema) -> tuple[Note, ...]:
 
 def _acceptance_note(rate: float) -> Note:
     """How often the finished model's rows keep the rules by themselves."""
-    text = f"{rate:.1%} of the model's rows keep all rules; the others are drawn again."
+    if rate == 1:
+        return Note("All rows of the model keep the rules.")
+    text = f"{rate:.1%} of the model's rows keep the rules; the others are drawn again."
     if rate >= SMALL_RATE:
         return Note(text)
     return Note(f"only {text} Sampling will be slow: declare bounds and categories, or loosen a rule.", Level.WARNING)

@@ -11,13 +11,14 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Bool
 
+from understudy.encoding.arrow import bound_numbers
 from understudy.encoding.steps import (
     Arrays,
     Difference,
@@ -36,6 +37,9 @@ from understudy.notes import Note
 from understudy.schema import BOUNDED, Category, Column, Schema
 from understudy.schema.rules import Combinations, Determines, Keep, Rule, Skip, Sum, WhenThen, as_text
 from understudy.tables.cast import declared_type
+
+if TYPE_CHECKING:
+    from understudy.schema.conditions import Order
 
 MOST_JOINT = 100
 """The most categories of a joint column. Longer lists become structural zeros."""
@@ -180,24 +184,16 @@ def on_break(rule: Rule, schema: Schema) -> str:
 
 
 def rule_notes(schema: Schema, *, draws_per_row: int) -> tuple[Note, ...]:
-    """How the rules will be kept, for the reader of a plan or run; none without rules. Public facts alone."""
-    if not schema.rules:
-        return ()
+    """How each rule will be kept, for the reader of a plan or run; none without rules. Public facts alone."""
     known = reexpress(schema)
-    moved = [rule for rule in schema.rules if on_break(rule, schema) == "clamp"]
-    dropped = [rule for rule in schema.rules if on_break(rule, schema) == "drop"]
-    sentences = [
-        ("Rules kept by construction: {}.", known.constructed),
-        (
-            "Rules kept by structural zeros as far as codes decide them, and otherwise by drawing rows again, at most "
-            f"{draws_per_row:,} times for each row: {{}}.",
-            known.remaining,
-        ),
-        ("Real rows that break one of these are moved to a row that keeps it: {}.", moved),
-        ("Real rows that break one of these are left out: {}.", dropped),
+    again = f"by structural zeros, and where these do not decide by at most {draws_per_row:,} draws for each row"
+    moved = {"clamp": "moved to one that keeps it", "drop": "left out"}
+    notes = [
+        f"Rule {number} ({rule.text}) is kept {'by construction' if rule in known.constructed else again}. "
+        f"A real row that breaks it is {moved[on_break(rule, schema)]}."
+        for number, rule in enumerate(schema.rules, start=1)
     ]
-    texts = [sentence.format("; ".join(rule.text for rule in rules)) for sentence, rules in sentences if rules]
-    return tuple(Note(text) for text in (*texts, *_free_columns(known)))
+    return tuple(Note(text) for text in (*notes, *_free_columns(known)))
 
 
 def _free_columns(known: Reexpression) -> list[str]:
@@ -294,6 +290,8 @@ class _Builder:
         for part in parts(rule.keep, arrow_schema(self.schema)):
             if part.order is not None and self._can_order(part.order.greater, part.order.lesser):
                 offset = _offset(part.order.offset, self.schema[part.order.greater].kind)
+                if offset is not None and self._always_holds(part.order, offset):
+                    continue
                 if offset is not None:
                     self._orders.append((rule, (part.order.lesser,), part.order.greater, part.order.strict, offset))
                     continue
@@ -309,6 +307,14 @@ class _Builder:
         kinds = {self.schema[greater].kind, self.schema[lesser].kind}
         return len(kinds) == 1 and kinds <= set(BOUNDED)
 
+    def _always_holds(self, order: "Order", offset: int | float) -> bool:
+        """Whether the declared bounds leave no row that breaks an order rule."""
+        small, large = self.schema[order.lesser], self.schema[order.greater]
+        if small.bounds is None or large.bounds is None:
+            return False
+        highest, lowest = bound_numbers(small)[1] + offset, bound_numbers(large)[0]
+        return highest < lowest if order.strict else highest <= lowest
+
     def add_orders(self) -> None:
         """One difference for each column that is above others; below others, where that is the only way or cheaper."""
         above = {}
@@ -321,13 +327,18 @@ class _Builder:
             self._add_difference(orders, below=False)
 
     def _prefers_below(self, lesser: tuple[str, ...], greater: str) -> bool:
-        """Whether the smaller column should be the difference: the larger one is the target, or is never null."""
+        """Whether the smaller column should be the difference, rather than the larger one."""
         if len(lesser) != 1 or self._is_output(lesser[0]) or lesser[0] == self.schema.target:
             return False
         if any(lesser[0] == each[2] for each in self._orders) or sum(lesser == each[1] for each in self._orders) > 1:
             return False  # it is above or below others too
-        cheaper = self.schema[lesser[0]].nullable and not self.schema[greater].nullable
-        return cheaper or greater == self.schema.target or self._is_output(greater)
+        small, large = self.schema[lesser[0]], self.schema[greater]
+        if greater == self.schema.target or self._is_output(greater):
+            return True
+        if small.nullable != large.nullable:
+            return small.nullable
+        # The column that stays as it is keeps its distribution best: a year of admission rather than one of birth.
+        return small.bounds is not None and large.bounds is not None and _width(small) > _width(large)
 
     def _add_difference(self, orders: list, *, below: bool) -> None:
         names = [order[1][0] if below else order[2] for order in orders]
@@ -400,6 +411,12 @@ def _values_of(column: Column, listed: Sequence[str | None]) -> tuple[str, ...]:
         return ("false", "true")
     own = [as_text(value) for value in column.listed or () if value is not None]
     return tuple(dict.fromkeys(value for value in (*own, *listed) if value is not None))
+
+
+def _width(column: Column) -> int | float:
+    """The distance of the declared bounds."""
+    lower, upper = bound_numbers(column)
+    return upper - lower
 
 
 def _offset(offset: int | float | timedelta, kind: str) -> int | float | None:

@@ -8,10 +8,14 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Bool
 
+from understudy.encoding.arrow import from_numbers
 from understudy.encoding.columns import CategoricalCodec, ColumnCodec
 from understudy.encoding.reexpression import Reexpression, arrow_schema
-from understudy.schema import Category, conditions
+from understudy.errors import ConditionError
+from understudy.schema import Category
+from understudy.schema.conditions import condition_columns, parts
 from understudy.schema.domain import StructuralZeros
+from understudy.schema.outcomes import CodeValues, Outcomes, outcomes
 from understudy.schema.rules import Combinations, Keep, Rule, Skip, WhenThen
 
 Cells: TypeAlias = Bool[np.ndarray, "..."]
@@ -37,7 +41,7 @@ def _possible_cells(
     """For each part of a rule, its columns and the combinations of their codes that some row keeping it can have."""
     match rule:
         case Keep():
-            for part in conditions.parts(rule.keep, types):
+            for part in parts(rule.keep, types):
                 if _fits(part.columns, columns):
                     yield part.columns, ~_only_false(part.sql, part.columns, columns)
         case WhenThen() if _fits(rule.columns, columns):
@@ -70,11 +74,14 @@ def _decided(
     condition: str,
     names: Sequence[str],
     columns: Mapping[str, ColumnCodec],
-    decide: "Callable[[conditions.Outcomes], Cells]",
+    decide: Callable[[Outcomes], Cells],
 ) -> Cells:
     shape = [columns[name].size for name in names]
-    used = conditions.condition_columns(condition)
-    found = conditions.outcomes(condition, {name: _code_values(columns[name]) for name in used}, MOST_CELLS)
+    used = condition_columns(condition)
+    try:
+        found = outcomes(condition, {name: _code_values(columns[name]) for name in used}, MOST_CELLS)
+    except ConditionError:  # a list that was estimated may have another type than the condition expects
+        found = None
     if found is None:
         return np.zeros(shape, dtype=bool)
     # From the order of the condition's columns to that of the named ones; the others do not matter.
@@ -83,12 +90,13 @@ def _decided(
     return np.broadcast_to(cells.reshape([columns[n].size if n in found.columns else 1 for n in names]), shape)
 
 
-def _code_values(column: ColumnCodec) -> "conditions.CodeValues":
+def _code_values(column: ColumnCodec) -> CodeValues:
     """The values that each code of a column can stand for."""
     if isinstance(column, CategoricalCodec):
-        return conditions.CodeValues(values=tuple(_values(column)))
-    lower, upper = column.bin_edges()
-    return conditions.CodeValues(lower=lower, upper=upper, kind=column.kind, nullable=column.nullable)
+        return CodeValues.categories(_values(column))
+    known = np.zeros(column.num_bins, dtype=bool)
+    lower, upper = (from_numbers(edges, known, column.kind) for edges in column.bin_edges())
+    return CodeValues.bins(lower, upper, null=column.nullable)
 
 
 def _values(column: CategoricalCodec) -> list[Category | None]:
