@@ -1,13 +1,28 @@
 """SQL conditions, which can do nothing but read columns."""
 
 import datetime as dt
+import math
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from understudy.errors import ConditionError
-from understudy.schema.conditions import filter_where, where_columns
+from understudy.schema.conditions import (
+    Assignment,
+    Order,
+    check_condition,
+    compute,
+    condition_columns,
+    filter_where,
+    parts,
+    truth,
+    where_columns,
+)
 
 PEOPLE = pa.table(
     {
@@ -150,3 +165,263 @@ def test_parentheses_must_match(where: str) -> None:
         filter_where(pa.table({"age": [1, 9]}), where)
     with pytest.raises(ConditionError):
         where_columns(where, ["age"])
+
+
+# -------------------------------------------------------------------------------------------------- conditions of rules
+
+
+def three_valued(table: pa.Table, expression: str) -> list[bool | None]:
+    is_true, is_false = truth(table, expression)
+    assert not (is_true & is_false).any()
+    return [True if yes else False if no else None for yes, no in zip(is_true, is_false, strict=True)]
+
+
+FAILING = [
+    "CAST(note AS INTEGER) > 3",
+    "CAST(note AS INTEGER) IN (7, 8, 9, 10, 11, 12, 13)",  # the optimizer makes a join of long lists
+    "note IN ('7', number)",
+    "nullif(CAST(note AS INTEGER), 7) IS NULL",
+    "CASE WHEN note <> 'x' THEN CAST(note AS INTEGER) = 7 ELSE true END",
+    "note <> 'x' AND CAST(note AS INTEGER) = 7",
+    "note = 'x' OR CAST(note AS INTEGER) = 7",
+    "number + number > 0",
+    "number * number >= 0",
+    "7 % number = 1",
+    "number << 60 > 0",
+    "strptime(note, '%Y') > TIMESTAMP '2000-01-01'",
+    "note::DATE > DATE '2000-01-01'",
+    "DATE '2000-01-01' + CAST(number AS INTEGER) > DATE '2010-01-01'",
+    "regexp_matches('x', note)",
+    "note::JSON IS NOT NULL",
+    "chr(CAST(number AS INTEGER)) = 'x'",
+    "sqrt(number) > 2 AND ln(number) > 1",
+    "CAST(real AS TINYINT) = 3",
+    "real > 0.5 AND note <> 'x'",
+    "moment > TIMESTAMP '2000-01-01'",
+    "moment + INTERVAL 1 YEAR > TIMESTAMP '2000-01-01'",
+]
+
+
+def odd_rows() -> pa.Table:
+    """Values on which something fails."""
+    return pa.table(
+        {
+            "note": ["7", "x", None, "", "(", "2020-01-01", "1e400", "7", "\x00", "[1"],
+            "number": pa.array([1, 2**62, -(2**63), 0, None, 7, 2**31, -1, 2**63 - 1, 3], pa.int64()),
+            "real": [1.5, math.nan, math.inf, -math.inf, None, 300.0, -0.0, 1e308, 5e-324, 3.0],
+            "moment": pa.array([0, 2**62, -(2**63) + 1, None, 1, 2, 3, 10**18, -1, 9], pa.timestamp("s", "UTC")),
+        }
+    )
+
+
+@pytest.mark.parametrize("expression", FAILING)
+def test_the_truth_of_a_row_is_its_own(expression: str) -> None:
+    """Rows one by one are the oracle, for 5,000 rows among which those that fail are few."""
+    odd, rng = odd_rows(), np.random.default_rng(0)
+    alone = [three_valued(odd.slice(i, 1), expression)[0] for i in range(odd.num_rows)]
+    assert three_valued(odd, expression) == alone
+    index = np.where(rng.random(5000) < 0.002, rng.integers(0, odd.num_rows, 5000), 0)
+    assert three_valued(odd.take(pa.array(index)), expression) == [alone[i] for i in index]
+
+
+def test_a_comparison_that_fails_does_not_hide_one_that_is_false() -> None:
+    table = pa.table({"note": ["x", "x", "7"], "age": [1, 9, 9]})
+    assert three_valued(table, "CAST(note AS INTEGER) = 7 AND age > 5") == [False, None, True]
+    assert three_valued(table, "NOT (CAST(note AS INTEGER) = 7 AND age > 5)") == [True, None, False]
+
+
+def test_nan_is_null_and_nulls_are_neither() -> None:
+    assert three_valued(pa.table({"x": [1.0, math.nan, None, 0.0]}), "x > 0.5") == [True, None, None, False]
+
+
+def test_conditions_without_columns_hold_for_all_rows() -> None:
+    assert three_valued(pa.table({"x": [1, 2]}), "1 = 1") == [True, True]
+    assert three_valued(pa.table({"x": pa.array([], pa.int64())}), "x > 1 OR 1 = 1") == []
+
+
+@given(st.lists(st.tuples(st.none() | st.text(max_size=4), st.none() | st.integers(-(2**63), 2**63 - 1)), max_size=8))
+@settings(max_examples=50, deadline=None)
+def test_no_value_raises_an_error(rows: list[tuple[str | None, int | None]]) -> None:
+    table = pa.table(
+        {"note": pa.array([row[0] for row in rows], pa.string()), "n": pa.array([row[1] for row in rows], pa.int64())}
+    )
+    for expression in ("CAST(note AS INTEGER) > n * 2", "note::DATE > DATE '2000-01-01' OR n - 1 < 0"):
+        assert three_valued(table, expression) == [
+            three_valued(table.slice(i, 1), expression)[0] for i in range(len(rows))
+        ]
+    assert len(compute(table, "CAST(note AS INTEGER) + n", pa.int16())) == len(rows)
+
+
+def test_computed_values_are_cast_or_null() -> None:
+    table = pa.table({"note": ["1", "x", "300", None], "b": [1, 2, 3, 4]})
+    assert compute(table, "CAST(note AS INTEGER) + b").to_pylist() == [2, None, 303, None]
+    assert compute(table, "CAST(note AS INTEGER) + b", pa.int8()).to_pylist() == [2, None, None, None]
+    assert compute(table, "note", pa.date32()).to_pylist() == [None] * 4
+    dictionary = pa.dictionary(pa.int32(), pa.string())
+    assert compute(table, "note", dictionary).type == dictionary
+    assert compute(table, "DATE '2020-01-31' + INTERVAL 1 MONTH", pa.date32()).to_pylist() == [dt.date(2020, 2, 29)] * 4
+
+
+TYPES = pa.schema({"age": pa.int64(), "note": pa.string(), "born": pa.date32()})
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("age", "has type int64"),
+        ("age + 1", "has type int64"),
+        ("age > 'many'", "many"),
+        ("note::DATE > 'soon'", "soon"),
+        ("regexp_matches(note, '(')", "missing"),
+        ("age + note > 3", "No function|Could not|Binder"),
+        ("height > 3", "no column 'height'"),
+        ("now() > born", "changes with time"),
+        ("today() > born", "changes with time"),
+        ("current_date > born", "changes with time"),
+        ("CURRENT_TIMESTAMP > born", "changes with time"),
+        ("age(born) > INTERVAL 18 YEAR", "changes with time"),
+        ("repeat(note, age) = 'x'", "not allowed in a rule"),
+        ("random() > 0.5", "not allowed here"),
+    ],
+)
+def test_conditions_that_no_rule_may_have(expression: str, words: str) -> None:
+    with pytest.raises(ConditionError, match=words) as caught:
+        check_condition(expression, TYPES)
+    assert "\n" not in str(caught.value)
+
+
+def test_conditions_that_a_rule_may_have() -> None:
+    for expression in (
+        "age > 18",
+        "born < DATE '2000-01-01' AND note LIKE 'a%'",
+        "age(DATE '2020-01-01', born) > INTERVAL 1 DAY",
+    ):
+        check_condition(expression, TYPES)
+
+
+def test_a_column_may_be_called_like_a_function_of_time() -> None:
+    check_condition("current_date > 3", pa.schema({"current_date": pa.int64()}))
+
+
+def test_the_columns_of_a_condition_are_as_written() -> None:
+    assert condition_columns('Age > 3 AND "born on" IS NULL AND age < 9') == ("Age", "born on", "age")
+
+
+def test_the_schema_package_does_not_load_duckdb() -> None:
+    code = "import sys, understudy.schema; sys.exit('duckdb' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# ---------------------------------------------------------------------------------------------------------------- parts
+
+
+ORDERS = [
+    ("a >= b", Order("a", "b")),
+    ("b < a", Order("a", "b", True)),
+    ("NOT (a < b)", Order("a", "b")),
+    ("a - b >= 7", Order("a", "b", False, 7)),
+    ("3 < a - b", Order("a", "b", True, 3)),
+    ("a >= b + 7", Order("a", "b", False, 7)),
+    ("a >= 7 + b - 2", Order("a", "b", False, 5)),
+    ("a - 7 > b", Order("a", "b", True, 7)),
+    ("-b >= 3 - a", Order("a", "b", False, 3)),
+    ("a - b <= 7", Order("b", "a", False, -7)),
+    ("a > b + 0.5", Order("a", "b", True, 0.5)),
+]
+NO_ORDERS = ["a <> b", "a >= 2 * b", "a + b >= 3", "a >= a + 1", "a >= 5", "a >= b OR a < 3", "abs(a) >= b", "a = b"]
+
+
+@pytest.mark.parametrize(("expression", "order"), ORDERS)
+def test_orders_of_two_columns(expression: str, order: Order) -> None:
+    """The order has the truth of the condition, for all pairs of small numbers."""
+    (part,) = parts(expression, ["a", "b"])
+    assert part.order == order
+    assert part.assignment is None
+    a, b = (each.ravel() for each in np.meshgrid(np.arange(-12, 13), np.arange(-12, 13)))
+    rows = {"a": a, "b": b}
+    assert not isinstance(order.offset, dt.timedelta)
+    greater, least = rows[order.greater], rows[order.lesser] + order.offset
+    expected = greater > least if order.strict else greater >= least
+    assert np.array_equal(truth(pa.table(rows), expression)[0], expected)
+
+
+@pytest.mark.parametrize("expression", NO_ORDERS)
+def test_other_conditions_are_no_order(expression: str) -> None:
+    assert [part.order for part in parts(expression, ["a", "b"])] == [None]
+
+
+@pytest.mark.parametrize(
+    ("expression", "order"),
+    [
+        ("a >= b + INTERVAL 7 DAY", Order("a", "b", False, dt.timedelta(days=7))),
+        ("a > b - INTERVAL '36 hours'", Order("a", "b", True, dt.timedelta(hours=-36))),
+        ("a >= b + INTERVAL 1 MONTH", None),
+        ("date_diff('day', b, a) >= 7", Order("a", "b", False, 7)),
+        ("date_diff('month', b, a) >= 7", None),
+        ("a - b > 7", Order("a", "b", True, 7)),
+    ],
+)
+def test_orders_of_dates(expression: str, order: Order | None) -> None:
+    schema = pa.schema({"a": pa.date32(), "b": pa.date32()})
+    (part,) = parts(expression, schema)
+    assert part.order == order
+    if order is None:
+        return
+    days = [dt.date(2020, 2, 20) + dt.timedelta(days=each) for each in range(25)]
+    table = pa.table({"a": [x for x in days for _ in days], "b": days * len(days)}, schema=schema)
+    offset = order.offset if isinstance(order.offset, dt.timedelta) else dt.timedelta(days=order.offset)
+    times = {name: np.array(table.column(name).to_pylist(), "datetime64[us]") for name in ("a", "b")}
+    least = times[order.lesser] + np.timedelta64(offset)
+    expected = times[order.greater] > least if order.strict else times[order.greater] >= least
+    assert np.array_equal(truth(table, expression)[0], expected)
+
+
+def test_days_between_times_are_no_order() -> None:
+    expression = "date_diff('day', b, a) >= 1"
+    assert parts(expression, pa.schema({"a": pa.timestamp("us"), "b": pa.timestamp("us")}))[0].order is None
+    assert parts(expression, ["a", "b"])[0].order is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "assignment"),
+    [
+        ("a = b", Assignment("a", "b", ("b",))),
+        ("a = b + c", Assignment("a", "(b + c)", ("b", "c"))),
+        ("b + c = a", Assignment("a", "(b + c)", ("b", "c"))),
+        ("a = a + b", None),
+        ("a = 5", None),
+        ("a + 1 = b + 1", None),
+        ("a <> b", None),
+        ("NOT (a <> b)", Assignment("a", "b", ("b",))),
+    ],
+)
+def test_assignments(expression: str, assignment: Assignment | None) -> None:
+    (part,) = parts(expression, ["a", "b", "c"])
+    assert part.assignment == assignment
+
+
+@pytest.mark.parametrize(
+    ("expression", "count"),
+    [
+        ("a >= b AND (b >= c AND c > 0)", 3),
+        ("a BETWEEN b AND c", 2),
+        ("a BETWEEN 1 AND 3", 1),
+        ("NOT (a < b OR c = 1)", 2),
+        ("NOT (a < b AND c = 1)", 1),
+        ("NOT (NOT (a < b AND c = 1))", 2),
+        ("NOT (a BETWEEN b AND c)", 1),
+        ("NOT (a IS NULL)", 1),
+    ],
+)
+def test_a_condition_is_false_where_a_part_is(expression: str, count: int) -> None:
+    values = [None, 0, 1, 2, 3]
+    grid = np.array([each.ravel() for each in np.indices((5, 5, 5))])
+    table = pa.table({name: pa.array([values[i] for i in row]) for name, row in zip("abc", grid, strict=True)})
+    found = parts(expression, ["a", "b", "c"])
+    assert len(found) == count
+    truths = [truth(table, part.sql) for part in found]
+    is_true, is_false = truth(table, expression)
+    assert np.array_equal(is_true, np.logical_and.reduce([each[0] for each in truths]))
+    assert np.array_equal(is_false, np.logical_or.reduce([each[1] for each in truths]))
+    for part in found:
+        assert truth(table.select(part.columns), part.sql)[0].shape == (125,)

@@ -209,6 +209,25 @@ def compute(table: pa.Table, expression: str, type: pa.DataType | None = None) -
     return values if type is None else values.cast(type, safe=False)
 
 
+def evaluate(table: pa.Table, tree: Tree) -> tuple[np.ndarray, np.ndarray]:
+    """`truth` of a parsed condition. Raises an error of DuckDB if it does not fit the types."""
+    used = columns_of(tree)
+    query = _Query(total_sql(_number_columns(tree)), used, pa.bool_())
+    rows = _numbered(table.select(used).slice(0, 0))
+    _run_sql(rows, f"SELECT {query.sql} AS value FROM t", optimized=False)
+    return _masks(_values(table, query))
+
+
+def fails(table: pa.Table, tree: Tree) -> bool:
+    """Whether a parsed condition fails on a value of the table."""
+    rows = _numbered(table.select(columns_of(tree)))
+    try:
+        _run_sql(rows, f"SELECT {sql_of(_number_columns(tree))} AS value FROM t", optimized=False)
+    except duckdb.Error:
+        return True
+    return False
+
+
 class _Query(NamedTuple):
     """An SQL expression over the columns c0, c1, ... that is null where it fails."""
 
