@@ -165,7 +165,8 @@ def test_broken_rules_are_named_and_speak_against_uses() -> None:
         ([rule("a", 3, 0)], "The rule holds in every row."),
         ([rule("a", 0, 0), rule("b", 0, 0, "constraint")], "Both rules hold in every row."),
         ([rule(name, 0, 0) for name in "abc"], "All 3 rules hold in every row."),
-        ([rule("a", 0, 0), rule("b", 40, 50, "constraint")], "Both rules hold as in the real table."),
+        ([rule("a", 0, 0), rule("b", 4, 5, "constraint")], "1 rule holds in every row and 1 as often as in real rows."),
+        ([rule(name, 40, 50, "constraint") for name in "ab"], "Both rules hold as often as in real rows."),
         ([rule("a", 40, 1)], "Broken: “a” in 0.100 % of the rows (real: 4.00 %)."),
         ([rule("a", 0, 0), rule("b", None, None, why="No column b.")], "The rule holds in every row. 1 rule could not "
          "be checked."),
@@ -181,14 +182,14 @@ def test_rules_that_no_row_breaks_need_no_plot() -> None:
 
 
 def test_the_page_shows_real_beside_synthetic_rows_for_every_rule() -> None:
-    card = card_with(rule("a <b>", 10, 0), rule("c", 0, 480), rule("d", None, None, why="There is no d."))
+    card = card_with(rule("a <b>", 10, 0), rule("c", 0, 480, "constraint"), rule("d", None, None, why="There is no d."))
     page = render(card)
     texts = [text.replace(SPACE, " ") for text in Text(page).texts]
     start = texts.index("rule", texts.index("Rules", texts.index("Rules") + 1))
     whole = " | ".join(texts[start : texts.index("Tables", start)])
-    assert "a <b> | rule of the schema | 1.00 % | 10 rows | none" in whole
-    assert "c | rule of the schema | none | 48.0 % | broken in 480 rows" in whole
-    assert "d | rule of the schema | – | not checked: There is no d." in whole
+    assert "a <b> | 1.00 % | 10 rows | none" in whole
+    assert "c | given with --constraint | none | 48.0 % | broken in 480 rows" in whole
+    assert "d | – | not checked: There is no d." in whole
     assert "Any of these rules | 1.00 % | 10 rows | 50.0 % | 500 rows" in whole
     assert "<b>a" not in page.replace("<b>a</b>", "")
 

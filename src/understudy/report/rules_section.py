@@ -9,8 +9,6 @@ from understudy.report.svg import Style
 from understudy.report.text import count_of, finite, percent, shorten
 from understudy.report.verdict import detail
 
-SOURCES = {True: "rule of the schema", False: "condition (--constraint)"}
-
 
 def section(card: Json, methods: Sequence[Style]) -> str:
     """A table with a row for each rule; empty if no table was checked for one."""
@@ -26,7 +24,8 @@ def section(card: Json, methods: Sequence[Style]) -> str:
     lead = (
         "<p>The fraction and the number of rows of each whole table that break a rule. A missing value that leaves a "
         "rule undecided does not break it. A rule of the schema should hold in every synthetic row, even if some real "
-        "rows break it. A condition counts as broken if clearly more synthetic than real rows break it.</p>"
+        "rows break it; a condition given besides counts as broken if clearly more synthetic than real rows break "
+        "it.</p>"
     )
     return lead + scroll_table("Rules", titles, "".join(rows), "all rules")
 
@@ -37,8 +36,8 @@ def _row(found: Sequence[CheckedRule], methods: Sequence[Style]) -> str:
     cells = [_cell("real rows", first.real_broken, first.real, why="–" if first.why else "")]
     for rule, style in zip(found, methods, strict=True):
         cells.append(_cell(style.name, rule.synthetic_broken, rule.synthetic, broken=rule.is_broken, why=rule.why))
-    source = SOURCES[first.is_declared]
-    return f"<tr><th scope=row><code>{esc(first.text)}</code><small>{source}</small></th>{''.join(cells)}</tr>"
+    source = "" if first.is_declared else "<small>given with --constraint</small>"
+    return f"<tr><th scope=row><code>{esc(first.text)}</code>{source}</th>{''.join(cells)}</tr>"
 
 
 def _total(card: Json, methods: Sequence[Style]) -> str:
@@ -64,7 +63,7 @@ def _cell(name: str, count: int, fraction: float, *, broken: bool = False, why: 
     if why:
         return f'{start}<span class="why">{esc(why if why == "–" else f"not checked: {why}")}</span></td>'
     if not count:
-        return f"{start}<b>none</b></td>"
+        return f'{start}<span class="none">none</span></td>'
     state = "broken in " if broken else ""
     bar = f'<span class="track"><i class="bar" style="left:0;width:{max(100 * fraction, 0.5):.2f}%"></i></span>'
     return f"{start}<b>{percent(fraction)}</b><small>{state}{count_of(count, 'row')}</small>{bar}</td>"

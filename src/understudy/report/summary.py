@@ -275,15 +275,25 @@ def _rules(scores: Json, method: str, rules: Sequence[CheckedRule], broken: Sequ
     if not checked:
         return f"{rest.lstrip()}{cells}"
     if not broken:
-        every = all(rule.synthetic == 0 for rule in checked)
-        which = {1: "The rule holds", 2: "Both rules hold"}.get(len(checked), f"All {len(checked)} rules hold")
-        return f"{which} {'in every row' if every else 'as in the real table'}.{rest}{cells}"
+        return f"{_hold(checked)}.{rest}{cells}"
     worst = sorted(broken, key=lambda rule: rule.real - rule.synthetic)
     each = [
         f"{quote(rule.text, 60)} in {percent(rule.synthetic)} of the rows (real: {percent(rule.real)})"
         for rule in worst[:NAMED]
     ]
     return f"Broken: {_some(each, len(broken), 'rule')}.{rest}{cells}"
+
+
+def _hold(checked: Sequence[CheckedRule]) -> str:
+    """How rules hold of which none is broken: in every row, or as often as in real rows."""
+    in_every = sum(rule.synthetic == 0 for rule in checked)
+    if 0 < in_every < len(checked):
+        verb = "holds" if in_every == 1 else "hold"
+        return (
+            f"{count_of(in_every, 'rule')} {verb} in every row and {len(checked) - in_every} as often as in real rows"
+        )
+    which = {1: "The rule holds", 2: "Both rules hold"}.get(len(checked), f"All {len(checked)} rules hold")
+    return f"{which} {'in every row' if in_every else 'as often as in real rows'}"
 
 
 def _do_not_share(scores: Json, method: str) -> str:

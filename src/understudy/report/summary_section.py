@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from understudy.evaluation.scores import Json
 from understudy.report import svg
 from understudy.report.markup import esc
-from understudy.report.summary import CheckedRule, Pair, Summary, summarise
+from understudy.report.summary import Pair, Summary, summarise
 from understudy.report.svg import Style
 from understudy.report.text import number, percent, shorten
 
@@ -84,9 +84,8 @@ def _short(pair: Pair) -> str:
 
 def _rules(summary: Summary, style: Style) -> str:
     """The fraction of rows that break each rule, in real and in synthetic rows."""
-    checked = [rule for rule in summary.rules_found if not rule.why]
-    worst: list[CheckedRule] = sorted(checked, key=lambda rule: rule.real - rule.synthetic)[:MOST_RULES]
-    worst = [rule for rule in worst if rule.synthetic or rule.real]
+    shown = [rule for rule in summary.rules_found if rule.synthetic or rule.real]
+    worst = sorted(shown, key=lambda rule: rule.real - rule.synthetic)[:MOST_RULES]
     if not worst:
         return ""
     marks = [(rule.text, rule.real, rule.synthetic) for rule in worst]
