@@ -17,6 +17,7 @@ import understudy as us
 from tests.builders import make_ledger
 from understudy import certificate
 from understudy.certificate_meaning import percent, statement_meaning
+from understudy.certificate_page import to_html
 from understudy.privacy import accounting
 from understudy.privacy.counts import noisy_counts
 from understudy.privacy.events import (
@@ -481,3 +482,44 @@ def _statement() -> Statement:
     ledger = us.Ledger(us.Guarantee(1.0, 1e-6), noise=SecureNoise())
     ledger.charge(query)
     return ledger.statement(method="independent")
+
+
+RULED = """
+[columns]
+who = {kind = "categorical", categories = ["a", "b", "c"]}
+sex = {kind = "categorical", categories = ["m", "f"]}
+age = {kind = "integer", bounds = [0, 100]}
+[[rules]]
+keep = "age * 2 <= 160 OR sex <> 'm'"
+on_break = "drop"
+[[rules]]
+when = "who = 'a'"
+then = "sex = 'm'"
+on_break = "clamp"
+"""
+
+
+def test_rules_are_public_facts_that_cost_nothing(table: pa.Table, json_schema: dict) -> None:
+    """In JSON, Markdown and on the page: the text of each, and what is done to rows that break it, never how many."""
+    schema = us.Schema.from_toml(RULED)
+    expected = (
+        "2 rules that every synthetic row keeps, applied to each row by itself, at no privacy cost",
+        "rule 1: `age * 2 <= 160 OR sex <> 'm'`; a real row that breaks it was left out",
+        "rule 2: `when who = 'a' then sex = 'm'`; a real row that breaks it was moved to a row that keeps it",
+    )
+    assert certificate.public_facts(schema).declared[-3:] == expected
+    kept = table.filter(np.asarray(table["who"]) != "a")
+    statements = [us.fit(each, "independent", epsilon=1, schema=schema).statement for each in (table, kept)]
+    facts = {statement.facts.declared for statement in statements}
+    assert facts == {certificate.public_facts(schema).declared}  # whether or not a row breaks a rule
+    content = certificate.to_json(statements[0])
+    jsonschema.validate(content, json_schema)
+    assert tuple(content["public"]["declared"][-3:]) == expected  # type: ignore[index]
+    for line in expected:
+        assert f"- {line}" in certificate.to_markdown(statements[0]).splitlines()
+    assert "<code>age * 2 &lt;= 160 OR sex &lt;&gt; 'm'</code>" in to_html(statements[0])
+
+
+def test_without_rules_a_certificate_does_not_mention_them() -> None:
+    schema = us.Schema.from_toml(RULED.partition("[[rules]]")[0])
+    assert not [fact for fact in certificate.public_facts(schema).declared if "rule" in fact]
